@@ -1,0 +1,50 @@
+# Everything a developer or an operator starts from a checkout. `make help` lists it.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: help
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+.PHONY: venv
+venv: $(VENV)/.complete ## install everything into .venv (Python 3.11+ is all it needs)
+
+$(VENV)/.complete: requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else f"txnscope needs Python 3.11 or newer; {sys.executable} is {sys.version.split()[0]} (choose another: make PYTHON=python3.12 …)")'
+	@echo "installing into $(VENV) (the first time downloads about 700 MB) …"
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@touch $@
+
+.PHONY: demo
+demo: venv ## a broker, a workload, the application and its page; Ctrl-C stops all (PORT, KAFKA_PORT, KAFKA_VERSION, DEMO_SECONDS)
+	@$(BIN)/python -m deploy.demo
+
+.PHONY: test
+test: venv ## the whole test suite, real brokers included
+	$(BIN)/pytest
+
+.PHONY: check
+check: venv ## format, lint, types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+.PHONY: format
+format: venv ## put the code into shape
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+.PHONY: bench
+bench: venv ## the benchmarks, with ratios; about ten minutes
+	$(BIN)/python -m tests.benchmarks
+
+.PHONY: lock
+lock: venv ## bring requirements.lock up to date with pyproject.toml
+	$(PYTHON) -m pip install --quiet --target $(VENV)/uv uv
+	$(VENV)/uv/bin/uv pip compile pyproject.toml --all-extras --group dev --universal --generate-hashes --no-header \
+	  --no-emit-index-url --quiet --output-file requirements.lock
