@@ -1,0 +1,123 @@
+"""What one read of the coordinator's log tells: values that travel from the executors to the store.
+
+Everything is frozen and plain. Times are milliseconds since the epoch as Kafka wrote them (they may be negative or
+absurd: a record is a fact, also a wrong one). Ids are the bytes of the log, not text.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from service.domain import states
+
+NO_ID = -1
+
+
+class Participants(NamedTuple):
+    """Partitions of one topic that take part in a transaction."""
+
+    topic: str
+    partitions: tuple[int, ...]
+
+
+class LogRecord(NamedTuple):
+    """One record of `__transaction_state`, as far as the store keeps it.
+
+    `state` is a number of `service.domain.states`; a tombstone is EXPIRED and an undecodable value UNKNOWN, both with
+    producer id, epoch and times -1. `timestamp_ms` is the coordinator's append time (the record's own timestamp).
+    """
+
+    offset: int
+    timestamp_ms: int
+    leader_epoch: int
+    state: int
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    last_update_ms: int
+    start_ms: int
+    client_transaction_version: int
+    previous_producer_id: int
+    partition_count: int
+
+
+UNSEEN = LogRecord(-1, -1, -1, states.NEVER_SEEN, NO_ID, -1, -1, -1, -1, 0, NO_ID, 0)
+"""Stands where the predecessor of a record is not known (first record of an id, or compacted away)."""
+
+
+class Run(NamedTuple):
+    """Consecutive records of one id under one producer id, folded: the unit the store is fed with.
+
+    `joined`: the record before `first` was seen in the same fold, and the pair (it, `first`) is already in `commits`
+    and `aborts`; otherwise the store judges that pair with the last record it has. `participants` are those of `last`,
+    filled only while it is open.
+    """
+
+    partition: int
+    transactional_id: bytes
+    first: LogRecord
+    last: LogRecord
+    joined: bool
+    records: int
+    commits: int
+    aborts: int
+    participants: tuple[Participants, ...]
+
+
+class Gap(NamedTuple):
+    """Offsets [from_offset, to_offset) of a partition that can no longer be read as they were, and why.
+
+    `retention`: deleted before they were read. `recreated`, `diverged`: what was read is not what lies there now.
+    `away` (an empty range): read too long ago, tombstones may be gone, so all is read again. After the last three the
+    log is a new generation, and what lies below `from_offset` in it was counted already.
+    """
+
+    from_offset: int
+    to_offset: int
+    reason: str  # "retention" | "recreated" | "diverged" | "away"
+
+
+class RangeRead(NamedTuple):
+    """Offsets [lo, hi) of one log partition were read; `lo == hi` is a heartbeat: nothing was written.
+
+    `end_offset` is the log's end as ListOffsets told at `end_asked_at_ms`. A `generation` above the stored one means
+    that the log is another one now (topic recreated, log diverged): what the store has of that partition is void.
+    """
+
+    partition: int
+    topic_id: str
+    generation: int
+    lo: int
+    hi: int
+    leader: int
+    leader_epoch: int
+    log_start: int
+    end_offset: int
+    end_asked_at_ms: int
+    records: int
+    bytes: int
+    gap: Gap | None
+
+
+class Reject(NamedTuple):
+    """A record or batch that could not be decoded, kept raw; `transactional_id` is None where the key is at fault."""
+
+    partition: int
+    generation: int
+    offset: int
+    reason: str
+    transactional_id: bytes | None
+    key: bytes | None
+    value: bytes | None
+
+
+class LogBatch(NamedTuple):
+    """All that one micro-batch read from the coordinator's log. Runs are ordered by (partition, id, first offset).
+
+    `trouble` is what could not be read and why, one line for people; None when every partition answered.
+    """
+
+    ranges: tuple[RangeRead, ...]
+    runs: tuple[Run, ...]
+    rejects: tuple[Reject, ...]
+    trouble: str | None = None
