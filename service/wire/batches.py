@@ -1,0 +1,192 @@
+"""Finds the record batches in a buffer and reads their headers.
+
+RecordBatch v2, all big-endian (REC/DefaultRecordBatch.java):
+
+| off | size | field                | note                                                       |
+|-----|------|----------------------|------------------------------------------------------------|
+| 0   | 8    | baseOffset           | not under the CRC                                          |
+| 8   | 4    | batchLength          | bytes behind this field: total - 12                        |
+| 12  | 4    | partitionLeaderEpoch | not under the CRC                                          |
+| 16  | 1    | magic                | 2                                                          |
+| 17  | 4    | crc                  | CRC-32C of bytes 21..end                                   |
+| 21  | 2    | attributes           | see below                                                  |
+| 23  | 4    | lastOffsetDelta      | kept by compaction                                         |
+| 27  | 8    | baseTimestamp        | the delete horizon if bit 6 is set; -1 in an emptied batch |
+| 35  | 8    | maxTimestamp         |                                                            |
+| 43  | 8    | producerId           | -1: none                                                   |
+| 51  | 2    | producerEpoch        | -1: none                                                   |
+| 53  | 4    | baseSequence         | -1: none                                                   |
+| 57  | 4    | recordsCount         | 0 possible after compaction                                |
+| 61  |      | records              | one compressed blob if bits 0-2 are set                    |
+
+attributes: bits 0-2 codec, 3 LogAppendTime, 4 transactional, 5 control, 6 delete horizon, 7-15 unused.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import google_crc32c
+
+from service.wire.cursor import wrap
+from service.wire.errors import BadChecksum, BadLength, BadOffset, DecodeError, MalformedBatch, UnsupportedMagic
+
+LAYOUT: Final = struct.Struct(">qiibIhiqqqhii")
+HEADER_SIZE: Final = LAYOUT.size
+LENGTH_END: Final = 12
+"""Where batchLength begins to count."""
+MAGIC_AT: Final = 16
+CRC_FROM: Final = 21
+DELTA_AT: Final = 23
+MAGIC: Final = 2
+SMALLEST_LEGACY: Final = 14
+"""batchLength of an empty message of formats 0 and 1 (LegacyRecord.RECORD_OVERHEAD_V0)."""
+
+CODEC_MASK: Final = 0x07
+LOG_APPEND_TIME: Final = 0x08
+TRANSACTIONAL: Final = 0x10
+CONTROL: Final = 0x20
+DELETE_HORIZON: Final = 0x40
+
+_PREFIX = struct.Struct(">qi")
+_DELTA = struct.Struct(">i")
+
+
+class BatchHeader(NamedTuple):
+    """The 61 bytes before the records, as they are written."""
+
+    base_offset: int
+    length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp_ms: int
+    max_timestamp_ms: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    records_count: int
+
+    @property
+    def codec(self) -> int:
+        """0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
+        return self.attributes & CODEC_MASK
+
+    @property
+    def is_log_append_time(self) -> bool:
+        """The broker's clock: every record has `max_timestamp_ms`."""
+        return bool(self.attributes & LOG_APPEND_TIME)
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & TRANSACTIONAL)
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & CONTROL)
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """When compaction may remove the markers and tombstones of this batch (KIP-534)."""
+        return self.base_timestamp_ms if self.attributes & DELETE_HORIZON else None
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        """Where to read on: compaction leaves batches with fewer records than offsets, or none."""
+        return self.last_offset + 1
+
+    @property
+    def last_sequence(self) -> int:
+        """-1 without sequence; it wraps from 2147483647 to 0."""
+        if self.base_sequence < 0:
+            return -1
+        return (self.base_sequence + self.last_offset_delta) % (1 << 31)
+
+
+class Batch(NamedTuple):
+    """A whole batch with a good checksum; `position` is that of its first byte in the buffer."""
+
+    position: int
+    header: BatchHeader
+    records: bytes
+    """Everything behind the header, still compressed."""
+
+    @property
+    def base_offset(self) -> int:
+        return self.header.base_offset
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole batch."""
+        return HEADER_SIZE + len(self.records)
+
+
+class BadBatch(NamedTuple):
+    """Bytes that are no batch. `size` is None if the length itself is wrong: then nothing can follow.
+
+    The offsets are those that the header claims; `next_offset` is at least one further than `base_offset`.
+    """
+
+    position: int
+    base_offset: int
+    next_offset: int
+    size: int | None
+    error: DecodeError
+
+
+def read_batches(data: bytes) -> Iterator[Batch | BadBatch]:
+    """Everything whole in `data`, in order; a partial tail (Fetch cuts anywhere) ends it silently.
+
+    A length that points past the buffer cannot be told from a partial tail. Behind a bad batch of plausible length
+    reading goes on.
+    """
+    position = floor = 0
+    while len(data) - position >= LENGTH_END:
+        base_offset, length = _PREFIX.unpack_from(data, position)
+        end = position + LENGTH_END + length
+        if end > len(data):
+            return
+        try:
+            batch = _read(data, position, end, floor)
+        except BadLength as error:
+            yield BadBatch(position, base_offset, base_offset + 1, None, error)
+            return
+        except DecodeError as error:
+            yield BadBatch(position, base_offset, _claimed_end(data, position, end), end - position, error)
+        else:
+            yield batch
+            floor = batch.header.next_offset
+        position = end
+
+
+def _claimed_end(data: bytes, position: int, end: int) -> int:
+    base_offset: int = _PREFIX.unpack_from(data, position)[0]
+    delta: int = _DELTA.unpack_from(data, position + DELTA_AT)[0] if end - position >= HEADER_SIZE else 0
+    return base_offset + max(delta, 0) + 1
+
+
+def _read(data: bytes, position: int, end: int, floor: int) -> Batch:
+    if end - position < LENGTH_END + SMALLEST_LEGACY:
+        raise BadLength(f"batch length {end - position - LENGTH_END}")
+    magic = data[position + MAGIC_AT]
+    if magic != MAGIC:
+        raise UnsupportedMagic(f"message format {magic}")
+    if end - position < HEADER_SIZE:
+        raise BadLength(f"batch length {end - position - LENGTH_END}")
+    header = BatchHeader._make(LAYOUT.unpack_from(data, position))
+    crc = google_crc32c.value(data[position + CRC_FROM : end])
+    if crc != header.crc:
+        raise BadChecksum(f"CRC-32C {header.crc:#010x} written, {crc:#010x} found")
+    if header.last_offset_delta < 0 or header.records_count < 0:
+        raise MalformedBatch(f"last offset delta {header.last_offset_delta}, {header.records_count} records")
+    if header.base_offset < floor or header.next_offset != wrap(header.next_offset, 64):
+        raise BadOffset(f"base offset {header.base_offset}, not below {floor} expected")
+    return Batch(position, header, data[position + HEADER_SIZE : end])

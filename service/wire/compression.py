@@ -1,0 +1,99 @@
+"""Decompresses the records of a batch, never to more than a limit.
+
+| bits 0-2 | codec  | on the wire                                                                |
+|----------|--------|----------------------------------------------------------------------------|
+| 0        | none   |                                                                            |
+| 1        | gzip   | RFC 1952                                                                   |
+| 2        | snappy | one raw block (librdkafka), or xerial frames (Java): a 16-byte header,     |
+|          |        | then an int32 size and a raw block, again and again                        |
+| 3        | lz4    | LZ4 frame format                                                           |
+| 4        | zstd   | RFC 8878                                                                   |
+
+Source: CompressionType.java, SnappyCompression.java (xerial's SnappyOutputStream); KIP-110 (zstd).
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from typing import Final
+
+import pyarrow as pa
+
+from service.wire.errors import BadCodec
+
+LIMIT: Final = 64 << 20
+"""Bytes a batch may decompress to; ours, Kafka has none. A default batch holds 1 MB before compression."""
+
+XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
+_GZIP_WINDOW: Final = 31  # zlib: 15 bits of window, +16 = gzip framing
+_NAMES: Final = {3: "lz4", 4: "zstd"}
+_I32 = struct.Struct(">i")
+
+
+def decompress(codec: int, data: bytes, limit: int = LIMIT) -> bytes:
+    """The plain bytes of `data`; BadCodec where that fails or would give more than `limit` bytes."""
+    if codec == 0:
+        return data
+    try:
+        if codec == 1:
+            return _gzip(data, limit)
+        if codec == 2:
+            return _snappy(data, limit)
+        if codec in _NAMES:
+            return _framed(_NAMES[codec], data, limit)
+    except (zlib.error, OSError, ValueError, struct.error) as error:
+        raise BadCodec(f"compression type {codec}: {error}") from error
+    raise BadCodec(f"compression type {codec} is unknown")
+
+
+def _gzip(data: bytes, limit: int) -> bytes:
+    stream = zlib.decompressobj(_GZIP_WINDOW)
+    plain = stream.decompress(data, limit + 1)
+    if len(plain) <= limit and not stream.eof:
+        raise BadCodec("gzip: the stream is cut short")
+    return _bounded(plain, limit)
+
+
+def _framed(name: str, data: bytes, limit: int) -> bytes:
+    with pa.CompressedInputStream(pa.BufferReader(data), name) as stream:
+        plain: bytes = stream.read(limit + 1)
+    return _bounded(plain, limit)
+
+
+def _snappy(data: bytes, limit: int) -> bytes:
+    if not data.startswith(XERIAL_MAGIC):
+        return _snappy_block(data, limit)
+    plain = []
+    room = limit
+    position = 16  # magic, version, oldest compatible version
+    while position < len(data):
+        (size,) = _I32.unpack_from(data, position)
+        position += 4
+        if not 0 <= size <= len(data) - position:
+            raise BadCodec(f"snappy: a block of {size} bytes, {len(data) - position} left")
+        plain.append(_snappy_block(data[position : position + size], room))
+        room -= len(plain[-1])
+        position += size
+    return b"".join(plain)
+
+
+def _snappy_block(block: bytes, limit: int) -> bytes:
+    """A raw block begins with its plain size, so the limit is checked before anything is allocated."""
+    size = 0
+    for index, byte in enumerate(block[:5]):
+        size |= (byte & 0x7F) << (7 * index)
+        if byte < 0x80:
+            break
+    else:
+        raise BadCodec("snappy: a block without size")
+    if size > limit:
+        raise BadCodec(f"more than {limit} bytes when decompressed")
+    plain: bytes = pa.Codec("snappy").decompress(block, size, asbytes=True)
+    return plain
+
+
+def _bounded(plain: bytes, limit: int) -> bytes:
+    if len(plain) > limit:
+        raise BadCodec(f"more than {limit} bytes when decompressed")
+    return plain

@@ -1,0 +1,214 @@
+"""Finds the records of many chunks in one pass, and says which chunks are not ordinary.
+
+Ordinary: whole batches of format 2 with good checksums, rising offsets, uncompressed, records without headers. A chunk
+with anything else is left to `service.wire.scalar` as a whole; control and empty batches are ordinary.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from service.wire import batches, checksums
+from service.wire.log_columns import Chunk, Slices
+from service.wire.vectors import PADDING, Bools, Bytes, Ints, blocks, structs, varint
+
+_HEADER = np.dtype(
+    {
+        "names": ["base", "epoch", "magic", "crc", "attributes", "delta", "base_ms", "max_ms", "count"],
+        "formats": [">i8", ">i4", "u1", ">u4", ">i2", ">i4", ">i8", ">i8", ">i4"],
+        "offsets": [0, 12, 16, 17, 21, 23, 27, 35, 57],
+        "itemsize": batches.HEADER_SIZE,
+    }
+)
+_LENGTH = struct.Struct(">8xi")
+_SHORTEST: Final = batches.HEADER_SIZE - batches.LENGTH_END
+_HIGHEST_BASE: Final = 2**63 - 2**31 - 1
+"""Above, base + delta + 1 may not fit into an int64."""
+
+
+class Located(NamedTuple):
+    """Records in buffer order: chunk index, offset, time, epoch; where key and value lie in `data` (below 0: null)."""
+
+    data: bytes
+    chunk: Ints
+    offset: Ints
+    timestamp_ms: Ints
+    leader_epoch: npt.NDArray[np.int32]
+    key_start: Ints
+    key_size: Ints
+    value_start: Ints
+    value_size: Ints
+
+    def key(self, row: int) -> bytes | None:
+        return Slices(self.data, self.key_start, self.key_size).get(row)
+
+    def value(self, row: int) -> bytes | None:
+        return Slices(self.data, self.value_start, self.value_size).get(row)
+
+    def rows(self, which: Bools | Ints) -> Located:
+        return Located._make([self.data, *(column[which] for column in self[1:])])
+
+
+class Walk(NamedTuple):
+    """The records of all chunks that are ordinary, and per chunk: is it odd, position reached, batches, bytes."""
+
+    records: Located
+    odd: Bools
+    next_offset: Ints
+    batches: Ints
+    bytes: Ints
+
+
+class _Found(NamedTuple):
+    """Batches and the records in them."""
+
+    records: Located
+    bad: Bools
+    base: Ints
+    reached: Ints
+
+
+def locate(chunks: Sequence[Chunk]) -> Walk:
+    """One pass over all chunks; what lies outside their [lo, hi) is left out."""
+    walked = [_walk(chunk.data) for chunk in chunks]
+    counts = np.array([len(positions) for positions, _, _ in walked], np.int64)
+    used = np.array([end for _, end, _ in walked], np.int64)
+    odd = np.array([strange for _, _, strange in walked], np.bool_)
+    pieces = [memoryview(chunk.data)[:end] for chunk, end in zip(chunks, used.tolist(), strict=True)]
+    data = b"".join([*pieces, bytes(PADDING)])
+    start = _joined([positions for positions, _, _ in walked]) + np.repeat(np.cumsum(used) - used, counts)
+    chunk = np.repeat(np.arange(len(chunks)), counts)
+
+    records, bad, base, reached = _batches(data, start, np.append(start[1:], used.sum()), chunk)
+    bad[1:] |= (base[1:] < reached[:-1]) & (chunk[1:] == chunk[:-1])
+    odd[chunk[bad]] = True
+    lo = np.array([chunk.lo for chunk in chunks], np.int64)
+    hi = np.array([chunk.hi for chunk in chunks], np.int64)
+    wanted = (records.offset >= lo[records.chunk]) & (records.offset < hi[records.chunk]) & ~odd[records.chunk]
+    some = np.flatnonzero(counts)
+    next_offset = lo.copy()
+    next_offset[some] = np.maximum(lo[some], np.minimum(reached[np.cumsum(counts)[some] - 1], hi[some]))
+    return Walk(records if wanted.all() else records.rows(wanted), odd, next_offset, counts, used)
+
+
+def _walk(data: bytes) -> tuple[Ints, int, bool]:
+    """(positions of whole batches, end of the last, whether something else than a partial tail may follow)."""
+    positions = np.fromiter(_positions(data), np.int64)
+    end = 0
+    if positions.size:
+        last = int(positions[-1])
+        end = last + batches.LENGTH_END + _LENGTH.unpack_from(data, last)[0]
+        if end > len(data):
+            return positions[:-1], last, False
+    strange = len(data) - end >= batches.LENGTH_END and _LENGTH.unpack_from(data, end)[0] < _SHORTEST
+    return positions, end, strange
+
+
+def _positions(data: bytes) -> Iterator[int]:
+    """Where batches begin, up to what cannot be one; the last may be cut. The only Python loop over all batches."""
+    length_at = _LENGTH.unpack_from
+    position, last = 0, len(data) - batches.HEADER_SIZE
+    while position <= last:
+        length = length_at(data, position)[0]
+        if length < _SHORTEST:
+            return
+        yield position
+        position += length + batches.LENGTH_END
+
+
+def _joined(pieces: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    return np.concatenate(pieces) if pieces else np.zeros(0, np.int64)
+
+
+def _batches(data: bytes, start: Ints, stop: Ints, chunk: Ints) -> _Found:
+    """Block by block, so that the columns of a block stay in the cache: twice as fast as all at once."""
+    view: Bytes = np.frombuffer(data, np.uint8)
+    found = [_block(data, view, start[block], stop[block], chunk[block]) for block in blocks(len(start))]
+    if len(found) == 1:
+        return found[0]
+    records = zip(*(one.records[1:] for one in found), strict=True)
+    rest = zip(*(one[1:] for one in found), strict=True)
+    return _Found(Located._make([data, *map(np.concatenate, records)]), *map(np.concatenate, rest))
+
+
+def _block(data: bytes, view: Bytes, start: Ints, stop: Ints, chunk: Ints) -> _Found:
+    """Batches that lie back to back, their headers first, then their records."""
+    header = structs(view, start, _HEADER)
+    base = header["base"].astype(np.int64)
+    delta = header["delta"].astype(np.int64)
+    count = header["count"].astype(np.int64)
+    attributes = header["attributes"]
+    control = (attributes & batches.CONTROL) != 0
+    bad: Bools = (header["magic"] != batches.MAGIC) | (delta < 0) | (count < 0) | (base < 0) | (base > _HIGHEST_BASE)
+    bad |= ((attributes & batches.CODEC_MASK) != 0) & ~control
+    bad |= checksums.wrong(view, start, stop - start, header["crc"].astype(np.uint32))
+
+    count[control | bad] = 0
+    row_start, row_stop, batch = _record_starts(data, start + batches.HEADER_SIZE, stop, count, bad)
+    odd, time_delta, offset_delta, keys, values = _records(view, row_start, row_stop)
+    odd |= (offset_delta < 0) | (offset_delta > delta[batch])
+    odd[1:] |= (offset_delta[1:] <= offset_delta[:-1]) & (batch[1:] == batch[:-1])
+    bad[batch[odd]] = True
+    stamped = (attributes[batch] & batches.LOG_APPEND_TIME) != 0
+    time = np.where(stamped, header["max_ms"][batch], header["base_ms"][batch] + time_delta)
+    epoch = header["epoch"][batch].astype(np.int32)
+    records = Located(data, chunk[batch], base[batch] + offset_delta, time, epoch, *keys, *values)
+    return _Found(records, bad, base, base + delta + 1)
+
+
+def _record_starts(data: bytes, start: Ints, stop: Ints, count: Ints, bad: Bools) -> tuple[Ints, Ints, Ints]:
+    """(first byte, byte behind, batch) of each record. The coordinator writes one record a batch, so that its place is
+    known; batches of several (tombstones) are walked. Marks those that do not come out even."""
+    several = {}
+    for row in np.flatnonzero(count > 1).tolist():
+        several[row] = _cut(data, int(start[row]), int(stop[row]), int(count[row]))
+        if not several[row]:
+            bad[row] = True
+            count[row] = 0
+    batch = np.repeat(np.arange(len(start)), count)
+    row_start, row_stop = start[batch], stop[batch]
+    first = np.cumsum(count) - count
+    for row, starts in several.items():
+        if starts:
+            at = int(first[row])
+            row_start[at : at + len(starts)] = starts
+            row_stop[at : at + len(starts) - 1] = starts[1:]
+    return row_start, row_stop, batch
+
+
+def _cut(data: bytes, position: int, stop: int, count: int) -> list[int]:
+    """Where `count` records begin that fill the bytes up to `stop`; empty if they do not."""
+    starts = []
+    for _ in range(count):
+        starts.append(position)
+        number = shift = 0
+        while (byte := data[position]) > 0x7F and shift < 14:
+            number |= (byte & 0x7F) << shift
+            shift += 7
+            position += 1
+        number |= byte << shift
+        position += 1 + (number >> 1)
+        if number & 1 or position > stop:
+            return []
+    return starts if position == stop else []
+
+
+def _records(data: Bytes, start: Ints, stop: Ints) -> tuple[Bools, Ints, Ints, tuple[Ints, Ints], tuple[Ints, Ints]]:
+    """(not ordinary, timestamp delta, offset delta, key slices, value slices) of records, field after field."""
+    odd = np.zeros(len(start), np.bool_)
+    length, at = varint(data, start, odd)
+    odd |= at + length != stop
+    time_delta, at = varint(data, at + 1, odd)
+    offset_delta, at = varint(data, at, odd)
+    key_size, key_start = varint(data, at, odd)
+    at = np.minimum(key_start + np.maximum(key_size, 0), stop)
+    value_size, value_start = varint(data, at, odd)
+    no_headers = stop - 1
+    odd |= value_start + np.maximum(value_size, 0) != no_headers
+    odd |= data[no_headers] != 0
+    return odd, time_delta, offset_delta, (key_start, key_size), (value_start, value_size)

@@ -1,0 +1,172 @@
+"""Keys and values of `__transaction_state`, read in the order in which the specification lists the fields.
+
+Source: TransactionLogKey.json, TransactionLogValue.json (transaction-coordinator/.../common/message), KIP-915 (value
+v1), KIP-890 (tags 0-2), KIP-939 (tag 3). Value v0 is fixed; v1 has compact arrays and tagged fields:
+
+| field                   | v0                         | v1                                  |
+|-------------------------|----------------------------|-------------------------------------|
+| version                 | int16                      | int16 (no tag section behind it)    |
+| ProducerId              | int64                      | int64                               |
+| ProducerEpoch           | int16                      | int16                               |
+| TransactionTimeoutMs    | int32                      | int32                               |
+| TransactionStatus       | int8, 0..5                 | int8, 0..5                          |
+| TransactionPartitions   | int32 n (below 0 = null)   | uvarint n + 1 (0 = null)            |
+| . Topic                 | int16 size, UTF-8          | uvarint size + 1, UTF-8             |
+| . PartitionIds          | int32 n, n * int32         | uvarint n + 1, n * int32            |
+| . tagged fields         |                            | uvarint n, n * (tag, size, bytes)   |
+| LastUpdateTimestampMs   | int64                      | int64                               |
+| StartTimestampMs        | int64                      | int64                               |
+| tagged fields           |                            | 0 PreviousProducerId int64          |
+|                         |                            | 1 NextProducerId int64              |
+|                         |                            | 2 ClientTransactionVersion int16    |
+|                         |                            | 3 NextProducerEpoch int16           |
+
+As in Kafka's generated readers, bytes after the last field are ignored, of a repeated tag the last one counts, and
+unknown tags are stepped over. Unlike them, a known tag whose size is not that of its type is an error: Kafka would
+read over its end into the next field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from service.wire.cursor import Cursor
+from service.wire.errors import MalformedKey, MalformedValue, NullKey, UnknownKeyVersion, UnknownValueVersion
+
+KEY_VERSION: Final = 0
+LAST_STATUS: Final = 5
+"""6 Dead and 7 PrepareEpochFence exist in the coordinator's memory only (TransactionState.java)."""
+
+PREVIOUS_PRODUCER_ID: Final = 0
+NEXT_PRODUCER_ID: Final = 1
+CLIENT_TRANSACTION_VERSION: Final = 2
+NEXT_PRODUCER_EPOCH: Final = 3
+TAG_SIZES: Final = {PREVIOUS_PRODUCER_ID: 8, NEXT_PRODUCER_ID: 8, CLIENT_TRANSACTION_VERSION: 2, NEXT_PRODUCER_EPOCH: 2}
+
+Partitions = tuple[tuple[str, tuple[int, ...]], ...]
+"""(topic, partitions) in the order of the record, which is the order of a hash map."""
+
+
+class TransactionValue(NamedTuple):
+    """One value. `partitions` is None in `Empty` (null array) and () in `CompleteX` (empty array); times are in ms.
+
+    Topic names are UTF-8 with surrogate escapes: `name.encode("utf-8", "surrogateescape")` gives the bytes back.
+    """
+
+    version: int
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    status: int
+    partitions: Partitions | None
+    last_update_ms: int
+    start_ms: int
+    previous_producer_id: int = -1
+    next_producer_id: int = -1
+    client_transaction_version: int = 0
+    next_producer_epoch: int = -1
+
+    @property
+    def partition_count(self) -> int:
+        """Participant partitions, 0 for null and empty."""
+        return sum(len(ids) for _, ids in self.partitions or ())
+
+
+def decode_key(key: bytes | None) -> bytes:
+    """The transactional id as the bytes of the log: int16 version 0, int16 size, UTF-8."""
+    if key is None:
+        raise NullKey("a record without key")
+    cursor = Cursor(key, MalformedKey)
+    version = cursor.int16()
+    if version != KEY_VERSION:
+        raise UnknownKeyVersion(f"key version {version}")
+    return cursor.take(cursor.int16())
+
+
+def decode_value(value: bytes) -> TransactionValue:
+    """One value that is not null: a tombstone (null) has no fields and is the caller's own branch."""
+    cursor = Cursor(value, MalformedValue)
+    version = cursor.int16()
+    if version not in (0, 1):
+        raise UnknownValueVersion(f"value version {version}")
+    producer_id = cursor.int64()
+    producer_epoch = cursor.int16()
+    timeout_ms = cursor.int32()
+    status = cursor.int8()
+    if not 0 <= status <= LAST_STATUS:
+        raise MalformedValue(f"transaction status {status}")
+    partitions = _partitions_v0(cursor) if version == 0 else _partitions_v1(cursor)
+    last_update_ms = cursor.int64()
+    start_ms = cursor.int64()
+    tags = _tags(cursor) if version == 1 else {}
+    return TransactionValue(
+        version,
+        producer_id,
+        producer_epoch,
+        timeout_ms,
+        status,
+        partitions,
+        last_update_ms,
+        start_ms,
+        tags.get(PREVIOUS_PRODUCER_ID, -1),
+        tags.get(NEXT_PRODUCER_ID, -1),
+        tags.get(CLIENT_TRANSACTION_VERSION, 0),
+        tags.get(NEXT_PRODUCER_EPOCH, -1),
+    )
+
+
+def _partitions_v0(cursor: Cursor) -> Partitions | None:
+    topics = cursor.int32()
+    if topics < 0:
+        return None
+    _room_for(topics, cursor)
+    return tuple((_text(cursor, cursor.int16()), _ids(cursor, cursor.int32())) for _ in range(topics))
+
+
+def _partitions_v1(cursor: Cursor) -> Partitions | None:
+    topics = cursor.uvarint() - 1
+    if topics < 0:
+        return None
+    _room_for(topics, cursor)
+    partitions = []
+    for _ in range(topics):
+        partitions.append((_text(cursor, cursor.uvarint() - 1), _ids(cursor, cursor.uvarint() - 1)))
+        for _tag, size in _tag_headers(cursor):
+            cursor.skip(size)
+    return tuple(partitions)
+
+
+def _text(cursor: Cursor, size: int) -> str:
+    return cursor.take(size).decode("utf-8", "surrogateescape")
+
+
+def _ids(cursor: Cursor, count: int) -> tuple[int, ...]:
+    _room_for(count, cursor)
+    return tuple(cursor.int32() for _ in range(count))
+
+
+def _room_for(count: int, cursor: Cursor) -> None:
+    """Every element takes a byte at least, so a count above what is left is wrong before anything is built."""
+    if not 0 <= count <= cursor.left:
+        raise MalformedValue(f"{count} elements announced, {cursor.left} bytes left")
+
+
+def _tags(cursor: Cursor) -> dict[int, int]:
+    """The known tagged fields that are present, by number."""
+    found = {}
+    for tag, size in _tag_headers(cursor):
+        wanted = TAG_SIZES.get(tag)
+        if wanted is None:
+            cursor.skip(size)
+        elif size != wanted:
+            raise MalformedValue(f"tag {tag} has {size} bytes")
+        else:
+            found[tag] = cursor.int64() if wanted == 8 else cursor.int16()
+    return found
+
+
+def _tag_headers(cursor: Cursor) -> Iterator[tuple[int, int]]:
+    """(tag, size) of each tagged field; the caller steps over its bytes before asking for the next."""
+    for _ in range(cursor.uvarint()):
+        yield cursor.uvarint(), cursor.uvarint()
