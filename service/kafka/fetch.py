@@ -1,0 +1,81 @@
+"""Raw Fetch: the bytes of record batches exactly as they lie in the log, many partitions of one leader at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kafka.protocol.consumer import FetchRequest
+
+from service.kafka.client import KafkaClient
+from service.kafka.errors import KafkaUnavailable
+
+_BY_NAME = 12  # the last Fetch version with topic names; later ones want topic ids
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Read `partition` from `offset`; `leader_epoch` lets a broker that lost the lead refuse."""
+
+    partition: int
+    offset: int
+    leader_epoch: int
+    max_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """What came. `records` may begin before the wanted offset and end in the middle of a batch.
+
+    With an error the numbers are meaningless (-1): use none of them.
+    """
+
+    partition: int
+    error: int
+    high_watermark: int
+    log_start: int
+    records: bytes
+
+
+def fetch(
+    client: KafkaClient, node: int, topic: str, wanted: Sequence[Wanted], max_bytes: int, max_wait_ms: int
+) -> list[Fetched]:
+    """One Fetch, read uncommitted. Only the first non-empty partition may exceed its `max_bytes`: a later one whose
+    first batch does not fit comes back empty without an error, so callers rotate the order. Raises KafkaUnavailable.
+    """
+    of_topic = FetchRequest.FetchTopic
+    request = FetchRequest(
+        max_wait_ms=max_wait_ms,
+        min_bytes=1,
+        max_bytes=max_bytes,
+        isolation_level=0,
+        session_id=0,
+        session_epoch=-1,
+        rack_id="",
+        forgotten_topics_data=[],
+        max_version=_BY_NAME,
+        topics=[
+            of_topic(
+                topic=topic,
+                partitions=[
+                    of_topic.FetchPartition(
+                        partition=w.partition,
+                        current_leader_epoch=w.leader_epoch,
+                        fetch_offset=w.offset,
+                        last_fetched_epoch=-1,
+                        log_start_offset=-1,
+                        partition_max_bytes=w.max_bytes,
+                    )
+                    for w in wanted
+                ],
+            )
+        ],
+    )
+    response = client.ask(request, node)
+    if response.error_code:
+        raise KafkaUnavailable(f"fetch from broker {node}: error {response.error_code}")
+    return [
+        Fetched(p.partition_index, p.error_code, p.high_watermark, p.log_start_offset, p.records or b"")
+        for answered in response.responses
+        for p in answered.partitions
+    ]

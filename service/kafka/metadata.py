@@ -1,0 +1,47 @@
+"""Who leads what: the layout of one topic as the cluster's metadata shows it now."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kafka.protocol.metadata import MetadataRequest
+
+from service.kafka import errors
+from service.kafka.client import KafkaClient
+
+_TOPIC_IDS = 12  # the last Metadata version that finds topics by name and shows their ids
+
+
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """Broker that leads a partition, and its epoch; `node` is -1 while there is none."""
+
+    node: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicLayout:
+    """`topic_id` is new whenever a topic is created again under its old name (KIP-516)."""
+
+    topic: str
+    topic_id: str
+    leaders: dict[int, Leader]  # by partition
+
+
+def topic_layout(client: KafkaClient, topic: str) -> TopicLayout | None:
+    """The topic's layout, or None while it does not exist. Never creates it.
+
+    Raises KafkaUnavailable, or KafkaRefused when the principal may not describe it.
+    """
+    wanted = MetadataRequest.MetadataRequestTopic(name=topic)
+    request = MetadataRequest(topics=[wanted], allow_auto_topic_creation=False, max_version=_TOPIC_IDS)
+    found = client.ask(request).topics[0]
+    if found.error_code == errors.UNKNOWN_TOPIC_OR_PARTITION:
+        return None
+    if found.error_code == errors.TOPIC_AUTHORIZATION_FAILED:
+        raise errors.KafkaRefused(f"no permission on topic {topic}: grant DESCRIBE and READ on it")
+    if found.error_code not in (errors.NONE, errors.LEADER_NOT_AVAILABLE):
+        raise errors.KafkaUnavailable(f"metadata of topic {topic}: error {found.error_code}")
+    leaders = {p.partition_index: Leader(p.leader_id, p.leader_epoch) for p in found.partitions}
+    return TopicLayout(topic, str(found.topic_id), dict(sorted(leaders.items())))

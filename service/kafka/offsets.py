@@ -1,0 +1,101 @@
+"""Where a log begins and ends, asked of the leaders of its partitions."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Final
+
+from kafka.protocol.consumer import ListOffsetsRequest, OffsetForLeaderEpochRequest
+
+from service.kafka import errors
+from service.kafka.client import KafkaClient
+from service.kafka.metadata import Leader, TopicLayout
+
+EARLIEST: Final = -2  # the log's start
+LATEST: Final = -1  # its end: the high watermark (read uncommitted)
+_BY_NAME = 9  # versions above are not needed; this one exists since Kafka 3.7's predecessors
+
+
+@dataclass(frozen=True, slots=True)
+class Offsets:
+    """Answers per partition, and the error code of those that did not answer with a number.
+
+    A refusing broker answers offset -1: a partition with an error never appears in `found`.
+    """
+
+    found: dict[int, int]
+    errors: dict[int, int]
+
+
+def list_offsets(client: KafkaClient, layout: TopicLayout, which: int) -> Offsets:
+    """ListOffsets for every partition of the layout; one request per leader.
+
+    The leader epoch is sent along: a broker that no longer leads, or a leader whose high watermark is not known yet,
+    refuses (PART.fetchOffsetForTimestamp). Raises KafkaUnavailable when no leader at all answers.
+    """
+    topic = ListOffsetsRequest.ListOffsetsTopic
+    partition = ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition
+    found: dict[int, int] = {}
+    refused: dict[int, int] = {}
+    silence: errors.KafkaUnavailable | None = None
+    for node, led in _by_leader(layout).items():
+        if node < 0:
+            refused |= dict.fromkeys(led, errors.LEADER_NOT_AVAILABLE)
+            continue
+        wanted = [
+            partition(partition_index=p, current_leader_epoch=leader.epoch, timestamp=which)
+            for p, leader in led.items()
+        ]
+        request = ListOffsetsRequest(
+            replica_id=-1,
+            isolation_level=0,
+            topics=[topic(name=layout.topic, partitions=wanted)],
+            max_version=_BY_NAME,
+        )
+        try:
+            answered = client.ask(request, node).topics[0].partitions
+        except errors.KafkaUnavailable as e:
+            silence = e
+            refused |= dict.fromkeys(led, errors.LEADER_NOT_AVAILABLE)
+            continue
+        for one in answered:
+            if one.error_code:
+                refused[one.partition_index] = one.error_code
+            else:
+                found[one.partition_index] = one.offset
+    if silence is not None and not found:
+        raise silence
+    return Offsets(found, refused)
+
+
+def epoch_end_offset(client: KafkaClient, topic: str, partition: int, leader: Leader, epoch: int) -> int | None:
+    """Where the log's part written in `epoch` (or the last one before it) ends; None if nothing of it is left.
+
+    An end below what was read means that the log diverged there (KIP-101, KIP-320). Raises KafkaUnavailable.
+    """
+    wanted = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
+    request = OffsetForLeaderEpochRequest(
+        replica_id=-1,
+        topics=[
+            wanted(
+                topic=topic,
+                partitions=[
+                    wanted.OffsetForLeaderPartition(
+                        partition=partition, current_leader_epoch=leader.epoch, leader_epoch=epoch
+                    )
+                ],
+            )
+        ],
+    )
+    answer = client.ask(request, leader.node).topics[0].partitions[0]
+    if answer.error_code:
+        raise errors.KafkaUnavailable(f"end of epoch {epoch} of {topic}-{partition}: error {answer.error_code}")
+    return None if answer.end_offset < 0 else int(answer.end_offset)
+
+
+def _by_leader(layout: TopicLayout) -> dict[int, dict[int, Leader]]:
+    led: dict[int, dict[int, Leader]] = defaultdict(dict)
+    for p, leader in layout.leaders.items():
+        led[leader.node][p] = leader
+    return led

@@ -1,0 +1,133 @@
+"""How to reach a cluster: bootstrap servers and a Java-style client.properties, translated for kafka-python.
+
+Operators have such a file already for Kafka's own tools; the keys are those of `ProducerConfig`/`SslConfigs`/
+`SaslConfigs` in Kafka's Java clients.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from service.kafka.errors import BadClientConfig
+
+_SECURITY = ("security.", "ssl.", "sasl.")
+_JAAS_FIELD = re.compile(r"""\b(username|password)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'([^']*)')""")
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSettings:
+    """Where the cluster is and how to speak to it. `properties` are the file's keys, as written."""
+
+    bootstrap_servers: tuple[str, ...]
+    properties: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def load(cls, bootstrap_servers: str, properties_file: Path | None) -> ClientSettings:
+        """Read the flags of the command line. Raises BadClientConfig naming the file, key or address."""
+        servers = tuple(part.strip() for part in bootstrap_servers.split(",") if part.strip())
+        for server in servers:
+            if not re.fullmatch(r"(\[[0-9a-fA-F:]+\]|[^:\s]+):\d{1,5}", server):
+                raise BadClientConfig(f"--bootstrap-servers: {server!r} is not HOST:PORT")
+        if not servers:
+            raise BadClientConfig("--bootstrap-servers: no HOST:PORT given")
+        settings = cls(servers, tuple(_read_properties(properties_file).items()) if properties_file else ())
+        settings.kafka_python()
+        return settings
+
+    def to_json(self) -> str:
+        """For the way to another process (Spark hands options on as strings)."""
+        return json.dumps([self.bootstrap_servers, self.properties])
+
+    @classmethod
+    def from_json(cls, text: str) -> ClientSettings:
+        servers, properties = json.loads(text)
+        return cls(tuple(servers), tuple((key, value) for key, value in properties))
+
+    def kafka_python(self) -> dict[str, Any]:
+        """Keyword arguments of kafka-python's clients. Raises BadClientConfig for a security key it cannot honour.
+
+        Keys that do not decide who we are and whom we trust (buffer sizes, retries) are the Java clients' own affair
+        and are passed over.
+        """
+        out: dict[str, Any] = {"bootstrap_servers": list(self.bootstrap_servers)}
+        for key, value in self.properties:
+            if key in _TRANSLATE:
+                out.update(_TRANSLATE[key](key, value))
+            elif key.startswith(_SECURITY):
+                raise BadClientConfig(f"client properties: {key} is not supported")
+        return out
+
+
+def _read_properties(path: Path) -> dict[str, str]:
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as e:
+        raise BadClientConfig(f"--kafka-config {path}: {getattr(e, 'strerror', None) or 'not a text file'}") from e
+    properties = {}
+    for line in re.sub(r"\\\r?\n\s*", "", text).splitlines():
+        stripped = line.strip()
+        if not stripped or stripped[0] in "#!":
+            continue
+        key, separator, value = re.match(r"([^=:\s]+)\s*([=:\s]?)\s*(.*)", stripped).groups()  # type: ignore[union-attr]
+        if not separator:
+            raise BadClientConfig(f"--kafka-config {path}: no value for {key!r}")
+        properties[key] = value
+    return properties
+
+
+def _plain(name: str) -> Any:
+    return lambda _key, value: {name: value}
+
+
+def _pem(name: str) -> Any:
+    def translate(key: str, value: str) -> dict[str, Any]:
+        if not Path(value).is_file():
+            raise BadClientConfig(f"client properties: {key}: no file {value}")
+        if b"-----BEGIN" not in Path(value).read_bytes():
+            raise BadClientConfig(
+                f"client properties: {key}: {value} is not PEM (convert a JKS or PKCS12 store to PEM)"
+            )
+        return {name: value}
+
+    return translate
+
+
+def _store_type(key: str, value: str) -> dict[str, Any]:
+    if value.upper() != "PEM":
+        raise BadClientConfig(f"client properties: {key}={value} is not supported (convert the store to PEM)")
+    return {}
+
+
+def _mechanism(key: str, value: str) -> dict[str, Any]:
+    if value.upper() not in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI"):
+        raise BadClientConfig(f"client properties: {key}={value} is not supported")
+    return {"sasl_mechanism": value.upper()}
+
+
+def _jaas(key: str, value: str) -> dict[str, Any]:
+    fields = {name: quoted or single for name, quoted, single in _JAAS_FIELD.findall(value)}
+    if "Krb5LoginModule" in value:
+        return {}
+    if fields.keys() != {"username", "password"}:
+        raise BadClientConfig(f"client properties: {key}: no username and password in it")
+    return {"sasl_plain_username": fields["username"], "sasl_plain_password": fields["password"]}
+
+
+_TRANSLATE: dict[str, Any] = {
+    "client.id": _plain("client_id"),
+    "security.protocol": lambda _key, value: {"security_protocol": value.upper()},
+    "ssl.truststore.location": _pem("ssl_cafile"),
+    "ssl.truststore.type": _store_type,
+    "ssl.keystore.type": _store_type,
+    # Java's PEM key store holds certificate and key in one file; Python loads both from it
+    "ssl.keystore.location": _pem("ssl_certfile"),
+    "ssl.key.password": _plain("ssl_password"),
+    "ssl.endpoint.identification.algorithm": lambda _key, value: {"ssl_check_hostname": bool(value)},
+    "sasl.mechanism": _mechanism,
+    "sasl.jaas.config": _jaas,
+    "sasl.kerberos.service.name": _plain("sasl_kerberos_service_name"),
+}

@@ -1,0 +1,78 @@
+"""client.properties as operators have them for Kafka's own tools."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from service.kafka.errors import BadClientConfig
+from service.kafka.settings import ClientSettings
+
+PEM = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
+
+
+def load(tmp_path: Path, text: str) -> ClientSettings:
+    file = tmp_path / "client.properties"
+    file.write_text(text)
+    return ClientSettings.load("a:9092", file)
+
+
+def test_sasl_over_tls(tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_text(PEM)
+    settings = load(
+        tmp_path,
+        f"""
+        # as for kafka-topics.sh --command-config
+        security.protocol=SASL_SSL
+        ssl.truststore.type = PEM
+        ssl.truststore.location: {tmp_path}/ca.pem
+        ssl.endpoint.identification.algorithm=
+        sasl.mechanism=SCRAM-SHA-512
+        sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required \\
+            username="scope" password="p=#!w";
+        max.poll.records=10
+        """,
+    )
+    assert settings.kafka_python() == {
+        "bootstrap_servers": ["a:9092"],
+        "security_protocol": "SASL_SSL",
+        "ssl_cafile": f"{tmp_path}/ca.pem",
+        "ssl_check_hostname": False,
+        "sasl_mechanism": "SCRAM-SHA-512",
+        "sasl_plain_username": "scope",
+        "sasl_plain_password": "p=#!w",
+    }
+    assert ClientSettings.from_json(settings.to_json()) == settings
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("ssl.truststore.location=/no/such.pem", "ssl.truststore.location: no file /no/such.pem"),
+        ("ssl.truststore.type=JKS", "ssl.truststore.type=JKS"),
+        ("ssl.engine.factory.class=x", "ssl.engine.factory.class is not supported"),
+        ("sasl.mechanism=OAUTHBEARER", "sasl.mechanism=OAUTHBEARER"),
+        ("sasl.jaas.config=Foo required;", "sasl.jaas.config: no username"),
+        ("security.protocol", "no value for 'security.protocol'"),
+    ],
+)
+def test_what_cannot_be_honoured_is_refused_by_name(tmp_path: Path, text: str, named: str) -> None:
+    with pytest.raises(BadClientConfig, match="^[^\n]*$") as refused:
+        load(tmp_path, text)
+    assert named in str(refused.value)
+
+
+@pytest.mark.parametrize("servers", ["", "host", "host:port", "host:1 2"])
+def test_bad_bootstrap_servers_are_named(servers: str) -> None:
+    with pytest.raises(BadClientConfig, match="--bootstrap-servers"):
+        ClientSettings.load(servers, None)
+
+
+def test_several_servers_and_ipv6() -> None:
+    assert ClientSettings.load("a:1, [::1]:2", None).bootstrap_servers == ("a:1", "[::1]:2")
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(BadClientConfig, match=r"--kafka-config .*gone\.properties: No such file"):
+        ClientSettings.load("a:1", tmp_path / "gone.properties")
