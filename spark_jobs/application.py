@@ -1,0 +1,109 @@
+"""The application's life: bind the cluster, hold the lease, keep the query running, describe the cluster."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+
+from sqlalchemy import Engine
+
+from service.kafka import cluster as kafka_cluster
+from service.kafka.client import KafkaClient
+from service.kafka.errors import KafkaFailure, KafkaUnavailable
+from service.store import clusters, lease
+from service.store.engine import open_engine
+from service.store.migrate import upgrade
+from spark_jobs.session import spark_session
+from spark_jobs.settings import IngestSettings
+from spark_jobs.source.planner import wall_clock_ms
+from spark_jobs.transaction_state_job import TransactionStateJob
+
+log = logging.getLogger("txnscope.ingest")
+
+FIRST_CONTACT_S = 30
+DESCRIBE_EVERY_S = 60
+STEADY_AFTER_S = 60
+MAX_PAUSE_S = 30.0
+
+
+class Application:
+    """Runs until `stopping` is set; raises KafkaFailure, StoreError or BadClientConfig when it cannot even begin."""
+
+    def __init__(self, settings: IngestSettings, stopping: threading.Event) -> None:
+        self._settings, self._stopping = settings, stopping
+
+    def run(self) -> None:
+        engine = open_engine(self._settings.store)
+        try:
+            upgrade(engine)
+            cluster_id = self._bind(engine)
+            described = threading.Thread(target=self._describe, args=(engine, cluster_id), daemon=True)
+            described.start()
+            with spark_session() as spark:
+                job = TransactionStateJob(
+                    spark, self._settings.client, engine, self._settings.checkpoint, self._stopping
+                )
+                self._keep_running(job, engine, cluster_id)
+        finally:
+            engine.dispose()
+
+    def _bind(self, engine: Engine) -> int:
+        kafka_id = self._first_contact()
+        name = self._settings.cluster or kafka_id
+        log.info("cluster %s (Kafka cluster id %s)", name, kafka_id)
+        return clusters.bind(engine, name, kafka_id, wall_clock_ms())
+
+    def _first_contact(self) -> str:
+        """Patient, because a broker and we may be started together; not for ever, because an address may be wrong."""
+        give_up = time.monotonic() + FIRST_CONTACT_S
+        told = False
+        while True:
+            try:
+                with KafkaClient(self._settings.client) as client:
+                    return kafka_cluster.cluster_id(client)
+            except KafkaUnavailable as e:
+                if time.monotonic() > give_up or self._stopping.wait(0.5):
+                    raise
+                if not told:
+                    log.warning("waiting for Kafka: %s", e)
+                    told = True
+
+    def _keep_running(self, job: TransactionStateJob, engine: Engine, cluster_id: int) -> None:
+        pause_s = 1.0
+        while not self._stopping.is_set():
+            held = self._wait_for_lease(engine, cluster_id)
+            if held is None:
+                return
+            began = time.monotonic()
+            try:
+                job.run(held)
+            except Exception as e:
+                if time.monotonic() - began > STEADY_AFTER_S:
+                    pause_s = 1.0
+                log.warning("reading stopped, beginning again at the store's positions in %.0f s: %s", pause_s, e)
+                self._stopping.wait(pause_s)
+                pause_s = min(pause_s * 2, MAX_PAUSE_S)
+            finally:
+                lease.release(engine, held)
+
+    def _wait_for_lease(self, engine: Engine, cluster_id: int) -> lease.Lease | None:
+        told = False
+        while not self._stopping.is_set():
+            if held := lease.acquire(engine, cluster_id, self._settings.owner, wall_clock_ms()):
+                return held
+            if not told:
+                log.info("another instance writes this cluster: standing by")
+                told = True
+            self._stopping.wait(1.0)
+        return None
+
+    def _describe(self, engine: Engine, cluster_id: int) -> None:
+        """Brokers, features and configs change rarely; missing them for a while harms nothing."""
+        while not self._stopping.is_set():
+            try:
+                with KafkaClient(self._settings.client) as client:
+                    clusters.describe(engine, cluster_id, kafka_cluster.describe(client), wall_clock_ms())
+            except KafkaFailure as e:
+                log.debug("the cluster could not be described: %s", e)
+            self._stopping.wait(DESCRIBE_EVERY_S)

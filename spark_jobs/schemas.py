@@ -1,0 +1,76 @@
+"""The rows that executors hand to the driver: exactly one of `read`, `run`, `reject`, `trouble` is set in each.
+
+The columns are those of `service.domain.facts`, under the same names, so that a row becomes a fact by position.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
+
+from service.domain.facts import Gap, LogRecord, Participants, RangeRead, Reject, Run
+
+_LONG, _INT, _TEXT, _BYTES, _FLAG = pa.int64(), pa.int32(), pa.string(), pa.binary(), pa.bool_()
+
+
+def _struct(fact: Any, types: dict[str, pa.DataType]) -> pa.StructType:
+    return pa.struct([pa.field(name, types[name]) for name in fact._fields])
+
+
+RECORD = _struct(
+    LogRecord,
+    dict.fromkeys(LogRecord._fields, _LONG)
+    | dict.fromkeys(
+        ("leader_epoch", "state", "producer_epoch", "timeout_ms", "client_transaction_version", "partition_count"), _INT
+    ),
+)
+PARTICIPANTS = pa.list_(_struct(Participants, {"topic": _TEXT, "partitions": pa.list_(_INT)}))
+GAP = _struct(Gap, {"from_offset": _LONG, "to_offset": _LONG, "reason": _TEXT})
+RUN = _struct(
+    Run,
+    {
+        "partition": _INT,
+        "transactional_id": _BYTES,
+        "first": RECORD,
+        "last": RECORD,
+        "joined": _FLAG,
+        "records": _LONG,
+        "commits": _LONG,
+        "aborts": _LONG,
+        "participants": PARTICIPANTS,
+    },
+)
+READ = _struct(
+    RangeRead,
+    dict.fromkeys(RangeRead._fields, _LONG)
+    | dict.fromkeys(("partition", "generation", "leader", "leader_epoch"), _INT)
+    | {"topic_id": _TEXT, "gap": GAP},
+)
+REJECT = _struct(
+    Reject,
+    {
+        "partition": _INT,
+        "generation": _INT,
+        "offset": _LONG,
+        "reason": _TEXT,
+        "transactional_id": _BYTES,
+        "key": _BYTES,
+        "value": _BYTES,
+    },
+)
+ROW = pa.schema([("read", READ), ("run", RUN), ("reject", REJECT), ("trouble", _TEXT)])
+
+
+def spark_schema() -> StructType:
+    return from_arrow_schema(ROW)
+
+
+def rows(**column: pa.Array) -> pa.RecordBatch:
+    """Rows of one kind, the others null: `rows(run=…)`."""
+    ((_, values),) = column.items()
+    return pa.RecordBatch.from_arrays(
+        [column.get(field.name, pa.nulls(len(values), field.type)) for field in ROW], schema=ROW
+    )

@@ -1,0 +1,46 @@
+"""The flags of `python -m spark_jobs`, the application that `txnscope ingest` and `txnscope watch` start."""
+
+from __future__ import annotations
+
+import argparse
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from service.kafka.settings import ClientSettings
+
+
+@dataclass(frozen=True, slots=True)
+class IngestSettings:
+    """`cluster` None: named after the Kafka cluster id. `owner`: whoever comes with the same one takes a lease over."""
+
+    client: ClientSettings
+    cluster: str | None
+    store: str
+    checkpoint: Path | None
+    owner: str
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"txnscope ingest: {message}\n")
+
+
+def parse(argv: list[str]) -> IngestSettings:
+    """Raises SystemExit(2) with one line for a bad flag, BadClientConfig for a bad file or address."""
+    parser = _Parser(prog="python -m spark_jobs", allow_abbrev=False)
+    parser.add_argument("--bootstrap-servers", required=True)
+    parser.add_argument("--kafka-config", type=Path)
+    parser.add_argument("--cluster")
+    parser.add_argument("--store", default="sqlite:///txnscope.db")
+    parser.add_argument("--checkpoint", type=Path)
+    parser.add_argument("--owner", default="")
+    flags = parser.parse_args(argv)
+    return IngestSettings(
+        client=ClientSettings.load(flags.bootstrap_servers, flags.kafka_config),
+        cluster=flags.cluster,
+        store=flags.store,
+        checkpoint=flags.checkpoint,
+        owner=flags.owner or secrets.token_hex(8),
+    )

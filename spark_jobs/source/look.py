@@ -1,0 +1,70 @@
+"""One look at the topic: who leads what, where the logs begin and end, and whether each is the one that was read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from service.domain.facts import Gap
+from service.kafka import errors
+from service.kafka.client import KafkaClient
+from service.kafka.metadata import TopicLayout
+from service.kafka.offsets import EARLIEST, LATEST, Offsets, epoch_end_offset, list_offsets
+from spark_jobs.source.position import LogPosition
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """`ends` were asked for at `asked_at_ms` (this machine's clock); partitions that did not answer are in `silent`."""
+
+    layout: TopicLayout
+    asked_at_ms: int
+    starts: dict[int, int]
+    ends: dict[int, int]
+    silent: dict[int, int]  # partition: error code
+
+
+def look(client: KafkaClient, layout: TopicLayout, now_ms: int) -> Look:
+    """Ends first: a start that moves meanwhile can only lie lower. Raises KafkaUnavailable."""
+    ends: Offsets = list_offsets(client, layout, LATEST)
+    starts = list_offsets(client, layout, EARLIEST)
+    answered = ends.found.keys() & starts.found.keys()
+    return Look(
+        layout,
+        now_ms,
+        {p: starts.found[p] for p in sorted(answered)},
+        {p: ends.found[p] for p in sorted(answered)},
+        dict(sorted((ends.errors | starts.errors).items())),
+    )
+
+
+def other_log(client: KafkaClient, seen: Look, partition: int, position: LogPosition) -> Gap | None:
+    """Whether what lies there now is not what was read up to `position`: from which offset on, and why.
+
+    Another topic id: created again. An end below the position, or an older leader epoch that ends below it: a replica
+    that never had those records leads now (unclean election, lost disk). A stale position: the same log, but its past
+    must be read again to see which ids are gone. Raises KafkaUnavailable.
+    """
+    if seen.layout.topic_id != position.topic_id:
+        return Gap(seen.starts[partition], max(position.next_offset, seen.starts[partition]), "recreated")
+    valid_to = seen.ends[partition]
+    leader = seen.layout.leaders[partition]
+    if position.leader_epoch >= 0 and leader.epoch != position.leader_epoch:
+        end = epoch_end_offset(client, seen.layout.topic, partition, leader, position.leader_epoch)
+        valid_to = valid_to if end is None else min(valid_to, end)
+    if valid_to < position.next_offset:
+        return Gap(valid_to, position.next_offset, "diverged")
+    if position.stale:
+        return Gap(position.next_offset, position.next_offset, "away")
+    return None
+
+
+def silence(seen: Look) -> str | None:
+    """What could not be asked, one line for people."""
+    denied = [p for p, code in seen.silent.items() if code == errors.TOPIC_AUTHORIZATION_FAILED]
+    topic = seen.layout.topic
+    if denied:
+        return f"no permission on topic {topic}: grant DESCRIBE and READ on it"
+    if seen.silent:
+        named = ", ".join(f"{topic}-{p}" for p in list(seen.silent)[:5]) + (" …" if len(seen.silent) > 5 else "")
+        return f"{len(seen.silent)} of {len(seen.layout.leaders)} partitions have no leader that answers: {named}"
+    return None

@@ -1,0 +1,124 @@
+"""Decides what the next micro-batch reads: the driver's half of the source, with a live connection.
+
+Positions live here while the query runs and in the store for good; Spark's own offsets only number the plans, because
+the store, not Spark's checkpoint, is what a restart begins from (docs/adr/0005).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from service.domain.facts import Gap, RangeRead
+from service.kafka.client import KafkaClient
+from service.kafka.errors import KafkaFailure
+from service.kafka.metadata import TopicLayout, topic_layout
+from service.kafka.settings import ClientSettings
+from spark_jobs.source.admission import Limits, admit
+from spark_jobs.source.look import Look, look, other_log, silence
+from spark_jobs.source.position import LogPosition
+
+LAYOUT_MAX_AGE_MS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What one micro-batch reads. Ranges with `lo == hi` only carry the view; `trouble`: what could not be asked."""
+
+    ranges: tuple[RangeRead, ...]
+    trouble: str | None
+
+    @property
+    def has_data(self) -> bool:
+        return any(r.hi > r.lo or r.gap for r in self.ranges)
+
+
+class LogPlanner:
+    """Plans batches over one topic from `positions` on. Time comes from `now_ms`."""
+
+    def __init__(
+        self,
+        settings: ClientSettings,
+        topic: str,
+        positions: dict[int, LogPosition],
+        limits: Limits,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._settings, self._topic, self._limits, self._now_ms = settings, topic, limits, now_ms
+        self._positions = dict(positions)
+        self._client: KafkaClient | None = None
+        self._layout: TopicLayout | None = None
+        self._layout_at_ms = 0
+        self._trouble: str | None = None
+
+    def plan(self) -> Plan:
+        """Look at the topic and plan; never raises for what Kafka cannot answer: that is `trouble`, and no range."""
+        try:
+            seen = self._look()
+            if seen is None:
+                return Plan((), f"topic {self._topic} does not exist yet: waiting for it")
+            return self._plan(seen)
+        except KafkaFailure as e:
+            self.close()
+            return Plan((), str(e))
+
+    def advance(self, plan: Plan) -> None:
+        """The batch of this plan is being read: plan behind it from now on."""
+        for r in plan.ranges:
+            known = self._positions[r.partition]
+            self._positions[r.partition] = known._replace(next_offset=r.hi, leader_epoch=r.leader_epoch)
+
+    def close(self) -> None:
+        if self._client is not None:
+            self._client.close()
+        self._client, self._layout = None, None
+
+    def _look(self) -> Look | None:
+        if self._client is None:
+            self._client = KafkaClient(self._settings)
+        now = self._now_ms()
+        if self._layout is None or now - self._layout_at_ms >= LAYOUT_MAX_AGE_MS:
+            self._layout, self._layout_at_ms = topic_layout(self._client, self._topic), now
+        if self._layout is None:
+            return None
+        seen = look(self._client, self._layout, now)
+        if seen.silent:
+            self._layout_at_ms = 0
+        return seen
+
+    def _plan(self, seen: Look) -> Plan:
+        assert self._client is not None
+        gaps: dict[int, Gap] = {}
+        for p, start in seen.starts.items():
+            position = self._positions.get(p)
+            if position is None:  # a partition that came later: all of it counts
+                self._positions[p] = LogPosition(seen.layout.topic_id, 0, start, -1, start)
+            elif gap := other_log(self._client, seen, p, position):
+                gaps[p] = gap
+                self._positions[p] = position.read_again(seen.layout.topic_id, start, gap)
+        until = admit(self._positions, seen.ends, self._limits)
+        ranges = [self._range(seen, p, hi, gaps.get(p)) for p, hi in until.items()]
+        return Plan(tuple(ranges), silence(seen))
+
+    def _range(self, seen: Look, partition: int, hi: int, gap: Gap | None) -> RangeRead:
+        position, leader = self._positions[partition], seen.layout.leaders[partition]
+        return RangeRead(
+            partition=partition,
+            topic_id=position.topic_id,
+            generation=position.generation,
+            lo=position.next_offset,
+            hi=hi,
+            leader=leader.node,
+            leader_epoch=leader.epoch,
+            log_start=seen.starts[partition],
+            end_offset=seen.ends[partition],
+            end_asked_at_ms=seen.asked_at_ms,
+            records=0,
+            bytes=0,
+            gap=gap,
+        )
+
+
+def wall_clock_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,183 @@
+"""Reads the ranges of one task to their ends, the executors' half of the source: fetch, decode, fold.
+
+Everything that heals is waited for in here (a leader that moves, a broker that restarts); what does not heal in time is
+raised, and the batch is planned anew from what the store has.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from service.domain.facts import Gap, RangeRead, Reject
+from service.kafka import errors
+from service.kafka.client import KafkaClient
+from service.kafka.errors import KafkaUnavailable
+from service.kafka.fetch import Fetched, Wanted, fetch
+from service.kafka.metadata import topic_layout
+from service.kafka.offsets import EARLIEST, list_offsets
+from service.kafka.settings import ClientSettings
+from service.wire.columns import BrokenBatch, Chunk, LogColumns, decode
+from spark_jobs.fold import Runs, concat, fold, merge
+from spark_jobs.rows import reads_to_rows, rejects_to_rows, runs_to_rows
+
+FETCH_BYTES = 8 << 20  # larger responses are slower, not faster, through kafka-python
+PARTITION_BYTES = 4 << 20
+PATIENCE_S = 20.0  # without any progress
+
+_clients: dict[str, KafkaClient] = {}  # worker processes are used again: so are their connections
+
+
+def read_ranges(settings: ClientSettings, topic: str, ranges: Sequence[RangeRead]) -> Iterator[pa.RecordBatch]:
+    """Rows of `spark_jobs.schemas` for all of `ranges`. Raises KafkaUnavailable after `PATIENCE_S` without progress."""
+    reading = _Reading(settings, topic, ranges)
+    while reading.unfinished:
+        reading.step()
+    if reading.runs is not None and len(reading.runs.partition):
+        yield runs_to_rows(reading.runs)
+    if reading.rejects:
+        yield rejects_to_rows(reading.rejects)
+    yield reads_to_rows(reading.done())
+
+
+class _Reading:
+    """Where each range stands, and what was found so far."""
+
+    def __init__(self, settings: ClientSettings, topic: str, ranges: Sequence[RangeRead]) -> None:
+        self._settings, self._topic = settings, topic
+        self._ranges = {r.partition: r for r in ranges}
+        self._at = {r.partition: r.lo for r in ranges}
+        self._leader = {r.partition: (r.leader, r.leader_epoch) for r in ranges}
+        self._max_bytes = dict.fromkeys(self._ranges, PARTITION_BYTES)
+        self._records = dict.fromkeys(self._ranges, 0)
+        self._bytes = dict.fromkeys(self._ranges, 0)
+        self._doubted: set[tuple[int, int]] = set()
+        self._pieces: list[Runs] = []
+        self._last_progress = time.monotonic()
+        self.rejects: list[Reject] = []
+
+    @property
+    def unfinished(self) -> list[int]:
+        return [p for p, r in self._ranges.items() if self._at[p] < r.hi]
+
+    @property
+    def runs(self) -> Runs | None:
+        return merge(concat(self._pieces)) if self._pieces else None
+
+    def done(self) -> list[RangeRead]:
+        return [r._replace(records=self._records[p], bytes=self._bytes[p]) for p, r in self._ranges.items()]
+
+    def step(self) -> None:
+        """Ask each leader once; forget connections and leaders when one does not answer."""
+        before = dict(self._at)
+        try:
+            client = self._client()
+            for node, partitions in self._by_leader().items():
+                self._take(client, fetch(client, node, self._topic, partitions, FETCH_BYTES, max_wait_ms=100))
+        except KafkaUnavailable as e:
+            self._recover(e)
+        if self._at != before:
+            self._last_progress = time.monotonic()
+            self._fold_pieces()
+
+    def _by_leader(self) -> dict[int, list[Wanted]]:
+        """Those fetched least come first: a broker fills its response in the order asked, to a limit."""
+        groups: dict[int, list[Wanted]] = defaultdict(list)
+        for p in sorted(self.unfinished, key=lambda p: self._bytes[p]):
+            node, epoch = self._leader[p]
+            groups[node].append(Wanted(p, self._at[p], epoch, self._max_bytes[p]))
+        return groups
+
+    def _take(self, client: KafkaClient, answers: list[Fetched]) -> None:
+        chunks = []
+        for answer in answers:
+            p = answer.partition
+            if answer.error == errors.OFFSET_OUT_OF_RANGE:
+                self._skip_what_is_gone(client, p)
+            elif answer.error in errors.TRANSIENT or answer.error == errors.CORRUPT_MESSAGE:
+                raise KafkaUnavailable(f"{self._topic}-{p}: fetch error {answer.error}")
+            elif answer.error == errors.TOPIC_AUTHORIZATION_FAILED:
+                raise errors.KafkaRefused(f"no permission on topic {self._topic}: grant READ on it")
+            elif answer.error:
+                raise errors.KafkaRefused(f"{self._topic}-{p}: fetch error {answer.error}")
+            elif answer.records:
+                chunks.append(Chunk(p, self._at[p], self._ranges[p].hi, answer.records))
+        if chunks:
+            self._keep(decode(chunks), {c.partition: len(c.data) for c in chunks})
+
+    def _keep(self, columns: LogColumns, sizes: dict[int, int]) -> None:
+        found_broken = {(b.partition, b.offset) for b in columns.broken}
+        if found_broken - self._doubted:
+            self._doubted |= found_broken
+            return  # bytes may have suffered on the way: fetched once more before a batch is called broken
+        for broken in columns.broken:
+            self._reject_broken(broken)
+        for p, next_offset in columns.next_offsets.items():
+            if next_offset <= self._at[p]:
+                self._max_bytes[p] *= 2  # not one whole batch fits
+                continue
+            self._bytes[p] += sizes[p]
+            self._records[p] += int((columns.partition == p).sum())
+            self._at[p] = min(next_offset, self._ranges[p].hi)
+        self.rejects += [
+            Reject(
+                r.partition,
+                self._ranges[r.partition].generation,
+                r.offset,
+                r.reason,
+                r.transactional_id,
+                r.key,
+                r.value,
+            )
+            for r in columns.rejects
+        ]
+        if len(columns.offset):
+            self._pieces.append(fold(columns))
+
+    def _reject_broken(self, broken: BrokenBatch) -> None:
+        r = self._ranges[broken.partition]
+        reject = Reject(r.partition, r.generation, broken.offset, broken.reason, None, None, broken.raw)
+        if reject not in self.rejects:
+            self.rejects.append(reject)
+        if broken.resume_offset is None:  # no telling where the next batch begins: feel forward
+            self._at[r.partition] += 1
+
+    def _fold_pieces(self) -> None:
+        """Keep few pieces: merge the small ones whenever together they outweigh what is merged already."""
+        if len(self._pieces) > 1 and sum(len(p.partition) for p in self._pieces[1:]) >= len(self._pieces[0].partition):
+            self._pieces = [merge(concat(self._pieces))]
+
+    def _skip_what_is_gone(self, client: KafkaClient, p: int) -> None:
+        layout = topic_layout(client, self._topic)
+        if layout is None:
+            raise KafkaUnavailable(f"topic {self._topic} is gone")
+        start = list_offsets(client, layout, EARLIEST).found.get(p)
+        if start is None or start <= self._at[p]:
+            raise KafkaUnavailable(f"{self._topic}-{p}: offset {self._at[p]} is beyond the log's end")
+        r = self._ranges[p]
+        if r.gap is None:
+            self._ranges[p] = r._replace(gap=Gap(self._at[p], min(start, r.hi), "retention"))
+        self._at[p] = min(start, r.hi)
+
+    def _recover(self, e: KafkaUnavailable) -> None:
+        if time.monotonic() - self._last_progress > PATIENCE_S:
+            raise e
+        if stale := _clients.pop(self._settings.to_json(), None):
+            stale.close()
+        time.sleep(0.2)
+        try:
+            layout = topic_layout(self._client(), self._topic)
+        except KafkaUnavailable:
+            return
+        for p, r in self._ranges.items():
+            if layout is not None and layout.topic_id == r.topic_id and p in layout.leaders:
+                self._leader[p] = (layout.leaders[p].node, layout.leaders[p].epoch)
+
+    def _client(self) -> KafkaClient:
+        key = self._settings.to_json()
+        if key not in _clients:
+            _clients[key] = KafkaClient(self._settings)
+        return _clients[key]

@@ -1,0 +1,114 @@
+"""The query that follows `__transaction_state`: from the store's positions, through Spark, into the store."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import tempfile
+import threading
+from pathlib import Path
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from sqlalchemy import Engine
+
+from service.domain.facts import LogBatch
+from service.kafka.settings import ClientSettings
+from service.store import lease as leases
+from service.store.errors import StoreUnavailable
+from service.store.lease import Lease
+from service.store.writer import TransactionLogWriter
+from spark_jobs.first_start import begin
+from spark_jobs.progress import FirstReadProgress
+from spark_jobs.session import CORES
+from spark_jobs.sinks import StoreSink
+from spark_jobs.source.planner import wall_clock_ms
+from spark_jobs.source.position import LogPosition
+from spark_jobs.source.transaction_log import TOPIC, TransactionLogSource, source_options
+
+log = logging.getLogger(__name__)
+
+SOURCE = "transaction_state"
+POLL_MS = 200
+HEARTBEAT_MS = 1_000
+RENEW_EVERY_S = 1.0
+
+
+class TransactionStateJob:
+    """Runs the query until `stopping`; every (re)start begins at what the store has."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        client: ClientSettings,
+        engine: Engine,
+        checkpoint: Path | None,
+        stopping: threading.Event,
+    ) -> None:
+        self._spark, self._client, self._engine = spark, client, engine
+        self._checkpoint, self._stopping = checkpoint, stopping
+        spark.dataSource.register(TransactionLogSource)
+
+    def run(self, lease: Lease) -> None:
+        """One life of the query. Raises what ended it: a StoreError, a KafkaFailure, or Spark's own exception."""
+        positions = begin(self._engine, lease, SOURCE, TOPIC, self._client, wall_clock_ms())
+        writer = TransactionLogWriter(self._engine, lease)
+        shown = FirstReadProgress(positions.values())
+
+        def apply(batch: LogBatch, now_ms: int) -> None:
+            writer.apply(batch, now_ms)
+            shown.advance(sum(r.hi - r.lo for r in batch.ranges), now_ms)
+
+        sink = StoreSink(apply, self._stopping)
+        checkpoint = Path(tempfile.mkdtemp(prefix="transaction-state-", dir=self._scratch()))
+        query = self._start(positions, sink, checkpoint)
+        try:
+            while query.isActive and not self._stopping.wait(RENEW_EVERY_S):
+                self._renew(lease)
+            self._stop(query, sink)
+            if not self._stopping.is_set():
+                raise sink.failure or RuntimeError(_why(query))
+        finally:
+            shutil.rmtree(checkpoint, ignore_errors=True)
+
+    def _renew(self, lease: Lease) -> None:
+        """A batch of history may take longer than a lease lasts. Raises LeaseLost."""
+        try:
+            leases.renew(self._engine, lease, wall_clock_ms())
+        except StoreUnavailable:
+            log.debug("the lease could not be renewed now")
+
+    def _start(self, positions: dict[int, LogPosition], sink: StoreSink, checkpoint: Path) -> StreamingQuery:
+        options = source_options(self._client, positions, CORES, POLL_MS, HEARTBEAT_MS)
+        return (
+            self._spark.readStream.format(TransactionLogSource.name())
+            .options(**options)
+            .load()
+            .writeStream.foreachBatch(sink)
+            .option("checkpointLocation", str(checkpoint))
+            .trigger(processingTime="0 seconds")
+            .queryName(SOURCE)
+            .start()
+        )
+
+    def _stop(self, query: StreamingQuery, sink: StoreSink) -> None:
+        """Between two batches: stopped within one, Spark prints a StackOverflowError of its own making."""
+        if query.isActive:
+            sink.idle.wait(timeout=10)
+            query.stop()
+
+    def _scratch(self) -> Path | None:
+        if self._checkpoint is not None:
+            self._checkpoint.mkdir(parents=True, exist_ok=True)
+        return self._checkpoint
+
+
+def _why(query: StreamingQuery) -> str:
+    e = query.exception()
+    if not isinstance(e, StreamingQueryException):
+        return "the query ended by itself"
+    lines = [line.strip() for line in str(e).splitlines() if line.strip()]
+    # Python's own last line says what happened; Spark wraps it in pages of plan and stack
+    causes = [line for line in lines if ": " in line and line.split(":")[0].replace(".", "").isidentifier()]
+    return (causes or lines or ["unknown"])[-1][:300]

@@ -1,0 +1,81 @@
+"""The directions of imports that keep the rooms apart (docs/architecture.md)."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FRAMEWORKS = {
+    "fastapi",
+    "starlette",
+    "pydantic",
+    "sqlalchemy",
+    "alembic",
+    "pyspark",
+    "kafka",
+    "confluent_kafka",
+    "uvicorn",
+}
+
+
+def imports(folder: str) -> list[tuple[str, str]]:
+    """(file, imported module) of every import below `folder`, also those inside functions."""
+    found = []
+    for file in sorted((ROOT / folder).rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text())):
+            name = str(file.relative_to(ROOT))
+            if isinstance(node, ast.Import):
+                found += [(name, alias.name) for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                assert node.level == 0, f"{name}: relative import"
+                found.append((name, node.module or ""))
+                found += [(name, f"{node.module}.{alias.name}") for alias in node.names]
+    assert found, f"nothing imported below {folder}: was the room moved?"
+    return found
+
+
+def within(module: str, *packages: str) -> bool:
+    return any(module == p or module.startswith(p + ".") for p in packages)
+
+
+def test_the_service_knows_nothing_of_spark() -> None:
+    assert [i for i in imports("service") if within(i[1], "spark_jobs", "pyspark")] == []
+
+
+def test_the_product_knows_nothing_of_the_demo_or_the_tests() -> None:
+    product = imports("service") + imports("spark_jobs")
+    assert [i for i in product if within(i[1], "deploy", "tests")] == []
+
+
+@pytest.mark.parametrize("room", ["service/wire", "service/domain"])
+def test_pure_rooms_import_no_framework_and_no_other_room(room: str) -> None:
+    own = room.replace("/", ".")
+    foreign = [i for i in imports(room) if within(i[1], "service", "spark_jobs") and not within(i[1], own)]
+    # `from service.wire import x` names the package itself first
+    assert [i for i in foreign if i[1] != own] == []
+    assert [i for i in imports(room) if within(i[1], *FRAMEWORKS)] == []
+
+
+def test_only_one_room_speaks_kafka() -> None:
+    product = imports("service") + imports("spark_jobs")
+    outside = [i for i in product if within(i[1], "kafka") and not i[0].startswith("service/kafka/")]
+    assert outside == []
+
+
+def test_spark_jobs_use_the_rooms_they_may() -> None:
+    allowed = ("service.wire", "service.kafka", "service.domain", "service.store", "service.lifeline")
+    used = [i for i in imports("spark_jobs") if within(i[1], "service") and i[1] != "service"]
+    assert [i for i in used if not within(i[1], *allowed)] == []
+
+
+def test_executors_load_neither_web_framework_nor_database() -> None:
+    """What a worker imports to run a task: the source and all below it."""
+    heavy = "{'fastapi', 'sqlalchemy', 'uvicorn', 'alembic'}"
+    code = f"import sys, spark_jobs.source.transaction_log; print({heavy} & set(sys.modules))"
+    run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "set()"
