@@ -1,0 +1,196 @@
+"""A Kafka broker of our own: one KRaft node (broker and controller in one process) on loopback, from pinned jars."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+
+from deploy.demo.jars import fetch
+from deploy.demo.leash import Leashed
+from service.kafka.client import KafkaClient
+from service.kafka.cluster import cluster_id
+from service.kafka.errors import KafkaFailure
+from service.kafka.settings import ClientSettings
+from spark_jobs.java import find_java
+
+CLUSTER_ID = "txnscope-demo-cluster0"  # 22 characters of base64url, as Kafka's own ids
+START_TIMEOUT_S = 60.0
+
+LOGGING = {  # 3.9 logs through log4j 1 (reload4j), 4.x through log4j 2
+    "log4j.properties": """log4j.rootLogger=INFO, out
+log4j.appender.out=org.apache.log4j.ConsoleAppender
+log4j.appender.out.layout=org.apache.log4j.PatternLayout
+log4j.appender.out.layout.ConversionPattern=[%d] %p %m (%c)%n
+""",
+    "log4j2.properties": """rootLogger.level = info
+rootLogger.appenderRef.out.ref = out
+appender.out.type = Console
+appender.out.name = out
+appender.out.layout.type = PatternLayout
+appender.out.layout.pattern = [%d] %p %m (%c)%n
+""",
+}
+
+
+class BrokerError(Exception):
+    """The broker does not start; one line for people, with the way out where there is one."""
+
+
+class Broker:
+    """`with Broker("4.3.1", 19092, directory) as broker: broker.bootstrap`. Data lie in `directory`, and stay there."""
+
+    def __init__(self, version: str, port: int, directory: Path, properties: Mapping[str, str] | None = None) -> None:
+        self.version, self.port, self.directory = version, port, directory
+        self._properties = dict(properties or {})
+        self._process: Leashed | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def data(self) -> Path:
+        return self.directory / "data"
+
+    def start(self) -> Broker:
+        """Format where nothing is yet, start, and wait until it answers. Raises BrokerError, JarsError."""
+        for port in (self.port, self.port + 1):
+            if not is_free(port):
+                raise BrokerError(f"port {port} is taken: the broker needs {self.port} and {self.port + 1}")
+        self._classpath = f"{fetch(self.version)}/*"
+        if not self.data.exists():
+            self._format()
+        with (self.directory / "broker.log").open("ab") as out:
+            self._process = Leashed(
+                [*self._java("-Xmx768m", "-Xms128m", "-XX:+UseSerialGC"), "kafka.Kafka", str(self._server_properties)],
+                out,
+            )
+        try:
+            self._wait_until_it_answers()
+        except BaseException:
+            self.kill()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """SIGTERM: a controlled shutdown."""
+        if self._process is not None:
+            self._process.stop()
+            self._process = None
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        if self._process is not None:
+            self._process.kill()
+            self._process = None
+
+    def pause(self) -> None:
+        """Frozen: it holds its connections and answers nothing."""
+        self._running.signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._running.signal(signal.SIGCONT)
+
+    def poll(self) -> int | None:
+        """Exit code of a broker that died; None while it runs."""
+        return self._running.poll()
+
+    def log_tail(self, lines: int = 20) -> str:
+        log = self.directory / "broker.log"
+        return "\n".join(log.read_text(errors="replace").splitlines()[-lines:]) if log.exists() else ""
+
+    def tool(self, main_class: str, *arguments: str, timeout_s: float = 60) -> str:
+        """What one of Kafka's own command-line tools prints. Raises CalledProcessError."""
+        command = [*self._java("-Xmx256m"), main_class, *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=timeout_s).stdout
+
+    def __enter__(self) -> Broker:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+
+    @property
+    def _running(self) -> Leashed:
+        if self._process is None:
+            raise BrokerError("the broker is not running")
+        return self._process
+
+    @property
+    def _server_properties(self) -> Path:
+        return self.directory / "server.properties"
+
+    def _java(self, *options: str) -> list[str]:
+        logging = (
+            f"-Dlog4j.configuration=file:{self.directory}/log4j.properties",
+            f"-Dlog4j2.configurationFile={self.directory}/log4j2.properties",
+        )
+        command = find_java(os.environ).command
+        return [command, *options, "-XX:TieredStopAtLevel=1", *logging, "-cp", self._classpath]
+
+    def _format(self) -> None:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        for name, text in LOGGING.items():
+            (self.directory / name).write_text(text)
+        properties = self._defaults() | self._properties
+        self._server_properties.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+        try:
+            self.tool("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(self._server_properties))
+        except subprocess.CalledProcessError as e:
+            said = (e.stdout + e.stderr).strip().splitlines()
+            raise BrokerError(f"Kafka {self.version} cannot format its storage: {said[-1] if said else e}") from e
+
+    def _defaults(self) -> dict[str, str]:
+        return {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.voters": f"1@127.0.0.1:{self.port + 1}",
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self.port + 1}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "log.dirs": str(self.data),
+            "offsets.topic.replication.factor": "1",
+            "offsets.topic.num.partitions": "5",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "transaction.state.log.num.partitions": "5",
+            "group.initial.rebalance.delay.ms": "0",
+            "auto.create.topics.enable": "false",
+            # a sweep for timed-out transactions every 300 ms instead of every 10 s
+            "transaction.abort.timed.out.transaction.cleanup.interval.ms": "300",
+        }
+
+    def _wait_until_it_answers(self) -> None:
+        give_up = time.monotonic() + START_TIMEOUT_S
+        settings = ClientSettings.load(self.bootstrap, None)
+        while True:
+            if self.poll() is not None:
+                raise BrokerError(f"Kafka {self.version} ended while it started; its log ends:\n{self.log_tail()}")
+            try:
+                with KafkaClient(settings) as client:
+                    cluster_id(client)
+                return
+            except KafkaFailure as e:
+                if time.monotonic() > give_up:
+                    raise BrokerError(
+                        f"Kafka {self.version} does not answer within {START_TIMEOUT_S:.0f} s:\n{self.log_tail()}"
+                    ) from e
+            time.sleep(0.1)
+
+
+def is_free(port: int) -> bool:
+    """Whether a server could listen there now."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True

@@ -1,0 +1,58 @@
+"""Fixtures that several rooms share: real brokers, started once a session and only when a test asks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deploy.demo.broker import Broker
+from tests.brokers import VERSIONS, free_port
+
+MakeBroker = Callable[..., Broker]
+
+
+@pytest.fixture(scope="session")
+def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Broker]]:
+    """One shared broker a version: tests use ids and topics of their own, and never stop it."""
+    with ExitStack() as running:
+        started: dict[str, Broker] = {}
+
+        def of(version: str) -> Broker:
+            if version not in started:
+                directory = tmp_path_factory.mktemp(f"kafka-{version}")
+                started[version] = running.enter_context(Broker(version, free_port(), directory))
+            return started[version]
+
+        yield of
+
+
+@pytest.fixture
+def broker_431(brokers: Callable[[str], Broker]) -> Broker:
+    return brokers("4.3.1")
+
+
+@pytest.fixture
+def broker_392(brokers: Callable[[str], Broker]) -> Broker:
+    return brokers("3.9.2")
+
+
+@pytest.fixture(params=VERSIONS)
+def broker(request: pytest.FixtureRequest, brokers: Callable[[str], Broker]) -> Broker:
+    """A test that asks for this runs on every version."""
+    return brokers(request.param)
+
+
+@pytest.fixture
+def make_broker(tmp_path: Path) -> Iterator[MakeBroker]:
+    """Throw-away brokers: `make_broker("4.3.1", **{"some.property": "value"})`, stopped when the test ends."""
+    with ExitStack() as running:
+
+        def make(version: str = "4.3.1", **properties: Any) -> Broker:
+            port = free_port()
+            return running.enter_context(Broker(version, port, tmp_path / f"kafka-{port}", properties))
+
+        yield make
