@@ -8,11 +8,13 @@ import sys
 import threading
 
 from service import lifeline
-from service.kafka.errors import BadClientConfig, KafkaFailure
-from service.store.errors import StoreError
+from service.kafka.errors import KafkaFailure, KafkaUnavailable
+from service.store.errors import StoreError, StoreUnavailable
 from spark_jobs.application import Application
 from spark_jobs.java import JavaNotFound
 from spark_jobs.settings import parse
+
+CONFIGURATION, CANNOT_REACH = 2, 3
 
 log = logging.getLogger("txnscope.ingest")
 
@@ -23,19 +25,17 @@ def main(argv: list[str]) -> int:
     logging.getLogger("alembic").setLevel(logging.WARNING)
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopping.set())
+        # by a thread: the event's lock may be held by the very code that the signal interrupted
+        signal.signal(number, lambda *_: threading.Thread(target=stopping.set).start())
     lifeline.end_with_parent()
     try:
         Application(parse(argv), stopping).run()
-    except BadClientConfig as e:
+    except (KafkaUnavailable, StoreUnavailable) as e:
         log.error("%s", e)
-        return 2
-    except JavaNotFound as e:
+        return CANNOT_REACH
+    except (KafkaFailure, StoreError, JavaNotFound) as e:
         log.error("%s", e)
-        return 2
-    except (KafkaFailure, StoreError) as e:
-        log.error("%s", e)
-        return 3
+        return CONFIGURATION
     return 0
 
 

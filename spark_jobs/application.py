@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from contextlib import suppress
 
 from sqlalchemy import Engine
 
@@ -13,6 +14,7 @@ from service.kafka.client import KafkaClient
 from service.kafka.errors import KafkaFailure, KafkaUnavailable
 from service.store import clusters, lease
 from service.store.engine import open_engine
+from service.store.errors import StoreError
 from service.store.migrate import upgrade
 from spark_jobs.session import spark_session
 from spark_jobs.settings import IngestSettings
@@ -28,7 +30,7 @@ MAX_PAUSE_S = 30.0
 
 
 class Application:
-    """Runs until `stopping` is set; raises KafkaFailure, StoreError or BadClientConfig when it cannot even begin."""
+    """Runs until `stopping` is set; raises KafkaFailure, StoreError or JavaNotFound when it cannot even begin."""
 
     def __init__(self, settings: IngestSettings, stopping: threading.Event) -> None:
         self._settings, self._stopping = settings, stopping
@@ -38,8 +40,7 @@ class Application:
         try:
             upgrade(engine)
             cluster_id = self._bind(engine)
-            described = threading.Thread(target=self._describe, args=(engine, cluster_id), daemon=True)
-            described.start()
+            threading.Thread(target=self._describe, args=(engine, cluster_id), daemon=True).start()
             with spark_session() as spark:
                 job = TransactionStateJob(
                     spark, self._settings.client, engine, self._settings.checkpoint, self._stopping
@@ -85,7 +86,8 @@ class Application:
                 self._stopping.wait(pause_s)
                 pause_s = min(pause_s * 2, MAX_PAUSE_S)
             finally:
-                lease.release(engine, held)
+                with suppress(StoreError):  # it runs out by itself
+                    lease.release(engine, held)
 
     def _wait_for_lease(self, engine: Engine, cluster_id: int) -> lease.Lease | None:
         told = False
@@ -104,6 +106,6 @@ class Application:
             try:
                 with KafkaClient(self._settings.client) as client:
                     clusters.describe(engine, cluster_id, kafka_cluster.describe(client), wall_clock_ms())
-            except KafkaFailure as e:
+            except (KafkaFailure, StoreError) as e:
                 log.debug("the cluster could not be described: %s", e)
             self._stopping.wait(DESCRIBE_EVERY_S)

@@ -22,20 +22,13 @@ from spark_jobs.java import find_java
 CLUSTER_ID = "txnscope-demo-cluster0"  # 22 characters of base64url, as Kafka's own ids
 START_TIMEOUT_S = 60.0
 
-LOGGING = {  # 3.9 logs through log4j 1 (reload4j), 4.x through log4j 2
-    "log4j.properties": """log4j.rootLogger=INFO, out
+# to stderr: the tools print their answers on stdout
+LOGGING = """log4j.rootLogger=INFO, out
 log4j.appender.out=org.apache.log4j.ConsoleAppender
+log4j.appender.out.target=System.err
 log4j.appender.out.layout=org.apache.log4j.PatternLayout
 log4j.appender.out.layout.ConversionPattern=[%d] %p %m (%c)%n
-""",
-    "log4j2.properties": """rootLogger.level = info
-rootLogger.appenderRef.out.ref = out
-appender.out.type = Console
-appender.out.name = out
-appender.out.layout.type = PatternLayout
-appender.out.layout.pattern = [%d] %p %m (%c)%n
-""",
-}
+"""
 
 
 class BrokerError(Exception):
@@ -102,8 +95,9 @@ class Broker:
         return self._running.poll()
 
     def log_tail(self, lines: int = 20) -> str:
+        """Without stack frames: they would push out what led to them."""
         log = self.directory / "broker.log"
-        return "\n".join(log.read_text(errors="replace").splitlines()[-lines:]) if log.exists() else ""
+        return "\n".join(_without_frames(log.read_text(errors="replace"))[-lines:]) if log.exists() else ""
 
     def tool(self, main_class: str, *arguments: str, timeout_s: float = 60) -> str:
         """What one of Kafka's own command-line tools prints. Raises CalledProcessError."""
@@ -127,24 +121,21 @@ class Broker:
         return self.directory / "server.properties"
 
     def _java(self, *options: str) -> list[str]:
-        logging = (
-            f"-Dlog4j.configuration=file:{self.directory}/log4j.properties",
-            f"-Dlog4j2.configurationFile={self.directory}/log4j2.properties",
-        )
         command = find_java(os.environ).command
-        return [command, *options, "-XX:TieredStopAtLevel=1", *logging, "-cp", self._classpath]
+        logging = f"-Dlog4j.configuration=file:{self.directory}/log4j.properties"
+        return [command, *options, "-XX:TieredStopAtLevel=1", logging, "-cp", self._classpath]
 
     def _format(self) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
-        for name, text in LOGGING.items():
-            (self.directory / name).write_text(text)
+        (self.directory / "log4j.properties").write_text(LOGGING)
         properties = self._defaults() | self._properties
         self._server_properties.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
         try:
             self.tool("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(self._server_properties))
         except subprocess.CalledProcessError as e:
-            said = (e.stdout + e.stderr).strip().splitlines()
-            raise BrokerError(f"Kafka {self.version} cannot format its storage: {said[-1] if said else e}") from e
+            said = _without_frames(e.stdout + e.stderr)
+            why = next((line for line in said if "Exception" in line), said[-1] if said else str(e))
+            raise BrokerError(f"Kafka {self.version} cannot format its storage: {why}") from e
 
     def _defaults(self) -> dict[str, str]:
         return {
@@ -173,16 +164,27 @@ class Broker:
         while True:
             if self.poll() is not None:
                 raise BrokerError(f"Kafka {self.version} ended while it started; its log ends:\n{self.log_tail()}")
-            try:
-                with KafkaClient(settings) as client:
-                    cluster_id(client)
+            if not is_free(self.port) and _answers(settings):
                 return
-            except KafkaFailure as e:
-                if time.monotonic() > give_up:
-                    raise BrokerError(
-                        f"Kafka {self.version} does not answer within {START_TIMEOUT_S:.0f} s:\n{self.log_tail()}"
-                    ) from e
+            if time.monotonic() > give_up:
+                raise BrokerError(
+                    f"Kafka {self.version} does not answer within {START_TIMEOUT_S:.0f} s:\n{self.log_tail()}"
+                )
             time.sleep(0.1)
+
+
+def _without_frames(text: str) -> list[str]:
+    return [line for line in text.strip().splitlines() if not line.lstrip().startswith("at ")]
+
+
+def _answers(settings: ClientSettings) -> bool:
+    """Ask only once somebody listens: a client that finds nobody tries for seconds."""
+    try:
+        with KafkaClient(settings) as client:
+            cluster_id(client)
+    except KafkaFailure:
+        return False
+    return True
 
 
 def is_free(port: int) -> bool:

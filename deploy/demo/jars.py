@@ -22,7 +22,10 @@ import pyspark
 from spark_jobs.java import find_java
 
 PINS = Path(__file__).parent / "pins"
-ARTIFACTS = ("kafka_2.13", "kafka-tools")
+# Kafka 4 logs nowhere with what it depends on: its logging library comes with its distribution only
+LOGGING = ("org.slf4j", "slf4j-reload4j", "1.7.36")
+# the machine's own trust, where it keeps one for Java: knows a company's authority that the packaged Java does not
+TRUST_STORES = (Path("/etc/ssl/certs/java/cacerts"), Path("/etc/pki/java/cacerts"))
 # `m2compatible` is Maven Central's layout; Ivy knows its address
 IVY_SETTINGS = """<ivysettings>
   <settings defaultResolver="central"/>
@@ -45,7 +48,7 @@ def fetch(version: str) -> Path:
     if version not in versions():
         raise JarsError(f"Kafka {version} is not pinned here: choose one of {', '.join(versions())}")
     with _locked() as cache:
-        directory = cache / f"kafka-{version}"
+        directory = cache / _name(version)
         if not directory.is_dir():
             _download(version, directory)
         _verify(directory, _read_pins(version))
@@ -53,7 +56,12 @@ def fetch(version: str) -> Path:
 
 
 def is_cached(version: str) -> bool:
-    return (_cache() / f"kafka-{version}").is_dir()
+    return (_cache() / _name(version)).is_dir()
+
+
+def _name(version: str) -> str:
+    """Other pins, another directory: whoever still runs on the old ones keeps them."""
+    return f"kafka-{version}-{hashlib.sha256((PINS / f'{version}.sha256').read_bytes()).hexdigest()[:8]}"
 
 
 def _cache() -> Path:
@@ -75,22 +83,29 @@ def _download(version: str, directory: Path) -> None:
         work = Path(scratch)
         (work / "settings.xml").write_text(IVY_SETTINGS.format(cache=work / "ivy"))
         (work / "ivy.xml").write_text(_module(version))
-        command = [find_java(os.environ).command, "-cp", str(ivy), "org.apache.ivy.Main"]
+        trust = [f"-Djavax.net.ssl.trustStore={store}" for store in TRUST_STORES if store.is_file()][:1]
+        command = [find_java(os.environ).command, *trust, "-cp", str(ivy), "org.apache.ivy.Main"]
         command += ["-settings", str(work / "settings.xml"), "-ivy", str(work / "ivy.xml"), "-confs", "default"]
         command += ["-retrieve", str(work / "jars" / "[artifact]-[revision](-[classifier]).[ext]")]
         command += ["-types", "jar", "bundle"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode or not list((work / "jars").glob("*.jar")):
-            lines = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
-            said = next((line for line in lines if "not found" in line or "Exception" in line), "no answer")
-            raise JarsError(f"Kafka {version} could not be downloaded: {said[:200]}")
+            raise JarsError(f"Kafka {version} could not be downloaded: {_complaint(done.stdout + done.stderr)}")
         (work / "jars").rename(directory)
 
 
+def _complaint(output: str) -> str:
+    """The line of Ivy's that tells most: what an exception says, not that in the end nothing was found."""
+    lines = [line.strip() for line in output.splitlines()]
+    telling = (next((line for line in lines if word in line), None) for word in ("Exception", "not found"))
+    return next((line[:300] for line in telling if line), "no answer")
+
+
 def _module(version: str) -> str:
+    kafka = [("org.apache.kafka", name, version) for name in ("kafka_2.13", "kafka-tools")]
     wanted = "".join(
-        f'<dependency org="org.apache.kafka" name="{name}" rev="{version}" conf="default->master,runtime"/>'
-        for name in ARTIFACTS
+        f'<dependency org="{org}" name="{name}" rev="{revision}" conf="default->master,runtime"/>'
+        for org, name, revision in (*kafka, LOGGING)
     )
     return (
         '<ivy-module version="2.0"><info organisation="txnscope" module="broker"/>'
@@ -119,13 +134,14 @@ def _digests(directory: Path) -> dict[str, str]:
 
 
 def pin(version: str) -> None:
-    """Download a version afresh and write down what came."""
-    with _locked() as cache:
-        shutil.rmtree(cache / f"kafka-{version}", ignore_errors=True)
-        _download(version, cache / f"kafka-{version}")
-        lines = [f"{digest}  {name}\n" for name, digest in _digests(cache / f"kafka-{version}").items()]
-    PINS.mkdir(exist_ok=True)
-    (PINS / f"{version}.sha256").write_text("".join(lines))
+    """Download a version and write down what came."""
+    with _locked() as cache, tempfile.TemporaryDirectory(prefix="pin-", dir=cache) as scratch:
+        _download(version, Path(scratch) / "jars")
+        lines = [f"{digest}  {name}\n" for name, digest in _digests(Path(scratch) / "jars").items()]
+        PINS.mkdir(exist_ok=True)
+        (PINS / f"{version}.sha256").write_text("".join(lines))
+        shutil.rmtree(cache / _name(version), ignore_errors=True)
+        (Path(scratch) / "jars").rename(cache / _name(version))
 
 
 if __name__ == "__main__":

@@ -7,16 +7,19 @@ hold the writing end: when we are gone the keeper reads its end, and stops the c
 from __future__ import annotations
 
 import contextlib
+import math
 import os
+import selectors
 import signal
 import subprocess
 import sys
-import threading
+import time
 from pathlib import Path
 from typing import IO
 
 ROOT = Path(__file__).parents[2]
-GRACE_S = 8.0
+GRACE_S = 5.0
+"""From SIGTERM to SIGKILL, when we are gone."""
 
 # what the keeper is sent, because it cannot catch what it passes on
 _PASSED_ON = {
@@ -81,24 +84,46 @@ class Leashed:
 
 
 def keep(held: int, command: list[str]) -> int:
-    """Run `command` until it ends or the pipe does; its exit code."""
+    """Run `command` until it ends or the pipe does; its exit code.
+
+    One thread, and signals from a descriptor: the kernel may hand a signal to any thread of ours, and a handler runs
+    in the first one only, which would notice when its wait for the child is over.
+    """
+    arrived = _signals()
     child = subprocess.Popen(command)
-    for sent in _PASSED_ON:
-        signal.signal(sent, lambda number, _: child.send_signal(_PASSED_ON[signal.Signals(number)]))
-    threading.Thread(target=_end_with_pipe, args=(held, child), daemon=True).start()
-    code = child.wait()
+    waiting = selectors.DefaultSelector()
+    waiting.register(held, selectors.EVENT_READ)
+    waiting.register(arrived, selectors.EVENT_READ)
+    kill_at = math.inf
+    while (code := child.poll()) is None:
+        ready = {key.fd for key, _ in waiting.select(_until(kill_at))}
+        if arrived in ready:
+            for number in os.read(arrived, 64):
+                if number in _PASSED_ON:
+                    child.send_signal(_PASSED_ON[signal.Signals(number)])
+        if held in ready:
+            waiting.unregister(held)
+            child.send_signal(signal.SIGCONT)
+            child.terminate()
+            kill_at = time.monotonic() + GRACE_S
+        if time.monotonic() >= kill_at:
+            child.kill()
+            kill_at = math.inf
     return code if code >= 0 else 128 - code
 
 
-def _end_with_pipe(held: int, child: subprocess.Popen[bytes]) -> None:
-    while os.read(held, 1):
-        pass
-    child.send_signal(signal.SIGCONT)
-    child.terminate()
-    try:
-        child.wait(GRACE_S)
-    except subprocess.TimeoutExpired:
-        child.kill()
+def _signals() -> int:
+    """A descriptor with one byte for every signal to pass on, or for a change of the child."""
+    arrived, wake = os.pipe()
+    os.set_blocking(wake, False)
+    signal.set_wakeup_fd(wake)
+    for number in (*_PASSED_ON, signal.SIGCHLD):
+        signal.signal(number, lambda *_: None)  # without a handler nothing is written; exec undoes it for the child
+    return arrived
+
+
+def _until(moment: float) -> float | None:
+    return None if moment == math.inf else max(0.0, moment - time.monotonic())
 
 
 if __name__ == "__main__":

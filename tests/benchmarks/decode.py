@@ -38,8 +38,8 @@ TOPICS: tuple[Topics, ...] = (
 """What a transaction writes to: one, two or three partitions."""
 
 
-def make_log(records: int, ids: int) -> bytes:
-    """About `records` records of `ids` transactional ids, one a batch, offsets from 0.
+def make_log(records: int, ids: int, first_id: int = 0) -> bytes:
+    """About `records` records of `ids` transactional ids (numbered from `first_id`), one a batch, offsets from 0.
 
     Every id starts with Empty; then transactions of different ids overlap, each Ongoing, PrepareCommit, CompleteCommit
     (value v1 with tags 0 and 2, TV2 epochs).
@@ -50,7 +50,7 @@ def make_log(records: int, ids: int) -> bytes:
     round_ = np.arange(transactions) // ids
     begin = np.arange(transactions) * (60 // ids + 1) + 10
     parts = rng.integers(0, len(TOPICS), transactions)
-    who = np.concatenate([np.arange(ids), owner, owner, owner])
+    who = np.concatenate([np.arange(ids), owner, owner, owner]) + first_id
     status = np.repeat([EMPTY, ONGOING, PREPARE_COMMIT, COMPLETE_COMMIT], [ids, *[transactions] * 3])
     variant = np.concatenate([np.zeros(ids, np.int64), parts, parts, np.zeros_like(parts)])
     started = np.concatenate([np.full(ids, -1 - START_MS), begin, begin, begin]) + START_MS

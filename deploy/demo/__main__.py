@@ -1,0 +1,103 @@
+"""`make demo`: a real broker, applications at work, and txnscope watching them, on one machine until Ctrl-C.
+
+Exit codes: 0 ended as wished, 2 a bad value in the environment, 3 something cannot be had or died.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import mkdtemp
+
+from deploy.demo import jars, tour
+from deploy.demo.broker import BrokerError
+from deploy.demo.options import BadOption, Options, PortTaken, check_ports, read
+from deploy.demo.signals import interrupt_on_signals
+from deploy.demo.stage import Died, Stage
+from deploy.demo.workload.workload import WorkloadError
+from spark_jobs.java import JavaNotFound
+
+FINE, USAGE, CANNOT = 0, 2, 3
+
+
+def main(arguments: list[str]) -> int:
+    if arguments:
+        _say("usage: [PORT=8080] [KAFKA_PORT=19092] [KAFKA_VERSION=4.3.1] [DEMO_SECONDS=n] make demo")
+        return FINE if arguments[0] in ("-h", "--help") else USAGE
+    interrupt_on_signals()
+    try:
+        options = read()
+        check_ports(options)
+        _fetch(options.kafka_version)
+        with _scratch() as directory:
+            _show(options, directory)
+    except KeyboardInterrupt:
+        pass
+    except BadOption as e:
+        return _complain(e, USAGE)
+    except (PortTaken, BrokerError, Died, JavaNotFound, WorkloadError, jars.JarsError) as e:
+        return _complain(e, CANNOT)
+    _say("ended: nothing of it runs any more")
+    return FINE
+
+
+def _fetch(version: str) -> None:
+    if jars.is_cached(version):
+        return
+    began = time.monotonic()
+    _say(f"downloading Kafka {version} from Maven Central (about 130 MB) …")
+    jars.fetch(version)
+    _say(f"downloaded in {time.monotonic() - began:.0f} s")
+
+
+def _show(options: Options, directory: Path) -> None:
+    began = time.monotonic()
+    _say(f"starting Kafka {options.kafka_version} on 127.0.0.1:{options.kafka_port}, applications, and txnscope …")
+    with Stage(options, directory) as stage:
+        stage.wait_until_ready()
+        _say(f"ready after {time.monotonic() - began:.1f} s\n")
+        _say(tour.text(options, stage.apps))
+        _say(f"\n{_until(options)}")
+        try:
+            stage.stay(options.seconds)
+        finally:
+            _say("\nending …")
+
+
+def _until(options: Options) -> str:
+    return "Ctrl-C ends all of it." if options.seconds is None else f"All of it ends in {options.seconds:.0f} s."
+
+
+@contextmanager
+def _scratch() -> Iterator[Path]:
+    """A directory for logs and data; it stays after a failure, for a look."""
+    directory = Path(mkdtemp(prefix="txnscope-demo-"))
+    keep = True
+    try:
+        yield directory
+        keep = False
+    except KeyboardInterrupt:
+        keep = False
+        raise
+    finally:
+        if keep:
+            _say(f"the logs are in {directory}")
+        else:
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)
+
+
+def _complain(e: Exception, code: int) -> int:
+    print(f"demo: {e}", file=sys.stderr, flush=True)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,57 @@
+"""What to look at while the demo runs."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import quote
+
+from deploy.demo.options import DEFAULTS, Options
+from deploy.demo.workload.app import App
+
+CLUSTER = "demo"
+API = f"/api/v1/clusters/{CLUSTER}"
+
+
+class Sight(NamedTuple):
+    """A path of the service, and what is to be seen there."""
+
+    path: str
+    shows: str
+
+
+def sights(apps: Iterable[App]) -> list[Sight]:
+    """Every path answers 200 once all applications have done a first step and the service has seen it."""
+    return [
+        Sight("/", "the page"),
+        Sight(API, "the cluster: states, totals, rates, settings, how far the log is read"),
+        Sight(f"{API}/transactions?sort=age", "every transactional.id, the longest open transaction first"),
+        *(Sight(f"{API}/transaction?id={quote(app.example, safe='')}", app.shows) for app in apps),
+        Sight("/metrics", "the same for Prometheus"),
+    ]
+
+
+def text(options: Options, apps: Iterable[App]) -> str:
+    """The tour as it is printed: a line for the address, one below it for the sight."""
+    apps = list(apps)
+    base = f"http://127.0.0.1:{options.port}"
+    lines = ["Look at:", ""]
+    for sight in sights(apps):
+        lines += [f"  {base}{sight.path}", f"      {sight.shows}"]
+    where = [] if options.port == DEFAULTS.port else ["--url", base]
+    txnscope = _shown(Path(sys.executable).with_name("txnscope"))
+    lines += ["", "On the command line:", ""]
+    for command in (
+        ["transactions", "--cluster", CLUSTER, *where, "--sort", "age"],
+        ["transaction", "--cluster", CLUSTER, *where, apps[0].example],
+    ):
+        lines.append("  " + shlex.join([txnscope, *command]))
+    return "\n".join(lines)
+
+
+def _shown(program: Path) -> str:
+    """Short where the reader's shell finds it that way."""
+    return str(program.relative_to(Path.cwd())) if program.is_relative_to(Path.cwd()) else str(program)

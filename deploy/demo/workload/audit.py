@@ -1,0 +1,48 @@
+"""An audit trail by the newest protocol (TV2): every ending is a new epoch, and an abort may be of nothing at all."""
+
+from __future__ import annotations
+
+from deploy.demo.workload.app import App, World
+from deploy.demo.workload.raw_producer import Connection, RawProducer
+
+AUDIT = "audit"
+PARTITIONS = 2
+ABORT_RATE = 0.25
+EMPTY_ABORT_RATE = 0.2
+
+
+class Audit(App):
+    name = "audit"
+    shows = "transaction version 2: the epoch grows with every transaction"
+    topics = {AUDIT: PARTITIONS}  # noqa: RUF012
+    pause_s = 1.0
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._connection = Connection(world.bootstrap, world.stop)
+        self._producer = RawProducer(self._connection, self.example)
+
+    @property
+    def example(self) -> str:
+        return self.named("audit-tv2")
+
+    def step(self) -> None:
+        if self._producer.producer_id < 0:
+            self._producer.init()
+            self.book.initialised(self.example)
+        if self.choices.random() < EMPTY_ABORT_RATE:
+            self._producer.end(commit=False)
+            self.book.aborted_nothing(self.example)
+        used = self.choices.sample(range(PARTITIONS), self.choices.randint(1, PARTITIONS))
+        self.book.began(self.example, [(self.named(AUDIT), partition) for partition in used])
+        for partition in used:
+            self._producer.produce(self.named(AUDIT), partition, [b"who", b"what"])
+        if self.choices.random() < ABORT_RATE:
+            self._producer.end(commit=False)
+            self.book.aborted(self.example, "client")
+        else:
+            self._producer.end(commit=True)
+            self.book.committed(self.example)
+
+    def close(self) -> None:
+        self._connection.close()

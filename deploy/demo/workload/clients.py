@@ -1,0 +1,126 @@
+"""librdkafka's clients as the applications use them: quiet, patient, and sure that what was sent has arrived."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaException, Message, Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from deploy.demo.workload.ledger import Participant
+
+PATIENCE_S = 60.0
+"""How long a call may be repeated: longer than a restart of the broker."""
+_TRY_S = 1.0
+"""One try: short, because a thread inside a call cannot be stopped."""
+
+# fenced producers report a "fatal error" on stderr, at a level that no setting of librdkafka silences
+_silence = logging.getLogger("deploy.demo.workload.librdkafka")
+_silence.addHandler(logging.NullHandler())
+_silence.propagate = False
+
+
+class Stopped(Exception):
+    """The workload was told to stop while it waited."""
+
+
+class Undelivered(Exception):
+    """Records of an open transaction did not reach the broker."""
+
+
+def producer(bootstrap: str, transactional_id: str, timeout_ms: int = 60_000) -> Producer:
+    """A transactional producer, not initialised yet. After `timeout_ms` (at least 1000) the coordinator aborts."""
+    return Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "transactional.id": transactional_id,
+            "transaction.timeout.ms": timeout_ms,
+            "linger.ms": 0,
+            "reconnect.backoff.max.ms": 1_000,
+        },
+        logger=_silence,
+    )
+
+
+def consumer(bootstrap: str, group: str) -> Consumer:
+    """Reads committed records only, and leaves committing offsets to a transaction."""
+    return Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "reconnect.backoff.max.ms": 1_000,
+        },
+        logger=_silence,
+    )
+
+
+def send(open_producer: Producer, records: Iterable[tuple[Participant, bytes]], stop: threading.Event) -> None:
+    """Produce to the given partitions and wait for all acknowledgements, so that every partition is in the transaction.
+
+    (librdkafka drops, on abort, what it has not sent yet: the transaction would be smaller than we believe.)
+    Raises Undelivered, Stopped.
+    """
+    refused: list[str] = []
+
+    def delivered(error: Any, _message: Message) -> None:
+        if error is not None:
+            refused.append(str(error))
+
+    for (topic, partition), value in records:
+        open_producer.produce(topic, value=value, partition=partition, on_delivery=delivered)
+    give_up = time.monotonic() + PATIENCE_S
+    while open_producer.flush(0.2):
+        check(stop)
+        if time.monotonic() > give_up:
+            raise Undelivered(f"nothing acknowledged in {PATIENCE_S:.0f} s")
+    if refused:
+        raise Undelivered(refused[0])
+
+
+def insist(stop: threading.Event, call: Callable[..., Any], *arguments: Any) -> None:
+    """Call init_transactions and its like until they are through; their last argument is a timeout.
+
+    Repeating them is what librdkafka asks for while an error is retriable; they go on where they were. Raises the
+    KafkaException of an error that is not, Stopped.
+    """
+    give_up = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            call(*arguments, _TRY_S)
+            return
+        except KafkaException as e:
+            if not e.args[0].retriable() or time.monotonic() > give_up:
+                raise
+        check(stop)
+
+
+def check(stop: threading.Event) -> None:
+    if stop.is_set():
+        raise Stopped
+
+
+def create_topics(bootstrap: str, partitions: dict[str, int]) -> None:
+    """Topics that exist already stay as they are. Raises KafkaException."""
+    admin = AdminClient({"bootstrap.servers": bootstrap}, logger=_silence)
+    wanted = [NewTopic(name, num_partitions=count, replication_factor=1) for name, count in partitions.items()]
+    for created in admin.create_topics(wanted, operation_timeout=15).values():
+        try:
+            created.result(20)
+        except KafkaException as e:
+            if e.args[0].name() != "TOPIC_ALREADY_EXISTS":
+                raise
+
+
+def partition_count(bootstrap: str, topic: str) -> int:
+    """0 where the topic does not exist. Raises KafkaException."""
+    admin = AdminClient({"bootstrap.servers": bootstrap}, logger=_silence)
+    found = admin.list_topics(topic, timeout=15).topics[topic]
+    return 0 if found.error is not None else len(found.partitions)

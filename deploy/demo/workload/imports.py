@@ -1,0 +1,39 @@
+"""One-off imports: every one has a transactional.id of its own, commits once and never comes back; the ids expire."""
+
+from __future__ import annotations
+
+from deploy.demo.workload.app import App, World
+from deploy.demo.workload.clients import insist, producer, send
+
+IMPORTS = "imports"
+
+
+class Imports(App):
+    name = "imports"
+    shows = "used once and left; removed by the coordinator when transactional.id.expiration.ms has passed"
+    topics = {IMPORTS: 1}  # noqa: RUF012
+    pause_s = 15.0
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._done = 0
+
+    @property
+    def example(self) -> str:
+        return self._id(1)
+
+    def step(self) -> None:
+        self._done += 1
+        transactional_id = self._id(self._done)
+        one_off = producer(self.world.bootstrap, transactional_id)
+        insist(self.world.stop, one_off.init_transactions)
+        self.book.initialised(transactional_id)
+        one_off.begin_transaction()
+        participant = (self.named(IMPORTS), 0)
+        self.book.began(transactional_id, [participant])
+        send(one_off, [(participant, b"row")] * self.choices.randint(1, 20), self.world.stop)
+        insist(self.world.stop, one_off.commit_transaction)
+        self.book.committed(transactional_id)
+
+    def _id(self, number: int) -> str:
+        return self.named(f"import-{number:04d}")

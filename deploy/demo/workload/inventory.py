@@ -1,0 +1,61 @@
+"""Two instances that were given the same transactional.id: each start aborts the other's transaction and fences it."""
+
+from __future__ import annotations
+
+from confluent_kafka import KafkaException, Producer
+
+from deploy.demo.workload.app import App, World
+from deploy.demo.workload.clients import insist, producer, send
+
+INVENTORY = "inventory"
+
+
+class NotFenced(Exception):
+    """An instance could commit although another one had started after it."""
+
+
+class Inventory(App):
+    name = "inventory"
+    shows = "two instances with one id fence each other: its epoch grows, half of its transactions are aborted"
+    topics = {INVENTORY: 1}  # noqa: RUF012
+    pause_s = 4.0
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._running: Producer | None = None
+
+    @property
+    def example(self) -> str:
+        return self.named("inventory")
+
+    def step(self) -> None:
+        """The running instance is in the middle of a transaction when the other one starts, which commits one."""
+        fenced = self._running or self._start()
+        self._begin(fenced)
+        self._running = self._start()
+        self.book.aborted(self.example, "fenced")
+        self._expect_fenced(fenced)
+        self._begin(self._running)
+        insist(self.world.stop, self._running.commit_transaction)
+        self.book.committed(self.example)
+
+    def _start(self) -> Producer:
+        """Returns when the coordinator has aborted what the id had open, markers written."""
+        instance = producer(self.world.bootstrap, self.example)
+        insist(self.world.stop, instance.init_transactions)
+        return instance
+
+    def _begin(self, instance: Producer) -> None:
+        participant = (self.named(INVENTORY), 0)
+        instance.begin_transaction()
+        self.book.began(self.example, [participant])
+        send(instance, [(participant, b"stock: 7")], self.world.stop)
+
+    def _expect_fenced(self, instance: Producer) -> None:
+        try:
+            insist(self.world.stop, instance.commit_transaction)
+        except KafkaException as e:
+            if e.args[0].fatal():
+                return
+            raise
+        raise NotFenced(self.example)

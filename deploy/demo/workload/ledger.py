@@ -1,0 +1,106 @@
+"""What the workload knows it did to every transactional.id: the truth that everything else is checked against."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Literal, NamedTuple
+
+AbortKind = Literal["client", "timeout", "fenced"]
+Participant = tuple[str, int]
+"""(topic, partition)"""
+
+
+class Aborts(NamedTuple):
+    """Aborted transactions by who ended them."""
+
+    client: int = 0
+    timeout: int = 0
+    fenced: int = 0
+
+    @property
+    def total(self) -> int:
+        return sum(self)
+
+
+class Account(NamedTuple):
+    """One transactional.id. Counts are of transactions that ended, markers written.
+
+    `empty_aborts`: EndTxn(abort) with nothing added (KIP-890): Kafka logs it, but it never was a transaction.
+    `participants`: every partition that was ever part of a transaction of the id, sorted.
+    `state`: what DescribeTransactions must say now, or None while a transaction may be open.
+    """
+
+    app: str
+    commits: int
+    aborts: Aborts
+    empty_aborts: int
+    participants: tuple[Participant, ...]
+    state: str | None
+
+
+class Ledger(NamedTuple):
+    """Accounts by transactional.id, in the order of the ids."""
+
+    accounts: dict[str, Account]
+
+    @property
+    def commits(self) -> int:
+        return sum(account.commits for account in self.accounts.values())
+
+    @property
+    def aborts(self) -> int:
+        return sum(account.aborts.total for account in self.accounts.values())
+
+    def to_json(self) -> dict[str, Any]:
+        """`{id: {app, commits, aborts: {client, timeout, fenced}, empty_aborts, participants, state}}`."""
+        return {
+            transactional_id: account._asdict()
+            | {"aborts": account.aborts._asdict(), "participants": [list(p) for p in account.participants]}
+            for transactional_id, account in self.accounts.items()
+        }
+
+
+class Book:
+    """Where one application writes down what it does. Not for sharing between threads."""
+
+    def __init__(self, app: str) -> None:
+        self._app = app
+        self._accounts: dict[str, Account] = {}
+
+    def initialised(self, transactional_id: str) -> None:
+        """InitProducerId answered: the id exists, with no transaction open."""
+        self._change(transactional_id, state="Empty")
+
+    def began(self, transactional_id: str, participants: Iterable[Participant]) -> None:
+        """From here on the id's state is for Kafka to say, until one of the endings below."""
+        known = self._account(transactional_id).participants
+        self._change(transactional_id, participants=tuple(sorted({*known, *participants})), state=None)
+
+    def committed(self, transactional_id: str) -> None:
+        commits = self._account(transactional_id).commits + 1
+        self._change(transactional_id, commits=commits, state="CompleteCommit")
+
+    def aborted(self, transactional_id: str, kind: AbortKind) -> None:
+        aborts = self._account(transactional_id).aborts
+        self._change(
+            transactional_id, aborts=aborts._replace(**{kind: getattr(aborts, kind) + 1}), state="CompleteAbort"
+        )
+
+    def aborted_nothing(self, transactional_id: str) -> None:
+        empty_aborts = self._account(transactional_id).empty_aborts + 1
+        self._change(transactional_id, empty_aborts=empty_aborts, state="CompleteAbort")
+
+    def _account(self, transactional_id: str) -> Account:
+        return self._accounts.get(transactional_id) or Account(self._app, 0, Aborts(), 0, (), None)
+
+    def _change(self, transactional_id: str, **changes: Any) -> None:
+        self._accounts[transactional_id] = self._account(transactional_id)._replace(**changes)
+
+    def accounts(self) -> dict[str, Account]:
+        return dict(self._accounts)
+
+
+def merged(books: Iterable[Book]) -> Ledger:
+    """One ledger of all books; they share no transactional.id."""
+    everything = {key: account for book in books for key, account in book.accounts().items()}
+    return Ledger(dict(sorted(everything.items())))

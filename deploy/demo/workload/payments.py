@@ -1,0 +1,47 @@
+"""Books payments, many small ones: a few transactions in a row, each on one partition, nearly all committed."""
+
+from __future__ import annotations
+
+from deploy.demo.workload.app import App, World
+from deploy.demo.workload.clients import insist, producer, send
+
+PAYMENTS = "payments"
+PARTITIONS = 2
+IN_A_ROW = 3
+ABORT_RATE = 0.1
+
+
+class Payments(App):
+    name = "payments"
+    shows = "many short transactions of one partition each; an id with a slash and a space in it"
+    topics = {PAYMENTS: PARTITIONS}  # noqa: RUF012
+    pause_s = 1.0
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._producer = producer(world.bootstrap, self.example)
+        self._booked = 0
+
+    @property
+    def example(self) -> str:
+        return self.named("payments/eu 1")
+
+    def step(self) -> None:
+        if not self._booked:
+            insist(self.world.stop, self._producer.init_transactions)
+            self.book.initialised(self.example)
+        for _ in range(IN_A_ROW):
+            self._book_one()
+
+    def _book_one(self) -> None:
+        self._booked += 1
+        participant = (self.named(PAYMENTS), self.choices.randrange(PARTITIONS))
+        self._producer.begin_transaction()
+        self.book.began(self.example, [participant])
+        send(self._producer, [(participant, b"payment %d" % self._booked)], self.world.stop)
+        if self.choices.random() < ABORT_RATE:
+            insist(self.world.stop, self._producer.abort_transaction)
+            self.book.aborted(self.example, "client")
+        else:
+            insist(self.world.stop, self._producer.commit_transaction)
+            self.book.committed(self.example)

@@ -1,0 +1,208 @@
+"""A transactional producer by hand that speaks the newest protocol, and what the coordinator says of an id.
+
+librdkafka speaks the old one (TV0) on every cluster; Java's producer speaks TV2 (KIP-890) where `transaction.version`
+is 2: the leader adds partitions by itself (Produce v12) and every EndTxn (v5) ends in a new epoch.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+from kafka.protocol.admin import DescribeTransactionsRequest
+from kafka.protocol.metadata import ApiVersionsRequest, FindCoordinatorRequest
+from kafka.protocol.producer import EndTxnRequest, InitProducerIdRequest, ProduceRequest
+from kafka.record.default_records import DefaultRecordBatchBuilder
+
+from deploy.demo.workload.clients import PATIENCE_S, check
+from service.kafka.client import KafkaClient
+from service.kafka.errors import TRANSIENT, KafkaUnavailable
+from service.kafka.metadata import topic_layout
+from service.kafka.settings import ClientSettings
+
+_PRODUCE, _END = 12, 5
+_FENCED = (47, 90)  # INVALID_PRODUCER_EPOCH, PRODUCER_FENCED
+_AGAIN = TRANSIENT | {14, 15, 16, 51}  # coordinator loading, not there, moved; CONCURRENT_TRANSACTIONS
+_PAUSE_S = 0.05
+
+
+class Refused(Exception):
+    """Kafka answers with an error that does not go away."""
+
+    def __init__(self, what: str, code: int) -> None:
+        super().__init__(f"{what}: error {code}")
+        self.code = code
+
+
+class Connection:
+    """A connection that outlives restarts of the broker, within the workload's patience. For one thread."""
+
+    def __init__(self, bootstrap: str, stop: threading.Event) -> None:
+        self._settings = ClientSettings.load(bootstrap, None)
+        self._stop = stop
+        self._client: KafkaClient | None = None
+
+    def insist(self, what: str, attempt: Callable[[KafkaClient], tuple[int, Any]]) -> Any:
+        """`attempt` returns (error code, answer): the answer, once the code is 0. Raises Refused, Stopped."""
+        give_up = time.monotonic() + PATIENCE_S
+        while True:
+            code, answer = self._try(attempt)
+            if code == 0:
+                return answer
+            if code not in _AGAIN or time.monotonic() > give_up:
+                raise Refused(what, code)
+            self._stop.wait(_PAUSE_S)
+            check(self._stop)
+
+    def _try(self, attempt: Callable[[KafkaClient], tuple[int, Any]]) -> tuple[int, Any]:
+        try:
+            self._client = self._client or KafkaClient(self._settings, client_id="demo-raw")
+            return attempt(self._client)
+        except KafkaUnavailable:
+            self.close()
+            return 13, None  # NETWORK_EXCEPTION
+
+    def close(self) -> None:
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+def transaction_version(connection: Connection) -> int:
+    """The cluster's finalized feature `transaction.version`; 0 where it has none."""
+
+    def attempt(client: KafkaClient) -> tuple[int, Any]:
+        answer = client.ask(ApiVersionsRequest(client_software_name="demo", client_software_version="1"))
+        return answer.error_code, {f.name: f.max_version_level for f in answer.finalized_features or []}
+
+    return int(connection.insist("ApiVersions", attempt).get("transaction.version", 0))
+
+
+def describe(connection: Connection, transactional_id: str) -> Any:
+    """DescribeTransactions' answer: transaction_state, producer_id, producer_epoch, …"""
+
+    def attempt(client: KafkaClient) -> tuple[int, Any]:
+        code, node = _coordinator(client, transactional_id)
+        if code:
+            return code, None
+        request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
+        found = client.ask(request, node).transaction_states[0]
+        return found.error_code, found
+
+    return connection.insist(f"DescribeTransactions {transactional_id}", attempt)
+
+
+def wait_for_state(connection: Connection, transactional_id: str, state: str, stop: threading.Event) -> None:
+    """Until the coordinator says `state`. Raises Stopped, and TimeoutError after two minutes."""
+    give_up = time.monotonic() + 120
+    while (now := describe(connection, transactional_id).transaction_state) != state:
+        if time.monotonic() > give_up:
+            raise TimeoutError(f"{transactional_id} is {now}, not {state}")
+        stop.wait(0.1)
+        check(stop)
+
+
+class RawProducer:
+    """One TV2 producer. After a transaction it has the producer id and epoch that EndTxn answered with."""
+
+    def __init__(self, connection: Connection, transactional_id: str) -> None:
+        self._connection = connection
+        self.transactional_id = transactional_id
+        self.producer_id, self.producer_epoch = -1, -1
+        self._sequences: dict[tuple[str, int], int] = {}
+
+    def init(self, timeout_ms: int = 60_000) -> None:
+        request = InitProducerIdRequest(
+            transactional_id=self.transactional_id,
+            transaction_timeout_ms=timeout_ms,
+            producer_id=-1,
+            producer_epoch=-1,
+            max_version=4,
+        )
+        self._adopt(self._ask_coordinator("InitProducerId", request))
+
+    def produce(self, topic: str, partition: int, values: list[bytes]) -> None:
+        """One batch, acknowledged; its partition is in the transaction then."""
+        sequence = self._sequences.get((topic, partition), 0)
+        builder = DefaultRecordBatchBuilder(
+            magic=2,
+            compression_type=0,
+            is_transactional=True,
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            base_sequence=sequence,
+            batch_size=1 << 20,
+        )
+        for offset, value in enumerate(values):
+            builder.append(offset, timestamp=None, key=None, value=value, headers=[])
+        data = ProduceRequest.TopicProduceData
+        part = data.PartitionProduceData(index=partition, records=bytes(builder.build()))
+        request = ProduceRequest(
+            transactional_id=self.transactional_id,
+            acks=-1,
+            timeout_ms=10_000,
+            topic_data=[data(name=topic, partition_data=[part])],
+            min_version=_PRODUCE,
+            max_version=_PRODUCE,
+        )
+
+        def attempt(client: KafkaClient) -> tuple[int, Any]:
+            layout = topic_layout(client, topic)
+            if layout is None:
+                return 3, None  # UNKNOWN_TOPIC_OR_PARTITION
+            answer = client.ask(request, layout.leaders[partition].node)
+            return answer.responses[0].partition_responses[0].error_code, None
+
+        self._connection.insist(f"Produce {topic}-{partition}", attempt)
+        self._sequences[topic, partition] = sequence + len(values)
+
+    def end(self, *, commit: bool) -> None:
+        request = EndTxnRequest(
+            transactional_id=self.transactional_id,
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            committed=commit,
+            min_version=_END,
+            max_version=_END,
+        )
+        try:
+            self._adopt(self._ask_coordinator("EndTxn", request))
+        except Refused as e:
+            self._accept_done(e, "Commit" if commit else "Abort")
+
+    def _accept_done(self, refused: Refused, outcome: str) -> None:
+        """A coordinator that lost its answer in a restart no longer knows the old epoch: see whether it was done."""
+        now = describe(self._connection, self.transactional_id)
+        done = now.producer_epoch == self.producer_epoch + 1 and now.transaction_state.endswith(outcome)
+        if refused.code not in _FENCED or not done:
+            raise refused
+        self._adopt(now)
+
+    def _adopt(self, answer: Any) -> None:
+        """Sequences begin again with every epoch."""
+        self.producer_id, self.producer_epoch = answer.producer_id, answer.producer_epoch
+        self._sequences.clear()
+
+    def _ask_coordinator(self, what: str, request: Any) -> Any:
+        def attempt(client: KafkaClient) -> tuple[int, Any]:
+            code, node = _coordinator(client, self.transactional_id)
+            if code:
+                return code, None
+            answer = client.ask(request, node)
+            return answer.error_code, answer
+
+        return self._connection.insist(f"{what} {self.transactional_id}", attempt)
+
+
+def _coordinator(client: KafkaClient, transactional_id: str) -> tuple[int, int]:
+    answer = client.ask(FindCoordinatorRequest(key=transactional_id, key_type=1, max_version=3))
+    return answer.error_code, answer.node_id

@@ -1,0 +1,39 @@
+"""A nightly report that takes longer than its transaction may: the coordinator aborts it every time."""
+
+from __future__ import annotations
+
+from deploy.demo.workload.app import App, World
+from deploy.demo.workload.clients import insist, producer, send
+from deploy.demo.workload.raw_producer import Connection, wait_for_state
+
+REPORTS = "reports"
+
+
+class Reports(App):
+    name = "reports"
+    shows = "open until its timeout passes, then aborted by the coordinator, and started again"
+    topics = {REPORTS: 1}  # noqa: RUF012
+    pause_s = 5.0
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._connection = Connection(world.bootstrap, world.stop)
+
+    @property
+    def example(self) -> str:
+        return self.named("nightly-report")
+
+    def step(self) -> None:
+        # the coordinator has fenced the last run's producer: every run is a new one
+        report = producer(self.world.bootstrap, self.example, self.world.timeout_ms)
+        insist(self.world.stop, report.init_transactions)
+        self.book.initialised(self.example)
+        report.begin_transaction()
+        participant = (self.named(REPORTS), 0)
+        self.book.began(self.example, [participant])
+        send(report, [(participant, b"page 1 of 1000")], self.world.stop)
+        wait_for_state(self._connection, self.example, "CompleteAbort", self.world.stop)
+        self.book.aborted(self.example, "timeout")
+
+    def close(self) -> None:
+        self._connection.close()

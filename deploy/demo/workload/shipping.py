@@ -1,0 +1,95 @@
+"""Consumes orders, produces shipments, and commits both sides in one transaction: offsets and records, or neither."""
+
+from __future__ import annotations
+
+import time
+
+from confluent_kafka import Message, TopicPartition
+
+from deploy.demo.workload.app import App, World
+from deploy.demo.workload.clients import PATIENCE_S, check, consumer, insist, partition_count, producer, send
+from deploy.demo.workload.orders import ORDERS, PARTITIONS
+
+SHIPMENTS = "shipments"
+OFFSETS = "__consumer_offsets"
+ABORT_RATE = 0.15
+
+
+class NoOrders(Exception):
+    """No committed order came in time."""
+
+
+class Shipping(App):
+    name = "shipping"
+    shows = "consume-process-produce: __consumer_offsets takes part in its transactions"
+    topics = {ORDERS: PARTITIONS, SHIPMENTS: 2}  # noqa: RUF012
+    pause_s = 0.5
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._producer = producer(world.bootstrap, self.example)
+        self._consumer = consumer(world.bootstrap, self.named("shipping"))
+        self._consumer.subscribe([self.named(ORDERS)])
+        self._begun = False
+
+    @property
+    def example(self) -> str:
+        return self.named("shipping-1")
+
+    def step(self) -> None:
+        """Ships as many orders as one step of the orders application takes, so that neither waits for long."""
+        if not self._begun:
+            insist(self.world.stop, self._producer.init_transactions)
+            self.book.initialised(self.example)
+            self._begun = True
+        orders = self._read(PARTITIONS)
+        if self.choices.random() < ABORT_RATE:
+            self._ship(orders, commit=False)  # what went wrong is gone: the same orders again
+        self._ship(orders, commit=True)
+
+    def _read(self, count: int) -> list[Message]:
+        orders: list[Message] = []
+        give_up = time.monotonic() + PATIENCE_S
+        while len(orders) < count:
+            check(self.world.stop)
+            if time.monotonic() > give_up:
+                raise NoOrders(f"{len(orders)} of {count} committed orders in {PATIENCE_S:.0f} s")
+            orders += [m for m in self._consumer.consume(count - len(orders), 0.2) if m.error() is None]
+        return orders
+
+    def _ship(self, orders: list[Message], *, commit: bool) -> None:
+        shipments = (self.named(SHIPMENTS), self.choices.randrange(self.topics[SHIPMENTS]))
+        self._producer.begin_transaction()
+        self.book.began(self.example, [shipments])
+        send(self._producer, [(shipments, b"ship " + (order.value() or b"")) for order in orders], self.world.stop)
+        shipped = [TopicPartition(o.topic(), o.partition(), o.offset() + 1) for o in orders]
+        group = self._consumer.consumer_group_metadata()
+        insist(self.world.stop, self._producer.send_offsets_to_transaction, _last(shipped), group)
+        self.book.began(self.example, [(OFFSETS, self._offsets_partition())])
+        if commit:
+            insist(self.world.stop, self._producer.commit_transaction)
+            self.book.committed(self.example)
+        else:
+            insist(self.world.stop, self._producer.abort_transaction)
+            self.book.aborted(self.example, "client")
+
+    def _offsets_partition(self) -> int:
+        """Where the group's coordinator keeps its offsets (GroupMetadataManager.partitionFor)."""
+        return abs(java_hash(self.named("shipping"))) % partition_count(self.world.bootstrap, OFFSETS)
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+def _last(offsets: list[TopicPartition]) -> list[TopicPartition]:
+    """The highest offset of each partition."""
+    highest = {o.partition: o for o in sorted(offsets, key=lambda o: o.offset)}
+    return list(highest.values())
+
+
+def java_hash(text: str) -> int:
+    """java.lang.String.hashCode, for characters below U+10000."""
+    value = 0
+    for character in text:
+        value = (31 * value + ord(character)) & 0xFFFFFFFF
+    return value - (1 << 32) if value & 0x80000000 else value

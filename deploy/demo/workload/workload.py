@@ -1,0 +1,120 @@
+"""All applications at once, against one cluster: a number of rounds for tests, or on and on for people."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from deploy.demo.workload.app import App, World
+from deploy.demo.workload.audit import Audit
+from deploy.demo.workload.clients import Stopped, create_topics
+from deploy.demo.workload.imports import Imports
+from deploy.demo.workload.inventory import Inventory
+from deploy.demo.workload.ledger import Ledger, merged
+from deploy.demo.workload.orders import Orders
+from deploy.demo.workload.payments import Payments
+from deploy.demo.workload.raw_producer import Connection, transaction_version, wait_for_state
+from deploy.demo.workload.reports import Reports
+from deploy.demo.workload.shipping import Shipping
+
+ON_ANY_CLUSTER: tuple[type[App], ...] = (Orders, Payments, Shipping, Reports, Inventory, Imports)
+JOIN_S = 2.0
+
+
+class WorkloadError(Exception):
+    """An application of the workload failed; one line that names it."""
+
+
+class Workload:
+    """`Workload(bootstrap, seed=7).run(rounds=5)` → the Ledger of what was done. Good for one run.
+
+    The same seed does the same to every transactional.id, whatever the threads' timing. `prefix` keeps runs on one
+    cluster apart; `timeout_ms` is how long the transactions stay open that are left to time out.
+    """
+
+    def __init__(self, bootstrap: str, seed: int, *, prefix: str = "", timeout_ms: int = 1_000) -> None:
+        self._world = World(bootstrap, seed, prefix, timeout_ms, threading.Event())
+        self._failure: WorkloadError | None = None
+        self.apps: tuple[App, ...] = ()
+
+    def run(self, rounds: int) -> Ledger:
+        """Every application does `rounds` steps. All transactions have ended then, also in the coordinator's eyes.
+
+        Raises WorkloadError.
+        """
+
+        def work(app: App) -> None:
+            for _ in range(rounds):
+                app.step()
+
+        threads = self._start(work)
+        for thread in threads:
+            thread.join()
+        ledger = self._finish()
+        self._settle(ledger)
+        return ledger
+
+    def run_until(self, stop: threading.Event) -> Ledger:
+        """At each application's pace until `stop` is set; then within two seconds. Transactions may stay open.
+
+        Raises WorkloadError as soon as an application fails.
+        """
+
+        def work(app: App) -> None:
+            while not self._world.stop.is_set():
+                app.step()
+                self._world.stop.wait(app.pause_s)
+
+        threads = self._start(work)
+        while not stop.wait(0.1) and not self._world.stop.is_set():
+            pass
+        self._world.stop.set()
+        for thread in threads:
+            thread.join(JOIN_S)
+        return self._finish()
+
+    def prepare(self) -> None:
+        """Create the topics and the applications that this cluster can have. Raises WorkloadError."""
+        try:
+            with Connection(self._world.bootstrap, self._world.stop) as connection:
+                has_tv2 = transaction_version(connection) >= 2
+            kinds: list[type[App]] = [*ON_ANY_CLUSTER, *([Audit] if has_tv2 else [])]
+            topics = {self._world.prefix + name: count for kind in kinds for name, count in kind.topics.items()}
+            create_topics(self._world.bootstrap, topics)
+            self.apps = tuple(kind(self._world) for kind in kinds)
+        except Exception as e:
+            raise WorkloadError(f"the workload cannot begin: {e}") from e
+
+    def _start(self, work: Callable[[App], None]) -> list[threading.Thread]:
+        if not self.apps:
+            self.prepare()
+        # daemons: a thread that hangs in a library must not keep the process
+        threads = [
+            threading.Thread(target=self._guard, args=(work, app), name=app.name, daemon=True) for app in self.apps
+        ]
+        for thread in threads:
+            thread.start()
+        return threads
+
+    def _guard(self, work: Callable[[App], None], app: App) -> None:
+        try:
+            work(app)
+        except Stopped:
+            return
+        except Exception as e:
+            self._failure = self._failure or WorkloadError(f"{app.name}: {type(e).__name__}: {e}")
+            self._world.stop.set()
+        finally:
+            app.close()
+
+    def _finish(self) -> Ledger:
+        if self._failure is not None:
+            raise self._failure
+        return merged(app.book for app in self.apps)
+
+    def _settle(self, ledger: Ledger) -> None:
+        """EndTxn answers before the markers are written: wait for CompleteX."""
+        with Connection(self._world.bootstrap, self._world.stop) as connection:
+            for transactional_id, account in ledger.accounts.items():
+                assert account.state is not None, f"{transactional_id} was left open"
+                wait_for_state(connection, transactional_id, account.state, self._world.stop)

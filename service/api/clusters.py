@@ -1,0 +1,157 @@
+"""The clusters: how many ids are in which state, what ended, how far each source has read and what is not known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Any, Final
+
+from fastapi import APIRouter, Depends, Request, Response
+from sqlalchemy import Connection
+
+from service.api import unknowns
+from service.api.answers import answer
+from service.api.fields import text_of_time
+from service.api.models import Cluster, Clusters
+from service.api.parameters import only_known
+from service.api.problems import NO_SUCH_CLUSTER, ProblemError, describe
+from service.api.store import store_of
+from service.domain import states
+from service.domain.limits import CONFIG_DEFAULTS
+from service.store import read
+from service.store.read import ClusterRow, PartitionRow, StatusRow
+from service.store.writer_counters import COMMITS
+
+CAUSES: Final = ("client", "timeout", "fenced", "admin", "unattributed")
+SHOWN_STATES: Final = (*sorted(states.PERSISTED), states.UNKNOWN)
+RATE_WINDOW_MS: Final = 300_000
+
+_MINUTE_MS: Final = 60_000
+
+router = APIRouter(tags=["clusters"], dependencies=[Depends(only_known)])
+
+
+@router.get("/clusters", operation_id="listClusters", response_model=Clusters, responses=describe(422, 503))
+def list_clusters(request: Request) -> Response:
+    """Every cluster the store knows, by name. There is one page; `as_of` is the newest of the clusters'."""
+    with store_of(request).read() as connection:
+        described = [describe_cluster(connection, cluster) for cluster in read.all_clusters(connection)]
+    as_of_ms = max((as_of for _, as_of in described if as_of is not None), default=None)
+    body = {"items": [body for body, _ in described], "next_cursor": None, "as_of": text_of_time(as_of_ms)}
+    return answer(request, body, as_of_ms)
+
+
+@router.get("/clusters/{cluster}", operation_id="getCluster", response_model=Cluster, responses=describe(404, 422, 503))
+def get_cluster(request: Request, cluster: str) -> Response:
+    """One cluster."""
+    with store_of(request).read() as connection:
+        body, as_of_ms = describe_cluster(connection, known_cluster(connection, cluster))
+    return answer(request, body, as_of_ms)
+
+
+def known_cluster(connection: Connection, name: str) -> ClusterRow:
+    """ProblemError (404) if the store has none of that name."""
+    found = read.find_cluster(connection, name)
+    if found is None:
+        names = ", ".join(repr(cluster.name) for cluster in read.all_clusters(connection))
+        raise ProblemError(404, NO_SUCH_CLUSTER, f"there is no cluster {name!r}; the store knows: {names or 'none'}")
+    return found
+
+
+def configs_of(cluster: ClusterRow) -> dict[str, dict[str, str]]:
+    """`{name: {"value", "source"}}` of every config that matters; Kafka's default where the cluster said nothing."""
+    assumed = {name: {"value": value, "source": "assumed"} for name, value in CONFIG_DEFAULTS.items()}
+    return assumed | dict((cluster.description or {}).get("configs", {}))
+
+
+def describe_cluster(connection: Connection, cluster: ClusterRow) -> tuple[dict[str, Any], int | None]:
+    """The Cluster of the API, and when its newest source last succeeded."""
+    statuses = read.statuses(connection, cluster.id)
+    as_of_ms = max((status.as_of_ms for status in statuses.values() if status.as_of_ms is not None), default=None)
+    description = cluster.description or {}
+    ids = dict.fromkeys(states.NAMES, 0)
+    for count in read.state_counts(connection, cluster.id):
+        ids[count.state] += count.ids
+    configs = configs_of(cluster)
+    body = {
+        "cluster": cluster.name,
+        "cluster_id": cluster.kafka_cluster_id,
+        "states": {states.NAMES[state]: ids[state] for state in SHOWN_STATES},
+        "open": sum(ids[state] for state in states.OPEN),
+        "hanging": 0,
+        "partitions": {"watched": 0, "judged": 0, "unknown": 0, "blocked": 0},
+        "findings": [],
+        "totals": _totals(connection, cluster),
+        "rates": _rates(connection, cluster, as_of_ms),
+        "brokers": list(description.get("brokers", [])),
+        "features": dict(description.get("features", {})),
+        "configs": configs,
+        "sources": _sources(read.partitions(connection, cluster.id), statuses),
+        "unknown": unknowns.of_cluster(
+            statuses=statuses.values(),
+            gaps=read.gaps_since(connection, cluster.id, (as_of_ms or 0) - unknowns.GAPS_KEPT_MS),
+            unknown_ids=ids[states.UNKNOWN],
+            configs=configs,
+        ),
+    }
+    return body, as_of_ms
+
+
+def _totals(connection: Connection, cluster: ClusterRow) -> dict[str, Any]:
+    counted = read.unlabelled_counters(connection, cluster.id)
+    return {
+        "counted_since": text_of_time(cluster.counted_since_ms),
+        "commits": counted.get(COMMITS, 0),
+        "aborts": {cause: counted.get(f"aborts_{cause}", 0) for cause in CAUSES},
+    }
+
+
+def _rates(connection: Connection, cluster: ClusterRow, as_of_ms: int | None) -> dict[str, Any]:
+    """Over the last whole minutes before `as_of`, as many as were counted and five at most."""
+    if as_of_ms is None or cluster.counted_since_ms is None:
+        return {"window_ms": 0, "commits_per_s": 0.0, "aborts_per_s": 0.0}
+    to_ms = as_of_ms - as_of_ms % _MINUTE_MS
+    window_ms = max(0, min(RATE_WINDOW_MS, to_ms - cluster.counted_since_ms))
+    if window_ms == 0:
+        return {"window_ms": 0, "commits_per_s": 0.0, "aborts_per_s": 0.0}
+    # the minute in which counting began is shorter: its row begins before the window
+    first_ms = to_ms - window_ms
+    ends = read.ends_between(connection, cluster.id, first_ms - first_ms % _MINUTE_MS, to_ms)
+    seconds = window_ms / 1000
+    return {
+        "window_ms": window_ms,
+        "commits_per_s": round(ends.commits / seconds, 3),
+        "aborts_per_s": round(ends.aborts / seconds, 3),
+    }
+
+
+def _sources(partitions: Sequence[PartitionRow], statuses: dict[str, StatusRow]) -> list[dict[str, Any]]:
+    read_of = {source: list(rows) for source, rows in groupby(partitions, lambda row: row.source)}
+    return [
+        _source(name, read_of.get(name, []), statuses.get(name, StatusRow(name, None, None)))
+        for name in sorted(read_of.keys() | statuses.keys())
+    ]
+
+
+def _source(name: str, partitions: Sequence[PartitionRow], status: StatusRow) -> dict[str, Any]:
+    behind = [row.partition for row in partitions if row.next_offset < row.end_offset]
+    why = None
+    if behind:
+        why = f"{len(behind)} of {len(partitions)} partitions are not read to their end yet"
+    elif not partitions:
+        why = status.error or "nothing was read yet"
+    return {
+        "source": name,
+        "position": sum(row.next_offset for row in partitions),
+        "end": sum(row.end_offset for row in partitions),
+        "lag": sum(max(0, row.end_offset - row.next_offset) for row in partitions),
+        "caught_up": bool(partitions) and not behind,
+        "coverage": {
+            "watched": len(partitions),
+            "judged": len(partitions) - len(behind),
+            "unknown": len(behind),
+            "why": why,
+        },
+        "as_of": text_of_time(status.as_of_ms),
+        "error": status.error,
+    }

@@ -1,0 +1,54 @@
+"""Opaque cursors: where a page ended, and a fingerprint of the filters it came with."""
+
+from __future__ import annotations
+
+import binascii
+import struct
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from hashlib import blake2b
+from typing import Any
+
+from service.api.problems import BAD_CURSOR, ProblemError
+from service.store.read_transactions import Place, is_place
+
+# fingerprint, segment, whether there is a time, the time; the id's bytes follow. Packed, because an id may be 32 kB
+# long and a request line not much longer
+_HEAD = struct.Struct(">8sB?q")
+
+
+def write_cursor(place: Place, *filters: Any) -> str:
+    """`filters`: everything the page depends on but its limit; frozen values, alike in every process."""
+    head = _HEAD.pack(_fingerprint(filters), place.segment, place.ms is not None, place.ms or 0)
+    return encode_bytes(head + place.transactional_id)
+
+
+def read_cursor(cursor: str, sort: str, *filters: Any) -> Place:
+    """ProblemError (400) if it is none of ours, or of another query."""
+    data = decode_bytes(cursor)
+    if data is None or len(data) < _HEAD.size:
+        raise ProblemError(400, BAD_CURSOR, "the cursor is not one that this API gave out")
+    fingerprint, segment, has_time, ms = _HEAD.unpack_from(data)
+    if fingerprint != _fingerprint(filters):
+        raise ProblemError(400, BAD_CURSOR, "the cursor belongs to other filters or another sort: begin without it")
+    place = Place(segment, ms if has_time else None, data[_HEAD.size :])
+    if not is_place(sort, place):
+        raise ProblemError(400, BAD_CURSOR, "the cursor is not one that this API gave out")
+    return place
+
+
+def encode_bytes(data: bytes) -> str:
+    """base64url without padding."""
+    return urlsafe_b64encode(data).decode().rstrip("=")
+
+
+def decode_bytes(text: str) -> bytes | None:
+    """None if the text is not what `encode_bytes` makes."""
+    try:
+        data = urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4))
+    except (UnicodeEncodeError, binascii.Error):
+        return None
+    return data if encode_bytes(data) == text.rstrip("=") else None
+
+
+def _fingerprint(filters: tuple[Any, ...]) -> bytes:
+    return blake2b(repr(filters).encode(), digest_size=8).digest()

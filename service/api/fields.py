@@ -1,0 +1,45 @@
+"""How numbers and times look in JSON."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from service.domain.limits import NO_TIME, is_time
+
+EXACT_UP_TO: Final = 2**53
+"""Of a JSON number, where it is read as a double."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def text_of_time(ms: int | None) -> str | None:
+    """RFC 3339, UTC, milliseconds; None for what is no time."""
+    if ms is None or not is_time(ms):
+        return None
+    return (_EPOCH + timedelta(milliseconds=ms)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def time_field(name: str, ms: int | None) -> dict[str, Any]:
+    """`{name: text}`, or with null and the number beside it for one that is no time: `x_at` has `x_raw_ms`.
+
+    Kafka's -1 says that there is none, as None does.
+    """
+    fields: dict[str, Any] = {name: text_of_time(ms)}
+    if ms is not None and ms != NO_TIME and not is_time(ms):
+        fields[f"{name.removesuffix('_at')}_raw_ms"] = ms
+    return fields
+
+
+def spell_out_wide_numbers(value: Any) -> Any:
+    """The value with a text `x_str` behind every number `x` that a double cannot hold, wherever it is."""
+    if isinstance(value, dict):
+        spelt: dict[str, Any] = {}
+        for key, item in value.items():
+            spelt[key] = spell_out_wide_numbers(item)
+            if isinstance(item, int) and abs(item) > EXACT_UP_TO:
+                spelt[f"{key}_str"] = str(item)
+        return spelt
+    if isinstance(value, list):
+        return [spell_out_wide_numbers(item) for item in value]
+    return value

@@ -1,0 +1,25 @@
+"""Addresses of the API's own answers, whatever characters a name or an id holds."""
+
+from __future__ import annotations
+
+from typing import Final
+from urllib.parse import quote
+
+from service.api.cursors import encode_bytes
+
+API: Final = "/api/v1"
+
+_PERCENT_UP_TO: Final = 16_384
+"""Servers refuse request lines of 64 kB, and an id of 32,767 bytes would take 98 kB percent-encoded; as base64, 44."""
+
+
+def cluster_link(cluster: str) -> str:
+    return f"{API}/clusters/{quote(cluster, safe='')}"
+
+
+def transaction_link(cluster: str, transactional_id: bytes) -> str:
+    """By `id`, unless that became too long; then by `id_b64`."""
+    percent = quote(transactional_id, safe="")
+    if len(percent) <= _PERCENT_UP_TO:
+        return f"{cluster_link(cluster)}/transaction?id={percent}"
+    return f"{cluster_link(cluster)}/transaction?id_b64={encode_bytes(transactional_id)}"

@@ -1,0 +1,228 @@
+"""The shapes of the answers, as OpenAPI shows them; the handlers build plain values, tests hold the two together."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Time = Annotated[
+    str,
+    Field(json_schema_extra={"format": "date-time"}, examples=["2026-01-31T12:00:00.000Z"]),
+]
+"""RFC 3339, UTC, milliseconds."""
+
+RawMs = Annotated[
+    int | None, Field(description="Only where the time beside it is null because the record's number is none.")
+]
+Wide = Annotated[str | None, Field(description="Only where the number is above 2^53: its digits.")]
+
+
+class _Shape(BaseModel):
+    """Further keys: `x_str` beside any number `x` above 2^53."""
+
+    model_config = ConfigDict(json_schema_extra={"patternProperties": {"_str$": {"type": "string"}}})
+
+
+class Aborts(_Shape):
+    """How many transactions were aborted, by cause."""
+
+    client: int
+    timeout: int
+    fenced: int
+    admin: int
+    unattributed: int
+
+
+class States(_Shape):
+    """How many ids are in which state."""
+
+    Empty: int
+    Ongoing: int
+    PrepareCommit: int
+    PrepareAbort: int
+    CompleteCommit: int
+    CompleteAbort: int
+    Unknown: int = Field(description="Their newest record could not be decoded.")
+
+
+class PartitionCounts(_Shape):
+    watched: int
+    judged: int
+    unknown: int
+    blocked: int
+
+
+class FindingCount(_Shape):
+    kind: str
+    status: str
+    count: int
+
+
+class Totals(_Shape):
+    """What ended since `counted_since`."""
+
+    counted_since: Time | None
+    commits: int
+    aborts: Aborts
+
+
+class Rates(_Shape):
+    """Over the last whole minutes before the cluster's newest `as_of`; window_ms 0: none was counted yet."""
+
+    window_ms: int
+    commits_per_s: float
+    aborts_per_s: float
+
+
+class Broker(_Shape):
+    id: int
+    host: str
+    port: int
+
+
+class Config(_Shape):
+    value: str
+    source: Literal["broker", "assumed"]
+
+
+class Coverage(_Shape):
+    """Partitions of the source: known, read to the end, not read to the end and why."""
+
+    watched: int
+    judged: int
+    unknown: int
+    why: str | None
+
+
+class Source(_Shape):
+    """How far a source has read; `position`, `end` and `lag` are sums over its partitions, in records."""
+
+    source: str
+    position: int
+    end: int
+    lag: int
+    caught_up: bool
+    coverage: Coverage
+    as_of: Time | None
+    error: str | None
+
+
+class UnknownThing(_Shape):
+    """Something that cannot be known now, and the permission that would help."""
+
+    what: str
+    why: str
+    grant: str | None
+
+
+class Cluster(_Shape):
+    cluster: str
+    cluster_id: str
+    states: States
+    open: int = Field(description="Ongoing, PrepareCommit and PrepareAbort.")
+    hanging: int
+    partitions: PartitionCounts
+    findings: list[FindingCount]
+    totals: Totals
+    rates: Rates
+    brokers: list[Broker]
+    features: dict[str, int]
+    configs: dict[str, Config]
+    sources: list[Source]
+    unknown: list[UnknownThing]
+
+
+class Clusters(_Shape):
+    items: list[Cluster]
+    next_cursor: str | None
+    as_of: Time | None
+
+
+class TopicPartition(_Shape):
+    topic: str
+    partition: int
+
+
+class Coordinator(_Shape):
+    """The leader of the id's partition of `__transaction_state`; null while that partition is not known."""
+
+    partition: int
+    leader: int | None
+    epoch: int | None
+
+
+class Counts(_Shape):
+    """What ended since `since`, over all lives of the id."""
+
+    since: Time | None
+    commits: int
+    aborts: Aborts
+
+
+class Transaction(_Shape):
+    transactional_id: str = Field(description="As text; what is not UTF-8 or does not print is escaped.")
+    state: Literal[
+        "Empty",
+        "Ongoing",
+        "PrepareCommit",
+        "PrepareAbort",
+        "CompleteCommit",
+        "CompleteAbort",
+        "Unknown",
+        "Expired",
+    ]
+    producer_id: int = Field(description="-1: none of the id's records could be decoded.")
+    producer_id_str: Wide = None
+    producer_epoch: int
+    timeout_ms: int = Field(description="2147483647: two-phase, it never times out.")
+    started_at: Time | None
+    started_raw_ms: RawMs = None
+    last_updated_at: Time | None
+    last_updated_raw_ms: RawMs = None
+    state_since: Time | None
+    state_since_raw_ms: RawMs = None
+    times_out_at: Time | None
+    times_out_raw_ms: RawMs = None
+    expires_at: Time | None
+    expires_raw_ms: RawMs = None
+    partitions: list[TopicPartition] = Field(description="The full set while the transaction is open, else empty.")
+    coordinator: Coordinator
+    client_transaction_version: int
+    previous_producer_id: int | None
+    previous_producer_id_str: Wide = None
+    last_outcome: Literal["commit", "abort"] | None
+    counts: Counts
+    transactional_id_b64: str | None = Field(
+        description="The id's bytes as base64url where `transactional_id` is not exactly them, else null."
+    )
+    href: str = Field(description="Where this id is shown in full.")
+
+
+class OneTransaction(Transaction):
+    as_of: Time | None
+
+
+class Transactions(_Shape):
+    items: list[Transaction]
+    next_cursor: str | None
+    as_of: Time | None
+
+
+class CoordinatorPartition(_Shape):
+    partition: int
+    leader: int
+    leader_epoch: int
+    ids: int
+    open: int
+    transitions_per_s: float
+    position: int
+    end_offset: int
+    lag: int
+    as_of: Time | None
+
+
+class Coordinators(_Shape):
+    items: list[CoordinatorPartition]
+    next_cursor: str | None
+    as_of: Time | None

@@ -1,0 +1,73 @@
+"""Query parameters as the API takes them: none unknown, none twice, ids as bytes, durations in words."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Final
+from urllib.parse import unquote_to_bytes
+
+from fastapi import Request
+from pydantic import AfterValidator, WithJsonSchema
+
+from service.api.problems import BAD_PARAMETER, UNKNOWN_PARAMETER, ParameterError, ProblemError
+
+_DURATION: Final = re.compile(r"([0-9]{1,9})([smhd])", re.ASCII)
+_UNIT_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+def _check_duration(text: str) -> str:
+    if _DURATION.fullmatch(text) is None:
+        raise ValueError(f"{text!r} is no duration like 90s, 15m, 24h or 7d")
+    return text
+
+
+Duration = Annotated[
+    str,
+    AfterValidator(_check_duration),
+    WithJsonSchema({"type": "string", "pattern": "^[0-9]{1,9}[smhd]$", "examples": ["90s", "15m", "24h", "7d"]}),
+]
+
+
+def duration_ms(text: str) -> int:
+    """Of a checked Duration."""
+    match = _DURATION.fullmatch(text)
+    assert match is not None
+    return int(match[1]) * _UNIT_MS[match[2]]
+
+
+async def only_known(request: Request) -> None:
+    """Refuse what the route does not take: a misspelt filter must not look like one that lets everything through.
+
+    Asynchronous because it only computes: a plain function would cost a change of thread.
+    """
+    taken = {field.alias: _is_list(field) for field in request.scope["route"].dependant.query_params}
+    given = [name for name, _ in request.query_params.multi_items()]
+    errors = [
+        ParameterError(parameter=name, message=f"unknown parameter; there are: {', '.join(sorted(taken)) or 'none'}")
+        for name in dict.fromkeys(given)
+        if name not in taken
+    ]
+    if errors:
+        names = ", ".join(repr(error.parameter) for error in errors)
+        known = ", ".join(sorted(taken)) or "none"
+        raise ProblemError(422, UNKNOWN_PARAMETER, f"unknown query parameter {names}; there are: {known}", errors)
+    twice = [name for name in dict.fromkeys(given) if given.count(name) > 1 and not taken[name]]
+    if twice:
+        errors = [ParameterError(parameter=name, message="given more than once") for name in twice]
+        raise ProblemError(422, BAD_PARAMETER, f"given more than once: {', '.join(twice)}", errors)
+
+
+def bytes_of(request: Request, name: str) -> bytes | None:
+    """The bytes behind a parameter's percent-encoding, whatever they are; None if it was not given.
+
+    The framework's own text would have lost what is not UTF-8.
+    """
+    for pair in request.scope["query_string"].split(b"&"):
+        key, _, value = pair.partition(b"=")
+        if unquote_to_bytes(key) == name.encode():
+            return unquote_to_bytes(value.replace(b"+", b" "))
+    return None
+
+
+def _is_list(field: Any) -> bool:
+    return "list" in str(field.field_info.annotation)

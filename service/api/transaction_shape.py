@@ -1,0 +1,74 @@
+"""One Transaction as the API shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from service.api.clusters import CAUSES
+from service.api.cursors import encode_bytes
+from service.api.fields import text_of_time, time_field
+from service.api.links import transaction_link
+from service.domain import states
+from service.domain.facts import NO_ID
+from service.domain.limits import expires_at_ms, times_out_at_ms
+from service.store.read import ClusterRow, PartitionRow
+from service.store.writer_rows import IdRow
+
+_OUTCOMES: Final = {
+    states.PREPARE_COMMIT: "commit",
+    states.COMPLETE_COMMIT: "commit",
+    states.PREPARE_ABORT: "abort",
+    states.COMPLETE_ABORT: "abort",
+}
+
+
+class Surroundings(NamedTuple):
+    """What the rows of a cluster share. `coordinators` by partition of `__transaction_state`."""
+
+    cluster: ClusterRow
+    coordinators: dict[int, PartitionRow]
+    expiration_ms: int
+
+
+def describe_transaction(
+    row: IdRow, participants: Sequence[tuple[str, int]], surroundings: Surroundings
+) -> dict[str, Any]:
+    """`participants`: (topic, partition) of the open transaction."""
+    cluster = surroundings.cluster
+    times_out_ms = times_out_at_ms(row.state, row.started_at_ms, row.timeout_ms)
+    expires_ms = expires_at_ms(row.state, row.last_update_ms, surroundings.expiration_ms)
+    is_exact = row.display.encode() == row.transactional_id
+    return {
+        "transactional_id": row.display,
+        "state": states.NAMES[row.state],
+        "producer_id": row.producer_id,
+        "producer_epoch": row.producer_epoch,
+        "timeout_ms": row.timeout_ms,
+        **time_field("started_at", row.started_at_ms),
+        **time_field("last_updated_at", row.last_update_ms),
+        **time_field("state_since", row.state_since_ms),
+        **time_field("times_out_at", times_out_ms),
+        **time_field("expires_at", expires_ms),
+        "partitions": [{"topic": topic, "partition": partition} for topic, partition in participants],
+        "coordinator": _coordinator(row, surroundings.coordinators.get(row.partition)),
+        "client_transaction_version": row.client_transaction_version,
+        "previous_producer_id": None if row.previous_producer_id == NO_ID else row.previous_producer_id,
+        "last_outcome": None if row.last_outcome is None else _OUTCOMES[row.last_outcome],
+        "counts": {
+            "since": text_of_time(cluster.counted_since_ms),
+            "commits": row.commits,
+            "aborts": {cause: getattr(row, f"aborts_{cause}") for cause in CAUSES},
+        },
+        "transactional_id_b64": None if is_exact else encode_bytes(row.transactional_id),
+        "href": transaction_link(cluster.name, row.transactional_id),
+    }
+
+
+def _coordinator(row: IdRow, partition: PartitionRow | None) -> dict[str, Any]:
+    """The leader of the id's partition as it was last seen."""
+    return {
+        "partition": row.partition,
+        "leader": None if partition is None else partition.leader,
+        "epoch": None if partition is None else partition.leader_epoch,
+    }

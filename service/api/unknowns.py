@@ -1,0 +1,45 @@
+"""What cannot be known about a cluster right now, why, and which permission would help."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from service.store.read import GapRow, StatusRow
+
+GAPS_KEPT_MS: Final = 86_400_000
+
+_REASONS: Final = {
+    "retention": "were deleted before they were read",
+    "recreated": "are of a topic that was created anew; it is read from its start",
+    "diverged": "parted from what had been read; the log is read again",
+    "away": "were last read too long ago, removed ids may have been missed; the log is read again",
+}
+
+
+def of_cluster(
+    *,
+    statuses: Iterable[StatusRow],
+    gaps: Sequence[GapRow],
+    unknown_ids: int,
+    configs: Mapping[str, Mapping[str, str]],
+) -> list[dict[str, Any]]:
+    """`[{what, why, grant}]`, the gravest first: sources that fail, gaps, ids, configs."""
+    found = [_entry(f"source {status.source}", status.error) for status in statuses if status.error is not None]
+    found += [_gap(gap) for gap in gaps]
+    if unknown_ids:
+        found.append(_entry(f"state of {unknown_ids} transactional ids", "their newest record could not be decoded"))
+    assumed = sorted(name for name, config in configs.items() if config["source"] == "assumed")
+    if assumed:
+        why = f"{', '.join(assumed)}: not read from the brokers, Kafka's defaults are assumed"
+        found.append(_entry("broker configs", why, "DESCRIBE_CONFIGS on the cluster"))
+    return found
+
+
+def _gap(gap: GapRow) -> dict[str, Any]:
+    offsets = f"offsets {gap.from_offset} to {gap.to_offset}"
+    return _entry(f"{gap.topic}-{gap.partition}", f"{offsets} {_REASONS.get(gap.reason, gap.reason)}")
+
+
+def _entry(what: str, why: str | None, grant: str | None = None) -> dict[str, Any]:
+    return {"what": what, "why": why, "grant": grant}

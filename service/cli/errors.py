@@ -1,0 +1,19 @@
+"""Exit codes of the command line, and the one way for a command to end with one: a line that names the trouble."""
+
+from __future__ import annotations
+
+from typing import Final
+
+FINE: Final = 0
+USAGE: Final = 2
+"""A bad flag, file, URL or setting."""
+UNREACHABLE: Final = 3
+"""Kafka, the store or the service cannot be reached, or the port to serve on is taken."""
+
+
+class CommandFailed(Exception):
+    """Printed to stderr as one line; the process ends with `code`."""
+
+    def __init__(self, text: str, code: int = USAGE) -> None:
+        super().__init__(text)
+        self.code = code

@@ -1,0 +1,118 @@
+"""The commands of `txnscope` and their flags, declared once. Settings stay text here: `service.settings` reads them."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import Final, NamedTuple, NoReturn
+
+from service.cli.errors import USAGE
+from service.cli.version import version
+from service.domain.states import NAMES
+from service.settings import Settings, flag
+
+_HELP: Final = {
+    "bootstrap_servers": ("H:P[,…]", "brokers to begin with"),
+    "kafka_config": ("FILE", "client.properties as Kafka's own tools take it"),
+    "cluster": ("NAME", "name of the cluster"),
+    "store": ("URL", "sqlite:///FILE or postgresql://HOST/DATABASE"),
+    "checkpoint": ("DIR", "where Spark keeps scratch files"),
+    "host": ("HOST", "address to serve on"),
+    "port": ("PORT", "port to serve on"),
+    "url": ("URL", "where the service is"),
+}
+_KAFKA: Final = ("bootstrap_servers", "kafka_config", "cluster", "store", "checkpoint")
+_SERVICE: Final = ("url", "cluster")
+
+
+class Command(NamedTuple):
+    """`module` of service.cli has `run(flags, settings) -> int`; it is imported only when the command runs."""
+
+    name: str
+    module: str
+    help: str
+    settings: tuple[str, ...]
+    more: Callable[[argparse.ArgumentParser], None] | None = None
+
+
+class Parser(argparse.ArgumentParser):
+    """One line for a bad flag, and exit code 2."""
+
+    def _get_formatter(self) -> argparse.HelpFormatter:
+        formatter = argparse.HelpFormatter(self.prog, max_help_position=32, width=120)
+        formatter._action_max_length = 16  # argparse forgets the indent of commands and breaks the longest lines
+        return formatter
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(USAGE, f"{self.prog}: {message}\n")
+
+
+def parser() -> Parser:
+    """Every subcommand leaves its `Command` in `flags.command`, its settings under their own names."""
+    top = Parser(
+        prog="txnscope",
+        description="What every Kafka transaction is doing, and what it ended in.",
+        epilog="Settings: flags, then TXNSCOPE_* (TXNSCOPE_PORT is --port), then the TOML file of --config.",
+        allow_abbrev=False,
+    )
+    top.add_argument("--version", action="version", version=f"txnscope {version()}")
+    subparsers = top.add_subparsers(metavar="COMMAND", required=True)
+    for command in COMMANDS:
+        sub = subparsers.add_parser(command.name, help=command.help, description=command.help, allow_abbrev=False)
+        sub.set_defaults(command=command)
+        for name in command.settings:
+            metavar, text = _HELP[name]
+            default = Settings.model_fields[name].default
+            shown = f" (default: {default})" if default is not None else ""
+            sub.add_argument(flag(name), metavar=metavar, help=text + shown)
+        if command.settings:
+            sub.add_argument("--config", metavar="FILE", help="settings in TOML, keys like bootstrap_servers")
+        if command.more is not None:
+            command.more(sub)
+    return top
+
+
+def _transactions(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("--state", choices=sorted(NAMES.values()), help="only this state")
+    sub.add_argument("--prefix", metavar="TEXT", help="only ids that begin so")
+    sub.add_argument("--min-age", metavar="DURATION", help="only those open for longer: 90s, 15m, 24h, 7d")
+    sub.add_argument("--producer-id", metavar="N", help="only those of this producer id")
+    sub.add_argument("--topic", metavar="NAME", help="only those open on this topic")
+    sub.add_argument("--q", metavar="TEXT", help="only ids that contain this")
+    sub.add_argument("--sort", choices=("age", "last_updated", "transactional_id"), help="order (default: age)")
+    sub.add_argument("--limit", metavar="N", type=_positive, default=50, help="rows at most (default: 50)")
+    _json(sub)
+
+
+def _transaction(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("id", metavar="ID", help="the transactional.id")
+    _json(sub)
+
+
+def _inspect(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("files", metavar="FILE", nargs="+", help="a segment (.log), or a directory of them")
+    sub.add_argument("--as", dest="kind", choices=("log", "data"), help="transaction log or data (default: by itself)")
+
+
+def _json(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("--json", action="store_true", help="the service's JSON instead of a table")
+
+
+def _positive(text: str) -> int:
+    number = int(text) if text.isascii() and text.isdigit() else 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+    return number
+
+
+COMMANDS: Final = (
+    Command(
+        "watch", "watch", "the streaming application and the service, supervised together", (*_KAFKA, "host", "port")
+    ),
+    Command("ingest", "ingest", "the streaming application alone", _KAFKA),
+    Command("serve", "serve", "the service alone", ("host", "port", "store")),
+    Command("transactions", "transactions", "a table of transactional.ids, from the service", _SERVICE, _transactions),
+    Command("transaction", "transaction", "one transactional.id in full, from the service", _SERVICE, _transaction),
+    Command("inspect", "inspect", "decodes broker segment files, one line a batch or transition", (), _inspect),
+    Command("migrate", "migrate", "brings the store's schema to head", ("store",)),
+)

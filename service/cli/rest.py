@@ -1,0 +1,82 @@
+"""Asks the service over REST, with nothing but the standard library."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from http.client import HTTPException
+from typing import Any, Final
+from urllib.parse import quote, urlencode
+
+from service.cli.errors import UNREACHABLE, USAGE, CommandFailed
+from service.settings import Settings
+
+_TIMEOUT_S: Final = 35  # the service itself waits 30 s for its store
+_PAGE: Final = 200
+"""The most the service gives at once."""
+
+# never through a proxy of the environment: the service is on this machine or beside it
+_opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+class Service:
+    """The service at `url`, and one cluster of it."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._url = settings.url
+        self._cluster = settings.cluster
+
+    def of_cluster(self, path: str, query: Mapping[str, str | None]) -> Any:
+        """GET below the cluster; parameters that are None are left out. CommandFailed with 2 or 3."""
+        given = {name: value for name, value in query.items() if value is not None}
+        parameters = urlencode(given, errors="surrogateescape")
+        return self._get(f"/clusters/{quote(self.cluster(), safe='')}/{path}?{parameters}")
+
+    def items(self, path: str, query: Mapping[str, str | None], limit: int) -> dict[str, Any]:
+        """A list of up to `limit` items, page after page: `{"items", "next_cursor", "as_of"}` as of the last page."""
+        items: list[Any] = []
+        cursor: str | None = None
+        while True:
+            wanted = str(min(limit - len(items), _PAGE))
+            page = self.of_cluster(path, {**query, "limit": wanted, "cursor": cursor})
+            items += page["items"]
+            cursor = page["next_cursor"]
+            if cursor is None or len(items) >= limit:
+                return {**page, "items": items}
+
+    def cluster(self) -> str:
+        """The cluster of --cluster, or the only one there is."""
+        if self._cluster is None:
+            names = [str(one["cluster"]) for one in self._get("/clusters")["items"]]
+            if not names:
+                raise CommandFailed(f"{self._url} knows no cluster yet", UNREACHABLE)
+            if len(names) > 1:
+                raise CommandFailed(f"--cluster is missing, there are several: {', '.join(sorted(names))}")
+            self._cluster = names[0]
+        return self._cluster
+
+    def _get(self, path: str) -> Any:
+        request = urllib.request.Request(f"{self._url}/api/v1{path}", headers={"Accept": "application/json"})  # noqa: S310 - http(s), checked
+        try:
+            with _opener.open(request, timeout=_TIMEOUT_S) as response:
+                return json.load(response)
+        except urllib.error.HTTPError as error:
+            with error:
+                raise self._refusal(error) from None
+        except (OSError, HTTPException) as error:
+            reason = getattr(error, "reason", None) or error
+            text = getattr(reason, "strerror", None) or str(reason) or type(reason).__name__
+            raise CommandFailed(f"no answer from {self._url} (--url): {text}", UNREACHABLE) from None
+        except ValueError:
+            raise CommandFailed(f"{self._url} (--url) answers, but is no txnscope", UNREACHABLE) from None
+
+    def _refusal(self, error: urllib.error.HTTPError) -> CommandFailed:
+        """The service's own words (RFC 9457) for a request it cannot answer."""
+        try:
+            problem = json.load(error)
+            text = str(problem.get("detail") or problem["title"])
+        except (ValueError, AttributeError, KeyError, OSError):
+            return CommandFailed(f"{self._url} (--url) answers {error.code}, and is no txnscope", UNREACHABLE)
+        return CommandFailed(" ".join(text.split()), USAGE if error.code < 500 else UNREACHABLE)

@@ -1,0 +1,140 @@
+"""The lines of `txnscope inspect`: a transition or a batch each; what cannot be decoded says so and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from service.cli.text import time_of, topic_partitions
+from service.domain.states import NAMES
+from service.store.display import display_id
+from service.wire.batches import LENGTH_END, Batch, BatchHeader, read_batches
+from service.wire.control import ABORT, COMMIT, read_control
+from service.wire.errors import DecodeError
+from service.wire.records import Record, read_records
+from service.wire.transaction_log import TransactionValue, decode_key, decode_value
+
+_CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+_MARKERS: Final = {ABORT: "ABORT", COMMIT: "COMMIT"}
+_TAGS: Final = {
+    "previous_producer_id": -1,
+    "next_producer_id": -1,
+    "client_transaction_version": 0,
+    "next_producer_epoch": -1,
+}
+"""Fields of a value that are shown where they differ from what stands for "none"."""
+
+
+def log_lines(data: bytes) -> Iterator[str]:
+    """`__transaction_state`: offset, append time, state, id, then name=value."""
+    for batch in _batches(data):
+        if isinstance(batch, str):
+            yield batch
+        elif batch.header.is_control:
+            yield _marker(batch)
+        else:
+            try:
+                records = read_records(batch)
+            except DecodeError as error:
+                yield _undecodable(_span(batch.header), error)
+                continue
+            yield from map(_transition, records)
+
+
+def data_lines(data: bytes) -> Iterator[str]:
+    """Any other topic: offsets, the batch's newest time, what it is, then name=value."""
+    for batch in _batches(data):
+        if isinstance(batch, str):
+            yield batch
+        elif batch.header.is_control:
+            yield _marker(batch)
+        else:
+            yield _data(batch)
+
+
+def _batches(data: bytes) -> Iterator[Batch | str]:
+    """Whole batches, and lines about bytes that are none."""
+    end = 0
+    for batch in read_batches(data):
+        if isinstance(batch, Batch):
+            yield batch
+        elif batch.size is None and not any(data[batch.position :]):
+            yield f"the last {len(data) - batch.position} bytes are zeros: preallocated and not written yet"
+            return
+        else:
+            yield _undecodable(f"{batch.base_offset} (at byte {batch.position})", batch.error)
+            if batch.size is None:
+                yield f"the last {len(data) - batch.position} bytes were not read: nobody can tell where a batch begins"
+                return
+        end = batch.position + (batch.size or 0)
+    if end < len(data):
+        yield f"the last {len(data) - end} bytes are no whole batch{_unread(data, end)}"
+
+
+def _unread(data: bytes, end: int) -> str:
+    return (
+        f" (offset {int.from_bytes(data[end : end + 8], 'big', signed=True)})" if len(data) - end >= LENGTH_END else ""
+    )
+
+
+def _transition(record: Record) -> str:
+    at = f"{record.offset} {time_of(record.timestamp_ms)}"
+    try:
+        transactional_id = decode_key(record.key)
+    except DecodeError as error:
+        return _undecodable(at, error)
+    shown = display_id(transactional_id)
+    if record.value is None:
+        return f"{at} Expired {shown}"
+    try:
+        value = decode_value(record.value)
+    except DecodeError as error:
+        return f"{_undecodable(at, error)} transactional_id={shown}"
+    return f"{at} {NAMES[value.status]} {shown} {_fields(value)}"
+
+
+def _fields(value: TransactionValue) -> str:
+    fields = {
+        "producer_id": value.producer_id,
+        "epoch": value.producer_epoch,
+        "timeout_ms": value.timeout_ms,
+        "started": "-" if value.start_ms == -1 else time_of(value.start_ms),
+        "partitions": topic_partitions(value.partitions or ()),
+    }
+    tags = {name: getattr(value, name) for name, none in _TAGS.items() if getattr(value, name) != none}
+    return " ".join(f"{name}={shown}" for name, shown in {**fields, **tags}.items())
+
+
+def _data(batch: Batch) -> str:
+    header = batch.header
+    producer = ""
+    if header.producer_id >= 0:
+        producer = f" producer_id={header.producer_id} epoch={header.producer_epoch}"
+        producer += f" sequence={header.base_sequence}..{header.last_sequence}"
+    kind = "transactional" if header.is_transactional else "data"
+    codec = _CODECS[header.codec] if header.codec < len(_CODECS) else header.codec
+    return f"{_span(header)} {kind} records={header.records_count}{producer} codec={codec} bytes={batch.size}"
+
+
+def _marker(batch: Batch) -> str:
+    header = batch.header
+    try:
+        control = read_control(batch)
+    except DecodeError as error:
+        return _undecodable(_span(header), error)
+    by = f"producer_id={header.producer_id} epoch={header.producer_epoch}"
+    if control is None:
+        return f"{_span(header)} control {by} (emptied by compaction)"
+    at = f"{control.offset} {time_of(control.timestamp_ms)}"
+    if control.type not in _MARKERS:
+        return f"{at} control {by} (not about transactions)"
+    return f"{at} {_MARKERS[control.type]} {by} coordinator_epoch={control.coordinator_epoch}"
+
+
+def _span(header: BatchHeader) -> str:
+    offsets = f"{header.base_offset}..{header.last_offset}" if header.last_offset_delta else f"{header.base_offset}"
+    return f"{offsets} {time_of(header.max_timestamp_ms)}"
+
+
+def _undecodable(at: str, error: DecodeError) -> str:
+    return f"{at} UNDECODABLE {error.reason}: {error}"

@@ -1,0 +1,51 @@
+"""`txnscope serve`: the service in one process. It needs no store to start; /-/ready says what is missing."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+from argparse import Namespace
+
+from service import lifeline
+from service.cli.errors import FINE, UNREACHABLE
+from service.cli.listening import listen
+from service.cli.stores import store_failures
+from service.cli.version import version
+from service.settings import Settings
+from service.store.engine import open_reader
+
+_DRAIN_S = 3
+"""How long running requests may take after SIGTERM; below the 5 s that `service.lifeline` leaves."""
+
+
+def run(_flags: Namespace, settings: Settings) -> int:
+    """Until SIGTERM or SIGINT (0)."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: sys.exit(FINE))
+    lifeline.end_with_parent()
+    with store_failures():
+        open_reader(settings.store).dispose()
+    listening = listen(settings.host, settings.port)
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
+
+    # here, because the web framework takes a second to load and a bad flag should not wait for it
+    import uvicorn
+
+    from service.app import create_app
+
+    app = create_app(settings.store, version=version())
+    server = uvicorn.Server(
+        uvicorn.Config(app, access_log=False, log_config=None, timeout_graceful_shutdown=_DRAIN_S, lifespan="on")
+    )
+
+    def stop(*_: object) -> None:
+        server.should_exit = True
+
+    # uvicorn raises the signal that ended it once more, for the handler that was there before
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    print(f"serving http://{host}:{settings.port}", file=sys.stderr)
+    server.run(sockets=[listening])
+    return FINE if server.should_exit and server.started else UNREACHABLE

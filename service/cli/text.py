@@ -1,0 +1,50 @@
+"""Values as a terminal shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+
+from service.store.display import printable
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def time_of(ms: int) -> str:
+    """RFC 3339 UTC with milliseconds; a time that cannot be one, as the number it is."""
+    try:
+        moment = _EPOCH + timedelta(milliseconds=ms)
+    except OverflowError:
+        return str(ms)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z") if ms >= 0 else str(ms)
+
+
+def age(since: str | None, until: str | None) -> str:
+    """Between two times of the service, in its two largest units: `3m 20s`."""
+    if since is None or until is None:
+        return "-"
+    seconds = int((datetime.fromisoformat(until) - datetime.fromisoformat(since)).total_seconds())
+    for large, small, size, part in (("d", "h", 86_400, 3_600), ("h", "m", 3_600, 60), ("m", "s", 60, 1)):
+        if seconds >= size:
+            return f"{seconds // size}{large} {seconds % size // part}{small}"
+    return f"{max(seconds, 0)}s"
+
+
+def topic_partitions(partitions: Iterable[tuple[str, Iterable[int]]]) -> str:
+    """`orders-0,orders-3`, `-` if there are none."""
+    return ",".join(f"{printable(topic)}-{number}" for topic, numbers in partitions for number in numbers) or "-"
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """Columns as wide as they need to be; numbers to the right."""
+    cells = [[printable("-" if cell is None else str(cell)) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(heads, *cells, strict=True)]
+    right = [bool(rows) and all(isinstance(row[n], int) for row in rows) for n in range(len(heads))]
+    lines = [
+        "  ".join(
+            cell.rjust(width) if is_right else cell.ljust(width)
+            for cell, width, is_right in zip(line, widths, right, strict=True)
+        ).rstrip()
+        for line in (list(heads), *cells)
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,57 @@
+"""`txnscope transactions`: a table of transactional.ids."""
+
+from __future__ import annotations
+
+import json
+import sys
+from argparse import Namespace
+from typing import Any
+
+from service.cli.errors import FINE
+from service.cli.rest import Service
+from service.cli.text import age, table
+from service.settings import Settings
+
+_FILTERS = ("state", "prefix", "min_age", "producer_id", "topic", "q", "sort")
+_HEADS = (
+    "TRANSACTIONAL.ID",
+    "STATE",
+    "OPEN FOR",
+    "PRODUCER ID",
+    "EPOCH",
+    "LAST UPDATE",
+    "COMMITS",
+    "ABORTS",
+    "PARTITIONS",
+)
+_PARTITIONS_SHOWN = 3
+
+
+def run(flags: Namespace, settings: Settings) -> int:
+    """CommandFailed: 3 if the service does not answer, 2 if it refuses a filter."""
+    query = {name: getattr(flags, name) for name in _FILTERS}
+    page = Service(settings).items("transactions", query, flags.limit)
+    if flags.json:
+        print(json.dumps(page, indent=2))
+        return FINE
+    print(table(_HEADS, [_row(one, page["as_of"]) for one in page["items"]]))
+    more = ", there are more (--limit)" if page["next_cursor"] else ""
+    print(f"{len(page['items'])} rows as of {page['as_of'] or 'never: nothing was read yet'}{more}", file=sys.stderr)
+    return FINE
+
+
+def _row(one: dict[str, Any], as_of: str | None) -> tuple[object, ...]:
+    names = [f"{each['topic']}-{each['partition']}" for each in one["partitions"]]
+    rest = f" +{len(names) - _PARTITIONS_SHOWN}" if len(names) > _PARTITIONS_SHOWN else ""
+    counts = one["counts"]
+    return (
+        one["transactional_id"],
+        one["state"],
+        age(one["started_at"], as_of),
+        one["producer_id"],
+        one["producer_epoch"],
+        one["last_updated_at"],
+        counts["commits"],
+        sum(counts["aborts"].values()),
+        ",".join(names[:_PARTITIONS_SHOWN]) + rest or "-",
+    )

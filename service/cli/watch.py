@@ -1,0 +1,35 @@
+"""`txnscope watch`: migrates the store, then keeps the streaming application and the service running."""
+
+from __future__ import annotations
+
+import secrets
+import signal
+import subprocess
+import sys
+from argparse import Namespace
+
+from service.cli.errors import FINE
+from service.cli.kafka import ingest_arguments
+from service.cli.listening import listen
+from service.settings import Settings
+from service.supervisor import ChildCommand, Supervisor
+
+
+def run(_flags: Namespace, settings: Settings) -> int:
+    """Until SIGTERM or SIGINT (0), or until something cannot work as configured (2, or 3 for port and store)."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: sys.exit(FINE))
+    ingest = ingest_arguments(settings)
+    listen(settings.host, settings.port).close()
+    # in a process of its own: this one lives long and stays small without a database library
+    migrated = subprocess.run(_own("migrate", settings), check=False)
+    if migrated.returncode:
+        return migrated.returncode
+    # the same owner for every life of the child: a new one takes the lease of a dead one over at once
+    ingest += ["--owner", secrets.token_hex(8)]
+    serve = [*_own("serve", settings), "--host", settings.host, "--port", str(settings.port)]
+    return Supervisor([ChildCommand("ingest", ingest), ChildCommand("serve", serve)]).run()
+
+
+def _own(command: str, settings: Settings) -> list[str]:
+    return [sys.executable, "-m", "service.cli", command, "--store", settings.store]

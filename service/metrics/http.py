@@ -1,0 +1,42 @@
+"""ASGI middleware that counts requests. Pure ASGI: an answer that streams for hours passes through untouched."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from service.metrics.page import Metrics
+from service.metrics.requests import UNROUTED
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Message, Receive, Send], Awaitable[None]]
+
+
+class HttpMetrics:
+    """`app.add_middleware(HttpMetrics, metrics=metrics)`."""
+
+    def __init__(self, app: App, metrics: Metrics) -> None:
+        self._app, self._metrics = app, metrics
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """An exception that reaches us counts as 500: that is what the server makes of it."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        status = 500
+        began = time.perf_counter()
+
+        async def sending(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, sending)
+        finally:
+            route = getattr(scope.get("route"), "path", UNROUTED)  # the router leaves it in the scope
+            self._metrics.requests.count(scope["method"], route, status, time.perf_counter() - began)

@@ -1,0 +1,35 @@
+"""Metrics of the reading itself: how fresh, how far behind, how much of it, and what could not be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from service.metrics import catalogue
+from service.metrics.series import Series
+from service.store.read_metrics import ClusterFacts
+from service.store.writer import SOURCE
+from service.store.writer_counters import DECODE_ERRORS
+from service.wire.errors import DecodeError
+
+ANSWERED_WITHIN_MS: Final = 30_000
+"""Every partition that answers is asked each second; a long batch of the first read takes some more."""
+
+REASONS: Final = tuple(sorted(error.reason for error in DecodeError.__subclasses__()))
+
+
+def pipeline(facts: ClusterFacts, now_ms: int) -> Iterator[Series]:
+    """For each source; a source that was never read stands at 0."""
+    for source in sorted({SOURCE, *facts.statuses}):
+        logs = [log for log in facts.logs if log.source == source]
+        status = facts.statuses.get(source)
+        answered = sum(now_ms - log.end_asked_at_ms <= ANSWERED_WITHIN_MS for log in logs)
+        as_of_ms = (status and status.as_of_ms) or 0
+        yield Series(catalogue.LAST_SUCCESS, (source,), as_of_ms / 1000)
+        yield Series(catalogue.LAG, (source,), sum(max(log.end_offset - log.next_offset, 0) for log in logs))
+        yield Series(catalogue.RECORDS, (source,), sum(log.records for log in logs))
+        yield Series(catalogue.BYTES, (source,), sum(log.bytes for log in logs))
+        yield Series(catalogue.COVERAGE, (source,), answered / len(logs) if logs else 0)
+    counted = {label: count for (name, label), count in facts.counters.items() if name == DECODE_ERRORS}
+    for reason in sorted({*REASONS, *counted}):
+        yield Series(catalogue.DECODE_ERRORS, (SOURCE, reason), counted.get(reason, 0))

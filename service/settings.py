@@ -1,0 +1,107 @@
+"""What a user can set, and the order in which it counts: flags, `TXNSCOPE_*`, the file of `--config`, defaults."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from pydantic import Field, ValidationError, field_validator
+from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
+
+ENV_PREFIX: Final = "TXNSCOPE_"
+
+
+class SettingsError(Exception):
+    """A setting that cannot be used; one line that names it and where it was said."""
+
+
+class Settings(BaseSettings):
+    """Every setting of the command line. A name is the flag with dashes, the variable in capitals, the file's key."""
+
+    model_config = SettingsConfigDict(env_prefix=ENV_PREFIX, env_ignore_empty=True, extra="forbid", frozen=True)
+
+    bootstrap_servers: str | None = None
+    kafka_config: Path | None = None
+    cluster: str | None = None
+    store: str = "sqlite:///txnscope.db"
+    checkpoint: Path | None = None
+    host: str = "127.0.0.1"
+    port: int = Field(default=8080, ge=1, le=65535)
+    url: str = "http://127.0.0.1:8080"
+
+    @field_validator("url")
+    @classmethod
+    def _is_http(cls, url: str) -> str:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname or (parts.port == 0):
+            raise ValueError("not a URL like http://127.0.0.1:8080")
+        return url.rstrip("/")
+
+
+def load(flags: Mapping[str, str | None], config: str | None = None) -> Settings:
+    """The settings in effect; flags that are None were not given. `config` None: the file of TXNSCOPE_CONFIG, if any.
+
+    SettingsError: a file that cannot be read, a key it must not have, a value that does not fit.
+    """
+    path = config or os.environ.get(f"{ENV_PREFIX}CONFIG")
+    in_file = _read(path) if path else {}
+    given = {name: value for name, value in flags.items() if value is not None}
+
+    class Layered(Settings):
+        @classmethod
+        def settings_customise_sources(
+            cls,
+            settings_cls: type[BaseSettings],
+            init_settings: PydanticBaseSettingsSource,
+            env_settings: PydanticBaseSettingsSource,
+            dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - pydantic's own signature
+            file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        ) -> tuple[PydanticBaseSettingsSource, ...]:
+            return init_settings, env_settings, InitSettingsSource(settings_cls, in_file)
+
+    try:
+        return Layered(**given)  # type: ignore[arg-type]  # strings, made into the fields' types by pydantic
+    except ValidationError as error:
+        raise SettingsError(_explain(error, given, path)) from None
+
+
+def flag(name: str) -> str:
+    """`--kafka-config` of `kafka_config`."""
+    return "--" + name.replace("_", "-")
+
+
+def _read(path: str) -> dict[str, Any]:
+    try:
+        found = tomllib.loads(Path(path).read_text("utf-8"))
+    except OSError as error:
+        raise SettingsError(f"--config {path}: {error.strerror}") from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise SettingsError(f"--config {path}: not TOML: {_line(error)}") from None
+    for key in found:
+        if key not in Settings.model_fields:
+            near = difflib.get_close_matches(key.replace("-", "_").lower(), Settings.model_fields, 1)
+            hint = f" (did you mean {near[0]}?)" if near else ""
+            raise SettingsError(f"--config {path}: unknown key {key!r}{hint}")
+    return found
+
+
+def _explain(error: ValidationError, given: Mapping[str, str], path: str | None) -> str:
+    """The first mistake, and where the value came from."""
+    first = error.errors(include_url=False, include_context=False)[0]
+    name = str(first["loc"][0])
+    if name in given:
+        origin = flag(name)
+    elif os.environ.get(ENV_PREFIX + name.upper()):
+        origin = ENV_PREFIX + name.upper()
+    else:
+        origin = f"--config {path}: {name}"
+    return f"{origin}: {first['input']!r}: {first['msg'].removeprefix('Value error, ')}"
+
+
+def _line(error: BaseException) -> str:
+    return " ".join(str(error).split())

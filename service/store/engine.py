@@ -1,0 +1,164 @@
+"""Opens the store: one writing engine, and reading ones that cannot write. SQLite by default, PostgreSQL by URL."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy.engine import ExceptionContext
+from sqlalchemy.exc import ArgumentError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from service.store.errors import StoreError, StoreUnavailable
+
+_DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg"}
+_BUSY_TIMEOUT_S = 5.0
+
+# page_size and auto_vacuum count only before the first write of all, which is journal_mode's
+_WRITER_PRAGMAS = (
+    "page_size = 8192",  # the first read touches most pages of every index in every transaction: fewer, larger writes
+    "auto_vacuum = INCREMENTAL",
+    "journal_mode = WAL",
+    "synchronous = NORMAL",
+    "foreign_keys = ON",
+    "temp_store = MEMORY",
+    "mmap_size = 268435456",
+    "cache_size = -65536",  # KiB; one connection only. The first read dirties pages all over the indexes
+    "wal_autocheckpoint = 8192",  # pages: as many as journal_size_limit holds
+    "journal_size_limit = 67108864",
+)
+_READER_PRAGMAS = (
+    "query_only = ON",
+    "temp_store = MEMORY",
+    "mmap_size = 268435456",
+    "cache_size = -8192",  # of every pooled connection
+)
+
+# primary result codes of SQLite that may pass by themselves or by making room; the rest are mistakes
+_PASSING = frozenset(
+    {
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_NOMEM,
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_PROTOCOL,
+    }
+)
+
+
+def open_engine(url: str) -> Engine:
+    """The writer's engine: one connection; every transaction takes the write lock at once.
+
+    StoreError: the URL is no store. StoreUnavailable is raised by whatever is executed while the store is locked, full
+    or down.
+    """
+    parsed = _parse(url)
+    if parsed.get_backend_name() == "sqlite":
+        engine = _create(parsed, pool_size=1, max_overflow=0, connect_args=_sqlite_arguments(parsed))
+        _prepare_sqlite(engine, _WRITER_PRAGMAS, "BEGIN IMMEDIATE")
+    else:
+        wait = {} if "options" in parsed.query else {"options": f"-c lock_timeout={_BUSY_TIMEOUT_S:.0f}s"}
+        engine = _create(parsed, pool_pre_ping=True, connect_args=wait)
+    return engine
+
+
+def open_reader(url: str) -> Engine:
+    """An engine that cannot write; one transaction sees one state of the store. Errors as `open_engine`."""
+    parsed = _parse(url)
+    if parsed.get_backend_name() == "sqlite":
+        engine = _create(parsed, connect_args=_sqlite_arguments(parsed))
+        _prepare_sqlite(engine, _READER_PRAGMAS, "BEGIN")
+    else:
+        engine = _create(parsed, pool_pre_ping=True, isolation_level="REPEATABLE READ")
+        event.listen(engine, "begin", _read_only)
+    return engine
+
+
+def _parse(url: str) -> URL:
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError) as error:
+        raise StoreError(f"store {url!r}: not a URL like sqlite:///txnscope.db") from error
+    backend = parsed.get_backend_name()
+    if parsed.drivername not in (backend, _DRIVERS.get(backend)) or backend not in _DRIVERS:
+        raise StoreError(f"store {_shown(parsed)}: neither sqlite:///FILE nor postgresql://HOST/DATABASE")
+    if backend == "sqlite":
+        if parsed.database in (None, "", ":memory:"):
+            raise StoreError(f"store {_shown(parsed)}: needs a file, it is shared by two processes")
+        folder = Path(parsed.database or "").parent
+        if not folder.is_dir():
+            raise StoreError(f"store {_shown(parsed)}: no directory {folder}")
+    return parsed.set(drivername=_DRIVERS[backend])
+
+
+def _create(url: URL, **options: Any) -> Engine:
+    try:
+        engine = create_engine(url, **options)
+    except ModuleNotFoundError as error:
+        raise StoreError(f"store {_shown(url)}: needs psycopg (pip install 'psycopg[binary]')") from error
+    except (ArgumentError, TypeError, ValueError) as error:
+        raise StoreError(f"store {_shown(url)}: {_line(error)}") from error
+    event.listen(engine, "handle_error", _translate)
+    return engine
+
+
+def _sqlite_arguments(url: URL) -> dict[str, float]:
+    """How long to wait for a lock, unless the URL says so itself (`?timeout=1`)."""
+    return {} if "timeout" in url.query else {"timeout": _BUSY_TIMEOUT_S}
+
+
+def _prepare_sqlite(engine: Engine, pragmas: tuple[str, ...], begin: str) -> None:
+    """Python's driver opens transactions late and by guessing; here they begin where SQLAlchemy says."""
+    name = _shown(engine.url)
+
+    def on_connect(raw: sqlite3.Connection, _: object) -> None:
+        raw.isolation_level = None
+        try:
+            for pragma in pragmas:
+                raw.execute(f"PRAGMA {pragma}").close()
+        except sqlite3.DatabaseError as error:
+            raw.close()
+            kind = StoreUnavailable if _is_passing(error) else StoreError
+            raise kind(f"store {name}: {_line(error)}") from error
+
+    def on_begin(connection: Connection) -> None:
+        connection.exec_driver_sql(begin)
+
+    event.listen(engine, "connect", on_connect)
+    event.listen(engine, "begin", on_begin)
+
+
+def _read_only(connection: Connection) -> None:
+    connection.exec_driver_sql("SET TRANSACTION READ ONLY")
+
+
+def _translate(context: ExceptionContext) -> StoreUnavailable | None:
+    """Answers the exception to raise instead of the driver's, or None to leave that one."""
+    error = context.original_exception
+    name = context.dialect.name
+    passing = _is_passing(error) if isinstance(error, sqlite3.Error) else _is_down(context)
+    return StoreUnavailable(f"store ({name}): {_line(error)}") if passing else None
+
+
+def _is_passing(error: sqlite3.Error) -> bool:
+    code = getattr(error, "sqlite_errorcode", None)
+    return code is not None and code & 0xFF in _PASSING
+
+
+def _is_down(context: ExceptionContext) -> bool:
+    """PostgreSQL: psycopg's OperationalError holds the classes 08, 53, 55, 57 and 58, all of them availability."""
+    wrapped = context.sqlalchemy_exception
+    return context.is_disconnect or isinstance(wrapped, OperationalError | PoolTimeout)
+
+
+def _shown(url: URL) -> str:
+    return url.render_as_string(hide_password=True)
+
+
+def _line(error: BaseException) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

@@ -1,0 +1,64 @@
+"""One driver writes at a time. The lease's epoch rises with every holder, so the one that was replaced cannot write."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from sqlalchemy import Connection, Engine, Update, select, update
+
+from service.store.errors import LeaseLost
+from service.store.schema import leases
+from service.store.upsert import Upsert
+
+EXPIRES_AFTER_MS: Final = 10_000
+
+_FREE = Upsert(leases)
+
+
+class Lease(NamedTuple):
+    """The right to write what is read of one cluster, until another epoch holds it."""
+
+    cluster_id: int
+    owner: str
+    epoch: int
+
+
+def acquire(engine: Engine, cluster_id: int, owner: str, now_ms: int) -> Lease | None:
+    """Take the lease if it is free, released, this owner's, or was not renewed for EXPIRES_AFTER_MS; None if not."""
+    row = select(leases).where(leases.c.cluster_id == cluster_id).with_for_update()
+    with engine.begin() as connection:
+        _FREE.write(connection, [(cluster_id, "", 0, now_ms, True)])
+        held = connection.execute(row).one()
+        if not (held.released or held.owner == owner or now_ms - held.renewed_at_ms > EXPIRES_AFTER_MS):
+            return None
+        taken = {"owner": owner, "epoch": held.epoch + 1, "renewed_at_ms": now_ms, "released": False}
+        connection.execute(update(leases).where(leases.c.cluster_id == cluster_id).values(taken))
+        return Lease(cluster_id, owner, held.epoch + 1)
+
+
+def check_and_renew(connection: Connection, lease: Lease, now_ms: int) -> None:
+    """First in every writing transaction. LeaseLost: another epoch holds the lease, or it was released."""
+    mine = connection.execute(_if_held(lease).values(renewed_at_ms=now_ms))
+    if mine.rowcount == 1:
+        return
+    row = connection.execute(select(leases).where(leases.c.cluster_id == lease.cluster_id)).one_or_none()
+    now = "gone" if row is None else f"{row.owner!r} at epoch {row.epoch}{', released' if row.released else ''}"
+    raise LeaseLost(f"lease of {lease.owner!r} at epoch {lease.epoch} was lost; it is {now}")
+
+
+def renew(engine: Engine, lease: Lease, now_ms: int) -> None:
+    """Keep the lease while there is nothing to write, as during a long read. Errors as `check_and_renew`."""
+    with engine.begin() as connection:
+        check_and_renew(connection, lease, now_ms)
+
+
+def release(engine: Engine, lease: Lease) -> None:
+    """Let the next driver in at once; nothing happens if the lease was lost already."""
+    with engine.begin() as connection:
+        connection.execute(_if_held(lease).values(released=True))
+
+
+def _if_held(lease: Lease) -> Update:
+    return update(leases).where(
+        leases.c.cluster_id == lease.cluster_id, leases.c.epoch == lease.epoch, leases.c.released.is_(False)
+    )

@@ -1,0 +1,37 @@
+"""Brings the store's tables to the newest revision; the scripts ship beside this file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, Engine
+
+_SCRIPTS = Path(__file__).parent / "migrations"
+_UPGRADE_LOCK = 7489071206341  # any number, the same for all who upgrade
+
+
+def upgrade(engine: Engine) -> None:
+    """Apply what is missing, in one transaction; who comes second waits and finds nothing to do."""
+    with engine.begin() as connection:
+        if connection.dialect.name == "postgresql":
+            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_UPGRADE_LOCK})")
+        command.upgrade(config(connection), "head")
+
+
+def is_at_head(engine: Engine) -> bool:
+    """Whether the tables are those this version was written for; a reading engine will do."""
+    head = ScriptDirectory(str(_SCRIPTS)).get_current_head()
+    with engine.connect() as connection:
+        return MigrationContext.configure(connection).get_current_revision() == head
+
+
+def config(connection: Connection) -> Config:
+    """Alembic's settings without a file: where the scripts are, and the connection they run on."""
+    settings = Config()
+    settings.set_main_option("script_location", str(_SCRIPTS).replace("%", "%%"))
+    settings.attributes["connection"] = connection
+    return settings

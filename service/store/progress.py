@@ -1,0 +1,110 @@
+"""Where reading stands: one position for each partition of a source's log. The store's word, not the checkpoint's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from sqlalchemy import Connection, Engine, select
+
+from service.store.clusters import begin_counting
+from service.store.lease import Lease, check_and_renew
+from service.store.schema import log_partitions
+from service.store.upsert import Upsert
+
+
+class Position(NamedTuple):
+    """A row of `log_partitions` without its key: the columns in their order, from `partition` on."""
+
+    partition: int
+    topic_id: str
+    generation: int
+    next_offset: int
+    leader: int
+    leader_epoch: int
+    log_start: int
+    counted_from: int
+    end_offset: int
+    end_asked_at_ms: int
+    read_at_ms: int
+    records: int
+    bytes: int
+    transitions_per_s: float
+    window_started_ms: int
+    window_records: int
+
+
+class PartitionStart(NamedTuple):
+    """A partition about to be read, as the cluster described it just now."""
+
+    partition: int
+    topic_id: str
+    leader: int
+    leader_epoch: int
+    log_start: int
+    log_end: int
+
+
+_KEPT = Upsert(log_partitions)
+_REPLACED = Upsert(log_partitions, replace=Position._fields[1:])
+
+
+def read_positions(engine: Engine, cluster_id: int, source: str, topic: str) -> dict[int, Position]:
+    """The stored positions by partition; none before the first start."""
+    with engine.connect() as connection:
+        return positions(connection, cluster_id, source, topic)
+
+
+def start_positions(
+    engine: Engine, lease: Lease, source: str, topic: str, starts: Iterable[PartitionStart], now_ms: int
+) -> dict[int, Position]:
+    """Add the partitions the store does not know yet, each from its log's start; the positions of all.
+
+    At the cluster's very first start, what lies below the log's end feeds state, not counters, and counting begins
+    now. A partition that appears later counts as a whole: call this at the first start also where there is no topic
+    yet, with no partitions. LeaseLost as in `check_and_renew`.
+    """
+    with engine.begin() as connection:
+        check_and_renew(connection, lease, now_ms)
+        is_first = begin_counting(connection, lease.cluster_id, now_ms)
+        fresh = [
+            Position(
+                partition=start.partition,
+                topic_id=start.topic_id,
+                generation=0,
+                next_offset=start.log_start,
+                leader=start.leader,
+                leader_epoch=start.leader_epoch,
+                log_start=start.log_start,
+                counted_from=start.log_end if is_first else 0,
+                end_offset=start.log_end,
+                end_asked_at_ms=now_ms,
+                read_at_ms=now_ms,
+                records=0,
+                bytes=0,
+                transitions_per_s=0.0,
+                window_started_ms=now_ms,
+                window_records=0,
+            )
+            for start in starts
+        ]
+        _KEPT.write(connection, [(lease.cluster_id, source, topic, *position) for position in fresh])
+        return positions(connection, lease.cluster_id, source, topic)
+
+
+def positions(connection: Connection, cluster_id: int, source: str, topic: str) -> dict[int, Position]:
+    """As `read_positions`, inside a transaction."""
+    columns = [log_partitions.c[name] for name in Position._fields]
+    rows = connection.execute(
+        select(*columns).where(
+            log_partitions.c.cluster_id == cluster_id,
+            log_partitions.c.source == source,
+            log_partitions.c.topic == topic,
+        )
+    )
+    return {row.partition: Position(*row) for row in rows}
+
+
+def save_positions(connection: Connection, cluster_id: int, source: str, topic: str, moved: Iterable[Position]) -> None:
+    """Write the positions as they are now."""
+    _REPLACED.write(connection, [(cluster_id, source, topic, *position) for position in moved])

@@ -1,0 +1,156 @@
+"""Reads what is known of whole clusters. Every function takes a connection: one transaction sees one state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import Connection, func, select
+
+from service.store.schema import (
+    cluster_minutes,
+    clusters,
+    coordinator_states,
+    counters,
+    data_gaps,
+    log_partitions,
+    source_status,
+)
+
+GAPS_SHOWN: Final = 50
+
+
+class ClusterRow(NamedTuple):
+    """A bound cluster; `description` as `service.store.clusters.describe` kept it, None before."""
+
+    id: int
+    name: str
+    kafka_cluster_id: str
+    counted_since_ms: int | None
+    description: Mapping[str, Any] | None
+
+
+class PartitionRow(NamedTuple):
+    """How far one partition of a source's log is read. `end_offset` is as of `end_asked_at_ms`."""
+
+    source: str
+    topic: str
+    partition: int
+    leader: int
+    leader_epoch: int
+    next_offset: int
+    end_offset: int
+    end_asked_at_ms: int
+    transitions_per_s: float
+
+
+class StatusRow(NamedTuple):
+    """What a source last said: `as_of_ms` of its last success (None before the first), `error` if it fails now."""
+
+    source: str
+    as_of_ms: int | None
+    error: str | None
+
+
+class StateCount(NamedTuple):
+    """How many ids of a coordinator's partition are in a state (a number of `service.domain.states`)."""
+
+    partition: int
+    state: int
+    ids: int
+
+
+class GapRow(NamedTuple):
+    """Offsets [from_offset, to_offset) that could not be read as they were; `reason` as in `facts.Gap`."""
+
+    source: str
+    topic: str
+    partition: int
+    from_offset: int
+    to_offset: int
+    reason: str
+    seen_at_ms: int
+
+
+class Ends(NamedTuple):
+    """Transactions that ended."""
+
+    commits: int
+    aborts: int
+
+
+_CLUSTERS = select(*(clusters.c[name] for name in ClusterRow._fields)).order_by(clusters.c.name)
+_PARTITIONS = select(*(log_partitions.c[name] for name in PartitionRow._fields)).order_by(
+    log_partitions.c.source, log_partitions.c.topic, log_partitions.c.partition
+)
+_GAPS = select(*(data_gaps.c[name] for name in GapRow._fields)).order_by(data_gaps.c.id.desc()).limit(GAPS_SHOWN)
+
+
+def revision(connection: Connection) -> str | None:
+    """Of the tables, which have to be there; `service.store.migrate.is_at_head` is the slower one that asks first."""
+    return connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar_one_or_none()
+
+
+def all_clusters(connection: Connection) -> list[ClusterRow]:
+    """By name."""
+    return [ClusterRow(*row) for row in connection.execute(_CLUSTERS)]
+
+
+def find_cluster(connection: Connection, name: str) -> ClusterRow | None:
+    row = connection.execute(_CLUSTERS.where(clusters.c.name == name)).one_or_none()
+    return None if row is None else ClusterRow(*row)
+
+
+def partitions(connection: Connection, cluster_id: int, source: str | None = None) -> list[PartitionRow]:
+    """Of one source or all, by source, topic and partition."""
+    statement = _PARTITIONS.where(log_partitions.c.cluster_id == cluster_id)
+    if source is not None:
+        statement = statement.where(log_partitions.c.source == source)
+    return [PartitionRow(*row) for row in connection.execute(statement)]
+
+
+def statuses(connection: Connection, cluster_id: int) -> dict[str, StatusRow]:
+    """By source. The writer keeps 0 for "never"."""
+    rows = connection.execute(
+        select(source_status.c.source, source_status.c.as_of_ms, source_status.c.error).where(
+            source_status.c.cluster_id == cluster_id
+        )
+    )
+    return {row.source: StatusRow(row.source, row.as_of_ms or None, row.error) for row in rows}
+
+
+def state_counts(connection: Connection, cluster_id: int) -> list[StateCount]:
+    rows = connection.execute(
+        select(coordinator_states.c.partition, coordinator_states.c.state, coordinator_states.c.ids).where(
+            coordinator_states.c.cluster_id == cluster_id, coordinator_states.c.ids != 0
+        )
+    )
+    return [StateCount(*row) for row in rows]
+
+
+def unlabelled_counters(connection: Connection, cluster_id: int) -> dict[str, int]:
+    """The cluster's counters that have no label, by name (`service.store.writer_counters`)."""
+    rows = connection.execute(
+        select(counters.c.name, counters.c.value).where(counters.c.cluster_id == cluster_id, counters.c.label == "")
+    )
+    return {row.name: row.value for row in rows}
+
+
+def ends_between(connection: Connection, cluster_id: int, from_ms: int, to_ms: int) -> Ends:
+    """In the minutes that begin in [from_ms, to_ms)."""
+    row = connection.execute(
+        select(
+            func.coalesce(func.sum(cluster_minutes.c.commits), 0), func.coalesce(func.sum(cluster_minutes.c.aborts), 0)
+        ).where(
+            cluster_minutes.c.cluster_id == cluster_id,
+            cluster_minutes.c.minute_ms >= from_ms,
+            cluster_minutes.c.minute_ms < to_ms,
+        )
+    ).one()
+    return Ends(int(row[0]), int(row[1]))
+
+
+def gaps_since(connection: Connection, cluster_id: int, since_ms: int) -> list[GapRow]:
+    """The newest GAPS_SHOWN, newest first."""
+    rows = connection.execute(_GAPS.where(data_gaps.c.cluster_id == cluster_id, data_gaps.c.seen_at_ms >= since_ms))
+    return [GapRow(*row) for row in rows]

@@ -1,0 +1,245 @@
+"""The tables. One row per thing, everything keyed by cluster; times are milliseconds since the epoch.
+
+Ids are kept as the bytes of the log beside the text people see: an id may hold NUL or invalid UTF-8, and bytes sort
+the same on SQLite and PostgreSQL.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Column,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    PrimaryKeyConstraint,
+    SmallInteger,
+    String,
+    Table,
+    UniqueConstraint,
+    text,
+)
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s_%(referred_table_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+# SQLite counts up only a column that is exactly INTEGER
+_ROW_ID = BigInteger().with_variant(Integer, "sqlite")
+
+
+def _cluster() -> Column[int]:
+    return Column("cluster_id", Integer, ForeignKey("clusters.id"), nullable=False)
+
+
+clusters = Table(
+    "clusters",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("name", String, nullable=False, unique=True),
+    Column("kafka_cluster_id", String, nullable=False),
+    Column("bound_at_ms", BigInteger, nullable=False),
+    Column("counted_since_ms", BigInteger),  # counters and event findings begin here; null before the first start
+    Column("described_at_ms", BigInteger),
+    Column("description", JSON),  # brokers, features, effective configs: as the cluster answered
+)
+
+# Where reading stands and what it rests on: one row per Kafka partition and source.
+log_partitions = Table(
+    "log_partitions",
+    metadata,
+    _cluster(),
+    Column("source", String, nullable=False),
+    Column("topic", String, nullable=False),
+    Column("partition", Integer, nullable=False),
+    Column("topic_id", String, nullable=False),
+    Column("generation", Integer, nullable=False),  # rises when the log becomes another one: recreated, diverged
+    Column("next_offset", BigInteger, nullable=False),
+    Column("leader", Integer, nullable=False),
+    Column("leader_epoch", Integer, nullable=False),
+    Column("log_start", BigInteger, nullable=False),
+    Column("counted_from", BigInteger, nullable=False),  # offsets below feed state, not counters
+    Column("end_offset", BigInteger, nullable=False),
+    Column("end_asked_at_ms", BigInteger, nullable=False),
+    Column("read_at_ms", BigInteger, nullable=False),
+    Column("records", BigInteger, nullable=False),  # read since the first start, never falls
+    Column("bytes", BigInteger, nullable=False),
+    Column("transitions_per_s", Float, nullable=False),  # over the last whole rate window
+    Column("window_started_ms", BigInteger, nullable=False),
+    Column("window_records", BigInteger, nullable=False),
+    PrimaryKeyConstraint("cluster_id", "source", "topic", "partition"),
+)
+
+transactional_ids = Table(
+    "transactional_ids",
+    metadata,
+    _cluster(),
+    Column("transactional_id", LargeBinary, nullable=False),
+    Column("display", String, nullable=False),
+    Column("partition", Integer, nullable=False),  # of __transaction_state: the coordinator
+    Column("generation", Integer, nullable=False),
+    # the newest record, field by field as in service.domain.facts.LogRecord
+    Column("offset", BigInteger, nullable=False),
+    Column("timestamp_ms", BigInteger, nullable=False),
+    Column("leader_epoch", Integer, nullable=False),
+    Column("state", SmallInteger, nullable=False),
+    Column("producer_id", BigInteger, nullable=False),
+    Column("producer_epoch", Integer, nullable=False),
+    Column("timeout_ms", Integer, nullable=False),
+    Column("last_update_ms", BigInteger, nullable=False),
+    Column("start_ms", BigInteger, nullable=False),
+    Column("client_transaction_version", SmallInteger, nullable=False),
+    Column("previous_producer_id", BigInteger, nullable=False),
+    Column("partition_count", Integer, nullable=False),
+    # derived
+    Column("state_since_ms", BigInteger, nullable=False),
+    Column("started_at_ms", BigInteger),  # of an open transaction, else null
+    Column("last_outcome", SmallInteger),  # the PrepareX or CompleteX state that says it, null before the first end
+    Column("commits", BigInteger, nullable=False),
+    Column("aborts_client", BigInteger, nullable=False),
+    Column("aborts_timeout", BigInteger, nullable=False),
+    Column("aborts_fenced", BigInteger, nullable=False),
+    Column("aborts_admin", BigInteger, nullable=False),
+    Column("aborts_unattributed", BigInteger, nullable=False),
+    PrimaryKeyConstraint("cluster_id", "transactional_id"),
+    # without the id: ties cost a small sort, but the id's bytes here would cost the first read a fifth of its time
+    Index(None, "cluster_id", "last_update_ms"),
+    Index(None, "cluster_id", "state", "transactional_id"),
+    Index(None, "cluster_id", "producer_id"),
+    Index(None, "cluster_id", "partition"),
+)
+Index(
+    "ix_transactional_ids_open",
+    transactional_ids.c.cluster_id,
+    transactional_ids.c.started_at_ms,
+    transactional_ids.c.transactional_id,
+    sqlite_where=text("started_at_ms IS NOT NULL"),
+    postgresql_where=text("started_at_ms IS NOT NULL"),
+)
+
+# The partitions of open transactions; a row goes when its transaction completes.
+open_participants = Table(
+    "open_participants",
+    metadata,
+    _cluster(),
+    Column("topic", String, nullable=False),
+    Column("partition", Integer, nullable=False),
+    Column("transactional_id", LargeBinary, nullable=False),
+    PrimaryKeyConstraint("cluster_id", "topic", "partition", "transactional_id"),
+    Index(None, "cluster_id", "transactional_id"),
+)
+
+# Which id wrote under which producer id, and when: the only way to name an orphan whose id has expired.
+producer_ids = Table(
+    "producer_ids",
+    metadata,
+    _cluster(),
+    Column("producer_id", BigInteger, nullable=False),
+    Column("transactional_id", LargeBinary, nullable=False),
+    Column("first_seen_ms", BigInteger, nullable=False),
+    Column("last_seen_ms", BigInteger, nullable=False),
+    Column("first_epoch", Integer, nullable=False),
+    Column("last_epoch", Integer, nullable=False),
+    # by id first: rows come ordered by id, and the scattered producer ids get the small index
+    PrimaryKeyConstraint("cluster_id", "transactional_id", "producer_id"),
+    Index(None, "cluster_id", "producer_id"),
+)
+
+# How many ids are in which state, kept by the writer: counting a million rows for every page is too dear.
+coordinator_states = Table(
+    "coordinator_states",
+    metadata,
+    _cluster(),
+    Column("partition", Integer, nullable=False),
+    Column("state", SmallInteger, nullable=False),
+    Column("ids", BigInteger, nullable=False),
+    PrimaryKeyConstraint("cluster_id", "partition", "state"),
+)
+
+# Monotonic counters: they survive restarts, so Prometheus sees no reset.
+counters = Table(
+    "counters",
+    metadata,
+    _cluster(),
+    Column("name", String, nullable=False),
+    Column("label", String, nullable=False),
+    Column("value", BigInteger, nullable=False),
+    PrimaryKeyConstraint("cluster_id", "name", "label"),
+)
+
+# Ends of the whole cluster by the minute they were read in: rates without scanning ids.
+cluster_minutes = Table(
+    "cluster_minutes",
+    metadata,
+    _cluster(),
+    Column("minute_ms", BigInteger, nullable=False),
+    Column("commits", BigInteger, nullable=False),
+    Column("aborts", BigInteger, nullable=False),
+    PrimaryKeyConstraint("cluster_id", "minute_ms"),
+)
+
+rejects = Table(
+    "rejects",
+    metadata,
+    Column("id", _ROW_ID, primary_key=True),
+    _cluster(),
+    Column("source", String, nullable=False),
+    Column("topic", String, nullable=False),
+    Column("partition", Integer, nullable=False),
+    Column("generation", Integer, nullable=False),
+    Column("offset", BigInteger, nullable=False),
+    Column("reason", String, nullable=False),
+    Column("transactional_id", LargeBinary),
+    Column("key", LargeBinary),
+    Column("value", LargeBinary),
+    Column("seen_at_ms", BigInteger, nullable=False),
+    UniqueConstraint("cluster_id", "source", "topic", "partition", "generation", "offset"),
+)
+
+data_gaps = Table(
+    "data_gaps",
+    metadata,
+    Column("id", _ROW_ID, primary_key=True),
+    _cluster(),
+    Column("source", String, nullable=False),
+    Column("topic", String, nullable=False),
+    Column("partition", Integer, nullable=False),
+    Column("generation", Integer, nullable=False),
+    Column("from_offset", BigInteger, nullable=False),
+    Column("to_offset", BigInteger, nullable=False),
+    Column("reason", String, nullable=False),
+    Column("seen_at_ms", BigInteger, nullable=False),
+)
+
+# One driver writes at a time; `epoch` fences the one that was replaced.
+leases = Table(
+    "leases",
+    metadata,
+    Column("cluster_id", Integer, ForeignKey("clusters.id"), primary_key=True),
+    Column("owner", String, nullable=False),
+    Column("epoch", BigInteger, nullable=False),
+    Column("renewed_at_ms", BigInteger, nullable=False),
+    Column("released", Boolean, nullable=False),
+)
+
+# What a source last said of itself, also when it could not read.
+source_status = Table(
+    "source_status",
+    metadata,
+    _cluster(),
+    Column("source", String, nullable=False),
+    Column("as_of_ms", BigInteger, nullable=False),
+    Column("error", String),  # one line, null while all is well
+    PrimaryKeyConstraint("cluster_id", "source"),
+)

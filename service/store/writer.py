@@ -1,0 +1,105 @@
+"""Applies what was read of the coordinators' log to the store, exactly once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final, NamedTuple
+
+from sqlalchemy import Connection, Engine
+
+from service.domain.facts import LogBatch, Run
+from service.store.lease import Lease, check_and_renew
+from service.store.progress import positions
+from service.store.schema import source_status
+from service.store.upsert import Upsert, batched
+from service.store.writer_counters import count_ends, keep_rejects
+from service.store.writer_ids import Ended, by_id, write_ids
+from service.store.writer_plan import Plan, plan, select_runs
+from service.store.writer_progress import begin_generations, finish_ranges
+
+SOURCE: Final = "transaction_state"
+TOPIC: Final = "__transaction_state"
+
+RUNS_AT_ONCE: Final = 10_000
+"""How many runs (about as many ids) the first read writes in one transaction: the write lock for a quarter second."""
+
+_WELL = Upsert(source_status, replace=("as_of_ms", "error"))
+_IN_TROUBLE = Upsert(source_status, replace=("error",))
+_NEVER_MS = 0
+
+
+class Applied(NamedTuple):
+    """What a batch did: ranges applied and skipped (they were applied before), and what it added to the counters."""
+
+    ranges: int
+    skipped: int
+    rejects: int
+    ended: Ended
+
+
+class TransactionLogWriter:
+    """The one writer of what `__transaction_state` tells about a cluster."""
+
+    def __init__(self, engine: Engine, lease: Lease, *, runs_at_once: int = RUNS_AT_ONCE) -> None:
+        self._engine = engine
+        self._lease = lease
+        self._cluster_id = lease.cluster_id
+        self._log = (lease.cluster_id, SOURCE, TOPIC)
+        self._runs_at_once = runs_at_once
+
+    def apply(self, batch: LogBatch, now_ms: int) -> Applied:
+        """Write the batch, all of it or (whatever is raised) nothing that counts.
+
+        A batch goes into one transaction, together with the progress it makes. The first read of a long log would
+        hold the write lock for too long: what does not count goes ahead in short transactions, without progress; after
+        a crash between them the same ranges come again and find their rows written.
+
+        OutOfSequence: start again at the store's progress. LeaseLost: stop. StoreUnavailable: try again.
+        """
+        started = time.monotonic()
+        with self._transaction(now_ms) as connection:
+            todo = plan(positions(connection, *self._log), batch)
+            uncounted = by_id(select_runs(todo.steps, batch.runs, counts=False))
+            begin_generations(connection, *self._log, todo.steps.values(), now_ms)
+            if len(uncounted) <= self._runs_at_once:
+                self._write_uncounted(connection, todo, uncounted)
+                return self._finish(connection, todo, batch, now_ms)
+        for runs in batched(uncounted, self._runs_at_once):
+            with self._transaction(now_ms + int((time.monotonic() - started) * 1000)) as connection:
+                self._write_uncounted(connection, todo, runs)
+        with self._transaction(now_ms + int((time.monotonic() - started) * 1000)) as connection:
+            todo = plan(positions(connection, *self._log), batch)
+            return self._finish(connection, todo, batch, now_ms)
+
+    def report_trouble(self, error: str, now_ms: int) -> None:
+        """Say in one line why nothing can be read; `as_of_ms` stands still. Raises as `apply`."""
+        with self._transaction(now_ms) as connection:
+            self._save_trouble(connection, error)
+
+    @contextmanager
+    def _transaction(self, now_ms: int) -> Iterator[Connection]:
+        with self._engine.begin() as connection:
+            check_and_renew(connection, self._lease, now_ms)
+            yield connection
+
+    def _write_uncounted(self, connection: Connection, todo: Plan, runs: Sequence[Run]) -> None:
+        write_ids(connection, self._cluster_id, todo.generations, runs, counts=False)
+
+    def _finish(self, connection: Connection, todo: Plan, batch: LogBatch, now_ms: int) -> Applied:
+        """Everything that must happen once, and the progress that says it did."""
+        runs = by_id(select_runs(todo.steps, batch.runs, counts=True))
+        ended = write_ids(connection, self._cluster_id, todo.generations, runs, counts=True)
+        rejects = [reject for reject in batch.rejects if reject.partition in todo.steps]
+        count_ends(connection, self._cluster_id, ended, now_ms)
+        keep_rejects(connection, *self._log, rejects, now_ms)
+        finish_ranges(connection, *self._log, todo.steps.values(), now_ms)
+        if batch.trouble is None:
+            _WELL.write(connection, [(self._cluster_id, SOURCE, now_ms, None)])
+        else:
+            self._save_trouble(connection, batch.trouble)
+        return Applied(len(todo.steps), todo.skipped, len(rejects), ended)
+
+    def _save_trouble(self, connection: Connection, error: str) -> None:
+        _IN_TROUBLE.write(connection, [(self._cluster_id, SOURCE, _NEVER_MS, error)])

@@ -1,0 +1,62 @@
+"""Writes what is counted for the whole cluster: counters that never fall, ends by minute, rejects."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+from sqlalchemy import Connection, delete, select
+
+from service.domain.facts import Reject
+from service.store.schema import cluster_minutes, counters, rejects
+from service.store.upsert import Upsert
+from service.store.writer_ids import Ended
+
+COMMITS: Final = "commits"
+ABORTS_UNATTRIBUTED: Final = "aborts_unattributed"
+EXPIRED: Final = "expired"
+PRODUCER_IDS_ASSIGNED: Final = "producer_ids_assigned"
+DECODE_ERRORS: Final = "decode_errors"
+"""Names in `counters`; decode_errors has the reason for a label, the others the empty one."""
+
+KEPT_REJECTS: Final = 10_000
+"""Of a cluster, the newest; DECODE_ERRORS has counted the rest."""
+
+_MINUTE_MS = 60_000
+
+_COUNTERS = Upsert(counters, add=("value",))
+_MINUTES = Upsert(cluster_minutes, add=("commits", "aborts"))
+_REJECTS = Upsert(
+    rejects,
+    columns=[column.name for column in rejects.c if column.name != "id"],
+    key=("cluster_id", "source", "topic", "partition", "generation", "offset"),
+)
+
+
+def count_ends(connection: Connection, cluster_id: int, ended: Ended, now_ms: int) -> None:
+    """Add what ended to the counters, and to the minute it was read in."""
+    grown = {
+        COMMITS: ended.commits,
+        ABORTS_UNATTRIBUTED: ended.aborts,
+        EXPIRED: ended.expired,
+        PRODUCER_IDS_ASSIGNED: ended.producer_ids_assigned,
+    }
+    _COUNTERS.write(connection, [(cluster_id, name, "", by) for name, by in grown.items() if by])
+    if ended.commits or ended.aborts:
+        minute_ms = now_ms - now_ms % _MINUTE_MS
+        _MINUTES.write(connection, [(cluster_id, minute_ms, ended.commits, ended.aborts)])
+
+
+def keep_rejects(
+    connection: Connection, cluster_id: int, source: str, topic: str, new: Sequence[Reject], now_ms: int
+) -> None:
+    """Count every reject by its reason, and keep the newest KEPT_REJECTS as they were read."""
+    if not new:
+        return
+    reasons = Counter(reject.reason for reject in new)
+    _COUNTERS.write(connection, [(cluster_id, DECODE_ERRORS, reason, n) for reason, n in sorted(reasons.items())])
+    _REJECTS.write(connection, [(cluster_id, source, topic, *reject, now_ms) for reject in new[-KEPT_REJECTS:]])
+    newest = select(rejects.c.id).where(rejects.c.cluster_id == cluster_id).order_by(rejects.c.id.desc())
+    last_kept = newest.offset(KEPT_REJECTS - 1).limit(1).scalar_subquery()
+    connection.execute(delete(rejects).where(rejects.c.cluster_id == cluster_id, rejects.c.id < last_kept))

@@ -1,0 +1,104 @@
+"""Which ranges of a batch apply to where the store stands: the rule behind "exactly once". Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from service.domain.facts import Gap, LogBatch, RangeRead, Run
+from service.store.errors import OutOfSequence
+from service.store.progress import Position
+
+
+class Step(NamedTuple):
+    """A range to apply. `counts`: it lies at or above `counted_from`; `voids`: it begins another generation."""
+
+    read: RangeRead
+    before: Position | None
+    counted_from: int
+    counts: bool
+    voids: bool
+    gap: Gap | None
+
+
+class Plan(NamedTuple):
+    """The steps by partition, and how many ranges were applied before."""
+
+    steps: dict[int, Step]
+    skipped: int
+
+    @property
+    def generations(self) -> dict[int, int]:
+        """By partition, of the log the steps read."""
+        return {partition: step.read.generation for partition, step in self.steps.items()}
+
+
+def plan(positions: Mapping[int, Position], batch: LogBatch) -> Plan:
+    """Judge every range; OutOfSequence if one neither follows nor repeats what the store has."""
+    steps: dict[int, Step] = {}
+    seen: set[int] = set()
+    for read in batch.ranges:
+        if read.partition in seen:
+            raise OutOfSequence(f"partition {read.partition} is twice in one batch")
+        seen.add(read.partition)
+        step = _step(positions.get(read.partition), read)
+        if step is not None:
+            steps[read.partition] = step
+    strangers = {run.partition for run in batch.runs} - seen
+    if strangers:
+        raise OutOfSequence(f"partitions {sorted(strangers)} have records but no range")
+    return Plan(steps, len(seen) - len(steps))
+
+
+def select_runs(steps: Mapping[int, Step], runs: Iterable[Run], *, counts: bool) -> list[Run]:
+    """The runs of the ranges that apply and count, or apply and do not count."""
+    partitions = {partition for partition, step in steps.items() if step.counts is counts}
+    return [run for run in runs if run.partition in partitions]
+
+
+def _step(before: Position | None, read: RangeRead) -> Step | None:
+    """None: all of it was applied before."""
+    if read.lo > read.hi:
+        raise _refused(read, before, "ends before it begins")
+    if before is None or read.generation > before.generation:
+        gap, begins_at = read.gap, read.lo
+        # what the new generation shares with the log that was read (facts.Gap) was counted then
+        counted_from = gap.from_offset if gap is not None and gap.reason in ("diverged", "away") else 0
+    else:
+        if (read.generation, read.topic_id) != (before.generation, before.topic_id):
+            raise _refused(read, before, "is of another log")
+        if read.hi < before.next_offset or read.lo < read.hi == before.next_offset:
+            return None
+        gap = _new_gap(before, read)
+        begins_at = read.lo if gap is None else gap.to_offset
+        if gap is None and read.lo != before.next_offset:
+            raise _refused(read, before, "does not follow")
+        counted_from = before.counted_from
+    if begins_at < counted_from < read.hi:
+        raise _refused(read, before, f"straddles counted_from {counted_from}")
+    return Step(
+        read,
+        before,
+        counted_from,
+        counts=begins_at >= counted_from,
+        voids=before is not None and read.generation > before.generation,
+        gap=gap,
+    )
+
+
+def _new_gap(before: Position, read: RangeRead) -> Gap | None:
+    """The gap, if it begins where the store stands; any other was recorded when it was met, or its generation began."""
+    gap = read.gap
+    if gap is None or gap.reason != "retention" or gap.to_offset <= before.next_offset:
+        return None
+    if gap.from_offset != before.next_offset or read.lo not in gap[:2] or gap.to_offset > read.hi:
+        raise _refused(read, before, f"has a gap {gap.from_offset}-{gap.to_offset} that does not fit")
+    return gap
+
+
+def _refused(read: RangeRead, before: Position | None, why: str) -> OutOfSequence:
+    stands = "nothing" if before is None else f"generation {before.generation} next_offset {before.next_offset}"
+    return OutOfSequence(
+        f"partition {read.partition}: range {read.lo}-{read.hi} of generation {read.generation} {why};"
+        f" the store has {stands}"
+    )

@@ -1,0 +1,92 @@
+"""Writes where reading stands after a batch: positions, views, the gaps that were met, new generations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from sqlalchemy import Connection
+
+from service.store.progress import Position, save_positions
+from service.store.schema import data_gaps
+from service.store.upsert import Upsert
+from service.store.writer_ids import void_ids
+from service.store.writer_plan import Step
+
+RATE_WINDOW_MS: Final = 10_000
+
+_GAPS = Upsert(data_gaps, columns=[column.name for column in data_gaps.c if column.name != "id"], key=("id",))
+
+
+def begin_generations(
+    connection: Connection, cluster_id: int, source: str, topic: str, steps: Iterable[Step], now_ms: int
+) -> None:
+    """Void what earlier generations left of these partitions, and stand where the new ones begin."""
+    begun = []
+    for step in steps:
+        if step.before is not None and step.voids:
+            void_ids(connection, cluster_id, step.read.partition)
+            begun.append(
+                step.before._replace(
+                    topic_id=step.read.topic_id,
+                    generation=step.read.generation,
+                    next_offset=step.read.lo,
+                    counted_from=step.counted_from,
+                )
+            )
+            _save_gap(connection, cluster_id, source, topic, step, now_ms)
+    save_positions(connection, cluster_id, source, topic, begun)
+
+
+def finish_ranges(
+    connection: Connection, cluster_id: int, source: str, topic: str, steps: Iterable[Step], now_ms: int
+) -> None:
+    """Move the positions behind what was read and refresh the views; generations have begun."""
+    moved = []
+    for step in steps:
+        if not step.voids:
+            _save_gap(connection, cluster_id, source, topic, step, now_ms)
+        moved.append(_after(step, now_ms))
+    save_positions(connection, cluster_id, source, topic, moved)
+
+
+def _save_gap(connection: Connection, cluster_id: int, source: str, topic: str, step: Step, now_ms: int) -> None:
+    if step.gap is not None:
+        row = (cluster_id, source, topic, step.read.partition, step.read.generation, *step.gap, now_ms)
+        _GAPS.write(connection, [row])
+
+
+def _after(step: Step, now_ms: int) -> Position:
+    read, before = step.read, step.before
+    records = before.records if before else 0
+    read_bytes = before.bytes if before else 0
+    rate, window_started_ms, window_records = _rate(before, read.records if step.counts else 0, now_ms)
+    return Position(
+        partition=read.partition,
+        topic_id=read.topic_id,
+        generation=read.generation,
+        next_offset=read.hi,
+        leader=read.leader,
+        leader_epoch=read.leader_epoch,
+        log_start=read.log_start,
+        counted_from=step.counted_from,
+        end_offset=read.end_offset,
+        end_asked_at_ms=read.end_asked_at_ms,
+        read_at_ms=now_ms,
+        records=records + read.records,
+        bytes=read_bytes + read.bytes,
+        transitions_per_s=rate,
+        window_started_ms=window_started_ms,
+        window_records=window_records,
+    )
+
+
+def _rate(before: Position | None, records: int, now_ms: int) -> tuple[float, int, int]:
+    """(transitions_per_s, window_started_ms, window_records): the rate is that of the last whole window."""
+    if before is None or now_ms < before.window_started_ms:
+        return 0.0, now_ms, records
+    records += before.window_records
+    elapsed_ms = now_ms - before.window_started_ms
+    if elapsed_ms < RATE_WINDOW_MS:
+        return before.transitions_per_s, before.window_started_ms, records
+    return records * 1000 / elapsed_ms, now_ms, 0

@@ -1,0 +1,46 @@
+"""What a benchmark measured beside what it should: one line a figure, and the table of all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+
+class Figure(NamedTuple):
+    """`bar` None: only told. `at_least`: the bar is a floor (a rate), otherwise a ceiling (a time, a size)."""
+
+    name: str
+    value: float
+    unit: str
+    bar: float | None = None
+    at_least: bool = False
+
+    @property
+    def reached(self) -> bool:
+        if self.bar is None:
+            return True
+        return self.value >= self.bar if self.at_least else self.value <= self.bar
+
+
+def show(title: str, figures: Iterable[Figure]) -> None:
+    """`ratio` is value : bar, whichever way is better."""
+    print(f"\n{title}\n{'figure':58} {'measured':>12} {'bar':>12} {'ratio':>6}", flush=True)
+    for figure in figures:
+        line = f"{figure.name:58} {_amount(figure.value):>12} "
+        if figure.bar is not None:
+            verdict = "reached" if figure.reached else "MISSED"
+            sign = "≥" if figure.at_least else "≤"
+            line += f"{sign + ' ' + _amount(figure.bar):>12} {figure.value / figure.bar:6.2f}  {verdict}"
+        else:
+            line += f"{'':12} {'':6}"
+        print(f"{line.rstrip()}  [{figure.unit}]", flush=True)
+
+
+def _amount(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}" if abs(value) < 100 else f"{value:.1f}"
+
+
+def percentile(values: Iterable[float], share: float) -> float:
+    """The smallest value that at least `share` of all do not exceed."""
+    ordered = sorted(values)
+    return ordered[max(0, -(-int(len(ordered) * share * 1000) // 1000) - 1)]

@@ -1,0 +1,110 @@
+"""A real broker whose `__transaction_state` holds millions of records: written as segments, not transaction by
+transaction, which would take hours."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from multiprocessing import get_context
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from deploy.demo.broker import Broker
+from tests.benchmarks.decode import make_log
+from tests.brokers import free_port
+from tests.integration.application import TOPIC, log_ends, wait_for
+from tests.integration.producers import open_producer
+
+VERSION = "4.3.1"
+PARTITIONS = 50
+SEGMENT_BYTES = 100 << 20  # Kafka's transaction.state.log.segment.bytes
+PROPERTIES = {
+    "transaction.state.log.num.partitions": str(PARTITIONS),
+    # the records are of the past: neither expiry nor compaction may change the log while it is measured
+    "transactional.id.expiration.ms": "2147483647",
+    "transaction.remove.expired.transaction.cleanup.interval.ms": "2147483647",
+    "log.cleaner.enable": "false",
+}
+
+
+class BenchmarkBroker(Broker):
+    """With the heap that a coordinator of a million ids needs; its other settings are the demo's."""
+
+    def _java(self, *options: str) -> list[str]:
+        return super()._java(*options, "-Xmx3g")  # the last one counts
+
+    def console_consumer(self, records: int) -> float:
+        """Seconds that Kafka's console consumer takes from its start to have formatted the first `records` records.
+
+        Java options are those of Kafka's own start scripts, not the short-lived ones of `tool`.
+        """
+        java, *_ = super()._java()
+        began = time.monotonic()
+        subprocess.run(
+            [
+                *(java, "-Xmx512m", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"),
+                *("-XX:InitiatingHeapOccupancyPercent=35", "-cp", self._classpath),
+                "org.apache.kafka.tools.consumer.ConsoleConsumer",
+                *("--bootstrap-server", self.bootstrap, "--topic", TOPIC, "--from-beginning"),
+                *("--formatter", "org.apache.kafka.tools.consumer.TransactionLogMessageFormatter"),
+                *("--max-messages", str(records), "--timeout-ms", "30000"),
+            ],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            check=True,
+            timeout=300,
+        )
+        return time.monotonic() - began
+
+
+@contextmanager
+def prepared_broker(records: int, ids: int) -> Iterator[BenchmarkBroker]:
+    """A running broker whose log holds about `records` records of exactly `ids` ids; gone with its data in the end."""
+    began = time.monotonic()
+    with TemporaryDirectory(prefix="txnscope-bench-") as directory:
+        broker = BenchmarkBroker(VERSION, free_port(), Path(directory) / "kafka", PROPERTIES)
+        with broker:
+            open_producer(broker.bootstrap, "creates-the-log")
+        size = _write_log(broker.data, records, ids)
+        (broker.data / ".kafka_cleanshutdown").unlink(missing_ok=True)
+        with broker:
+            found = _wait_until_loaded(broker)
+            print(
+                f"\na broker with {found:,} records of {ids:,} ids in {PARTITIONS} partitions, {size / 1e6:,.0f} MB:"
+                f" prepared in {time.monotonic() - began:.0f} s",
+                flush=True,
+            )
+            yield broker
+
+
+def _write_log(data: Path, records: int, ids: int) -> int:
+    """Bytes written. The broker finds the records when it recovers the log, and builds its indexes anew."""
+    shares = [(p, records // PARTITIONS, ids // PARTITIONS, str(data / f"{TOPIC}-{p}")) for p in range(PARTITIONS)]
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+        return sum(pool.map(_write_partition, *zip(*shares, strict=True)))
+
+
+def _write_partition(partition: int, records: int, ids: int, directory: str) -> int:
+    log = make_log(records, ids, first_id=partition * ids)
+    if len(log) > SEGMENT_BYTES:
+        raise ValueError(f"{records} records a partition do not fit into one segment: ask for fewer --records")
+    for file in Path(directory).iterdir():
+        if file.name != "partition.metadata":
+            file.unlink()
+    (Path(directory) / f"{0:020}.log").write_bytes(log)
+    return len(log)
+
+
+def _wait_until_loaded(broker: BenchmarkBroker) -> int:
+    """The coordinator reads its log too: not while we measure. Answers how many records lie there."""
+    log = broker.directory / "broker.log"
+
+    def loaded() -> bool:
+        _, _, this_run = log.read_text(errors="replace").rpartition("Kafka Server starting")
+        return this_run.count("Finished loading") >= PARTITIONS
+
+    wait_for(loaded, f"the coordinators to have read their log; {log}", timeout_s=180)
+    return sum(log_ends(broker.bootstrap).values())

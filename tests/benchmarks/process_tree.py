@@ -1,0 +1,127 @@
+"""CPU and memory of an application, all its processes together: Linux' own accounts, no sampling of ours in between."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import defaultdict
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class _Process(NamedTuple):
+    """One line of /proc/PID/stat; `cpu_s` includes children that ended and were waited for."""
+
+    pid: int
+    session: int
+    cpu_s: float
+
+
+class ProcessTree:
+    """The session that `leader` leads: whatever it started, also what was orphaned since."""
+
+    def __init__(self, leader: int) -> None:
+        self._leader = leader
+
+    def cpu_s(self) -> dict[str, float]:
+        """Seconds of CPU so far, by kind of process."""
+        spent: dict[str, float] = defaultdict(float)
+        for process in self._processes():
+            spent[_kind(process.pid)] += process.cpu_s
+        return dict(spent)
+
+    def pss_mb(self) -> dict[str, float]:
+        """Proportional set size (shared pages divided among those who share them), MB of 10^6 bytes, by kind."""
+        sizes: dict[str, float] = defaultdict(float)
+        for process in self._processes():
+            sizes[_kind(process.pid)] += _pss_kb(process.pid) * 1024 / 1e6
+        return dict(sizes)
+
+    def _processes(self) -> list[_Process]:
+        found = (_stat(int(entry.name)) for entry in Path("/proc").iterdir() if entry.name.isdigit())
+        return [process for process in found if process is not None and process.session == self._leader]
+
+
+class PeakMemory:
+    """The largest `pss_mb` while the block runs: `with PeakMemory(tree) as peak: …; peak.mb`."""
+
+    def __init__(self, tree: ProcessTree, every_s: float = 0.5) -> None:
+        self.mb = 0.0
+        self.parts: dict[str, float] = {}
+        self._tree, self._every_s = tree, every_s
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> PeakMemory:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, trace: TracebackType | None) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._over.wait(self._every_s):
+            parts = self._tree.pss_mb()
+            if sum(parts.values()) > self.mb:
+                self.mb, self.parts = sum(parts.values()), parts
+
+
+class CpuMeter:
+    """Cores used between two moments: `meter = CpuMeter(tree); …; meter.cores()`."""
+
+    def __init__(self, tree: ProcessTree) -> None:
+        self._tree = tree
+        self._before, self._began = tree.cpu_s(), time.monotonic()
+
+    def cores(self) -> dict[str, float]:
+        """By kind of process."""
+        seconds, now = time.monotonic() - self._began, self._tree.cpu_s()
+        return {kind: (spent - self._before.get(kind, 0.0)) / seconds for kind, spent in now.items()}
+
+
+def shown(parts: dict[str, float], unit: str) -> str:
+    largest_first = sorted(parts.items(), key=lambda part: -part[1])
+    return ", ".join(f"{kind} {amount:.3g}" for kind, amount in largest_first) + f" {unit}"
+
+
+def _stat(pid: int) -> _Process | None:
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:  # ended meanwhile
+        return None
+    fields = text[text.rindex(")") + 2 :].split()
+    return _Process(pid, int(fields[3]), sum(int(field) for field in fields[11:15]) / _TICKS)
+
+
+def _pss_kb(pid: int) -> int:
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) for line in lines if line.startswith("Pss:")), 0)
+
+
+def _kind(pid: int) -> str:
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
+    except OSError:
+        return "ended"
+    for sign, kind in _KINDS:
+        if sign in command:
+            return kind
+    return "other"
+
+
+_KINDS = (
+    ("org.apache.spark.deploy.SparkSubmit", "JVM"),
+    ("service.cli\0watch", "supervisor"),
+    ("service.cli\0serve", "service"),
+    ("spark_jobs\0", "driver"),
+    ("pyspark", "Python workers and planner"),
+)
+"""By what the command line holds."""

@@ -1,0 +1,72 @@
+"""The source in a Spark session of its own, into a sink that only materialises: `… BOOTSTRAP`; prints one line of JSON.
+
+A process of its own, as Kafka's console consumer is one: what ran before in it does not count.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import threading
+import time
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from service.kafka.client import KafkaClient
+from service.kafka.metadata import topic_layout
+from service.kafka.settings import ClientSettings
+from spark_jobs.session import CORES, spark_session
+from spark_jobs.source.position import LogPosition
+from spark_jobs.source.transaction_log import TOPIC, TransactionLogSource, source_options
+from spark_jobs.transaction_state_job import HEARTBEAT_MS, POLL_MS
+from tests.integration.application import log_ends
+
+TIMEOUT_S = 300
+
+
+def main(bootstrap: str) -> None:
+    """[[seconds since this process began, records, runs] of every batch that read something]."""
+    began = time.monotonic()
+    client = ClientSettings.load(bootstrap, None)
+    ends = log_ends(bootstrap)
+    with KafkaClient(client) as kafka:
+        layout = topic_layout(kafka, TOPIC)
+    assert layout is not None
+    # as at the very first start: all of the log is history, and read in whole partitions
+    positions = {p: LogPosition(layout.topic_id, 0, 0, -1, end) for p, end in ends.items()}
+    batches: list[tuple[float, int, int]] = []
+    done = threading.Event()
+
+    def count(frame: DataFrame, _batch_id: int) -> None:
+        table = frame.toArrow()
+        reads = [read for read in table.column("read").to_pylist() if read is not None]
+        runs = len(table) - table.column("run").null_count
+        if records := sum(read["records"] for read in reads):
+            batches.append((time.monotonic() - began, records, runs))
+        if sum(records for _, records, _ in batches) >= sum(ends.values()):
+            done.set()
+
+    with spark_session() as spark, tempfile.TemporaryDirectory(prefix="txnscope-bench-") as checkpoint:
+        spark.dataSource.register(TransactionLogSource)
+        options: dict[str, Any] = dict(source_options(client, positions, CORES, POLL_MS, HEARTBEAT_MS))
+        query = (
+            spark.readStream.format(TransactionLogSource.name())
+            .options(**options)
+            .load()
+            .writeStream.foreachBatch(count)
+            .option("checkpointLocation", checkpoint)
+            .trigger(processingTime="0 seconds")
+            .start()
+        )
+        complete = done.wait(TIMEOUT_S)
+        time.sleep(0.5)  # stopped between two batches, Spark is quiet
+        query.stop()
+    print(json.dumps(batches))
+    if not complete:
+        sys.exit(f"not read within {TIMEOUT_S} s")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,123 @@
+"""How fast the store takes what was read: `python -m tests.benchmarks.store_write [IDS]` (default 200,000)."""
+
+from __future__ import annotations
+
+import random
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from service.domain import states
+from service.domain.facts import LogBatch, LogRecord, Participants, RangeRead, Run
+from service.store import clusters, lease, migrate, progress
+from service.store.engine import open_engine
+from service.store.writer import SOURCE, TOPIC, TransactionLogWriter
+
+PARTITIONS = 50
+PARTITIONS_A_BATCH = 10
+LIVE_BATCHES = 50
+RUNS_A_LIVE_BATCH = 500
+NOW_MS = 1_790_000_000_000
+
+
+def main(ids: int) -> None:
+    log = _log(ids)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "store.db"
+        engine = open_engine(f"sqlite:///{file}")
+        migrate.upgrade(engine)
+        held = lease.acquire(engine, clusters.bind(engine, "bench", "bench", NOW_MS), "bench", NOW_MS)
+        assert held is not None
+        starts = [progress.PartitionStart(p, "T", 0, 0, 0, len(log[p])) for p in range(PARTITIONS)]
+        progress.start_positions(engine, held, SOURCE, TOPIC, starts, NOW_MS)
+        writer = TransactionLogWriter(engine, held)
+
+        seconds, cpu_before = 0.0, time.process_time()
+        for batch in _first_read(log):
+            began = time.perf_counter()
+            writer.apply(batch, NOW_MS)
+            seconds += time.perf_counter() - began
+        size = sum(path.stat().st_size for path in Path(folder).iterdir()) / 2**20
+        print(
+            f"first read   {ids:>9,} ids  {seconds:6.1f} s  {ids / seconds:>9,.0f} ids/s  {size:,.0f} MiB on disk"
+            f"  {time.process_time() - cpu_before:.1f} s of CPU"
+        )
+
+        took = []
+        for batch in _live(log):
+            began = time.perf_counter()
+            writer.apply(batch, NOW_MS)
+            took.append((time.perf_counter() - began) * 1000)
+        print(
+            f"live batch   {RUNS_A_LIVE_BATCH:>9,} ids  {statistics.median(took):6.1f} ms median"
+            f"  {max(took):6.1f} ms worst of {LIVE_BATCHES}"
+        )
+        heartbeat = LogBatch(tuple(_range(log, p, 0) for p in range(PARTITIONS)), (), ())
+        began = time.perf_counter()
+        for _ in range(LIVE_BATCHES):
+            writer.apply(heartbeat, NOW_MS)
+        print(f"heartbeat    {PARTITIONS:>9,} ranges  {(time.perf_counter() - began) * 1000 / LIVE_BATCHES:6.1f} ms")
+        engine.dispose()
+
+
+def _log(ids: int) -> list[list[Run]]:
+    """The runs of a compacted log: every id once, producer ids scattered, one in ten open."""
+    rng = random.Random(7)
+    scattered = rng.sample(range(ids * 4), ids)
+    log: list[list[Run]] = [[] for _ in range(PARTITIONS)]
+    for number, producer_id in enumerate(scattered):
+        partition = rng.randrange(PARTITIONS)
+        state = states.ONGOING if rng.random() < 0.1 else states.COMPLETE_COMMIT
+        record = _record(len(log[partition]), producer_id, state, NOW_MS - rng.randrange(10**9))
+        transactional_id = f"application-{number % 97}-worker-{number:07d}".encode()
+        log[partition].append(_run(partition, transactional_id, record, record, 0))
+    return log
+
+
+def _first_read(log: list[list[Run]]) -> Iterator[LogBatch]:
+    for first in range(0, PARTITIONS, PARTITIONS_A_BATCH):
+        some = range(first, first + PARTITIONS_A_BATCH)
+        runs = tuple(run for p in some for run in log[p])
+        yield LogBatch(tuple(_range(log, p, 0, lo=0) for p in some), runs, ())
+
+
+def _live(log: list[list[Run]]) -> Iterator[LogBatch]:
+    """Ids of all partitions commit once more."""
+    rng = random.Random(8)
+    for number in range(LIVE_BATCHES):
+        new: list[Run] = []
+        ranges: list[RangeRead] = []
+        for partition in range(PARTITIONS):
+            chosen = rng.sample(log[partition], RUNS_A_LIVE_BATCH // PARTITIONS)
+            for run in chosen:
+                offset = len(log[partition])
+                start_ms = NOW_MS + number
+                first = _record(offset, run.last.producer_id, states.ONGOING, start_ms)
+                last = _record(offset + 2, run.last.producer_id, states.COMPLETE_COMMIT, start_ms)
+                log[partition] += [run] * 3
+                new.append(_run(partition, run.transactional_id, first, last, 1))
+            ranges.append(_range(log, partition, len(chosen) * 3))
+        yield LogBatch(tuple(ranges), tuple(new), ())
+
+
+def _range(log: list[list[Run]], partition: int, records: int, lo: int | None = None) -> RangeRead:
+    hi = len(log[partition])
+    lo = hi - records if lo is None else lo
+    return RangeRead(partition, "T", 0, lo, hi, 0, 0, 0, hi, NOW_MS, hi - lo, 0, None)
+
+
+def _record(offset: int, producer_id: int, state: int, start_ms: int) -> LogRecord:
+    partitions = 2 if state == states.ONGOING else 0
+    return LogRecord(offset, start_ms, 0, state, producer_id, 1, 60_000, start_ms, start_ms, 2, -1, partitions)
+
+
+def _run(partition: int, transactional_id: bytes, first: LogRecord, last: LogRecord, commits: int) -> Run:
+    topics = (Participants("orders", (3, 4)),) if last.state == states.ONGOING else ()
+    return Run(partition, transactional_id, first, last, False, 1 + 2 * commits, commits, 0, topics)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 200_000)

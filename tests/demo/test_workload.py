@@ -1,0 +1,118 @@
+"""The workload's ledger is the truth that other tests build on: here Kafka itself confirms it."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from uuid import uuid4
+
+import pytest
+
+from deploy.demo.broker import Broker
+from deploy.demo.workload.ledger import Aborts, Book, Ledger, merged
+from deploy.demo.workload.workload import Workload, WorkloadError
+from tests.brokers import connect, describe_transaction, transactional_ids
+from tests.conftest import MakeBroker
+from tests.integration.kafka_says import completed
+
+ROUNDS = 3
+
+
+def a_prefix() -> str:
+    return f"{uuid4().hex[:8]}-"
+
+
+def test_a_book_counts_by_kind_and_knows_the_last_state() -> None:
+    book = Book("shop")
+    book.initialised("a")
+    book.began("a", [("t", 1)])
+    book.committed("a")
+    book.began("a", [("t", 0), ("t", 1)])
+    assert book.accounts()["a"].state is None
+    book.aborted("a", "timeout")
+    book.aborted_nothing("b")
+    ledger = merged([book])
+    assert ledger.accounts["a"] == ("shop", 1, Aborts(timeout=1), 0, (("t", 0), ("t", 1)), "CompleteAbort")
+    assert ledger.accounts["b"].aborts.total == 0
+    assert (ledger.commits, ledger.aborts) == (1, 1)
+    assert json.loads(json.dumps(ledger.to_json()))["a"]["participants"] == [["t", 0], ["t", 1]]
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize("version", ["4.3.1", "3.9.2"])
+def test_the_ledger_is_what_kafka_says(version: str, request: pytest.FixtureRequest, broker_431: Broker) -> None:
+    broker = request.getfixturevalue(f"broker_{version.replace('.', '')}")
+    prefix = a_prefix()
+    ledger = Workload(broker.bootstrap, 7, prefix=prefix).run(ROUNDS)
+
+    states = {i: state for i, state in transactional_ids(broker.bootstrap).items() if i.startswith(prefix)}
+    assert states == {i: account.state for i, account in ledger.accounts.items()}
+    assert {
+        i for i, a in ledger.accounts.items() if describe_transaction(broker.bootstrap, i).state != a.state
+    } == set()
+    told = {i: ends for i, ends in completed(broker_431, broker.bootstrap).items() if i.startswith(prefix)}
+    assert told == {i: (a.commits, a.aborts.total + a.empty_aborts) for i, a in ledger.accounts.items()}
+
+    apps = {account.app for account in ledger.accounts.values()}
+    assert apps == {"orders", "payments", "shipping", "reports", "inventory", "imports"} | (
+        {"audit"} if version == "4.3.1" else set()
+    )
+    assert ledger.accounts[f"{prefix}nightly-report"].aborts == Aborts(timeout=ROUNDS)
+    assert ledger.accounts[f"{prefix}inventory"].aborts == Aborts(fenced=ROUNDS)
+    assert "__consumer_offsets" in {topic for topic, _ in ledger.accounts[f"{prefix}shipping-1"].participants}
+
+
+@pytest.mark.broker
+def test_the_seed_alone_decides_what_happens(broker_431: Broker) -> None:
+    prefix = a_prefix()
+
+    def ledger(seed: int) -> Ledger:
+        return Workload(broker_431.bootstrap, seed, prefix=prefix).run(ROUNDS)
+
+    first = ledger(7)
+    assert ledger(7) == first
+    assert ledger(8) != first
+
+
+@pytest.mark.broker
+def test_stops_within_two_seconds(broker_431: Broker) -> None:
+    workload = Workload(broker_431.bootstrap, 7, prefix=a_prefix(), timeout_ms=60_000)
+    stop, stopped_after = threading.Event(), -1.0
+
+    def stop_later() -> None:
+        time.sleep(3)
+        stop.set()
+        nonlocal stopped_after
+        stopped_after = time.monotonic()
+
+    threading.Thread(target=stop_later).start()
+    ledger = workload.run_until(stop)
+    assert time.monotonic() - stopped_after < 2.5
+    assert ledger.commits > 0
+    report = next(account for i, account in ledger.accounts.items() if i.endswith("nightly-report"))
+    assert report.state is None  # in the middle of its transaction: nobody may rely on a state
+
+
+@pytest.mark.broker
+def test_counts_stay_exact_when_the_broker_restarts(make_broker: MakeBroker) -> None:
+    broker = make_broker("4.3.1")
+    ledgers: list[Ledger] = []
+    run = threading.Thread(target=lambda: ledgers.append(Workload(broker.bootstrap, 7, timeout_ms=5_000).run(2)))
+    run.start()
+    time.sleep(4)
+    broker.kill()
+    broker.start()
+    run.join()
+    told = completed(broker, broker.bootstrap)
+    assert told == {i: (a.commits, a.aborts.total + a.empty_aborts) for i, a in ledgers[0].accounts.items()}
+
+
+@pytest.mark.broker
+def test_a_failing_application_is_named(broker_431: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    workload = Workload(broker_431.bootstrap, 7, prefix=a_prefix())
+    workload.prepare()
+    orders = next(app for app in workload.apps if app.name == "orders")
+    monkeypatch.setattr(orders, "step", lambda: connect("127.0.0.1:1"))
+    with pytest.raises(WorkloadError, match=r"orders: KafkaUnavailable: .*127\.0\.0\.1:1"):
+        workload.run(ROUNDS)

@@ -1,0 +1,186 @@
+"""The Spark application as a process of its own, started, watched and killed by tests."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from sqlalchemy import Engine, select
+from sqlalchemy.exc import OperationalError
+
+from service.domain import states
+from service.kafka.client import KafkaClient
+from service.kafka.metadata import topic_layout
+from service.kafka.offsets import LATEST, list_offsets
+from service.kafka.settings import ClientSettings
+from service.store.engine import open_reader
+from service.store.errors import StoreUnavailable
+from service.store.schema import clusters, data_gaps, log_partitions, open_participants, rejects, transactional_ids
+
+ROOT = Path(__file__).parents[2]
+TOPIC = "__transaction_state"
+T = TypeVar("T")
+
+
+def wait_for(probe: Callable[[], T], what: str, timeout_s: float = 60.0) -> T:
+    """The first truthy answer of `probe`."""
+    give_up = time.monotonic() + timeout_s
+    while True:
+        answer = probe()
+        if answer:
+            return answer
+        assert time.monotonic() < give_up, f"not within {timeout_s} s: {what}"
+        time.sleep(0.2)
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What the store says of one transactional.id."""
+
+    state: str
+    producer_id: int
+    producer_epoch: int
+    commits: int
+    aborts: int
+    partitions: frozenset[tuple[str, int]]
+
+
+class Ingest:
+    """`python -m spark_jobs` on `store`, with its log in `directory`."""
+
+    def __init__(self, bootstrap: str, directory: Path, name: str = "test") -> None:
+        self.bootstrap, self.directory, self.name = bootstrap, directory, name
+        self.url = f"sqlite:///{directory}/txnscope.db"
+        self.log = directory / "ingest.log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self, module: str = "spark_jobs") -> Ingest:
+        arguments = ["--bootstrap-servers", self.bootstrap, "--store", self.url, "--cluster", self.name]
+        arguments += ["--owner", "test", "--checkpoint", str(self.directory / "checkpoint")]
+        with self.log.open("ab") as out:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", module, *arguments],
+                cwd=ROOT,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                start_new_session=True,
+            )
+        return self
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        assert self._process is not None
+        return self._process
+
+    def kill(self) -> None:
+        """As `kill -9` of the driver and, with it, of the JVM and the workers that hang on it."""
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait(10)
+
+    def stop(self, timeout_s: float = 20.0) -> int:
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(timeout_s)
+            except subprocess.TimeoutExpired:
+                self.kill()
+                raise
+        return self.process.returncode
+
+    @contextmanager
+    def reader(self) -> Iterator[Engine]:
+        engine = open_reader(self.url)
+        try:
+            yield engine
+        finally:
+            engine.dispose()
+
+    def rows(self, table: Any) -> list[Any]:
+        with self.reader() as engine, engine.connect() as connection:
+            return list(connection.execute(select(table)))
+
+    def positions(self) -> dict[int, int]:
+        return {row.partition: row.next_offset for row in self.rows(log_partitions)}
+
+    def wait_until_counting(self) -> None:
+        """Until the very first start is through: what is written from now on counts."""
+
+        def counting() -> bool:
+            assert self.process.poll() is None, self.log.read_text()[-3000:]
+            try:
+                return any(row.counted_since_ms for row in self.rows(clusters))
+            except (StoreUnavailable, OperationalError):  # no file yet, or no tables
+                return False
+
+        wait_for(counting, f"the first start; {self.log}")
+
+    def wait_until_read(self, timeout_s: float = 60.0) -> None:
+        """Until the store stands where the log ends, as the broker tells it then."""
+
+        def done() -> bool:
+            assert self.process.poll() is None, self.log.read_text()[-3000:]
+            return self.positions() == log_ends(self.bootstrap)
+
+        wait_for(done, f"the store at the log's end; {self.log}", timeout_s)
+
+    def wait_for_counts(self, expected: dict[str, tuple[int, int]], timeout_s: float = 60.0) -> None:
+        """Until the store has exactly these (commits, aborts) by id; a commit returns before it is complete."""
+        with suppress(AssertionError):
+            wait_for(lambda: self.counts() == expected, "the counts", timeout_s)
+        assert self.counts() == expected, self.log
+
+    def counts(self) -> dict[str, tuple[int, int]]:
+        return {name: (stored.commits, stored.aborts) for name, stored in self.ids().items()}
+
+    def ids(self) -> dict[str, Stored]:
+        participants: dict[bytes, set[tuple[str, int]]] = {}
+        for row in self.rows(open_participants):
+            participants.setdefault(row.transactional_id, set()).add((row.topic, row.partition))
+        return {
+            row.transactional_id.decode(): Stored(
+                states.NAMES[row.state],
+                row.producer_id,
+                row.producer_epoch,
+                row.commits,
+                row.aborts_client + row.aborts_timeout + row.aborts_fenced + row.aborts_admin + row.aborts_unattributed,
+                frozenset(participants.get(row.transactional_id, ())),
+            )
+            for row in self.rows(transactional_ids)
+        }
+
+    def rejects(self) -> list[str]:
+        return [row.reason for row in self.rows(rejects)]
+
+    def gaps(self) -> list[str]:
+        return [row.reason for row in self.rows(data_gaps)]
+
+
+def log_ends(bootstrap: str) -> dict[int, int]:
+    """Where each partition of the transaction log ends now."""
+    with KafkaClient(ClientSettings.load(bootstrap, None)) as client:
+        layout = topic_layout(client, TOPIC)
+        assert layout is not None
+        ends = list_offsets(client, layout, LATEST)
+        assert not ends.errors
+        return ends.found
+
+
+@contextmanager
+def ingesting(bootstrap: str, directory: Path) -> Iterator[Ingest]:
+    """A running application, stopped in the end (and stopped cleanly, unless the test killed it)."""
+    ingest = Ingest(bootstrap, directory).start()
+    try:
+        ingest.wait_until_counting()
+        yield ingest
+    finally:
+        if ingest.process.poll() is None:
+            assert ingest.stop() == 0

@@ -1,0 +1,76 @@
+"""Applications with transactions, as small as can be (librdkafka: the old protocol, also on 4.x)."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from confluent_kafka import KafkaException, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+SILENT = logging.getLogger("librdkafka.silent")
+SILENT.setLevel(logging.CRITICAL + 1)  # librdkafka tells of every refused connect; the tests look at results
+SILENT.propagate = False
+
+
+def create_topic(bootstrap: str, topic: str, partitions: int = 3) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap, "logger": SILENT})
+    for created in admin.create_topics([NewTopic(topic, partitions, 1)]).values():
+        created.result(20)
+
+
+def open_producer(bootstrap: str, transactional_id: str, timeout_ms: int = 60_000) -> Producer:
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "transactional.id": transactional_id,
+            "transaction.timeout.ms": timeout_ms,
+            "logger": SILENT,
+        }
+    )
+    producer.init_transactions(30)
+    return producer
+
+
+def transact(producer: Producer, topic: str, commit: bool = True) -> None:
+    """One transaction with one record; repeats what may be repeated, as applications do."""
+    producer.begin_transaction()
+    producer.produce(topic, b"payload")
+    producer.flush(30)
+    end = producer.commit_transaction if commit else producer.abort_transaction
+    while True:
+        try:
+            end(30)
+            return
+        except KafkaException as e:
+            if not e.args[0].retriable():
+                raise
+
+
+@contextmanager
+def load(bootstrap: str, topic: str, names: list[str]) -> Iterator[None]:
+    """One thread an id: two commits, one abort, over and over, until the block ends; every transaction is finished."""
+    stop, failures = threading.Event(), []
+
+    def work(name: str) -> None:
+        try:
+            producer = open_producer(bootstrap, name)
+            turn = 0
+            while not stop.wait(0.02):
+                turn += 1
+                transact(producer, topic, commit=turn % 3 != 0)
+        except BaseException as e:
+            failures.append(e)
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in names]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join(60)
+    assert not failures

@@ -1,0 +1,141 @@
+"""Counts and states stay exactly right, whatever is killed, restarted, deleted or cut. Real brokers, real Spark."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import struct
+import time
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from deploy.demo.broker import Broker
+from service.store.schema import source_status
+from tests.brokers import describe_transaction
+from tests.conftest import MakeBroker
+from tests.integration.application import TOPIC, ingesting, wait_for
+from tests.integration.kafka_says import completed
+from tests.integration.producers import SILENT, create_topic, load, open_producer, transact
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark]
+
+
+def test_kill_minus_9_of_the_driver_in_the_middle_of_load(broker_431: Broker, tmp_path: Path) -> None:
+    create_topic(broker_431.bootstrap, "killed")
+    names = [f"killed-{n}" for n in range(4)]
+    with ingesting(broker_431.bootstrap, tmp_path) as app:
+        with load(broker_431.bootstrap, "killed", names):
+            for _ in range(2):
+                time.sleep(3)
+                app.kill()
+                app.start()
+            time.sleep(6)
+        app.wait_until_read()
+        truth = completed(broker_431, broker_431.bootstrap)
+        assert {n: c for n, c in app.counts().items() if n in names} == {n: truth[n] for n in names}
+        assert app.gaps() == []
+
+
+def test_killed_between_the_commit_of_the_store_and_that_of_spark(broker_431: Broker, tmp_path: Path) -> None:
+    """And with the checkpoint gone: the store alone says where to go on."""
+    create_topic(broker_431.bootstrap, "between")
+    with ingesting(broker_431.bootstrap, tmp_path) as app:
+        assert app.stop() == 0
+        app.start(module="tests.integration.dies_after_commit")
+        producer = open_producer(broker_431.bootstrap, "between")
+        for _ in range(10):
+            transact(producer, "between")
+        assert app.process.wait(60) == -9
+        shutil.rmtree(tmp_path / "checkpoint")
+        app.start()
+        transact(producer, "between", commit=False)
+        wait_for(lambda: app.counts()["between"] == (10, 1), f"10 commits, 1 abort; {app.log}")
+
+
+def test_a_broker_that_restarts_under_load(make_broker: MakeBroker, tmp_path: Path) -> None:
+    broker = make_broker("4.3.1")
+    create_topic(broker.bootstrap, "restarted")
+    names = [f"restarted-{n}" for n in range(3)]
+    with ingesting(broker.bootstrap, tmp_path) as app:
+        with load(broker.bootstrap, "restarted", names):
+            time.sleep(3)
+            broker.stop()
+            (trouble,) = wait_for(lambda: [r.error for r in app.rows(source_status) if r.error], "trouble to be told")
+            assert "127.0.0.1" in trouble
+            assert "\n" not in trouble
+            broker.start()
+            time.sleep(4)
+        app.wait_for_counts(completed(broker, broker.bootstrap))
+        assert app.gaps() == []
+        wait_for(lambda: [r.error for r in app.rows(source_status)] == [None], "trouble to be over")
+
+
+def test_a_topic_that_is_created_again_is_read_anew_and_nothing_stale_stays(
+    make_broker: MakeBroker, tmp_path: Path
+) -> None:
+    broker = make_broker("4.3.1")
+    create_topic(broker.bootstrap, "again")
+    with ingesting(broker.bootstrap, tmp_path) as app:
+        old = open_producer(broker.bootstrap, "before")
+        for _ in range(5):
+            transact(old, "again")
+        app.wait_for_counts({"before": (5, 0)})
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap, "logger": SILENT})
+        admin.delete_topics([TOPIC])[TOPIC].result(20)
+        broker.stop()
+        broker.start()
+        new = open_producer(broker.bootstrap, "after")
+        transact(new, "again")
+        app.wait_for_counts({"before": (5, 0), "after": (1, 0)})
+        assert (app.ids()["before"].state, app.ids()["after"].state) == ("Expired", "CompleteCommit")
+        assert set(app.gaps()) == {"recreated"}
+
+
+def test_a_log_that_lost_its_end_is_read_again(make_broker: MakeBroker, tmp_path: Path) -> None:
+    """As after an unclean election: what was read is not what lies there now."""
+    broker = make_broker("4.3.1", **{"transaction.state.log.num.partitions": 1})
+    create_topic(broker.bootstrap, "cut")
+    with ingesting(broker.bootstrap, tmp_path) as app:
+        survivor = open_producer(broker.bootstrap, "survivor")
+        transact(survivor, "cut")
+        lost = open_producer(broker.bootstrap, "lost")
+        transact(lost, "cut")
+        app.wait_for_counts({"survivor": (1, 0), "lost": (1, 0)})
+        broker.stop()
+        cut_before(broker.data / f"{TOPIC}-0" / f"{0:020}.log", b"lost")
+        broker.start()
+        transact(survivor, "cut")
+        app.wait_for_counts({"survivor": (2, 0), "lost": (1, 0)})
+        assert (app.ids()["lost"].state, app.ids()["survivor"].state) == ("Expired", "CompleteCommit")
+        assert app.gaps() == ["diverged"]
+
+
+def cut_before(segment: Path, transactional_id: bytes) -> None:
+    """Take away the segment's end from the first batch on that speaks of the id."""
+    data = segment.read_bytes()
+    at = 0
+    while at < len(data):
+        size = 12 + struct.unpack_from(">i", data, at + 8)[0]
+        if transactional_id in data[at : at + size]:
+            break
+        at += size
+    assert 0 < at < len(data)
+    os.truncate(segment, at)
+    for other in ("index", "timeindex"):
+        segment.with_suffix(f".{other}").unlink(missing_ok=True)
+    (segment.parents[1] / ".kafka_cleanshutdown").unlink(missing_ok=True)
+
+
+def test_a_log_without_a_topic_is_waited_for_and_never_created(make_broker: MakeBroker, tmp_path: Path) -> None:
+    broker = make_broker("3.9.2")
+    with ingesting(broker.bootstrap, tmp_path) as app:
+        (trouble,) = wait_for(lambda: [r.error for r in app.rows(source_status) if r.error], "the wait to be told")
+        assert trouble == f"topic {TOPIC} does not exist yet: waiting for it"
+        topics = AdminClient({"bootstrap.servers": broker.bootstrap, "logger": SILENT}).list_topics(timeout=10).topics
+        assert TOPIC not in topics
+        create_topic(broker.bootstrap, "late")
+        transact(open_producer(broker.bootstrap, "late"), "late")
+        app.wait_for_counts({"late": (1, 0)})
+        assert describe_transaction(broker.bootstrap, "late").state == app.ids()["late"].state == "CompleteCommit"

@@ -1,0 +1,68 @@
+"""State, producer id, epoch, partitions and outcomes of every id: as the workload knows them and as Kafka answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from deploy.demo.broker import Broker
+from deploy.demo.workload.workload import Workload
+from tests.brokers import describe_transaction, transactional_ids
+from tests.integration.application import ingesting
+from tests.integration.kafka_says import completed
+from tests.integration.producers import create_topic, open_producer
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark]
+
+
+def test_the_store_says_what_the_applications_did_and_what_kafka_answers(
+    broker: Broker, broker_431: Broker, tmp_path: Path
+) -> None:
+    """librdkafka (old protocol) and, where the cluster has it, TV2; 3.9.2 writes value v0, 4.3.1 writes v1."""
+    prefix = "truth-"
+    with ingesting(broker.bootstrap, tmp_path) as app:
+        ledger = Workload(broker.bootstrap, seed=11, prefix=prefix).run(rounds=6)
+        create_topic(broker.bootstrap, "truth-open")
+        still_open = open_producer(broker.bootstrap, "truth-open")
+        still_open.begin_transaction()
+        still_open.produce("truth-open", b"x", partition=2)
+        still_open.flush(30)
+        app.wait_until_read()
+        stored = {name: row for name, row in app.ids().items() if name.startswith(prefix)}
+
+        assert {name: (row.commits, row.aborts) for name, row in stored.items() if name != "truth-open"} == {
+            name: (account.commits, account.aborts.total) for name, account in ledger.accounts.items()
+        }
+        assert stored.keys() == {name for name in transactional_ids(broker.bootstrap) if name.startswith(prefix)}
+        for name, row in stored.items():
+            told = describe_transaction(broker.bootstrap, name)
+            assert (row.state, row.producer_id, row.producer_epoch, row.partitions) == (
+                told.state,
+                told.producer_id,
+                told.producer_epoch,
+                told.partitions,
+            ), name
+        assert stored["truth-open"].partitions == {("truth-open", 2)}
+
+        # empty aborts (TV2) leave CompleteAbort records behind that end no transaction
+        truth = completed(broker_431, broker.bootstrap)
+        for name, account in ledger.accounts.items():
+            assert truth[name] == (account.commits, account.aborts.total + account.empty_aborts), name
+        assert app.rejects() == []
+        still_open.abort_transaction(30)
+
+
+def test_history_before_the_first_start_is_state_but_not_counted(broker: Broker, tmp_path: Path) -> None:
+    """A first read of old history raises no count; what comes after it counts exactly."""
+    ledger = Workload(broker.bootstrap, seed=12, prefix="history-").run(rounds=2)
+    with ingesting(broker.bootstrap, tmp_path) as app:
+        app.wait_until_read()
+        before = {name: row for name, row in app.ids().items() if name in ledger.accounts}
+        assert before.keys() == ledger.accounts.keys()
+        assert all((row.commits, row.aborts) == (0, 0) for row in before.values())
+        more = Workload(broker.bootstrap, seed=12, prefix="history-").run(rounds=2)
+        app.wait_until_read()
+        assert {name: (row.commits, row.aborts) for name, row in app.ids().items() if name in more.accounts} == {
+            name: (account.commits, account.aborts.total) for name, account in more.accounts.items()
+        }

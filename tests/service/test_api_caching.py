@@ -1,0 +1,67 @@
+"""ETags: who has an answer already is told so, and never left with an old `as_of` for long."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.service.stores import NOW_MS, Id, SeededCluster, client_of, open_id
+
+CLUSTER = "/api/v1/clusters/orders"
+PATHS = [
+    "/api/v1/clusters",
+    CLUSTER,
+    f"{CLUSTER}/transactions",
+    f"{CLUSTER}/transaction?id=a",
+    f"{CLUSTER}/coordinators",
+]
+STEP_MS = NOW_MS - NOW_MS % 5_000
+"""A moment from which `as_of` may move by 4,999 ms before the ETag has to."""
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[SeededCluster]:
+    cluster = SeededCluster(f"sqlite:///{tmp_path / 'store.db'}")
+    cluster.read([Id(b"a")], now_ms=STEP_MS)
+    yield cluster
+    cluster.close()
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_an_answer_known_already_is_not_sent_again(cluster: SeededCluster, path: str) -> None:
+    with client_of(cluster.url) as client:
+        first = client.get(path)
+        tag = first.headers["etag"]
+        assert tag.startswith('W/"')
+        for known in (tag, tag.removeprefix("W/"), f'"other", {tag}', "*"):
+            again = client.get(path, headers={"If-None-Match": known})
+            assert (again.status_code, again.content) == (304, b"")
+            assert again.headers["etag"] == tag
+            assert again.headers["x-content-type-options"] == "nosniff"
+        assert client.get(path, headers={"If-None-Match": 'W/"other"'}).content == first.content
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_the_tag_stands_while_only_as_of_moves_but_for_five_seconds_at_most(cluster: SeededCluster, path: str) -> None:
+    with client_of(cluster.url) as client:
+        tag = client.get(path).headers["etag"]
+        cluster.read(now_ms=STEP_MS + 4_999)
+        assert client.get(path).headers["etag"] == tag
+        cluster.read(now_ms=STEP_MS + 5_000)
+        assert client.get(path).headers["etag"] != tag
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_news_change_the_tag_at_once(cluster: SeededCluster, path: str) -> None:
+    with client_of(cluster.url) as client:
+        tag = client.get(path).headers["etag"]
+        cluster.read([open_id("a", 5_000)], now_ms=STEP_MS)
+        assert client.get(path, headers={"If-None-Match": tag}).status_code == 200
+
+
+def test_every_query_has_its_own_tag(cluster: SeededCluster) -> None:
+    with client_of(cluster.url) as client:
+        tags = {client.get(f"{CLUSTER}/transactions?{query}").headers["etag"] for query in ("", "prefix=x")}
+    assert len(tags) == 2

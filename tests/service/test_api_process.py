@@ -1,0 +1,83 @@
+"""The service as a process of its own: a real server, real sockets, the longest ids, a clean end."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.service.stores import Id, SeededCluster, open_id
+
+ROOT = Path(__file__).parents[2]
+SERVER = """
+import socket, sys, uvicorn
+from service.app import create_app
+
+listening = socket.create_server(("127.0.0.1", 0))
+print(listening.getsockname()[1], flush=True)
+uvicorn.Server(uvicorn.Config(create_app(sys.argv[1], "1.2.3"), log_level="warning")).run(sockets=[listening])
+"""
+
+
+@pytest.fixture
+def port(tmp_path: Path) -> Iterator[int]:
+    cluster = SeededCluster(f"sqlite:///{tmp_path / 'store.db'}")
+    cluster.read([open_id(b"\x00" * 32_767, 9_000), open_id(b"s" * 32_767, 8_000), Id(b"plain")])
+    cluster.close()
+    command = [sys.executable, "-c", SERVER, cluster.url]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            yield int(process.stdout.readline())
+            process.send_signal(signal.SIGTERM)
+            _, complaints = process.communicate(timeout=20)
+            assert complaints == ""
+        finally:
+            process.kill()
+
+
+def get(port: int, path: str) -> tuple[int, Any]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    connection.request("GET", path)
+    response = connection.getresponse()
+    body = response.read()
+    connection.close()
+    return response.status, json.loads(body) if "json" in response.headers["content-type"] else body.decode()
+
+
+def test_a_server_answers_over_sockets_also_for_the_longest_ids(port: int) -> None:
+    assert get(port, "/-/ready") == (200, "OK\n")
+    found = []
+    cursor: str | None = ""
+    while cursor is not None:
+        status, page = get(port, f"/api/v1/clusters/orders/transactions?limit=1{cursor and '&cursor=' + cursor}")
+        assert status == 200
+        found += page["items"]
+        cursor = page["next_cursor"]
+    assert [item["transactional_id"][:4] for item in found] == ["\\x00", "ssss", "plai"]
+    for item in found:
+        status, followed = get(port, item["href"])
+        assert (status, followed["transactional_id"]) == (200, item["transactional_id"])
+    assert get(port, "/api/v1/clusters/nope")[0] == 404
+
+
+def test_many_readers_at_once_are_all_answered(port: int) -> None:
+    connections = []
+    for _ in range(60):
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        connection.request("GET", "/api/v1/clusters/orders/transactions")
+        connections.append(connection)
+    began = time.monotonic()
+    statuses = {connection.getresponse().status for connection in connections}
+    for connection in connections:
+        connection.close()
+    assert statuses == {200}
+    assert time.monotonic() - began < 30

@@ -1,0 +1,109 @@
+"""Requests are counted by route template, under their outcome, and answers pass through untouched."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi import APIRouter, FastAPI
+from fastapi.responses import StreamingResponse
+from prometheus_client.parser import text_string_to_metric_families
+
+from service.metrics import create_metrics
+from service.metrics.http import HttpMetrics, Message
+from service.metrics.page import Metrics
+from service.store.engine import open_reader
+
+
+@pytest.fixture
+def metrics(tmp_path: Path) -> Iterator[Metrics]:
+    reader = open_reader(f"sqlite:///{tmp_path / 'store.db'}")
+    yield create_metrics(reader)
+    reader.dispose()
+
+
+def app(metrics: Metrics) -> FastAPI:
+    router = APIRouter(prefix="/api/v1")
+
+    @router.get("/clusters/{cluster}")
+    def cluster(cluster: str) -> str:
+        return cluster
+
+    @router.get("/broken")
+    def broken() -> str:
+        raise RuntimeError("on purpose")
+
+    @router.get("/stream")
+    def stream() -> StreamingResponse:
+        async def parts() -> AsyncIterator[bytes]:
+            yield b"one "
+            yield b"two"
+
+        return StreamingResponse(parts())
+
+    made = FastAPI()
+    made.include_router(router)
+    made.add_middleware(HttpMetrics, metrics=metrics)
+    return made
+
+
+def ask(app: Any, path: str, method: str = "GET") -> tuple[int, list[bytes]]:
+    """(status, parts of the body) as a server would see them."""
+    messages: list[Message] = []
+
+    requests = iter([{"type": "http.request", "body": b"", "more_body": False}])
+
+    async def receive() -> Message:
+        for request in requests:
+            return request
+        await asyncio.sleep(60)  # the client stays until it has its answer
+        raise AssertionError("no answer")
+
+    async def send(message: Message) -> None:
+        messages.append(message)
+
+    scope = {"type": "http", "method": method, "path": path, "query_string": b"", "headers": [], "http_version": "1.1"}
+    asyncio.run(
+        app(scope | {"scheme": "http", "server": ("t", 80), "client": ("t", 1), "root_path": ""}, receive, send)
+    )
+    return messages[0]["status"], [message["body"] for message in messages[1:] if message["body"]]
+
+
+def counted(metrics: Metrics) -> dict[tuple[str, ...], float]:
+    text = metrics.render("", "", 0)[0].decode()
+    return {
+        (sample.labels["method"], sample.labels["route"], sample.labels["status"]): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if sample.name == "http_requests_total"
+    }
+
+
+def test_requests_by_template_and_status(metrics: Metrics) -> None:
+    served = app(metrics)
+    assert ask(served, "/api/v1/clusters/orders")[0] == 200
+    assert ask(served, "/api/v1/clusters/payments")[0] == 200
+    assert ask(served, "/api/v1/clusters/orders", "BREW")[0] == 405
+    assert ask(served, "/wp-admin/setup.php")[0] == 404
+    with pytest.raises(RuntimeError, match="on purpose"):
+        ask(served, "/api/v1/broken")
+    assert counted(metrics) == {
+        ("GET", "/api/v1/clusters/{cluster}", "200"): 2,
+        ("other", "/api/v1/clusters/{cluster}", "405"): 1,
+        ("GET", "(none)", "404"): 1,
+        ("GET", "/api/v1/broken", "500"): 1,
+    }
+
+
+def test_durations_by_template(metrics: Metrics) -> None:
+    ask(app(metrics), "/api/v1/clusters/orders")
+    text = metrics.render("", "", 0)[0].decode()
+    assert 'http_request_duration_seconds_count{route="/api/v1/clusters/{cluster}"} 1.0\n' in text
+    assert 'http_request_duration_seconds_bucket{le="30.0",route="/api/v1/clusters/{cluster}"} 1.0\n' in text
+
+
+def test_a_stream_arrives_part_by_part(metrics: Metrics) -> None:
+    assert ask(app(metrics), "/api/v1/stream") == (200, [b"one ", b"two"])

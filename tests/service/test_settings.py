@@ -1,0 +1,90 @@
+"""Flags come before the environment, the environment before the file, and every mistake is named where it was made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from service import settings
+from service.settings import SettingsError
+
+
+@pytest.fixture(autouse=True)
+def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("CONFIG", *(name.upper() for name in settings.Settings.model_fields)):
+        monkeypatch.delenv(f"TXNSCOPE_{name}", raising=False)
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    return tmp_path / "txnscope.toml"
+
+
+def test_defaults() -> None:
+    loaded = settings.load({})
+    assert (loaded.host, loaded.port, loaded.store) == ("127.0.0.1", 8080, "sqlite:///txnscope.db")
+
+
+def test_flags_then_environment_then_file(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config.write_text('port = 1001\nhost = "file"\ncluster = "file"\nkafka_config = "client.properties"\n')
+    monkeypatch.setenv("TXNSCOPE_PORT", "1002")
+    monkeypatch.setenv("TXNSCOPE_HOST", "environment")
+    monkeypatch.setenv("TXNSCOPE_STORE", "")
+    loaded = settings.load({"port": "1003", "host": None}, str(config))
+    assert loaded.port == 1003
+    assert loaded.host == "environment"
+    assert loaded.cluster == "file"
+    assert loaded.kafka_config == Path("client.properties")
+    assert loaded.store == "sqlite:///txnscope.db"
+
+
+def test_the_file_can_be_named_in_the_environment(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config.write_text("port = 1001")
+    monkeypatch.setenv("TXNSCOPE_CONFIG", str(config))
+    assert settings.load({}).port == 1001
+
+
+def test_foreign_variables_are_nobodys_business(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TXNSCOPE_SOMETHING_ELSE", "1")
+    settings.load({})
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("prot = 1", "unknown key 'prot' (did you mean port?)"),
+        ('bootstrap-servers = "b:1"', "unknown key 'bootstrap-servers' (did you mean bootstrap_servers?)"),
+        ("[[wheels]]\nround = true", "unknown key 'wheels'"),
+        ("port = ", "not TOML: Invalid value ("),
+        ('port = "many"', "port: 'many': Input should be a valid integer"),
+        ("port = 65536", "port: 65536: Input should be less than or equal to 65535"),
+        ("cluster = 5", "cluster: 5: Input should be a valid string"),
+    ],
+)
+def test_a_bad_file_is_named_with_the_key(config: Path, text: str, complaint: str) -> None:
+    config.write_text(text)
+    with pytest.raises(SettingsError) as raised:
+        settings.load({}, str(config))
+    assert str(raised.value).startswith(f"--config {config}: {complaint}")
+    assert "\n" not in str(raised.value)
+
+
+def test_a_missing_file_is_named(config: Path) -> None:
+    with pytest.raises(SettingsError, match="No such file"):
+        settings.load({}, str(config))
+
+
+def test_a_bad_value_is_named_by_its_flag_or_variable(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config.write_text("port = 1001")
+    monkeypatch.setenv("TXNSCOPE_PORT", "x")
+    with pytest.raises(SettingsError, match=r"^TXNSCOPE_PORT: 'x': "):
+        settings.load({}, str(config))
+    with pytest.raises(SettingsError, match=r"^--port: '0': "):
+        settings.load({"port": "0"}, str(config))
+
+
+@pytest.mark.parametrize("url", ["localhost:8080", "ftp://host", "http://", "http://host:99999", "http://[::1"])
+def test_a_url_of_the_service_is_http(url: str) -> None:
+    with pytest.raises(SettingsError, match=r"^--url: "):
+        settings.load({"url": url})

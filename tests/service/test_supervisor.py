@@ -1,0 +1,202 @@
+"""Children of real processes: restarted when dead, ended together, and never left behind."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+SUPERVISOR = """
+import sys
+from service.supervisor import ChildCommand, Pauses, Supervisor
+pauses = Pauses(first_s=0.2, longest_s=1.6, steady_after_s=float(sys.argv[1]), to_kill_s=float(sys.argv[2]))
+commands = [ChildCommand(f"child{n}", [sys.executable, "-c", code]) for n, code in enumerate(sys.argv[3:])]
+sys.exit(Supervisor(commands, pauses).run())
+"""
+LIVES = """
+import os, signal, sys, time
+from service import lifeline
+signal.signal(signal.SIGTERM, lambda *_: (print("ending", flush=True), sys.exit(0)))
+lifeline.end_with_parent()
+print("pid", os.getpid(), flush=True)
+time.sleep(60)
+"""
+DEAF = """
+import os, signal, time
+from service import lifeline
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+lifeline.end_with_parent()
+print("pid", os.getpid(), flush=True)
+time.sleep(60)
+"""
+PARENT_OF_ONE = """
+import os, subprocess, sys, time
+grandchild = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+print("pid", grandchild.pid, flush=True)
+os._exit(1)
+"""
+DIES = "import sys; print('born', flush=True); sys.exit(3)"
+
+
+class Running:
+    """A supervisor as a process, and what it wrote so far."""
+
+    def __init__(self, directory: Path, *children: str, steady_after_s: float = 60, to_kill_s: float = 12) -> None:
+        self._log = directory / "stderr"
+        with self._log.open("wb") as out:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", SUPERVISOR, str(steady_after_s), str(to_kill_s), *children],
+                cwd=ROOT,
+                stdin=subprocess.DEVNULL,
+                stderr=out,
+                start_new_session=True,
+            )
+
+    @property
+    def text(self) -> str:
+        return self._log.read_text()
+
+    @property
+    def pids(self) -> list[int]:
+        """Every child or grandchild that said its number."""
+        return [int(number) for number in re.findall(r"pid (\d+)", self.text)]
+
+    def wait_for(self, probe: Callable[[], bool], timeout_s: float = 20.0) -> None:
+        give_up = time.monotonic() + timeout_s
+        while not probe():
+            assert time.monotonic() < give_up, self.text
+            time.sleep(0.02)
+
+    def wait_for_pids(self, count: int) -> list[int]:
+        self.wait_for(lambda: len(self.pids) >= count)
+        return self.pids
+
+
+Start = Callable[..., Running]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    running: list[Running] = []
+
+    def begin(*children: str, **pauses: float) -> Running:
+        running.append(Running(tmp_path, *children, **pauses))
+        return running[-1]
+
+    yield begin
+    for one in running:
+        one.process.kill()
+        one.process.wait()
+        for pid in one.pids:
+            if is_alive(pid):
+                os.kill(pid, signal.SIGKILL)
+
+
+def is_alive(pid: int) -> bool:
+    """A zombie, whoever has to reap it, is not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_everything_with_0(start: Start, number: signal.Signals) -> None:
+    running = start(LIVES, LIVES)
+    pids = running.wait_for_pids(2)
+    running.process.send_signal(number)
+    assert running.process.wait(5) == 0
+    assert not any(map(is_alive, pids))
+    assert running.text.count("ending") == 2
+
+
+def test_ctrl_c_reaches_the_whole_foreground_group_and_ends_cleanly(start: Start) -> None:
+    running = start(LIVES, LIVES)
+    pids = running.wait_for_pids(2)
+    os.killpg(running.process.pid, signal.SIGINT)
+    assert running.process.wait(5) == 0
+    assert not any(map(is_alive, pids))
+    assert "again" not in running.text
+    assert "Traceback" not in running.text
+
+
+def test_a_deaf_child_is_killed_in_time(start: Start) -> None:
+    running = start(DEAF, LIVES, to_kill_s=1)
+    pids = running.wait_for_pids(2)
+    running.process.terminate()
+    assert running.process.wait(5) == 0
+    assert not any(map(is_alive, pids))
+    assert "child0 did not end in time: killed" in running.text
+
+
+def test_children_end_with_a_killed_supervisor(start: Start) -> None:
+    """Within 10 s, also one that does not listen to SIGTERM."""
+    running = start(LIVES, DEAF)
+    pids = running.wait_for_pids(2)
+    running.process.kill()
+    running.process.wait()
+    running.wait_for(lambda: not any(map(is_alive, pids)), timeout_s=10)
+
+
+def test_a_killed_child_is_started_again_and_said_in_one_line(start: Start) -> None:
+    running = start(LIVES, LIVES)
+    first, other = running.wait_for_pids(2)
+    os.kill(first, signal.SIGKILL)
+    pids = running.wait_for_pids(3)
+    assert is_alive(other)
+    assert is_alive(pids[2])
+    said = [line for line in running.text.splitlines() if line.startswith("watch ")]
+    assert len(said) == 1
+    assert re.fullmatch(r"watch +\| child\d was killed by SIGKILL, starting it again in 0.2 s", said[0])
+
+
+def test_pauses_double_up_to_the_longest(start: Start) -> None:
+    running = start(DIES)
+    running.wait_for(lambda: running.text.count("again") >= 5)
+    assert re.findall(r"ended with exit code 3, starting it again in (\S+) s", running.text)[:5] == [
+        "0.2",
+        "0.4",
+        "0.8",
+        "1.6",
+        "1.6",
+    ]
+
+
+def test_a_steady_life_resets_the_pause(start: Start) -> None:
+    running = start("import time; time.sleep(0.5)", steady_after_s=0.3)
+    running.wait_for(lambda: running.text.count("again") >= 3)
+    assert set(re.findall(r"again in (\S+) s", running.text)) == {"0.2"}
+
+
+def test_what_a_dead_child_left_behind_ends_before_its_successor_starts(start: Start) -> None:
+    running = start(PARENT_OF_ONE)
+    pids = running.wait_for_pids(3)
+    assert not is_alive(pids[0])
+    assert not is_alive(pids[1])
+    running.process.terminate()
+    assert running.process.wait(20) == 0
+    assert not any(map(is_alive, running.pids))
+
+
+def test_a_wrong_configuration_ends_everything_with_2(start: Start) -> None:
+    running = start(LIVES, "import sys; print('bad flag', file=sys.stderr); sys.exit(2)")
+    assert running.process.wait(20) == 2
+    assert not any(map(is_alive, running.pids))
+    assert "child1 | bad flag\n" in running.text
+
+
+def test_output_is_prefixed_and_comes_line_by_line(start: Start) -> None:
+    running = start("import time; print('one'); print('two'); print('cut', end=''); time.sleep(60)")
+    running.wait_for(lambda: "child0 | one\nchild0 | two\n" in running.text)
+    running.process.terminate()
+    assert running.process.wait(5) == 0
+    assert running.text.endswith("child0 | cut\n")

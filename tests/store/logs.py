@@ -1,0 +1,141 @@
+"""Small logs for tests: records of ids, folded the way the executors fold them, and what the store made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from typing import Any, NamedTuple
+
+from sqlalchemy import Engine, Table, select
+
+from service.domain import outcomes, states
+from service.domain.facts import UNSEEN, Gap, LogBatch, LogRecord, Participants, RangeRead, Reject, Run
+from service.store import schema
+
+NOW_MS = 1_790_000_000_123
+ORDERS = (Participants("orders", (0, 3)),)
+
+
+class Entry(NamedTuple):
+    """A record of the log of one partition, with its id and open partitions."""
+
+    transactional_id: bytes
+    record: LogRecord
+    participants: tuple[Participants, ...]
+
+
+def entry(
+    offset: int,
+    state: int,
+    transactional_id: bytes = b"pay",
+    *,
+    pid: int = 7,
+    epoch: int = 0,
+    start_ms: int = 1_000,
+    at_ms: int | None = None,
+    topics: tuple[Participants, ...] | None = None,
+) -> Entry:
+    """A record at `offset`; appended at 10,000 + offset unless `at_ms` says otherwise."""
+    timestamp_ms = 10_000 + offset if at_ms is None else at_ms
+    if state >= states.EXPIRED:
+        return Entry(transactional_id, UNSEEN._replace(offset=offset, timestamp_ms=timestamp_ms, state=state), ())
+    if topics is None:
+        topics = ORDERS if state in states.OPEN else ()
+    count = sum(len(topic.partitions) for topic in topics)
+    start = -1 if state == states.EMPTY else start_ms
+    record = LogRecord(offset, timestamp_ms, 0, state, pid, epoch, 60_000, timestamp_ms, start, 2, -1, count)
+    return Entry(transactional_id, record, topics)
+
+
+def transaction(offset: int, transactional_id: bytes = b"pay", *, start_ms: int, pid: int = 7) -> list[Entry]:
+    """Ongoing, PrepareCommit, CompleteCommit."""
+    path = (states.ONGOING, states.PREPARE_COMMIT, states.COMPLETE_COMMIT)
+    return [entry(offset + i, state, transactional_id, start_ms=start_ms, pid=pid) for i, state in enumerate(path)]
+
+
+def fold(partition: int, entries: Iterable[Entry]) -> list[Run]:
+    """The runs of records in log order: `service.domain.facts.Run` said in code, one record after another."""
+    by_id: dict[bytes, list[Entry]] = {}
+    for one in entries:
+        by_id.setdefault(one.transactional_id, []).append(one)
+    runs = []
+    for key, of_id in sorted(by_id.items()):
+        before: LogRecord | None = None
+        for _, group in groupby(of_id, lambda one: one.record.producer_id):
+            records = list(group)
+            commits = aborts = 0
+            joined = before is not None
+            for one in records:
+                if before is not None:
+                    commits += outcomes.commits(before, one.record)
+                    aborts += outcomes.aborts(before, one.record)
+                before = one.record
+            first, last = records[0].record, records[-1]
+            topics = last.participants if last.record.state in states.OPEN else ()
+            runs.append(Run(partition, key, first, last.record, joined, len(records), commits, aborts, topics))
+    return runs
+
+
+def read(
+    lo: int,
+    hi: int,
+    *,
+    partition: int = 0,
+    generation: int = 0,
+    topic_id: str = "T",
+    end: int | None = None,
+    asked_at_ms: int = NOW_MS,
+    gap: Gap | None = None,
+) -> RangeRead:
+    end = hi if end is None else end
+    return RangeRead(partition, topic_id, generation, lo, hi, 1, 0, 0, end, asked_at_ms, hi - lo, 100 * (hi - lo), gap)
+
+
+def batch(entries: Sequence[Entry], span: RangeRead, *more: LogBatch, rejects: Sequence[Reject] = ()) -> LogBatch:
+    """The records of one partition as one read, beside other such batches."""
+    return LogBatch(
+        (span, *(r for other in more for r in other.ranges)),
+        (*fold(span.partition, entries), *(r for other in more for r in other.runs)),
+        (*rejects, *(r for other in more for r in other.rejects)),
+    )
+
+
+def rows(engine: Engine, table: Table, cluster_id: int, *leave_out: str) -> list[dict[str, Any]]:
+    """All rows of a cluster as dictionaries, in the order of the key."""
+    columns = [c for c in table.c if c.name not in ("cluster_id", *leave_out)]
+    query = select(*columns).where(table.c.cluster_id == cluster_id).order_by(*table.primary_key.columns)
+    with engine.connect() as connection:
+        return [dict(row) for row in connection.execute(query).mappings()]
+
+
+def row(engine: Engine, cluster_id: int, transactional_id: bytes = b"pay") -> dict[str, Any]:
+    """The row of an id."""
+    (found,) = (
+        r for r in rows(engine, schema.transactional_ids, cluster_id) if r["transactional_id"] == transactional_id
+    )
+    return found
+
+
+def counters(engine: Engine, cluster_id: int) -> dict[str, int]:
+    """By name, or name/label where there is a label."""
+    found = rows(engine, schema.counters, cluster_id)
+    return {"/".join(filter(None, (r["name"], r["label"]))): r["value"] for r in found}
+
+
+TABLES = (
+    schema.log_partitions,
+    schema.transactional_ids,
+    schema.open_participants,
+    schema.producer_ids,
+    schema.coordinator_states,
+    schema.counters,
+    schema.cluster_minutes,
+    schema.rejects,
+    schema.data_gaps,
+    schema.source_status,
+)
+
+
+def everything(engine: Engine, cluster_id: int) -> dict[str, list[dict[str, Any]]]:
+    """All that was ever written for a cluster, except who held the lease when and the numbers rows were given."""
+    return {table.name: rows(engine, table, cluster_id, "id") for table in TABLES}
