@@ -21,7 +21,7 @@ log = logging.getLogger("txnscope.ingest")
 
 def main(argv: list[str]) -> int:
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    logging.getLogger("py4j").setLevel(logging.ERROR)
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # what ends a query is told once, in one line
     logging.getLogger("alembic").setLevel(logging.WARNING)
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

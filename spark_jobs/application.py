@@ -16,6 +16,7 @@ from service.store import clusters, lease
 from service.store.engine import open_engine
 from service.store.errors import StoreError
 from service.store.migrate import upgrade
+from spark_jobs.reasons import reason
 from spark_jobs.session import spark_session
 from spark_jobs.settings import IngestSettings
 from spark_jobs.source.planner import wall_clock_ms
@@ -82,7 +83,9 @@ class Application:
             except Exception as e:
                 if time.monotonic() - began > STEADY_AFTER_S:
                     pause_s = 1.0
-                log.warning("reading stopped, beginning again at the store's positions in %.0f s: %s", pause_s, e)
+                log.warning(
+                    "reading stopped, beginning again at the store's positions in %.0f s: %s", pause_s, reason(e)
+                )
                 self._stopping.wait(pause_s)
                 pause_s = min(pause_s * 2, MAX_PAUSE_S)
             finally:

@@ -6,9 +6,10 @@ import logging
 import shutil
 import tempfile
 import threading
+from contextlib import suppress
 from pathlib import Path
+from typing import NoReturn
 
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from sqlalchemy import Engine
@@ -16,11 +17,12 @@ from sqlalchemy import Engine
 from service.domain.facts import LogBatch
 from service.kafka.settings import ClientSettings
 from service.store import lease as leases
-from service.store.errors import StoreUnavailable
+from service.store.errors import StoreError, StoreUnavailable
 from service.store.lease import Lease
 from service.store.writer import TransactionLogWriter
 from spark_jobs.first_start import begin
 from spark_jobs.progress import FirstReadProgress
+from spark_jobs.reasons import reason
 from spark_jobs.session import CORES
 from spark_jobs.sinks import StoreSink
 from spark_jobs.source.planner import wall_clock_ms
@@ -68,7 +70,7 @@ class TransactionStateJob:
                 self._renew(lease)
             self._stop(query, sink)
             if not self._stopping.is_set():
-                raise sink.failure or RuntimeError(_why(query))
+                self._fail(writer, sink.failure or query.exception() or RuntimeError("the query ended by itself"))
         finally:
             shutil.rmtree(checkpoint, ignore_errors=True)
 
@@ -98,17 +100,12 @@ class TransactionStateJob:
             sink.idle.wait(timeout=10)
             query.stop()
 
+    def _fail(self, writer: TransactionLogWriter, failure: BaseException) -> NoReturn:
+        with suppress(StoreError):
+            writer.report_trouble(reason(failure), wall_clock_ms())
+        raise failure
+
     def _scratch(self) -> Path | None:
         if self._checkpoint is not None:
             self._checkpoint.mkdir(parents=True, exist_ok=True)
         return self._checkpoint
-
-
-def _why(query: StreamingQuery) -> str:
-    e = query.exception()
-    if not isinstance(e, StreamingQueryException):
-        return "the query ended by itself"
-    lines = [line.strip() for line in str(e).splitlines() if line.strip()]
-    # Python's own last line says what happened; Spark wraps it in pages of plan and stack
-    causes = [line for line in lines if ": " in line and line.split(":")[0].replace(".", "").isidentifier()]
-    return (causes or lines or ["unknown"])[-1][:300]

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from kafka.protocol.admin import DescribeTransactionsRequest, ListTransactionsRequest
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 
-from deploy.demo.broker import is_free
+from deploy.demo.broker import Broker, is_free
 from service.kafka.client import KafkaClient
 from service.kafka.settings import ClientSettings
 
@@ -64,3 +64,12 @@ def describe_transaction(bootstrap: str, transactional_id: str) -> Described:
         found.transaction_timeout_ms,
         frozenset((t.topic, p) for t in found.topics for p in t.partitions),
     )
+
+
+def kafka_transactions(broker: Broker, *arguments: str) -> list[dict[str, str]]:
+    """What `kafka-transactions.sh` prints for `arguments` (`"list"`, or `"describe", "--transactional-id", ID`)."""
+    printed = broker.tool(
+        "org.apache.kafka.tools.TransactionsCommand", "--bootstrap-server", broker.bootstrap, *arguments
+    )
+    head, *rows = [[cell.strip() for cell in line.split("\t")] for line in printed.splitlines() if "\t" in line]
+    return [dict(zip(head, row, strict=False)) for row in rows]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import os
 import signal
 import sys
 import threading
@@ -109,8 +110,10 @@ class Stage:
         store = f"sqlite:///{self._directory / 'txnscope.db'}"
         where = ["--bootstrap-servers", self._broker.bootstrap, "--cluster", CLUSTER, "--store", store]
         scratch = ["--checkpoint", str(self._directory / "checkpoint"), "--port", str(self._options.port)]
+        # what it leaves behind when it has to be killed goes with the directory
+        environment = os.environ | {"TMPDIR": str(self._directory)}
         with self._log.open("wb") as log:
-            return Leashed([sys.executable, "-m", "service.cli", "watch", *where, *scratch], log)
+            return Leashed([sys.executable, "-m", "service.cli", "watch", *where, *scratch], log, environment)
 
     def _work(self) -> None:
         try:

@@ -1,4 +1,4 @@
-"""Bytes of the transaction log to runs on one core: decode and fold as the source's reader does it, no Kafka, no Spark."""
+"""Bytes of the transaction log to runs on one core: decode and fold as the reader does it, no Kafka, no Spark."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ def run(records: int = 1_000_000, ids: int = 200_000, repeats: int = 7) -> list[
         return rows / seconds / 1e6
 
     figures = [
-        Figure("decode + fold on one core, median", rate(statistics.median(elapsed)), "M records/s", BAR, at_least=True),
+        Figure(
+            "decode + fold on one core, median", rate(statistics.median(elapsed)), "M records/s", BAR, at_least=True
+        ),
         Figure("  slowest run", rate(max(elapsed)), "M records/s"),
         Figure("  fastest run", rate(min(elapsed)), "M records/s"),
         Figure("  records per second of CPU, median", rate(statistics.median(cpu)), "M records/s"),

@@ -1,11 +1,12 @@
 """The source in a Spark session of its own, into a sink that only materialises: `… BOOTSTRAP`; prints one line of JSON.
 
-A process of its own, as Kafka's console consumer is one: what ran before in it does not count.
+A process and a session of its own, as Kafka's console consumer is one: what ran before in it does not count.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import tempfile
 import threading
@@ -21,13 +22,14 @@ from spark_jobs.session import CORES, spark_session
 from spark_jobs.source.position import LogPosition
 from spark_jobs.source.transaction_log import TOPIC, TransactionLogSource, source_options
 from spark_jobs.transaction_state_job import HEARTBEAT_MS, POLL_MS
+from tests.benchmarks.process_tree import ProcessTree
 from tests.integration.application import log_ends
 
 TIMEOUT_S = 300
 
 
 def main(bootstrap: str) -> None:
-    """[[seconds since this process began, records, runs] of every batch that read something]."""
+    """[[seconds since this process began, records, runs, CPU seconds of all processes so far] a batch with data]."""
     began = time.monotonic()
     client = ClientSettings.load(bootstrap, None)
     ends = log_ends(bootstrap)
@@ -36,7 +38,8 @@ def main(bootstrap: str) -> None:
     assert layout is not None
     # as at the very first start: all of the log is history, and read in whole partitions
     positions = {p: LogPosition(layout.topic_id, 0, 0, -1, end) for p, end in ends.items()}
-    batches: list[tuple[float, int, int]] = []
+    batches: list[tuple[float, int, int, float]] = []
+    tree = ProcessTree(os.getsid(0))
     done = threading.Event()
 
     def count(frame: DataFrame, _batch_id: int) -> None:
@@ -44,8 +47,8 @@ def main(bootstrap: str) -> None:
         reads = [read for read in table.column("read").to_pylist() if read is not None]
         runs = len(table) - table.column("run").null_count
         if records := sum(read["records"] for read in reads):
-            batches.append((time.monotonic() - began, records, runs))
-        if sum(records for _, records, _ in batches) >= sum(ends.values()):
+            batches.append((time.monotonic() - began, records, runs, sum(tree.cpu_s().values())))
+        if sum(records for _, records, _, _ in batches) >= sum(ends.values()):
             done.set()
 
     with spark_session() as spark, tempfile.TemporaryDirectory(prefix="txnscope-bench-") as checkpoint:

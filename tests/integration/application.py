@@ -19,7 +19,7 @@ from sqlalchemy.exc import OperationalError
 from service.domain import states
 from service.kafka.client import KafkaClient
 from service.kafka.metadata import topic_layout
-from service.kafka.offsets import LATEST, list_offsets
+from service.kafka.offsets import EARLIEST, LATEST, list_offsets
 from service.kafka.settings import ClientSettings
 from service.store.engine import open_reader
 from service.store.errors import StoreUnavailable
@@ -166,12 +166,20 @@ class Ingest:
 
 def log_ends(bootstrap: str) -> dict[int, int]:
     """Where each partition of the transaction log ends now."""
+    return _offsets(bootstrap, LATEST)
+
+
+def log_starts(bootstrap: str) -> dict[int, int]:
+    return _offsets(bootstrap, EARLIEST)
+
+
+def _offsets(bootstrap: str, which: int) -> dict[int, int]:
     with KafkaClient(ClientSettings.load(bootstrap, None)) as client:
         layout = topic_layout(client, TOPIC)
         assert layout is not None
-        ends = list_offsets(client, layout, LATEST)
-        assert not ends.errors
-        return ends.found
+        answered = list_offsets(client, layout, which)
+        assert not answered.errors
+        return answered.found
 
 
 @contextmanager

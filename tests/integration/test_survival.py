@@ -63,7 +63,7 @@ def test_a_broker_that_restarts_under_load(make_broker: MakeBroker, tmp_path: Pa
             time.sleep(3)
             broker.stop()
             (trouble,) = wait_for(lambda: [r.error for r in app.rows(source_status) if r.error], "trouble to be told")
-            assert "127.0.0.1" in trouble
+            assert "answer" in trouble
             assert "\n" not in trouble
             broker.start()
             time.sleep(4)

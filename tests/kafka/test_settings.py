@@ -58,7 +58,7 @@ def test_sasl_over_tls(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_honoured_is_refused_by_name(tmp_path: Path, text: str, named: str) -> None:
-    with pytest.raises(BadClientConfig, match="^[^\n]*$") as refused:
+    with pytest.raises(BadClientConfig, match=r"^[^\n]*$") as refused:
         load(tmp_path, text)
     assert named in str(refused.value)
 

@@ -1,0 +1,22 @@
+"""What ended a query, in one line: Spark wraps a cause in pages of plans and stacks."""
+
+from __future__ import annotations
+
+import re
+
+# the last line of a Python traceback, wherever it stands in the text: "package.module.Name: message"
+_RAISED = re.compile(r"^\s*(?:Caused by: )?((?:[A-Za-z_]\w*\.)*[A-Z]\w*): (.+)$", re.MULTILINE)
+_OURS = ("service.", "spark_jobs.")
+_LONGEST = 300
+
+
+def reason(failure: BaseException) -> str:
+    """The message of our own exception if one is in the text, else the last cause in it, else its first line."""
+    raised = _RAISED.findall(str(failure))
+    ours = [message for name, message in raised if name.startswith(_OURS)]
+    if ours:
+        return str(ours[-1][:_LONGEST])
+    if raised:
+        name, message = raised[-1]
+        return f"{name.rpartition('.')[2]}: {message}"[:_LONGEST]
+    return (str(failure).strip() or type(failure).__name__).splitlines()[0][:_LONGEST]

@@ -1,0 +1,51 @@
+"""`python -m tests.benchmarks [NAME …] [--records N] [--ids N]`: a table each, then one of all the bars."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+
+from tests.benchmarks import decode_fold, first_answer, freshness, spark_throughput, store_write
+from tests.benchmarks.figures import Figure, show
+from tests.benchmarks.prepared_broker import prepared_broker
+
+NAMES = ("decode_fold", "store_write", "spark_throughput", "first_answer", "freshness")
+ON_THE_PREPARED_BROKER = {"spark_throughput", "first_answer"}
+STORE_IDS = 200_000
+
+
+def main(argv: Sequence[str]) -> int:
+    """0 also where a bar is missed: the machine may be slower than the one the bars are for."""
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)} (default: all)")
+    parser.add_argument("--records", type=int, default=5_000_000, help="in the broker's log (default: 5000000)")
+    parser.add_argument("--ids", type=int, default=1_000_000, help="in the broker's log (default: 1000000)")
+    parser.add_argument("--probes", type=int, default=200, help="commits that freshness awaits (default: 200)")
+    arguments = parser.parse_args(argv)
+    names = arguments.names or NAMES
+    if unknown := set(names) - set(NAMES):
+        parser.error(f"unknown: {', '.join(sorted(unknown))}; choose from {', '.join(NAMES)}")
+
+    began = time.monotonic()
+    figures: list[Figure] = []
+    if "decode_fold" in names:
+        figures += decode_fold.run()
+    if "store_write" in names:
+        print("\nthe store's writer alone")
+        store_write.main(STORE_IDS)
+    if ON_THE_PREPARED_BROKER & set(names):
+        with prepared_broker(arguments.records, arguments.ids) as broker:
+            if "spark_throughput" in names:
+                figures += spark_throughput.measure(broker)
+            if "first_answer" in names:
+                figures += first_answer.measure(broker, arguments.ids)
+    if "freshness" in names:
+        figures += freshness.run(probes=arguments.probes)
+    show(f"summary, after {time.monotonic() - began:.0f} s", [f for f in figures if f.bar is not None])
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,120 @@
+"""How soon a commit is seen, and what the application costs: under 500 transactions/s, and with nothing to do."""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from deploy.demo.broker import Broker
+from tests.benchmarks.figures import Figure, percentile, show
+from tests.benchmarks.prepared_broker import VERSION
+from tests.benchmarks.process_tree import CpuMeter, PeakMemory, shown
+from tests.benchmarks.watched import Watched, watching
+from tests.brokers import free_port
+from tests.integration.application import ROOT
+from tests.integration.producers import create_topic, open_producer, transact
+
+P50_S, P99_S, CORES_LOADED, CORES_IDLE, MEMORY_MB = 0.5, 1.0, 1.0, 0.3, 1600.0
+TOPIC = "payments"
+PROBE = "probe"
+POLL_S = 0.02
+PAUSE_S = 0.2
+SETTLE_S = 10.0
+TIMEOUT_S = 120
+LOST_AFTER_S = 30.0
+
+
+def run(rate: int = 500, ids: int = 20, probes: int = 200, idle_s: float = 30.0) -> list[Figure]:
+    """`rate` transactions/s by `ids` ids; `probes` commits of one more id are awaited one after the other."""
+    with TemporaryDirectory(prefix="txnscope-bench-") as directory:
+        log = {"transaction.state.log.num.partitions": "50", "offsets.topic.num.partitions": "50"}
+        with Broker(VERSION, free_port(), Path(directory) / "kafka", log) as broker:
+            create_topic(broker.bootstrap, TOPIC, partitions=10)
+            open_producer(broker.bootstrap, "creates-the-log")
+            with watching(broker.bootstrap) as watched, PeakMemory(watched.tree, every_s=2.0) as peak:
+                watched.wait_until_read(1, TIMEOUT_S)
+                return _measure(broker.bootstrap, watched, peak, rate, ids, probes, idle_s)
+
+
+def _measure(
+    bootstrap: str, watched: Watched, peak: PeakMemory, rate: int, ids: int, probes: int, idle_s: float
+) -> list[Figure]:
+    with _load(bootstrap, rate, ids) as load:
+        time.sleep(SETTLE_S)
+        unwatched = CpuMeter(watched.tree)
+        time.sleep(SETTLE_S)
+        alone = unwatched.cores()
+        meter = CpuMeter(watched.tree)
+        latencies = list(_probe(bootstrap, watched, probes))
+        loaded = meter.cores()
+    under_load = watched.tree.pss_mb()
+    time.sleep(SETTLE_S / 2)
+    meter = CpuMeter(watched.tree)
+    time.sleep(idle_s)
+    idle = meter.cores()
+    figures = [
+        Figure("transactions/s that the load reached", load.rate, "1/s"),
+        Figure("commit returns → REST shows it, p50", statistics.median(latencies), "s", P50_S),
+        Figure("commit returns → REST shows it, p99", percentile(latencies, 0.99), "s", P99_S),
+        Figure("  the longest", max(latencies), "s"),
+        Figure("CPU of the whole application, loaded and asked", sum(loaded.values()), "cores", CORES_LOADED),
+        Figure("  loaded, and nobody asks", sum(alone.values()), "cores"),
+        Figure("CPU of the whole application, idle", sum(idle.values()), "cores", CORES_IDLE),
+        Figure("memory of the whole application (PSS), peak", peak.mb, "MB", MEMORY_MB),
+        Figure("  at the end of the load", sum(under_load.values()), "MB"),
+    ]
+    show(f"freshness: {len(latencies)} probes, {rate} transactions/s wanted of {ids} ids", figures)
+    print(f"loaded and asked: {shown(loaded, 'cores')}")
+    print(f"loaded: {shown(alone, 'cores')}\nidle: {shown(idle, 'cores')}")
+    print(f"memory at its peak: {shown(peak.parts, 'MB')}", flush=True)
+    return figures
+
+
+class _Load:
+    rate = 0.0
+    """Transactions/s that were committed, known when the load has ended."""
+
+
+@contextmanager
+def _load(bootstrap: str, rate: int, ids: int) -> Iterator[_Load]:
+    arguments = [sys.executable, "-m", "tests.benchmarks.load", bootstrap, TOPIC, str(rate), str(ids)]
+    process = subprocess.Popen(arguments, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    load = _Load()
+    try:
+        process.stdout.readline()
+        yield load
+        said, _ = process.communicate(timeout=TIMEOUT_S)
+        done, seconds = said.split()
+        load.rate = int(done) / float(seconds)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _probe(bootstrap: str, watched: Watched, probes: int) -> Iterator[float]:
+    """Seconds from the return of each commit until its count shows in the answer."""
+    producer = open_producer(bootstrap, PROBE)
+    rest = watched.rest()
+    try:
+        for number in range(1, probes + 1):
+            transact(producer, TOPIC)
+            committed = time.monotonic()
+            while True:
+                answer = rest.get("/transaction", id=PROBE)
+                waited = time.monotonic() - committed
+                if answer is not None and answer["counts"]["commits"] >= number:
+                    break
+                if waited > LOST_AFTER_S:
+                    raise RuntimeError(f"commit {number} of {PROBE} is not seen:\n{watched.last_words()}")
+                time.sleep(POLL_S)
+            yield waited
+            time.sleep(PAUSE_S)
+    finally:
+        rest.close()

@@ -1,0 +1,152 @@
+"""What a cluster may do to us: nothing is lost, nothing is silent, and the stream goes on."""
+
+from __future__ import annotations
+
+import sqlite3
+import struct
+import time
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from deploy.demo.broker import Broker
+from service.store.schema import rejects, source_status
+from tests.builders.transaction_log import key
+from tests.conftest import MakeBroker
+from tests.integration.application import TOPIC, ingesting, log_starts, wait_for
+from tests.integration.producers import SILENT, create_topic, open_producer, transact
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark]
+
+US = (ResourceType.TOPIC, TOPIC, ResourcePatternType.LITERAL, "User:ANONYMOUS", "*")
+ONE_PARTITION = {"transaction.state.log.num.partitions": 1}
+
+
+def admin_of(broker: Broker) -> AdminClient:
+    return AdminClient({"bootstrap.servers": broker.bootstrap, "logger": SILENT})
+
+
+def plant(broker: Broker, record_key: bytes | None, value: bytes | None) -> None:
+    """Brokers let a client of this name write to internal topics."""
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "client.id": "__admin_client", "logger": SILENT})
+    producer.produce(TOPIC, key=record_key, value=value, partition=0)
+    assert producer.flush(20) == 0
+
+
+def test_records_of_the_future_are_kept_raw_and_the_stream_goes_on(make_broker: MakeBroker, tmp_path: Path) -> None:
+    broker = make_broker("4.3.1", **ONE_PARTITION)
+    create_topic(broker.bootstrap, "future")
+    with ingesting(broker.bootstrap, tmp_path) as app:
+        good = open_producer(broker.bootstrap, "good")
+        transact(good, "future")
+        plant(broker, key(b"later"), struct.pack(">h", 7) + b"of the future")
+        plant(broker, struct.pack(">h", 5) + b"\x00\x02id", b"anything")
+        plant(broker, key(b"good"), struct.pack(">h", 9))
+        app.wait_until_read()
+        assert sorted((r.reason, r.transactional_id, r.value) for r in app.rows(rejects)) == [
+            ("unknown_key_version", None, b"anything"),
+            ("unknown_value_version", b"good", struct.pack(">h", 9)),
+            ("unknown_value_version", b"later", struct.pack(">h", 7) + b"of the future"),
+        ]
+        assert (app.ids()["later"].state, app.ids()["good"].state) == ("Unknown", "Unknown")
+        transact(good, "future")
+        app.wait_for_counts({"good": (2, 0), "later": (0, 0)})
+        assert app.ids()["good"].state == "CompleteCommit"
+
+
+def test_retention_that_passed_our_position_is_a_gap(make_broker: MakeBroker, tmp_path: Path) -> None:
+    broker = make_broker("4.3.1", **ONE_PARTITION, **{"log.retention.check.interval.ms": 300})
+    create_topic(broker.bootstrap, "retained")
+    with ingesting(broker.bootstrap, tmp_path) as app:
+        producer = open_producer(broker.bootstrap, "retained")
+        transact(producer, "retained")
+        app.wait_for_counts({"retained": (1, 0)})
+        assert app.stop() == 0
+        configure(broker, {"cleanup.policy": "delete", "retention.ms": "1", "segment.ms": "100"})
+
+        def passed() -> bool:
+            transact(producer, "retained")
+            time.sleep(0.3)
+            return log_starts(broker.bootstrap)[0] > 4
+
+        wait_for(passed, "retention to pass the position")
+        configure(broker, {"cleanup.policy": "compact"})
+        app.start()
+        wait_for(app.gaps, f"the gap; {app.log}")
+        app.wait_until_read()
+        assert app.gaps() == ["retention"]
+        assert app.ids()["retained"].state == "CompleteCommit"
+
+
+def configure(broker: Broker, configs: dict[str, str]) -> None:
+    entries = [ConfigEntry(k, v, incremental_operation=AlterConfigOpType.SET) for k, v in configs.items()]
+    resource = ConfigResource(ConfigResource.Type.TOPIC, TOPIC, incremental_configs=entries)
+    admin = admin_of(broker)
+    for altered in admin.incremental_alter_configs([resource]).values():
+        altered.result(20)
+
+
+def test_a_locked_store_takes_the_batch_when_it_is_free_again(make_broker: MakeBroker, tmp_path: Path) -> None:
+    broker = make_broker("3.9.2", **ONE_PARTITION)
+    create_topic(broker.bootstrap, "locked")
+    with ingesting(broker.bootstrap, tmp_path) as app:
+        producer = open_producer(broker.bootstrap, "locked")
+        transact(producer, "locked")
+        app.wait_for_counts({"locked": (1, 0)})
+        other = sqlite3.connect(tmp_path / "txnscope.db", isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        for _ in range(5):
+            transact(producer, "locked", commit=False)
+        wait_for(lambda: "the store does not take the batch" in app.log.read_text(), "the wait to be told")
+        other.execute("ROLLBACK")
+        other.close()
+        app.wait_for_counts({"locked": (1, 5)})
+        assert app.gaps() == []
+
+
+@pytest.mark.parametrize(
+    ("allowed", "grant"),
+    [([], "DESCRIBE and READ"), ([AclOperation.DESCRIBE], "READ")],
+    ids=["nothing allowed", "only DESCRIBE allowed"],
+)
+def test_a_missing_permission_is_named_with_what_to_grant(
+    make_broker: MakeBroker, tmp_path: Path, allowed: list[AclOperation], grant: str
+) -> None:
+    authorizing = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "allow.everyone.if.no.acl.found": "true",
+    }
+    broker = make_broker("4.3.1", **ONE_PARTITION, **authorizing)
+    create_topic(broker.bootstrap, "secret")
+    with ingesting(broker.bootstrap, tmp_path) as app:
+        producer = open_producer(broker.bootstrap, "secret")
+        transact(producer, "secret")
+        app.wait_for_counts({"secret": (1, 0)})
+        acls = [AclBinding(*US, operation, AclPermissionType.ALLOW) for operation in allowed]
+        acls.append(AclBinding(*US, AclOperation.READ, AclPermissionType.DENY))
+        admin = admin_of(broker)
+        for created in admin.create_acls(acls).values():
+            created.result(20)
+        transact(producer, "secret")
+        told = f"no permission on topic {TOPIC}: grant {grant} on it"
+        wait_for(lambda: [r.error for r in app.rows(source_status)] == [told], f"{told}; {app.log}")
+        as_of = [r.as_of_ms for r in app.rows(source_status)]
+        time.sleep(3)
+        assert [r.as_of_ms for r in app.rows(source_status)] == as_of
+        ours = AclBindingFilter(*US, AclOperation.ANY, AclPermissionType.ANY)
+        for revoked in admin.delete_acls([ours]).values():
+            revoked.result(20)
+        app.wait_for_counts({"secret": (2, 0)})

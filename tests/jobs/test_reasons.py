@@ -1,0 +1,29 @@
+"""Three in the morning needs one line, not Spark's pages."""
+
+from __future__ import annotations
+
+from spark_jobs.reasons import reason
+
+SPARK = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted due to stage failure
+ : org.apache.spark.api.python.PythonException: Traceback (most recent call last):
+  File "reader.py", line 1, in step
+    raise errors.KafkaRefused("x")
+service.kafka.errors.KafkaRefused: no permission on topic t: grant READ on it
+
+\tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handlePythonException(PythonRunner.scala:581)
+Caused by: java.lang.RuntimeException: something wraps it
+=== Streaming Query ==="""
+
+
+def test_our_own_exception_is_found_in_what_spark_makes_of_it() -> None:
+    assert reason(RuntimeError(SPARK)) == "no permission on topic t: grant READ on it"
+
+
+def test_otherwise_the_innermost_cause_speaks() -> None:
+    text = "Job aborted\nCaused by: java.lang.OutOfMemoryError: Java heap space\n\tat x"
+    assert reason(RuntimeError(text)) == "OutOfMemoryError: Java heap space"
+
+
+def test_a_plain_exception_is_its_first_line() -> None:
+    assert reason(ValueError("range 3-4 does not follow")) == "range 3-4 does not follow"
+    assert reason(ValueError()) == "ValueError"
