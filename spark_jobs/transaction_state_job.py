@@ -15,6 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from sqlalchemy import Engine
 
 from service.domain.facts import LogBatch
+from service.domain.transaction_log import SOURCE, TOPIC
 from service.kafka.settings import ClientSettings
 from service.store import lease as leases
 from service.store.errors import StoreError, StoreUnavailable
@@ -27,11 +28,10 @@ from spark_jobs.session import CORES
 from spark_jobs.sinks import StoreSink
 from spark_jobs.source.planner import wall_clock_ms
 from spark_jobs.source.position import LogPosition
-from spark_jobs.source.transaction_log import TOPIC, TransactionLogSource, source_options
+from spark_jobs.source.transaction_log import TransactionLogSource, source_options
 
 log = logging.getLogger(__name__)
 
-SOURCE = "transaction_state"
 POLL_MS = 200
 HEARTBEAT_MS = 1_000
 RENEW_EVERY_S = 1.0
@@ -68,11 +68,11 @@ class TransactionStateJob:
         try:
             while query.isActive and not self._stopping.wait(RENEW_EVERY_S):
                 self._renew(lease)
-            self._stop(query, sink)
-            if not self._stopping.is_set():
-                self._fail(writer, sink.failure or query.exception() or RuntimeError("the query ended by itself"))
         finally:
+            self._stop(query, sink)
             shutil.rmtree(checkpoint, ignore_errors=True)
+        if not self._stopping.is_set():
+            self._fail(writer, sink.failure or query.exception() or RuntimeError("the query ended by itself"))
 
     def _renew(self, lease: Lease) -> None:
         """A batch of history may take longer than a lease lasts. Raises LeaseLost."""

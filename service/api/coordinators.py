@@ -15,9 +15,9 @@ from service.api.parameters import only_known
 from service.api.problems import describe
 from service.api.store import store_of
 from service.domain.states import EXPIRED, OPEN
+from service.domain.transaction_log import SOURCE
 from service.store import read
 from service.store.read import PartitionRow
-from service.store.writer import SOURCE
 
 router = APIRouter(tags=["clusters"], dependencies=[Depends(only_known)])
 

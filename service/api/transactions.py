@@ -19,11 +19,11 @@ from service.api.store import store_of
 from service.api.transaction_shape import Surroundings, describe_transaction
 from service.domain.limits import EXPIRATION_CONFIG
 from service.domain.states import CODES, EXPIRED
+from service.domain.transaction_log import SOURCE
 from service.store import read, read_transactions
 from service.store.display import display_id, printable
 from service.store.read import ClusterRow
 from service.store.read_transactions import Selection
-from service.store.writer import SOURCE
 
 State = Literal[
     "Empty",

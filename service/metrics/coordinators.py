@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterator
 
 from service.domain.states import EXPIRED, OPEN
+from service.domain.transaction_log import SOURCE
 from service.metrics import catalogue
 from service.metrics.series import Series
 from service.store.read_metrics import ClusterFacts
-from service.store.writer import SOURCE
 
 
 def coordinators(facts: ClusterFacts) -> Iterator[Series]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from service.domain.transaction_log import SOURCE
 from service.metrics import catalogue
 from service.metrics.series import Series
 from service.store.read_metrics import ClusterFacts
-from service.store.writer import SOURCE
 from service.store.writer_counters import DECODE_ERRORS
 from service.wire.errors import DecodeError
 

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from sqlalchemy import Connection, Engine
 
 from service.domain.facts import LogBatch, Run
+from service.domain.transaction_log import SOURCE, TOPIC
 from service.store.lease import Lease, check_and_renew
 from service.store.progress import positions
 from service.store.schema import source_status
@@ -18,9 +19,6 @@ from service.store.writer_counters import count_ends, keep_rejects
 from service.store.writer_ids import Ended, by_id, write_ids
 from service.store.writer_plan import Plan, plan, select_runs
 from service.store.writer_progress import begin_generations, finish_ranges
-
-SOURCE: Final = "transaction_state"
-TOPIC: Final = "__transaction_state"
 
 RUNS_AT_ONCE: Final = 10_000
 """How many runs (about as many ids) the first read writes in one transaction: the write lock for a quarter second."""

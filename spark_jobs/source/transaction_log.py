@@ -17,6 +17,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.types import StructType
 
 from service.domain.facts import RangeRead
+from service.domain.transaction_log import TOPIC
 from service.kafka.settings import ClientSettings
 from spark_jobs.rows import trouble_to_rows
 from spark_jobs.schemas import spark_schema
@@ -24,8 +25,6 @@ from spark_jobs.source import position
 from spark_jobs.source.admission import Limits, into_tasks
 from spark_jobs.source.planner import LogPlanner, Plan, wall_clock_ms
 from spark_jobs.source.reader import read_ranges
-
-TOPIC = "__transaction_state"
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,10 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from deploy.demo.broker import Broker
+from service.domain.transaction_log import TOPIC
 from tests.benchmarks.decode import make_log
 from tests.brokers import free_port
-from tests.integration.application import TOPIC, log_ends, wait_for
+from tests.integration.application import log_ends, wait_for
 from tests.integration.producers import open_producer
 
 VERSION = "4.3.1"

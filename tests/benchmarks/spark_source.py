@@ -15,12 +15,13 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
+from service.domain.transaction_log import TOPIC
 from service.kafka.client import KafkaClient
 from service.kafka.metadata import topic_layout
 from service.kafka.settings import ClientSettings
 from spark_jobs.session import CORES, spark_session
 from spark_jobs.source.position import LogPosition
-from spark_jobs.source.transaction_log import TOPIC, TransactionLogSource, source_options
+from spark_jobs.source.transaction_log import TransactionLogSource, source_options
 from spark_jobs.transaction_state_job import HEARTBEAT_MS, POLL_MS
 from tests.benchmarks.process_tree import ProcessTree
 from tests.integration.application import log_ends

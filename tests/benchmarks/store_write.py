@@ -12,9 +12,10 @@ from pathlib import Path
 
 from service.domain import states
 from service.domain.facts import LogBatch, LogRecord, Participants, RangeRead, Run
+from service.domain.transaction_log import SOURCE, TOPIC
 from service.store import clusters, lease, migrate, progress
 from service.store.engine import open_engine
-from service.store.writer import SOURCE, TOPIC, TransactionLogWriter
+from service.store.writer import TransactionLogWriter
 
 PARTITIONS = 50
 PARTITIONS_A_BATCH = 10

@@ -17,6 +17,7 @@ from sqlalchemy import Engine, select
 from sqlalchemy.exc import OperationalError
 
 from service.domain import states
+from service.domain.transaction_log import TOPIC
 from service.kafka.client import KafkaClient
 from service.kafka.metadata import topic_layout
 from service.kafka.offsets import EARLIEST, LATEST, list_offsets
@@ -26,7 +27,6 @@ from service.store.errors import StoreUnavailable
 from service.store.schema import clusters, data_gaps, log_partitions, open_participants, rejects, transactional_ids
 
 ROOT = Path(__file__).parents[2]
-TOPIC = "__transaction_state"
 T = TypeVar("T")
 
 

@@ -23,10 +23,11 @@ from confluent_kafka.admin import (
 )
 
 from deploy.demo.broker import Broker
+from service.domain.transaction_log import TOPIC
 from service.store.schema import rejects, source_status
 from tests.builders.transaction_log import key
 from tests.conftest import MakeBroker
-from tests.integration.application import TOPIC, ingesting, log_starts, wait_for
+from tests.integration.application import ingesting, log_starts, wait_for
 from tests.integration.producers import SILENT, create_topic, open_producer, transact
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]

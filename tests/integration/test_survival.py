@@ -12,10 +12,11 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from deploy.demo.broker import Broker
+from service.domain.transaction_log import TOPIC
 from service.store.schema import source_status
 from tests.brokers import describe_transaction
 from tests.conftest import MakeBroker
-from tests.integration.application import TOPIC, ingesting, wait_for
+from tests.integration.application import ingesting, wait_for
 from tests.integration.kafka_says import completed
 from tests.integration.producers import SILENT, create_topic, load, open_producer, transact
 

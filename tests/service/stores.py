@@ -12,9 +12,10 @@ from sqlalchemy import Engine
 from service.app import create_app
 from service.domain import states
 from service.domain.facts import Gap, LogBatch, LogRecord, Participants, RangeRead, Run
+from service.domain.transaction_log import SOURCE, TOPIC
 from service.store import clusters, lease, migrate, progress
 from service.store.engine import open_engine
-from service.store.writer import SOURCE, TOPIC, TransactionLogWriter
+from service.store.writer import TransactionLogWriter
 
 NOW_MS = 1_790_000_030_123
 """When the last batch was applied: 14:13:50.123Z, so the last whole minute ends at 14:13:00."""

@@ -16,12 +16,13 @@ from sqlalchemy import Engine, event, insert
 
 from service.domain import states
 from service.domain.facts import Reject
+from service.domain.transaction_log import SOURCE, TOPIC
 from service.metrics import create_metrics
 from service.metrics.catalogue import OF_CLUSTERS
 from service.metrics.page import KEPT_MS, Metrics
 from service.store import clusters, lease, migrate, progress, schema
 from service.store.engine import open_engine, open_reader
-from service.store.writer import SOURCE, TOPIC, TransactionLogWriter
+from service.store.writer import TransactionLogWriter
 from tests.store.logs import NOW_MS, batch, entry, read, transaction
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"

@@ -10,10 +10,11 @@ from typing import NamedTuple
 import pytest
 from sqlalchemy import Engine
 
+from service.domain.transaction_log import SOURCE, TOPIC
 from service.store import clusters, lease, migrate, progress
 from service.store.engine import open_engine
 from service.store.lease import Lease
-from service.store.writer import SOURCE, TOPIC, TransactionLogWriter
+from service.store.writer import TransactionLogWriter
 from tests.store.logs import NOW_MS
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from sqlalchemy import select
 
+from service.domain.transaction_log import SOURCE, TOPIC
 from service.store import schema
 from service.store.progress import PartitionStart, start_positions
-from service.store.writer import SOURCE, TOPIC
 from tests.store.conftest import Cluster
 from tests.store.logs import NOW_MS, batch, counters, read, row, transaction
 
