@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -34,9 +35,21 @@ class Settings(BaseSettings):
     port: int = Field(default=8080, ge=1, le=65535)
     url: str = "http://127.0.0.1:8080"
 
+    @field_validator("cluster")
+    @classmethod
+    def _fits_in_a_path(cls, cluster: str | None) -> str | None:
+        """The name is one step of the API's paths: servers and clients take a slash or dots there for more."""
+        if cluster is not None and (
+            "/" in cluster or cluster in ("", ".", "..") or cluster != cluster.strip() or not cluster.isprintable()
+        ):
+            raise ValueError("not a name: it is empty, a dot, or has a slash, a control character or space around it")
+        return cluster
+
     @field_validator("url")
     @classmethod
     def _is_http(cls, url: str) -> str:
+        if not re.fullmatch(r"[!-~]+", url):
+            raise ValueError("not a URL: it has spaces or characters to be percent-encoded")
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname or (parts.port == 0):
             raise ValueError("not a URL like http://127.0.0.1:8080")

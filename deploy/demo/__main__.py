@@ -49,7 +49,7 @@ def _fetch(version: str) -> None:
     if jars.is_cached(version):
         return
     began = time.monotonic()
-    _say(f"downloading Kafka {version} from Maven Central (about 130 MB) …")
+    _say(f"downloading Kafka {version} from Maven Central (about 55 MB) …")
     jars.fetch(version)
     _say(f"downloaded in {time.monotonic() - began:.0f} s")
 

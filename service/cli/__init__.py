@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import importlib
+import io
 import os
+import re
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
+from typing import Final
 
 from service import settings
-from service.cli.errors import FINE, USAGE, CommandFailed
-from service.cli.parser import Command, parser
+from service.cli.errors import FINE, UNREACHABLE, USAGE, CommandFailed
+from service.cli.parser import Command, parse
 
 _INTERRUPTED = 130
+_CREDENTIALS: Final = re.compile(r"(?<=://)\S*@")
+"""Of a URL, also of one that nothing can parse."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The exit code; SystemExit(2) for a bad flag, SystemExit(0) for --help and --version."""
-    flags = parser().parse_args(argv)
+    if isinstance(sys.stdout, io.TextIOWrapper):  # an id or a path may hold what the terminal's encoding has not
+        sys.stdout.reconfigure(errors="backslashreplace")
+    flags = parse(argv)
     command: Command = flags.command
     try:
         loaded = _settings(flags, command)
@@ -28,9 +35,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _failed(command, str(error), USAGE)
     except CommandFailed as error:
         return _failed(command, str(error), error.code)
-    except BrokenPipeError:  # `| head` has seen enough; Python would complain again when it flushes at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # `| head` has seen enough
+        _drop_output()
         return FINE
+    except OSError as error:  # what no command expects: a full disk behind stdout, a system out of files
+        if error.filename is None:
+            _drop_output()
+        # not USAGE: a supervisor would give up, and the next try may find room
+        return _failed(command, f"{error.filename or 'output'}: {error.strerror or error}", UNREACHABLE)
     except KeyboardInterrupt:
         return _INTERRUPTED
 
@@ -43,5 +55,11 @@ def _settings(flags: Namespace, command: Command) -> settings.Settings:
 
 
 def _failed(command: Command, text: str, code: int) -> int:
-    print(f"txnscope {command.name}: {text}", file=sys.stderr)
+    """Passwords stay out: the line may end in a log."""
+    print(f"txnscope {command.name}: {_CREDENTIALS.sub('***@', text)}", file=sys.stderr)
     return code
+
+
+def _drop_output() -> None:
+    """What is still buffered goes nowhere: Python would complain again when it flushes at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

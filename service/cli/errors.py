@@ -8,7 +8,7 @@ FINE: Final = 0
 USAGE: Final = 2
 """A bad flag, file, URL or setting."""
 UNREACHABLE: Final = 3
-"""Kafka, the store or the service cannot be reached, or the port to serve on is taken."""
+"""Kafka, the store or the service cannot be reached, the port to serve on is taken, or there is no room to write."""
 
 
 class CommandFailed(Exception):

@@ -36,9 +36,12 @@ def run(flags: Namespace, _settings: Settings) -> int:
 
 
 def _segments(path: Path) -> list[Path]:
-    if not path.is_dir():
-        return [path]
-    found = sorted(path.glob("*.log"))
+    try:
+        if not path.is_dir():
+            return [path]
+        found = sorted(path.glob("*.log"))
+    except OSError as error:
+        raise CommandFailed(f"{path}: {error.strerror or error}") from None
     if not found:
         raise CommandFailed(f"{path}: no .log file in this directory")
     return found

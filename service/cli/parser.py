@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, NoReturn
 
 from service.cli.errors import USAGE
@@ -47,8 +47,16 @@ class Parser(argparse.ArgumentParser):
         self.exit(USAGE, f"{self.prog}: {message}\n")
 
 
-def parser() -> Parser:
-    """Every subcommand leaves its `Command` in `flags.command`, its settings under their own names."""
+def parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    """The `Command` in `flags.command`, its settings under their own names. SystemExit(2) for a bad flag."""
+    top = _parser()
+    flags = top.parse_args(argv)
+    if flags.command is None:
+        top.error(f"COMMAND is missing: one of {', '.join(command.name for command in COMMANDS)}")
+    return flags
+
+
+def _parser() -> Parser:
     top = Parser(
         prog="txnscope",
         description="What every Kafka transaction is doing, and what it ended in.",
@@ -56,7 +64,9 @@ def parser() -> Parser:
         allow_abbrev=False,
     )
     top.add_argument("--version", action="version", version=f"txnscope {version()}")
-    subparsers = top.add_subparsers(metavar="COMMAND", required=True)
+    # not required: argparse would miss the command before it names a flag that does not exist
+    top.set_defaults(command=None)
+    subparsers = top.add_subparsers(metavar="COMMAND")
     for command in COMMANDS:
         sub = subparsers.add_parser(command.name, help=command.help, description=command.help, allow_abbrev=False)
         sub.set_defaults(command=command)

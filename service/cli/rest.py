@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from http.client import HTTPException
 from typing import Any, Final
 from urllib.parse import quote, urlencode
@@ -16,6 +16,10 @@ from service.settings import Settings
 _TIMEOUT_S: Final = 35  # the service itself waits 30 s for its store
 _PAGE: Final = 200
 """The most the service gives at once."""
+
+_LIST: Final = frozenset({"items", "next_cursor", "as_of"})
+_TRANSACTION: Final = frozenset({"transactional_id", "state", "started_at", "partitions", "coordinator", "counts"})
+"""What tells our answers from another server's."""
 
 # never through a proxy of the environment: the service is on this machine or beside it
 _opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -28,19 +32,22 @@ class Service:
         self._url = settings.url
         self._cluster = settings.cluster
 
-    def of_cluster(self, path: str, query: Mapping[str, str | None]) -> Any:
-        """GET below the cluster; parameters that are None are left out. CommandFailed with 2 or 3."""
-        given = {name: value for name, value in query.items() if value is not None}
-        parameters = urlencode(given, errors="surrogateescape")
-        return self._get(f"/clusters/{quote(self.cluster(), safe='')}/{path}?{parameters}")
+    def transaction(self, transactional_id: str) -> dict[str, Any]:
+        """One id in full. CommandFailed with 2 or 3."""
+        return self._known(self._of_cluster("transaction", {"id": transactional_id}), _TRANSACTION)
 
-    def items(self, path: str, query: Mapping[str, str | None], limit: int) -> dict[str, Any]:
-        """A list of up to `limit` items, page after page: `{"items", "next_cursor", "as_of"}` as of the last page."""
+    def transactions(self, query: Mapping[str, str | None], limit: int) -> dict[str, Any]:
+        """Up to `limit` ids, page after page: `{"items", "next_cursor", "as_of"}` as of the last page.
+
+        Parameters that are None are left out. CommandFailed with 2 or 3.
+        """
         items: list[Any] = []
         cursor: str | None = None
         while True:
             wanted = str(min(limit - len(items), _PAGE))
-            page = self.of_cluster(path, {**query, "limit": wanted, "cursor": cursor})
+            page = self._list(
+                self._of_cluster("transactions", {**query, "limit": wanted, "cursor": cursor}), _TRANSACTION
+            )
             items += page["items"]
             cursor = page["next_cursor"]
             if cursor is None or len(items) >= limit:
@@ -49,13 +56,36 @@ class Service:
     def cluster(self) -> str:
         """The cluster of --cluster, or the only one there is."""
         if self._cluster is None:
-            names = [str(one["cluster"]) for one in self._get("/clusters")["items"]]
+            names = [str(one["cluster"]) for one in self._list(self._get("/clusters"), {"cluster"})["items"]]
             if not names:
                 raise CommandFailed(f"{self._url} knows no cluster yet", UNREACHABLE)
             if len(names) > 1:
                 raise CommandFailed(f"--cluster is missing, there are several: {', '.join(sorted(names))}")
             self._cluster = names[0]
         return self._cluster
+
+    def _of_cluster(self, path: str, query: Mapping[str, str | None]) -> Any:
+        given = {name: value for name, value in query.items() if value is not None}
+        parameters = urlencode(given, errors="surrogateescape")
+        return self._get(f"/clusters/{quote(self.cluster(), safe='')}/{path}?{parameters}")
+
+    def _list(self, answer: Any, names: Set[str]) -> dict[str, Any]:
+        """The answer, if it is a list of things that have all the names."""
+        page = self._known(answer, _LIST)
+        if not isinstance(page["items"], list):
+            raise self._foreign()
+        for one in page["items"]:
+            self._known(one, names)
+        return page
+
+    def _known(self, answer: Any, names: Set[str]) -> dict[str, Any]:
+        """The answer, if it has all the names: many a server answers any path with some JSON."""
+        if not isinstance(answer, dict) or not names <= answer.keys():
+            raise self._foreign()
+        return answer
+
+    def _foreign(self) -> CommandFailed:
+        return CommandFailed(f"{self._url} (--url) answers, but is no txnscope", UNREACHABLE)
 
     def _get(self, path: str) -> Any:
         request = urllib.request.Request(f"{self._url}/api/v1{path}", headers={"Accept": "application/json"})  # noqa: S310 - http(s), checked
@@ -70,7 +100,7 @@ class Service:
             text = getattr(reason, "strerror", None) or str(reason) or type(reason).__name__
             raise CommandFailed(f"no answer from {self._url} (--url): {text}", UNREACHABLE) from None
         except ValueError:
-            raise CommandFailed(f"{self._url} (--url) answers, but is no txnscope", UNREACHABLE) from None
+            raise self._foreign() from None
 
     def _refusal(self, error: urllib.error.HTTPError) -> CommandFailed:
         """The service's own words (RFC 9457) for a request it cannot answer."""

@@ -1,4 +1,4 @@
-"""`txnscope serve`: the service in one process. It needs no store to start; /-/ready says what is missing."""
+"""`txnscope serve`: the service in one process. It waits for a store that is not ready, and says what is missing."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from service.cli.stores import store_failures
 from service.cli.version import version
 from service.settings import Settings
 from service.store.engine import open_reader
+from service.store.errors import StoreError
 
 _DRAIN_S = 3
 """How long running requests may take after SIGTERM; below the 5 s that `service.lifeline` leaves."""
@@ -35,6 +36,10 @@ def run(_flags: Namespace, settings: Settings) -> int:
     from service.app import create_app
 
     app = create_app(settings.store, version=version())
+    try:
+        app.state.store.check()
+    except StoreError as error:
+        print(f"not ready: {error}", file=sys.stderr)
     server = uvicorn.Server(
         uvicorn.Config(app, access_log=False, log_config=None, timeout_graceful_shutdown=_DRAIN_S, lifespan="on")
     )

@@ -26,7 +26,7 @@ _PLAIN = (
 
 def run(flags: Namespace, settings: Settings) -> int:
     """CommandFailed: 3 if the service does not answer, 2 if it does not know the id."""
-    one = Service(settings).of_cluster("transaction", {"id": flags.id})
+    one = Service(settings).transaction(flags.id)
     if flags.json:
         print(json.dumps(one, indent=2))
     else:

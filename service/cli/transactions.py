@@ -30,7 +30,7 @@ _PARTITIONS_SHOWN = 3
 def run(flags: Namespace, settings: Settings) -> int:
     """CommandFailed: 3 if the service does not answer, 2 if it refuses a filter."""
     query = {name: getattr(flags, name) for name in _FILTERS}
-    page = Service(settings).items("transactions", query, flags.limit)
+    page = Service(settings).transactions(query, flags.limit)
     if flags.json:
         print(json.dumps(page, indent=2))
         return FINE

@@ -122,6 +122,7 @@ _KINDS = (
     ("service.cli\0watch", "supervisor"),
     ("service.cli\0serve", "service"),
     ("spark_jobs\0", "driver"),
+    ("tests.benchmarks.spark_source\0", "driver"),
     ("pyspark", "Python workers and planner"),
 )
 """By what the command line holds."""

@@ -39,7 +39,7 @@ def main(bootstrap: str) -> None:
     assert layout is not None
     # as at the very first start: all of the log is history, and read in whole partitions
     positions = {p: LogPosition(layout.topic_id, 0, 0, -1, end) for p, end in ends.items()}
-    batches: list[tuple[float, int, int, float]] = []
+    batches: list[tuple[float, int, int, dict[str, float]]] = []
     tree = ProcessTree(os.getsid(0))
     done = threading.Event()
 
@@ -48,7 +48,7 @@ def main(bootstrap: str) -> None:
         reads = [read for read in table.column("read").to_pylist() if read is not None]
         runs = len(table) - table.column("run").null_count
         if records := sum(read["records"] for read in reads):
-            batches.append((time.monotonic() - began, records, runs, sum(tree.cpu_s().values())))
+            batches.append((time.monotonic() - began, records, runs, tree.cpu_s()))
         if sum(records for _, records, _, _ in batches) >= sum(ends.values()):
             done.set()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from confluent_kafka import KafkaException, Producer
@@ -39,12 +39,19 @@ def transact(producer: Producer, topic: str, commit: bool = True) -> None:
     producer.begin_transaction()
     producer.produce(topic, b"payload")
     producer.flush(30)
-    end = producer.commit_transaction if commit else producer.abort_transaction
+    if not _ended(producer.commit_transaction if commit else producer.abort_transaction):
+        assert _ended(producer.abort_transaction)
+
+
+def _ended(end: Callable[[float], None]) -> bool:
+    """Whether the transaction ended as asked; False if it has to be aborted (KIP-360)."""
     while True:
         try:
             end(30)
-            return
+            return True
         except KafkaException as e:
+            if e.args[0].txn_requires_abort():
+                return False
             if not e.args[0].retriable():
                 raise
 
@@ -52,7 +59,8 @@ def transact(producer: Producer, topic: str, commit: bool = True) -> None:
 @contextmanager
 def load(bootstrap: str, topic: str, names: list[str]) -> Iterator[None]:
     """One thread an id: two commits, one abort, over and over, until the block ends; every transaction is finished."""
-    stop, failures = threading.Event(), []
+    stop = threading.Event()
+    failures: list[BaseException] = []
 
     def work(name: str) -> None:
         try:
@@ -60,7 +68,10 @@ def load(bootstrap: str, topic: str, names: list[str]) -> Iterator[None]:
             turn = 0
             while not stop.wait(0.02):
                 turn += 1
-                transact(producer, topic, commit=turn % 3 != 0)
+                try:
+                    transact(producer, topic, commit=turn % 3 != 0)
+                except KafkaException:  # fatal for this instance: as applications do, begin again with a new one
+                    producer = open_producer(bootstrap, name)
         except BaseException as e:
             failures.append(e)
 
@@ -73,4 +84,5 @@ def load(bootstrap: str, topic: str, names: list[str]) -> Iterator[None]:
         stop.set()
         for thread in threads:
             thread.join(60)
-    assert not failures
+    for failure in failures:
+        raise failure

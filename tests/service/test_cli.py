@@ -15,8 +15,10 @@ from pathlib import Path
 import pytest
 
 from service.cli import main
+from tests.builders import transaction_log as build
 
 ROOT = Path(__file__).parents[2]
+GOLDEN = next((ROOT / "tests/golden/4.3.1/mixed/__transaction_state-0").glob("*.log"))
 COMMANDS = ("watch", "ingest", "serve", "transactions", "transaction", "inspect", "migrate")
 
 
@@ -65,6 +67,7 @@ def complaint(capsys: pytest.CaptureFixture[str]) -> str:
     [
         ("", "COMMAND"),
         ("wach", "'wach'"),
+        ("--prot", "--prot"),
         ("serve --prot 1", "--prot"),
         ("serve --por 1", "--por"),
         ("serve --port", "--port"),
@@ -84,7 +87,9 @@ def complaint(capsys: pytest.CaptureFixture[str]) -> str:
         ("watch", "--bootstrap-servers"),
         ("watch --bootstrap-servers h:1,h", "'h'"),
         ("watch --bootstrap-servers h:1 --host 192.0.2.1", "--host 192.0.2.1"),
+        (f"migrate --store sqlite:////{'d' * 300}/x.db", "dd: File name too long"),
         ("transactions --url host:80", "--url: 'host:80'"),
+        ("transactions --url http://host/\u00fc", "--url: 'http://host/\u00fc'"),
         ("transactions --state Open", "'Open'"),
         ("transactions --limit none", "'none'"),
         ("transactions --sort size", "'size'"),
@@ -92,6 +97,7 @@ def complaint(capsys: pytest.CaptureFixture[str]) -> str:
         ("inspect", "FILE"),
         ("inspect --as text f", "'text'"),
         ("inspect no/such.log", "no/such.log"),
+        (f"inspect {'f' * 300}", "ff: File name too long"),
     ],
 )
 def test_a_mistake_of_the_user_is_one_line_and_2(line: str, names: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -123,6 +129,16 @@ def test_a_taken_port_is_one_line_and_3(command: str, taken_port: int, capsys: p
 def test_nobody_at_the_url_is_one_line_and_3(capsys: pytest.CaptureFixture[str]) -> None:
     assert ended("transactions", "--url", "http://127.0.0.1:1") == 3
     assert complaint(capsys) == ("txnscope transactions: no answer from http://127.0.0.1:1 (--url): Connection refused")
+
+
+@pytest.mark.parametrize(
+    "url", ["postgresql://me:secret@host:port/db", "mysql://me:secret@host/db", "postgresql://me:se/cret@host:port/db"]
+)
+def test_a_password_is_not_repeated(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ended("migrate", "--store", url) == 2
+    line = complaint(capsys)
+    assert "***@host" in line
+    assert "cret" not in line
 
 
 def test_a_locked_store_is_one_line_and_3(capsys: pytest.CaptureFixture[str]) -> None:
@@ -161,8 +177,7 @@ def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_reader_that_has_seen_enough_is_no_error() -> None:
     """`txnscope inspect … | head -1`."""
-    log = next((ROOT / "tests/golden/4.3.1/mixed/__transaction_state-0").glob("*.log"))
-    command = [sys.executable, "-m", "service.cli", "inspect", *[str(log)] * 200]
+    command = [sys.executable, "-m", "service.cli", "inspect", *[str(GOLDEN)] * 200]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stderr is not None
@@ -170,3 +185,22 @@ def test_a_reader_that_has_seen_enough_is_no_error() -> None:
         process.stdout.close()
         assert process.stderr.read() == b""
     assert process.returncode == 0
+
+
+def test_a_full_disk_is_one_line_and_3() -> None:
+    command = [sys.executable, "-m", "service.cli", "inspect", str(GOLDEN)]
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(command, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (3, "txnscope inspect: output: No space left on device\n")
+
+
+def test_what_the_terminal_cannot_show_is_escaped(tmp_path: Path) -> None:
+    log = tmp_path / "00000000000000000000.log"
+    log.write_bytes(build.transition("gr\u00fcn", 0, timestamp_ms=1_700_000_000_000, data=build.value()))
+    (tmp_path / "\udcff.log").write_bytes(b"")
+    command = [sys.executable, "-m", "service.cli", "inspect", str(tmp_path)]
+    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, env=environment)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b" Ongoing gr\\xfcn " in done.stdout
+    assert b"\\udcff.log" in done.stdout

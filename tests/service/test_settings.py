@@ -84,6 +84,17 @@ def test_a_bad_value_is_named_by_its_flag_or_variable(config: Path, monkeypatch:
         settings.load({"port": "0"}, str(config))
 
 
+@pytest.mark.parametrize("name", ["", ".", "..", "eu/orders", " orders", "or\nders"])
+def test_a_cluster_has_a_name_that_fits_in_a_path(name: str) -> None:
+    with pytest.raises(SettingsError, match=r"^--cluster: "):
+        settings.load({"cluster": name})
+
+
+def test_other_names_of_clusters_are_taken_as_they_are() -> None:
+    for name in ("orders", "or ders?#%", "gr\u00fcn", "...", "4L6g3nShT-eMCtK--X86sw"):
+        assert settings.load({"cluster": name}).cluster == name
+
+
 @pytest.mark.parametrize("url", ["localhost:8080", "ftp://host", "http://", "http://host:99999", "http://[::1"])
 def test_a_url_of_the_service_is_http(url: str) -> None:
     with pytest.raises(SettingsError, match=r"^--url: "):
