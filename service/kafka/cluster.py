@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from kafka.protocol.admin import DescribeConfigsRequest
 from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest
 
+from service.domain.limits import CONFIG_DEFAULTS
 from service.kafka.client import KafkaClient
 from service.kafka.errors import KafkaFailure, KafkaUnavailable
 
 _BROKER = 4  # ConfigResource.Type
-
-# Kafka's defaults (TransactionStateManagerConfig, TransactionLogConfig): used, and shown as assumed, when unreadable
-DEFAULTS: Final[dict[str, str]] = {
-    "transactional.id.expiration.ms": "604800000",
-    "transaction.remove.expired.transaction.cleanup.interval.ms": "3600000",
-    "transaction.max.timeout.ms": "900000",
-    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "10000",
-}
 
 
 def cluster_id(client: KafkaClient) -> str:
@@ -47,9 +40,9 @@ def describe(client: KafkaClient) -> dict[str, Any]:
 
 
 def _configs(client: KafkaClient, broker: int) -> dict[str, dict[str, str]]:
-    configs = {name: {"value": value, "source": "assumed"} for name, value in DEFAULTS.items()}
+    configs = {name: {"value": value, "source": "assumed"} for name, value in CONFIG_DEFAULTS.items()}
     wanted = DescribeConfigsRequest.DescribeConfigsResource(
-        resource_type=_BROKER, resource_name=str(broker), configuration_keys=list(DEFAULTS)
+        resource_type=_BROKER, resource_name=str(broker), configuration_keys=list(CONFIG_DEFAULTS)
     )
     try:
         result = client.ask(DescribeConfigsRequest(resources=[wanted], include_synonyms=False), broker).results[0]

@@ -11,7 +11,6 @@ import pytest
 from service.domain import states
 from service.domain.facts import Gap
 from service.domain.limits import CONFIG_DEFAULTS
-from service.kafka.cluster import DEFAULTS
 from service.store import clusters
 from tests.service.stores import DESCRIPTION, INT64_MAX, NOW, NOW_MS, Id, SeededCluster, client_of, open_id
 
@@ -156,17 +155,15 @@ def test_unknown_names_gaps_of_a_day_and_undecodable_ids(cluster: SeededCluster)
 
 def test_configs_say_where_they_come_from(cluster: SeededCluster) -> None:
     body = get(cluster)
-    assert {name: config["source"] for name, config in body["configs"].items()} == dict.fromkeys(DEFAULTS, "assumed")
+    assert {name: config["source"] for name, config in body["configs"].items()} == dict.fromkeys(
+        CONFIG_DEFAULTS, "assumed"
+    )
     assert body["unknown"][-1]["grant"] == "DESCRIBE_CONFIGS on the cluster"
     clusters.describe(cluster.engine, cluster.id, DESCRIPTION, NOW_MS)
     body = get(cluster)
     assert body["brokers"] == [{"id": 1, "host": "broker-1", "port": 9092}]
     assert body["features"] == {"transaction.version": 2}
     assert body["configs"]["transactional.id.expiration.ms"] == {"value": "3600000", "source": "broker"}
-
-
-def test_assumed_configs_are_the_same_on_both_sides() -> None:
-    assert CONFIG_DEFAULTS == DEFAULTS
 
 
 def test_coordinators_have_one_row_a_partition(cluster: SeededCluster) -> None:
