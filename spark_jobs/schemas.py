@@ -1,15 +1,10 @@
-"""The rows that executors hand to the driver: exactly one of `read`, `run`, `reject`, `trouble` is set in each.
-
-The columns are those of `service.domain.facts`, under the same names, so that a row becomes a fact by position.
-"""
+"""Arrow types of the facts that executors hand to the driver: `service.domain.facts`, under the same names."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import StructType
 
 from service.domain.facts import Gap, LogRecord, Participants, RangeRead, Reject, Run
 
@@ -61,16 +56,3 @@ REJECT = _struct(
         "value": _BYTES,
     },
 )
-ROW = pa.schema([("read", READ), ("run", RUN), ("reject", REJECT), ("trouble", _TEXT)])
-
-
-def spark_schema() -> StructType:
-    return from_arrow_schema(ROW)
-
-
-def rows(**column: pa.Array) -> pa.RecordBatch:
-    """Rows of one kind, the others null: `rows(run=…)`."""
-    ((_, values),) = column.items()
-    return pa.RecordBatch.from_arrays(
-        [column.get(field.name, pa.nulls(len(values), field.type)) for field in ROW], schema=ROW
-    )

@@ -19,8 +19,7 @@ from pyspark.sql.types import StructType
 from service.domain.facts import RangeRead
 from service.domain.transaction_log import TOPIC
 from service.kafka.settings import ClientSettings
-from spark_jobs.rows import trouble_to_rows
-from spark_jobs.schemas import spark_schema
+from spark_jobs.rows import SCHEMA, trouble_to_rows
 from spark_jobs.source import position
 from spark_jobs.source.admission import Limits, into_tasks
 from spark_jobs.source.planner import LogPlanner, Plan, wall_clock_ms
@@ -95,7 +94,7 @@ class TransactionLogSource(DataSource):
         return "txnscope_transaction_log"
 
     def schema(self) -> StructType:
-        return spark_schema()
+        return SCHEMA
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         return TransactionLogReader(dict(self.options))
