@@ -6,8 +6,7 @@ of their 35 fields into the JVM's form and back: that costs four times what deco
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,8 @@ SCHEMA = StructType([StructField("kind", StringType(), False), StructField("arro
 _ARROW = pa.schema([pa.field("kind", pa.string(), nullable=False), pa.field("arrow", pa.binary(), nullable=False)])
 _AT_ONCE = 10_000
 """Facts in one row, at most: some 2 MB, of which compression leaves a fifth."""
+RUNS_AT_ONCE = 100_000
+"""Runs the driver holds as objects, about: some 120 MB."""
 _COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 
 
@@ -52,25 +53,42 @@ def trouble_to_rows(trouble: str) -> pa.RecordBatch:
     return _rows("trouble", pa.array([trouble], pa.string()))
 
 
-def arrays_from_rows(table: pa.Table) -> Mapping[str, Sequence[pa.Array]]:
-    """All rows of one micro-batch, arrays of facts by kind: read, run, reject, trouble."""
-    found: dict[str, list[pa.Array]] = {kind: [] for kind in ("read", "run", "reject", "trouble")}
+def facts_from_rows(table: pa.Table) -> Iterator[tuple[str, pa.Array]]:
+    """(kind, facts of it) in the order of the rows."""
     for kind, arrow in zip(table["kind"].to_pylist(), table["arrow"].to_pylist(), strict=True):
         with pa.ipc.open_stream(arrow) as stream:
-            found[kind] += [batch.column(0) for batch in stream]
-    return found
+            for batch in stream:
+                yield kind, batch.column(0)
 
 
-def batch_from_rows(table: pa.Table) -> LogBatch:
-    """All rows of one micro-batch as facts."""
-    found = arrays_from_rows(table)
-    troubles = [trouble for array in found["trouble"] for trouble in array.to_pylist()]
-    return LogBatch(
-        ranges=tuple(chain.from_iterable(_facts(a, RangeRead, gap=lambda g: g and Gap(**g)) for a in found["read"])),
-        runs=tuple(chain.from_iterable(map(_runs, found["run"]))),
-        rejects=tuple(chain.from_iterable(_facts(a, Reject) for a in found["reject"])),
-        trouble="; ".join(dict.fromkeys(troubles)) or None,
-    )
+def batches_from_rows(table: pa.Table, runs_at_once: int = RUNS_AT_ONCE) -> Iterator[LogBatch]:
+    """All rows of one micro-batch as facts, cut into batches that fit into memory as objects.
+
+    A cut is made behind reads: what was read of a range comes before the read that names the range.
+    """
+    ranges: list[RangeRead] = []
+    runs: list[Run] = []
+    rejects: list[Reject] = []
+    troubles: list[str] = []
+    cut = False
+    for kind, facts in facts_from_rows(table):
+        if kind == "run":
+            runs += _runs(facts)
+        elif kind == "reject":
+            rejects += _facts(facts, Reject)
+        elif kind == "trouble":
+            troubles += facts.to_pylist()
+        else:
+            ranges += _facts(facts, RangeRead, gap=lambda g: g and Gap(**g))
+            if len(runs) >= runs_at_once:
+                yield LogBatch(tuple(ranges), tuple(runs), tuple(rejects), _told(troubles))
+                ranges, runs, rejects, cut = [], [], [], True
+    if ranges or not cut:
+        yield LogBatch(tuple(ranges), tuple(runs), tuple(rejects), _told(troubles))
+
+
+def _told(troubles: Iterable[str]) -> str | None:
+    return "; ".join(dict.fromkeys(troubles)) or None
 
 
 def _rows(kind: str, facts: pa.Array) -> pa.RecordBatch:

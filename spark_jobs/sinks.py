@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 
 from service.domain.facts import LogBatch
 from service.store.errors import StoreUnavailable
-from spark_jobs.rows import batch_from_rows
+from spark_jobs.rows import batches_from_rows
 from spark_jobs.source.planner import wall_clock_ms
 
 log = logging.getLogger(__name__)
@@ -31,7 +31,8 @@ class StoreSink:
         """Materialised once: a frame evaluated twice would read a compacting log twice."""
         self.idle.clear()
         try:
-            self._store(batch_from_rows(frame.toArrow()))
+            for batch in batches_from_rows(frame.toArrow()):
+                self._store(batch)
         except BaseException as e:
             self.failure = e
             raise

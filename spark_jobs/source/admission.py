@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from service.domain.facts import RangeRead
@@ -13,8 +13,12 @@ from spark_jobs.source.position import LogPosition
 class Limits:
     """`records`: about as many a micro-batch. `first_read`: of one partition at once, while history is read."""
 
-    records: int = 500_000
+    records: int = 1_500_000
     first_read: int = 2_000_000
+
+
+READ_AT_ONCE = 300_000
+"""Records, about, that a task folds before it hands them over: its memory."""
 
 
 def admit(positions: Mapping[int, LogPosition], ends: Mapping[int, int], limits: Limits) -> dict[int, int]:
@@ -63,3 +67,17 @@ def into_tasks(ranges: Sequence[RangeRead], cores: int) -> list[list[RangeRead]]
         loads[lightest] += r.hi - r.lo
     tasks[0].extend(r for r in ranges if r.hi == r.lo)
     return tasks
+
+
+def at_once(ranges: Sequence[RangeRead]) -> Iterator[list[RangeRead]]:
+    """Lists of ranges that hold about READ_AT_ONCE records each, at least one list."""
+    some: list[RangeRead] = []
+    records = 0
+    for r in ranges:
+        some.append(r)
+        records += r.hi - r.lo
+        if records >= READ_AT_ONCE:
+            yield some
+            some, records = [], 0
+    if some or not ranges:
+        yield some

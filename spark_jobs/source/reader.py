@@ -23,6 +23,7 @@ from service.kafka.settings import ClientSettings
 from service.wire.columns import BrokenBatch, Chunk, LogColumns, decode
 from spark_jobs.fold import Runs, concat, fold, merge
 from spark_jobs.rows import reads_to_rows, rejects_to_rows, runs_to_rows
+from spark_jobs.source.admission import at_once
 
 FETCH_BYTES = 8 << 20  # larger responses are slower, not faster, through kafka-python
 PARTITION_BYTES = 4 << 20
@@ -32,15 +33,16 @@ _clients: dict[str, KafkaClient] = {}  # worker processes are used again: so are
 
 
 def read_ranges(settings: ClientSettings, topic: str, ranges: Sequence[RangeRead]) -> Iterator[pa.RecordBatch]:
-    """Rows of `spark_jobs.schemas` for all of `ranges`. Raises KafkaUnavailable after `PATIENCE_S` without progress."""
-    reading = _Reading(settings, topic, ranges)
-    while reading.unfinished:
-        reading.step()
-    if reading.runs is not None and len(reading.runs.partition):
-        yield runs_to_rows(reading.runs)
-    if reading.rejects:
-        yield rejects_to_rows(reading.rejects)
-    yield reads_to_rows(reading.done())
+    """Rows of `spark_jobs.rows` for all of `ranges`. Raises KafkaUnavailable after `PATIENCE_S` without progress."""
+    for some in at_once(ranges):
+        reading = _Reading(settings, topic, some)
+        while reading.unfinished:
+            reading.step()
+        if reading.runs is not None and len(reading.runs.partition):
+            yield runs_to_rows(reading.runs)
+        if reading.rejects:
+            yield rejects_to_rows(reading.rejects)
+        yield reads_to_rows(reading.done())
 
 
 class _Reading:

@@ -19,7 +19,7 @@ from service.domain.transaction_log import TOPIC
 from service.kafka.client import KafkaClient
 from service.kafka.metadata import topic_layout
 from service.kafka.settings import ClientSettings
-from spark_jobs.rows import arrays_from_rows
+from spark_jobs.rows import facts_from_rows
 from spark_jobs.session import CORES, spark_session
 from spark_jobs.source.position import LogPosition
 from spark_jobs.source.transaction_log import TransactionLogSource, source_options
@@ -45,9 +45,9 @@ def main(bootstrap: str) -> None:
     done = threading.Event()
 
     def count(frame: DataFrame, _batch_id: int) -> None:
-        facts = arrays_from_rows(frame.toArrow())
-        runs = sum(map(len, facts["run"]))
-        if records := sum(read["records"] for reads in facts["read"] for read in reads.to_pylist()):
+        facts = list(facts_from_rows(frame.toArrow()))
+        runs = sum(len(some) for kind, some in facts if kind == "run")
+        if records := sum(read["records"] for kind, reads in facts if kind == "read" for read in reads.to_pylist()):
             batches.append((time.monotonic() - began, records, runs, tree.cpu_s()))
         if sum(records for _, records, _, _ in batches) >= sum(ends.values()):
             done.set()

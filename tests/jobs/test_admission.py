@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from service.domain.facts import RangeRead
-from spark_jobs.source.admission import Limits, admit, into_tasks
+from spark_jobs.source.admission import READ_AT_ONCE, Limits, admit, at_once, into_tasks
 from spark_jobs.source.position import LogPosition, from_json, to_json
 
 
@@ -54,6 +54,13 @@ def test_never_more_tasks_than_cores_and_views_ride_along() -> None:
 def test_a_heartbeat_is_one_task() -> None:
     assert [len(task) for task in into_tasks([a_range(p, 5, 5) for p in range(50)], cores=2)] == [50]
     assert into_tasks([], cores=2) == [[]]
+
+
+def test_a_task_folds_a_bounded_number_of_records_at_once() -> None:
+    half = READ_AT_ONCE // 2
+    ranges = [a_range(p, 0, half) for p in range(5)]
+    assert [[r.partition for r in some] for some in at_once(ranges)] == [[0, 1], [2, 3], [4]]
+    assert list(at_once([])) == [[]]
 
 
 def test_positions_travel_to_the_planner_as_text() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from service.domain import outcomes, states
 from service.domain.facts import UNSEEN, LogRecord, Run
 from spark_jobs.fold import Records, Runs, concat, merge
-from spark_jobs.rows import batch_from_rows, runs_to_rows
+from spark_jobs.rows import batches_from_rows, runs_to_rows
 
 Entry = tuple[int, bytes, LogRecord]  # partition, transactional id, record
 
@@ -40,7 +40,8 @@ def singles(log: list[Entry]) -> Runs:
 
 def facts(runs: Runs) -> list[Run]:
     table = pa.Table.from_batches([runs_to_rows(runs)])
-    return sorted(batch_from_rows(table).runs, key=lambda run: (run.partition, run.transactional_id, run.first.offset))
+    (batch,) = batches_from_rows(table)
+    return sorted(batch.runs, key=lambda run: (run.partition, run.transactional_id, run.first.offset))
 
 
 def by_hand(log: list[Entry]) -> list[Run]:
