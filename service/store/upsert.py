@@ -9,16 +9,17 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Dialect, Table, bindparam
+from sqlalchemy import Connection, Dialect, Table, bindparam, func
 from sqlalchemy.dialects import postgresql, sqlite
 
 Item = TypeVar("Item")
 
 
 class Upsert:
-    """How rows get into `table`: columns named in `replace` take the new value, those in `add` grow by it.
+    """How rows get into `table`: columns named in `replace` take the new value, those in `fill` unless it is null.
 
-    Rows are tuples in the order of `columns` (default: all). With neither `replace` nor `add` the older row stays.
+    Those in `add` grow by it, in `most` and `least` the larger or smaller of both stays; others stay as they are.
+    Rows are tuples in the order of `columns` (default: all).
     """
 
     def __init__(
@@ -28,13 +29,19 @@ class Upsert:
         columns: Sequence[str] = (),
         key: Sequence[str] = (),
         replace: Sequence[str] = (),
+        fill: Sequence[str] = (),
         add: Sequence[str] = (),
+        most: Sequence[str] = (),
+        least: Sequence[str] = (),
     ) -> None:
         self.table = table
         self.columns = tuple(columns) or tuple(table.c.keys())
         self.key = tuple(key) or tuple(table.primary_key.columns.keys())
         self.replace = tuple(replace)
+        self.fill = tuple(fill)
         self.add = tuple(add)
+        self.most = tuple(most)
+        self.least = tuple(least)
 
     def write(self, connection: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
         if not rows:
@@ -59,7 +66,11 @@ def _compiled(upsert: Upsert, dialect: Dialect) -> tuple[str, tuple[str, ...] | 
     insert = postgresql.insert if dialect.name == "postgresql" else sqlite.insert
     statement = insert(table).values({name: bindparam(name) for name in columns})
     changes: dict[str, Any] = {name: statement.excluded[name] for name in upsert.replace}
+    changes |= {name: func.coalesce(statement.excluded[name], table.c[name]) for name in upsert.fill}
     changes |= {name: table.c[name] + statement.excluded[name] for name in upsert.add}
+    larger, smaller = (func.greatest, func.least) if dialect.name == "postgresql" else (func.max, func.min)
+    changes |= {name: larger(table.c[name], statement.excluded[name]) for name in upsert.most}
+    changes |= {name: smaller(table.c[name], statement.excluded[name]) for name in upsert.least}
     key = [table.c[name] for name in upsert.key]
     if changes:
         statement = statement.on_conflict_do_update(index_elements=key, set_=changes)
