@@ -17,7 +17,7 @@ from service.domain import states
 from service.domain.facts import NO_ID
 from service.wire.columns import TOMBSTONE, UNDECODABLE, LogColumns
 from service.wire.vectors import byte_strings
-from spark_jobs.pairs import Pairs, Records, Telling, Scope
+from spark_jobs.pairs import Pairs, Records, Scope, Telling
 
 Array = np.ndarray[Any, Any]
 NOTHING = -1

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from service.domain.facts import LogRecord
+from service.domain.facts import NO_ID, LogRecord
 from service.domain.limits import TWO_PHASE_TIMEOUT_MS
 from service.domain.states import (
     COMPLETE_ABORT,
@@ -95,10 +95,11 @@ def _ran_out(abort: LogRecord) -> bool:
 
 
 def _initialized(before: LogRecord, after: LogRecord) -> Cause:
-    if after.previous_producer_id == before.producer_id and after.producer_id != before.producer_id:
+    if before.producer_id in (after.producer_id, NO_ID):
+        return Cause(INITIALIZED, CERTAIN)
+    if after.previous_producer_id == before.producer_id:
         return Cause(PID_ROTATED, CERTAIN)
-    ran_out = before.producer_epoch >= _LAST_CLIENT_EPOCH and after.producer_epoch == 0
-    if ran_out and before.producer_id not in (after.producer_id, -1):
+    if before.producer_epoch >= _LAST_CLIENT_EPOCH and after.producer_epoch == 0:
         return Cause(PID_ROTATED, LIKELY)
     return Cause(INITIALIZED, CERTAIN)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from service.domain.facts import LogRecord
+from service.domain.facts import NO_ID, LogRecord
 from service.domain.states import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
@@ -62,7 +62,7 @@ def is_same_transaction(before: Any, after: Any) -> Any:
     Under TV2 the producer id may change on the CompleteX record; before 4.3 no tag says so (KAFKA-20310), but then the
     epoch was the last one.
     """
-    named = after.previous_producer_id == before.producer_id
+    named = (after.previous_producer_id == before.producer_id) & (before.producer_id != NO_ID)
     rotated = (named | (before.producer_epoch == LAST_EPOCH)) & (after.producer_epoch == 0)
     return (before.start_ms == after.start_ms) & ((before.producer_id == after.producer_id) | rotated)
 

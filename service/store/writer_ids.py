@@ -101,6 +101,8 @@ class IdWriter:
         for (key, partition), group in groupby(runs, attrgetter("transactional_id", "partition")):
             of_id = list(group)
             old = stored.get(key)
+            if _is_left_behind(old, of_id):
+                continue
             story = self._story(old, of_id, told, counts)
             row = new_row(self.cluster_id, old, generations[partition], of_id, story)
             stored[key] = row
@@ -226,6 +228,13 @@ def _look_up(connection: Connection, cluster_id: int, ids: Sequence[bytes]) -> d
 def _is_stored(row: IdRow | None, run: Run) -> bool:
     """Rows of a partition with an offset are all of its generation: `void_ids` took the others' offsets."""
     return row is not None and row.partition == run.partition and row.offset >= run.last.offset
+
+
+def _is_left_behind(row: IdRow | None, runs: Sequence[Run]) -> bool:
+    """Tombstones of an id that lives in another log partition by now: partitions were added, and ids hashed anew."""
+    if row is None or row.state == EXPIRED or row.partition == runs[0].partition:
+        return False
+    return all(record.state == EXPIRED for run in runs for record in (run.first, run.last))
 
 
 def _count_new_pairs(

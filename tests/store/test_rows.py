@@ -163,3 +163,14 @@ def test_transitions_per_second_are_those_of_the_last_ten_seconds(cluster: Clust
     for second in range(21, 45):
         cluster.writer.apply(batch([], read(630, 630)), NOW_MS + second * 1000)
     assert cluster.positions()[0].transitions_per_s == 0.0
+
+
+def test_a_tombstone_left_in_an_old_partition_does_not_expire_an_id_that_moved(cluster: Cluster) -> None:
+    """Partitions were added to the log: the coordinator of the old partition forgets the id a week later."""
+    cluster.writer.apply(batch(transaction(0, start_ms=5, pid=7), read(0, 3)), NOW_MS)
+    cluster.writer.apply(batch(transaction(0, start_ms=9, pid=8), read(0, 3, partition=1)), NOW_MS)
+    cluster.writer.apply(batch([entry(3, states.EXPIRED)], read(3, 4)), NOW_MS)
+    found = row(cluster.engine, cluster.id)
+    assert (found["partition"], found["state"], found["producer_id"]) == (1, states.COMPLETE_COMMIT, 8)
+    assert found["commits"] == 2
+    assert "expired" not in counters(cluster.engine, cluster.id)
