@@ -1,8 +1,12 @@
-"""Real brokers for tests: free ports, answers of Kafka's own admin interfaces."""
+"""Real brokers for tests: free ports, a cluster of three, answers of Kafka's own admin interfaces."""
 
 from __future__ import annotations
 
 import random
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
 from typing import NamedTuple
 
 from kafka.protocol.admin import DescribeTransactionsRequest, ListTransactionsRequest
@@ -13,6 +17,17 @@ from service.kafka.client import KafkaClient
 from service.kafka.settings import ClientSettings
 
 VERSIONS = ("4.3.1", "3.9.2")
+
+_NODES = (1, 2, 3)
+_REPLICATED = {
+    "transaction.state.log.num.partitions": "3",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+    "min.insync.replicas": "2",
+    # a dead broker is missed after 3 s instead of 9 s
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
+}
 
 
 class Described(NamedTuple):
@@ -34,6 +49,63 @@ def free_port() -> int:
         port = random.randrange(20_000, 32_000, 2)
         if is_free(port) and is_free(port + 1):
             return port
+
+
+def free_ports(count: int) -> list[int]:
+    """As `free_port`, each another one."""
+    ports: set[int] = set()
+    while len(ports) < count:
+        ports.add(free_port())
+    return list(ports)
+
+
+class Cluster:
+    """`with Cluster("4.3.1", directory) as cluster`: three brokers, each a controller too, of which one may be lost."""
+
+    def __init__(self, version: str, directory: Path) -> None:
+        ports = dict(zip(_NODES, free_ports(len(_NODES)), strict=True))
+        voters = ",".join(f"{node}@127.0.0.1:{port + 1}" for node, port in ports.items())
+        shared = _REPLICATED | {"controller.quorum.voters": voters}
+        self.nodes = {
+            node: Broker(version, port, directory / f"node-{node}", shared | {"node.id": str(node)}, heap_mb=256)
+            for node, port in ports.items()
+        }
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(node.bootstrap for node in self.nodes.values())
+
+    def start(self) -> Cluster:
+        """All at once, because one alone has no quorum to answer with; until each knows of all."""
+        try:
+            with ThreadPoolExecutor(len(self.nodes)) as starting:
+                list(starting.map(Broker.start, self.nodes.values()))
+            self._wait_until_whole()
+        except BaseException:
+            self.kill()
+            raise
+        return self
+
+    def kill(self) -> None:
+        """SIGKILL to all: a controlled shutdown without a quorum would take its time."""
+        for node in self.nodes.values():
+            node.kill()
+
+    def __enter__(self) -> Cluster:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, trace: TracebackType | None) -> None:
+        self.kill()
+
+    def _wait_until_whole(self) -> None:
+        give_up = time.monotonic() + 30
+        for node in self.nodes.values():
+            with connect(node.bootstrap) as client:
+                while len(client.ask(MetadataRequest(topics=[], allow_auto_topic_creation=False)).brokers) < len(
+                    _NODES
+                ):
+                    assert time.monotonic() < give_up, "the brokers do not find one another"
+                    time.sleep(0.1)
 
 
 def connect(bootstrap: str) -> KafkaClient:

@@ -36,11 +36,22 @@ class BrokerError(Exception):
 
 
 class Broker:
-    """`with Broker("4.3.1", 19092, directory) as broker: broker.bootstrap`. Data lie in `directory`, and stay there."""
+    """`with Broker("4.3.1", 19092, directory) as broker: broker.bootstrap`. Data lie in `directory`, and stay there.
 
-    def __init__(self, version: str, port: int, directory: Path, properties: Mapping[str, str] | None = None) -> None:
+    `heap_mb`: the most that its Java heap may hold.
+    """
+
+    def __init__(
+        self,
+        version: str,
+        port: int,
+        directory: Path,
+        properties: Mapping[str, str] | None = None,
+        heap_mb: int = 768,
+    ) -> None:
         self.version, self.port, self.directory = version, port, directory
         self._properties = dict(properties or {})
+        self._heap_mb = heap_mb
         self._process: Leashed | None = None
 
     @property
@@ -61,7 +72,11 @@ class Broker:
             self._format()
         with (self.directory / "broker.log").open("ab") as out:
             self._process = Leashed(
-                [*self._java("-Xmx768m", "-Xms128m", "-XX:+UseSerialGC"), "kafka.Kafka", str(self._server_properties)],
+                [
+                    *self._java(f"-Xmx{self._heap_mb}m", "-Xms128m", "-XX:+UseSerialGC"),
+                    "kafka.Kafka",
+                    str(self._server_properties),
+                ],
                 out,
             )
         try:

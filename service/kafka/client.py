@@ -54,6 +54,8 @@ class KafkaClient:
         try:
             return self._client.send_and_receive(target, request, timeout_ms=timeout_ms)
         except Exception as e:
+            if isinstance(e, kafka.errors.UnknownBrokerIdError):
+                self._client.cluster.request_update()  # it came, or came back, after the library last looked
             raise self._failure(e, f"broker {target}") from e
 
     def close(self) -> None:

@@ -28,6 +28,7 @@ from spark_jobs.source.admission import at_once
 
 FETCH_BYTES = 8 << 20  # larger responses are slower, not faster, through kafka-python
 PARTITION_BYTES = 4 << 20
+MAX_FETCH_BYTES = 2**31 - 1  # an int32 in the protocol
 PATIENCE_S = 20.0  # without any progress
 
 _clients: dict[str, KafkaClient] = {}  # worker processes are used again: so are their connections
@@ -90,6 +91,9 @@ class _Reading:
         if self._at != before:
             self._last_progress = time.monotonic()
             self._fold_pieces()
+        elif time.monotonic() - self._last_progress > PATIENCE_S:  # an empty answer is no error, and may not end
+            p = self.unfinished[0]
+            raise KafkaUnavailable(f"{self._topic}-{p}: nothing comes from offset {self._at[p]} on")
 
     def _by_leader(self) -> dict[int, list[Wanted]]:
         """Those fetched least come first: a broker fills its response in the order asked, to a limit."""
@@ -125,7 +129,7 @@ class _Reading:
             self._reject_broken(broken)
         for p, next_offset in columns.next_offsets.items():
             if next_offset <= self._at[p]:
-                self._max_bytes[p] *= 2  # not one whole batch fits
+                self._max_bytes[p] = min(self._max_bytes[p] * 2, MAX_FETCH_BYTES)  # not one whole batch fits
                 continue
             self._bytes[p] += sizes[p]
             self._records[p] += int((columns.partition == p).sum())

@@ -138,6 +138,16 @@ class Ingest:
             wait_for(lambda: self.counts() == expected, "the counts", timeout_s)
         assert self.counts() == expected, self.log
 
+    def wait_for_more_commits(self, names: list[str]) -> None:
+        """Until the store has counted further commits of every one of these ids."""
+        before = self.counts()
+
+        def more() -> bool:
+            now = self.counts()
+            return all(name in now and now[name] > before.get(name, (0, 0)) for name in names)
+
+        wait_for(more, f"more commits of every id; {self.log}")
+
     def counts(self) -> dict[str, tuple[int, int]]:
         return {name: (stored.commits, stored.aborts) for name, stored in self.ids().items()}
 

@@ -1,0 +1,97 @@
+"""Bytes that suffer: on the way they are fetched again, on the disk they are kept raw and stepped over."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from deploy.demo.broker import Broker
+from service.domain.transaction_log import TOPIC
+from service.store.schema import rejects
+from service.wire.batches import Batch, read_batches
+from tests.brokers import free_ports
+from tests.conftest import MakeBroker
+from tests.integration.application import ingesting
+from tests.integration.producers import create_topic, open_producer, transact
+from tests.integration.wire_tap import WireTap
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark]
+
+
+class Harm:
+    """Once each: a bit flips in the first answer with `flipped` in it, the first one with `cut` in it ends half-way."""
+
+    def __init__(self, flipped: bytes, cut: bytes) -> None:
+        self._flipped, self._cut = flipped, cut
+        self.answers_with = {flipped: 0, cut: 0}
+
+    def __call__(self, answer: bytes) -> bytes:
+        for text in self.answers_with:
+            self.answers_with[text] += text in answer
+        if self._flipped in answer and self.answers_with[self._flipped] == 1:
+            return answer.replace(self._flipped, bytes([self._flipped[0] ^ 1]) + self._flipped[1:], 1)
+        if self._cut in answer and self.answers_with[self._cut] == 1:
+            return answer[: len(answer) // 2]
+        return answer
+
+
+def test_what_suffers_on_the_way_is_fetched_again(tmp_path: Path) -> None:
+    port, tapped, behind = free_ports(3)
+    listeners = {"PLAINTEXT": port, "TAPPED": behind, "CONTROLLER": port + 1}
+    properties = {
+        "transaction.state.log.num.partitions": "1",
+        "listeners": ",".join(f"{name}://127.0.0.1:{at}" for name, at in listeners.items()),
+        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port},TAPPED://127.0.0.1:{tapped}",
+        "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in listeners),
+    }
+    harm = Harm(flipped=b"damp-1", cut=b"torn-2")
+    with Broker("4.3.1", port, tmp_path / "kafka", properties) as broker, WireTap(tapped, behind, harm):
+        create_topic(broker.bootstrap, "suffering")
+        with ingesting(f"127.0.0.1:{tapped}", tmp_path) as app:
+            transact(open_producer(broker.bootstrap, "damp-1"), "suffering")
+            app.wait_for_counts({"damp-1": (1, 0)})
+            transact(open_producer(broker.bootstrap, "torn-2"), "suffering")
+            app.wait_for_counts({"damp-1": (1, 0), "torn-2": (1, 0)})
+            assert min(harm.answers_with.values()) >= 2
+            assert (app.rejects(), app.gaps()) == ([], [])
+            assert "reading stopped" not in app.log.read_text()
+
+
+def test_a_batch_that_is_broken_on_the_disk_is_kept_raw_and_the_stream_goes_on(
+    make_broker: MakeBroker, tmp_path: Path
+) -> None:
+    broker = make_broker("3.9.2", **{"transaction.state.log.num.partitions": 1})
+    create_topic(broker.bootstrap, "rotten")
+    for name in ("before", "rotten", "behind"):
+        transact(open_producer(broker.bootstrap, name), "rotten")
+    broker.stop()
+    offset, raw = break_last_batch(broker.data / f"{TOPIC}-0" / f"{0:020}.log", b"rotten")
+    broker.start()
+    with ingesting(broker.bootstrap, tmp_path) as app:
+        transact(open_producer(broker.bootstrap, "after"), "rotten")
+        app.wait_for_counts({"before": (0, 0), "rotten": (0, 0), "behind": (0, 0), "after": (1, 0)})
+        kept = [(r.offset, r.reason, r.transactional_id, r.key, r.value) for r in app.rows(rejects)]
+        assert kept == [(offset, "bad_crc", None, None, raw)]
+        assert {name: stored.state for name, stored in app.ids().items() if name != "rotten"} == {
+            "before": "CompleteCommit",
+            "behind": "CompleteCommit",
+            "after": "CompleteCommit",
+        }
+        assert app.gaps() == []
+
+
+def break_last_batch(segment: Path, transactional_id: bytes) -> tuple[int, bytes]:
+    """Flip a bit in the newest batch that speaks of the id: (its offset, its bytes as they lie there now).
+
+    The bit is the lowest of the start time (in value v0): the coordinator, which loads the log too, does not mind.
+    """
+    data = bytearray(segment.read_bytes())
+    for batch in read_batches(bytes(data)):
+        assert isinstance(batch, Batch)
+        if transactional_id in data[batch.position : batch.position + batch.size]:
+            newest = batch
+    begin, end = newest.position, newest.position + newest.size
+    data[end - 2] ^= 1
+    segment.write_bytes(data)
+    return newest.base_offset, bytes(data[begin:end])

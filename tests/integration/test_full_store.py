@@ -1,0 +1,58 @@
+"""A store without room: no batch is acknowledged, it is told, and all is applied when there is room again."""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from service.store.schema import source_status
+from tests.conftest import MakeBroker
+from tests.integration.application import Ingest, ingesting, wait_for
+from tests.integration.producers import create_topic, open_producer, transact
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark]
+
+
+def test_a_full_store_takes_the_batches_when_there_is_room_again(make_broker: MakeBroker, tmp_path: Path) -> None:
+    broker = make_broker("3.9.2", **{"transaction.state.log.num.partitions": 1})
+    create_topic(broker.bootstrap, "full")
+    with ingesting(broker.bootstrap, tmp_path) as app:
+        producer = open_producer(broker.bootstrap, "full")
+        transact(producer, "full")
+        app.wait_for_counts({"full": (1, 0)})
+
+        with no_room(app, (tmp_path / "txnscope.db-wal").stat().st_size):
+            wait_for(lambda: "the store does not take the batch" in app.log.read_text(), "the wait to be told")
+            stands = what_stands(app)
+            for _ in range(5):
+                transact(producer, "full", commit=False)
+            time.sleep(2)
+            assert what_stands(app) == stands
+            assert app.counts() == {"full": (1, 0)}
+        app.wait_for_counts({"full": (1, 5)})
+        assert [row.error for row in app.rows(source_status)] == [None]
+        assert app.gaps() == []
+        assert "reading stopped" not in app.log.read_text()
+
+
+@contextmanager
+def no_room(app: Ingest, size: int) -> Iterator[None]:
+    """The driver may write in files up to `size` only: one that is as long already cannot grow, as on a full disk.
+
+    Needs no privilege. The JVM, a process of its own, is not touched, and the driver's log is far shorter.
+    """
+    pid = app.process.pid
+    before = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, before[1]))
+    yield
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, before)
+
+
+def what_stands(app: Ingest) -> tuple[dict[int, int], list[int]]:
+    """Positions, and when the source last succeeded."""
+    return app.positions(), [row.as_of_ms for row in app.rows(source_status)]

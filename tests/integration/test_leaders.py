@@ -1,0 +1,150 @@
+"""The transaction log's partitions move to other brokers, lose one, and grow in number: counts stay exactly right."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from kafka.protocol.admin import AlterPartitionReassignmentsRequest, ElectLeadersRequest
+
+from deploy.demo.broker import Broker
+from service.domain.transaction_log import TOPIC
+from service.kafka.client import KafkaClient
+from service.kafka.metadata import Leader, topic_layout
+from service.kafka.offsets import LATEST, list_offsets
+from service.store.schema import log_partitions
+from tests.brokers import Cluster, connect
+from tests.builders import transaction_log as records
+from tests.conftest import MakeBroker
+from tests.integration.application import Ingest, ingesting, wait_for
+from tests.integration.kafka_says import completed
+from tests.integration.producers import SILENT, create_topic, load, open_producer, transact
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark]
+
+PREFERRED = 0
+OTHER_LEADER = {1: 2, 2: 3, 3: 1}
+
+
+def test_leaders_move_and_a_broker_that_leads_dies_under_load(tmp_path: Path) -> None:
+    names = [f"moved-{n}" for n in range(3)]
+    with Cluster("4.3.1", tmp_path / "kafka") as cluster:
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "logger": SILENT})
+        admin.create_topics([NewTopic("moved", 3, 3)])["moved"].result(20)
+        open_producer(cluster.bootstrap, names[0])  # creates the log
+        with ingesting(cluster.bootstrap, tmp_path) as app:
+            app.wait_until_read()
+            with load(cluster.bootstrap, "moved", names):
+                app.wait_for_more_commits(names)
+                before = wait_for_leaders(app, cluster.bootstrap)
+
+                chosen = {p: OTHER_LEADER[leader.node] for p, leader in before.items()}
+                elect(cluster.bootstrap, chosen)
+                moved = wait_for_leaders(app, cluster.bootstrap)
+                assert {p: leader.node for p, leader in moved.items()} == chosen
+                assert all(moved[p].epoch > before[p].epoch for p in before)
+                app.wait_for_more_commits(names)
+
+                dead = chosen[0]
+                cluster.nodes[dead].kill()
+                wait_for(lambda: dead not in {r.leader for r in app.rows(log_partitions)}, f"new leaders; {app.log}")
+                app.wait_for_more_commits(names)
+
+                with connect(cluster.bootstrap) as while_it_is_away:
+                    cluster.nodes[dead].start()
+                    elect(cluster.bootstrap, chosen)
+                    wait_for(lambda: all_answer(while_it_is_away), "the broker that came back to be asked", timeout_s=5)
+                assert wait_for_leaders(app, cluster.bootstrap)[0].node == dead
+                app.wait_for_more_commits(names)
+            app.wait_for_counts(completed(cluster.nodes[1], cluster.bootstrap))
+            assert app.gaps() == []
+            assert app.rejects() == []
+            assert "reading stopped" not in app.log.read_text()  # it healed inside, without beginning again
+
+
+def all_answer(client: KafkaClient) -> bool:
+    layout = topic_layout(client, TOPIC)
+    assert layout is not None
+    return not list_offsets(client, layout, LATEST).errors
+
+
+def leaders(bootstrap: str) -> dict[int, Leader]:
+    with connect(bootstrap) as client:
+        layout = topic_layout(client, TOPIC)
+    assert layout is not None
+    return layout.leaders
+
+
+def stored_leaders(app: Ingest) -> dict[int, Leader]:
+    return {row.partition: Leader(row.leader, row.leader_epoch) for row in app.rows(log_partitions)}
+
+
+def wait_for_leaders(app: Ingest, bootstrap: str) -> dict[int, Leader]:
+    """Until the store shows those that the cluster tells; who they are."""
+    wait_for(lambda: stored_leaders(app) == leaders(bootstrap), f"the leaders in the store; {app.log}", timeout_s=15)
+    return stored_leaders(app)
+
+
+def elect(bootstrap: str, chosen: dict[int, int]) -> None:
+    """Make these brokers the leaders, by partition, as an operator does who moves load: reassign, then elect."""
+    by_replica = AlterPartitionReassignmentsRequest.ReassignableTopic
+    by_topic = ElectLeadersRequest.TopicPartitions
+    order = [
+        by_replica.ReassignablePartition(partition_index=p, replicas=[node, *sorted({1, 2, 3} - {node})])
+        for p, node in chosen.items()
+    ]
+    reassign = AlterPartitionReassignmentsRequest(timeout_ms=20_000, topics=[by_replica(name=TOPIC, partitions=order)])
+    election = ElectLeadersRequest(
+        election_type=PREFERRED, topic_partitions=[by_topic(topic=TOPIC, partitions=list(chosen))], timeout_ms=20_000
+    )
+
+    def done() -> bool:
+        """A broker that came back must have caught up before it may lead."""
+        with connect(bootstrap) as client:
+            client.ask(reassign)
+            client.ask(election)
+        return {p: leader.node for p, leader in leaders(bootstrap).items()} == chosen
+
+    wait_for(done, f"leaders {chosen}")
+
+
+def test_partitions_that_are_added_are_read_from_their_start_and_counted(
+    make_broker: MakeBroker, tmp_path: Path
+) -> None:
+    """Brokers use them after their next start: ids then have another coordinator than before."""
+    broker = make_broker("3.9.2", **{"transaction.state.log.num.partitions": 1})
+    create_topic(broker.bootstrap, "grown")
+    names = [f"grown-{n}" for n in range(3)]
+    with ingesting(broker.bootstrap, tmp_path) as app:
+        for name in names:
+            transact(open_producer(broker.bootstrap, name), "grown")
+        app.wait_for_counts(dict.fromkeys(names, (1, 0)))
+
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap, "logger": SILENT})
+        admin.create_partitions([NewPartitions(TOPIC, 3)])[TOPIC].result(20)
+        plant_a_commit(broker, "planted", partition=1)
+        app.wait_for_counts(dict.fromkeys(names, (1, 0)) | {"planted": (1, 0)})
+        assert app.positions().keys() == {0, 1, 2}
+
+        broker.stop()
+        broker.start()
+        for name in names:
+            transact(open_producer(broker.bootstrap, name), "grown", commit=False)
+        app.wait_for_counts(dict.fromkeys(names, (1, 1)) | {"planted": (1, 0)})
+        assert min(app.positions().values()) > 3
+        assert app.gaps() == []
+
+
+def plant_a_commit(broker: Broker, transactional_id: str, partition: int) -> None:
+    """The records of one transaction, as a coordinator would write them."""
+    # brokers let a client of this name write to internal topics
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "client.id": "__admin_client", "logger": SILENT})
+    now = time.time_ns() // 1_000_000
+    for status in (records.ONGOING, records.PREPARE_COMMIT, records.COMPLETE_COMMIT):
+        topics = [] if status == records.COMPLETE_COMMIT else [("grown", [0])]
+        value = records.value(0, status=status, topics=topics, last_update_ms=now, start_ms=now)
+        producer.produce(TOPIC, key=records.key(transactional_id), value=value, partition=partition)
+    assert producer.flush(20) == 0
