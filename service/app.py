@@ -11,7 +11,20 @@ from fastapi import FastAPI
 from sqlalchemy import Engine
 from starlette.staticfiles import StaticFiles
 
-from service.api import clusters, coordinators, health, landing, metrics, transactions
+from service.api import (
+    clusters,
+    coordinators,
+    events,
+    expiring,
+    findings,
+    health,
+    landing,
+    metrics,
+    producers,
+    rates,
+    timeline,
+    transactions,
+)
 from service.api.links import API
 from service.api.problems import Problem, answer_errors_as_problems
 from service.api.security import SecurityHeaders
@@ -34,10 +47,11 @@ def create_app(store_url: str, version: str = "unknown") -> FastAPI:
     app.state.store = Store(engine)
     app.state.metrics = create_metrics(engine)
     answer_errors_as_problems(app)
-    for room in (clusters, coordinators, transactions):
+    for room in (clusters, coordinators, transactions, timeline, rates, producers, expiring, findings, events):
         app.include_router(room.router, prefix=API)
     for room in (health, metrics, landing):
         app.include_router(room.router)
+    app.include_router(events.router, include_in_schema=False)  # the same stream where pages look for it
     app.mount("/assets", StaticFiles(directory=_ASSETS))
     app.add_middleware(SecurityHeaders)
     app.add_middleware(HttpMetrics, metrics=app.state.metrics)

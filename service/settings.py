@@ -14,6 +14,9 @@ from urllib.parse import urlsplit
 from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
+from service.domain.findings.rules import Rules
+from service.domain.findings.rules import parse as parse_rules
+
 ENV_PREFIX: Final = "TXNSCOPE_"
 
 
@@ -34,6 +37,17 @@ class Settings(BaseSettings):
     host: str = "127.0.0.1"
     port: int = Field(default=8080, ge=1, le=65535)
     url: str = "http://127.0.0.1:8080"
+    rules: Rules = Rules()
+
+    @field_validator("rules", mode="before")
+    @classmethod
+    def _reads_rules(cls, rules: Any) -> Rules:
+        """`[[rules]]` of the file, or their JSON in TXNSCOPE_RULES."""
+        if isinstance(rules, Rules):
+            return rules
+        if not isinstance(rules, list):
+            raise ValueError("not a list of tables: write [[rules]]")
+        return parse_rules(rules)
 
     @field_validator("cluster")
     @classmethod
@@ -113,7 +127,8 @@ def _explain(error: ValidationError, given: Mapping[str, str], path: str | None)
         origin = ENV_PREFIX + name.upper()
     else:
         origin = f"--config {path}: {name}"
-    return f"{origin}: {first['input']!r}: {first['msg'].removeprefix('Value error, ')}"
+    what = first["msg"].removeprefix("Value error, ")
+    return f"{origin}: {what}" if name == "rules" else f"{origin}: {first['input']!r}: {what}"
 
 
 def _line(error: BaseException) -> str:

@@ -16,6 +16,7 @@ from service.store import clusters, lease
 from service.store.engine import open_engine
 from service.store.errors import StoreError
 from service.store.migrate import upgrade
+from spark_jobs.judge import judging
 from spark_jobs.reasons import reason
 from spark_jobs.session import spark_session
 from spark_jobs.settings import IngestSettings
@@ -79,7 +80,8 @@ class Application:
                 return
             began = time.monotonic()
             try:
-                job.run(held)
+                with judging(self._settings.store, engine, held, self._settings.client, self._settings.rules):
+                    job.run(held)
             except Exception as e:
                 if time.monotonic() - began > STEADY_AFTER_S:
                     pause_s = 1.0

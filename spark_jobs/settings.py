@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
+from service.domain.findings.rules import Rules
 from service.kafka.settings import ClientSettings
 
 
@@ -20,6 +21,7 @@ class IngestSettings:
     store: str
     checkpoint: Path | None
     owner: str
+    rules: Rules
 
 
 class _Parser(argparse.ArgumentParser):
@@ -36,6 +38,7 @@ def parse(argv: list[str]) -> IngestSettings:
     parser.add_argument("--store", default="sqlite:///txnscope.db")
     parser.add_argument("--checkpoint", type=Path)
     parser.add_argument("--owner", default="")
+    parser.add_argument("--rules", type=_rules, default=Rules())  # as JSON: the command line has read the file
     flags = parser.parse_args(argv)
     return IngestSettings(
         client=ClientSettings.load(flags.bootstrap_servers, flags.kafka_config),
@@ -43,4 +46,12 @@ def parse(argv: list[str]) -> IngestSettings:
         store=flags.store,
         checkpoint=flags.checkpoint,
         owner=flags.owner or secrets.token_hex(8),
+        rules=flags.rules,
     )
+
+
+def _rules(text: str) -> Rules:
+    try:
+        return Rules.load(text)
+    except (ValueError, TypeError, AttributeError):
+        raise argparse.ArgumentTypeError("not what `txnscope ingest` makes of [[rules]]") from None

@@ -18,7 +18,7 @@ from service.api.problems import NO_SUCH_CLUSTER, ProblemError, describe
 from service.api.store import store_of
 from service.domain import states
 from service.domain.limits import CONFIG_DEFAULTS
-from service.store import read
+from service.store import read, read_findings
 from service.store.read import ClusterRow, PartitionRow, StatusRow
 from service.store.writer_counters import ABORTS, COMMITS
 
@@ -80,7 +80,7 @@ def describe_cluster(connection: Connection, cluster: ClusterRow) -> tuple[dict[
         "open": sum(ids[state] for state in states.OPEN),
         "hanging": 0,
         "partitions": {"watched": 0, "judged": 0, "unknown": 0, "blocked": 0},
-        "findings": [],
+        "findings": _findings(connection, cluster),
         "totals": _totals(connection, cluster),
         "rates": _rates(connection, cluster, as_of_ms),
         "brokers": list(description.get("brokers", [])),
@@ -95,6 +95,11 @@ def describe_cluster(connection: Connection, cluster: ClusterRow) -> tuple[dict[
         ),
     }
     return body, as_of_ms
+
+
+def _findings(connection: Connection, cluster: ClusterRow) -> list[dict[str, Any]]:
+    rows = read_findings.counts(connection, cluster.id)
+    return [{"kind": row.kind, "status": row.status, "count": row.findings} for row in rows]
 
 
 def _totals(connection: Connection, cluster: ClusterRow) -> dict[str, Any]:

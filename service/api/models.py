@@ -18,13 +18,13 @@ RawMs = Annotated[
 Wide = Annotated[str | None, Field(description="Only where the number is above 2^53: its digits.")]
 
 
-class _Shape(BaseModel):
+class Shape(BaseModel):
     """Further keys: `x_str` beside any number `x` above 2^53."""
 
     model_config = ConfigDict(json_schema_extra={"patternProperties": {"_str$": {"type": "string"}}})
 
 
-class Aborts(_Shape):
+class Aborts(Shape):
     """How many transactions were aborted, by cause."""
 
     client: int
@@ -34,7 +34,7 @@ class Aborts(_Shape):
     unattributed: int
 
 
-class States(_Shape):
+class States(Shape):
     """How many ids are in which state."""
 
     Empty: int
@@ -46,20 +46,20 @@ class States(_Shape):
     Unknown: int = Field(description="Their newest record could not be decoded.")
 
 
-class PartitionCounts(_Shape):
+class PartitionCounts(Shape):
     watched: int
     judged: int
     unknown: int
     blocked: int
 
 
-class FindingCount(_Shape):
+class FindingCount(Shape):
     kind: str
     status: str
     count: int
 
 
-class Totals(_Shape):
+class Totals(Shape):
     """What ended since `counted_since`."""
 
     counted_since: Time | None
@@ -67,7 +67,7 @@ class Totals(_Shape):
     aborts: Aborts
 
 
-class Rates(_Shape):
+class Rates(Shape):
     """Over the last whole minutes before the cluster's newest `as_of`; window_ms 0: none was counted yet."""
 
     window_ms: int
@@ -75,18 +75,18 @@ class Rates(_Shape):
     aborts_per_s: float
 
 
-class Broker(_Shape):
+class Broker(Shape):
     id: int
     host: str
     port: int
 
 
-class Config(_Shape):
+class Config(Shape):
     value: str
     source: Literal["broker", "assumed"]
 
 
-class Coverage(_Shape):
+class Coverage(Shape):
     """Partitions of the source: known, read to the end, not read to the end and why."""
 
     watched: int
@@ -95,7 +95,7 @@ class Coverage(_Shape):
     why: str | None
 
 
-class Source(_Shape):
+class Source(Shape):
     """How far a source has read; `position`, `end` and `lag` are sums over its partitions, in records."""
 
     source: str
@@ -108,7 +108,7 @@ class Source(_Shape):
     error: str | None
 
 
-class UnknownThing(_Shape):
+class UnknownThing(Shape):
     """Something that cannot be known now, and the permission that would help."""
 
     what: str
@@ -116,7 +116,7 @@ class UnknownThing(_Shape):
     grant: str | None
 
 
-class Cluster(_Shape):
+class Cluster(Shape):
     cluster: str
     cluster_id: str
     states: States
@@ -133,18 +133,18 @@ class Cluster(_Shape):
     unknown: list[UnknownThing]
 
 
-class Clusters(_Shape):
+class Clusters(Shape):
     items: list[Cluster]
     next_cursor: str | None
     as_of: Time | None
 
 
-class TopicPartition(_Shape):
+class TopicPartition(Shape):
     topic: str
     partition: int
 
 
-class Coordinator(_Shape):
+class Coordinator(Shape):
     """The leader of the id's partition of `__transaction_state`; null while that partition is not known."""
 
     partition: int
@@ -152,7 +152,7 @@ class Coordinator(_Shape):
     epoch: int | None
 
 
-class Counts(_Shape):
+class Counts(Shape):
     """What ended since `since`, over all lives of the id."""
 
     since: Time | None
@@ -160,7 +160,7 @@ class Counts(_Shape):
     aborts: Aborts
 
 
-class Transaction(_Shape):
+class Transaction(Shape):
     transactional_id: str = Field(description="As text; what is not UTF-8 or does not print is escaped.")
     state: Literal[
         "Empty",
@@ -203,13 +203,13 @@ class OneTransaction(Transaction):
     as_of: Time | None
 
 
-class Transactions(_Shape):
+class Transactions(Shape):
     items: list[Transaction]
     next_cursor: str | None
     as_of: Time | None
 
 
-class CoordinatorPartition(_Shape):
+class CoordinatorPartition(Shape):
     partition: int
     leader: int
     leader_epoch: int
@@ -222,7 +222,7 @@ class CoordinatorPartition(_Shape):
     as_of: Time | None
 
 
-class Coordinators(_Shape):
+class Coordinators(Shape):
     items: list[CoordinatorPartition]
     next_cursor: str | None
     as_of: Time | None

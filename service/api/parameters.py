@@ -35,6 +35,12 @@ def duration_ms(text: str) -> int:
     return int(match[1]) * _UNIT_MS[match[2]]
 
 
+def unusable(parameter: str, message: str) -> ProblemError:
+    """422 for one parameter."""
+    errors = [ParameterError(parameter=parameter, message=message)]
+    return ProblemError(422, BAD_PARAMETER, f"{parameter}: {message}", errors)
+
+
 async def only_known(request: Request) -> None:
     """Refuse what the route does not take: a misspelt filter must not look like one that lets everything through.
 

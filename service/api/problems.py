@@ -22,6 +22,7 @@ UNKNOWN_PARAMETER: Final = "urn:txnscope:unknown-parameter"
 BAD_CURSOR: Final = "urn:txnscope:bad-cursor"
 NO_SUCH_CLUSTER: Final = "urn:txnscope:no-such-cluster"
 NO_SUCH_ID: Final = "urn:txnscope:no-such-transactional-id"
+NO_SUCH_FINDING: Final = "urn:txnscope:no-such-finding"
 STORE_NOT_READY: Final = "urn:txnscope:store-not-ready"
 """Values of `type`; everything else is about:blank, where the status says it all."""
 

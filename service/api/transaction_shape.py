@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
+from sqlalchemy import Connection
+
 from service.api.clusters import CAUSES
 from service.api.cursors import encode_bytes
 from service.api.fields import text_of_time, time_field
@@ -12,6 +14,8 @@ from service.api.links import transaction_link
 from service.domain import states
 from service.domain.facts import NO_ID
 from service.domain.limits import expires_at_ms, times_out_at_ms
+from service.domain.transaction_log import SOURCE
+from service.store import read, read_transactions
 from service.store.read import ClusterRow, PartitionRow
 from service.store.writer_rows import IdRow
 
@@ -28,7 +32,18 @@ class Surroundings(NamedTuple):
 
     cluster: ClusterRow
     coordinators: dict[int, PartitionRow]
-    expiration_ms: int
+
+
+def read_surroundings(connection: Connection, cluster: ClusterRow) -> Surroundings:
+    return Surroundings(cluster, {row.partition: row for row in read.partitions(connection, cluster.id, SOURCE)})
+
+
+def describe_page(connection: Connection, cluster: ClusterRow, rows: Sequence[IdRow]) -> list[dict[str, Any]]:
+    """The Transaction of each row."""
+    ids = [row.transactional_id for row in rows]
+    participants = read_transactions.participants(connection, cluster.id, ids)
+    surroundings = read_surroundings(connection, cluster)
+    return [describe_transaction(row, participants.get(row.transactional_id, ()), surroundings) for row in rows]
 
 
 def describe_transaction(
@@ -37,8 +52,7 @@ def describe_transaction(
     """`participants`: (topic, partition) of the open transaction."""
     cluster = surroundings.cluster
     times_out_ms = times_out_at_ms(row.state, row.started_at_ms, row.timeout_ms)
-    expires_ms = expires_at_ms(row.state, row.last_update_ms, surroundings.expiration_ms)
-    is_exact = row.display.encode() == row.transactional_id
+    expires_ms = expires_at_ms(row.state, row.last_update_ms, cluster.expiration_ms)
     return {
         "transactional_id": row.display,
         "state": states.NAMES[row.state],
@@ -60,9 +74,14 @@ def describe_transaction(
             "commits": row.commits,
             "aborts": _aborts(row),
         },
-        "transactional_id_b64": None if is_exact else encode_bytes(row.transactional_id),
+        "transactional_id_b64": exact_id(row.transactional_id, row.display),
         "href": transaction_link(cluster.name, row.transactional_id),
     }
+
+
+def exact_id(transactional_id: bytes, display: str) -> str | None:
+    """The bytes as base64url, where the text that people see is not exactly them."""
+    return None if display.encode() == transactional_id else encode_bytes(transactional_id)
 
 
 def _coordinator(row: IdRow, partition: PartitionRow | None) -> dict[str, Any]:
@@ -77,5 +96,10 @@ def _coordinator(row: IdRow, partition: PartitionRow | None) -> dict[str, Any]:
 def _aborts(row: IdRow) -> dict[str, int]:
     """An abort whose cause waits for the id's next record is unattributed for now."""
     aborts = {cause: int(getattr(row, f"aborts_{cause}")) for cause in CAUSES}
-    aborts["unattributed"] += bool(row.abort_counts and row.settles_at_ms is not None)
+    aborts["unattributed"] += waiting_abort_ms(row) is not None
     return aborts
+
+
+def waiting_abort_ms(row: IdRow) -> int | None:
+    """When the abort completed that counts, but under no cause yet; None if there is none such."""
+    return row.abort_completed_ms if row.abort_counts and row.settles_at_ms is not None else None

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi import Query as QueryParameter
-from sqlalchemy import Connection
 
 from service.api.answers import answer
-from service.api.clusters import configs_of, known_cluster
-from service.api.cursors import decode_bytes, read_cursor, write_cursor
+from service.api.clusters import known_cluster
+from service.api.cursors import read_cursor, write_cursor
 from service.api.fields import text_of_time
 from service.api.models import OneTransaction, Transactions
+from service.api.one_id import Id, IdBase64, id_of, known_id
 from service.api.parameters import Duration, bytes_of, duration_ms, only_known
-from service.api.problems import BAD_PARAMETER, NO_SUCH_ID, ParameterError, ProblemError, describe
+from service.api.problems import describe
 from service.api.store import store_of
-from service.api.transaction_shape import Surroundings, describe_transaction
-from service.domain.limits import EXPIRATION_CONFIG
+from service.api.transaction_shape import describe_page
 from service.domain.states import CODES, EXPIRED
-from service.domain.transaction_log import SOURCE
 from service.store import read, read_transactions
 from service.store.display import display_id, printable
-from service.store.read import ClusterRow
 from service.store.read_transactions import Selection
 
 State = Literal[
@@ -85,7 +82,7 @@ def list_transactions(
     after = None if cursor is None else read_cursor(cursor, sort, *filters)
     with store_of(request).read() as connection:
         found = known_cluster(connection, cluster)
-        as_of_ms = _as_of_ms(connection, found)
+        as_of_ms = read.log_as_of_ms(connection, found.id)
         selection = Selection(
             states=states,
             prefix=raw_prefix,
@@ -96,13 +93,9 @@ def list_transactions(
             text=text,
         )
         page = read_transactions.read_page(connection, found.id, selection, sort, after, limit)
-        ids = [row.transactional_id for row in page.rows]
-        participants = read_transactions.participants(connection, found.id, ids)
-        surroundings = _surroundings(connection, found)
+        items = describe_page(connection, found, page.rows)
     body = {
-        "items": [
-            describe_transaction(row, participants.get(row.transactional_id, ()), surroundings) for row in page.rows
-        ],
+        "items": items,
         "next_cursor": None if page.after is None else write_cursor(page.after, *filters),
         "as_of": text_of_time(as_of_ms),
     }
@@ -118,53 +111,13 @@ def list_transactions(
 def get_transaction(
     request: Request,
     cluster: str,
-    id: Annotated[  # noqa: A002 - the contract's name
-        str | None,
-        QueryParameter(
-            description="The id's bytes, percent-encoded (`+` is a space): an id may hold NUL or what is not UTF-8."
-        ),
-    ] = None,
-    id_b64: Annotated[
-        str | None,
-        QueryParameter(description="Instead of `id`: the bytes as base64url, for ids too long to be percent-encoded."),
-    ] = None,
+    id: Id = None,  # noqa: A002 - the contract's name
+    id_b64: IdBase64 = None,
 ) -> Response:
     """One id in full; an expired one too, until it is forgotten. Give `id` or `id_b64`."""
-    transactional_id = _transactional_id(bytes_of(request, "id") if id is not None else None, id_b64)
+    transactional_id = id_of(request, id, id_b64)
     with store_of(request).read() as connection:
-        found = known_cluster(connection, cluster)
-        row = read_transactions.find(connection, found.id, transactional_id)
-        if row is None:
-            shown = display_id(transactional_id[:200])
-            raise ProblemError(404, NO_SUCH_ID, f"cluster {found.name!r} has no transactional id {shown!r}")
-        participants = read_transactions.participants(connection, found.id, [transactional_id])
-        as_of_ms = _as_of_ms(connection, found)
-        body = describe_transaction(row, participants.get(transactional_id, ()), _surroundings(connection, found))
+        found, row = known_id(connection, cluster, transactional_id)
+        as_of_ms = read.log_as_of_ms(connection, found.id)
+        (body,) = describe_page(connection, found, [row])
     return answer(request, body | {"as_of": text_of_time(as_of_ms)}, as_of_ms)
-
-
-def _transactional_id(raw: bytes | None, b64: str | None) -> bytes:
-    """ProblemError (422) unless exactly one of them is given and usable."""
-    if (raw is None) == (b64 is None):
-        raise _unusable("id", "give either id or id_b64")
-    if raw is not None:
-        return raw
-    decoded = decode_bytes(b64 or "")
-    if decoded is None:
-        raise _unusable("id_b64", "not base64url")
-    return decoded
-
-
-def _unusable(parameter: str, message: str) -> ProblemError:
-    errors = [ParameterError(parameter=parameter, message=message)]
-    return ProblemError(422, BAD_PARAMETER, f"{parameter}: {message}", errors)
-
-
-def _as_of_ms(connection: Connection, cluster: ClusterRow) -> int | None:
-    status = read.statuses(connection, cluster.id).get(SOURCE)
-    return None if status is None else status.as_of_ms
-
-
-def _surroundings(connection: Connection, cluster: ClusterRow) -> Surroundings:
-    coordinators: dict[int, Any] = {row.partition: row for row in read.partitions(connection, cluster.id, SOURCE)}
-    return Surroundings(cluster, coordinators, int(configs_of(cluster)[EXPIRATION_CONFIG]["value"]))

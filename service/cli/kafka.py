@@ -27,4 +27,6 @@ def ingest_arguments(settings: Settings) -> list[str]:
     }.items():
         if value is not None:
             arguments += [flag, str(value)]
+    if settings.rules.rules:
+        arguments += ["--rules", settings.rules.dump()]
     return arguments

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple, NoReturn
 
 from service.cli.errors import USAGE
 from service.cli.version import version
+from service.domain.findings.kinds import KINDS, SEVERITIES, STATUSES
 from service.domain.states import NAMES
 from service.settings import Settings, flag
 
@@ -96,6 +97,27 @@ def _transactions(sub: argparse.ArgumentParser) -> None:
 
 def _transaction(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("id", metavar="ID", help="the transactional.id")
+    sub.add_argument(
+        "--limit", metavar="N", type=_positive, default=20, help="rows of its timeline at most (default: 20)"
+    )
+    _json(sub)
+
+
+def _expiring(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("--within", metavar="DURATION", help="only those that expire so soon: 90s, 24h (default), 7d")
+    sub.add_argument("--limit", metavar="N", type=_positive, default=50, help="rows at most (default: 50)")
+    _json(sub)
+
+
+def _findings(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("--kind", choices=KINDS, metavar="KIND", help=f"only this kind: {', '.join(KINDS)}")
+    sub.add_argument("--severity", choices=SEVERITIES, help="only this severity")
+    sub.add_argument("--status", choices=STATUSES, help="only this status (default: candidates and confirmed ones)")
+    sub.add_argument("--all", action="store_true", help="resolved ones, too")
+    sub.add_argument("--transactional-id", metavar="ID", help="only those about this id")
+    sub.add_argument("--topic", metavar="NAME", help="only those about this topic")
+    sub.add_argument("--partition", metavar="N", help="only those about this partition")
+    sub.add_argument("--limit", metavar="N", type=_positive, default=50, help="rows at most (default: 50)")
     _json(sub)
 
 
@@ -123,6 +145,8 @@ COMMANDS: Final = (
     Command("serve", "serve", "the service alone", ("host", "port", "store")),
     Command("transactions", "transactions", "a table of transactional.ids, from the service", _SERVICE, _transactions),
     Command("transaction", "transaction", "one transactional.id in full, from the service", _SERVICE, _transaction),
+    Command("findings", "findings", "what is wrong or about to be, from the service", _SERVICE, _findings),
+    Command("expiring", "expiring", "the transactional.ids that expire soon, from the service", _SERVICE, _expiring),
     Command("inspect", "inspect", "decodes broker segment files, one line a batch or transition", (), _inspect),
     Command("migrate", "migrate", "brings the store's schema to head", ("store",)),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import urllib.error
 import urllib.request
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from http.client import HTTPException
 from typing import Any, Final
 from urllib.parse import quote, urlencode
@@ -19,6 +19,7 @@ _PAGE: Final = 200
 
 _LIST: Final = frozenset({"items", "next_cursor", "as_of"})
 _TRANSACTION: Final = frozenset({"transactional_id", "state", "started_at", "partitions", "coordinator", "counts"})
+_FINDING: Final = frozenset({"id", "kind", "severity", "status", "subject", "opened_at", "summary"})
 """What tells our answers from another server's."""
 
 # never through a proxy of the environment: the service is on this machine or beside it
@@ -41,13 +42,28 @@ class Service:
 
         Parameters that are None are left out. CommandFailed with 2 or 3.
         """
+        return self._pages("transactions", query, limit, _TRANSACTION)
+
+    def timeline(self, transactional_id: str, limit: int) -> dict[str, Any]:
+        """As `transactions`, of what became of one id: the newest first."""
+        return self._pages("transaction/timeline", {"id": transactional_id}, limit, {"type"})
+
+    def expiring(self, within: str | None, limit: int) -> dict[str, Any]:
+        """As `transactions`, of ids that expire: the soonest first."""
+        return self._pages("expiring", {"within": within}, limit, _TRANSACTION)
+
+    def findings(self, query: Mapping[str, str | Sequence[str] | None], limit: int) -> dict[str, Any]:
+        """As `transactions`, of findings."""
+        return self._pages("findings", query, limit, _FINDING)
+
+    def _pages(
+        self, path: str, query: Mapping[str, str | Sequence[str] | None], limit: int, names: Set[str]
+    ) -> dict[str, Any]:
         items: list[Any] = []
         cursor: str | None = None
         while True:
             wanted = str(min(limit - len(items), _PAGE))
-            page = self._list(
-                self._of_cluster("transactions", {**query, "limit": wanted, "cursor": cursor}), _TRANSACTION
-            )
+            page = self._list(self._of_cluster(path, {**query, "limit": wanted, "cursor": cursor}), names)
             items += page["items"]
             cursor = page["next_cursor"]
             if cursor is None or len(items) >= limit:
@@ -64,9 +80,9 @@ class Service:
             self._cluster = names[0]
         return self._cluster
 
-    def _of_cluster(self, path: str, query: Mapping[str, str | None]) -> Any:
+    def _of_cluster(self, path: str, query: Mapping[str, str | Sequence[str] | None]) -> Any:
         given = {name: value for name, value in query.items() if value is not None}
-        parameters = urlencode(given, errors="surrogateescape")
+        parameters = urlencode(given, doseq=True, errors="surrogateescape")
         return self._get(f"/clusters/{quote(self.cluster(), safe='')}/{path}?{parameters}")
 
     def _list(self, answer: Any, names: Set[str]) -> dict[str, Any]:

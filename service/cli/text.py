@@ -23,7 +23,20 @@ def age(since: str | None, until: str | None) -> str:
     """Between two times of the service, in its two largest units: `3m 20s`."""
     if since is None or until is None:
         return "-"
-    seconds = int((datetime.fromisoformat(until) - datetime.fromisoformat(since)).total_seconds())
+    return span(int((datetime.fromisoformat(until) - datetime.fromisoformat(since)).total_seconds()))
+
+
+def duration(ms: int | None) -> str:
+    """`48ms`, `16.0s`, `1m 7s`; `-` if there is none."""
+    if ms is None:
+        return "-"
+    if ms < 1_000:
+        return f"{ms}ms"
+    return f"{ms / 1000:.1f}s" if ms < 60_000 else span(ms // 1000)
+
+
+def span(seconds: int) -> str:
+    """In its two largest units: `3m 20s`."""
     for large, small, size, part in (("d", "h", 86_400, 3_600), ("h", "m", 3_600, 60), ("m", "s", 60, 1)):
         if seconds >= size:
             return f"{seconds // size}{large} {seconds % size // part}{small}"

@@ -1,17 +1,19 @@
-"""`txnscope transaction ID`: everything known of one transactional.id."""
+"""`txnscope transaction ID`: everything known of one transactional.id, and what became of it."""
 
 from __future__ import annotations
 
 import json
+import sys
 from argparse import Namespace
 from collections.abc import Iterator
 from typing import Any
 
 from service.cli.errors import FINE
 from service.cli.rest import Service
-from service.cli.text import age, table
+from service.cli.text import age, duration, table
 from service.settings import Settings
 
+_HEADS = ("AT", "FROM -> TO", "PRODUCER ID", "OPEN FOR", "MARKERS", "CAUSE", "NOTE")
 _PLAIN = (
     "timeout_ms",
     "last_updated_at",
@@ -26,13 +28,37 @@ _PLAIN = (
 
 def run(flags: Namespace, settings: Settings) -> int:
     """CommandFailed: 3 if the service does not answer, 2 if it does not know the id."""
-    one = Service(settings).transaction(flags.id)
+    service = Service(settings)
+    one = service.transaction(flags.id)
+    timeline = service.timeline(flags.id, flags.limit)
     if flags.json:
-        print(json.dumps(one, indent=2))
-    else:
-        # one column without head: names on the left, values on the right
-        print(table(("transactional_id", one["transactional_id"]), list(_lines(one))))
+        print(json.dumps(one | {"timeline": timeline["items"]}, indent=2))
+        return FINE
+    # one column without head: names on the left, values on the right
+    print(table(("transactional_id", one["transactional_id"]), list(_lines(one))))
+    if timeline["items"]:
+        print()
+        print(table(_HEADS, [_row(item) for item in timeline["items"]]))
+    if timeline["next_cursor"]:
+        print(f"the newest {len(timeline['items'])} rows of its timeline, there are more (--limit)", file=sys.stderr)
     return FINE
+
+
+def _row(item: dict[str, Any]) -> tuple[object, ...]:
+    if item["type"] == "folded":
+        commits = "1 commit" if item["count"] == 1 else f"{item['count']} commits"
+        return item["to_at"], commits, None, None, None, None, f"since {item['from_at']}"
+    producer = None if item["producer_id"] is None else f"{item['producer_id']} epoch {item['producer_epoch']}"
+    cause = item["cause"] and f"{item['cause'].replace('_', ' ')} ({item['confidence']})"
+    return (
+        item["at"],
+        f"{item['from_state'] or '?'} -> {item['to_state']}",
+        producer,
+        duration(item["duration_ms"]),
+        duration(item["marker_ms"]),
+        cause,
+        item["note"],
+    )
 
 
 def _lines(one: dict[str, Any]) -> Iterator[tuple[str, str]]:

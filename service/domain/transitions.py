@@ -42,13 +42,15 @@ LAST_EPOCH: Final = 32_767
 SLOW_MARKERS_MS: Final = 1_000
 """From here on the phase between Prepare and Complete is worth a row of its own."""
 
+REPEATED: Final = "written again: the coordinator repeats an append whose answer it missed"
+
 
 def oddity(before: LogRecord, after: LogRecord) -> str | None:
     """What is strange about `after` following `before`, in words; None if Kafka does that."""
     if NEVER_SEEN in (before.state, after.state) or UNKNOWN in (before.state, after.state):
         return None
     if is_repetition(before, after):
-        return "written again: the coordinator repeats an append whose answer it missed"
+        return REPEATED
     if before.state not in BEFORE[after.state]:
         return f"Kafka allows no {NAMES[after.state]} after {NAMES[before.state]}: a failed append, or records are gone"
     if before.state == after.state == ONGOING and not is_same_transaction(before, after):

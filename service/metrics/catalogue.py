@@ -34,6 +34,15 @@ FENCED = _metric(
     "counter",
     "Transactions aborted because somebody initialised the id again, admins included.",
 )
+DURATION = _metric(
+    "duration_seconds",
+    "histogram",
+    "How long transactions were open, from their first partition to the decision to commit or abort.",
+    "outcome",
+)
+MARKER_DURATION = _metric(
+    "marker_duration_seconds", "histogram", "From the decision to commit or abort until all markers were written."
+)
 OLDEST_STATE_ENTRY = _metric(
     "oldest_state_entry_timestamp_seconds",
     "gauge",
@@ -48,8 +57,21 @@ TOP_OPEN = _metric(
     many=True,
 )
 TRANSACTIONAL_IDS = _metric("transactional_ids", "gauge", "Transactional ids the coordinators know.")
+EXPIRING = _metric(
+    "transactional_ids_expiring",
+    "gauge",
+    "Transactional ids that expire within that time if nobody uses them, those past it and not yet removed included.",
+    "within",
+)
 EXPIRED = _metric("transactional_ids_expired_total", "counter", "Transactional ids removed by their coordinator.")
 PRODUCER_IDS = _metric("producer_ids_assigned_total", "counter", "Producer ids seen under an id for the first time.")
+
+EPOCH_MAX = _metric(
+    "producer_epoch_max",
+    "gauge",
+    "Highest producer epoch of any id by its client's protocol; 2 raises it with every transaction.",
+    "protocol",
+)
 
 COORDINATOR_IDS = _metric(
     "coordinator_ids", "gauge", "Transactional ids of a coordinator's partition.", "coordinator_partition", many=True
@@ -81,6 +103,10 @@ COVERAGE = _metric(
     "source_coverage_ratio", "gauge", "Share of a source's partitions that answered in the last 30 s.", "source"
 )
 
+FINDINGS = _metric(
+    "findings", "gauge", "Findings that are kept, resolved ones included, by kind and status.", "kind", "status"
+)
+
 CLUSTER_INFO = _metric(
     "cluster_info",
     "gauge",
@@ -96,11 +122,15 @@ OF_CLUSTERS: Final = (
     COMPLETED,
     ABORTS,
     FENCED,
+    DURATION,
+    MARKER_DURATION,
     OLDEST_STATE_ENTRY,
     TOP_OPEN,
     TRANSACTIONAL_IDS,
+    EXPIRING,
     EXPIRED,
     PRODUCER_IDS,
+    EPOCH_MAX,
     COORDINATOR_IDS,
     COORDINATOR_OPEN,
     COORDINATOR_LAG,
@@ -110,6 +140,7 @@ OF_CLUSTERS: Final = (
     BYTES,
     DECODE_ERRORS,
     COVERAGE,
+    FINDINGS,
     CLUSTER_INFO,
     SERIES_DROPPED,
 )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 from sqlalchemy import Engine
@@ -16,8 +16,10 @@ from sqlalchemy.exc import SQLAlchemyError
 from service.metrics.catalogue import OF_CLUSTERS, RENDER_SECONDS, UP, Metric
 from service.metrics.clusters import clusters
 from service.metrics.coordinators import coordinators
+from service.metrics.durations import durations
+from service.metrics.findings import findings
 from service.metrics.pipeline import pipeline
-from service.metrics.series import Series, bounded
+from service.metrics.series import Distribution, Series, bounded
 from service.metrics.transactions import transactions
 from service.store.errors import StoreError
 from service.store.read_metrics import ClusterFacts, all_facts
@@ -25,6 +27,8 @@ from service.store.read_metrics import ClusterFacts, all_facts
 log = logging.getLogger(__name__)
 
 SERIES_LIMIT: Final = 2_000
+
+_Family = CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily
 
 
 class StoreCollector(Collector):
@@ -44,7 +48,7 @@ class StoreCollector(Collector):
         facts, is_up = self._read()
         now_ms = self._now_ms()
         for cluster, one in bounded([(one.name, _all(one, now_ms)) for one in facts], self._limit):
-            families[one.metric.name].add_metric((cluster, *one.labels), one.value)
+            _add(families[one.metric.name], (cluster, *one.labels), one.value)
         yield from families.values()
         yield _single(UP, is_up)
         yield _single(RENDER_SECONDS, time.perf_counter() - began)
@@ -60,17 +64,30 @@ class StoreCollector(Collector):
 
 def _all(facts: ClusterFacts, now_ms: int) -> Iterator[Series]:
     yield from transactions(facts)
+    yield from durations(facts)
     yield from coordinators(facts)
     yield from pipeline(facts, now_ms)
+    yield from findings(facts)
     yield from clusters(facts)
 
 
-def _family(metric: Metric, *labels: str) -> CounterMetricFamily | GaugeMetricFamily:
+def _family(metric: Metric, *labels: str) -> _Family:
+    if metric.kind == "histogram":
+        return HistogramMetricFamily(metric.name, metric.help, labels=labels)
     kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
     return kind(metric.name, metric.help, labels=labels)
 
 
+def _add(family: _Family, labels: Sequence[str], value: float | Distribution) -> None:
+    if isinstance(family, HistogramMetricFamily):
+        assert isinstance(value, Distribution)
+        family.add_metric(labels, value.buckets, value.sum)
+    else:
+        assert not isinstance(value, Distribution)
+        family.add_metric(labels, value)
+
+
 def _single(metric: Metric, value: float) -> Family:
     family = _family(metric)
-    family.add_metric((), value)
+    _add(family, (), value)
     return family

@@ -9,12 +9,24 @@ from typing import NamedTuple
 from service.metrics.catalogue import SERIES_DROPPED, Metric
 
 
+class Distribution(NamedTuple):
+    """The value of a histogram: (upper bound as Prometheus writes it, how many up to it), the last one "+Inf"."""
+
+    buckets: tuple[tuple[str, float], ...]
+    sum: float
+
+
 class Series(NamedTuple):
     """`labels` are the values of `metric.labels`, in that order; times are in seconds."""
 
     metric: Metric
     labels: tuple[str, ...]
-    value: float
+    value: float | Distribution
+
+    @property
+    def size(self) -> int:
+        """How many series Prometheus makes of it: a histogram has one for each bucket, the sum and the count."""
+        return len(self.value.buckets) + 2 if isinstance(self.value, Distribution) else 1
 
 
 def bounded(of_clusters: Sequence[tuple[str, Iterable[Series]]], limit: int) -> list[tuple[str, Series]]:
@@ -33,7 +45,7 @@ def bounded(of_clusters: Sequence[tuple[str, Iterable[Series]]], limit: int) -> 
             else:
                 kept.append((cluster, one))
         rest.append((cluster, _interleaved(some)))
-    room = limit - len(kept) - len(rest)
+    room = limit - sum(one.size for _, one in kept) - len(rest)
     rest.sort(key=lambda of_cluster: len(of_cluster[1]))
     for index, (cluster, some) in enumerate(rest):
         share = max(room // (len(rest) - index), 0)

@@ -30,6 +30,10 @@ def transactions(facts: ClusterFacts) -> Iterator[Series]:
     yield Series(catalogue.COMPLETED, ("abort",), facts.counters.get((stored.ABORTS, ""), 0))
     for cause, count in aborts.items():
         yield Series(catalogue.ABORTS, (cause,), count)
+    for within, count in facts.expiring.items():
+        yield Series(catalogue.EXPIRING, (within,), count)
+    for protocol, epoch in facts.highest_epochs.items():
+        yield Series(catalogue.EPOCH_MAX, (str(protocol),), epoch)
     yield Series(catalogue.EXPIRED, (), facts.counters.get((stored.EXPIRED, ""), 0))
     yield Series(catalogue.PRODUCER_IDS, (), facts.counters.get((stored.PRODUCER_IDS_ASSIGNED, ""), 0))
     for state in sorted(OPEN):

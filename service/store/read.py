@@ -7,6 +7,8 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, func, select
 
+from service.domain.limits import CONFIG_DEFAULTS, EXPIRATION_CONFIG
+from service.domain.transaction_log import SOURCE
 from service.store.schema import (
     cluster_minutes,
     clusters,
@@ -28,6 +30,12 @@ class ClusterRow(NamedTuple):
     kafka_cluster_id: str
     counted_since_ms: int | None
     description: Mapping[str, Any] | None
+
+    @property
+    def expiration_ms(self) -> int:
+        """After how long an unused id expires; Kafka's default where the brokers did not say."""
+        described = (self.description or {}).get("configs", {}).get(EXPIRATION_CONFIG, {})
+        return int(described.get("value", CONFIG_DEFAULTS[EXPIRATION_CONFIG]))
 
 
 class PartitionRow(NamedTuple):
@@ -117,6 +125,12 @@ def statuses(connection: Connection, cluster_id: int) -> dict[str, StatusRow]:
         )
     )
     return {row.source: StatusRow(row.source, row.as_of_ms or None, row.error) for row in rows}
+
+
+def log_as_of_ms(connection: Connection, cluster_id: int) -> int | None:
+    """When the coordinators' log was last read; None before the first time."""
+    status = statuses(connection, cluster_id).get(SOURCE)
+    return None if status is None else status.as_of_ms
 
 
 def state_counts(connection: Connection, cluster_id: int) -> list[StateCount]:

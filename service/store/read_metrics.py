@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, bindparam, func, literal, select, true, union_all
 
 from service.domain.states import ONGOING, PREPARE_ABORT, PREPARE_COMMIT
-from service.store.read import StateCount, StatusRow, all_clusters, state_counts, statuses
+from service.domain.transaction_log import SOURCE
+from service.store.read import ClusterRow, StateCount, StatusRow, all_clusters, log_as_of_ms, state_counts, statuses
+from service.store.read_expiring import count_expiring
+from service.store.read_findings import counts as finding_counts
 from service.store.schema import counters, log_partitions, transactional_ids
 
 TOP_OPEN: Final = 20
+EXPIRES_WITHIN_MS: Final = {"1h": 3_600_000, "24h": 86_400_000, "72h": 259_200_000}
 
 
 class LogRow(NamedTuple):
@@ -35,7 +39,8 @@ class OpenRow(NamedTuple):
 
 class ClusterFacts(NamedTuple):
     """A cluster at one moment. `counters` by (name, label); `oldest`: when an open state was entered first, by state;
-    `top_open`: oldest first."""
+    `top_open`: oldest first. `expiring`: ids that expire within 1h, …; `highest_epochs` by protocol, 1 and 2;
+    `findings` by (kind, status)."""
 
     name: str
     kafka_cluster_id: str
@@ -46,6 +51,9 @@ class ClusterFacts(NamedTuple):
     statuses: Mapping[str, StatusRow]
     oldest: Mapping[int, int]
     top_open: tuple[OpenRow, ...]
+    expiring: Mapping[str, int]
+    highest_epochs: Mapping[int, int]
+    findings: Mapping[tuple[str, str], int]
 
 
 _T = transactional_ids.c
@@ -65,6 +73,26 @@ _PREPARED = (
     .group_by(_T.state)
 )
 
+# by the transaction version that clients write (KIP-890: 2 and above raise the epoch with every end): each is looked
+# up once in every log
+_PROTOCOLS: Final = {0: 1, 1: 1, 2: 2, 3: 2}
+_VERSIONS = union_all(*(select(literal(version).label("version")) for version in _PROTOCOLS)).subquery()
+_HIGHEST_EPOCHS = (
+    select(
+        _VERSIONS.c.version,
+        select(func.max(_T.producer_epoch))
+        .where(
+            _T.cluster_id == log_partitions.c.cluster_id,
+            _T.partition == log_partitions.c.partition,
+            _T.client_transaction_version == _VERSIONS.c.version,
+        )
+        .scalar_subquery(),
+    )
+    .select_from(log_partitions)
+    .join(_VERSIONS, true())
+    .where(log_partitions.c.cluster_id == bindparam("cluster"), log_partitions.c.source == SOURCE)
+)
+
 
 def all_facts(connection: Connection) -> list[ClusterFacts]:
     """Of every cluster, by name."""
@@ -79,6 +107,9 @@ def all_facts(connection: Connection) -> list[ClusterFacts]:
             statuses=statuses(connection, cluster.id),
             oldest=_oldest(connection, cluster.id),
             top_open=_top_open(connection, cluster.id),
+            expiring=_expiring(connection, cluster),
+            highest_epochs=_highest_epochs(connection, cluster.id),
+            findings={(row.kind, row.status): row.findings for row in finding_counts(connection, cluster.id)},
         )
         for cluster in all_clusters(connection)
     ]
@@ -105,3 +136,18 @@ def _oldest(connection: Connection, cluster_id: int) -> dict[int, int]:
 def _top_open(connection: Connection, cluster_id: int) -> tuple[OpenRow, ...]:
     rows = connection.execute(_OLDEST_FIRST.where(_T.cluster_id == cluster_id).limit(TOP_OPEN))
     return tuple(OpenRow(*row) for row in rows)
+
+
+def _expiring(connection: Connection, cluster: ClusterRow) -> dict[str, int]:
+    as_of_ms = log_as_of_ms(connection, cluster.id) or 0
+    until_ms = [as_of_ms + within_ms - cluster.expiration_ms for within_ms in EXPIRES_WITHIN_MS.values()]
+    return dict(zip(EXPIRES_WITHIN_MS, count_expiring(connection, cluster.id, until_ms), strict=True))
+
+
+def _highest_epochs(connection: Connection, cluster_id: int) -> dict[int, int]:
+    """0 where there is no id."""
+    found = dict.fromkeys(sorted(set(_PROTOCOLS.values())), 0)
+    for version, epoch in connection.execute(_HIGHEST_EPOCHS, {"cluster": cluster_id}):
+        protocol = _PROTOCOLS[version]
+        found[protocol] = max(found[protocol], epoch or 0)
+    return found

@@ -6,6 +6,8 @@ the same on SQLite and PostgreSQL.
 
 from __future__ import annotations
 
+from typing import Final
+
 from sqlalchemy import (
     JSON,
     BigInteger,
@@ -24,6 +26,8 @@ from sqlalchemy import (
     UniqueConstraint,
     text,
 )
+
+from service.domain.states import EXPIRABLE, EXPIRED
 
 metadata = MetaData(
     naming_convention={
@@ -125,7 +129,8 @@ transactional_ids = Table(
     Index(None, "cluster_id", "last_update_ms"),
     Index(None, "cluster_id", "state", "transactional_id"),
     Index(None, "cluster_id", "producer_id"),
-    Index(None, "cluster_id", "partition"),
+    # ids of a log, and its highest epoch of either protocol
+    Index("ix_transactional_ids_epoch", "cluster_id", "partition", "client_transaction_version", "producer_epoch"),
 )
 Index(
     "ix_transactional_ids_open",
@@ -142,6 +147,26 @@ Index(
     transactional_ids.c.settles_at_ms,
     sqlite_where=text("settles_at_ms IS NOT NULL"),
     postgresql_where=text("settles_at_ms IS NOT NULL"),
+)
+
+# the ids that can expire, by when they will: without those that have expired, which may be many more
+CAN_EXPIRE: Final = f"state IN ({', '.join(map(str, sorted(EXPIRABLE)))})"
+Index(
+    "ix_transactional_ids_expiring",
+    transactional_ids.c.cluster_id,
+    transactional_ids.c.last_update_ms,
+    sqlite_where=text(CAN_EXPIRE),
+    postgresql_where=text(CAN_EXPIRE),
+)
+
+HAS_EXPIRED: Final = f"state = {EXPIRED}"
+"""Both as the queries have to spell them: a parameter would hide from the database that the index fits."""
+Index(
+    "ix_transactional_ids_expired",
+    transactional_ids.c.cluster_id,
+    transactional_ids.c.timestamp_ms,
+    sqlite_where=text(HAS_EXPIRED),
+    postgresql_where=text(HAS_EXPIRED),
 )
 
 # The partitions of open transactions; a row goes when its transaction completes.
@@ -293,6 +318,7 @@ data_gaps = Table(
     Column("to_offset", BigInteger, nullable=False),
     Column("reason", String, nullable=False),
     Column("seen_at_ms", BigInteger, nullable=False),
+    Index(None, "cluster_id", "seen_at_ms"),
 )
 
 # One driver writes at a time; `epoch` fences the one that was replaced.
@@ -315,4 +341,57 @@ source_status = Table(
     Column("as_of_ms", BigInteger, nullable=False),
     Column("error", String),  # one line, null while all is well
     PrimaryKeyConstraint("cluster_id", "source"),
+)
+
+# What is wrong or about to be: service.domain.findings.finding.Finding, one row an episode.
+findings = Table(
+    "findings",
+    metadata,
+    _cluster(),
+    Column("id", String, nullable=False),
+    Column("kind", String, nullable=False),
+    Column("severity", String, nullable=False),
+    Column("status", String, nullable=False),
+    Column("confidence", String, nullable=False),
+    # the subject
+    Column("topic", String),
+    Column("partition", Integer),
+    Column("transactional_id", LargeBinary),
+    Column("producer_id", BigInteger),
+    Column("producer_epoch", Integer),
+    Column("start_offset", BigInteger),
+    Column("group", String),
+    Column("prefix", String),
+    # its life
+    Column("opened_at_ms", BigInteger, nullable=False),
+    Column("confirmed_at_ms", BigInteger),
+    Column("resolved_at_ms", BigInteger),
+    Column("last_seen_ms", BigInteger, nullable=False),
+    Column("count", BigInteger, nullable=False),
+    Column("reopened", Boolean, nullable=False),
+    Column("resolution", String),
+    Column("owner", String),
+    Column("muted_until_ms", BigInteger),
+    Column("summary", String, nullable=False),
+    Column("advice", String, nullable=False),
+    Column("evidence", JSON, nullable=False),
+    Column("self_heals_at_ms", BigInteger),
+    Column("log_partition", Integer),  # whose view it rests on; null: all of them
+    Column("counted_to", BigInteger, nullable=False),
+    PrimaryKeyConstraint("cluster_id", "id"),
+    Index(None, "cluster_id", "opened_at_ms", "id"),
+    Index(None, "cluster_id", "kind", "status"),
+    Index(None, "cluster_id", "resolved_at_ms"),
+)
+
+# What happened to findings, in the order in which listeners hear of it; the newest few thousand.
+finding_events = Table(
+    "finding_events",
+    metadata,
+    Column("sequence", _ROW_ID, primary_key=True),
+    _cluster(),
+    Column("finding_id", String, nullable=False),
+    Column("event", String, nullable=False),  # service.domain.findings.lifecycle: "opened", "resolved", …
+    Column("at_ms", BigInteger, nullable=False),
+    sqlite_autoincrement=True,  # a number is never given twice: listeners resume by it
 )

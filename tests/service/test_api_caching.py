@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from service.domain import states
 from tests.service.stores import NOW_MS, Id, SeededCluster, client_of, open_id
 
 CLUSTER = "/api/v1/clusters/orders"
@@ -16,6 +17,10 @@ PATHS = [
     f"{CLUSTER}/transactions",
     f"{CLUSTER}/transaction?id=a",
     f"{CLUSTER}/coordinators",
+    f"{CLUSTER}/transaction/timeline?id=a",
+    f"{CLUSTER}/transaction/rates?id=a",
+    f"{CLUSTER}/producers/1000",
+    f"{CLUSTER}/expiring?within=7d",
 ]
 STEP_MS = NOW_MS - NOW_MS % 5_000
 """A moment from which `as_of` may move by 4,999 ms before the ETag has to."""
@@ -57,7 +62,8 @@ def test_the_tag_stands_while_only_as_of_moves_but_for_five_seconds_at_most(clus
 def test_news_change_the_tag_at_once(cluster: SeededCluster, path: str) -> None:
     with client_of(cluster.url) as client:
         tag = client.get(path).headers["etag"]
-        cluster.read([open_id("a", 5_000)], now_ms=STEP_MS)
+        cluster.read([open_id("a", 5_000, commits=1, producer_epoch=4)], now_ms=STEP_MS)
+        cluster.read([Id(b"a", states.EXPIRED, timestamp_ms=STEP_MS, producer_id=-1)], now_ms=STEP_MS)
         assert client.get(path, headers={"If-None-Match": tag}).status_code == 200
 
 

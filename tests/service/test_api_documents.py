@@ -12,18 +12,22 @@ import pytest
 from fastapi.testclient import TestClient
 from pydantic import BaseModel
 
-from service.api import models
+from service.api import models, models_history
 from service.domain import states
 from service.store import clusters
 from tests.service.stores import DESCRIPTION, INT64_MAX, NOW_MS, Id, SeededCluster, client_of, mixed_ids, open_id
+from tests.store.histories import MINUTE, aborted, committed
+from tests.store.logs import batch, read
 
 SCRIPT = b"<script>alert(1)</script>"
 
 
 @pytest.fixture
 def client(tmp_path: Path) -> Iterator[TestClient]:
-    cluster = SeededCluster(f"sqlite:///{tmp_path / 'store.db'}", 'o"><i>&')
+    cluster = SeededCluster(f"sqlite:///{tmp_path / 'store.db'}", 'o"><i>&', partitions=2)
     clusters.describe(cluster.engine, cluster.id, DESCRIPTION, NOW_MS)
+    lived = [*committed(0, MINUTE, b"lived"), *aborted(3, MINUTE + 1_000, b"lived", pid=INT64_MAX - 1)]
+    cluster.writer.apply(batch(lived, read(0, 6, partition=1)), NOW_MS)
     cluster.read(mixed_ids(60))
     cluster.read([open_id(SCRIPT, 86_400_000), open_id(b"\x00/?&", 80_000_000), Id(b"wide", producer_id=INT64_MAX)])
     with client_of(cluster.url) as client:
@@ -47,6 +51,10 @@ def keys(body: Any) -> set[str]:
         ("/transactions?limit=200&state=Expired&state=Ongoing&state=CompleteCommit", models.Transactions),
         ("/transaction?id=wide", models.OneTransaction),
         ("/coordinators", models.Coordinators),
+        ("/transaction/timeline?id=lived", models_history.Timeline),
+        ("/transaction/rates?id=lived", models_history.TransactionRates),
+        ("/producers/9223372036854775807", models_history.ProducerOwners),
+        ("/expiring?within=7d", models.Transactions),
     ],
 )
 def test_answers_are_as_described(client: TestClient, path: str, model: type[BaseModel]) -> None:
@@ -67,10 +75,14 @@ def test_openapi_names_every_operation_and_holds_all_it_refers_to(client: TestCl
         "getHealthy",
         "getMetrics",
         "getReady",
+        "getTimeline",
         "getTransaction",
+        "getTransactionRates",
         "getVersion",
         "listClusters",
         "listCoordinators",
+        "listExpiring",
+        "listProducerOwners",
         "listTransactions",
     ]
     assert all(operation["description"] for operation in operations)
@@ -87,6 +99,10 @@ def test_openapi_declares_the_problems_of_each_operation(client: TestClient) -> 
         "/api/v1/clusters/{cluster}/transactions": {"400", "404", "422", "503"},
         "/api/v1/clusters/{cluster}/transaction": {"404", "422", "503"},
         "/api/v1/clusters/{cluster}/coordinators": {"404", "422", "503"},
+        "/api/v1/clusters/{cluster}/transaction/timeline": {"400", "404", "422", "503"},
+        "/api/v1/clusters/{cluster}/transaction/rates": {"404", "422", "503"},
+        "/api/v1/clusters/{cluster}/producers/{producer_id}": {"404", "422", "503"},
+        "/api/v1/clusters/{cluster}/expiring": {"400", "404", "422", "503"},
         "/-/ready": {"503"},
     }.items():
         responses = document["paths"][path]["get"]["responses"]

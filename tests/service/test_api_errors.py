@@ -19,7 +19,18 @@ CLUSTER = "/api/v1/clusters/orders"
 LIST = f"{CLUSTER}/transactions"
 ONE = f"{CLUSTER}/transaction"
 
-EVERY_READER = ["/api/v1/clusters", CLUSTER, LIST, f"{ONE}?id=a", f"{CLUSTER}/coordinators", "/-/ready"]
+EVERY_READER = [
+    "/api/v1/clusters",
+    CLUSTER,
+    LIST,
+    f"{ONE}?id=a",
+    f"{ONE}/timeline?id=a",
+    f"{ONE}/rates?id=a",
+    f"{CLUSTER}/producers/7",
+    f"{CLUSTER}/expiring",
+    f"{CLUSTER}/coordinators",
+    "/-/ready",
+]
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +79,26 @@ BAD_INPUT = [
     bad(f"{LIST}?stat=Ongoing", "'stat'; there are: cursor, limit, min_age, prefix", UNKNOWN),
     bad(f"{LIST}?=", "unknown query parameter ''", UNKNOWN),
     bad(f"{CLUSTER}/coordinators?sort=age", "'sort'", UNKNOWN),
+    bad("/api/v1/clusters/nope/transaction/timeline?id=x", "no cluster 'nope'", "urn:txnscope:no-such-cluster", 404),
+    bad("/api/v1/clusters/nope/producers/7", "no cluster 'nope'", "urn:txnscope:no-such-cluster", 404),
+    bad("/api/v1/clusters/nope/expiring", "no cluster 'nope'", "urn:txnscope:no-such-cluster", 404),
+    bad(f"{ONE}/timeline?id=nope", "no transactional id 'nope'", "urn:txnscope:no-such-transactional-id", 404),
+    bad(f"{ONE}/rates?id_b64=_w", r"no transactional id '\\xff'", "urn:txnscope:no-such-transactional-id", 404),
+    bad(f"{ONE}/timeline", "either id or id_b64"),
+    bad(f"{ONE}/timeline?id=id-1&limit=201", "limit: Input should be less than or equal to 200"),
+    bad(f"{ONE}/timeline?id=id-1&cursor=nonsense", "not one that this API gave out", CURSOR, 400),
+    bad(f"{ONE}/timeline?id=id-1&order=asc", "'order'; there are: cursor, id, id_b64, limit", UNKNOWN),
+    bad(f"{ONE}/rates?id=id-1&window=8d", "window: minutes are kept for 7d, '8d' is longer"),
+    bad(f"{ONE}/rates?id=id-1&window=169h", "window: minutes are kept for 7d"),
+    bad(f"{ONE}/rates?id=id-1&window=hour", "'hour' is no duration"),
+    bad(f"{CLUSTER}/producers/x", "producer_id: Input should be a valid integer"),
+    bad(f"{CLUSTER}/producers/-1", "producer_id: Input should be greater than or equal to 0"),
+    bad(f"{CLUSTER}/producers/9223372036854775808", "producer_id: Input should be less than"),
+    bad(f"{CLUSTER}/producers/7?limit=1", "'limit'; there are: none", UNKNOWN),
+    bad(f"{CLUSTER}/expiring?within=soon", "'soon' is no duration"),
+    bad(f"{CLUSTER}/expiring?limit=0", "limit: Input should be greater than or equal to 1"),
+    bad(f"{CLUSTER}/expiring?state=Empty", "'state'; there are: cursor, limit, within", UNKNOWN),
+    bad(f"{CLUSTER}/expiring?cursor=", "not one that this API gave out", CURSOR, 400),
     bad(f"{LIST}?state=ongoing", "Input should be 'Empty', 'Ongoing'"),
     bad(f"{LIST}?state=", "Input should be 'Empty', 'Ongoing'"),
     bad(f"{LIST}?sort=size", "'age', 'transactional_id' or 'last_updated'"),

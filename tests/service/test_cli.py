@@ -19,7 +19,7 @@ from tests.builders import transaction_log as build
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = next((ROOT / "tests/golden/4.3.1/mixed/__transaction_state-0").glob("*.log"))
-COMMANDS = ("watch", "ingest", "serve", "transactions", "transaction", "inspect", "migrate")
+COMMANDS = ("watch", "ingest", "serve", "transactions", "transaction", "expiring", "inspect", "migrate")
 
 
 @pytest.fixture(autouse=True)
@@ -94,6 +94,9 @@ def complaint(capsys: pytest.CaptureFixture[str]) -> str:
         ("transactions --limit none", "'none'"),
         ("transactions --sort size", "'size'"),
         ("transaction", "ID"),
+        ("transaction pay --limit 0", "'0'"),
+        ("expiring --limit none", "'none'"),
+        ("expiring soon", "soon"),
         ("inspect", "FILE"),
         ("inspect --as text f", "'text'"),
         ("inspect no/such.log", "no/such.log"),

@@ -25,17 +25,31 @@ _ENDED: tuple[tuple[str, Any], ...] = (
     ("ended_value", sa.LargeBinary()),
 )
 
+_PARTIAL = (
+    ("settles", "settles_at_ms", "settles_at_ms IS NOT NULL"),
+    ("expiring", "last_update_ms", "state IN (0, 4, 5)"),
+    ("expired", "timestamp_ms", "state = 200"),
+)
+
 
 def upgrade() -> None:
     for column in _ABORT:
         op.add_column("transactional_ids", sa.Column(*column))
+    for name, time, condition in _PARTIAL:
+        op.create_index(
+            f"ix_transactional_ids_{name}",
+            "transactional_ids",
+            ["cluster_id", time],
+            sqlite_where=sa.text(condition),
+            postgresql_where=sa.text(condition),
+        )
+    op.drop_index("ix_transactional_ids_cluster_id_partition", "transactional_ids")
     op.create_index(
-        "ix_transactional_ids_settles",
+        "ix_transactional_ids_epoch",
         "transactional_ids",
-        ["cluster_id", "settles_at_ms"],
-        sqlite_where=sa.text("settles_at_ms IS NOT NULL"),
-        postgresql_where=sa.text("settles_at_ms IS NOT NULL"),
+        ["cluster_id", "partition", "client_transaction_version", "producer_epoch"],
     )
+    op.create_index(op.f("ix_data_gaps_cluster_id_seen_at_ms"), "data_gaps", ["cluster_id", "seen_at_ms"])
     for column in _ENDED:
         op.add_column("producer_ids", sa.Column(*column))
     op.create_table(
@@ -95,6 +109,10 @@ def downgrade() -> None:
     op.drop_table("transitions")
     for column in _ENDED:
         op.drop_column("producer_ids", column[0])
-    op.drop_index("ix_transactional_ids_settles", "transactional_ids")
+    op.drop_index("ix_data_gaps_cluster_id_seen_at_ms", "data_gaps")
+    op.drop_index("ix_transactional_ids_epoch", "transactional_ids")
+    op.create_index("ix_transactional_ids_cluster_id_partition", "transactional_ids", ["cluster_id", "partition"])
+    for name, _, _ in _PARTIAL:
+        op.drop_index(f"ix_transactional_ids_{name}", "transactional_ids")
     for column in _ABORT:
         op.drop_column("transactional_ids", column[0])

@@ -1,0 +1,97 @@
+"""The findings of a cluster: a page of them by filter, and one."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Request, Response
+from fastapi import Query as QueryParameter
+
+from service.api.answers import answer
+from service.api.clusters import known_cluster
+from service.api.cursors import foreign_cursor, seal, unseal
+from service.api.fields import text_of_time
+from service.api.finding_shape import describe_finding
+from service.api.models_findings import Findings, Kind, OneFinding, Severity, Status
+from service.api.parameters import bytes_of, only_known
+from service.api.problems import NO_SUCH_FINDING, ProblemError, describe
+from service.api.store import store_of
+from service.store import read, read_findings
+from service.store.read_findings import FindingPlace, FindingSelection
+
+_TIME_BYTES = 8
+
+router = APIRouter(tags=["findings"], dependencies=[Depends(only_known)])
+
+
+@router.get(
+    "/clusters/{cluster}/findings",
+    operation_id="listFindings",
+    response_model=Findings,
+    responses=describe(400, 404, 422, 503),
+)
+def list_findings(
+    request: Request,
+    cluster: str,
+    kind: Annotated[list[Kind] | None, QueryParameter(description="May be repeated: any of these.")] = None,
+    status: Annotated[list[Status] | None, QueryParameter(description="May be repeated: any of these.")] = None,
+    severity: Annotated[list[Severity] | None, QueryParameter(description="May be repeated: any of these.")] = None,
+    transactional_id: Annotated[
+        str | None, QueryParameter(description="About this id; its bytes, percent-encoded (`+` is a space).")
+    ] = None,
+    topic: Annotated[str | None, QueryParameter(max_length=249, description="About this topic.")] = None,
+    partition: Annotated[int | None, QueryParameter(ge=0, lt=2**31, description="About this partition.")] = None,
+    limit: Annotated[int, QueryParameter(ge=1, le=200)] = 50,
+    cursor: Annotated[
+        str | None, QueryParameter(description="`next_cursor` of the page before, with the filters of that page.")
+    ] = None,
+) -> Response:
+    """Those opened last first, resolved ones included."""
+    selection = FindingSelection(
+        frozenset(kind or ()),
+        frozenset(status or ()),
+        frozenset(severity or ()),
+        bytes_of(request, "transactional_id") if transactional_id is not None else None,
+        topic,
+        partition,
+    )
+    filters = (cluster, *(sorted(part) if isinstance(part, frozenset) else part for part in selection))
+    after = None if cursor is None else _place(unseal(cursor, _TIME_BYTES, *filters))
+    with store_of(request).read() as connection:
+        found = known_cluster(connection, cluster)
+        page, next_place = read_findings.read_page(connection, found.id, selection, after, limit)
+        as_of_ms = read.log_as_of_ms(connection, found.id)
+    body = {
+        "items": [describe_finding(finding, found.name) for finding in page],
+        "next_cursor": None if next_place is None else seal(_bytes(next_place), *filters),
+        "as_of": text_of_time(as_of_ms),
+    }
+    return answer(request, body, as_of_ms)
+
+
+@router.get(
+    "/clusters/{cluster}/findings/{finding}",
+    operation_id="getFinding",
+    response_model=OneFinding,
+    responses=describe(404, 422, 503),
+)
+def get_finding(request: Request, cluster: str, finding: str) -> Response:
+    """One finding; a resolved one too, until it is forgotten."""
+    with store_of(request).read() as connection:
+        found = known_cluster(connection, cluster)
+        one = read_findings.find(connection, found.id, finding)
+        if one is None:
+            raise ProblemError(404, NO_SUCH_FINDING, f"cluster {found.name!r} has no finding {finding[:64]!r}")
+        as_of_ms = read.log_as_of_ms(connection, found.id)
+    return answer(request, describe_finding(one, found.name) | {"as_of": text_of_time(as_of_ms)}, as_of_ms)
+
+
+def _bytes(place: FindingPlace) -> bytes:
+    return place.opened_at_ms.to_bytes(_TIME_BYTES, signed=True) + place.id.encode()
+
+
+def _place(data: bytes) -> FindingPlace:
+    try:
+        return FindingPlace(int.from_bytes(data[:_TIME_BYTES], signed=True), data[_TIME_BYTES:].decode())
+    except UnicodeDecodeError:
+        raise foreign_cursor() from None

@@ -1,0 +1,84 @@
+"""The shapes of findings, as OpenAPI shows them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from service.api.models import Shape, Time
+
+Kind = Literal[
+    "overdue_transaction",
+    "stuck_completion",
+    "long_running_transaction",
+    "timed_out_transaction",
+    "correlated_timeouts",
+    "fencing_conflict",
+    "transactional_id_churn",
+    "expiring_transactional_id",
+    "expired_transactional_id",
+    "epoch_exhaustion",
+    "coordinator_mismatch",
+    "undecodable_records",
+    "data_gap",
+    "coverage_gap",
+]
+Severity = Literal["critical", "warning", "info"]
+Status = Literal["candidate", "confirmed", "resolved"]
+
+
+class FindingSubject(Shape):
+    """What a finding is about; all null: the whole cluster."""
+
+    topic: str | None
+    partition: int | None
+    transactional_id: str | None
+    producer_id: int | None
+    producer_epoch: int | None
+    start_offset: int | None
+    group: str | None
+    prefix: str | None = Field(description="Begins all the ids that it stands for.")
+
+
+class FindingEvidence(Shape):
+    at: Time | None
+    source: str
+    text: str
+
+
+class Finding(Shape):
+    id: str
+    cluster: str
+    kind: Kind
+    severity: Severity
+    status: Status
+    confidence: Literal["certain", "likely"]
+    subject: FindingSubject
+    opened_at: Time
+    confirmed_at: Time | None
+    resolved_at: Time | None
+    last_seen_at: Time
+    count: int = Field(description="Of an event, how often it happened; of a condition, how many ids it speaks of.")
+    reopened: bool
+    resolution: str | None
+    owner: str | None
+    muted_until: Time | None
+    summary: str
+    evidence: list[FindingEvidence]
+    blocked_groups: list[str]
+    self_heals_at: Time | None
+    decision: Literal["commit", "abort", "none", "unknown"] | None
+    advice: str
+    command: str | None
+    href: str = Field(description="Where this finding is shown alone.")
+
+
+class OneFinding(Finding):
+    as_of: Time | None
+
+
+class Findings(Shape):
+    items: list[Finding]
+    next_cursor: str | None
+    as_of: Time | None

@@ -1,0 +1,52 @@
+"""The transactional id that a request is about, named by its bytes."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Query as QueryParameter
+from fastapi import Request
+from sqlalchemy import Connection
+
+from service.api.clusters import known_cluster
+from service.api.cursors import decode_bytes
+from service.api.parameters import bytes_of, unusable
+from service.api.problems import NO_SUCH_ID, ProblemError
+from service.store import read_transactions
+from service.store.display import display_id
+from service.store.read import ClusterRow
+from service.store.writer_rows import IdRow
+
+Id = Annotated[
+    str | None,
+    QueryParameter(
+        description="The id's bytes, percent-encoded (`+` is a space): an id may hold NUL or what is not UTF-8."
+    ),
+]
+IdBase64 = Annotated[
+    str | None,
+    QueryParameter(description="Instead of `id`: the bytes as base64url, for ids too long to be percent-encoded."),
+]
+
+
+def id_of(request: Request, text: str | None, id_b64: str | None) -> bytes:
+    """The bytes of `id` or `id_b64`. ProblemError (422) unless exactly one of them is given and usable."""
+    raw = None if text is None else bytes_of(request, "id")
+    if (raw is None) == (id_b64 is None):
+        raise unusable("id", "give either id or id_b64")
+    if raw is not None:
+        return raw
+    decoded = decode_bytes(id_b64 or "")
+    if decoded is None:
+        raise unusable("id_b64", "not base64url")
+    return decoded
+
+
+def known_id(connection: Connection, cluster: str, transactional_id: bytes) -> tuple[ClusterRow, IdRow]:
+    """ProblemError (404) for a cluster or an id the store has not; an expired id is there until it is forgotten."""
+    found = known_cluster(connection, cluster)
+    row = read_transactions.find(connection, found.id, transactional_id)
+    if row is None:
+        shown = display_id(transactional_id[:200])
+        raise ProblemError(404, NO_SUCH_ID, f"cluster {found.name!r} has no transactional id {shown!r}")
+    return found, row

@@ -1,0 +1,55 @@
+"""Whose a producer id is and was."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request, Response
+from fastapi import Path as PathParameter
+
+from service.api.answers import answer
+from service.api.clusters import known_cluster
+from service.api.fields import text_of_time, time_field
+from service.api.links import transaction_link
+from service.api.models_history import ProducerOwners
+from service.api.parameters import only_known
+from service.api.problems import describe
+from service.api.store import store_of
+from service.api.transaction_shape import exact_id
+from service.store import read
+from service.store.display import display_id
+from service.store.read_history import Owner, read_owners
+
+router = APIRouter(tags=["transactions"], dependencies=[Depends(only_known)])
+
+
+@router.get(
+    "/clusters/{cluster}/producers/{producer_id}",
+    operation_id="listProducerOwners",
+    response_model=ProducerOwners,
+    responses=describe(404, 422, 503),
+)
+def list_owners(request: Request, cluster: str, producer_id: Annotated[int, PathParameter(ge=0, lt=2**63)]) -> Response:
+    """The transactional ids that wrote under a producer id, the newest first, also when they are expired since. There
+    is one page; it is empty for a producer without transactions, and for what was forgotten after 90 days.
+    """
+    with store_of(request).read() as connection:
+        found = known_cluster(connection, cluster)
+        as_of_ms = read.log_as_of_ms(connection, found.id)
+        owners = read_owners(connection, found.id, producer_id)
+    items = [_owner(found.name, owner) for owner in owners]
+    return answer(request, {"items": items, "next_cursor": None, "as_of": text_of_time(as_of_ms)}, as_of_ms)
+
+
+def _owner(cluster: str, owner: Owner) -> dict[str, Any]:
+    display = display_id(owner.transactional_id)
+    return {
+        "transactional_id": display,
+        **time_field("first_seen_at", owner.first_seen_ms),
+        **time_field("last_seen_at", owner.last_seen_ms),
+        "first_epoch": owner.first_epoch,
+        "last_epoch": owner.last_epoch,
+        "current": owner.current,
+        "transactional_id_b64": exact_id(owner.transactional_id, display),
+        "href": transaction_link(cluster, owner.transactional_id),
+    }

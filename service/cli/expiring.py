@@ -1,0 +1,47 @@
+"""`txnscope expiring`: a table of the transactional.ids that their coordinators will remove soon."""
+
+from __future__ import annotations
+
+import json
+import sys
+from argparse import Namespace
+from datetime import datetime
+from typing import Any
+
+from service.cli.errors import FINE
+from service.cli.rest import Service
+from service.cli.text import age, table
+from service.settings import Settings
+
+_HEADS = ("TRANSACTIONAL.ID", "EXPIRES IN", "AT", "STATE", "LAST UPDATE", "COMMITS")
+
+
+def run(flags: Namespace, settings: Settings) -> int:
+    """CommandFailed: 3 if the service does not answer, 2 if it refuses the duration."""
+    page = Service(settings).expiring(flags.within, flags.limit)
+    if flags.json:
+        print(json.dumps(page, indent=2))
+        return FINE
+    print(table(_HEADS, [_row(one, page["as_of"]) for one in page["items"]]))
+    more = ", there are more (--limit)" if page["next_cursor"] else ""
+    print(f"{len(page['items'])} rows as of {page['as_of'] or 'never: nothing was read yet'}{more}", file=sys.stderr)
+    return FINE
+
+
+def _row(one: dict[str, Any], as_of: str | None) -> tuple[object, ...]:
+    return (
+        one["transactional_id"],
+        _time_left(one["expires_at"], as_of),
+        one["expires_at"],
+        one["state"],
+        one["last_updated_at"],
+        one["counts"]["commits"],
+    )
+
+
+def _time_left(expires_at: str | None, as_of: str | None) -> str:
+    """The coordinator sweeps at intervals: until then an id that is past its time is there."""
+    if as_of is None or expires_at is None:
+        return "-"
+    is_past = datetime.fromisoformat(expires_at) <= datetime.fromisoformat(as_of)
+    return "past" if is_past else age(as_of, expires_at)

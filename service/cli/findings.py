@@ -1,0 +1,48 @@
+"""`txnscope findings`: what is wrong or about to be."""
+
+from __future__ import annotations
+
+import json
+import sys
+from argparse import Namespace
+from typing import Any
+
+from service.cli.errors import FINE
+from service.cli.rest import Service
+from service.cli.text import table
+from service.domain.findings.kinds import CANDIDATE, CONFIRMED
+from service.settings import Settings
+
+_FILTERS = ("kind", "severity", "transactional_id", "topic", "partition")
+_HEADS = ("SEVERITY", "STATUS", "KIND", "OPENED", "COUNT", "FINDING", "ID")
+
+
+def run(flags: Namespace, settings: Settings) -> int:
+    """CommandFailed: 3 if the service does not answer, 2 if it refuses a filter."""
+    query: dict[str, Any] = {name: getattr(flags, name) for name in _FILTERS}
+    if flags.status is not None:
+        query["status"] = flags.status
+    elif not flags.all:
+        query["status"] = [CANDIDATE, CONFIRMED]
+    page = Service(settings).findings(query, flags.limit)
+    if flags.json:
+        print(json.dumps(page, indent=2))
+        return FINE
+    print(table(_HEADS, [_row(one) for one in page["items"]]))
+    more = ", there are more (--limit)" if page["next_cursor"] else ""
+    print(f"{len(page['items'])} rows as of {page['as_of'] or 'never: nothing was read yet'}{more}", file=sys.stderr)
+    return FINE
+
+
+def _row(one: dict[str, Any]) -> tuple[object, ...]:
+    muted = f" (muted until {one['muted_until']})" if one.get("muted_until") else ""
+    owner = f" [{one['owner']}]" if one.get("owner") else ""
+    return (
+        one["severity"],
+        one["status"],
+        one["kind"],
+        one["opened_at"],
+        one["count"],
+        one["summary"] + owner + muted,
+        one["id"],
+    )

@@ -1,0 +1,139 @@
+"""Many ids aborted by timeout together: the trace of an outage that lasted longer than their timeouts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence, Set
+from typing import Final, NamedTuple
+
+from service.domain import causes
+from service.domain.findings import kinds
+from service.domain.findings.context import Context
+from service.domain.findings.events import Event, prefix_of
+from service.domain.findings.finding import EVIDENCE_KEPT, Evidence, Observation, Occurrence, Subject
+from service.domain.findings.timed_out import told
+from service.domain.findings.words import listed, moment, partitions, span
+from service.domain.transaction_log import TOPIC
+
+TOGETHER_MS: Final = 60_000
+"""Timeouts this close may have one reason: starts of transactions differ, and the coordinator scans every 10 s."""
+
+MANY_IDS: Final = 5
+
+Participants = Mapping[tuple[bytes, int], Sequence[tuple[str, int]]]
+"""(topic, partition) of the last transaction of (id, producer id) that ended."""
+
+
+class Burst(NamedTuple):
+    """Timeouts of at least MANY_IDS ids that follow one another closely."""
+
+    events: tuple[Event, ...]
+
+    @property
+    def ids(self) -> list[bytes]:
+        return list(dict.fromkeys(e.transactional_id for e in self.events))
+
+
+def bursts(events: Iterable[Event], churned: Set[str], context: Context) -> list[Burst]:
+    """Oldest first. `churned`: prefixes that make up ids at every start; their zombies time out for that reason."""
+    own = (e for e in events if e.cause == causes.TIMEOUT and prefix_of(e.name) not in churned)
+    timeouts = sorted(own, key=lambda e: (e.at_ms, e.sequence))
+    apart_ms = max(15_000, context.limits.scan_ms + 5_000)  # two scans find what one outage left behind
+    found: list[Burst] = []
+    begin = 0
+    for end in range(1, len(timeouts) + 1):
+        if end < len(timeouts) and timeouts[end].at_ms - timeouts[end - 1].at_ms <= apart_ms:
+            continue
+        burst = Burst(tuple(timeouts[begin:end]))
+        if len(burst.ids) >= MANY_IDS and _are_together(burst):
+            found.append(burst)
+        begin = end
+    return found
+
+
+def _are_together(burst: Burst) -> bool:
+    """As many ids within TOGETHER_MS as make a burst: a steady trickle of timeouts is none."""
+    ids: list[tuple[int, bytes]] = [(e.at_ms, e.transactional_id) for e in burst.events]
+    begin = 0
+    within: Counter[bytes] = Counter()
+    for at_ms, one in ids:
+        within[one] += 1
+        while at_ms - ids[begin][0] > TOGETHER_MS:
+            within[ids[begin][1]] -= 1
+            within += Counter()
+            begin += 1
+        if len(within) >= MANY_IDS:
+            return True
+    return False
+
+
+def correlated(
+    found: Sequence[Burst], events: Sequence[Event], participants: Participants, context: Context
+) -> list[Observation]:
+    """One for the cluster: about the newest burst, counting all. `events` tell when the ids came back."""
+    if not found:
+        return []
+    burst = found[-1]
+    survived, came_back = _survival(burst, events)
+    logs = sorted({e.partition for e in burst.events})
+    brokers = sorted({context.leaders.get(log, -1) for log in logs} - {-1})
+    names = sorted({e.name for e in burst.events})
+    where = _common(burst, participants)
+    facts = [
+        f"ids: {listed(names, 20)}",
+        f"coordinators: {listed([f'{TOPIC}-{log}' for log in logs], 20)}, led by"
+        f" {listed([f'broker {b}' for b in brokers], 10) or 'nobody'}",
+        f"partitions that most of them wrote to: {where}",
+    ]
+    needed = f"a timeout of {span(survived)} would have survived"
+    if came_back < len(names):
+        needed = (
+            f"{came_back} of {len(names)} ids are back; so far it takes a timeout above {span(survived)} to survive"
+        )
+    first, last = burst.events[0], burst.events[-1]
+    own = f"broker {brokers[0]} coordinates them all; " if len(brokers) == 1 else ""
+    return [
+        Observation(
+            kind=kinds.CORRELATED_TIMEOUTS,
+            severity=kinds.WARNING,
+            subject=Subject(),
+            summary=f"{len(names):,} ids timed out together from {moment(first.at_ms)} on; {own}{needed}",
+            advice="This is what an outage leaves behind: for longer than their transaction.timeout.ms these producers"
+            " could not commit. Their producers are fenced without a second instance being there; start them again. To"
+            " survive the like, raise transaction.timeout.ms (up to the brokers' transaction.max.timeout.ms).",
+            evidence=(
+                *(Evidence(last.at_ms, "coordinators' log", fact) for fact in facts),
+                *(told(e, context) for e in burst.events[-(EVIDENCE_KEPT - len(facts)) :]),
+            ),
+            confidence=kinds.LIKELY,
+            occurrences=tuple(sorted(Occurrence(e.sequence, e.at_ms) for b in found for e in b.events)),
+        )
+    ]
+
+
+def _survival(burst: Burst, events: Sequence[Event]) -> tuple[int, int]:
+    """(ms that would have been enough, ids that came back): from a transaction's start to its id's first sign of life.
+
+    Rounded up to 10 s. Of ids that have not come back, only that their abort came too early is known.
+    """
+    back: dict[bytes, int] = {}
+    ended = {e.transactional_id: e.at_ms for e in burst.events}
+    for e in sorted(events, key=lambda e: -e.at_ms):
+        after = ended.get(e.transactional_id)
+        if after is not None and e.cause == causes.INITIALIZED and e.at_ms >= after:
+            back[e.transactional_id] = e.at_ms
+    needed = [back.get(e.transactional_id, e.at_ms) - (e.at_ms - (e.duration_ms or e.timeout_ms)) for e in burst.events]
+    return -(-max(needed) // 10_000) * 10_000, len(back)
+
+
+def _common(burst: Burst, participants: Participants) -> str:
+    """The partitions that at least half of the ids wrote to, or the most frequent ones."""
+    counts = Counter(
+        place
+        for one, pid in {(e.transactional_id, e.producer_id) for e in burst.events}
+        for place in participants.get((one, pid), ())
+    )
+    if not counts:
+        return "unknown"
+    half = [place for place, n in counts.most_common() if 2 * n >= len(burst.ids)]
+    return partitions(half or [place for place, _ in counts.most_common(5)], 10)

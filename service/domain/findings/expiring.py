@@ -1,0 +1,95 @@
+"""Ids that the coordinator removes soon if nobody uses them, and those it removed."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from service.domain import causes
+from service.domain.findings import kinds
+from service.domain.findings.conditions import IdNow, bounded, judged
+from service.domain.findings.context import Context, ruled
+from service.domain.findings.events import SINGLE_IDS, Event, Group, evidence, group_by_subject, prefix_of
+from service.domain.findings.finding import EVIDENCE_KEPT, Evidence, Observation, Subject
+from service.domain.findings.words import moment, span
+from service.domain.limits import EXPIRATION_CONFIG, expires_at_ms
+from service.domain.transaction_log import TOPIC
+
+SOON_MS: Final = 24 * 3_600_000
+_SHARE: Final = 7  # where ids live for less than a week: a seventh of it
+
+
+def soon_ms(expiration_ms: int) -> int:
+    """How long before it expires an id is said to be about to."""
+    return min(SOON_MS, expiration_ms // _SHARE)
+
+
+def expiring(ids: Iterable[IdNow], context: Context) -> list[Observation]:
+    """`ids`: those that expire first."""
+    by_prefix: dict[str, list[IdNow]] = defaultdict(list)
+    for one in judged(ids, context):
+        by_prefix[prefix_of(one.name)].append(one)
+    found: list[list[IdNow]] = []
+    for some in by_prefix.values():
+        found += [some] if len(some) > SINGLE_IDS else [[one] for one in some]
+    return bounded(
+        found,
+        lambda some: _expiring(some, context),
+        lambda rest: f"{sum(map(len, rest)):,} more ids expire soon if nobody uses them",
+    )
+
+
+def _expiring(some: Sequence[IdNow], context: Context) -> Observation:
+    first = some[0]
+    limits = context.limits
+    expires = expires_at_ms(first.state, first.last_update_ms, limits.expiration_ms) or 0
+    assumed = context.assumed(EXPIRATION_CONFIG)
+    if len(some) == 1:
+        subject, name, who = Subject(transactional_id=first.transactional_id), first.name, f"{first.name} expires"
+    else:
+        name = prefix_of(first.name)
+        subject, who = Subject(prefix=name), f"{len(some):,} ids that begin with {name} expire, {first.name} first,"
+    due = (
+        f"{first.name}: last used {moment(first.last_update_ms)}, kept for {span(limits.expiration_ms)}{assumed};"
+        f" swept every {span(limits.sweep_ms)}"
+    )
+    return ruled(
+        Observation(
+            kind=kinds.EXPIRING,
+            severity=kinds.INFO,
+            subject=subject,
+            summary=f"{who} at {moment(expires)} if nobody uses it before",
+            advice="Any transaction renews it. A producer that still has it open would fail with"
+            " INVALID_PRODUCER_ID_MAPPING afterwards and has to be started again. Nothing to do if the id is not used"
+            " any more.",
+            evidence=(Evidence(first.last_update_ms, f"{TOPIC}-{first.partition}@{first.offset}", due),),
+            confidence=kinds.LIKELY if assumed else kinds.CERTAIN,
+            log_partition=first.partition if len(some) == 1 else None,
+            ids=len(some),
+        ),
+        context.rules.of(name),
+    )
+
+
+def expired(events: Iterable[Event], context: Context) -> list[Observation]:
+    """Tombstones that were read."""
+    return [_expired(group, context) for group in group_by_subject(e for e in events if e.cause == causes.EXPIRY)]
+
+
+def _expired(group: Group, context: Context) -> Observation:
+    return ruled(
+        Observation(
+            kind=kinds.EXPIRED,
+            severity=kinds.INFO,
+            subject=group.subject,
+            summary=f"{group.label} expired: the coordinator removed what nobody had used for"
+            f" {span(context.limits.expiration_ms)}{context.assumed(EXPIRATION_CONFIG)}",
+            advice="A producer that still has it open fails with INVALID_PRODUCER_ID_MAPPING at its next transaction:"
+            " start it again. Nothing to do if the id is not used any more.",
+            evidence=tuple(evidence(e, f"{e.name}: tombstone") for e in group.events[-EVIDENCE_KEPT:]),
+            log_partition=group.log_partition,
+            occurrences=group.occurrences,
+        ),
+        context.rules.of(group.name),
+    )

@@ -1,0 +1,99 @@
+"""What a look shows (an observation), and what is kept of it (a finding). Times are ms since the epoch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from service.domain.findings import kinds
+
+EVIDENCE_KEPT: Final = 10
+
+
+class Subject(NamedTuple):
+    """What a finding is about: whatever of this tells it from the others of its kind. All None: the whole cluster.
+
+    `transactional_id` is the log's bytes; `prefix` is text that begins all the ids it stands for.
+    """
+
+    topic: str | None = None
+    partition: int | None = None
+    transactional_id: bytes | None = None
+    producer_id: int | None = None
+    producer_epoch: int | None = None
+    start_offset: int | None = None
+    group: str | None = None
+    prefix: str | None = None
+
+
+class Evidence(NamedTuple):
+    """A fact: when it was, where it was read (a partition with offset, or who said it), and what it says."""
+
+    at_ms: int
+    source: str
+    text: str
+
+
+class Occurrence(NamedTuple):
+    """One event. `sequence` is the store's number of it: it makes sure that none counts twice."""
+
+    sequence: int
+    at_ms: int
+
+
+class Observation(NamedTuple):
+    """What one look shows of a subject. Texts hold no ages: the same facts give the same texts.
+
+    `log_partition`: of the coordinators' log, where it rests on one alone. `ids`: how many a condition speaks of.
+    `occurrences`: of an event, all that are known, oldest first. `confirmed`: False for a candidate.
+    """
+
+    kind: str
+    severity: str
+    subject: Subject
+    summary: str
+    advice: str
+    evidence: tuple[Evidence, ...]
+    confidence: str = kinds.CERTAIN
+    self_heals_at_ms: int | None = None
+    log_partition: int | None = None
+    ids: int = 1
+    occurrences: tuple[Occurrence, ...] = ()
+    confirmed: bool = True
+    owner: str | None = None
+    muted_until_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A row of the store. `counted_to`: the sequence of the newest event that was counted (-1: none)."""
+
+    id: str
+    kind: str
+    severity: str
+    status: str
+    confidence: str
+    subject: Subject
+    opened_at_ms: int
+    confirmed_at_ms: int | None
+    resolved_at_ms: int | None
+    last_seen_ms: int
+    count: int
+    reopened: bool
+    resolution: str | None
+    owner: str | None
+    muted_until_ms: int | None
+    summary: str
+    advice: str
+    evidence: tuple[Evidence, ...]
+    self_heals_at_ms: int | None
+    log_partition: int | None
+    counted_to: int
+
+    @property
+    def is_open(self) -> bool:
+        return self.status != kinds.RESOLVED
+
+
+Key = tuple[str, Subject]
+"""Of the newest episode of a subject."""

@@ -1,0 +1,189 @@
+"""How findings open, change, end and come back: pure, from what is stored and what a look shows to changes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from hashlib import blake2b
+from typing import Final, NamedTuple
+
+from service.domain.findings import kinds
+from service.domain.findings.finding import EVIDENCE_KEPT, Finding, Key, Observation, Occurrence
+
+REOPENS_WITHIN_MS: Final = 24 * 3_600_000
+"""After its resolution; what comes back later is a new finding."""
+
+QUIET_MS: Final = 15 * 60_000
+"""An event kind ends when nothing of it happened for so long."""
+
+SEEN_AGAIN_MS: Final = 60_000
+"""How often an unchanged condition is written down as still there."""
+
+MOST_OPEN: Final = 200
+"""Open findings of one kind: rules group and cap below it; what comes on top is not opened until others end."""
+
+OPENED, CONFIRMED, REOPENED, RESOLVED, UPDATED = "opened", "confirmed", "reopened", "resolved", "updated"
+
+_RESOLUTIONS: Final = {kinds.STUCK_COMPLETION: kinds.COORDINATOR_MARKER}
+
+
+class Look(NamedTuple):
+    """What a round looked at: a finding that could have been observed in it, and was not, has ended.
+
+    Judged are the kinds in `kinds`; of them findings that rest on a log partition in `partitions`, the others if
+    `whole` (all partitions are). `ids` (None: all) narrows it to findings about these ids.
+    """
+
+    observations: tuple[Observation, ...]
+    kinds: frozenset[str]
+    partitions: frozenset[int] = frozenset()
+    whole: bool = False
+    ids: frozenset[bytes] | None = None
+
+    def judges(self, finding: Finding) -> bool:
+        if finding.kind not in self.kinds:
+            return False
+        if self.ids is not None and finding.subject.transactional_id not in self.ids:
+            return False
+        return self.whole if finding.log_partition is None else finding.log_partition in self.partitions
+
+
+class Change(NamedTuple):
+    """The finding as it is now, and what to tell who listens (None: nothing worth it)."""
+
+    finding: Finding
+    event: str | None
+
+
+def reconcile(stored: Mapping[Key, Finding], look: Look, now_ms: int, cluster: str) -> list[Change]:
+    """What the look changes. `stored`: the newest episode of each subject, those open and those resolved in the last
+    24 h at least; `cluster`: Kafka's id of it. The order of observations, and seeing one twice, makes no difference.
+    """
+    open_of = Counter(finding.kind for finding in stored.values() if finding.is_open)
+    changes = []
+    seen = _news(stored, look.observations)
+    for key in sorted(seen, key=repr):
+        observation, fresh = seen[key]
+        found = stored.get(key)
+        if found is None or (not found.is_open and now_ms - (found.resolved_at_ms or 0) > REOPENS_WITHIN_MS):
+            if open_of[key[0]] < MOST_OPEN:
+                open_of[key[0]] += 1
+                changes.append(Change(_opened(observation, fresh, now_ms, cluster), OPENED))
+        elif not found.is_open:
+            if open_of[key[0]] < MOST_OPEN:
+                open_of[key[0]] += 1
+                changes.append(Change(_reopened(found, observation, fresh, now_ms), REOPENED))
+        elif (change := _seen_again(found, observation, fresh, now_ms)) is not None:
+            changes.append(change)
+    for key in sorted(stored.keys() - seen.keys(), key=repr):
+        finding = stored[key]
+        if finding.is_open and look.judges(finding) and _is_over(finding, now_ms):
+            changes.append(Change(_resolved(finding, now_ms), RESOLVED))
+    return changes
+
+
+def _news(
+    stored: Mapping[Key, Finding], observations: Iterable[Observation]
+) -> dict[Key, tuple[Observation, tuple[Occurrence, ...]]]:
+    """By subject; with the occurrences that were not counted yet. An event without any says nothing new."""
+    seen: dict[Key, tuple[Observation, tuple[Occurrence, ...]]] = {}
+    for observation in sorted(observations, key=repr):
+        key = observation.kind, observation.subject
+        if observation.kind not in kinds.EVENTS:
+            seen[key] = observation, ()
+            continue
+        found = stored.get(key)
+        known = -1 if found is None else found.counted_to
+        before = seen[key][1] if key in seen else ()
+        fresh = tuple(sorted({*before, *(o for o in observation.occurrences if o.sequence > known)}))
+        if fresh:
+            seen[key] = observation, fresh
+    return seen
+
+
+def finding_id(cluster: str, kind: str, subject: object, opened_at_ms: int) -> str:
+    """An episode is told by when it began."""
+    return blake2b(repr((cluster, kind, subject, opened_at_ms)).encode(), digest_size=8).hexdigest()
+
+
+def _opened(one: Observation, fresh: tuple[Occurrence, ...], now_ms: int, cluster: str) -> Finding:
+    return Finding(
+        id=finding_id(cluster, one.kind, tuple(one.subject), now_ms),
+        kind=one.kind,
+        severity=one.severity,
+        status=kinds.CONFIRMED if one.confirmed else kinds.CANDIDATE,
+        confidence=one.confidence,
+        subject=one.subject,
+        opened_at_ms=now_ms,
+        confirmed_at_ms=now_ms if one.confirmed else None,
+        resolved_at_ms=None,
+        last_seen_ms=_last_seen(fresh, now_ms),
+        count=len(fresh) or one.ids,
+        reopened=False,
+        resolution=None,
+        owner=one.owner,
+        muted_until_ms=one.muted_until_ms,
+        summary=one.summary,
+        advice=one.advice,
+        evidence=one.evidence[-EVIDENCE_KEPT:],
+        self_heals_at_ms=one.self_heals_at_ms,
+        log_partition=one.log_partition,
+        counted_to=max((o.sequence for o in fresh), default=-1),
+    )
+
+
+def _reopened(old: Finding, one: Observation, fresh: tuple[Occurrence, ...], now_ms: int) -> Finding:
+    """Under its old address; what happened before still counts."""
+    return replace(
+        _described(old, one, fresh),
+        status=kinds.CONFIRMED if one.confirmed else kinds.CANDIDATE,
+        confirmed_at_ms=now_ms if one.confirmed else None,
+        resolved_at_ms=None,
+        resolution=None,
+        reopened=True,
+        last_seen_ms=_last_seen(fresh, now_ms),
+    )
+
+
+def _seen_again(old: Finding, one: Observation, fresh: tuple[Occurrence, ...], now_ms: int) -> Change | None:
+    new = _described(old, one, fresh)
+    is_confirmed_now = one.confirmed and old.status == kinds.CANDIDATE
+    if is_confirmed_now:
+        new = replace(new, status=kinds.CONFIRMED, confirmed_at_ms=now_ms)
+    if new == old and now_ms - old.last_seen_ms < SEEN_AGAIN_MS:
+        return None
+    event = CONFIRMED if is_confirmed_now else UPDATED if new.severity != old.severity else None
+    return Change(replace(new, last_seen_ms=max(old.last_seen_ms, _last_seen(fresh, now_ms))), event)
+
+
+def _described(old: Finding, one: Observation, fresh: tuple[Occurrence, ...]) -> Finding:
+    return replace(
+        old,
+        severity=one.severity,
+        confidence=one.confidence,
+        count=old.count + len(fresh) if one.kind in kinds.EVENTS else one.ids,
+        owner=one.owner,
+        muted_until_ms=one.muted_until_ms,
+        summary=one.summary,
+        advice=one.advice,
+        evidence=one.evidence[-EVIDENCE_KEPT:],
+        self_heals_at_ms=one.self_heals_at_ms,
+        log_partition=one.log_partition,
+        counted_to=max((o.sequence for o in fresh), default=old.counted_to),
+    )
+
+
+def _last_seen(fresh: tuple[Occurrence, ...], now_ms: int) -> int:
+    """A clock that runs ahead of ours must not keep a finding open."""
+    return min(max((o.at_ms for o in fresh), default=now_ms), now_ms)
+
+
+def _is_over(finding: Finding, now_ms: int) -> bool:
+    return finding.kind not in kinds.EVENTS or now_ms - finding.last_seen_ms >= QUIET_MS
+
+
+def _resolved(finding: Finding, now_ms: int) -> Finding:
+    is_withdrawn = finding.status == kinds.CANDIDATE
+    resolution = kinds.NOT_HANGING if is_withdrawn else _RESOLUTIONS.get(finding.kind, kinds.HEALED)
+    return replace(finding, status=kinds.RESOLVED, resolved_at_ms=now_ms, resolution=resolution, self_heals_at_ms=None)

@@ -1,0 +1,93 @@
+"""Ids of which the coordinator says something else than its own log: it loaded its partition only in part.
+
+Up to Kafka 4.2 one value of an unknown version makes a coordinator drop every later id of that partition, silently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from service.domain.findings import kinds
+from service.domain.findings.conditions import IdNow, about, coordinator
+from service.domain.findings.context import Context
+from service.domain.findings.finding import Evidence, Observation, Subject
+from service.domain.findings.lifecycle import Look
+from service.domain.states import NAMES
+
+NOT_FOUND: Final = "not found"
+
+
+class Answer(NamedTuple):
+    """What a coordinator said of an id between `asked_at_ms` and `answered_at_ms`; `state`: Kafka's word or NOT_FOUND.
+
+    `offset`: of the id's newest record in the store when it was asked. `missing`: (topic, partition, leader) still
+    without marker, of a transaction in PrepareX.
+    """
+
+    transactional_id: bytes
+    offset: int
+    asked_at_ms: int
+    answered_at_ms: int
+    state: str
+    producer_id: int
+    producer_epoch: int
+    missing: tuple[tuple[str, int, int], ...] = ()
+
+    def agrees(self, one: IdNow) -> bool:
+        said = self.state, self.producer_id, self.producer_epoch
+        return said == (NAMES[one.state], one.producer_id, one.producer_epoch)
+
+
+class Compared(NamedTuple):
+    """An answer and the id's row, read when the log was known up to a moment after the answer."""
+
+    answer: Answer
+    now: IdNow
+
+
+def is_comparable(answer: Answer, now: IdNow | None, context: Context) -> bool:
+    """Whether nothing was written about the id from before the question until after the answer."""
+    if now is None or now.offset != answer.offset:
+        return False
+    return context.seen_until.get(now.partition, -1) > answer.answered_at_ms
+
+
+def mismatches(compared: Iterable[Compared], suspects: Iterable[bytes], context: Context) -> Look:
+    """`suspects`: ids that differed in an earlier look. Once is a candidate: an append may just be under way."""
+    compared, known = list(compared), set(suspects)
+    return Look(
+        tuple(_observe(c, c.now.transactional_id in known, context) for c in compared if not c.answer.agrees(c.now)),
+        frozenset({kinds.COORDINATOR_MISMATCH}),
+        frozenset(c.now.partition for c in compared),
+        False,
+        frozenset(c.now.transactional_id for c in compared),
+    )
+
+
+def _observe(compared: Compared, again: bool, context: Context) -> Observation:
+    answer, one = compared
+    if answer.state == NOT_FOUND:
+        said = "does not know it (TRANSACTIONAL_ID_NOT_FOUND)"
+    else:
+        said = f"says {answer.state}, producer id {answer.producer_id}, epoch {answer.producer_epoch}"
+    return about(
+        one,
+        context,
+        Observation(
+            kind=kinds.COORDINATOR_MISMATCH,
+            severity=kinds.CRITICAL,
+            subject=Subject(transactional_id=one.transactional_id),
+            summary=f"{one.name}: {coordinator(one, context)} {said}, but its log says {NAMES[one.state]}",
+            advice="The coordinator has loaded its partition only in part, so it may never end open transactions of"
+            ' these ids. Look for "Error loading transactions" in its log; move the leadership of the partition to'
+            " another broker, or upgrade if it stumbles over a record (fixed in 4.3).",
+            evidence=(
+                one.newest_record(),
+                Evidence(one.timestamp_ms, "DescribeTransactions", f"the coordinator {said}"),
+            ),
+            confidence=kinds.CERTAIN if again and answer.state == NOT_FOUND else kinds.LIKELY,
+            log_partition=one.partition,
+            confirmed=again,
+        ),
+    )

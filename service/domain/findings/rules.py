@@ -1,0 +1,109 @@
+"""`[[rules]]`: what people say of some ids or topics: how long is long, whose they are, until when to be silent."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from re import fullmatch
+from typing import Any, Final, NamedTuple
+
+_KEYS: Final = ("prefix", "topic", "long_after", "owner", "mute_until")
+_UNIT_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+class Rule(NamedTuple):
+    """For ids that begin with `prefix` (as people see them), or transactions with a topic that fits a glob."""
+
+    prefix: str | None = None
+    topic: str | None = None
+    long_after_ms: int | None = None
+    owner: str | None = None
+    mute_until_ms: int | None = None
+
+    @property
+    def length(self) -> int:
+        return len(self.prefix or self.topic or "")
+
+
+NO_RULE: Final = Rule()
+
+
+class Rules(NamedTuple):
+    """In the order of the file."""
+
+    rules: tuple[Rule, ...] = ()
+
+    def of(self, name: str, topics: Iterable[str] = ()) -> Rule:
+        """The rule of an id, or of ids that begin with `name`: the longest that fits, of equals the first."""
+        topics = set(topics)
+        fitting = [rule for rule in self.rules if _fits(rule, name, topics)]
+        return max(fitting, key=lambda rule: rule.length, default=NO_RULE)
+
+    @property
+    def shortest_long_ms(self) -> int | None:
+        return min((rule.long_after_ms for rule in self.rules if rule.long_after_ms is not None), default=None)
+
+    def dump(self) -> str:
+        """As JSON, for `load`."""
+        return json.dumps([rule._asdict() for rule in self.rules])
+
+    @classmethod
+    def load(cls, text: str) -> Rules:
+        return cls(tuple(Rule(**rule) for rule in json.loads(text)))
+
+
+def _fits(rule: Rule, name: str, topics: set[str]) -> bool:
+    if rule.prefix is not None:
+        return name.startswith(rule.prefix)
+    return any(fnmatchcase(topic, rule.topic or "") for topic in topics)
+
+
+def parse(tables: Sequence[Any]) -> Rules:
+    """The tables of a TOML file. ValueError: one line that names the rule and the key."""
+    return Rules(tuple(_rule(number, table) for number, table in enumerate(tables, 1)))
+
+
+def _rule(number: int, table: Any) -> Rule:
+    where = f"rule {number}"
+    if not isinstance(table, Mapping):
+        raise ValueError(f"{where}: not a table: write [[rules]]")
+    for key in table:
+        if key not in _KEYS:
+            near = difflib.get_close_matches(str(key), _KEYS, 1)
+            hint = f" (did you mean {near[0]}?)" if near else ""
+            raise ValueError(f"{where}: unknown key {key!r}{hint}")
+    for key in ("prefix", "topic", "owner"):
+        if key in table and not (isinstance(table[key], str) and table[key]):
+            raise ValueError(f"{where}: {key}: {table[key]!r} is no text")
+    if ("prefix" in table) == ("topic" in table):
+        raise ValueError(f"{where}: needs either prefix or topic")
+    return Rule(
+        table.get("prefix"),
+        table.get("topic"),
+        _duration_ms(where, table.get("long_after")),
+        table.get("owner"),
+        _time_ms(where, table.get("mute_until")),
+    )
+
+
+def _duration_ms(where: str, value: Any) -> int | None:
+    if value is None:
+        return None
+    match = fullmatch(r"([0-9]{1,9})([smhd])", value) if isinstance(value, str) else None
+    if match is None:
+        raise ValueError(f"{where}: long_after: {value!r} is no duration like 90s, 15m or 24h")
+    return int(match[1]) * _UNIT_MS[match[2]]
+
+
+def _time_ms(where: str, value: Any) -> int | None:
+    """A time of TOML or its text; without an offset it is UTC."""
+    if value is None:
+        return None
+    try:
+        moment = value if isinstance(value, datetime) else datetime.fromisoformat(value)
+    except (TypeError, ValueError):
+        raise ValueError(f"{where}: mute_until: {value!r} is no time like 2026-03-14T08:00:00Z") from None
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)

@@ -1,0 +1,47 @@
+"""Durations, times and lists as sentences say them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from itertools import pairwise
+from typing import Final
+
+from service.domain.limits import is_time
+
+_UNITS: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s"))
+NAMED: Final = 5
+"""How many ids or partitions a sentence names."""
+
+
+def span(ms: int) -> str:
+    """At most two units: "9 m 12 s"; below 10 s one decimal; below a second "340 ms"."""
+    if ms < 1_000:
+        return f"{max(ms, 0)} ms"
+    if ms < 10_000:
+        return f"{ms / 1000:.1f} s".replace(".0 ", " ")
+    for (large, name), (small, part) in pairwise(_UNITS):
+        if ms >= large:
+            rest = ms % large // small
+            return f"{ms // large} {name}" + (f" {rest} {part}" if rest else "")
+    return f"{ms // 1_000} s"
+
+
+def moment(ms: int) -> str:
+    """ "2026-03-14 03:12:57 UTC"; what is no time, as the number it is."""
+    if not is_time(ms):
+        return str(ms)
+    return datetime.fromtimestamp(ms // 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def listed(names: Sequence[str], most: int = NAMED) -> str:
+    """ "a, b and 3 more"."""
+    shown = list(names[:most])
+    if len(names) > most:
+        return f"{', '.join(shown)} and {len(names) - most:,} more"
+    return " and ".join([", ".join(shown[:-1]), shown[-1]]) if len(shown) > 1 else "".join(shown)
+
+
+def partitions(places: Sequence[tuple[str, int]], most: int = NAMED) -> str:
+    """ "orders-0, orders-3 and 4 more"; "no partition" for none."""
+    return listed([f"{topic}-{number}" for topic, number in places], most) or "no partition"

@@ -1,0 +1,40 @@
+"""What a transaction coordinator says of ids (KIP-664)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from kafka.protocol.admin import DescribeTransactionsRequest
+
+from service.kafka import errors
+from service.kafka.client import KafkaClient
+
+TRANSACTIONAL_ID_NOT_FOUND: Final = 105
+
+
+class Described(NamedTuple):
+    """`state` in Kafka's words; None: the coordinator does not know the id.
+
+    `partitions`: all of an Ongoing transaction, those still without marker in PrepareX, else none.
+    """
+
+    state: str | None
+    producer_id: int
+    producer_epoch: int
+    partitions: tuple[tuple[str, int], ...]
+
+
+def describe_transactions(client: KafkaClient, coordinator: int, ids: Sequence[str]) -> dict[str, Described]:
+    """Asked of the broker that coordinates them. Ids it may not or cannot speak of now are left out: no permission
+    (DESCRIBE on the id), not the coordinator any more, still loading. Raises KafkaUnavailable or KafkaRefused.
+    """
+    answer = client.ask(DescribeTransactionsRequest(transactional_ids=list(ids)), coordinator)
+    found = {}
+    for one in answer.transaction_states:
+        if one.error_code == TRANSACTIONAL_ID_NOT_FOUND:
+            found[one.transactional_id] = Described(None, -1, -1, ())
+        elif one.error_code == errors.NONE:
+            places = tuple(sorted((t.topic, p) for t in one.topics for p in t.partitions))
+            found[one.transactional_id] = Described(one.transaction_state, one.producer_id, one.producer_epoch, places)
+    return found

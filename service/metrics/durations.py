@@ -1,0 +1,33 @@
+"""How long transactions were open and how long their markers took: histograms that the writer has counted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import accumulate
+from typing import Final
+
+from service.domain.durations import BOUNDS_MS, MARKER, OPEN
+from service.metrics import catalogue
+from service.metrics.series import Distribution, Series
+from service.store.read_metrics import ClusterFacts
+from service.store.writer_counters import SUM
+
+OUTCOMES: Final = ("commit", "abort")
+
+
+def durations(facts: ClusterFacts) -> Iterator[Series]:
+    """In seconds. The markers of commits and aborts are the same work: one histogram."""
+    for outcome in OUTCOMES:
+        yield Series(catalogue.DURATION, (outcome,), _distribution(facts.counters, OPEN, (outcome,)))
+    yield Series(catalogue.MARKER_DURATION, (), _distribution(facts.counters, MARKER, OUTCOMES))
+
+
+def _distribution(counters: Mapping[tuple[str, str], int], kind: str, outcomes: tuple[str, ...]) -> Distribution:
+    """Of `service.store.writer_counters.count_durations`, outcomes added up."""
+
+    def total(label: str) -> int:
+        return sum(counters.get((f"{kind}_ms_{outcome}", label), 0) for outcome in outcomes)
+
+    bounds = [*(str(ms / 1000) for ms in BOUNDS_MS[kind]), "+Inf"]
+    counts = accumulate(total(str(index)) for index in range(len(bounds)))
+    return Distribution(tuple(zip(bounds, map(float, counts), strict=True)), total(SUM) / 1000)

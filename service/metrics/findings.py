@@ -1,0 +1,17 @@
+"""How many findings there are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from service.domain.findings.kinds import KINDS, statuses_of
+from service.metrics import catalogue
+from service.metrics.series import Series
+from service.store.read_metrics import ClusterFacts
+
+
+def findings(facts: ClusterFacts) -> Iterator[Series]:
+    """Every kind and status, also at 0."""
+    for kind in KINDS:
+        for status in statuses_of(kind):
+            yield Series(catalogue.FINDINGS, (kind, status), facts.findings.get((kind, status), 0))

@@ -1,0 +1,75 @@
+"""Reads which ids will expire, soonest first, and counts them: always by the index of those that can."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, Select, and_, func, or_, select, text
+
+from service.store.schema import CAN_EXPIRE, transactional_ids
+from service.store.writer_rows import IdRow
+
+_T = transactional_ids.c
+
+
+class ExpiringPlace(NamedTuple):
+    """Where a page ended: the last row's update, and its id."""
+
+    last_update_ms: int
+    transactional_id: bytes
+
+
+class ExpiringPage(NamedTuple):
+    """`after` is where the next page begins; None: this was the last."""
+
+    rows: tuple[IdRow, ...]
+    after: ExpiringPlace | None
+
+
+def read_expiring(
+    connection: Connection, cluster_id: int, until_ms: int, after: ExpiringPlace | None, limit: int
+) -> ExpiringPage:
+    """At most `limit` ids that can expire and were last updated at `until_ms` or before, the longest unused first.
+
+    What is no time (`service.domain.limits`) leads to no expiry, and is left out.
+    """
+    found = [IdRow(*row) for row in connection.execute(expiring(cluster_id, until_ms, after, limit + 1))]
+    if len(found) <= limit:
+        return ExpiringPage(tuple(found), None)
+    last = found[limit - 1]
+    return ExpiringPage(tuple(found[:limit]), ExpiringPlace(last.last_update_ms, last.transactional_id))
+
+
+def expiring(cluster_id: int, until_ms: int, after: ExpiringPlace | None, limit: int) -> Select[tuple[Any, ...]]:
+    """As `read_expiring`."""
+    statement = (
+        select(transactional_ids)
+        .where(
+            _T.cluster_id == cluster_id,
+            text(CAN_EXPIRE),
+            _T.last_update_ms >= (0 if after is None else after.last_update_ms),
+            _T.last_update_ms <= until_ms,
+        )
+        .order_by(_T.last_update_ms, _T.transactional_id)
+        .limit(limit)
+    )
+    if after is None:
+        return statement
+    return statement.where(or_(_T.last_update_ms != after.last_update_ms, _T.transactional_id > after.transactional_id))
+
+
+def count_expiring(connection: Connection, cluster_id: int, until_ms: Sequence[int]) -> list[int]:
+    """How many ids `read_expiring` would find in all, for each of the times: rising ones, so that none counts twice."""
+    counts: list[int] = []
+    for number, end_ms in enumerate(until_ms):
+        begin_ms = until_ms[number - 1] + 1 if number else 0
+        counts.append(connection.execute(_count(cluster_id, begin_ms, end_ms)).scalar_one())
+    return [sum(counts[: number + 1]) for number in range(len(counts))]
+
+
+def _count(cluster_id: int, begin_ms: int, end_ms: int) -> Select[int]:
+    within = and_(_T.last_update_ms >= begin_ms, _T.last_update_ms <= end_ms)
+    return (
+        select(func.count()).select_from(transactional_ids).where(_T.cluster_id == cluster_id, text(CAN_EXPIRE), within)
+    )

@@ -1,0 +1,116 @@
+"""Reads findings for those who show them: a page, one, how many, and what happened to them since."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from sqlalchemy import ColumnElement, Connection, func, select, tuple_
+
+from service.domain.findings.finding import Finding
+from service.store.schema import clusters, finding_events, findings
+from service.store.writer_findings import finding_of
+
+_F = findings.c
+_E = finding_events.c
+
+
+class FindingSelection(NamedTuple):
+    """Which findings a page is about; an empty set or None leaves all."""
+
+    kinds: frozenset[str] = frozenset()
+    statuses: frozenset[str] = frozenset()
+    severities: frozenset[str] = frozenset()
+    transactional_id: bytes | None = None
+    topic: str | None = None
+    partition: int | None = None
+
+
+class FindingPlace(NamedTuple):
+    """Where a page ended."""
+
+    opened_at_ms: int
+    id: str
+
+
+class FindingCount(NamedTuple):
+    kind: str
+    status: str
+    findings: int
+
+
+class Told(NamedTuple):
+    """What happened to a finding, and the finding as it is by now."""
+
+    sequence: int
+    event: str
+    cluster: str
+    finding: Finding
+
+
+def read_page(
+    connection: Connection, cluster_id: int, selection: FindingSelection, after: FindingPlace | None, limit: int
+) -> tuple[list[Finding], FindingPlace | None]:
+    """At most `limit`, those opened last first; and where the next page begins (None: this was the last)."""
+    statement = select(findings).where(_F.cluster_id == cluster_id, *_filters(selection))
+    if after is not None:
+        statement = statement.where(tuple_(_F.opened_at_ms, _F.id) < (after.opened_at_ms, after.id))
+    rows = connection.execute(statement.order_by(_F.opened_at_ms.desc(), _F.id.desc()).limit(limit + 1)).all()
+    found = [finding_of(row) for row in rows]
+    if len(found) <= limit:
+        return found, None
+    last = found[limit - 1]
+    return found[:limit], FindingPlace(last.opened_at_ms, last.id)
+
+
+def find(connection: Connection, cluster_id: int, finding_id: str) -> Finding | None:
+    row = connection.execute(select(findings).where(_F.cluster_id == cluster_id, _F.id == finding_id)).one_or_none()
+    return None if row is None else finding_of(row)
+
+
+def counts(connection: Connection, cluster_id: int) -> list[FindingCount]:
+    """Those that are kept, by kind and status."""
+    rows = connection.execute(
+        select(_F.kind, _F.status, func.count())
+        .where(_F.cluster_id == cluster_id)
+        .group_by(_F.kind, _F.status)
+        .order_by(_F.kind, _F.status)
+    )
+    return [FindingCount(*row) for row in rows]
+
+
+def known_sequences(connection: Connection) -> tuple[int, int]:
+    """(oldest, newest) of what is kept; (1, 0) for nothing."""
+    oldest, newest = connection.execute(select(func.min(_E.sequence), func.max(_E.sequence))).one()
+    return (1, 0) if oldest is None else (oldest, newest)
+
+
+def told_after(connection: Connection, sequence: int, cluster: str | None, limit: int) -> list[Told]:
+    """What happened behind `sequence`, oldest first; of one cluster or all."""
+    statement = (
+        select(_E.sequence, _E.event, clusters.c.name, *findings.c)
+        .join(findings, (_F.cluster_id == _E.cluster_id) & (_F.id == _E.finding_id))
+        .join(clusters, clusters.c.id == _E.cluster_id)
+        .where(_E.sequence > sequence)
+        .order_by(_E.sequence)
+        .limit(limit)
+    )
+    if cluster is not None:
+        statement = statement.where(clusters.c.name == cluster)
+    return [Told(row[0], row[1], row[2], finding_of(row)) for row in connection.execute(statement)]
+
+
+def _filters(selection: FindingSelection) -> Iterable[ColumnElement[bool]]:
+    for column, wanted in (
+        (_F.kind, selection.kinds),
+        (_F.status, selection.statuses),
+        (_F.severity, selection.severities),
+    ):
+        if wanted:
+            yield column.in_(sorted(wanted))
+    if selection.transactional_id is not None:
+        yield _F.transactional_id == selection.transactional_id
+    if selection.topic is not None:
+        yield _F.topic == selection.topic
+    if selection.partition is not None:
+        yield _F.partition == selection.partition

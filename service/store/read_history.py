@@ -1,0 +1,147 @@
+"""Reads what is kept of the past: the timeline of an id, its minutes, the owners of a producer id."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import Connection, Select, and_, exists, select, tuple_
+
+from service.domain import timeline
+from service.domain.states import EXPIRED
+from service.domain.timeline import Commits, Folded, Mark, Row
+from service.store.schema import id_minutes, producer_ids, transactional_ids, transitions
+
+_ROWS_AT_ONCE: Final = 250  # a page, and a little to look ahead
+_MINUTES_AT_ONCE: Final = 2_000
+
+_T, _M, _P = transitions.c, id_minutes.c, producer_ids.c
+_BEFORE = transitions.alias("before").c
+_PLACE = (_T.generation, _T.offset, _T.id)
+
+# a log that is read again has the same records in the next generation; those judged first knew more
+_IS_REPEATED = exists().where(
+    _BEFORE.cluster_id == _T.cluster_id,
+    _BEFORE.partition == _T.partition,
+    _BEFORE.generation == _T.generation - 1,
+    _BEFORE.offset == _T.offset,
+    _BEFORE.transactional_id == _T.transactional_id,
+    _BEFORE.at_ms == _T.at_ms,
+)
+
+
+class TimelinePage(NamedTuple):
+    """`after` is where the next page begins; None: this was the last."""
+
+    items: tuple[Row | Folded, ...]
+    after: Mark | None
+
+
+class MinuteRow(NamedTuple):
+    """What ended in one minute, and how long it took; a mean is `*_sum_ms` over `opened`, or over `marked`."""
+
+    minute_ms: int
+    commits: int
+    aborts_client: int
+    aborts_timeout: int
+    aborts_fenced: int
+    aborts_admin: int
+    aborts_unattributed: int
+    opened: int
+    open_sum_ms: int
+    open_max_ms: int
+    marked: int
+    marker_sum_ms: int
+    marker_max_ms: int
+
+
+class Owner(NamedTuple):
+    """An id that wrote under a producer id; `current`: it still does."""
+
+    transactional_id: bytes
+    first_seen_ms: int
+    last_seen_ms: int
+    first_epoch: int
+    last_epoch: int
+    current: bool
+
+
+def read_timeline(
+    connection: Connection, cluster_id: int, transactional_id: bytes, begin: Mark, limit: int
+) -> TimelinePage:
+    """At most `limit` items of the id, newest first, from behind `begin`."""
+    rows = _rows(connection, cluster_id, transactional_id, begin)
+    minutes = _commits(connection, cluster_id, transactional_id, begin)
+    found = list(islice(timeline.told(rows, minutes, begin), limit + 1))
+    after = found[limit - 1][1] if len(found) > limit else None
+    return TimelinePage(tuple(item for item, _ in found[:limit]), after)
+
+
+def read_minutes(connection: Connection, cluster_id: int, transactional_id: bytes, from_ms: int) -> list[MinuteRow]:
+    """The minutes that begin at `from_ms` or later and have anything, oldest first."""
+    rows = connection.execute(
+        select(*(_M[name] for name in MinuteRow._fields))
+        .where(_M.cluster_id == cluster_id, _M.transactional_id == transactional_id, _M.minute_ms >= from_ms)
+        .order_by(_M.minute_ms)
+    )
+    return [MinuteRow(*row) for row in rows]
+
+
+def read_owners(connection: Connection, cluster_id: int, producer_id: int) -> list[Owner]:
+    """Who had the producer id, the newest first. Kafka gives it to one id, for good."""
+    ids = transactional_ids.c
+    is_current = and_(ids.producer_id == _P.producer_id, ids.state != EXPIRED)
+    rows = connection.execute(
+        select(_P.transactional_id, _P.first_seen_ms, _P.last_seen_ms, _P.first_epoch, _P.last_epoch, ids.state)
+        .outerjoin_from(
+            producer_ids,
+            transactional_ids,
+            and_(ids.cluster_id == _P.cluster_id, ids.transactional_id == _P.transactional_id, is_current),
+        )
+        .where(_P.cluster_id == cluster_id, _P.producer_id == producer_id)
+        .order_by(_P.last_seen_ms.desc(), _P.transactional_id)
+    )
+    return [Owner(*row[:-1], current=row.state is not None) for row in rows]
+
+
+def rows_of(cluster_id: int, transactional_id: bytes, after: tuple[int, int, int] | None) -> Select[tuple[Any, ...]]:
+    """Of the history of an id, newest first, from behind `after`: as many as are read at once."""
+    statement = (
+        select(*_PLACE, *(_T[name] for name in Row._fields[len(_PLACE) :]))
+        .where(_T.cluster_id == cluster_id, _T.transactional_id == transactional_id, ~_IS_REPEATED)
+        .order_by(*(column.desc() for column in _PLACE))
+        .limit(_ROWS_AT_ONCE)
+    )
+    return statement if after is None else statement.where(tuple_(*_PLACE) < after)
+
+
+def _rows(connection: Connection, cluster_id: int, transactional_id: bytes, begin: Mark) -> Iterator[Row]:
+    after = begin.row
+    while True:
+        found = [Row(*row) for row in connection.execute(rows_of(cluster_id, transactional_id, after))]
+        yield from found
+        if len(found) < _ROWS_AT_ONCE:
+            return
+        after = found[-1].generation, found[-1].offset, found[-1].number
+
+
+def commits_of(cluster_id: int, transactional_id: bytes, before_ms: int | None) -> Select[tuple[Any, ...]]:
+    """The minutes of an id with commits, newest first, from before `before_ms`: as many as are read at once."""
+    statement = (
+        select(_M.minute_ms, _M.commits, _M.first_ms, _M.last_ms)
+        .where(_M.cluster_id == cluster_id, _M.transactional_id == transactional_id, _M.commits > 0)
+        .order_by(_M.minute_ms.desc())
+        .limit(_MINUTES_AT_ONCE)
+    )
+    return statement if before_ms is None else statement.where(_M.minute_ms < before_ms)
+
+
+def _commits(connection: Connection, cluster_id: int, transactional_id: bytes, begin: Mark) -> Iterator[Commits]:
+    before_ms = begin.minute_ms
+    while True:
+        found = [Commits(*row) for row in connection.execute(commits_of(cluster_id, transactional_id, before_ms))]
+        yield from found
+        if len(found) < _MINUTES_AT_ONCE:
+            return
+        before_ms = found[-1].minute_ms

@@ -1,0 +1,229 @@
+"""Reads what the judge looks at. Every read follows an index and ends at a limit, however many ids there are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from sqlalchemy import Connection, Select, func, select, text
+
+from service.domain import causes
+from service.domain.findings.conditions import IdNow
+from service.domain.findings.context import View
+from service.domain.findings.epochs import WORN_FROM
+from service.domain.findings.events import Event
+from service.domain.findings.source import GapSeen, Undecoded
+from service.domain.limits import TWO_PHASE_TIMEOUT_MS
+from service.domain.states import EXPIRED, ONGOING, PREPARE_ABORT, PREPARE_COMMIT, UNKNOWN
+from service.domain.transaction_log import SOURCE
+from service.store.display import display_id
+from service.store.read_transactions import participants
+from service.store.schema import (
+    CAN_EXPIRE,
+    clusters,
+    data_gaps,
+    log_partitions,
+    producer_ids,
+    rejects,
+    transactional_ids,
+    transitions,
+)
+
+IDS_READ: Final = 500
+EVENTS_READ: Final = 10_000
+WITH_TOPICS: Final = 50
+"""Of ids, the first whose partitions are read, too."""
+
+WORDS: Final = (causes.TIMEOUT, causes.FENCED, causes.ADMIN, causes.INITIALIZED, causes.EXPIRY)
+"""Causes that findings speak of."""
+
+_T = transactional_ids.c
+_S = transitions.c
+_NOW = (
+    _T.transactional_id,
+    _T.display,
+    _T.partition,
+    _T.offset,
+    _T.timestamp_ms,
+    _T.state,
+    _T.producer_id,
+    _T.producer_epoch,
+    _T.timeout_ms,
+    _T.last_update_ms,
+    _T.started_at_ms,
+)
+_EVENTS = select(
+    _S.id,
+    _S.transactional_id,
+    _S.partition,
+    _S.offset,
+    _S.at_ms,
+    _S.from_state,
+    _S.producer_id,
+    _S.producer_epoch,
+    _S.timeout_ms,
+    _S.duration_ms,
+    _S.cause,
+    _S.confidence,
+)
+
+
+def views(connection: Connection, cluster_id: int) -> list[View]:
+    """Of the coordinators' log."""
+    p = log_partitions.c
+    rows = connection.execute(
+        select(p.partition, p.leader, p.next_offset, p.end_offset, p.end_asked_at_ms).where(
+            p.cluster_id == cluster_id, p.source == SOURCE
+        )
+    )
+    return [View(*row) for row in rows]
+
+
+def configs(connection: Connection, cluster_id: int) -> Mapping[str, Mapping[str, str]]:
+    """As `service.store.clusters.describe` kept them; none before."""
+    description = connection.scalar(select(clusters.c.description).where(clusters.c.id == cluster_id))
+    return dict((description or {}).get("configs", {}))
+
+
+def kafka_id(connection: Connection, cluster_id: int) -> str:
+    return str(connection.scalar(select(clusters.c.kafka_cluster_id).where(clusters.c.id == cluster_id)))
+
+
+def newest_sequence(connection: Connection) -> int:
+    """Of all history; rows get rising numbers."""
+    return connection.scalar(select(func.max(_S.id))) or 0
+
+
+def new_events(connection: Connection, cluster_id: int, after: int, up_to: int) -> list[Event]:
+    """Those numbered in (after, up_to]; the newest EVENTS_READ if there are more."""
+    statement = _EVENTS.where(_S.id > after, _S.id <= up_to, _S.cluster_id + 0 == cluster_id)
+    return _events(connection, statement.order_by(_S.id.desc()))
+
+
+def recent_events(connection: Connection, cluster_id: int, since_ms: int) -> list[Event]:
+    """The newest EVENTS_READ."""
+    statement = _EVENTS.where(_S.cluster_id == cluster_id, _S.at_ms >= since_ms)
+    return _events(connection, statement.order_by(_S.at_ms.desc()))
+
+
+def events_of(connection: Connection, cluster_id: int, ids: Sequence[bytes], since_ms: int) -> list[Event]:
+    """Of some ids, with the causes as they are by now."""
+    statement = _EVENTS.where(_S.cluster_id == cluster_id, _S.transactional_id.in_(ids), _S.at_ms + 0 >= since_ms)
+    return _events(connection, statement)
+
+
+def _events(connection: Connection, statement: Select[Any]) -> list[Event]:
+    rows = connection.execute(statement.where(_S.counted.is_(True), _S.cause.in_(WORDS)).limit(EVENTS_READ))
+    return [Event(row[0], row[1], display_id(row[1]), *row[2:]) for row in rows]
+
+
+def open_ids(connection: Connection, cluster_id: int, until_ms: int) -> list[IdNow]:
+    """Transactions that began until then and are Ongoing, the oldest first."""
+    return _read(connection, cluster_id, _ongoing(until_ms))
+
+
+def overdue_ids(connection: Connection, cluster_id: int, due_ms: int) -> list[IdNow]:
+    """Those whose time was up by then, the oldest first."""
+    has_ended = (_T.timeout_ms != TWO_PHASE_TIMEOUT_MS) & (_T.started_at_ms + _T.timeout_ms <= due_ms)
+    return _read(connection, cluster_id, _ongoing(due_ms).where(has_ended))
+
+
+def _ongoing(until_ms: int) -> Select[Any]:
+    """A start before 1970 is a broken record, and would be the oldest for ever; the first condition names the index."""
+    return (
+        select(*_NOW)
+        .where(
+            _T.started_at_ms.is_not(None),
+            _T.started_at_ms > 0,
+            _T.started_at_ms <= until_ms,
+            _T.state + 0 == ONGOING,
+        )
+        .order_by(_T.started_at_ms)
+    )
+
+
+def prepared_ids(connection: Connection, cluster_id: int, until_ms: int) -> list[IdNow]:
+    """In PrepareX since then or longer, the longest first."""
+    statement = select(*_NOW).where(_T.state.in_((PREPARE_COMMIT, PREPARE_ABORT)), _T.timestamp_ms + 0 <= until_ms)
+    return _read(connection, cluster_id, statement.order_by(_T.timestamp_ms + 0))
+
+
+def expiring_ids(connection: Connection, cluster_id: int, from_ms: int, until_ms: int) -> list[IdNow]:
+    """Idle ids last updated in [from_ms, until_ms], the longest idle first; without partitions."""
+    statement = select(*_NOW).where(text(CAN_EXPIRE), _T.last_update_ms >= from_ms, _T.last_update_ms <= until_ms)
+    return _read(connection, cluster_id, statement.order_by(_T.last_update_ms), with_topics=0)
+
+
+def worn_ids(connection: Connection, cluster_id: int, log_partitions_: Iterable[int]) -> list[IdNow]:
+    """Of the old protocol with an epoch from WORN_FROM on, the highest first."""
+    statement = select(*_NOW).where(
+        _T.partition.in_(sorted(log_partitions_)),
+        _T.client_transaction_version.in_((0, 1)),
+        _T.producer_epoch >= WORN_FROM,
+        _T.state + 0 < EXPIRED,
+    )
+    return _read(connection, cluster_id, statement.order_by(_T.producer_epoch.desc()), with_topics=0)
+
+
+def ids_now(connection: Connection, cluster_id: int, ids: Sequence[bytes]) -> dict[bytes, IdNow]:
+    found = _read(connection, cluster_id, select(*_NOW).where(_T.transactional_id.in_(ids)), with_topics=0)
+    return {one.transactional_id: one for one in found}
+
+
+def idle_ids(connection: Connection, cluster_id: int, state: int, after: bytes, limit: int) -> list[IdNow]:
+    """The next of a walk through the ids in a state."""
+    statement = select(*_NOW).where(_T.state == state, _T.transactional_id > after).order_by(_T.transactional_id)
+    return _read(connection, cluster_id, statement, with_topics=0, limit=limit)
+
+
+def _read(
+    connection: Connection,
+    cluster_id: int,
+    statement: Select[Any],
+    with_topics: int = WITH_TOPICS,
+    limit: int = IDS_READ,
+) -> list[IdNow]:
+    rows = connection.execute(statement.where(_T.cluster_id == cluster_id).limit(limit)).all()
+    named = [row[0] for row in rows[:with_topics]]
+    topics = participants(connection, cluster_id, named) if named else {}
+    return [IdNow(*row)._replace(topics=tuple(topics.get(row[0], ()))) for row in rows]
+
+
+def undecoded(connection: Connection, cluster_id: int, since_ms: int, limit: int = 100) -> list[Undecoded]:
+    """By log partition: ids in state Unknown, and rejects seen since then."""
+    names: dict[int, list[str]] = {}
+    unknown = select(_T.partition, _T.display).where(_T.cluster_id == cluster_id, _T.state == UNKNOWN)
+    for partition, name in connection.execute(unknown.order_by(_T.transactional_id).limit(limit)):
+        names.setdefault(partition, []).append(name)
+    r = rejects.c
+    newest = select(r.partition, r.offset, r.seen_at_ms, r.reason).where(r.cluster_id == cluster_id, r.source == SOURCE)
+    seen: dict[int, list[tuple[int, int, str]]] = {}
+    for partition, offset, seen_at_ms, reason in connection.execute(newest.order_by(r.id.desc()).limit(limit)):
+        if seen_at_ms >= since_ms or partition in names:
+            seen.setdefault(partition, []).append((offset, seen_at_ms, reason))
+    return [
+        Undecoded(partition, tuple(names.get(partition, ())), tuple(sorted(seen.get(partition, ()))))
+        for partition in sorted(names.keys() | seen.keys())
+    ]
+
+
+def gaps(connection: Connection, cluster_id: int, since_ms: int) -> list[GapSeen]:
+    g = data_gaps.c
+    rows = connection.execute(
+        select(g.id, g.topic, g.partition, g.from_offset, g.to_offset, g.reason, g.seen_at_ms)
+        .where(g.cluster_id == cluster_id, g.seen_at_ms >= since_ms)
+        .order_by(g.seen_at_ms.desc())
+        .limit(200)
+    )
+    return [GapSeen(*row) for row in rows]
+
+
+def ended_values(connection: Connection, cluster_id: int, ids: Sequence[bytes]) -> dict[tuple[bytes, int], bytes]:
+    """By (id, producer id): the PrepareX of its last transaction that ended, as Kafka wrote it."""
+    p = producer_ids.c
+    rows = connection.execute(
+        select(p.transactional_id, p.producer_id, p.ended_value).where(
+            p.cluster_id == cluster_id, p.transactional_id.in_(ids), p.ended_value.is_not(None)
+        )
+    )
+    return {(row[0], row[1]): row[2] for row in rows}

@@ -1,0 +1,160 @@
+"""Forgets what is older than it is kept: in short transactions, a few thousand rows each, found by an index."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import Column, Connection, Engine, and_, delete, exists, select, text, tuple_
+
+from service.domain.states import EXPIRED
+from service.store.lease import Lease, check_and_renew
+from service.store.schema import (
+    HAS_EXPIRED,
+    cluster_minutes,
+    coordinator_states,
+    data_gaps,
+    id_minutes,
+    log_partitions,
+    open_participants,
+    producer_ids,
+    transactional_ids,
+    transitions,
+)
+from service.store.upsert import Upsert
+from service.store.writer import HISTORY_MS
+
+ROWS_AT_ONCE: Final = 4_000
+"""Of every table in one call, which takes up to half a second in a store of a million ids."""
+
+IDS_AT_ONCE: Final = 500
+"""Of expired ids, which lie in many indexes, far apart."""
+
+_DAY_MS: Final = 86_400_000
+
+_STATES = Upsert(coordinator_states, add=("ids",))
+_T, _L, _P = transactional_ids.c, log_partitions.c, producer_ids.c
+
+_OWNS = and_(
+    _T.cluster_id == _P.cluster_id,
+    _T.transactional_id == _P.transactional_id,
+    _T.producer_id == _P.producer_id,
+    _T.state != EXPIRED,
+)
+# what a log had that is another one now (writer_ids.void_ids) may come again while that is read
+_MAY_COME_AGAIN = and_(
+    _T.offset < 0,
+    exists().where(_L.cluster_id == _T.cluster_id, _L.partition == _T.partition, _L.next_offset < _L.end_offset),
+)
+
+
+class Kept(NamedTuple):
+    """For how long: history and minutes of ids, and expired ids; minutes of clusters; producer ids; data gaps."""
+
+    history_ms: int = HISTORY_MS
+    minutes_ms: int = 31 * _DAY_MS
+    producer_ids_ms: int = 90 * _DAY_MS
+    gaps_ms: int = 31 * _DAY_MS
+
+
+class Forgotten(NamedTuple):
+    """How many rows went. `more`: as many as may go at once did in some table, so call again soon."""
+
+    transitions: int
+    id_minutes: int
+    expired_ids: int
+    cluster_minutes: int
+    data_gaps: int
+    producer_ids: int
+    more: bool
+
+
+class Retention:
+    """Forgets what a cluster does not need any more. Lives as long as its lease: it remembers how far it looked."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        lease: Lease,
+        *,
+        kept: Kept | None = None,
+        rows_at_once: int = ROWS_AT_ONCE,
+        ids_at_once: int = IDS_AT_ONCE,
+    ) -> None:
+        self._engine, self._lease, self._kept = engine, lease, kept or Kept()
+        self._rows_at_once, self._ids_at_once = rows_at_once, ids_at_once
+        self._cluster_id = lease.cluster_id
+        self._producers_after: tuple[bytes, int] | None = None
+
+    def forget(self, now_ms: int) -> Forgotten:
+        """A piece of every table, in transactions of their own. Raises as `TransactionLogWriter.apply`."""
+        kept = self._kept
+        history_ms = now_ms - kept.history_ms
+        with self._transaction(now_ms) as connection:
+            steps = self._delete_oldest(connection, transitions.c.at_ms, history_ms)
+        with self._transaction(now_ms) as connection:
+            minutes = self._delete_oldest(connection, id_minutes.c.minute_ms, history_ms)
+        with self._transaction(now_ms) as connection:
+            expired = self._delete_expired_ids(connection, history_ms)
+        with self._transaction(now_ms) as connection:
+            of_clusters = self._delete_oldest(connection, cluster_minutes.c.minute_ms, now_ms - kept.minutes_ms)
+            gaps = self._delete_oldest(connection, data_gaps.c.seen_at_ms, now_ms - kept.gaps_ms)
+        with self._transaction(now_ms) as connection:
+            producers = self._delete_producer_ids(connection, now_ms - kept.producer_ids_ms)
+        more = self._rows_at_once in (steps, minutes, of_clusters, gaps) or expired == self._ids_at_once
+        return Forgotten(steps, minutes, expired, of_clusters, gaps, producers, more)
+
+    @contextmanager
+    def _transaction(self, now_ms: int) -> Iterator[Connection]:
+        with self._engine.begin() as connection:
+            check_and_renew(connection, self._lease, now_ms)
+            yield connection
+
+    def _delete_oldest(self, connection: Connection, time: Column[Any], before_ms: int) -> int:
+        """Rows from before `before_ms` of the table that has the column `time`."""
+        key = list(time.table.primary_key.columns)
+        oldest = select(*key).where(time.table.c.cluster_id == self._cluster_id, time < before_ms)
+        oldest = oldest.order_by(time).limit(self._rows_at_once)
+        named = key[0] if len(key) == 1 else tuple_(*key)
+        return connection.execute(delete(time.table).where(named.in_(oldest))).rowcount
+
+    def _delete_expired_ids(self, connection: Connection, before_ms: int) -> int:
+        """Those that expired before `before_ms`, and that they did in how many ids are in which state."""
+        rows = connection.execute(
+            select(_T.transactional_id, _T.partition)
+            .where(_T.cluster_id == self._cluster_id, text(HAS_EXPIRED), _T.timestamp_ms < before_ms, ~_MAY_COME_AGAIN)
+            .order_by(_T.timestamp_ms)
+            .limit(self._ids_at_once)
+        ).all()
+        ids = [row.transactional_id for row in rows]
+        for table in (open_participants, transactional_ids):
+            connection.execute(
+                delete(table).where(table.c.cluster_id == self._cluster_id, table.c.transactional_id.in_(ids))
+            )
+        gone = Counter(row.partition for row in rows)
+        _STATES.write(connection, [(self._cluster_id, p, EXPIRED, -ids) for p, ids in sorted(gone.items())])
+        return len(rows)
+
+    def _delete_producer_ids(self, connection: Connection, before_ms: int) -> int:
+        """Those last seen before `before_ms` that no id has now, among the next `rows_at_once` in a walk over all.
+
+        An index by time would have to follow every transaction, for what is looked for once in some months.
+        """
+        place = tuple_(_P.transactional_id, _P.producer_id)
+        ahead = [_P.cluster_id == self._cluster_id]
+        if self._producers_after is not None:
+            ahead.append(place > self._producers_after)
+        last = connection.execute(
+            select(_P.transactional_id, _P.producer_id)
+            .where(*ahead)
+            .order_by(_P.transactional_id, _P.producer_id)
+            .offset(self._rows_at_once - 1)
+            .limit(1)
+        ).first()
+        if last is not None:
+            ahead.append(place <= tuple(last))
+        self._producers_after = None if last is None else (last.transactional_id, last.producer_id)
+        gone = delete(producer_ids).where(*ahead, _P.last_seen_ms < before_ms, ~exists().where(_OWNS))
+        return connection.execute(gone).rowcount

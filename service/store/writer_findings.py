@@ -1,0 +1,88 @@
+"""Keeps findings, and tells listeners what happened to them. The judge is the only one who writes here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from sqlalchemy import Connection, Engine, delete, func, insert, or_, select
+
+from service.domain.findings.finding import Evidence, Finding, Key, Subject
+from service.domain.findings.kinds import RESOLVED
+from service.domain.findings.lifecycle import REOPENS_WITHIN_MS, Change
+from service.store.lease import Lease, check_and_renew
+from service.store.schema import finding_events, findings
+from service.store.upsert import Upsert
+
+EVENTS_KEPT: Final = 10_000
+"""Of all clusters; who was away for longer begins anew."""
+
+_KEY: Final = ("cluster_id", "id")
+_ROWS = Upsert(findings, replace=[c.name for c in findings.c if c.name not in _KEY])
+_SUBJECT: Final = tuple(Subject._fields)
+_F = findings.c
+
+
+class FindingWriter:
+    """Writes under the lease. LeaseLost: stop. StoreUnavailable: nothing was written."""
+
+    def __init__(self, engine: Engine, lease: Lease) -> None:
+        self._engine, self._lease = engine, lease
+
+    def save(self, changes: Sequence[Change], now_ms: int) -> None:
+        """All of them or none; without any the store is not touched."""
+        if not changes:
+            return
+        cluster_id = self._lease.cluster_id
+        with self._engine.begin() as connection:
+            check_and_renew(connection, self._lease, now_ms)
+            _ROWS.write(connection, [row_of(cluster_id, change.finding, connection) for change in changes])
+            told = [
+                {"cluster_id": cluster_id, "finding_id": c.finding.id, "event": c.event, "at_ms": now_ms}
+                for c in changes
+                if c.event is not None
+            ]
+            if told:
+                connection.execute(insert(finding_events), told)
+                newest = connection.scalar(select(func.max(finding_events.c.sequence))) or 0
+                connection.execute(delete(finding_events).where(finding_events.c.sequence <= newest - EVENTS_KEPT))
+
+
+def load(connection: Connection, cluster_id: int, now_ms: int) -> dict[Key, Finding]:
+    """The newest episode of every subject that is open, or was resolved so lately that it may open again."""
+    rows = connection.execute(
+        select(findings)
+        .where(
+            _F.cluster_id == cluster_id,
+            or_(_F.status != RESOLVED, _F.resolved_at_ms >= now_ms - REOPENS_WITHIN_MS),
+        )
+        .order_by(_F.opened_at_ms)
+    )
+    return {(found.kind, found.subject): found for found in map(finding_of, rows)}
+
+
+def row_of(cluster_id: int, finding: Finding, connection: Connection) -> tuple[Any, ...]:
+    """In the order of the table's columns."""
+    subject = dict(zip(_SUBJECT, finding.subject, strict=True))
+    evidence = _bind_json(connection)([list(e) for e in finding.evidence])
+    values = {"cluster_id": cluster_id, "evidence": evidence}
+    return tuple(
+        values[name] if name in values else subject[name] if name in subject else getattr(finding, name)
+        for name in findings.c.keys()  # noqa: SIM118 - a collection of columns
+    )
+
+
+def finding_of(row: Any) -> Finding:
+    """From a row with all columns of the table."""
+    columns = row._mapping
+    plain = {name: columns[name] for name in Finding.__dataclass_fields__ if name not in ("subject", "evidence")}
+    return Finding(
+        **plain,
+        subject=Subject(*(columns[name] for name in _SUBJECT)),
+        evidence=tuple(Evidence(*each) for each in columns["evidence"]),
+    )
+
+
+def _bind_json(connection: Connection) -> Any:
+    """How the database's driver takes a JSON value: rows are handed to it without detours (`upsert`)."""
+    return findings.c.evidence.type.dialect_impl(connection.dialect).bind_processor(connection.dialect) or (lambda v: v)

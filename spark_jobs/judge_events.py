@@ -1,0 +1,103 @@
+"""What happened to ids in the last 15 minutes, and what that shows."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlalchemy import Connection
+
+from service.domain import causes
+from service.domain.findings import churn, correlated, expiring, fencing, kinds, timed_out
+from service.domain.findings.context import Context
+from service.domain.findings.correlated import Burst
+from service.domain.findings.events import Event
+from service.domain.findings.lifecycle import Look
+from service.domain.states import COMPLETE_ABORT
+from service.store import read_judge
+from service.store.display import printable
+from service.wire.errors import DecodeError
+from service.wire.transaction_log import decode_value
+
+IDS_OF_BURST: Final = 200
+
+
+class EventLooks:
+    """Keeps the newest events, at most `read_judge.EVENTS_READ`; reads only what is new."""
+
+    def __init__(self, cluster_id: int) -> None:
+        self._cluster_id = cluster_id
+        self._events: dict[int, Event] = {}
+        self._read_to = 0
+        self._is_news = False
+
+    def begin(self, connection: Connection, since_ms: int) -> None:
+        """Everything since then; findings know what of it they have counted."""
+        self._read_to = read_judge.newest_sequence(connection)
+        self._add(read_judge.recent_events(connection, self._cluster_id, since_ms))
+
+    def read(self, connection: Connection, since_ms: int) -> bool:
+        """Whether there is something that was not judged yet."""
+        newest = read_judge.newest_sequence(connection)
+        if newest != self._read_to:
+            after = min(self._read_to, newest)  # an emptied table numbers from the start again
+            new = read_judge.new_events(connection, self._cluster_id, after, newest)
+            self._read_to = newest
+            self._add(new)
+            # an id's start after an abort may have told who aborted it: its rows were written anew
+            started = {e.transactional_id for e in new if _follows_abort(e)}
+            if started:
+                some = sorted(started)[: read_judge.IDS_READ]
+                self._add(read_judge.events_of(connection, self._cluster_id, some, since_ms))
+        self._drop(since_ms)
+        return self._is_news
+
+    def look(self, connection: Connection, context: Context) -> Look:
+        events = sorted(self._events.values())
+        found = churn.churn(events, context)
+        churned = {one.subject.prefix or "" for one in found}
+        bursts = correlated.bursts(events, churned, context)
+        together = {e.sequence for burst in bursts for e in burst.events}
+        found += correlated.correlated(bursts, events, self._participants(connection, bursts), context)
+        found += timed_out.timed_out(events, together, context)
+        found += fencing.fencing_conflicts(events, context)
+        found += expiring.expired(events, context)
+        return Look(tuple(found), kinds.EVENTS - {kinds.DATA_GAP}, frozenset(context.seen_until), context.whole)
+
+    def was_judged(self) -> None:
+        """What was seen is stored."""
+        self._is_news = False
+
+    def _add(self, events: list[Event]) -> None:
+        for event in events:
+            if self._events.get(event.sequence) != event:
+                self._events[event.sequence] = event
+                self._is_news = True
+
+    def _drop(self, since_ms: int) -> None:
+        too_old = [s for s, e in self._events.items() if e.at_ms < since_ms]
+        too_many = sorted(self._events)[: -read_judge.EVENTS_READ] if len(self._events) > read_judge.EVENTS_READ else []
+        for sequence in {*too_old, *too_many}:
+            del self._events[sequence]
+
+    def _participants(
+        self, connection: Connection, bursts: list[Burst]
+    ) -> dict[tuple[bytes, int], list[tuple[str, int]]]:
+        if not bursts:
+            return {}
+        values = read_judge.ended_values(connection, self._cluster_id, bursts[-1].ids[:IDS_OF_BURST])
+        found = {}
+        for key, raw in values.items():
+            try:
+                topics = decode_value(raw).partitions or ()
+            except DecodeError:
+                continue
+            found[key] = [(_text(topic), number) for topic, numbers in topics for number in numbers]
+        return found
+
+
+def _text(topic: str) -> str:
+    return printable(topic.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace"))
+
+
+def _follows_abort(event: Event) -> bool:
+    return event.cause == causes.INITIALIZED and event.from_state == COMPLETE_ABORT

@@ -1,0 +1,56 @@
+"""Facts for rules, with what does not matter filled in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from service.domain import causes, states
+from service.domain.findings.conditions import IdNow
+from service.domain.findings.context import Context, Limits
+from service.domain.findings.events import Event
+from service.domain.findings.rules import Rule, Rules
+
+NOW_MS = 1_790_000_000_000
+S, M, H = 1_000, 60_000, 3_600_000
+
+
+def context(*rules: Rule, until_ms: int = NOW_MS, assumed: Sequence[str] = (), scan_ms: int = 10 * S) -> Context:
+    """Two log partitions, 0 and 1, both known until `until_ms`; brokers 10 and 11 lead them."""
+    return Context(
+        Limits(scan_ms, 168 * H, H, frozenset(assumed)),
+        Rules(rules),
+        {0: until_ms, 1: until_ms},
+        {0: 10, 1: 11},
+        True,
+    )
+
+
+def id_now(name: str = "pay-1", state: int = states.ONGOING, age_ms: int = 0, **fields: Any) -> IdNow:
+    """An id whose transaction began `age_ms` ago, and whose newest record is as old."""
+    at_ms = NOW_MS - age_ms
+    started = at_ms if state in states.OPEN else None
+    topics = (("orders", 0), ("orders", 3)) if state in states.OPEN else ()
+    one = IdNow(name.encode(), name, 0, 40, at_ms, state, 7, 2, 60 * S, at_ms, started, topics)
+    return one._replace(**fields)
+
+
+def event(sequence: int, name: str = "pay-1", cause: str = causes.TIMEOUT, ago_ms: int = 0, **fields: Any) -> Event:
+    """Something that happened to an id `ago_ms` ago."""
+    from_state = states.ONGOING if cause in (causes.TIMEOUT, causes.FENCED) else states.EMPTY
+    one = Event(
+        sequence,
+        name.encode(),
+        name,
+        0,
+        100 + sequence,
+        NOW_MS - ago_ms,
+        from_state,
+        7,
+        2,
+        60 * S,
+        61 * S if cause == causes.TIMEOUT else None,
+        cause,
+        causes.LIKELY,
+    )
+    return one._replace(**fields)

@@ -1,0 +1,165 @@
+"""What is older than it is kept goes, a piece at a time, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, event
+
+from service.domain import states
+from service.domain.facts import Gap
+from service.store import lease, read, schema
+from service.store.errors import LeaseLost
+from service.store.retention import Kept, Retention
+from service.store.writer import HISTORY_MS
+from tests.store.conftest import Cluster
+from tests.store.histories import aborted, committed
+from tests.store.logs import NOW_MS, Entry, batch, entry, everything, rows
+from tests.store.logs import read as span
+
+DAY_MS = 86_400_000
+LATER_MS = NOW_MS + HISTORY_MS + DAY_MS
+"""When everything that happened at NOW_MS is older than history is kept."""
+
+
+def apply(cluster: Cluster, entries: Sequence[Entry], lo: int = 0, now_ms: int = NOW_MS, **more: Any) -> None:
+    read_ = span(lo, lo + len(entries), **more)
+    cluster.writer.apply(batch(entries, read_), now_ms)
+
+
+def seed(cluster: Cluster) -> None:
+    """Of `old` and `pay` a commit and an abort eight days ago, of `pay` another two just now; `old` has expired."""
+    cluster.start({0: 0})
+    log = [*committed(0, NOW_MS - 60_000, pid=7), *aborted(3, NOW_MS - 30_000, pid=7)]
+    log += [*committed(6, NOW_MS - 60_000, b"old", pid=8), *aborted(9, NOW_MS - 30_000, b"old", pid=8)]
+    log.append(entry(12, states.EXPIRED, b"old", at_ms=NOW_MS - 20_000))
+    apply(cluster, log)
+    again = [*committed(13, LATER_MS - 60_000, pid=9), *aborted(16, LATER_MS - 30_000, pid=9)]
+    apply(cluster, again, 13, LATER_MS)
+
+
+def state_counts(engine: Engine, cluster_id: int) -> dict[tuple[int, int], int]:
+    with engine.connect() as connection:
+        return {(one.partition, one.state): one.ids for one in read.state_counts(connection, cluster_id)}
+
+
+def test_history_and_expired_ids_go_when_they_are_old(cluster: Cluster) -> None:
+    seed(cluster)
+    forgotten = Retention(cluster.engine, cluster.lease).forget(LATER_MS)
+    assert forgotten == (5, 2, 1, 0, 0, 0, False)
+    assert {row["offset"] for row in rows(cluster.engine, schema.transitions, cluster.id)} == {17, 18}
+    (minute,) = rows(cluster.engine, schema.id_minutes, cluster.id)
+    assert (minute["transactional_id"], minute["commits"], minute["aborts_client"]) == (b"pay", 1, 1)
+    (left,) = rows(cluster.engine, schema.transactional_ids, cluster.id)
+    assert left["transactional_id"] == b"pay"
+    assert state_counts(cluster.engine, cluster.id) == {(0, states.COMPLETE_ABORT): 1}
+
+
+def test_nothing_goes_before_its_time(cluster: Cluster) -> None:
+    seed(cluster)
+    before = everything(cluster.engine, cluster.id)
+    assert Retention(cluster.engine, cluster.lease).forget(NOW_MS + HISTORY_MS - 120_000) == (0,) * 6 + (False,)
+    assert everything(cluster.engine, cluster.id) == before
+
+
+def test_an_expired_id_that_comes_back_later_begins_anew(cluster: Cluster) -> None:
+    seed(cluster)
+    Retention(cluster.engine, cluster.lease).forget(LATER_MS)
+    apply(cluster, [entry(19, states.EMPTY, b"old", pid=10, at_ms=LATER_MS)], 19, LATER_MS)
+    assert state_counts(cluster.engine, cluster.id) == {(0, states.COMPLETE_ABORT): 1, (0, states.EMPTY): 1}
+
+
+def test_producer_ids_go_when_long_unseen_unless_an_id_has_them(cluster: Cluster) -> None:
+    seed(cluster)
+    kept = Kept(producer_ids_ms=30 * DAY_MS)
+    much_later_ms = LATER_MS + 31 * DAY_MS
+    retention = Retention(cluster.engine, cluster.lease, kept=kept)
+    assert retention.forget(LATER_MS).producer_ids == 0
+    assert retention.forget(much_later_ms).producer_ids == 2
+    assert [row["producer_id"] for row in rows(cluster.engine, schema.producer_ids, cluster.id)] == [9]
+
+
+def test_the_walk_over_producer_ids_goes_on_where_it_was_and_around(cluster: Cluster) -> None:
+    cluster.start({0: 0})
+    log = [entry(n, states.EMPTY, b"id-%02d" % n, pid=n, at_ms=NOW_MS) for n in range(10)]
+    log += [entry(10 + n, states.EXPIRED, b"id-%02d" % n, at_ms=NOW_MS) for n in range(0, 10, 2)]
+    apply(cluster, log)
+    later_ms = NOW_MS + 91 * DAY_MS
+    retention = Retention(cluster.engine, cluster.lease, rows_at_once=4)
+    assert [retention.forget(later_ms).producer_ids for _ in range(4)] == [2, 2, 1, 0]
+    left = rows(cluster.engine, schema.producer_ids, cluster.id)
+    assert [row["producer_id"] for row in left] == [1, 3, 5, 7, 9]
+
+
+def test_a_call_takes_a_piece_and_says_that_there_is_more(cluster: Cluster) -> None:
+    cluster.start({0: 0})
+    log: list[Entry] = []
+    for n in range(5):
+        log += aborted(len(log), NOW_MS - 60_000 * n, b"id-%d" % n)
+        log.append(entry(len(log), states.EXPIRED, b"id-%d" % n, at_ms=NOW_MS - 1_000))
+    apply(cluster, log)
+    retention = Retention(cluster.engine, cluster.lease, rows_at_once=4, ids_at_once=2)
+    done = [retention.forget(LATER_MS) for _ in range(5)]
+    assert [one.transitions for one in done] == [4, 4, 4, 3, 0]
+    assert [one.expired_ids for one in done] == [2, 2, 1, 0, 0]
+    assert [one.more for one in done] == [True, True, True, False, False]
+    assert state_counts(cluster.engine, cluster.id) == {}
+
+
+def test_minutes_of_the_cluster_and_gaps_are_kept_for_a_month(cluster: Cluster) -> None:
+    cluster.start({0: 0})
+    log = committed(5, NOW_MS)
+    cluster.writer.apply(batch(log, span(0, 8, gap=Gap(0, 5, "retention"))), NOW_MS)
+    retention = Retention(cluster.engine, cluster.lease)
+    assert retention.forget(NOW_MS + 30 * DAY_MS)[3:5] == (0, 0)
+    assert retention.forget(NOW_MS + 32 * DAY_MS)[3:5] == (1, 1)
+
+
+def test_ids_of_a_log_that_is_read_again_are_kept_until_it_is(cluster: Cluster) -> None:
+    """They may come again, and their counts span all lives of an id."""
+    seed(cluster)
+    begun = span(0, 0, generation=1, end=50, gap=Gap(19, 19, "away"))
+    cluster.writer.apply(batch([], begun), LATER_MS)
+    much_later_ms = LATER_MS + 2 * HISTORY_MS
+    retention = Retention(cluster.engine, cluster.lease)
+    assert retention.forget(much_later_ms).expired_ids == 0
+    cluster.writer.apply(batch([], span(0, 19, generation=1, end=19, counts=False)), much_later_ms)
+    assert retention.forget(much_later_ms).expired_ids == 2
+
+
+def test_of_other_clusters_everything_stays(cluster: Cluster, new_cluster: Any) -> None:
+    other = new_cluster()
+    for one in (cluster, other):
+        seed(one)
+    before = everything(other.engine, other.id)
+    Retention(cluster.engine, cluster.lease).forget(LATER_MS + 100 * DAY_MS)
+    assert everything(other.engine, other.id) == before
+
+
+def test_who_lost_the_lease_forgets_nothing(cluster: Cluster) -> None:
+    seed(cluster)
+    before = everything(cluster.engine, cluster.id)
+    assert lease.acquire(cluster.engine, cluster.id, "another", LATER_MS + 60_000) is not None
+    with pytest.raises(LeaseLost):
+        Retention(cluster.engine, cluster.lease).forget(LATER_MS)
+    assert everything(cluster.engine, cluster.id) == before
+
+
+def test_everything_is_found_by_an_index(cluster: Cluster) -> None:
+    seed(cluster)
+    ran: list[tuple[str, Any]] = []
+
+    def keep(_conn: object, _cursor: object, statement: str, parameters: Any, *_: object) -> None:
+        if statement.startswith(("SELECT", "DELETE")):
+            ran.append((statement, parameters))
+
+    event.listen(cluster.engine, "before_cursor_execute", keep)
+    Retention(cluster.engine, cluster.lease, rows_at_once=1).forget(LATER_MS)
+    event.remove(cluster.engine, "before_cursor_execute", keep)
+    with cluster.engine.connect() as connection:
+        for statement, parameters in ran:
+            steps = [row[3] for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters)]
+            assert not [step for step in steps if step.startswith("SCAN")], (statement, steps)
+            assert not [step for step in steps if "TEMP B-TREE" in step], (statement, steps)
