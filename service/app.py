@@ -12,6 +12,7 @@ from sqlalchemy import Engine
 from starlette.staticfiles import StaticFiles
 
 from service.api import clusters, coordinators, health, landing, metrics, transactions
+from service.api.head import HeadAsGet
 from service.api.links import API
 from service.api.problems import Problem, answer_errors_as_problems
 from service.api.security import SecurityHeaders
@@ -39,6 +40,7 @@ def create_app(store_url: str, version: str = "unknown") -> FastAPI:
     for room in (health, metrics, landing):
         app.include_router(room.router)
     app.mount("/assets", StaticFiles(directory=_ASSETS))
+    app.add_middleware(HeadAsGet)
     app.add_middleware(SecurityHeaders)
     app.add_middleware(HttpMetrics, metrics=app.state.metrics)
     _describe_problems(app)
