@@ -1,8 +1,8 @@
-"""Many records to few runs: the executors' half of the work, one pass over columns, no Spark and no network.
+"""Many records to few facts: the executors' half of the work, one pass over columns, no Spark and no network.
 
 A run is what consecutive records of one id under one producer id amount to. A record by itself is a run too, and
 folding runs again joins neighbours, so folding piece by piece gives what folding at once gives (`merge` is associative
-over adjacent pieces of a log). What a pair of neighbouring records means is `service.domain.outcomes`' business.
+over adjacent pieces of a log). What the pairs of neighbours tell is collected on the way (`spark_jobs.pairs`).
 """
 
 from __future__ import annotations
@@ -13,35 +13,21 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from service.domain import outcomes, states
+from service.domain import states
 from service.domain.facts import NO_ID
 from service.wire.columns import TOMBSTONE, UNDECODABLE, LogColumns
+from service.wire.vectors import byte_strings
+from spark_jobs.pairs import Pairs, Records, Scope, Telling
 
 Array = np.ndarray[Any, Any]
-
-
-class Records(NamedTuple):
-    """Columns of `service.domain.facts.LogRecord`: the same fields, each an array with one element a row."""
-
-    offset: Array
-    timestamp_ms: Array
-    leader_epoch: Array
-    state: Array
-    producer_id: Array
-    producer_epoch: Array
-    timeout_ms: Array
-    last_update_ms: Array
-    start_ms: Array
-    client_transaction_version: Array
-    previous_producer_id: Array
-    partition_count: Array
-
-    def take(self, rows: Array) -> Records:
-        return Records(*(column[rows] for column in self))
+NOTHING = -1
 
 
 class Runs(NamedTuple):
-    """Columns of `service.domain.facts.Run`, ordered by (partition, id, first offset) once merged."""
+    """Columns of `service.domain.facts.Run`, ordered by (partition, id, first offset) once merged.
+
+    `value` is the raw value of `last` while it is open; it and `ended_value` are null elsewhere.
+    """
 
     partition: Array
     transactional_id: pa.Array
@@ -49,19 +35,28 @@ class Runs(NamedTuple):
     last: Records
     joined: Array
     records: Array
-    commits: Array
-    aborts: Array
-    participants: Array  # of objects: tuple[tuple[topic, tuple[partition, ...]], ...]
+    value: Any
+    ended_offset: Array
+    ended_state: Array
+    ended_value: Any
 
 
-def fold(columns: LogColumns) -> Runs:
-    """Fold decoded records of any number of partitions; each partition's in log order."""
+class Folded(NamedTuple):
+    """Runs, and what the pairs inside them told so far."""
+
+    runs: Runs
+    told: tuple[Telling, ...]
+
+
+def fold(columns: LogColumns, scope: Scope) -> Folded:
+    """Fold decoded records of any number of partitions, each partition's in log order."""
     rows = len(columns.offset)
+    state = _states(columns)
     records = Records(
         offset=columns.offset,
         timestamp_ms=columns.timestamp_ms,
         leader_epoch=columns.leader_epoch,
-        state=_states(columns),
+        state=state,
         producer_id=columns.producer_id,
         producer_epoch=columns.producer_epoch,
         timeout_ms=columns.timeout_ms,
@@ -73,7 +68,8 @@ def fold(columns: LogColumns) -> Runs:
         ),
         partition_count=columns.partition_count,
     )
-    nothing = np.zeros(rows, np.int64)
+    ends = ((state == states.PREPARE_COMMIT) | (state == states.PREPARE_ABORT)) & (columns.partition_count > 0)
+    row_numbers = np.arange(rows)  # instead of values, which are fetched below for the few rows that need one
     single = Runs(
         partition=columns.partition,
         transactional_id=columns.transactional_ids,
@@ -81,79 +77,73 @@ def fold(columns: LogColumns) -> Runs:
         last=records,
         joined=np.zeros(rows, np.bool_),
         records=np.ones(rows, np.int64),
-        commits=nothing,
-        aborts=nothing,
-        participants=np.arange(rows),  # of which row: decoded below, for the few that need it
+        value=row_numbers,
+        ended_offset=np.where(ends, columns.offset, NOTHING),
+        ended_state=np.where(ends, state, np.int16(NOTHING)),
+        ended_value=row_numbers,
     )
-    runs = merge(single)
-    return runs._replace(participants=_participants(columns, runs))
+    runs, told = merge(Folded(single, ()), scope)
+    is_open = np.isin(runs.last.state, list(states.OPEN)) & (runs.last.partition_count > 0)
+    return Folded(
+        runs._replace(
+            value=_values(columns, runs.value, is_open),
+            ended_value=_values(columns, runs.ended_value, runs.ended_offset >= 0),
+        ),
+        told,
+    )
 
 
-def concat(pieces: Sequence[Runs]) -> Runs:
+def concat(pieces: Sequence[Folded]) -> Folded:
     """Runs of adjacent pieces of the log, in log order, not merged yet."""
     if len(pieces) == 1:
         return pieces[0]
-
-    def columns(of: Sequence[Records]) -> Records:
-        return Records(*(np.concatenate(column) for column in zip(*of, strict=True)))
-
-    return Runs(
-        partition=np.concatenate([p.partition for p in pieces]),
-        transactional_id=pa.concat_arrays([p.transactional_id for p in pieces]),
-        first=columns([p.first for p in pieces]),
-        last=columns([p.last for p in pieces]),
-        joined=np.concatenate([p.joined for p in pieces]),
-        records=np.concatenate([p.records for p in pieces]),
-        commits=np.concatenate([p.commits for p in pieces]),
-        aborts=np.concatenate([p.aborts for p in pieces]),
-        participants=np.concatenate([p.participants for p in pieces]),
-    )
+    columns = zip(*(piece.runs for piece in pieces), strict=True)
+    return Folded(Runs._make(map(_joined, columns)), tuple(told for piece in pieces for told in piece.told))
 
 
-def merge(runs: Runs) -> Runs:
+def merge(folded: Folded, scope: Scope) -> Folded:
     """Join neighbouring runs of the same id: under one producer id to one run, under another to a `joined` one."""
+    runs = folded.runs
     if not len(runs.partition):
-        return runs
+        return folded
     order, key = _by_id(runs)
-    before, after = _Ending.of(runs.last, order[:-1]), _Ending.of(runs.first, order[1:])
     neighbours = key[1:] == key[:-1]
     joined = runs.joined[order]
-    judged_here = neighbours & ~joined[1:]
-
-    starts_run = np.concatenate(([True], ~(neighbours & (before.producer_id == after.producer_id))))
-    starts = np.flatnonzero(starts_run)
-    ends = np.append(starts[1:], len(order)) - 1
-
-    def counted(rule: Any, column: Array) -> Array:
-        total = column[order]
-        total[1:] += rule(before, after) & judged_here
-        return np.add.reduceat(total, starts)
-
+    new = np.flatnonzero(neighbours & ~joined[1:])
+    pairs = Pairs(runs.partition, runs.transactional_id, runs.last, order[new], runs.first, order[new + 1], key[new])
     joined[1:] |= neighbours
-    return Runs(
-        partition=runs.partition[order[starts]],
-        transactional_id=runs.transactional_id.take(pa.array(order[starts])),
-        first=runs.first.take(order[starts]),
-        last=runs.last.take(order[ends]),
-        joined=joined[starts],
-        records=np.add.reduceat(runs.records[order], starts),
-        commits=counted(outcomes.commits, runs.commits),
-        aborts=counted(outcomes.aborts, runs.aborts),
-        participants=runs.participants[order[ends]],
+
+    producer_id = runs.first.producer_id[order]
+    changes = producer_id[1:] != runs.last.producer_id[order[:-1]]
+    starts = np.flatnonzero(np.concatenate(([True], ~neighbours | changes)))
+    first, last = order[starts], order[np.append(starts[1:], len(order)) - 1]
+    newest_end = np.maximum.reduceat(np.where(runs.ended_offset[order] >= 0, np.arange(len(order)), NOTHING), starts)
+    ended = order[np.where(newest_end < 0, starts, newest_end)]
+    return Folded(
+        Runs(
+            partition=runs.partition[first],
+            transactional_id=_take(runs.transactional_id, first),
+            first=runs.first.take(first),
+            last=runs.last.take(last),
+            joined=joined[starts],
+            records=np.add.reduceat(runs.records[order], starts),
+            value=_take(runs.value, last),
+            ended_offset=runs.ended_offset[ended],
+            ended_state=runs.ended_state[ended],
+            ended_value=_take(runs.ended_value, ended),
+        ),
+        (*folded.told, pairs.tell(scope)) if len(new) else folded.told,
     )
 
 
-class _Ending(NamedTuple):
-    """The columns `outcomes.Ending` looks at: only these are put in order for every row."""
+def _joined(columns: Sequence[Any]) -> Any:
+    if isinstance(columns[0], Records):
+        return Records._make(map(_joined, zip(*columns, strict=True)))
+    return pa.concat_arrays(columns) if isinstance(columns[0], pa.Array) else np.concatenate(columns)
 
-    state: Array
-    producer_id: Array
-    start_ms: Array
-    partition_count: Array
 
-    @classmethod
-    def of(cls, records: Records, rows: Array) -> _Ending:
-        return cls(*(getattr(records, name)[rows] for name in cls._fields))
+def _take(column: Any, rows: Array) -> Any:
+    return column.take(pa.array(rows)) if isinstance(column, pa.Array) else column[rows]
 
 
 def _by_id(runs: Runs) -> tuple[Array, Array]:
@@ -177,10 +167,10 @@ def _states(columns: LogColumns) -> Array:
     return state
 
 
-def _participants(columns: LogColumns, runs: Runs) -> Array:
-    decoded = np.empty(len(runs.partition), object)
-    decoded[:] = [()] * len(decoded)
-    is_open = np.isin(runs.last.state, list(states.OPEN)) & (runs.last.partition_count > 0)
-    for row in np.flatnonzero(is_open):
-        decoded[row] = columns.participants(int(runs.participants[row]))
-    return decoded
+def _values(columns: LogColumns, rows: Array, wanted: Array) -> pa.Array:
+    """Raw values of some rows, null where not `wanted`."""
+    chosen = rows[wanted]
+    strings = byte_strings(columns.values.data, columns.values.start[chosen], columns.values.size[chosen])
+    places = np.full(len(rows), NOTHING)
+    places[wanted] = np.arange(len(chosen))
+    return strings.take(pa.array(places, mask=~wanted))

@@ -6,7 +6,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from service.domain.facts import Gap, LogRecord, Participants, RangeRead, Reject, Run
+from service.domain.facts import Durations, Gap, LogRecord, Minute, RangeRead, Reject, Step
+from spark_jobs.fold import Runs
 
 _LONG, _INT, _TEXT, _BYTES, _FLAG = pa.int64(), pa.int32(), pa.string(), pa.binary(), pa.bool_()
 
@@ -22,10 +23,9 @@ RECORD = _struct(
         ("leader_epoch", "state", "producer_epoch", "timeout_ms", "client_transaction_version", "partition_count"), _INT
     ),
 )
-PARTICIPANTS = pa.list_(_struct(Participants, {"topic": _TEXT, "partitions": pa.list_(_INT)}))
 GAP = _struct(Gap, {"from_offset": _LONG, "to_offset": _LONG, "reason": _TEXT})
 RUN = _struct(
-    Run,
+    Runs,
     {
         "partition": _INT,
         "transactional_id": _BYTES,
@@ -33,16 +33,20 @@ RUN = _struct(
         "last": RECORD,
         "joined": _FLAG,
         "records": _LONG,
-        "commits": _LONG,
-        "aborts": _LONG,
-        "participants": PARTICIPANTS,
+        "value": _BYTES,
+        "ended_offset": _LONG,
+        "ended_state": _INT,
+        "ended_value": _BYTES,
     },
 )
+STEP = _struct(Step, {"partition": _INT, "transactional_id": _BYTES, "before": RECORD, "after": RECORD})
+MINUTE = _struct(Minute, dict.fromkeys(Minute._fields, _LONG) | {"partition": _INT, "transactional_id": _BYTES})
+DURATIONS = _struct(Durations, {"partition": _INT, "kind": _TEXT, "buckets": pa.list_(_LONG), "sum_ms": _LONG})
 READ = _struct(
     RangeRead,
     dict.fromkeys(RangeRead._fields, _LONG)
     | dict.fromkeys(("partition", "generation", "leader", "leader_epoch"), _INT)
-    | {"topic_id": _TEXT, "gap": GAP},
+    | {"topic_id": _TEXT, "gap": GAP, "counts": _FLAG},
 )
 REJECT = _struct(
     Reject,

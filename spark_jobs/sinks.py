@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 
 from service.domain.facts import LogBatch
 from service.store.errors import StoreUnavailable
-from spark_jobs.rows import batches_from_rows
+from spark_jobs.arrivals import batches_from_rows
 from spark_jobs.source.planner import wall_clock_ms
 
 log = logging.getLogger(__name__)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any, Final
 
@@ -20,7 +20,7 @@ from service.domain import states
 from service.domain.limits import CONFIG_DEFAULTS
 from service.store import read
 from service.store.read import ClusterRow, PartitionRow, StatusRow
-from service.store.writer_counters import COMMITS
+from service.store.writer_counters import ABORTS, COMMITS
 
 CAUSES: Final = ("client", "timeout", "fenced", "admin", "unattributed")
 SHOWN_STATES: Final = (*sorted(states.PERSISTED), states.UNKNOWN)
@@ -102,8 +102,15 @@ def _totals(connection: Connection, cluster: ClusterRow) -> dict[str, Any]:
     return {
         "counted_since": text_of_time(cluster.counted_since_ms),
         "commits": counted.get(COMMITS, 0),
-        "aborts": {cause: counted.get(f"aborts_{cause}", 0) for cause in CAUSES},
+        "aborts": _aborts(counted),
     }
+
+
+def _aborts(counted: Mapping[str, int]) -> dict[str, int]:
+    """Those whose cause is not decided yet (at most some seconds) are unattributed for now."""
+    aborts = {cause: counted.get(f"aborts_{cause}", 0) for cause in CAUSES}
+    aborts["unattributed"] += counted.get(ABORTS, 0) - sum(aborts.values())
+    return aborts
 
 
 def _rates(connection: Connection, cluster: ClusterRow, as_of_ms: int | None) -> dict[str, Any]:

@@ -58,7 +58,7 @@ def describe_transaction(
         "counts": {
             "since": text_of_time(cluster.counted_since_ms),
             "commits": row.commits,
-            "aborts": {cause: getattr(row, f"aborts_{cause}") for cause in CAUSES},
+            "aborts": _aborts(row),
         },
         "transactional_id_b64": None if is_exact else encode_bytes(row.transactional_id),
         "href": transaction_link(cluster.name, row.transactional_id),
@@ -72,3 +72,10 @@ def _coordinator(row: IdRow, partition: PartitionRow | None) -> dict[str, Any]:
         "leader": None if partition is None else partition.leader,
         "epoch": None if partition is None else partition.leader_epoch,
     }
+
+
+def _aborts(row: IdRow) -> dict[str, int]:
+    """An abort whose cause waits for the id's next record is unattributed for now."""
+    aborts = {cause: int(getattr(row, f"aborts_{cause}")) for cause in CAUSES}
+    aborts["unattributed"] += bool(row.abort_counts and row.settles_at_ms is not None)
+    return aborts

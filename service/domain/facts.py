@@ -48,9 +48,10 @@ UNSEEN = LogRecord(-1, -1, -1, states.NEVER_SEEN, NO_ID, -1, -1, -1, -1, 0, NO_I
 class Run(NamedTuple):
     """Consecutive records of one id under one producer id, folded: the unit the store is fed with.
 
-    `joined`: the record before `first` was seen in the same fold, and the pair (it, `first`) is already in `commits`
-    and `aborts`; otherwise the store judges that pair with the last record it has. `participants` are those of `last`,
-    filled only while it is open.
+    `joined`: the record before `first` was seen in the same fold, and the pair (it, `first`) is among the steps unless
+    it is plain; otherwise the store judges that pair with the last record it has. `participants` are those of `last`,
+    filled only while it is open. `ended_value`: the newest PrepareX with partitions in the run, as Kafka wrote it at
+    `ended_offset` with `ended_state`: it says what was decided, where and under which epoch (-1, -1, None: none).
     """
 
     partition: int
@@ -59,9 +60,49 @@ class Run(NamedTuple):
     last: LogRecord
     joined: bool
     records: int
-    commits: int
-    aborts: int
     participants: tuple[Participants, ...]
+    ended_offset: int
+    ended_state: int
+    ended_value: bytes | None
+
+
+class Step(NamedTuple):
+    """Two neighbouring records of an id that are more than a plain step of an ordinary commit."""
+
+    partition: int
+    transactional_id: bytes
+    before: LogRecord
+    after: LogRecord
+
+
+class Minute(NamedTuple):
+    """Commits of an id that completed in one minute (of the records' timestamps), and the durations told then.
+
+    `opened` transactions reached PrepareCommit in it, together `open_sum_ms` after their first partition was added;
+    `marked` of the commits took `marker_sum_ms` for their markers. First and last completion; 0 without commits.
+    """
+
+    partition: int
+    transactional_id: bytes
+    minute_ms: int
+    commits: int
+    opened: int
+    open_sum_ms: int
+    open_max_ms: int
+    marked: int
+    marker_sum_ms: int
+    marker_max_ms: int
+    first_ms: int
+    last_ms: int
+
+
+class Durations(NamedTuple):
+    """A histogram of commits of one log partition: how many fell into each bucket of `service.domain.durations`."""
+
+    partition: int
+    kind: str  # "open" | "marker"
+    buckets: tuple[int, ...]
+    sum_ms: int
 
 
 class Gap(NamedTuple):
@@ -97,6 +138,7 @@ class RangeRead(NamedTuple):
     records: int
     bytes: int
     gap: Gap | None
+    counts: bool = True
 
 
 class Reject(NamedTuple):
@@ -114,6 +156,8 @@ class Reject(NamedTuple):
 class LogBatch(NamedTuple):
     """All that one micro-batch read from the coordinator's log. Runs are ordered by (partition, id, first offset).
 
+    Steps of an id are in any order; a minute of it may come in several pieces.
+
     `trouble` is what could not be read and why, one line for people; None when every partition answered.
     """
 
@@ -121,3 +165,6 @@ class LogBatch(NamedTuple):
     runs: tuple[Run, ...]
     rejects: tuple[Reject, ...]
     trouble: str | None = None
+    steps: tuple[Step, ...] = ()
+    minutes: tuple[Minute, ...] = ()
+    durations: tuple[Durations, ...] = ()

@@ -29,6 +29,11 @@ def _metric(name: str, kind: Kind, text: str, *labels: str, many: bool = False) 
 TRANSACTIONS = _metric("transactions", "gauge", "Transactional ids by state of their newest record.", "state")
 COMPLETED = _metric("completed_total", "counter", "Transactions that ended, by outcome.", "outcome")
 ABORTS = _metric("aborts_total", "counter", "Transactions that were aborted, by who ended them.", "cause")
+FENCED = _metric(
+    "fenced_producers_total",
+    "counter",
+    "Transactions aborted because somebody initialised the id again, admins included.",
+)
 OLDEST_STATE_ENTRY = _metric(
     "oldest_state_entry_timestamp_seconds",
     "gauge",
@@ -90,6 +95,7 @@ OF_CLUSTERS: Final = (
     TRANSACTIONS,
     COMPLETED,
     ABORTS,
+    FENCED,
     OLDEST_STATE_ENTRY,
     TOP_OPEN,
     TRANSACTIONAL_IDS,

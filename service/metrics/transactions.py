@@ -27,12 +27,13 @@ def transactions(facts: ClusterFacts) -> Iterator[Series]:
     yield Series(catalogue.TRANSACTIONAL_IDS, (), sum(ids.values()) - ids[GONE])
     aborts = {cause: facts.counters.get((f"aborts_{cause}", ""), 0) for cause in CAUSES}
     yield Series(catalogue.COMPLETED, ("commit",), facts.counters.get((stored.COMMITS, ""), 0))
-    yield Series(catalogue.COMPLETED, ("abort",), sum(aborts.values()))
+    yield Series(catalogue.COMPLETED, ("abort",), facts.counters.get((stored.ABORTS, ""), 0))
     for cause, count in aborts.items():
         yield Series(catalogue.ABORTS, (cause,), count)
     yield Series(catalogue.EXPIRED, (), facts.counters.get((stored.EXPIRED, ""), 0))
     yield Series(catalogue.PRODUCER_IDS, (), facts.counters.get((stored.PRODUCER_IDS_ASSIGNED, ""), 0))
     for state in sorted(OPEN):
         yield Series(catalogue.OLDEST_STATE_ENTRY, (NAMES[state],), facts.oldest.get(state, 0) / 1000)
+    yield Series(catalogue.FENCED, (), aborts["fenced"] + aborts["admin"])
     for row in facts.top_open:
         yield Series(catalogue.TOP_OPEN, (row.display,), row.started_at_ms / 1000)

@@ -112,6 +112,14 @@ transactional_ids = Table(
     Column("aborts_fenced", BigInteger, nullable=False),
     Column("aborts_admin", BigInteger, nullable=False),
     Column("aborts_unattributed", BigInteger, nullable=False),
+    # service.domain.journal.LastAbort: null before the first abort
+    Column("abort_offset", BigInteger),
+    Column("abort_cause", String),
+    Column("abort_confidence", String),
+    Column("abort_is_open", Boolean),
+    Column("abort_completed_ms", BigInteger),
+    Column("abort_counts", Boolean),
+    Column("settles_at_ms", BigInteger),  # while its cause waits for the id's next record
     PrimaryKeyConstraint("cluster_id", "transactional_id"),
     # without the id: ties cost a small sort, but the id's bytes here would cost the first read a fifth of its time
     Index(None, "cluster_id", "last_update_ms"),
@@ -126,6 +134,14 @@ Index(
     transactional_ids.c.transactional_id,
     sqlite_where=text("started_at_ms IS NOT NULL"),
     postgresql_where=text("started_at_ms IS NOT NULL"),
+)
+
+Index(
+    "ix_transactional_ids_settles",
+    transactional_ids.c.cluster_id,
+    transactional_ids.c.settles_at_ms,
+    sqlite_where=text("settles_at_ms IS NOT NULL"),
+    postgresql_where=text("settles_at_ms IS NOT NULL"),
 )
 
 # The partitions of open transactions; a row goes when its transaction completes.
@@ -151,6 +167,10 @@ producer_ids = Table(
     Column("last_seen_ms", BigInteger, nullable=False),
     Column("first_epoch", Integer, nullable=False),
     Column("last_epoch", Integer, nullable=False),
+    # the newest PrepareX with partitions under this producer id, as Kafka wrote it: what was decided, and where
+    Column("ended_offset", BigInteger),
+    Column("ended_state", SmallInteger),
+    Column("ended_value", LargeBinary),
     # by id first: rows come ordered by id, and the scattered producer ids get the small index
     PrimaryKeyConstraint("cluster_id", "transactional_id", "producer_id"),
     Index(None, "cluster_id", "producer_id"),
@@ -187,6 +207,59 @@ cluster_minutes = Table(
     Column("commits", BigInteger, nullable=False),
     Column("aborts", BigInteger, nullable=False),
     PrimaryKeyConstraint("cluster_id", "minute_ms"),
+)
+
+# Notable steps of ids (all steps of chosen ids); ordinary commits are counted in id_minutes.
+transitions = Table(
+    "transitions",
+    metadata,
+    Column("id", _ROW_ID, primary_key=True),
+    _cluster(),
+    Column("transactional_id", LargeBinary, nullable=False),
+    Column("partition", Integer, nullable=False),
+    Column("generation", Integer, nullable=False),
+    # service.domain.journal.Transition
+    Column("offset", BigInteger, nullable=False),
+    Column("at_ms", BigInteger, nullable=False),
+    Column("from_state", SmallInteger, nullable=False),
+    Column("to_state", SmallInteger, nullable=False),
+    Column("producer_id", BigInteger, nullable=False),
+    Column("producer_epoch", Integer, nullable=False),
+    Column("timeout_ms", Integer, nullable=False),
+    Column("duration_ms", BigInteger),
+    Column("marker_ms", BigInteger),
+    Column("cause", String),
+    Column("confidence", String),
+    Column("note", String),
+    Column("counted", Boolean, nullable=False),  # it happened where counting had begun: findings may speak of it
+    UniqueConstraint("cluster_id", "partition", "generation", "offset"),
+    Index(None, "cluster_id", "transactional_id", "generation", "offset"),
+    Index(None, "cluster_id", "at_ms"),
+)
+
+# What ended in one minute (of the log's own time) for one id; minutes with nothing have no row.
+id_minutes = Table(
+    "id_minutes",
+    metadata,
+    _cluster(),
+    Column("transactional_id", LargeBinary, nullable=False),
+    Column("minute_ms", BigInteger, nullable=False),
+    Column("commits", BigInteger, nullable=False),
+    Column("aborts_client", BigInteger, nullable=False),
+    Column("aborts_timeout", BigInteger, nullable=False),
+    Column("aborts_fenced", BigInteger, nullable=False),
+    Column("aborts_admin", BigInteger, nullable=False),
+    Column("aborts_unattributed", BigInteger, nullable=False),
+    Column("opened", BigInteger, nullable=False),
+    Column("open_sum_ms", BigInteger, nullable=False),
+    Column("open_max_ms", BigInteger, nullable=False),
+    Column("marked", BigInteger, nullable=False),
+    Column("marker_sum_ms", BigInteger, nullable=False),
+    Column("marker_max_ms", BigInteger, nullable=False),
+    Column("first_ms", BigInteger, nullable=False),  # of the commits; 0 without any
+    Column("last_ms", BigInteger, nullable=False),
+    PrimaryKeyConstraint("cluster_id", "transactional_id", "minute_ms"),
+    Index(None, "cluster_id", "minute_ms"),
 )
 
 rejects = Table(

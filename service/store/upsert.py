@@ -10,7 +10,7 @@ from functools import lru_cache
 from operator import itemgetter
 from typing import Any, Final, TypeVar
 
-from sqlalchemy import ColumnClause, Connection, Dialect, Table, bindparam, column, select, table
+from sqlalchemy import ColumnClause, Connection, Dialect, Table, bindparam, column, func, select, table
 from sqlalchemy.dialects import postgresql, sqlite
 
 from service.store.copy_in import COPY_IN, CopyIn, source_name
@@ -22,9 +22,10 @@ Item = TypeVar("Item")
 
 
 class Upsert:
-    """How rows get into `table`: columns named in `replace` take the new value, those in `add` grow by it.
+    """How rows get into `table`: columns named in `replace` take the new value, those in `fill` unless it is null.
 
-    Rows are tuples in the order of `columns` (default: all). With neither `replace` nor `add` the older row stays.
+    Those in `add` grow by it, in `most` and `least` the larger or smaller of both stays; others stay as they are.
+    Rows are tuples in the order of `columns` (default: all).
     """
 
     def __init__(
@@ -34,13 +35,19 @@ class Upsert:
         columns: Sequence[str] = (),
         key: Sequence[str] = (),
         replace: Sequence[str] = (),
+        fill: Sequence[str] = (),
         add: Sequence[str] = (),
+        most: Sequence[str] = (),
+        least: Sequence[str] = (),
     ) -> None:
         self.table = table
         self.columns = tuple(columns) or tuple(table.c.keys())
         self.key = tuple(key) or tuple(table.primary_key.columns.keys())
         self.replace = tuple(replace)
+        self.fill = tuple(fill)
         self.add = tuple(add)
+        self.most = tuple(most)
+        self.least = tuple(least)
 
     def write(self, connection: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
         """One after the other: of rows with the same key, each finds what the one before it left."""
@@ -52,7 +59,7 @@ class Upsert:
 
     def _repeats(self, rows: Sequence[tuple[Any, ...]]) -> bool:
         """Whether a key comes twice where that matters: one INSERT … SELECT cannot change a row twice."""
-        if not (self.replace or self.add):
+        if not (self.replace or self.fill or self.add or self.most or self.least):
             return False
         key_of = itemgetter(*(self.columns.index(name) for name in self.key))
         return len(set(map(key_of, rows))) < len(rows)
@@ -89,8 +96,14 @@ def _into(upsert: Upsert, dialect: Dialect) -> postgresql.Insert | sqlite.Insert
 
 def _on_conflict(upsert: Upsert, statement: postgresql.Insert | sqlite.Insert) -> postgresql.Insert | sqlite.Insert:
     changes: dict[str, Any] = {name: statement.excluded[name] for name in upsert.replace}
-    changes |= {name: upsert.table.c[name] + statement.excluded[name] for name in upsert.add}
-    key = [upsert.table.c[name] for name in upsert.key]
+    here, incoming = upsert.table.c, statement.excluded
+    changes |= {name: func.coalesce(incoming[name], here[name]) for name in upsert.fill}
+    changes |= {name: here[name] + incoming[name] for name in upsert.add}
+    on_postgresql = isinstance(statement, postgresql.Insert)
+    larger, smaller = (func.greatest, func.least) if on_postgresql else (func.max, func.min)
+    changes |= {name: larger(here[name], incoming[name]) for name in upsert.most}
+    changes |= {name: smaller(here[name], incoming[name]) for name in upsert.least}
+    key = [here[name] for name in upsert.key]
     if changes:
         return statement.on_conflict_do_update(index_elements=key, set_=changes)
     return statement.on_conflict_do_nothing(index_elements=key)

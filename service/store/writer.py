@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, Engine
 
-from service.domain.facts import LogBatch, Run
+from service.domain.facts import LogBatch
 from service.domain.transaction_log import SOURCE, TOPIC
 from service.store.display import printable
 from service.store.lease import Lease, check_and_renew
 from service.store.progress import positions
 from service.store.schema import source_status
-from service.store.upsert import Upsert, batched
-from service.store.writer_counters import count_ends, keep_rejects
-from service.store.writer_ids import Ended, by_id, write_ids
+from service.store.upsert import Upsert
+from service.store.writer_counters import count_durations, count_ends, keep_rejects
+from service.store.writer_ids import Ended, IdWriter, Told, by_id, whole_ids
 from service.store.writer_plan import Plan, plan, select_runs
 from service.store.writer_progress import begin_generations, finish_ranges
+from service.store.writer_settle import settle_causes
 
 RUNS_AT_ONCE: Final = 10_000
 """How many runs (about as many ids) the first read writes in one transaction: the write lock for a quarter second."""
+
+HISTORY_MS: Final = 7 * 24 * 3_600_000
+"""How far back transitions and minutes of ids are kept."""
 
 _WELL = Upsert(source_status, replace=("as_of_ms", "error"))
 _IN_TROUBLE = Upsert(source_status, replace=("error",))
@@ -41,8 +45,18 @@ class Applied(NamedTuple):
 class TransactionLogWriter:
     """The one writer of what `__transaction_state` tells about a cluster."""
 
-    def __init__(self, engine: Engine, lease: Lease, *, runs_at_once: int = RUNS_AT_ONCE) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        lease: Lease,
+        *,
+        runs_at_once: int = RUNS_AT_ONCE,
+        history_ms: int = HISTORY_MS,
+        kept: tuple[bytes, ...] = (),
+    ) -> None:
+        """`kept`: prefixes of ids of which every transition is kept, not only the notable ones."""
         self._engine = engine
+        self._ids = IdWriter(lease.cluster_id, history_ms, kept)
         self._lease = lease
         self._cluster_id = lease.cluster_id
         self._log = (lease.cluster_id, SOURCE, TOPIC)
@@ -58,19 +72,20 @@ class TransactionLogWriter:
         OutOfSequence: start again at the store's progress. LeaseLost: stop. StoreUnavailable: try again.
         """
         started = time.monotonic()
+        told = Told.of(batch)
         with self._transaction(now_ms) as connection:
             todo = plan(positions(connection, *self._log), batch)
             uncounted = by_id(select_runs(todo.steps, batch.runs, counts=False))
             begin_generations(connection, *self._log, todo.steps.values(), now_ms)
             if len(uncounted) <= self._runs_at_once:
-                self._write_uncounted(connection, todo, uncounted)
-                return self._finish(connection, todo, batch, now_ms)
-        for runs in batched(uncounted, self._runs_at_once):
+                self._ids.write(connection, todo.generations, uncounted, told, now_ms, counts=False)
+                return self._finish(connection, todo, batch, told, now_ms)
+        for runs in whole_ids(uncounted, self._runs_at_once):
             with self._transaction(now_ms + int((time.monotonic() - started) * 1000)) as connection:
-                self._write_uncounted(connection, todo, runs)
+                self._ids.write(connection, todo.generations, runs, told, now_ms, counts=False)
         with self._transaction(now_ms + int((time.monotonic() - started) * 1000)) as connection:
             todo = plan(positions(connection, *self._log), batch)
-            return self._finish(connection, todo, batch, now_ms)
+            return self._finish(connection, todo, batch, told, now_ms)
 
     def report_trouble(self, error: str, now_ms: int) -> None:
         """Say in one line why nothing can be read; `as_of_ms` stands still. Raises as `apply`."""
@@ -83,13 +98,13 @@ class TransactionLogWriter:
             check_and_renew(connection, self._lease, now_ms)
             yield connection
 
-    def _write_uncounted(self, connection: Connection, todo: Plan, runs: Sequence[Run]) -> None:
-        write_ids(connection, self._cluster_id, todo.generations, runs, counts=False)
-
-    def _finish(self, connection: Connection, todo: Plan, batch: LogBatch, now_ms: int) -> Applied:
+    def _finish(self, connection: Connection, todo: Plan, batch: LogBatch, told: Told, now_ms: int) -> Applied:
         """Everything that must happen once, and the progress that says it did."""
         runs = by_id(select_runs(todo.steps, batch.runs, counts=True))
-        ended = write_ids(connection, self._cluster_id, todo.generations, runs, counts=True)
+        ended = self._ids.write(connection, todo.generations, runs, told, now_ms, counts=True)
+        settle_causes(connection, self._cluster_id, [step.read for step in todo.steps.values()], ended)
+        counted = {partition for partition, step in todo.steps.items() if step.counts}
+        count_durations(connection, self._cluster_id, [d for d in batch.durations if d.partition in counted], ended)
         rejects = [reject for reject in batch.rejects if reject.partition in todo.steps]
         count_ends(connection, self._cluster_id, ended, now_ms)
         keep_rejects(connection, *self._log, rejects, now_ms)

@@ -3,27 +3,36 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from sqlalchemy import Connection, delete, select
 
-from service.domain.facts import Reject
+from service.domain.durations import bucket
+from service.domain.facts import Durations, Reject
 from service.store.schema import cluster_minutes, counters, rejects
 from service.store.upsert import Upsert
 from service.store.writer_ids import Ended
+from service.store.writer_minutes import ABORT_WORDS
 
 COMMITS: Final = "commits"
-ABORTS_UNATTRIBUTED: Final = "aborts_unattributed"
+ABORTS: Final = "aborts"
+ABORTED: Final = {word: f"aborts_{word}" for word in ABORT_WORDS}
 EXPIRED: Final = "expired"
 PRODUCER_IDS_ASSIGNED: Final = "producer_ids_assigned"
 DECODE_ERRORS: Final = "decode_errors"
-"""Names in `counters`; decode_errors has the reason for a label, the others the empty one."""
+"""Names in `counters`; decode_errors has the reason for a label, the others the empty one.
+
+ABORTS grows when a transaction is aborted, those by cause when the cause is decided, at most some seconds later.
+"""
 
 KEPT_REJECTS: Final = 10_000
 """Of a cluster, the newest; DECODE_ERRORS has counted the rest."""
 
 _MINUTE_MS = 60_000
+
+SUM: Final = "sum"
+"""Histograms are counters `open_ms_commit`, …: a label for every bucket (service.domain.durations), and this one."""
 
 _COUNTERS = Upsert(counters, add=("value",))
 _MINUTES = Upsert(cluster_minutes, add=("commits", "aborts"))
@@ -38,14 +47,28 @@ def count_ends(connection: Connection, cluster_id: int, ended: Ended, now_ms: in
     """Add what ended to the counters, and to the minute it was read in."""
     grown = {
         COMMITS: ended.commits,
-        ABORTS_UNATTRIBUTED: ended.aborts,
+        ABORTS: ended.aborts,
         EXPIRED: ended.expired,
         PRODUCER_IDS_ASSIGNED: ended.producer_ids_assigned,
-    }
+    } | {ABORTED[word]: number for word, number in ended.by_cause.items()}
     _COUNTERS.write(connection, [(cluster_id, name, "", by) for name, by in grown.items() if by])
     if ended.commits or ended.aborts:
         minute_ms = now_ms - now_ms % _MINUTE_MS
         _MINUTES.write(connection, [(cluster_id, minute_ms, ended.commits, ended.aborts)])
+
+
+def count_durations(connection: Connection, cluster_id: int, histograms: Iterable[Durations], ended: Ended) -> None:
+    """Add to the histograms: what executors folded of commits, and the pairs that were judged here."""
+    grown: Counter[tuple[str, str]] = Counter()
+    for one in histograms:
+        name = f"{one.kind}_ms_commit"
+        grown[name, SUM] += one.sum_ms
+        grown.update({(name, str(index)): number for index, number in enumerate(one.buckets)})
+    for outcome, kind, ms in ended.durations:
+        name = f"{kind}_ms_{outcome}"
+        grown[name, SUM] += ms
+        grown[name, str(bucket(kind, ms))] += 1
+    _COUNTERS.write(connection, [(cluster_id, *key, by) for key, by in sorted(grown.items()) if by])
 
 
 def keep_rejects(

@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain, groupby
 from operator import attrgetter
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, bindparam, delete, select, update
 
-from service.domain.facts import NO_ID, Run
+from service.domain.facts import NO_ID, UNSEEN, LogBatch, Minute, Run, Step
+from service.domain.journal import NO_ABORT
 from service.domain.states import EXPIRED, OPEN
 from service.store.display import display_id, printable
 from service.store.id_key import KEPT, id_key
 from service.store.look_up import look_up
 from service.store.schema import coordinator_states, open_participants, producer_ids, transactional_ids
 from service.store.upsert import Upsert
-from service.store.writer_rows import IdRow, advance
+from service.store.writer_history import HistoryRows
+from service.store.writer_rows import IdRow, last_abort, new_row, newest_record
+from service.store.writer_story import Story, tell
 
 _IDS = Upsert(transactional_ids, replace=IdRow._fields[2:])
 _PARTICIPANTS = Upsert(open_participants)
-_PRODUCERS = Upsert(producer_ids, replace=("last_seen_ms", "last_epoch"))
+_PRODUCERS = Upsert(
+    producer_ids, replace=("last_seen_ms", "last_epoch"), fill=("ended_offset", "ended_state", "ended_value")
+)
 _STATES = Upsert(coordinator_states, add=("ids",))
 
 _CLOSE = delete(open_participants).where(
@@ -34,12 +40,123 @@ _NOWHERE = -1  # the offset of an id that has no record in the log as it is now
 
 
 class Ended(NamedTuple):
-    """What the runs add to the cluster's counters."""
+    """What the runs add to the cluster's counters. `durations`: (outcome, kind, ms) of the pairs judged here."""
 
     commits: int
     aborts: int
+    by_cause: Counter[str]
     expired: int
     producer_ids_assigned: int
+    durations: list[tuple[str, str, int]]
+
+
+class Told(NamedTuple):
+    """What the executors told of ids besides their runs, by (key of the id, log partition)."""
+
+    steps: Mapping[tuple[bytes, int], list[Step]]
+    minutes: Mapping[tuple[bytes, int], list[Minute]]
+
+    @classmethod
+    def of(cls, batch: LogBatch) -> Told:
+        return cls(_by_key(batch.steps), _by_key(batch.minutes))
+
+
+@dataclass(frozen=True, slots=True)
+class IdWriter:
+    """Writes what is read of ids. Of those that begin with one of `kept`, every step becomes a row of history.
+
+    History older than `history_ms` is not written.
+    """
+
+    cluster_id: int
+    history_ms: int
+    kept: tuple[bytes, ...] = ()
+
+    def write(
+        self,
+        connection: Connection,
+        generations: Mapping[int, int],
+        runs: Sequence[Run],
+        told: Told,
+        now_ms: int,
+        *,
+        counts: bool,
+    ) -> Ended:
+        """Apply runs in the order of `by_id`; `generations` by partition.
+
+        Without `counts` the call may repeat: what the store has already is left alone.
+        """
+        runs, displays = _keyed(runs)
+        stored = _look_up(connection, self.cluster_id, list(dict.fromkeys(run.transactional_id for run in runs)))
+        if stored and not counts:
+            runs = [run for run in runs if not _is_stored(stored.get(run.transactional_id), run)]
+        assigned = _count_new_pairs(connection, self.cluster_id, stored, runs) if counts else 0
+        ended = Ended(0, 0, Counter(), 0, assigned, [])
+        changes = _Changes(self.cluster_id)
+        history = HistoryRows(self.cluster_id, now_ms - self.history_ms, counts)
+        for (key, partition), group in groupby(runs, attrgetter("transactional_id", "partition")):
+            of_id = list(group)
+            old = stored.get(key)
+            if _is_left_behind(old, of_id):
+                continue
+            story = self._story(old, of_id, told, counts)
+            row = new_row(self.cluster_id, old, generations[partition], of_id, story)
+            if key in displays:
+                row = row._replace(display=displays[key])
+            stored[key] = row
+            changes.add(old, row, of_id[-1])
+            history.add(row, story)
+            ended = _plus(ended, story)
+        changes.write(connection)
+        history.write(connection)
+        _PRODUCERS.write(connection, [_producer(self.cluster_id, run) for run in runs if _names_producer(run)])
+        return ended
+
+    def _story(self, old: IdRow | None, runs: Sequence[Run], told: Told, counts: bool) -> Story:
+        place = runs[0].transactional_id, runs[0].partition
+        before, last = UNSEEN, NO_ABORT
+        if old is not None and old.partition == runs[0].partition:  # a row of another log is no predecessor
+            before, last = newest_record(old), last_abort(old)
+        return tell(
+            before,
+            last,
+            runs,
+            told.steps.get(place, ()),
+            told.minutes.get(place, ()) if counts else (),
+            counts=counts,
+            keeps_all=place[0].startswith(self.kept) if self.kept else False,
+        )
+
+
+class _Changes:
+    """Rows of ids that changed, their open partitions, and how many ids moved from state to state."""
+
+    def __init__(self, cluster_id: int) -> None:
+        self._cluster_id = cluster_id
+        self._rows: list[IdRow] = []
+        self._closed: list[dict[str, Any]] = []
+        self._opened: dict[bytes, list[tuple[int, str, int, bytes]]] = {}
+        self._moved: Counter[tuple[int, int]] = Counter()
+
+    def add(self, old: IdRow | None, new: IdRow, newest: Run) -> None:
+        key = new.transactional_id
+        self._rows.append(new)
+        self._moved[new.partition, new.state] += 1
+        if old is not None:
+            self._moved[old.partition, old.state] -= 1
+            if old.state in OPEN:
+                self._closed.append({"cluster": self._cluster_id, "key": key})
+                self._opened.pop(key, None)
+        if new.state in OPEN:
+            self._opened[key] = _participants(self._cluster_id, newest)
+
+    def write(self, connection: Connection) -> None:
+        _IDS.write(connection, self._rows)
+        if self._closed:
+            connection.execute(_CLOSE, self._closed)
+        _PARTICIPANTS.write(connection, list(chain.from_iterable(self._opened.values())))
+        moved = [(self._cluster_id, *place, change) for place, change in sorted(self._moved.items()) if change]
+        _STATES.write(connection, moved)
 
 
 def by_id(runs: Iterable[Run]) -> list[Run]:
@@ -47,49 +164,32 @@ def by_id(runs: Iterable[Run]) -> list[Run]:
     return sorted(runs, key=attrgetter("transactional_id"))
 
 
-def write_ids(
-    connection: Connection, cluster_id: int, generations: Mapping[int, int], runs: Sequence[Run], *, counts: bool
-) -> Ended:
-    """Apply runs in the order of `by_id`; `generations` by partition.
+def whole_ids(runs: Sequence[Run], at_once: int) -> Iterator[Sequence[Run]]:
+    """Slices of about `at_once` runs, in the order of `by_id`, none of which cuts an id's runs apart."""
+    start = 0
+    while start < len(runs):
+        end = min(start + at_once, len(runs))
+        while end < len(runs) and runs[end].transactional_id == runs[end - 1].transactional_id:
+            end += 1
+        yield runs[start:end]
+        start = end
 
-    Without `counts` the call may repeat: what the store has already is left alone.
-    """
-    runs, displays = _keyed(runs)
-    stored = _look_up(connection, cluster_id, list(dict.fromkeys(run.transactional_id for run in runs)))
-    if stored and not counts:
-        runs = [run for run in runs if not _is_stored(stored.get(run.transactional_id), run)]
-    assigned = _count_new_pairs(connection, cluster_id, stored, runs) if counts else 0
-    rows: list[IdRow] = []
-    moved: Counter[tuple[int, int]] = Counter()
-    closed: list[dict[str, Any]] = []
-    opened: dict[bytes, list[tuple[int, str, int, bytes]]] = {}
-    commits = aborts = expired = 0
-    for (key, partition), group in groupby(runs, attrgetter("transactional_id", "partition")):
-        of_id = list(group)
-        old = stored.get(key)
-        row, committed, aborted, gone = advance(cluster_id, old, generations[partition], of_id, counts=counts)
-        if key in displays:
-            row = row._replace(display=displays[key])
-        stored[key] = row
-        rows.append(row)
-        commits += committed
-        aborts += aborted
-        expired += gone
-        moved[row.partition, row.state] += 1
-        if old is not None:
-            moved[old.partition, old.state] -= 1
-            if old.state in OPEN:
-                closed.append({"cluster": cluster_id, "key": key})
-                opened.pop(key, None)
-        if row.state in OPEN:
-            opened[key] = _participants(cluster_id, of_id[-1])
-    _IDS.write(connection, rows)
-    if closed:
-        connection.execute(_CLOSE, closed)
-    _PARTICIPANTS.write(connection, list(chain.from_iterable(opened.values())))
-    _PRODUCERS.write(connection, [_producer(cluster_id, run) for run in runs if _names_producer(run)])
-    _STATES.write(connection, [(cluster_id, *place, change) for place, change in sorted(moved.items()) if change])
-    return Ended(commits, aborts, expired, assigned)
+
+def _by_key(facts: Iterable[Any]) -> dict[tuple[bytes, int], list[Any]]:
+    found: dict[tuple[bytes, int], list[Any]] = {}
+    for fact in facts:
+        found.setdefault((id_key(fact.transactional_id), fact.partition), []).append(fact)
+    return found
+
+
+def _plus(ended: Ended, story: Story) -> Ended:
+    ended.by_cause.update(story.aborts)
+    ended.durations.extend(story.durations)
+    return ended._replace(
+        commits=ended.commits + story.commits,
+        aborts=ended.aborts + story.ended_aborts,
+        expired=ended.expired + story.expired,
+    )
 
 
 def void_ids(connection: Connection, cluster_id: int, partition: int) -> None:
@@ -137,6 +237,13 @@ def _is_stored(row: IdRow | None, run: Run) -> bool:
     return row is not None and row.partition == run.partition and row.offset >= run.last.offset
 
 
+def _is_left_behind(row: IdRow | None, runs: Sequence[Run]) -> bool:
+    """Tombstones of an id that lives in another log partition by now: partitions were added, and ids hashed anew."""
+    if row is None or row.state == EXPIRED or row.partition == runs[0].partition:
+        return False
+    return all(record.state == EXPIRED for run in runs for record in (run.first, run.last))
+
+
 def _count_new_pairs(
     connection: Connection, cluster_id: int, stored: Mapping[bytes, IdRow], runs: Iterable[Run]
 ) -> int:
@@ -151,7 +258,7 @@ def _names_producer(run: Run) -> bool:
     return run.first.producer_id != NO_ID
 
 
-def _producer(cluster_id: int, run: Run) -> tuple[int, int, bytes, int, int, int, int]:
+def _producer(cluster_id: int, run: Run) -> tuple[Any, ...]:
     first, last = run.first, run.last
     return (
         cluster_id,
@@ -161,6 +268,7 @@ def _producer(cluster_id: int, run: Run) -> tuple[int, int, bytes, int, int, int
         last.timestamp_ms,
         first.producer_epoch,
         last.producer_epoch,
+        *((run.ended_offset, run.ended_state, run.ended_value) if run.ended_value is not None else (None, None, None)),
     )
 
 

@@ -80,7 +80,7 @@ def _step(before: Position | None, read: RangeRead) -> Step | None:
         read,
         before,
         counted_from,
-        counts=begins_at >= counted_from,
+        counts=begins_at >= counted_from and read.counts,
         voids=before is not None and read.generation > before.generation,
         gap=gap,
     )

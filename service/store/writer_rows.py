@@ -1,13 +1,16 @@
-"""What the runs of one id make of its row. Pure."""
+"""The row of an id, and what its runs make of it. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from service.domain import outcomes, states
+from service.domain import states
+from service.domain.causes import Cause
 from service.domain.facts import UNSEEN, LogRecord, Run
+from service.domain.journal import NO_ABORT, LastAbort
 from service.store.display import display_id
+from service.store.writer_story import Story
 
 
 class IdRow(NamedTuple):
@@ -39,55 +42,42 @@ class IdRow(NamedTuple):
     aborts_fenced: int
     aborts_admin: int
     aborts_unattributed: int
+    abort_offset: int | None
+    abort_cause: str | None
+    abort_confidence: str | None
+    abort_is_open: bool | None
+    abort_completed_ms: int | None
+    abort_counts: bool | None
+    settles_at_ms: int | None
 
 
-class Advance(NamedTuple):
-    """The row after the runs, and what ended in them (all of it, counted or not)."""
+def newest_record(row: IdRow) -> LogRecord:
+    """The record the row was made of."""
+    if row.state >= states.EXPIRED:  # it named no producer: what the row has is of the record before
+        return UNSEEN._replace(
+            offset=row.offset, timestamp_ms=row.timestamp_ms, leader_epoch=row.leader_epoch, state=row.state
+        )
+    return LogRecord._make(getattr(row, name) for name in LogRecord._fields)
 
-    row: IdRow
-    commits: int
-    aborts: int
-    expired: int
+
+def last_abort(row: IdRow) -> LastAbort:
+    """What the journal has to remember of the id."""
+    if row.abort_offset is None or row.offset < 0:
+        return NO_ABORT
+    cause = Cause(row.abort_cause or "", row.abort_confidence or "", bool(row.abort_is_open))
+    return LastAbort(row.abort_offset, cause, row.abort_completed_ms, bool(row.abort_counts))
 
 
-def advance(cluster_id: int, stored: IdRow | None, generation: int, runs: Sequence[Run], *, counts: bool) -> Advance:
-    """Put the runs of one id, in log order, onto its stored row; `counts`: the row's own counts grow too."""
-    partition, transactional_id = runs[0].partition, runs[0].transactional_id
-    before: LogRecord | IdRow = UNSEEN
-    known: LogRecord | IdRow = UNSEEN
-    outcome, old_commits, old_aborts = None, 0, 0
-    if stored is not None:
-        known = stored
-        outcome, old_commits, old_aborts = stored.last_outcome, stored.commits, stored.aborts_unattributed
-        if stored.partition == partition:  # a row of another log is no predecessor
-            before = stored
-    commits = aborts = expired = 0
-    for run in runs:
-        first, last = run.first, run.last
-        ended, aborted = run.commits, run.aborts
-        if not run.joined:
-            ended += outcomes.commits(before, first)
-            aborted += outcomes.aborts(before, first)
-        commits += ended
-        aborts += aborted
-        if last.state < states.EXPIRED:
-            known = last
-        else:
-            if first.state < states.EXPIRED:
-                known = first
-            expired += _expiries(before.state, first.state, last.state)
-        outcome = _outcome(outcome, last, ended, aborted)
-        before = last
+def new_row(cluster_id: int, stored: IdRow | None, generation: int, runs: Sequence[Run], story: Story) -> IdRow:
+    """The row after the runs of one id, in log order."""
     newest = runs[-1].last
-    if not counts:
-        counted_commits, counted_aborts = old_commits, old_aborts
-    else:
-        counted_commits, counted_aborts = old_commits + commits, old_aborts + aborts
-    row = IdRow(
+    known = _newest_decodable(runs) or stored or newest
+    last = story.last_abort if story.last_abort != NO_ABORT else None
+    return IdRow(
         cluster_id,
-        transactional_id,
-        display_id(transactional_id) if stored is None else stored.display,
-        partition,
+        runs[0].transactional_id,
+        display_id(runs[0].transactional_id) if stored is None else stored.display,
+        runs[0].partition,
         generation,
         newest.offset,
         newest.timestamp_ms,
@@ -103,33 +93,27 @@ def advance(cluster_id: int, stored: IdRow | None, generation: int, runs: Sequen
         known.partition_count,
         newest.start_ms if newest.state == states.ONGOING else newest.timestamp_ms,
         newest.start_ms if newest.state in states.OPEN else None,
-        outcome,
-        counted_commits,
-        *((0, 0, 0, 0) if stored is None else stored[21:25]),
-        counted_aborts,
+        story.last_outcome if story.last_outcome is not None else stored and stored.last_outcome,
+        (stored.commits if stored else 0) + story.commits,
+        (stored.aborts_client if stored else 0) + story.aborts["client"],
+        (stored.aborts_timeout if stored else 0) + story.aborts["timeout"],
+        (stored.aborts_fenced if stored else 0) + story.aborts["fenced"],
+        (stored.aborts_admin if stored else 0) + story.aborts["admin"],
+        (stored.aborts_unattributed if stored else 0) + story.aborts["unattributed"],
+        last and last.offset,
+        last and last.cause.word,
+        last and last.cause.confidence,
+        last and last.cause.open,
+        last and last.completed_at_ms,
+        last and last.counts,
+        last and last.settles_at_ms,
     )
-    return Advance(row, commits, aborts, expired)
 
 
-def _expiries(before: int, first: int, last: int) -> int:
-    """Tombstones after something else; a repeated one removes nothing again."""
-    removed = first == states.EXPIRED and before != states.EXPIRED
-    return removed + (last == states.EXPIRED and first != states.EXPIRED)
-
-
-def _outcome(known: int | None, last: LogRecord, commits: int, aborts: int) -> int | None:
-    """The newest outcome, as well as first record, last record and two counts can tell.
-
-    The abort of a transaction to which nothing was added is none (`outcomes.aborts`); its PrepareAbort has no
-    partitions, its CompleteAbort was not counted.
-    """
-    state = last.state
-    if state in (states.PREPARE_COMMIT, states.COMPLETE_COMMIT):
-        return state
-    if (state == states.PREPARE_ABORT and last.partition_count) or (state == states.COMPLETE_ABORT and aborts):
-        return state
-    if commits and not aborts:
-        return states.COMPLETE_COMMIT
-    if aborts and not commits:
-        return states.COMPLETE_ABORT
-    return known
+def _newest_decodable(runs: Sequence[Run]) -> LogRecord | None:
+    """A tombstone or an undecodable record says nothing of the id but that."""
+    for run in reversed(runs):
+        for record in (run.last, run.first):
+            if record.state < states.EXPIRED:
+                return record
+    return None

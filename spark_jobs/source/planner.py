@@ -117,6 +117,7 @@ class LogPlanner:
             records=0,
             bytes=0,
             gap=gap,
+            counts=position.next_offset >= position.counted_from,
         )
 
 

@@ -21,8 +21,9 @@ from service.kafka.metadata import topic_layout
 from service.kafka.offsets import EARLIEST, list_offsets
 from service.kafka.settings import ClientSettings
 from service.wire.columns import BrokenBatch, Chunk, LogColumns, decode
-from spark_jobs.fold import Runs, concat, fold, merge
-from spark_jobs.rows import reads_to_rows, rejects_to_rows, runs_to_rows
+from spark_jobs.fold import Folded, concat, fold, merge
+from spark_jobs.pairs import Scope
+from spark_jobs.rows import folded_to_rows, reads_to_rows, rejects_to_rows
 from spark_jobs.source.admission import at_once
 
 FETCH_BYTES = 8 << 20  # larger responses are slower, not faster, through kafka-python
@@ -33,14 +34,16 @@ PATIENCE_S = 20.0  # without any progress
 _clients: dict[str, KafkaClient] = {}  # worker processes are used again: so are their connections
 
 
-def read_ranges(settings: ClientSettings, topic: str, ranges: Sequence[RangeRead]) -> Iterator[pa.RecordBatch]:
+def read_ranges(
+    settings: ClientSettings, topic: str, ranges: Sequence[RangeRead], kept: Sequence[bytes] = ()
+) -> Iterator[pa.RecordBatch]:
     """Rows of `spark_jobs.rows` for all of `ranges`. Raises KafkaUnavailable after `PATIENCE_S` without progress."""
     for some in at_once(ranges):
-        reading = _Reading(settings, topic, some)
+        reading = _Reading(settings, topic, some, kept)
         while reading.unfinished:
             reading.step()
-        if reading.runs is not None and len(reading.runs.partition):
-            yield runs_to_rows(reading.runs)
+        if reading.folded is not None:
+            yield from folded_to_rows(reading.folded)
         if reading.rejects:
             yield rejects_to_rows(reading.rejects)
         yield reads_to_rows(reading.done())
@@ -49,7 +52,9 @@ def read_ranges(settings: ClientSettings, topic: str, ranges: Sequence[RangeRead
 class _Reading:
     """Where each range stands, and what was found so far."""
 
-    def __init__(self, settings: ClientSettings, topic: str, ranges: Sequence[RangeRead]) -> None:
+    def __init__(
+        self, settings: ClientSettings, topic: str, ranges: Sequence[RangeRead], kept: Sequence[bytes]
+    ) -> None:
         self._settings, self._topic = settings, topic
         self._ranges = {r.partition: r for r in ranges}
         self._at = {r.partition: r.lo for r in ranges}
@@ -58,7 +63,8 @@ class _Reading:
         self._records = dict.fromkeys(self._ranges, 0)
         self._bytes = dict.fromkeys(self._ranges, 0)
         self._doubted: set[tuple[int, int]] = set()
-        self._pieces: list[Runs] = []
+        self._pieces: list[Folded] = []
+        self._scope = Scope(frozenset(r.partition for r in ranges if r.counts), kept)
         self._last_progress = time.monotonic()
         self.rejects: list[Reject] = []
 
@@ -67,8 +73,8 @@ class _Reading:
         return [p for p, r in self._ranges.items() if self._at[p] < r.hi]
 
     @property
-    def runs(self) -> Runs | None:
-        return merge(concat(self._pieces)) if self._pieces else None
+    def folded(self) -> Folded | None:
+        return merge(concat(self._pieces), self._scope) if self._pieces else None
 
     def done(self) -> list[RangeRead]:
         return [r._replace(records=self._records[p], bytes=self._bytes[p]) for p, r in self._ranges.items()]
@@ -141,7 +147,7 @@ class _Reading:
             for r in columns.rejects
         ]
         if len(columns.offset):
-            self._pieces.append(fold(columns))
+            self._pieces.append(fold(columns, self._scope))
 
     def _reject_broken(self, broken: BrokenBatch) -> None:
         r = self._ranges[broken.partition]
@@ -153,8 +159,9 @@ class _Reading:
 
     def _fold_pieces(self) -> None:
         """Keep few pieces: merge the small ones whenever together they outweigh what is merged already."""
-        if len(self._pieces) > 1 and sum(len(p.partition) for p in self._pieces[1:]) >= len(self._pieces[0].partition):
-            self._pieces = [merge(concat(self._pieces))]
+        first, *more = (len(piece.runs.partition) for piece in self._pieces)
+        if more and sum(more) >= first:
+            self._pieces = [merge(concat(self._pieces), self._scope)]
 
     def _skip_what_is_gone(self, client: KafkaClient, p: int) -> None:
         layout = topic_layout(client, self._topic)

@@ -40,6 +40,7 @@ class TransactionLogReader(DataSourceStreamReader):
     def __init__(self, options: dict[str, str]) -> None:
         self._settings = ClientSettings.from_json(options["client"])
         self._positions = position.from_json(options["positions"])
+        self._kept = tuple(prefix.encode() for prefix in json.loads(options["kept"]))
         self._limits = Limits(records=int(options["records"]))
         self._cores = int(options["cores"])
         self._poll_s = int(options["pollms"]) / 1000
@@ -79,7 +80,7 @@ class TransactionLogReader(DataSourceStreamReader):
         assert isinstance(partition, LogTask)
         if partition.trouble:
             yield trouble_to_rows(partition.trouble)
-        yield from read_ranges(self._settings, TOPIC, partition.ranges)
+        yield from read_ranges(self._settings, TOPIC, partition.ranges, self._kept)
 
     def stop(self) -> None:
         if self._planner is not None:
@@ -101,9 +102,17 @@ class TransactionLogSource(DataSource):
 
 
 def source_options(
-    settings: ClientSettings, positions: dict[int, position.LogPosition], cores: int, poll_ms: int, heartbeat_ms: int
+    settings: ClientSettings,
+    positions: dict[int, position.LogPosition],
+    cores: int,
+    poll_ms: int,
+    heartbeat_ms: int,
+    kept: Sequence[str] = (),
 ) -> dict[str, str]:
-    """Options of the source: everything it needs to know, as Spark hands it on (strings, keys in lower case)."""
+    """Options of the source: everything it needs to know, as Spark hands it on (strings, keys in lower case).
+
+    `kept`: prefixes of ids of which every transition is handed over.
+    """
     return {
         "client": settings.to_json(),
         "positions": position.to_json(positions),
@@ -111,4 +120,5 @@ def source_options(
         "cores": str(cores),
         "pollms": str(poll_ms),
         "heartbeatms": str(heartbeat_ms),
+        "kept": json.dumps(list(kept)),
     }

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from itertools import zip_longest
 
 from service.wire.columns import Chunk, decode
-from spark_jobs.fold import Runs, concat, fold, merge
+from spark_jobs.fold import Folded, concat, fold, merge
+from spark_jobs.pairs import Scope
 from spark_jobs.source.reader import FETCH_BYTES, PARTITION_BYTES
 from tests.benchmarks.decode import cut, make_log
 from tests.benchmarks.figures import Figure, show
@@ -67,13 +68,14 @@ def _fetches(logs: Sequence[bytes]) -> list[Fetch]:
 def _decode_and_fold(task: Sequence[Fetch]) -> float:
     """Seconds of it that decoding took. Pieces are merged when they outweigh what is merged already (source.reader)."""
     seconds = 0.0
-    folded: list[Runs] = []
+    folded: list[Folded] = []
+    scope = Scope(frozenset(chunk.partition for fetch in task for chunk in fetch))
     for fetch in task:
         began = time.perf_counter()
         columns = decode(fetch)
         seconds += time.perf_counter() - began
-        folded.append(fold(columns))
-        if len(folded) > 1 and sum(len(p.partition) for p in folded[1:]) >= len(folded[0].partition):
-            folded = [merge(concat(folded))]
-    merge(concat(folded))
+        folded.append(fold(columns, scope))
+        if len(folded) > 1 and sum(len(p.runs.partition) for p in folded[1:]) >= len(folded[0].runs.partition):
+            folded = [merge(concat(folded), scope)]
+    merge(concat(folded), scope)
     return seconds

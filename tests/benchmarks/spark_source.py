@@ -19,7 +19,7 @@ from service.domain.transaction_log import TOPIC
 from service.kafka.client import KafkaClient
 from service.kafka.metadata import topic_layout
 from service.kafka.settings import ClientSettings
-from spark_jobs.rows import facts_from_rows
+from spark_jobs.arrivals import facts_from_rows
 from spark_jobs.session import CORES, spark_session
 from spark_jobs.source.position import LogPosition
 from spark_jobs.source.transaction_log import TransactionLogSource, source_options

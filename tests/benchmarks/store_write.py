@@ -17,7 +17,7 @@ from pathlib import Path
 from sqlalchemy import Engine
 
 from service.domain import states
-from service.domain.facts import LogBatch, LogRecord, Participants, RangeRead, Run
+from service.domain.facts import LogBatch, LogRecord, Minute, Participants, RangeRead, Run
 from service.domain.transaction_log import SOURCE, TOPIC
 from service.store import clusters, lease, migrate, progress
 from service.store.engine import open_engine
@@ -125,7 +125,10 @@ def _live(log: list[list[Run]]) -> Iterator[LogBatch]:
                 log[partition] += [run] * 3
                 new.append(_run(partition, run.transactional_id, first, last, 1))
             ranges.append(_range(log, partition, len(chosen) * 3))
-        yield LogBatch(tuple(ranges), tuple(new), ())
+        minutes = tuple(
+            Minute(r.partition, r.transactional_id, NOW_MS, 1, 1, 9, 9, 1, 3, 3, NOW_MS, NOW_MS) for r in new
+        )
+        yield LogBatch(tuple(ranges), tuple(new), (), minutes=minutes)
 
 
 def _range(log: list[list[Run]], partition: int, records: int, lo: int | None = None) -> RangeRead:
@@ -141,7 +144,8 @@ def _record(offset: int, producer_id: int, state: int, start_ms: int) -> LogReco
 
 def _run(partition: int, transactional_id: bytes, first: LogRecord, last: LogRecord, commits: int) -> Run:
     topics = (Participants("orders", (3, 4)),) if last.state == states.ONGOING else ()
-    return Run(partition, transactional_id, first, last, False, 1 + 2 * commits, commits, 0, topics)
+    end = (last.offset - 1, states.PREPARE_COMMIT, bytes(120)) if commits else (-1, -1, None)
+    return Run(partition, transactional_id, first, last, False, 1 + 2 * commits, topics, *end)
 
 
 if __name__ == "__main__":

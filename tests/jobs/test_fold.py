@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import groupby, pairwise
+from collections import Counter
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -10,132 +11,129 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.domain import outcomes, states
-from service.domain.facts import UNSEEN, LogRecord, Run
-from spark_jobs.fold import Records, Runs, concat, merge
-from spark_jobs.rows import batches_from_rows, runs_to_rows
+from service.domain import states
+from service.domain.facts import UNSEEN, LogBatch, LogRecord, Step
+from service.store.writer_minutes import Cell
+from spark_jobs.arrivals import batches_from_rows
+from spark_jobs.fold import Folded, Runs, concat, merge
+from spark_jobs.pairs import Records, Scope
+from spark_jobs.rows import folded_to_rows
+from tests.store import logs as by_hand
 
 Entry = tuple[int, bytes, LogRecord]  # partition, transactional id, record
+COUNTED = Scope(frozenset({0, 1}))
 
 
-def singles(log: list[Entry]) -> Runs:
+def singles(log: list[Entry]) -> Folded:
     """Every record as a run of its own, in columns."""
     partitions, ids, records = zip(*log, strict=True)
     columns = Records(*(np.array(column, np.int64) for column in zip(*records, strict=True)))
-    nothing = np.zeros(len(log), np.int64)
-    participants = np.empty(len(log), object)
-    participants[:] = [()] * len(log)
-    return Runs(
+    ends = [r.state in by_hand.PREPARED and r.partition_count > 0 for r in records]
+    raw = [b"raw %d" % r.offset if end else None for r, end in zip(records, ends, strict=True)]
+    runs = Runs(
         partition=np.array(partitions, np.int32),
         transactional_id=pa.array(ids, pa.binary()),
         first=columns,
         last=columns,
         joined=np.zeros(len(log), np.bool_),
-        records=nothing + 1,
-        commits=nothing,
-        aborts=nothing,
-        participants=participants,
+        records=np.ones(len(log), np.int64),
+        value=pa.nulls(len(log), pa.binary()),
+        ended_offset=np.where(ends, columns.offset, -1),
+        ended_state=np.where(ends, columns.state, -1),
+        ended_value=pa.array(raw, pa.binary()),
     )
+    return Folded(runs, ())
 
 
-def facts(runs: Runs) -> list[Run]:
-    table = pa.Table.from_batches([runs_to_rows(runs)])
-    (batch,) = batches_from_rows(table)
-    return sorted(batch.runs, key=lambda run: (run.partition, run.transactional_id, run.first.offset))
+def facts(folded: Folded) -> LogBatch:
+    """As they arrive at the driver."""
+    (batch,) = batches_from_rows(pa.Table.from_batches(list(folded_to_rows(folded))))
+    return batch
 
 
-def by_hand(log: list[Entry]) -> list[Run]:
+def told(batch: LogBatch) -> tuple[Any, ...]:
+    """A batch in a form that does not show the pieces it was put together from."""
+    cells: dict[Any, Cell] = {}
+    for minute in batch.minutes:
+        cells.setdefault((minute.partition, minute.transactional_id, minute.minute_ms), Cell()).add(minute)
+    durations: Counter[tuple[int, str, int]] = Counter()
+    for one in batch.durations:
+        durations.update({(one.partition, one.kind, index): n for index, n in enumerate(one.buckets)})
+        durations[one.partition, one.kind, -1] += one.sum_ms
+    runs = sorted(batch.runs, key=lambda run: (run.partition, run.transactional_id, run.first.offset))
+    return runs, sorted(batch.steps), cells, +durations
+
+
+def said(log: list[Entry], counts: bool = True) -> tuple[Any, ...]:
     """The same by going through the records of each id one by one."""
-    found = []
-    for (partition, transactional_id), entries in groupby(
-        sorted(log, key=lambda e: (*e[:2], e[2].offset)), lambda e: e[:2]
-    ):
-        before = UNSEEN
-        for _, run in groupby((e[2] for e in entries), lambda r: r.producer_id):
-            records = list(run)
-            joined = before is not UNSEEN
-            pairs = list(zip([before, *records], records, strict=False))[0 if joined else 1 :]
-            found.append(
-                Run(
-                    partition,
-                    transactional_id,
-                    records[0],
-                    records[-1],
-                    joined,
-                    len(records),
-                    sum(bool(outcomes.commits(a, b)) for a, b in pairs),
-                    sum(bool(outcomes.aborts(a, b)) for a, b in pairs),
-                    (),
-                )
-            )
-            before = records[-1]
-    return found
+    parts = []
+    for p in (0, 1):
+        entries = [by_hand.Entry(key, record, ()) for partition, key, record in log if partition == p]
+        parts.append(by_hand.batch(entries, by_hand.read(0, 0, partition=p, counts=counts)))
+    whole = by_hand.batch([], by_hand.read(0, 0, partition=2), *parts)
+    return told(whole)
 
 
 @st.composite
 def logs(draw: st.DrawFn) -> list[Entry]:
     """Up to 40 records of a few ids; any state may follow any other, as it may on a real log."""
     log = []
+    at_ms = 0
     for offset in range(draw(st.integers(1, 40))):
-        partition = draw(st.integers(0, 1))
+        at_ms += draw(st.sampled_from([0, 3, 900, 61_000, -5]))
         record = UNSEEN._replace(
             offset=offset,
-            timestamp_ms=1000 + offset,
-            state=draw(st.sampled_from([*states.PERSISTED, states.EXPIRED, states.UNKNOWN])),
+            timestamp_ms=at_ms,
+            state=draw(st.sampled_from([*states.PERSISTED, *states.PERSISTED, states.EXPIRED, states.UNKNOWN])),
             producer_id=draw(st.integers(-1, 1)),
-            start_ms=draw(st.integers(0, 2)),
-            partition_count=draw(st.integers(0, 1)),
+            producer_epoch=draw(st.sampled_from([0, 0, 0, 1, 32767])),
+            start_ms=draw(st.integers(-1, 2)),
+            last_update_ms=draw(st.integers(0, 1)),
+            previous_producer_id=draw(st.sampled_from([-1, -1, 0])),
+            partition_count=draw(st.integers(0, 2)),
         )
-        log.append((partition, draw(st.sampled_from([b"a", b"b", b"\xff\x00"])), record))
+        log.append((draw(st.integers(0, 1)), draw(st.sampled_from([b"a", b"b", b"\xff\x00"])), record))
     return log
 
 
 @given(logs())
 @settings(deadline=None)
 def test_folding_columns_equals_going_through_the_records_by_hand(log: list[Entry]) -> None:
-    assert facts(merge(singles(log))) == by_hand(log)
+    assert told(facts(merge(singles(log), COUNTED))) == said(log)
 
 
 @given(logs(), st.data())
 @settings(deadline=None)
 def test_the_pieces_in_which_a_log_is_read_make_no_difference(log: list[Entry], data: st.DataObject) -> None:
     cuts = sorted(data.draw(st.sets(st.integers(1, len(log)), max_size=4)) | {0, len(log)})
-    pieces = [merge(singles(log[a:b])) for a, b in pairwise(cuts)]
-    assert facts(merge(concat(pieces))) == by_hand(log)
+    pieces = [merge(singles(log[a:b]), COUNTED) for a, b in pairwise(cuts)]
+    assert told(facts(merge(concat(pieces), COUNTED))) == said(log)
 
 
-def a_log(*record: dict[str, Any]) -> list[Entry]:
-    return [(0, b"id", UNSEEN._replace(offset=i, **fields)) for i, fields in enumerate(record)]
+@given(logs())
+@settings(deadline=None)
+def test_history_tells_steps_and_counts_nothing(log: list[Entry]) -> None:
+    assert told(facts(merge(singles(log), Scope(frozenset())))) == said(log, counts=False)
 
 
-def test_a_repeated_append_of_the_coordinator_is_one_commit() -> None:
-    done = {"state": states.COMPLETE_COMMIT, "producer_id": 1, "start_ms": 5}
-    prepared = done | {"state": states.PREPARE_COMMIT}
-    (run,) = facts(merge(singles(a_log(prepared, done, done))))
-    assert (run.commits, run.aborts) == (1, 0)
+def a_commit(key: bytes) -> list[Entry]:
+    path = (states.ONGOING, states.PREPARE_COMMIT, states.COMPLETE_COMMIT)
+    fields = {"producer_id": 1, "start_ms": 5, "partition_count": 1}
+    return [(0, key, UNSEEN._replace(offset=i, state=state, **fields)) for i, state in enumerate(path)]
 
 
-def test_two_commits_within_one_millisecond_are_two() -> None:
-    done = {"state": states.COMPLETE_COMMIT, "producer_id": 1, "start_ms": 5}
-    prepared = done | {"state": states.PREPARE_COMMIT}
-    (run,) = facts(merge(singles(a_log(prepared, done, prepared, done))))
-    assert run.commits == 2
-
-
-def test_aborting_an_empty_transaction_is_no_abort() -> None:
-    """KIP-890: a TV2 client may abort without having added a partition."""
-    done = {"state": states.COMPLETE_ABORT, "producer_id": 1, "start_ms": 5}
-    prepared = done | {"state": states.PREPARE_ABORT}
-    assert facts(merge(singles(a_log(prepared, done))))[0].aborts == 0
-    assert facts(merge(singles(a_log(prepared | {"partition_count": 1}, done))))[0].aborts == 1
+def test_of_chosen_ids_every_step_is_kept() -> None:
+    log = [*a_commit(b"orders-1"), *a_commit(b"billing-1")]
+    batch = facts(merge(singles(log), Scope(frozenset({0}), kept=(b"orders-",))))
+    assert batch.steps == tuple(Step(0, b"orders-1", a[2], b[2]) for a, b in pairwise(log[:3]))
 
 
 def test_a_new_producer_id_begins_a_new_run_that_knows_its_predecessor() -> None:
     """Epoch exhaustion under TV2: the completing record carries the next producer id."""
-    log = a_log(
-        {"state": states.PREPARE_COMMIT, "producer_id": 1, "start_ms": 5, "partition_count": 1},
-        {"state": states.COMPLETE_COMMIT, "producer_id": 2, "start_ms": 5},
-    )
-    old, new = facts(merge(singles(log)))
-    assert (old.last.producer_id, old.joined, old.commits) == (1, False, 0)
-    assert (new.first.producer_id, new.joined, new.commits) == (2, True, 1)
+    prepared = UNSEEN._replace(state=states.PREPARE_COMMIT, producer_id=1, start_ms=5, partition_count=1)
+    done = UNSEEN._replace(offset=1, state=states.COMPLETE_COMMIT, producer_id=2, start_ms=5)
+    batch = facts(merge(singles([(0, b"id", prepared), (0, b"id", done)]), COUNTED))
+    old, new = batch.runs
+    assert (old.last.producer_id, old.joined, new.joined) == (1, False, True)
+    assert (old.ended_value, new.ended_value) == (b"raw -1", None)
+    assert sum(minute.commits for minute in batch.minutes) == 1

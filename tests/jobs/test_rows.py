@@ -6,7 +6,8 @@ import numpy as np
 import pyarrow as pa
 
 from service.domain.facts import UNSEEN, Gap, LogBatch, RangeRead, Reject
-from spark_jobs.rows import batches_from_rows, reads_to_rows, rejects_to_rows, runs_to_rows, trouble_to_rows
+from spark_jobs.arrivals import batches_from_rows
+from spark_jobs.rows import folded_to_rows, reads_to_rows, rejects_to_rows, trouble_to_rows
 from tests.jobs.test_fold import singles
 
 READS = [
@@ -16,7 +17,8 @@ REJECT = Reject(0, 0, 5, "unknown_value_version", b"id", b"\x00\xff", None)
 
 
 def a_log(partition: int, ids: int) -> pa.RecordBatch:
-    return runs_to_rows(singles([(partition, b"id-%d" % n, UNSEEN) for n in range(ids)]))
+    (rows,) = folded_to_rows(singles([(partition, b"id-%d" % n, UNSEEN) for n in range(ids)]))
+    return rows
 
 
 def arrived(*batches: pa.RecordBatch, at_once: int) -> list[LogBatch]:

@@ -11,7 +11,7 @@ from sqlalchemy import Engine
 
 from service.app import create_app
 from service.domain import states
-from service.domain.facts import Gap, LogBatch, LogRecord, Participants, RangeRead, Run
+from service.domain.facts import UNSEEN, Gap, LogBatch, LogRecord, Minute, Participants, RangeRead, Run, Step
 from service.domain.transaction_log import SOURCE, TOPIC
 from service.store import clusters, lease, migrate, progress
 from service.store.engine import open_engine
@@ -75,16 +75,28 @@ class SeededCluster:
     ) -> None:
         """Apply one record for each id; the log's end lies `behind` records further."""
         lo = self._next[partition]
+        ids = list(ids)
         runs = [_run(partition, lo + number, one) for number, one in enumerate(ids)]
         hi = lo + len(runs) if gap is None else gap.to_offset + len(runs)
         self._next[partition] = hi
         span = RangeRead(partition, "T", 0, lo, hi, 1, 5, 0, hi + behind, now_ms, len(runs), 100 * len(runs), gap)
+        runs.sort(key=lambda run: run.transactional_id)
+        told = [_ends(run, one) for run, one in zip(runs, sorted(ids, key=lambda one: one.id), strict=True)]
+        steps = tuple(step for steps, _ in told for step in steps)
         self.writer.apply(
-            LogBatch((span,), tuple(sorted(runs, key=lambda run: run.transactional_id)), (), trouble), now_ms
+            LogBatch((span,), tuple(runs), (), trouble, steps, tuple(minute for _, minute in told)), now_ms
         )
 
     def close(self) -> None:
         self.engine.dispose()
+
+
+ENDED = {
+    states.PREPARE_COMMIT: states.PREPARE_COMMIT,
+    states.PREPARE_ABORT: states.PREPARE_ABORT,
+    states.COMPLETE_COMMIT: states.PREPARE_COMMIT,
+    states.COMPLETE_ABORT: states.PREPARE_ABORT,
+}
 
 
 def _run(partition: int, offset: int, one: Id) -> Run:
@@ -102,7 +114,18 @@ def _run(partition: int, offset: int, one: Id) -> Run:
         one.previous_producer_id,
         sum(len(topic.partitions) for topic in one.topics),
     )
-    return Run(partition, one.id, record, record, True, 1, one.commits, one.aborts, one.topics)
+    ended = ENDED.get(one.state, states.PREPARE_COMMIT if one.commits else -1)
+    end = (offset, ended, b"as Kafka wrote it") if ended >= 0 else (-1, -1, None)
+    return Run(partition, one.id, record, record, True, 1, one.topics, *end)
+
+
+def _ends(run: Run, one: Id) -> tuple[list[Step], Minute]:
+    """What would have come with the record: its commits, and its aborts, of which nobody knows the cause."""
+    aborted = run.last._replace(state=states.COMPLETE_ABORT, offset=-1)
+    steps = [Step(run.partition, run.transactional_id, UNSEEN, aborted)] * one.aborts
+    minute_ms = max(one.timestamp_ms, 0) // 60_000 * 60_000
+    times = (minute_ms, minute_ms) if one.commits else (0, 0)
+    return steps, Minute(run.partition, run.transactional_id, minute_ms, one.commits, 0, 0, 0, 0, 0, 0, *times)
 
 
 def open_id(name: str | bytes, age_ms: int, *topics: str, state: int = states.ONGOING, **fields: Any) -> Id:

@@ -137,7 +137,7 @@ def test_what_a_log_told(engine: Engine, metrics: Metrics) -> None:
     assert one(found, "transactions", state="CompleteCommit") == 1
     assert one(found, "transactional_ids") == 2
     assert by(found, "kafka_txn_completed_total", "outcome") == {"commit": 1, "abort": 1}
-    assert one(found, "aborts_total", cause="unattributed") == 1
+    assert one(found, "aborts_total", cause="client") == 1
     assert one(found, "transactional_ids_expired_total") == 1
     assert one(found, "producer_ids_assigned_total") == 3
     assert one(found, "oldest_state_entry_timestamp_seconds", state="Ongoing") == (NOW_MS - 5_000) / 1000

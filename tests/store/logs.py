@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import groupby
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby, pairwise
 from typing import Any, NamedTuple
 
 from sqlalchemy import Engine, Table, select
 
-from service.domain import outcomes, states
-from service.domain.facts import UNSEEN, Gap, LogBatch, LogRecord, Participants, RangeRead, Reject, Run
+from service.domain import minutes, states, transitions
+from service.domain.durations import BOUNDS_MS, MARKER, OPEN, bucket
+from service.domain.facts import (
+    UNSEEN,
+    Durations,
+    Gap,
+    LogBatch,
+    LogRecord,
+    Minute,
+    Participants,
+    RangeRead,
+    Reject,
+    Run,
+    Step,
+)
 from service.store import schema
 
 NOW_MS = 1_790_000_000_123
+PREPARED = (states.PREPARE_COMMIT, states.PREPARE_ABORT)
 ORDERS = (Participants("orders", (0, 3)),)
 
 
@@ -53,27 +67,45 @@ def transaction(offset: int, transactional_id: bytes = b"pay", *, start_ms: int,
     return [entry(offset + i, state, transactional_id, start_ms=start_ms, pid=pid) for i, state in enumerate(path)]
 
 
-def fold(partition: int, entries: Iterable[Entry]) -> list[Run]:
-    """The runs of records in log order: `service.domain.facts.Run` said in code, one record after another."""
+def fold(partition: int, entries: Iterable[Entry], counts: bool = True) -> LogBatch:
+    """What executors hand over of records in log order, said in code: one pair after another."""
     by_id: dict[bytes, list[Entry]] = {}
     for one in entries:
         by_id.setdefault(one.transactional_id, []).append(one)
-    runs = []
+    runs, steps, folded = [], [], []
+    durations: list[Durations] = []
     for key, of_id in sorted(by_id.items()):
-        before: LogRecord | None = None
+        joined = False
         for _, group in groupby(of_id, lambda one: one.record.producer_id):
             records = list(group)
-            commits = aborts = 0
-            joined = before is not None
-            for one in records:
-                if before is not None:
-                    commits += outcomes.commits(before, one.record)
-                    aborts += outcomes.aborts(before, one.record)
-                before = one.record
-            first, last = records[0].record, records[-1]
+            last = records[-1]
             topics = last.participants if last.record.state in states.OPEN else ()
-            runs.append(Run(partition, key, first, last.record, joined, len(records), commits, aborts, topics))
-    return runs
+            ends = [r.record for r in records if r.record.state in PREPARED and r.record.partition_count]
+            end = (ends[-1].offset, ends[-1].state, b"raw %d" % ends[-1].offset) if ends else (-1, -1, None)
+            runs.append(Run(partition, key, records[0].record, last.record, joined, len(records), topics, *end))
+            joined = True
+        for before, after in pairwise(one.record for one in of_id):
+            if not transitions.is_plain(before, after):
+                steps.append(Step(partition, key, before, after))
+            told = minutes.told(before, after) if counts else None
+            if told is not None:
+                folded.append(_minute(partition, key, after, told))
+                durations += _histograms(partition, told)
+    return LogBatch((), tuple(runs), (), None, tuple(steps), tuple(folded), tuple(durations))
+
+
+def _minute(partition: int, key: bytes, after: LogRecord, told: minutes.Told) -> Minute:
+    at = after.timestamp_ms if told.commits else 0
+    times = [(int(ms is not None), ms or 0, ms or 0) for ms in (told.open_ms, told.marker_ms)]
+    return Minute(partition, key, told.minute_ms, told.commits, *times[0], *times[1], at, at)
+
+
+def _histograms(partition: int, told: minutes.Told) -> Iterator[Durations]:
+    for kind, ms in ((OPEN, told.open_ms), (MARKER, told.marker_ms)):
+        if ms is not None:
+            buckets = [0] * (len(BOUNDS_MS[kind]) + 1)
+            buckets[bucket(kind, ms)] = 1
+            yield Durations(partition, kind, tuple(buckets), ms)
 
 
 def read(
@@ -86,17 +118,20 @@ def read(
     end: int | None = None,
     asked_at_ms: int = NOW_MS,
     gap: Gap | None = None,
+    counts: bool = True,
 ) -> RangeRead:
     end = hi if end is None else end
-    return RangeRead(partition, topic_id, generation, lo, hi, 1, 0, 0, end, asked_at_ms, hi - lo, 100 * (hi - lo), gap)
+    return RangeRead(
+        partition, topic_id, generation, lo, hi, 1, 0, 0, end, asked_at_ms, hi - lo, 100 * (hi - lo), gap, counts
+    )
 
 
 def batch(entries: Sequence[Entry], span: RangeRead, *more: LogBatch, rejects: Sequence[Reject] = ()) -> LogBatch:
     """The records of one partition as one read, beside other such batches."""
-    return LogBatch(
-        (span, *(r for other in more for r in other.ranges)),
-        (*fold(span.partition, entries), *(r for other in more for r in other.runs)),
-        (*rejects, *(r for other in more for r in other.rejects)),
+    folded = fold(span.partition, entries, span.counts)._replace(ranges=(span,), rejects=tuple(rejects))
+    return LogBatch._make(
+        tuple(fact for part in column for fact in part) if isinstance(column[0], tuple) else column[0]
+        for column in zip(folded, *more, strict=True)
     )
 
 
@@ -117,8 +152,8 @@ def row(engine: Engine, cluster_id: int, transactional_id: bytes = b"pay") -> di
 
 
 def counters(engine: Engine, cluster_id: int) -> dict[str, int]:
-    """By name, or name/label where there is a label."""
-    found = rows(engine, schema.counters, cluster_id)
+    """By name, or name/label where there is a label; histograms are `histograms`' business."""
+    found = [r for r in rows(engine, schema.counters, cluster_id) if "_ms_" not in r["name"]]
     return {"/".join(filter(None, (r["name"], r["label"]))): r["value"] for r in found}
 
 
@@ -130,6 +165,8 @@ TABLES = (
     schema.coordinator_states,
     schema.counters,
     schema.cluster_minutes,
+    schema.id_minutes,
+    schema.transitions,
     schema.rejects,
     schema.data_gaps,
     schema.source_status,

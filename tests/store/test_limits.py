@@ -49,7 +49,7 @@ def test_numbers_at_the_limits(cluster: Cluster, limit: int) -> None:
     record = LogRecord(
         0, limit, 2**31 - 1, states.ONGOING, 2**63 - 1, -(2**15), -(2**31), limit, limit, 2, limit, 2**31 - 1
     )
-    run = Run(0, b"pay", record, record, False, 1, 0, 0, ())
+    run = Run(0, b"pay", record, record, False, 1, (), -1, -1, None)
     wide = read(2**63 - 2, 2**63 - 1, end=2**63 - 1)
     cluster.writer.apply(batch([], wide)._replace(runs=(run,)), NOW_MS)
     found = row(cluster.engine, cluster.id)

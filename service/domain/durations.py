@@ -1,0 +1,20 @@
+"""The bounds of the histograms of transaction and marker durations, in ms."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import Final
+
+OPEN: Final = "open"
+MARKER: Final = "marker"
+
+BOUNDS_MS: Final[dict[str, tuple[int, ...]]] = {
+    OPEN: (10, 50, 100, 500, 1_000, 5_000, 10_000, 30_000, 60_000, 300_000, 900_000, 3_600_000),
+    MARKER: (1, 5, 10, 25, 50, 100, 500, 1_000, 5_000, 30_000, 60_000),
+}
+"""Upper bounds, inclusive; what is longer falls into one more bucket."""
+
+
+def bucket(kind: str, ms: int) -> int:
+    """Index of the bucket a duration falls into."""
+    return bisect_left(BOUNDS_MS[kind], ms)

@@ -1,0 +1,154 @@
+"""What two neighbouring records of an id tell: a row of its history, how a transaction ended, what they count for.
+
+Pairs are judged one after another in the order of the log; what has to be remembered between them is a `LastAbort`. So
+it makes no difference where a log was cut: executors judge no causes, they only leave out pairs that are plain.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from service.domain import causes, outcomes, transitions
+from service.domain.causes import Cause
+from service.domain.facts import LogRecord
+from service.domain.states import COMPLETE_ABORT, COMPLETE_COMMIT, NEVER_SEEN, PREPARE_ABORT, PREPARE_COMMIT
+
+SETTLES_AFTER_MS: Final = 15_000
+"""When an open cause stays as it is: FOLLOWS_WITHIN_MS, and something for the clocks of two brokers."""
+
+
+class LastAbort(NamedTuple):
+    """The newest PrepareAbort of an id: its offset (-1: none), its cause, and when its CompleteAbort came.
+
+    `counts`: CompleteAbort lies where counting had begun.
+    """
+
+    offset: int
+    cause: Cause
+    completed_at_ms: int | None
+    counts: bool
+
+    @property
+    def is_waiting(self) -> bool:
+        """Complete, but not counted: the next record may still name another cause."""
+        return self.cause.open and self.completed_at_ms is not None
+
+    @property
+    def settles_at_ms(self) -> int | None:
+        """From when on no record can change the cause any more."""
+        if not self.cause.open or self.completed_at_ms is None:
+            return None
+        return self.completed_at_ms + SETTLES_AFTER_MS
+
+
+NO_ABORT: Final = LastAbort(-1, Cause(causes.UNATTRIBUTED, causes.AMBIGUOUS), None, False)
+
+
+class Transition(NamedTuple):
+    """A row of an id's history, about the record at `offset`; durations are None where they cannot be told."""
+
+    offset: int
+    at_ms: int
+    from_state: int
+    to_state: int
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    duration_ms: int | None
+    marker_ms: int | None
+    cause: str | None
+    confidence: str | None
+    note: str | None
+
+
+class Judged(NamedTuple):
+    """`revised`: the row at that offset gets another cause. `aborts`: (cause, completed at) of those that count now."""
+
+    last_abort: LastAbort
+    transition: Transition
+    is_notable: bool
+    revised: tuple[int, Cause] | None
+    aborts: tuple[tuple[str, int], ...]
+
+
+def judge(last_abort: LastAbort, before: LogRecord, after: LogRecord, *, counts: bool) -> Judged:
+    """`before` is UNSEEN where the predecessor is not known; `counts`: `after` lies where counting had begun."""
+    revised: tuple[int, Cause] | None = None
+    aborts: list[tuple[str, int]] = []
+    note = transitions.oddity(before, after)
+    repeated = before.state != NEVER_SEEN and bool(transitions.is_repetition(before, after))
+    if last_abort.is_waiting and not repeated:
+        cause = causes.refined(last_abort.cause, before, after)
+        if cause[:2] != last_abort.cause[:2]:
+            revised = (last_abort.offset, cause)
+        if last_abort.counts:
+            aborts.append((cause.word, last_abort.completed_at_ms or 0))
+        last_abort = last_abort._replace(cause=cause)
+    cause_here = None if repeated else causes.cause_of(before, after)
+    if cause_here is not None and after.state == PREPARE_ABORT:
+        last_abort = LastAbort(after.offset, cause_here, None, False)
+    elif outcomes.aborts(before, after):
+        ended = last_abort.cause if _prepared(before, after) else NO_ABORT.cause
+        last_abort = LastAbort(last_abort.offset, ended, after.timestamp_ms, counts)
+        if counts and not ended.open:
+            aborts.append((ended.word, after.timestamp_ms))
+    return Judged(
+        last_abort,
+        _transition(before, after, cause_here, note),
+        _is_notable(before, after, cause_here, note),
+        revised,
+        tuple(aborts),
+    )
+
+
+def settled(last_abort: LastAbort) -> tuple[LastAbort, str]:
+    """Nothing followed in time: (the abort with its cause closed, the word it counts under if it counts)."""
+    closed = last_abort.cause._replace(open=False)
+    return last_abort._replace(cause=closed), closed.word
+
+
+def open_ms(before: LogRecord, after: LogRecord) -> int | None:
+    """How long the transaction was open when `after` ended it: from its first partition to the append of PrepareX."""
+    if after.state not in (PREPARE_COMMIT, PREPARE_ABORT) or after.start_ms < 0 or after.partition_count == 0:
+        return None
+    if transitions.is_repetition(before, after):
+        return None
+    return max(after.timestamp_ms - after.start_ms, 0)
+
+
+def marker_ms(before: LogRecord, after: LogRecord) -> int | None:
+    """How long the markers took: between the appends of PrepareX and CompleteX (the values' own times do not tell)."""
+    if not _prepared(before, after) or before.partition_count == 0:
+        return None
+    return max(after.timestamp_ms - before.timestamp_ms, 0)
+
+
+def _prepared(before: LogRecord, after: LogRecord) -> bool:
+    pair = (before.state, after.state)
+    ends = pair in ((PREPARE_COMMIT, COMPLETE_COMMIT), (PREPARE_ABORT, COMPLETE_ABORT))
+    return ends and transitions.is_same_transaction(before, after)
+
+
+def _transition(before: LogRecord, after: LogRecord, cause: Cause | None, note: str | None) -> Transition:
+    return Transition(
+        after.offset,
+        after.timestamp_ms,
+        before.state,
+        after.state,
+        after.producer_id,
+        after.producer_epoch,
+        after.timeout_ms,
+        open_ms(before, after),
+        marker_ms(before, after),
+        cause and cause.word,
+        cause and cause.confidence,
+        note,
+    )
+
+
+def _is_notable(before: LogRecord, after: LogRecord, cause: Cause | None, note: str | None) -> bool:
+    """Whether the step gets a row of its own; the others are folded into counts."""
+    if note is not None or after.state in (PREPARE_ABORT, COMPLETE_ABORT):
+        return True
+    slow = (marker_ms(before, after) or 0) >= transitions.SLOW_MARKERS_MS
+    return slow or (cause is not None and cause.word != causes.COMMIT)

@@ -1,0 +1,66 @@
+"""Writes what is kept of the past: notable transitions, minutes of ids, causes that were settled later."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, update
+
+from service.domain.causes import Cause
+from service.store.schema import transitions
+from service.store.upsert import Upsert
+from service.store.writer_minutes import MINUTES
+from service.store.writer_rows import IdRow
+from service.store.writer_story import Story
+
+_TRANSITIONS = Upsert(
+    transitions,
+    columns=[column.name for column in transitions.c if column.name != "id"],
+    key=("cluster_id", "partition", "generation", "offset"),
+)
+_REVISE = (
+    update(transitions)
+    .where(
+        transitions.c.cluster_id == bindparam("cluster"),
+        transitions.c.partition == bindparam("log_partition"),
+        transitions.c.generation == bindparam("log_generation"),
+        transitions.c.offset == bindparam("at"),
+    )
+    .values(cause=bindparam("word"), confidence=bindparam("sure"))
+)
+
+
+class HistoryRows:
+    """Collects what the stories of ids leave behind; what happened before `oldest_ms` is not kept."""
+
+    def __init__(self, cluster_id: int, oldest_ms: int, counts: bool) -> None:
+        self._cluster_id, self._oldest_ms, self._counts = cluster_id, oldest_ms, counts
+        self._transitions: list[tuple[Any, ...]] = []
+        self._minutes: list[tuple[Any, ...]] = []
+        self._revised: list[dict[str, Any]] = []
+
+    def add(self, row: IdRow, story: Story) -> None:
+        place = (self._cluster_id, row.transactional_id, row.partition, row.generation)
+        for one in story.transitions:
+            if one.at_ms >= self._oldest_ms:
+                self._transitions.append((*place, *one, self._counts))
+        for minute_ms, cell in story.cells.items():
+            if minute_ms >= self._oldest_ms:
+                self._minutes.append(cell.row(self._cluster_id, row.transactional_id, minute_ms))
+        self._revised += [self._revision(row, offset, cause) for offset, cause in story.revised]
+
+    def write(self, connection: Connection) -> None:
+        _TRANSITIONS.write(connection, self._transitions)
+        MINUTES.write(connection, self._minutes)
+        if self._revised:
+            connection.execute(_REVISE, self._revised)
+
+    def _revision(self, row: IdRow, offset: int, cause: Cause) -> dict[str, Any]:
+        return {
+            "cluster": self._cluster_id,
+            "log_partition": row.partition,
+            "log_generation": row.generation,
+            "at": offset,
+            "word": cause.word,
+            "sure": cause.confidence,
+        }

@@ -1,0 +1,119 @@
+"""What a piece of the log tells of one id: rows of its history, counts, minutes, the cause of its last abort. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from service.domain import causes, journal, minutes, outcomes, states, transitions
+from service.domain.causes import Cause
+from service.domain.durations import MARKER, OPEN
+from service.domain.facts import LogRecord, Minute, Run, Step
+from service.domain.journal import Judged, LastAbort, Transition
+from service.store.writer_minutes import COUNTED_AS, Cell
+
+COMMIT, ABORT = "commit", "abort"
+
+
+@dataclass(slots=True)
+class Story:
+    """Grows while the pairs of an id are judged one after another; what does not count leaves the counts alone."""
+
+    last_abort: LastAbort
+    transitions: list[Transition] = field(default_factory=list)
+    revised: list[tuple[int, Cause]] = field(default_factory=list)
+    cells: dict[int, Cell] = field(default_factory=dict)
+    commits: int = 0
+    ended_aborts: int = 0
+    aborts: Counter[str] = field(default_factory=Counter)
+    expired: int = 0
+    durations: list[tuple[str, str, int]] = field(default_factory=list)
+    """(outcome, kind, ms) of the pairs judged here; those of folded commits came as histograms."""
+    last_outcome: int | None = None
+
+    def cell(self, at_ms: int) -> Cell:
+        return self.cells.setdefault(minutes.minute_of(at_ms), Cell())
+
+
+def tell(
+    before: LogRecord,
+    last_abort: LastAbort,
+    runs: Sequence[Run],
+    steps: Iterable[Step],
+    folded: Iterable[Minute],
+    *,
+    counts: bool,
+    keeps_all: bool,
+) -> Story:
+    """Judge what is new of an id. `before`: its last stored record (UNSEEN: none); all of it one partition's.
+
+    `keeps_all`: plain steps get a row, too.
+    """
+    story = Story(last_abort)
+    pairs = sorted(((step.before, step.after) for step in steps), key=lambda pair: pair[1].offset)
+    if not runs[0].joined:
+        pairs.insert(0, (before, runs[0].first))
+        if counts:
+            _count_commit(story, before, runs[0].first)
+    for minute in folded:
+        story.cell(minute.minute_ms).add(minute)
+        story.commits += minute.commits
+    story.last_outcome = _outcome(runs, pairs)
+    for earlier, later in pairs:
+        if earlier.state == states.NEVER_SEEN and not counts:
+            continue  # the oldest record that history still has of the id
+        is_plain = bool(transitions.is_plain(earlier, later))
+        if is_plain and not keeps_all:
+            continue
+        judged = journal.judge(story.last_abort, earlier, later, counts=counts)
+        if is_plain:
+            story.transitions.append(judged.transition)
+        else:
+            _take(story, earlier, later, judged, counts)
+    return story
+
+
+def _outcome(runs: Sequence[Run], pairs: Sequence[tuple[LogRecord, LogRecord]]) -> int | None:
+    """The newest outcome: of the newest PrepareX with partitions, or of a CompleteX whose PrepareX was never seen."""
+    ends = [(run.ended_offset, run.ended_state) for run in runs if run.ended_value is not None]
+    for before, after in pairs:
+        is_complete = after.state in (states.COMPLETE_COMMIT, states.COMPLETE_ABORT)
+        if is_complete and before.state not in states.OPEN and not transitions.is_repetition(before, after):
+            ends.append((after.offset, after.state))
+    return max(ends)[1] if ends else None
+
+
+def _count_commit(story: Story, before: LogRecord, after: LogRecord) -> None:
+    told = minutes.told(before, after)
+    if told is None:
+        return
+    story.cell(told.minute_ms).add_pair(after.timestamp_ms, told)
+    story.commits += told.commits
+    if told.open_ms is not None:
+        story.durations.append((COMMIT, OPEN, told.open_ms))
+    if told.marker_ms is not None:
+        story.durations.append((COMMIT, MARKER, told.marker_ms))
+
+
+def _take(story: Story, before: LogRecord, after: LogRecord, judged: Judged, counts: bool) -> None:
+    story.last_abort = judged.last_abort
+    if judged.revised is not None:
+        story.revised.append(judged.revised)
+    if judged.is_notable:
+        story.transitions.append(judged.transition)
+    for cause, completed_at_ms in judged.aborts:
+        word = COUNTED_AS[cause]
+        story.aborts[word] += 1
+        story.cell(completed_at_ms).aborts[word] += 1
+    if not counts:
+        return
+    story.ended_aborts += bool(outcomes.aborts(before, after))
+    row = judged.transition
+    story.expired += row.cause == causes.EXPIRY and before.state != states.EXPIRED
+    if row.duration_ms is not None and after.state == states.PREPARE_ABORT:
+        story.durations.append((ABORT, OPEN, row.duration_ms))
+        story.cell(after.timestamp_ms).add_open(row.duration_ms)
+    if row.marker_ms is not None and after.state == states.COMPLETE_ABORT:
+        story.durations.append((ABORT, MARKER, row.marker_ms))
+        story.cell(after.timestamp_ms).add_marker(row.marker_ms)

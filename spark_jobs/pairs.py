@@ -1,0 +1,188 @@
+"""What pairs of neighbouring records tell, in columns: steps to be judged, commits by minute, durations.
+
+The same rules for two records are in `service.domain` (transitions, minutes); a property test proves them equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from service.domain import outcomes, transitions
+from service.domain.durations import BOUNDS_MS, MARKER, OPEN
+from service.domain.facts import Durations
+from service.domain.minutes import MINUTE_MS
+from service.domain.states import PREPARE_COMMIT
+
+Array = np.ndarray[Any, Any]
+
+
+class Scope(NamedTuple):
+    """`counted`: log partitions whose records count. Of ids that begin with one of `kept`, every pair is a step."""
+
+    counted: frozenset[int]
+    kept: Sequence[bytes] = ()
+
+
+class Records(NamedTuple):
+    """Columns of `service.domain.facts.LogRecord`: the same fields, each an array with one element a row."""
+
+    offset: Array
+    timestamp_ms: Array
+    leader_epoch: Array
+    state: Array
+    producer_id: Array
+    producer_epoch: Array
+    timeout_ms: Array
+    last_update_ms: Array
+    start_ms: Array
+    client_transaction_version: Array
+    previous_producer_id: Array
+    partition_count: Array
+
+    def take(self, rows: Array) -> Records:
+        return Records(*(column[rows] for column in self))
+
+
+class _Side(NamedTuple):
+    """The columns the rules look at: only these are put in order for every pair."""
+
+    state: Array
+    timestamp_ms: Array
+    producer_id: Array
+    producer_epoch: Array
+    start_ms: Array
+    last_update_ms: Array
+    previous_producer_id: Array
+    partition_count: Array
+
+    @classmethod
+    def of(cls, records: Records, rows: Array) -> _Side:
+        return cls(*(getattr(records, name)[rows] for name in cls._fields))
+
+    def take(self, rows: Array) -> _Side:
+        return _Side(*(column[rows] for column in self))
+
+
+class Steps(NamedTuple):
+    """Columns of `service.domain.facts.Step`."""
+
+    partition: Array
+    transactional_id: pa.Array
+    before: Records
+    after: Records
+
+
+class Minutes(NamedTuple):
+    """Columns of `service.domain.facts.Minute`."""
+
+    partition: Array
+    transactional_id: pa.Array
+    minute_ms: Array
+    commits: Array
+    opened: Array
+    open_sum_ms: Array
+    open_max_ms: Array
+    marked: Array
+    marker_sum_ms: Array
+    marker_max_ms: Array
+    first_ms: Array
+    last_ms: Array
+
+
+class Telling(NamedTuple):
+    steps: Steps
+    minutes: Minutes | None
+    durations: tuple[Durations, ...]
+
+
+class Pairs(NamedTuple):
+    """Row `left[i]` of `before` and row `right[i]` of `after` are neighbours; partition and id are those of `right`.
+
+    `id_number` tells ids apart; pairs of one id follow one another, in log order.
+    """
+
+    partition: Array
+    transactional_id: pa.Array
+    before: Records
+    left: Array
+    after: Records
+    right: Array
+    id_number: Array
+
+    def tell(self, scope: Scope) -> Telling:
+        before, after = _Side.of(self.before, self.left), _Side.of(self.after, self.right)
+        steps = self._steps(np.flatnonzero(~transitions.is_plain(before, after) | self._is_kept(scope.kept)))
+        counting = np.isin(self.partition[self.right], list(scope.counted))
+        minutes, durations = self._minutes(before, after, counting) if counting.any() else (None, ())
+        return Telling(steps, minutes, durations)
+
+    def _is_kept(self, prefixes: Sequence[bytes]) -> Any:
+        if not prefixes:
+            return False
+        ids = self.transactional_id.take(pa.array(self.right)).cast(pa.binary())
+        return np.logical_or.reduce([np.asarray(pc.starts_with(ids, pattern=prefix)) for prefix in prefixes])
+
+    def _steps(self, chosen: Array) -> Steps:
+        left, right = self.left[chosen], self.right[chosen]
+        ids = self.transactional_id.take(pa.array(right))
+        return Steps(self.partition[right], ids, self.before.take(left), self.after.take(right))
+
+    def _minutes(self, before: _Side, after: _Side, counting: Array) -> tuple[Minutes | None, tuple[Durations, ...]]:
+        """As `service.domain.minutes.told` for every pair, added up by id and minute."""
+        prepares = (after.state == PREPARE_COMMIT) & (after.start_ms >= 0) & (after.partition_count > 0)
+        prepares &= ~transitions.is_repetition(before, after)
+        rows = np.flatnonzero((outcomes.commits(before, after) | prepares) & counting)
+        if not len(rows):
+            return None, ()
+        before, after, right = before.take(rows), after.take(rows), self.right[rows]
+        commits = outcomes.commits(before, after)
+        opened = prepares[rows]
+        marked = commits & (before.state == PREPARE_COMMIT) & (before.partition_count > 0)
+        marked &= transitions.is_same_transaction(before, after)
+        at = after.timestamp_ms
+        open_ms = np.where(opened, np.maximum(at - after.start_ms, 0), 0)
+        marker_ms = np.where(marked, np.maximum(at - before.timestamp_ms, 0), 0)
+
+        minute, number = at // MINUTE_MS, self.id_number[rows]
+        changes = (minute[1:] != minute[:-1]) | (number[1:] != number[:-1])
+        starts = np.flatnonzero(np.concatenate(([True], changes)))
+        never = np.iinfo(np.int64).max
+        first = np.minimum.reduceat(np.where(commits, at, never), starts)
+
+        def total(column: Array) -> Array:
+            return np.add.reduceat(column.astype(np.int64, copy=False), starts)
+
+        minutes = Minutes(
+            partition=self.partition[right[starts]],
+            transactional_id=self.transactional_id.take(pa.array(right[starts])),
+            minute_ms=minute[starts] * MINUTE_MS,
+            commits=total(commits),
+            opened=total(opened),
+            open_sum_ms=total(open_ms),
+            open_max_ms=np.maximum.reduceat(open_ms, starts),
+            marked=total(marked),
+            marker_sum_ms=total(marker_ms),
+            marker_max_ms=np.maximum.reduceat(marker_ms, starts),
+            first_ms=np.where(first == never, 0, first),
+            last_ms=np.maximum.reduceat(np.where(commits, at, 0), starts),
+        )
+        durations = (
+            *_histograms(OPEN, self.partition[right], open_ms, opened),
+            *_histograms(MARKER, self.partition[right], marker_ms, marked),
+        )
+        return minutes, durations
+
+
+def _histograms(kind: str, partition: Array, ms: Array, wanted: Array) -> list[Durations]:
+    """One a log partition: what counts is applied partition by partition."""
+    found = []
+    for p in np.unique(partition[wanted]).tolist():
+        of_partition = ms[wanted & (partition == p)]
+        buckets = np.bincount(np.searchsorted(BOUNDS_MS[kind], of_partition), minlength=len(BOUNDS_MS[kind]) + 1)
+        found.append(Durations(p, kind, tuple(buckets.tolist()), int(of_partition.sum())))
+    return found
