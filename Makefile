@@ -4,10 +4,11 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .PHONY: help
 help: ## this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
 
 .PHONY: venv
 venv: $(VENV)/.complete ## install everything into .venv (Python 3.11+ is all it needs)
@@ -20,12 +21,19 @@ $(VENV)/.complete: requirements.lock pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --editable .
 	@touch $@
 
+.PHONY: system-packages
+system-packages: ## what the tests need beside Python: a PostgreSQL server, by apt-get where there is none
+	@ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || command -v postgres >/dev/null || { \
+	  command -v apt-get >/dev/null || { echo "the tests need a PostgreSQL server, 15 or newer, on PATH" >&2; exit 1; }; \
+	  echo "installing PostgreSQL's server (apt-get) …" && $(SUDO) apt-get update --quiet=2 && \
+	  $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet=2 --no-install-recommends postgresql; }
+
 .PHONY: demo
 demo: venv ## a broker, a workload, the application and its page; Ctrl-C stops all (PORT, KAFKA_PORT, KAFKA_VERSION, DEMO_SECONDS)
 	@$(BIN)/python -m deploy.demo
 
 .PHONY: test
-test: venv ## the whole test suite, real brokers included
+test: venv system-packages ## the whole test suite, real brokers and a real PostgreSQL included
 	$(BIN)/pytest
 
 .PHONY: check

@@ -25,6 +25,7 @@ from service.api import (
     timeline,
     transactions,
 )
+from service.api.head import HeadAsGet
 from service.api.links import API
 from service.api.problems import Problem, answer_errors_as_problems
 from service.api.security import SecurityHeaders
@@ -53,6 +54,7 @@ def create_app(store_url: str, version: str = "unknown") -> FastAPI:
         app.include_router(room.router)
     app.include_router(events.router, include_in_schema=False)  # the same stream where pages look for it
     app.mount("/assets", StaticFiles(directory=_ASSETS))
+    app.add_middleware(HeadAsGet)
     app.add_middleware(SecurityHeaders)
     app.add_middleware(HttpMetrics, metrics=app.state.metrics)
     _describe_problems(app)

@@ -32,7 +32,7 @@ class Settings(BaseSettings):
     bootstrap_servers: str | None = None
     kafka_config: Path | None = None
     cluster: str | None = None
-    store: str = "sqlite:///txnscope.db"
+    store: str = Field(default="sqlite:///txnscope.db", min_length=1)
     checkpoint: Path | None = None
     host: str = "127.0.0.1"
     port: int = Field(default=8080, ge=1, le=65535)
@@ -95,6 +95,14 @@ def load(flags: Mapping[str, str | None], config: str | None = None) -> Settings
         return Layered(**given)  # type: ignore[arg-type]  # strings, made into the fields' types by pydantic
     except ValidationError as error:
         raise SettingsError(_explain(error, given, path)) from None
+
+
+def for_children(settings: Settings) -> dict[str, str]:
+    """Environment of the processes that a command starts or becomes: the store.
+
+    Its URL may hold a password, and everybody on a machine can read command lines.
+    """
+    return {f"{ENV_PREFIX}STORE": settings.store}
 
 
 def flag(name: str) -> str:

@@ -9,8 +9,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import IO, Final
 
 from service.lifeline import PARENT_PIPE
@@ -24,10 +24,11 @@ _KILL_WAIT_S = 3.0
 
 @dataclass(frozen=True, slots=True)
 class ChildCommand:
-    """`name` goes before each line the child prints."""
+    """`name` goes before each line the child prints; `environment` comes on top of our own."""
 
     name: str
     arguments: Sequence[str]
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +116,7 @@ class _Child:
 
     def __init__(self, command: ChildCommand, pipe: int, out: _Output) -> None:
         self.name = command.name
-        self._arguments = list(command.arguments)
+        self._arguments, self._environment = list(command.arguments), dict(command.environment)
         self._pipe, self._out = pipe, out
         self.is_started = False
         self.started = 0.0
@@ -154,7 +155,7 @@ class _Child:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             pass_fds=(self._pipe,),
-            env=os.environ | {PARENT_PIPE: str(self._pipe), "PYTHONUNBUFFERED": "1"},
+            env=os.environ | self._environment | {PARENT_PIPE: str(self._pipe), "PYTHONUNBUFFERED": "1"},
             process_group=0,
         )
         self.is_started = True

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import os
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from service.domain.findings.rules import Rules
 from service.kafka.settings import ClientSettings
+
+STORE: Final = "TXNSCOPE_STORE"
+"""Environment variable with the store's URL: it may hold a password, which a command line would show to everybody."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +39,7 @@ def parse(argv: list[str]) -> IngestSettings:
     parser.add_argument("--bootstrap-servers", required=True)
     parser.add_argument("--kafka-config", type=Path)
     parser.add_argument("--cluster")
-    parser.add_argument("--store", default="sqlite:///txnscope.db")
+    parser.add_argument("--store", default=os.environ.get(STORE) or "sqlite:///txnscope.db")
     parser.add_argument("--checkpoint", type=Path)
     parser.add_argument("--owner", default="")
     parser.add_argument("--rules", type=_rules, default=Rules())  # as JSON: the command line has read the file

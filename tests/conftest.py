@@ -1,4 +1,4 @@
-"""Fixtures that several rooms share: real brokers, started once a session and only when a test asks."""
+"""Fixtures that several rooms share: real servers, started once a session and only when a test asks."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 
 from deploy.demo.broker import Broker
 from tests.brokers import VERSIONS, free_port
+from tests.postgres import Postgres
 
 MakeBroker = Callable[..., Broker]
 
@@ -56,3 +57,10 @@ def make_broker(tmp_path: Path) -> Iterator[MakeBroker]:
             return running.enter_context(Broker(version, port, tmp_path / f"kafka-{port}", properties))
 
         yield make
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """One shared PostgreSQL server: tests use databases of their own (`postgres.database()`), and never stop it."""
+    with Postgres() as server:
+        yield server

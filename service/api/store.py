@@ -13,6 +13,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from service.store import read
 from service.store.errors import StoreError, StoreUnavailable
 from service.store.migrate import is_at_head
+from service.store.shown import shown
 
 
 class Store:
@@ -45,7 +46,7 @@ class Store:
         if not is_at_head(self._engine):
             has = "has no tables yet" if revision is None else f"has the tables of revision {revision}"
             raise StoreError(
-                f"store {self._engine.url.render_as_string(hide_password=True)} {has};"
+                f"store {shown(self._engine.url)} {has};"
                 " `txnscope migrate` (or `txnscope watch`) brings it to what this version reads"
             )
         self._head = revision

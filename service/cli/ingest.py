@@ -9,7 +9,7 @@ from typing import NoReturn
 
 from service.cli.kafka import ingest_arguments
 from service.cli.stores import store_failures
-from service.settings import Settings
+from service.settings import Settings, for_children
 from service.store.engine import open_reader
 
 
@@ -19,4 +19,4 @@ def run(_flags: Namespace, settings: Settings) -> NoReturn:
     with store_failures():
         open_reader(settings.store).dispose()
     sys.stderr.flush()
-    os.execv(sys.executable, arguments)  # noqa: S606 - no shell wanted
+    os.execve(sys.executable, arguments, os.environ | for_children(settings))  # noqa: S606 - no shell wanted

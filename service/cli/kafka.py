@@ -11,7 +11,10 @@ from service.settings import Settings
 
 
 def ingest_arguments(settings: Settings) -> list[str]:
-    """`python -m spark_jobs …`. CommandFailed for an address, file or key that cannot be used."""
+    """`python -m spark_jobs …`; it finds the store in its environment (`settings.for_children`).
+
+    CommandFailed for an address, file or key that cannot be used.
+    """
     if not settings.bootstrap_servers:
         raise CommandFailed("--bootstrap-servers is missing: the brokers to begin with, HOST:PORT[,…]")
     try:
@@ -19,7 +22,6 @@ def ingest_arguments(settings: Settings) -> list[str]:
     except BadClientConfig as error:
         raise CommandFailed(str(error)) from error
     arguments = [sys.executable, "-m", "spark_jobs", "--bootstrap-servers", settings.bootstrap_servers]
-    arguments += ["--store", settings.store]
     for flag, value in {
         "--kafka-config": settings.kafka_config,
         "--cluster": settings.cluster,

@@ -20,7 +20,5 @@ def store_failures() -> Iterator[None]:
         raise CommandFailed(str(error), UNREACHABLE) from error
     except StoreError as error:
         raise CommandFailed(str(error)) from error
-    except OSError as error:  # the file's directory cannot even be looked at
-        raise CommandFailed(f"store {error.filename}: {error.strerror}") from error
     except CommandError as error:
         raise CommandFailed(f"the store was made by another version of txnscope: {error}") from error

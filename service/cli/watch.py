@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import signal
 import subprocess
@@ -11,7 +12,7 @@ from argparse import Namespace
 from service.cli.errors import FINE
 from service.cli.kafka import ingest_arguments
 from service.cli.listening import listen
-from service.settings import Settings
+from service.settings import Settings, for_children
 from service.supervisor import ChildCommand, Supervisor
 
 
@@ -22,14 +23,15 @@ def run(_flags: Namespace, settings: Settings) -> int:
     ingest = ingest_arguments(settings)
     listen(settings.host, settings.port).close()
     # in a process of its own: this one lives long and stays small without a database library
-    migrated = subprocess.run(_own("migrate", settings), check=False)
+    migrated = subprocess.run(_own("migrate"), env=os.environ | for_children(settings), check=False)
     if migrated.returncode:
         return migrated.returncode
     # the same owner for every life of the child: a new one takes the lease of a dead one over at once
     ingest += ["--owner", secrets.token_hex(8)]
-    serve = [*_own("serve", settings), "--host", settings.host, "--port", str(settings.port)]
-    return Supervisor([ChildCommand("ingest", ingest), ChildCommand("serve", serve)]).run()
+    serve = [*_own("serve"), "--host", settings.host, "--port", str(settings.port)]
+    commands = {"ingest": ingest, "serve": serve}
+    return Supervisor([ChildCommand(name, line, for_children(settings)) for name, line in commands.items()]).run()
 
 
-def _own(command: str, settings: Settings) -> list[str]:
-    return [sys.executable, "-m", "service.cli", command, "--store", settings.store]
+def _own(command: str) -> list[str]:
+    return [sys.executable, "-m", "service.cli", command]

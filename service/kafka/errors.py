@@ -48,3 +48,8 @@ class KafkaRefused(KafkaFailure):
 
 class BadClientConfig(KafkaFailure):
     """The client.properties file asks for something that cannot be done; names the key."""
+
+
+def no_permission(topic: str, *operations: str) -> str:
+    """What to say where Kafka answers TOPIC_AUTHORIZATION_FAILED: the ACL to grant. `operations`: DESCRIBE, READ."""
+    return f"no permission on topic {topic}: grant {' and '.join(operations)} on it"

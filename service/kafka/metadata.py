@@ -40,7 +40,7 @@ def topic_layout(client: KafkaClient, topic: str) -> TopicLayout | None:
     if found.error_code == errors.UNKNOWN_TOPIC_OR_PARTITION:
         return None
     if found.error_code == errors.TOPIC_AUTHORIZATION_FAILED:
-        raise errors.KafkaRefused(f"no permission on topic {topic}: grant DESCRIBE and READ on it")
+        raise errors.KafkaRefused(errors.no_permission(topic, "DESCRIBE", "READ"))
     if found.error_code not in (errors.NONE, errors.LEADER_NOT_AVAILABLE):
         raise errors.KafkaUnavailable(f"metadata of topic {topic}: error {found.error_code}")
     leaders = {p.partition_index: Leader(p.leader_id, p.leader_epoch) for p in found.partitions}

@@ -11,7 +11,9 @@ from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import ArgumentError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
+from service.store import copy_in
 from service.store.errors import StoreError, StoreUnavailable
+from service.store.shown import shown, shown_unparsed
 
 _DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg"}
 _BUSY_TIMEOUT_S = 5.0
@@ -36,6 +38,15 @@ _READER_PRAGMAS = (
     "cache_size = -8192",  # of every pooled connection
 )
 
+# a host that died without a word is gone after some 20 s, not after libpq's two hours
+_GONE_AFTER = {
+    "connect_timeout": 5,
+    "keepalives_idle": 10,
+    "keepalives_interval": 3,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 20_000,
+}
+
 # primary result codes of SQLite that may pass by themselves or by making room; the rest are mistakes
 _PASSING = frozenset(
     {
@@ -52,7 +63,7 @@ _PASSING = frozenset(
 
 
 def open_engine(url: str) -> Engine:
-    """The writer's engine: one connection; every transaction takes the write lock at once.
+    """The writer's engine. On SQLite every transaction takes the write lock at once; elsewhere rows are locked.
 
     StoreError: the URL is no store. StoreUnavailable is raised by whatever is executed while the store is locked, full
     or down.
@@ -62,8 +73,9 @@ def open_engine(url: str) -> Engine:
         engine = _create(parsed, pool_size=1, max_overflow=0, connect_args=_sqlite_arguments(parsed))
         _prepare_sqlite(engine, _WRITER_PRAGMAS, "BEGIN IMMEDIATE")
     else:
-        wait = {} if "options" in parsed.query else {"options": f"-c lock_timeout={_BUSY_TIMEOUT_S:.0f}s"}
-        engine = _create(parsed, pool_pre_ping=True, connect_args=wait)
+        arguments = _postgresql_arguments(parsed, options=f"-c lock_timeout={_BUSY_TIMEOUT_S:.0f}s")
+        engine = _create(parsed, pool_pre_ping=True, connect_args=arguments, paramstyle="format")
+        copy_in.listen(engine)
     return engine
 
 
@@ -74,7 +86,8 @@ def open_reader(url: str) -> Engine:
         engine = _create(parsed, connect_args=_sqlite_arguments(parsed))
         _prepare_sqlite(engine, _READER_PRAGMAS, "BEGIN")
     else:
-        engine = _create(parsed, pool_pre_ping=True, isolation_level="REPEATABLE READ")
+        arguments = _postgresql_arguments(parsed)
+        engine = _create(parsed, pool_pre_ping=True, connect_args=arguments, isolation_level="REPEATABLE READ")
         event.listen(engine, "begin", _read_only)
     return engine
 
@@ -83,26 +96,34 @@ def _parse(url: str) -> URL:
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError) as error:
-        raise StoreError(f"store {url!r}: not a URL like sqlite:///txnscope.db") from error
+        raise StoreError(f"store {shown_unparsed(url)!r}: not a URL like sqlite:///txnscope.db") from error
     backend = parsed.get_backend_name()
     if parsed.drivername not in (backend, _DRIVERS.get(backend)) or backend not in _DRIVERS:
-        raise StoreError(f"store {_shown(parsed)}: neither sqlite:///FILE nor postgresql://HOST/DATABASE")
+        raise StoreError(f"store {shown(parsed)}: neither sqlite:///FILE nor postgresql://HOST/DATABASE")
     if backend == "sqlite":
         if parsed.database in (None, "", ":memory:"):
-            raise StoreError(f"store {_shown(parsed)}: needs a file, it is shared by two processes")
-        folder = Path(parsed.database or "").parent
-        if not folder.is_dir():
-            raise StoreError(f"store {_shown(parsed)}: no directory {folder}")
+            raise StoreError(f"store {shown(parsed)}: needs a file, it is shared by two processes")
+        _check_folder(parsed)
     return parsed.set(drivername=_DRIVERS[backend])
+
+
+def _check_folder(url: URL) -> None:
+    folder = Path(url.database or "").parent
+    try:
+        is_there = folder.is_dir()
+    except OSError as error:  # too long a name, no permission to look
+        raise StoreError(f"store {shown(url)}: {folder}: {error.strerror}") from error
+    if not is_there:
+        raise StoreError(f"store {shown(url)}: no directory {folder}")
 
 
 def _create(url: URL, **options: Any) -> Engine:
     try:
         engine = create_engine(url, **options)
     except ModuleNotFoundError as error:
-        raise StoreError(f"store {_shown(url)}: needs psycopg (pip install 'psycopg[binary]')") from error
+        raise StoreError(f"store {shown(url)}: needs psycopg (pip install 'psycopg[binary]')") from error
     except (ArgumentError, TypeError, ValueError) as error:
-        raise StoreError(f"store {_shown(url)}: {_line(error)}") from error
+        raise StoreError(f"store {shown(url)}: {_line(error)}") from error
     event.listen(engine, "handle_error", _translate)
     return engine
 
@@ -112,9 +133,14 @@ def _sqlite_arguments(url: URL) -> dict[str, float]:
     return {} if "timeout" in url.query else {"timeout": _BUSY_TIMEOUT_S}
 
 
+def _postgresql_arguments(url: URL, **more: str) -> dict[str, str | int]:
+    """libpq's settings, unless the URL has its own."""
+    return {name: value for name, value in (_GONE_AFTER | more).items() if name not in url.query}
+
+
 def _prepare_sqlite(engine: Engine, pragmas: tuple[str, ...], begin: str) -> None:
     """Python's driver opens transactions late and by guessing; here they begin where SQLAlchemy says."""
-    name = _shown(engine.url)
+    name = shown(engine.url)
 
     def on_connect(raw: sqlite3.Connection, _: object) -> None:
         raw.isolation_level = None
@@ -151,13 +177,9 @@ def _is_passing(error: sqlite3.Error) -> bool:
 
 
 def _is_down(context: ExceptionContext) -> bool:
-    """PostgreSQL: psycopg's OperationalError holds the classes 08, 53, 55, 57 and 58, all of them availability."""
+    """PostgreSQL: psycopg's OperationalError holds the classes 08, 40, 53, 55, 57 and 58; all of them may pass."""
     wrapped = context.sqlalchemy_exception
     return context.is_disconnect or isinstance(wrapped, OperationalError | PoolTimeout)
-
-
-def _shown(url: URL) -> str:
-    return url.render_as_string(hide_password=True)
 
 
 def _line(error: BaseException) -> str:

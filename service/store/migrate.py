@@ -10,16 +10,32 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine
 
+from service.store.errors import StoreError
+from service.store.shown import shown
+
 _SCRIPTS = Path(__file__).parent / "migrations"
 _UPGRADE_LOCK = 7489071206341  # any number, the same for all who upgrade
 
 
 def upgrade(engine: Engine) -> None:
-    """Apply what is missing, in one transaction; who comes second waits and finds nothing to do."""
+    """Apply what is missing, in one transaction; who comes second waits and finds nothing to do.
+
+    StoreError: a database that cannot hold every text.
+    """
     with engine.begin() as connection:
         if connection.dialect.name == "postgresql":
+            _check_encoding(connection)
             connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_UPGRADE_LOCK})")
         command.upgrade(config(connection), "head")
+
+
+def _check_encoding(connection: Connection) -> None:
+    encoding = connection.exec_driver_sql("SHOW server_encoding").scalar_one()
+    if encoding != "UTF8":
+        raise StoreError(
+            f"store {shown(connection.engine.url)}: the database's encoding is {encoding}"
+            " and has to be UTF8: CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0"
+        )
 
 
 def is_at_head(engine: Engine) -> bool:

@@ -7,10 +7,12 @@ from heapq import merge
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Column, ColumnElement, Connection, Select, or_, select
+from sqlalchemy import Column, ColumnElement, Connection, Row, Select, func, or_, select
 
 from service.domain.limits import LAST_TIME_MS
 from service.domain.states import COMPLETE_COMMIT, EXPIRED, OPEN
+from service.store.display import display_id
+from service.store.id_key import KEPT, id_key, prefix_end, whole_id
 from service.store.schema import open_participants, transactional_ids
 from service.store.writer_rows import IdRow
 
@@ -85,10 +87,11 @@ SORTS: Final[dict[str, tuple[_Segment, ...]]] = {
 
 
 def find(connection: Connection, cluster_id: int, transactional_id: bytes) -> IdRow | None:
+    key = id_key(transactional_id)
     row = connection.execute(
-        select(transactional_ids).where(_T.cluster_id == cluster_id, _T.transactional_id == transactional_id)
+        select(transactional_ids).where(_T.cluster_id == cluster_id, _T.transactional_id == key)
     ).one_or_none()
-    return None if row is None else IdRow(*row)
+    return None if row is None else _row(row)
 
 
 def read_page(
@@ -114,13 +117,14 @@ def participants(
     """(topic, partition) of the open transactions among the ids (a page of them at most), in that order."""
     p = open_participants.c
     found: dict[bytes, list[tuple[str, int]]] = {}
+    asked = {id_key(transactional_id): transactional_id for transactional_id in transactional_ids_}
     rows = connection.execute(
         select(p.transactional_id, p.topic, p.partition)
-        .where(p.cluster_id == cluster_id, p.transactional_id.in_(transactional_ids_))
+        .where(p.cluster_id == cluster_id, p.transactional_id.in_(asked))
         .order_by(p.transactional_id, p.topic, p.partition)
     )
-    for transactional_id, topic, partition in rows:
-        found.setdefault(transactional_id, []).append((topic, partition))
+    for key, topic, partition in rows:
+        found.setdefault(asked[key], []).append((topic, partition))
     return found
 
 
@@ -144,7 +148,14 @@ def _narrowed(selection: Selection) -> Selection:
 
 def _place(number: int, segment: _Segment, row: IdRow) -> Place:
     ms = getattr(row, segment.column.name) if isinstance(segment, _ByTime) else None
-    return Place(number, ms, row.transactional_id)
+    return Place(number, ms, id_key(row.transactional_id))
+
+
+def _row(row: Row[*tuple[Any, ...]]) -> IdRow:
+    """A row of `transactional_ids`, under the whole id instead of its key."""
+    found = IdRow(*row)
+    whole = whole_id(found.transactional_id, found.display)
+    return found if whole == found.transactional_id else found._replace(transactional_id=whole)
 
 
 def _read(
@@ -152,7 +163,7 @@ def _read(
 ) -> list[IdRow]:
     if isinstance(segment, _ByTime):
         statement = by_time(cluster_id, selection, segment, after, limit)
-        return [IdRow(*row) for row in connection.execute(statement)]
+        return [_row(row) for row in connection.execute(statement)]
     states = selection.states if segment.states is None else selection.states & segment.states
     after_id = None if after is None else after.transactional_id
     # one short walk for each state: the index on (state, id) gives the order, whatever the mixture
@@ -165,7 +176,7 @@ def _read(
         .where(_T.cluster_id == cluster_id, _T.transactional_id.in_(chosen))
         .order_by(_T.transactional_id)
     )
-    return [IdRow(*row) for row in rows]
+    return [_row(row) for row in rows]
 
 
 def by_id(cluster_id: int, selection: Selection, state: int, after: bytes | None, limit: int) -> Select[tuple[bytes]]:
@@ -220,9 +231,12 @@ def _names_ids(selection: Selection) -> bool:
 
 def _filters(cluster_id: int, selection: Selection) -> Iterable[ColumnElement[bool]]:
     if selection.prefix:
-        yield _T.transactional_id >= selection.prefix
-        if (end := _prefix_end(selection.prefix)) is not None:
+        kept, text = selection.prefix[:KEPT], display_id(selection.prefix)
+        yield _T.transactional_id >= kept
+        if (end := prefix_end(kept)) is not None:
             yield _T.transactional_id < end
+        if len(selection.prefix) > KEPT:  # longer than any key: what people see of the id has to go on
+            yield func.substr(_T.display, 1, len(text)) == text
     if selection.started_until_ms is not None:
         yield _T.started_at_ms >= 0
         yield _T.started_at_ms <= selection.started_until_ms
@@ -240,9 +254,3 @@ def _filters(cluster_id: int, selection: Selection) -> Iterable[ColumnElement[bo
         )
     if selection.text is not None:
         yield _T.display.icontains(selection.text, autoescape=True)
-
-
-def _prefix_end(prefix: bytes) -> bytes | None:
-    """The smallest bytes above all that begin with `prefix`; None where there are none (all 0xff)."""
-    stem = prefix.rstrip(b"\xff")
-    return stem[:-1] + bytes([stem[-1] + 1]) if stem else None

@@ -11,6 +11,7 @@ from sqlalchemy import Connection, Engine
 
 from service.domain.facts import LogBatch
 from service.domain.transaction_log import SOURCE, TOPIC
+from service.store.display import printable
 from service.store.lease import Lease, check_and_renew
 from service.store.progress import positions
 from service.store.schema import source_status
@@ -115,4 +116,4 @@ class TransactionLogWriter:
         return Applied(len(todo.steps), todo.skipped, len(rejects), ended)
 
     def _save_trouble(self, connection: Connection, error: str) -> None:
-        _IN_TROUBLE.write(connection, [(self._cluster_id, SOURCE, _NEVER_MS, error)])
+        _IN_TROUBLE.write(connection, [(self._cluster_id, SOURCE, _NEVER_MS, printable(error))])

@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from sqlalchemy import Connection, delete, select
+from sqlalchemy import Connection, delete, func, select, update
 
 from service.domain.durations import bucket
 from service.domain.facts import Durations, Reject
+from service.store.id_key import id_key
 from service.store.schema import cluster_minutes, counters, rejects
 from service.store.upsert import Upsert
 from service.store.writer_ids import Ended
@@ -28,6 +29,9 @@ ABORTS grows when a transaction is aborted, those by cause when the cause is dec
 
 KEPT_REJECTS: Final = 10_000
 """Of a cluster, the newest; DECODE_ERRORS has counted the rest."""
+
+KEPT_RAW_BYTES: Final = 32 << 20
+"""Of a cluster, keys and values of the newest rejects; older ones keep their place, reason and id."""
 
 _MINUTE_MS = 60_000
 
@@ -74,12 +78,30 @@ def count_durations(connection: Connection, cluster_id: int, histograms: Iterabl
 def keep_rejects(
     connection: Connection, cluster_id: int, source: str, topic: str, new: Sequence[Reject], now_ms: int
 ) -> None:
-    """Count every reject by its reason, and keep the newest KEPT_REJECTS as they were read."""
+    """Count every reject by its reason; keep the newest KEPT_REJECTS, with KEPT_RAW_BYTES of what was read."""
     if not new:
         return
     reasons = Counter(reject.reason for reject in new)
     _COUNTERS.write(connection, [(cluster_id, DECODE_ERRORS, reason, n) for reason, n in sorted(reasons.items())])
-    _REJECTS.write(connection, [(cluster_id, source, topic, *reject, now_ms) for reject in new[-KEPT_REJECTS:]])
-    newest = select(rejects.c.id).where(rejects.c.cluster_id == cluster_id).order_by(rejects.c.id.desc())
+    _REJECTS.write(connection, [(cluster_id, source, topic, *reject, now_ms) for reject in _bounded(new)])
+    of_cluster = rejects.c.cluster_id == cluster_id
+    newest = select(rejects.c.id).where(of_cluster).order_by(rejects.c.id.desc())
     last_kept = newest.offset(KEPT_REJECTS - 1).limit(1).scalar_subquery()
-    connection.execute(delete(rejects).where(rejects.c.cluster_id == cluster_id, rejects.c.id < last_kept))
+    connection.execute(delete(rejects).where(of_cluster, rejects.c.id < last_kept))
+    size = func.coalesce(func.length(rejects.c.key), 0) + func.coalesce(func.length(rejects.c.value), 0)
+    up_to = func.sum(size).over(order_by=rejects.c.id.desc())
+    sizes = select(rejects.c.id, size.label("size"), up_to.label("up_to")).where(of_cluster).subquery()
+    too_many = select(sizes.c.id).where(sizes.c.size > 0, sizes.c.up_to > KEPT_RAW_BYTES)
+    connection.execute(update(rejects).where(rejects.c.id.in_(too_many)).values(key=None, value=None))
+
+
+def _bounded(new: Sequence[Reject]) -> list[Reject]:
+    """As much of them as may be kept, under the keys of their ids."""
+    kept = []
+    size = 0
+    for reject in reversed(new[-KEPT_REJECTS:]):
+        size += len(reject.key or b"") + len(reject.value or b"")
+        if reject.transactional_id is not None:
+            reject = reject._replace(transactional_id=id_key(reject.transactional_id))
+        kept.append(reject if size <= KEPT_RAW_BYTES else reject._replace(key=None, value=None))
+    return kept[::-1]

@@ -14,9 +14,11 @@ from sqlalchemy import Connection, bindparam, delete, select, update
 from service.domain.facts import NO_ID, UNSEEN, LogBatch, Minute, Run, Step
 from service.domain.journal import NO_ABORT
 from service.domain.states import EXPIRED, OPEN
-from service.store.display import printable
+from service.store.display import display_id, printable
+from service.store.id_key import KEPT, id_key
+from service.store.look_up import look_up
 from service.store.schema import coordinator_states, open_participants, producer_ids, transactional_ids
-from service.store.upsert import Upsert, batched
+from service.store.upsert import Upsert
 from service.store.writer_history import HistoryRows
 from service.store.writer_rows import IdRow, last_abort, new_row, newest_record
 from service.store.writer_story import Story, tell
@@ -28,19 +30,12 @@ _PRODUCERS = Upsert(
 )
 _STATES = Upsert(coordinator_states, add=("ids",))
 
-_STORED = select(transactional_ids).where(
-    transactional_ids.c.cluster_id == bindparam("cluster"),
-    transactional_ids.c.transactional_id.in_(bindparam("keys", expanding=True)),
-)
-_PAIRS = select(producer_ids.c.transactional_id, producer_ids.c.producer_id).where(
-    producer_ids.c.cluster_id == bindparam("cluster"),
-    producer_ids.c.transactional_id.in_(bindparam("keys", expanding=True)),
-)
 _CLOSE = delete(open_participants).where(
     open_participants.c.cluster_id == bindparam("cluster"),
     open_participants.c.transactional_id == bindparam("key"),
 )
-_LOOKED_UP_AT_ONCE = 1_000
+_PAIR = ("transactional_id", "producer_id")
+_LONGEST_TOPIC = 249  # Kafka's limit; a longer name, from a broken record, might not fit into the index
 _NOWHERE = -1  # the offset of an id that has no record in the log as it is now
 
 
@@ -56,7 +51,7 @@ class Ended(NamedTuple):
 
 
 class Told(NamedTuple):
-    """What the executors told of ids besides their runs, by (id, log partition)."""
+    """What the executors told of ids besides their runs, by (key of the id, log partition)."""
 
     steps: Mapping[tuple[bytes, int], list[Step]]
     minutes: Mapping[tuple[bytes, int], list[Minute]]
@@ -91,6 +86,7 @@ class IdWriter:
 
         Without `counts` the call may repeat: what the store has already is left alone.
         """
+        runs, displays = _keyed(runs)
         stored = _look_up(connection, self.cluster_id, list(dict.fromkeys(run.transactional_id for run in runs)))
         if stored and not counts:
             runs = [run for run in runs if not _is_stored(stored.get(run.transactional_id), run)]
@@ -105,6 +101,8 @@ class IdWriter:
                 continue
             story = self._story(old, of_id, told, counts)
             row = new_row(self.cluster_id, old, generations[partition], of_id, story)
+            if key in displays:
+                row = row._replace(display=displays[key])
             stored[key] = row
             changes.add(old, row, of_id[-1])
             history.add(row, story)
@@ -180,7 +178,7 @@ def whole_ids(runs: Sequence[Run], at_once: int) -> Iterator[Sequence[Run]]:
 def _by_key(facts: Iterable[Any]) -> dict[tuple[bytes, int], list[Any]]:
     found: dict[tuple[bytes, int], list[Any]] = {}
     for fact in facts:
-        found.setdefault((fact.transactional_id, fact.partition), []).append(fact)
+        found.setdefault((id_key(fact.transactional_id), fact.partition), []).append(fact)
     return found
 
 
@@ -218,11 +216,20 @@ def void_ids(connection: Connection, cluster_id: int, partition: int) -> None:
 
 
 def _look_up(connection: Connection, cluster_id: int, ids: Sequence[bytes]) -> dict[bytes, IdRow]:
-    found = {}
-    for some in batched(ids, _LOOKED_UP_AT_ONCE):
-        for row in connection.execute(_STORED, {"cluster": cluster_id, "keys": some}):
-            found[row.transactional_id] = IdRow(*row)
-    return found
+    found = look_up(connection, transactional_ids, IdRow._fields, cluster_id, ids)
+    return {row.transactional_id: IdRow(*row) for row in found}
+
+
+def _keyed(runs: Sequence[Run]) -> tuple[Sequence[Run], dict[bytes, str]]:
+    """The runs under the keys of their ids; what people see of those that are not whole, by key."""
+    displays = {}
+    keyed = list(runs)
+    for number, run in enumerate(runs):
+        if len(run.transactional_id) > KEPT:
+            key = id_key(run.transactional_id)
+            displays[key] = display_id(run.transactional_id)
+            keyed[number] = run._replace(transactional_id=key)
+    return keyed, displays
 
 
 def _is_stored(row: IdRow | None, run: Run) -> bool:
@@ -243,9 +250,8 @@ def _count_new_pairs(
     """How many (id, producer id) of the runs the store has never seen."""
     pairs = {(run.transactional_id, run.first.producer_id) for run in runs if _names_producer(run)}
     pairs -= {(key, row.producer_id) for key, row in stored.items()}
-    for some in batched(list({key for key, _ in pairs}), _LOOKED_UP_AT_ONCE):
-        pairs -= {tuple(row) for row in connection.execute(_PAIRS, {"cluster": cluster_id, "keys": some})}
-    return len(pairs)
+    known = look_up(connection, producer_ids, _PAIR, cluster_id, list({key for key, _ in pairs}))
+    return len(pairs - {tuple(row) for row in known})
 
 
 def _names_producer(run: Run) -> bool:
@@ -268,7 +274,7 @@ def _producer(cluster_id: int, run: Run) -> tuple[Any, ...]:
 
 def _participants(cluster_id: int, run: Run) -> list[tuple[int, str, int, bytes]]:
     return [
-        (cluster_id, printable(topic), partition, run.transactional_id)
+        (cluster_id, printable(topic)[:_LONGEST_TOPIC], partition, run.transactional_id)
         for topic, partitions in run.participants
         for partition in partitions
     ]

@@ -64,5 +64,5 @@ def _all_right(data: Bytes, start: Ints, size: Ints, crc: npt.NDArray[np.uint32]
     raw = np.dtype(f"V{CRC_FROM}")
     everywhere: npt.NDArray[np.void] = np.ndarray((len(copy) - CRC_FROM + 1,), raw, copy, 0, (1,))
     everywhere[start - begin] = patches.view(raw)
-    found: int = google_crc32c.value(copy.tobytes())
+    found: int = google_crc32c.value(copy)
     return found == int(crc[-1])

@@ -6,8 +6,7 @@ with anything else is left to `service.wire.scalar` as a whole; control and empt
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -15,6 +14,7 @@ import numpy.typing as npt
 
 from service.wire import batches, checksums
 from service.wire.log_columns import Chunk, Slices
+from service.wire.starts import SHORTEST, batch_length, batch_starts
 from service.wire.vectors import PADDING, Bools, Bytes, Ints, blocks, structs, varint
 
 _HEADER = np.dtype(
@@ -25,8 +25,6 @@ _HEADER = np.dtype(
         "itemsize": batches.HEADER_SIZE,
     }
 )
-_LENGTH = struct.Struct(">8xi")
-_SHORTEST: Final = batches.HEADER_SIZE - batches.LENGTH_END
 _HIGHEST_BASE: Final = 2**63 - 2**31 - 1
 """Above, base + delta + 1 may not fit into an int64."""
 
@@ -98,27 +96,15 @@ def locate(chunks: Sequence[Chunk]) -> Walk:
 
 def _walk(data: bytes) -> tuple[Ints, int, bool]:
     """(positions of whole batches, end of the last, whether something else than a partial tail may follow)."""
-    positions = np.fromiter(_positions(data), np.int64)
+    positions = batch_starts(data)
     end = 0
     if positions.size:
         last = int(positions[-1])
-        end = last + batches.LENGTH_END + _LENGTH.unpack_from(data, last)[0]
+        end = last + batches.LENGTH_END + batch_length(data, last)
         if end > len(data):
             return positions[:-1], last, False
-    strange = len(data) - end >= batches.LENGTH_END and _LENGTH.unpack_from(data, end)[0] < _SHORTEST
+    strange = len(data) - end >= batches.LENGTH_END and batch_length(data, end) < SHORTEST
     return positions, end, strange
-
-
-def _positions(data: bytes) -> Iterator[int]:
-    """Where batches begin, up to what cannot be one; the last may be cut. The only Python loop over all batches."""
-    length_at = _LENGTH.unpack_from
-    position, last = 0, len(data) - batches.HEADER_SIZE
-    while position <= last:
-        length = length_at(data, position)[0]
-        if length < _SHORTEST:
-            return
-        yield position
-        position += length + batches.LENGTH_END
 
 
 def _joined(pieces: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
@@ -154,9 +140,10 @@ def _block(data: bytes, view: Bytes, start: Ints, stop: Ints, chunk: Ints) -> _F
     odd |= (offset_delta < 0) | (offset_delta > delta[batch])
     odd[1:] |= (offset_delta[1:] <= offset_delta[:-1]) & (batch[1:] == batch[:-1])
     bad[batch[odd]] = True
-    stamped = (attributes[batch] & batches.LOG_APPEND_TIME) != 0
-    time = np.where(stamped, header["max_ms"][batch], header["base_ms"][batch] + time_delta)
-    epoch = header["epoch"][batch].astype(np.int32)
+    time = header["base_ms"].astype(np.int64)[batch] + time_delta
+    stamped = ((attributes & batches.LOG_APPEND_TIME) != 0)[batch]
+    time[stamped] = header["max_ms"][batch[stamped]]
+    epoch = header["epoch"].astype(np.int32)[batch]
     records = Located(data, chunk[batch], base[batch] + offset_delta, time, epoch, *keys, *values)
     return _Found(records, bad, base, base + delta + 1)
 

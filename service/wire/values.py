@@ -100,29 +100,20 @@ def decode_values(data: Bytes, start: Ints, size: Ints, into: ValueColumns) -> I
 
 
 def _decode_block(data: Bytes, start: Ints, size: Ints, into: ValueColumns, done: Bools) -> None:
-    rows = np.flatnonzero(size >= SHORTEST)
-    fixed = structs(data, start[rows], _FIXED)
-    status_known = (fixed["status"] >= 0) & (fixed["status"] <= LAST_STATUS)
+    written = structs(data, start, _I16)
     for version in (0, 1):
-        mine = np.flatnonzero((fixed["version"] == version) & status_known)
-        if mine.size:
-            target = rows[mine]
-            _decode_version(version, data, fixed[mine], start[target], size[target], into, target, done)
+        rows = np.flatnonzero((written == version) & (size >= SHORTEST))
+        if rows.size:
+            _decode_version(version, data, start[rows], size[rows], into, rows, done)
 
 
 def _decode_version(
-    version: int,
-    data: Bytes,
-    fixed: npt.NDArray[Any],
-    start: Ints,
-    size: Ints,
-    into: ValueColumns,
-    rows: Ints,
-    done: Bools,
+    version: int, data: Bytes, start: Ints, size: Ints, into: ValueColumns, rows: Ints, done: Bools
 ) -> None:
     """Values of one version; `rows` says where they belong in `into`. Marks in `done` what it could read."""
     end = start + size
-    odd = np.zeros(len(rows), np.bool_)
+    fixed = structs(data, start, _FIXED)
+    odd: Bools = (fixed["status"] < 0) | (fixed["status"] > LAST_STATUS)
     topics, at = _count(version, data, start + _FIXED.itemsize, odd)
     odd |= topics > MOST_TOPICS
     partitions = _skip_partitions(version, data, at, end, topics, odd)
@@ -186,21 +177,29 @@ def _text_size(version: int, data: Bytes, at: Ints, odd: Bools) -> tuple[Ints, I
 
 
 def _tagged(data: Bytes, at: Ints, end: Ints, odd: Bools) -> dict[str, Ints]:
-    """Moves `at` behind the tagged fields, one of every row at a time; returns the columns of the known ones."""
+    """Moves `at` behind the tagged fields; returns the columns of the known ones."""
     here = np.minimum(at, end)
     usual = structs(data, here, _USUAL_TAGS)
     is_usual = (usual["first"] == 0x0200) & (usual["size"] == 8) & (usual["second"] == 0x0202)
     found = {name: np.full(len(at), default, np.int64) for name, _, default in _TAGS.values()}
     for name in ("previous_producer_id", "client_transaction_version"):
         np.copyto(found[name], usual[name], where=is_usual)
-    tags, behind = uvarint(data, here, odd)
-    tags[is_usual] = 0
-    at[:] = np.where(is_usual, here + _USUAL_TAGS.itemsize, behind)
-    odd |= tags > MOST_TAGS
-    active = np.flatnonzero((tags > 0) & ~odd)
-    while active.size:
-        here, stop = at[active], end[active]
-        strange = np.zeros(len(active), np.bool_)
+    here[is_usual] += _USUAL_TAGS.itemsize
+    _tag_by_tag(data, here, end, odd, np.flatnonzero(~is_usual), found)
+    at[:] = here
+    return found
+
+
+def _tag_by_tag(data: Bytes, at: Ints, end: Ints, odd: Bools, rows: Ints, found: dict[str, Ints]) -> None:
+    """Moves `at` behind the tagged fields of `rows`, one of every row at a time."""
+    strange = np.zeros(len(rows), np.bool_)
+    tags, at[rows] = uvarint(data, at[rows], strange)
+    odd[rows] |= strange | (tags > MOST_TAGS)
+    more = (tags > 0) & ~odd[rows]
+    while more.any():
+        rows, tags = rows[more], tags[more] - 1
+        here, stop = at[rows], end[rows]
+        strange = np.zeros(len(rows), np.bool_)
         tag, here = uvarint(data, here, strange)
         size, here = uvarint(data, here, strange)
         strange |= size > stop - here
@@ -208,9 +207,7 @@ def _tagged(data: Bytes, at: Ints, end: Ints, odd: Bools) -> dict[str, Ints]:
             mine = np.flatnonzero(tag == number)
             if mine.size:
                 strange[mine] |= size[mine] != layout.itemsize
-                found[name][active[mine]] = structs(data, here[mine], layout)
-        at[active] = np.where(strange, stop, here + size)
-        odd[active[strange]] = True
-        tags[active] -= 1
-        active = active[(tags[active] > 0) & ~strange]
-    return found
+                found[name][rows[mine]] = structs(data, here[mine], layout)
+        at[rows] = np.where(strange, stop, here + size)
+        odd[rows[strange]] = True
+        more = (tags > 0) & ~strange

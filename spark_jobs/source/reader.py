@@ -112,7 +112,7 @@ class _Reading:
             elif answer.error in errors.TRANSIENT or answer.error == errors.CORRUPT_MESSAGE:
                 raise KafkaUnavailable(f"{self._topic}-{p}: fetch error {answer.error}")
             elif answer.error == errors.TOPIC_AUTHORIZATION_FAILED:
-                raise errors.KafkaRefused(f"no permission on topic {self._topic}: grant READ on it")
+                raise errors.KafkaRefused(errors.no_permission(self._topic, "READ"))
             elif answer.error:
                 raise errors.KafkaRefused(f"{self._topic}-{p}: fetch error {answer.error}")
             elif answer.records:

@@ -1,4 +1,7 @@
-"""How fast the store takes what was read: `python -m tests.benchmarks.store_write [IDS]` (default 200,000)."""
+"""How fast the store takes what was read: `python -m tests.benchmarks.store_write [IDS [STORE]]`.
+
+IDS: 200,000 unless said. STORE: `sqlite` (unless said), `postgresql` (a server of our own, durable, on disk), or a URL.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
+
+from sqlalchemy import Engine
 
 from service.domain import states
 from service.domain.facts import LogBatch, LogRecord, Minute, Participants, RangeRead, Run
@@ -16,6 +22,7 @@ from service.domain.transaction_log import SOURCE, TOPIC
 from service.store import clusters, lease, migrate, progress
 from service.store.engine import open_engine
 from service.store.writer import TransactionLogWriter
+from tests.postgres import Postgres
 
 PARTITIONS = 50
 PARTITIONS_A_BATCH = 10
@@ -24,44 +31,61 @@ RUNS_A_LIVE_BATCH = 500
 NOW_MS = 1_790_000_000_000
 
 
-def main(ids: int) -> None:
+def main(ids: int, store: str = "sqlite") -> None:
+    """`store`: a URL of an empty database, or the kind of one to make."""
+    with ExitStack() as running:
+        if store == "sqlite":
+            store = f"sqlite:///{running.enter_context(tempfile.TemporaryDirectory())}/store.db"
+        elif store == "postgresql":
+            server = running.enter_context(Postgres(is_durable=True))
+            store = running.enter_context(server.database(is_empty=True))
+        engine = open_engine(store)
+        running.callback(engine.dispose)
+        _measure(engine, ids)
+
+
+def _measure(engine: Engine, ids: int) -> None:
     log = _log(ids)
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "store.db"
-        engine = open_engine(f"sqlite:///{file}")
-        migrate.upgrade(engine)
-        held = lease.acquire(engine, clusters.bind(engine, "bench", "bench", NOW_MS), "bench", NOW_MS)
-        assert held is not None
-        starts = [progress.PartitionStart(p, "T", 0, 0, 0, len(log[p])) for p in range(PARTITIONS)]
-        progress.start_positions(engine, held, SOURCE, TOPIC, starts, NOW_MS)
-        writer = TransactionLogWriter(engine, held)
+    migrate.upgrade(engine)
+    held = lease.acquire(engine, clusters.bind(engine, "bench", "bench", NOW_MS), "bench", NOW_MS)
+    assert held is not None
+    starts = [progress.PartitionStart(p, "T", 0, 0, 0, len(log[p])) for p in range(PARTITIONS)]
+    progress.start_positions(engine, held, SOURCE, TOPIC, starts, NOW_MS)
+    writer = TransactionLogWriter(engine, held)
 
-        seconds, cpu_before = 0.0, time.process_time()
-        for batch in _first_read(log):
-            began = time.perf_counter()
-            writer.apply(batch, NOW_MS)
-            seconds += time.perf_counter() - began
-        size = sum(path.stat().st_size for path in Path(folder).iterdir()) / 2**20
-        print(
-            f"first read   {ids:>9,} ids  {seconds:6.1f} s  {ids / seconds:>9,.0f} ids/s  {size:,.0f} MiB on disk"
-            f"  {time.process_time() - cpu_before:.1f} s of CPU"
-        )
-
-        took = []
-        for batch in _live(log):
-            began = time.perf_counter()
-            writer.apply(batch, NOW_MS)
-            took.append((time.perf_counter() - began) * 1000)
-        print(
-            f"live batch   {RUNS_A_LIVE_BATCH:>9,} ids  {statistics.median(took):6.1f} ms median"
-            f"  {max(took):6.1f} ms worst of {LIVE_BATCHES}"
-        )
-        heartbeat = LogBatch(tuple(_range(log, p, 0) for p in range(PARTITIONS)), (), ())
+    seconds, cpu_before = 0.0, time.process_time()
+    for batch in _first_read(log):
         began = time.perf_counter()
-        for _ in range(LIVE_BATCHES):
-            writer.apply(heartbeat, NOW_MS)
-        print(f"heartbeat    {PARTITIONS:>9,} ranges  {(time.perf_counter() - began) * 1000 / LIVE_BATCHES:6.1f} ms")
-        engine.dispose()
+        writer.apply(batch, NOW_MS)
+        seconds += time.perf_counter() - began
+    print(
+        f"first read   {ids:>9,} ids  {seconds:6.1f} s  {ids / seconds:>9,.0f} ids/s  {_size_mib(engine):,.0f} MiB on"
+        f" disk  {time.process_time() - cpu_before:.1f} s of CPU here"
+    )
+
+    took = []
+    for batch in _live(log):
+        began = time.perf_counter()
+        writer.apply(batch, NOW_MS)
+        took.append((time.perf_counter() - began) * 1000)
+    print(
+        f"live batch   {RUNS_A_LIVE_BATCH:>9,} ids  {statistics.median(took):6.1f} ms median"
+        f"  {max(took):6.1f} ms worst of {LIVE_BATCHES}"
+    )
+    heartbeat = LogBatch(tuple(_range(log, p, 0) for p in range(PARTITIONS)), (), ())
+    began = time.perf_counter()
+    for _ in range(LIVE_BATCHES):
+        writer.apply(heartbeat, NOW_MS)
+    print(f"heartbeat    {PARTITIONS:>9,} ranges  {(time.perf_counter() - began) * 1000 / LIVE_BATCHES:6.1f} ms")
+
+
+def _size_mib(engine: Engine) -> float:
+    if engine.dialect.name == "sqlite":
+        folder = Path(engine.url.database or "").parent
+        return sum(path.stat().st_size for path in folder.iterdir()) / 2**20
+    with engine.connect() as connection:
+        size: int = connection.exec_driver_sql("SELECT pg_database_size(current_database())").scalar_one()
+    return size / 2**20
 
 
 def _log(ids: int) -> list[list[Run]]:
@@ -125,4 +149,4 @@ def _run(partition: int, transactional_id: bytes, first: LogRecord, last: LogRec
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 200_000)
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 200_000, *sys.argv[2:])

@@ -69,6 +69,23 @@ def test_a_server_answers_over_sockets_also_for_the_longest_ids(port: int) -> No
     assert get(port, "/api/v1/clusters/nope")[0] == 404
 
 
+def test_a_head_is_answered_like_a_get_and_the_connection_lives_on(port: int) -> None:
+    """Bytes of a body would be read as the beginning of the next answer."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    answers = []
+    for path in ("/-/healthy", "/api/v1/clusters/orders/transactions", "/assets/landing.css", "/nothing"):
+        for method in ("GET", "HEAD"):
+            connection.request(method, path)
+            response = connection.getresponse()
+            headers = {name: value for name, value in response.getheaders() if name != "date"}
+            answers.append((response.status, headers, response.read()))
+    connection.close()
+    for got, headed in zip(answers[::2], answers[1::2], strict=True):
+        assert headed == (*got[:2], b"")
+        assert int(headed[1]["content-length"]) == len(got[2])
+    assert [status for status, _, _ in answers[::2]] == [200, 200, 200, 404]
+
+
 def test_many_readers_at_once_are_all_answered(port: int) -> None:
     connections = []
     for _ in range(60):

@@ -77,6 +77,7 @@ def complaint(capsys: pytest.CaptureFixture[str]) -> str:
         ("serve --host no.such.host.invalid", "--host no.such.host.invalid"),
         ("serve --host 192.0.2.1", "--host 192.0.2.1"),
         ("serve --store nothing", "store 'nothing'"),
+        ("serve --store=", "--store: ''"),
         ("serve --store mysql://h/d", "store mysql://h/d"),
         ("serve --config missing.toml", "--config missing.toml"),
         ("migrate --store sqlite:////no/such/dir/x.db", "no directory /no/such/dir"),

@@ -27,7 +27,7 @@ import json, os, signal, sys, time
 from service import lifeline
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 lifeline.end_with_parent()
-print("ingest", os.getpid(), json.dumps(sys.argv[1:]), flush=True)
+print("ingest", os.getpid(), json.dumps([os.environ.get("TXNSCOPE_STORE"), *sys.argv[1:]]), flush=True)
 time.sleep(60)
 """
 
@@ -35,13 +35,14 @@ time.sleep(60)
 class Command:
     """A running `txnscope …` and what it wrote so far, stderr and stdout together."""
 
-    def __init__(self, directory: Path, *arguments: str) -> None:
+    def __init__(self, directory: Path, *arguments: str, **environment: str) -> None:
         self._log = directory / "output"
+        ours = {k: v for k, v in os.environ.items() if not k.startswith("TXNSCOPE_")}
         with self._log.open("wb") as out:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "service.cli", *arguments],
                 cwd=directory,
-                env={k: v for k, v in os.environ.items() if not k.startswith("TXNSCOPE_")} | {"PYTHONPATH": str(ROOT)},
+                env=ours | {"PYTHONPATH": str(ROOT)} | environment,
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=out,
@@ -66,15 +67,15 @@ Start = Callable[..., Command]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """In a directory whose `spark_jobs` is a script that prints its arguments and stays."""
+    """In a directory whose `spark_jobs` is a script that prints its store and its arguments, and stays."""
     application = tmp_path / "spark_jobs"
     application.mkdir()
     (application / "__init__.py").touch()
     (application / "__main__.py").write_text(INGEST)
     running: list[Command] = []
 
-    def begin(*arguments: str) -> Command:
-        running.append(Command(tmp_path, *arguments))
+    def begin(*arguments: str, **environment: str) -> Command:
+        running.append(Command(tmp_path, *arguments, **environment))
         return running[-1]
 
     yield begin
@@ -134,8 +135,8 @@ def test_ingest_becomes_the_application(start: Start) -> None:
     _, pid, arguments = command.text.split(" ", 2)
     assert int(pid) == command.process.pid
     assert json.loads(arguments) == [
-        *("--bootstrap-servers", "a:1,b:2", "--store", "sqlite:///txnscope.db"),
-        *("--cluster", "orders", "--checkpoint", "scratch"),
+        "sqlite:///txnscope.db",
+        *("--bootstrap-servers", "a:1,b:2", "--cluster", "orders", "--checkpoint", "scratch"),
     ]
 
 
@@ -148,6 +149,39 @@ def test_watch_migrates_and_runs_both_until_sigterm(start: Start, port: int, tmp
     watched.process.terminate()
     assert watched.process.wait(20) == 0
     assert status_of(port, "/-/healthy") == 0
+
+
+def test_the_store_is_on_no_command_line_that_the_user_did_not_type(start: Start, port: int, tmp_path: Path) -> None:
+    """Its URL may hold a password; this one has a name that nothing else has."""
+    url = f"sqlite:///{tmp_path / 's3cret.db'}"
+    watched = start("watch", "--bootstrap-servers", "a:1", "--port", str(port), TXNSCOPE_STORE=url)
+    seen: set[str] = set()
+
+    def look() -> bool:
+        seen.update(command_lines())
+        return True
+
+    watched.wait_for(lambda: look() and "ingest | ingest " in watched.text)
+    watched.wait_for(lambda: look() and status_of(port, "/-/ready") == 200)
+    for command in ("watch", "migrate", "serve", "spark_jobs"):
+        assert any(command in line.split() for line in seen), f"{command} was not looked at"
+    assert not [line for line in seen if "s3cret" in line]
+    assert url in watched.text, "the application was not told its store"
+    ingest = start("ingest", "--bootstrap-servers", "a:1", "--store", url)
+    ingest.wait_for_text("ingest ")
+    assert "s3cret" not in command_line(ingest.process.pid)
+
+
+def command_lines() -> set[str]:
+    return {command_line(int(process.name)) for process in Path("/proc").glob("[0-9]*")}
+
+
+def command_line(pid: int) -> str:
+    """Empty: the process is gone."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        return ""
 
 
 def test_watch_keeps_one_owner_over_the_lives_of_the_application(start: Start, port: int) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import quote
 
 import pytest
 from sqlalchemy import Engine
@@ -15,7 +18,31 @@ from service.store import clusters, lease, migrate, progress
 from service.store.engine import open_engine
 from service.store.lease import Lease
 from service.store.writer import TransactionLogWriter
+from tests.postgres import Postgres
 from tests.store.logs import NOW_MS
+
+BACKENDS = ("sqlite", "postgresql")
+
+
+def only_on(backend: str, fixture: str = "url") -> pytest.MarkDecorator:
+    """For a test of what one kind of database alone has."""
+    return pytest.mark.parametrize(fixture, [backend], indirect=True)
+
+
+@contextmanager
+def new_store(request: pytest.FixtureRequest, directory: Path, *, is_empty: bool = False) -> Iterator[str]:
+    """The URL of a store that nobody else uses, of the kind `request.param`; a lock is not waited for."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{directory / 'store.db'}?timeout=0.01"
+        return
+    server: Postgres = request.getfixturevalue("postgres")
+    with server.database(is_empty=is_empty) as url:
+        yield f"{url}&options={quote('-c lock_timeout=10ms')}"
+
+
+def patient(url: str) -> str:
+    """The same store, for those who wait for a lock as long as users do."""
+    return re.split(r"[?&](?:timeout|options)=", url)[0]
 
 
 class Cluster(NamedTuple):
@@ -35,10 +62,18 @@ class Cluster(NamedTuple):
         progress.start_positions(self.engine, self.lease, SOURCE, TOPIC, starts, NOW_MS)
 
 
-@pytest.fixture(params=["sqlite"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Of a database that is not there yet; a lock is not waited for."""
-    return f"{request.param}:///{tmp_path / 'store.db'}?timeout=0.01"
+@pytest.fixture(params=BACKENDS)
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """A test that asks for this, or for what stands on it, runs on every kind of database."""
+    with new_store(request, tmp_path) as url:
+        yield url
+
+
+@pytest.fixture(params=BACKENDS)
+def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """Of a database without tables."""
+    with new_store(request, tmp_path, is_empty=True) as url:
+        yield url
 
 
 @pytest.fixture

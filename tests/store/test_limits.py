@@ -7,7 +7,8 @@ import pytest
 from service.domain import states
 from service.domain.facts import LogRecord, Participants, Reject, Run
 from service.store import schema
-from service.store.writer_counters import KEPT_REJECTS
+from service.store.id_key import id_key
+from service.store.writer_counters import KEPT_RAW_BYTES, KEPT_REJECTS
 from tests.store.conftest import Cluster
 from tests.store.logs import NOW_MS, batch, counters, entry, read, row, rows
 
@@ -31,7 +32,7 @@ INT64 = (-(2**63), 2**63 - 1)
 def test_any_id_is_kept_as_it_is_and_shown_as_text(cluster: Cluster, raw: bytes, display: str) -> None:
     cluster.writer.apply(batch([entry(0, states.ONGOING, raw)], read(0, 1)), NOW_MS)
     cluster.writer.apply(batch([entry(1, states.COMPLETE_COMMIT, raw)], read(1, 2)), NOW_MS)
-    found = row(cluster.engine, cluster.id, raw)
+    found = row(cluster.engine, cluster.id, id_key(raw))
     assert (found["display"], found["commits"]) == (display, 1)
     assert rows(cluster.engine, schema.open_participants, cluster.id) == []
 
@@ -65,6 +66,24 @@ def test_rejects_are_bounded_and_their_count_is_not(cluster: Cluster) -> None:
     kept = rows(cluster.engine, schema.rejects, cluster.id)
     assert [r["offset"] for r in kept] == list(range(extra, KEPT_REJECTS + extra))
     assert counters(cluster.engine, cluster.id) == {"decode_errors/crc": KEPT_REJECTS + extra}
+
+
+def test_what_is_kept_raw_is_bounded_in_bytes_and_the_newest_stays(cluster: Cluster) -> None:
+    half, a_third = bytes(KEPT_RAW_BYTES // 2), bytes(KEPT_RAW_BYTES // 3)
+    sizes = [half, half, b"small", a_third]
+    for lo, hi in ((0, 1), (1, 2), (2, 3), (3, 4), (4, 8)):
+        bad = [Reject(0, 0, offset, "crc", b"i" * 32_767, sizes[offset % 4], None) for offset in range(lo, hi)]
+        cluster.writer.apply(batch([], read(lo, hi), rejects=bad), NOW_MS)
+        kept = rows(cluster.engine, schema.rejects, cluster.id)
+        assert sum(len(r["key"] or b"") for r in kept) <= KEPT_RAW_BYTES
+        assert kept[-1]["key"] == sizes[(hi - 1) % 4]
+    assert [(r["offset"], r["key"] and len(r["key"])) for r in kept] == [
+        *((n, None) for n in range(5)),
+        (5, len(half)),
+        (6, len(b"small")),
+        (7, len(a_third)),
+    ]
+    assert {r["transactional_id"] for r in kept} == {id_key(b"i" * 32_767)}
 
 
 def test_trouble_is_told_and_as_of_stands_still(cluster: Cluster) -> None:

@@ -1,0 +1,45 @@
+"""Ids as the store keys them: whole, unless they are too long for PostgreSQL's indexes.
+
+Its B-trees hold 2,704 bytes a row at most; an id of Kafka's may have 32,767, a topic beside it 249.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import Final
+
+from service.store.display import readings
+
+KEPT: Final = 1_024
+"""Bytes of an id that its key keeps: all of a shorter one; ids and prefixes up to here compare as they are."""
+
+_MARK: Final = b"\xff"  # in no UTF-8, so in no id that a coordinator writes
+_CUT_LENGTH: Final = KEPT + len(_MARK) + sha256().digest_size
+
+
+def id_key(transactional_id: bytes) -> bytes:
+    """The id itself, or of a long one its beginning, 0xff and the digest of all of it; the key of a key is that key."""
+    if len(transactional_id) <= KEPT or is_cut(transactional_id):
+        return transactional_id
+    return transactional_id[:KEPT] + _MARK + sha256(transactional_id).digest()
+
+
+def is_cut(key: bytes) -> bool:
+    """Whether the key is not the whole id."""
+    return len(key) == _CUT_LENGTH and key.startswith(_MARK, KEPT)
+
+
+def prefix_end(prefix: bytes) -> bytes | None:
+    """The smallest bytes above all that begin with `prefix`; None where there are none (all 0xff)."""
+    stem = prefix.rstrip(b"\xff")
+    return stem[:-1] + bytes([stem[-1] + 1]) if stem else None
+
+
+def whole_id(key: bytes, display: str) -> bytes:
+    """The id behind a key, as its text tells it and the digest proves it.
+
+    The key itself, which finds the id as well, where escapes and backslashes of several kinds meet in one id.
+    """
+    if not is_cut(key):
+        return key
+    return next((told for told in readings(display) if id_key(told) == key), key)

@@ -1,0 +1,50 @@
+"""The application over PostgreSQL: exact counts through a restart of the server and the death of the driver."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from deploy.demo.broker import Broker
+from service.store.schema import source_status
+from tests.integration.application import Ingest, wait_for
+from tests.integration.producers import create_topic, open_producer, transact
+from tests.postgres import Postgres
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark]
+
+
+def test_counts_are_exact_after_a_restart_of_the_server_and_a_killed_driver(broker_431: Broker, tmp_path: Path) -> None:
+    create_topic(broker_431.bootstrap, "postgresql")
+    producer = open_producer(broker_431.bootstrap, "postgresql")
+    transact(producer, "postgresql")  # before counting begins
+    with Postgres() as server, server.database() as url:
+        app = Ingest(broker_431.bootstrap, tmp_path)
+        app.url = url
+        app.start()
+        try:
+            app.wait_until_counting()
+            transact(producer, "postgresql")
+            wait_for(lambda: counted(app) == (1, 0), "the first count")
+
+            server.stop()
+            wait_for(lambda: "the store does not take the batch" in app.log.read_text(), "the wait to be told")
+            for number in range(6):
+                transact(producer, "postgresql", commit=number % 2 == 0)
+            server.start()
+            wait_for(lambda: counted(app) == (4, 3), "the counts after the restart")
+            assert {row.error for row in app.rows(source_status)} == {None}
+            assert "reading stopped" not in app.log.read_text()
+
+            app.kill()
+            transact(producer, "postgresql")
+            app.start()
+            wait_for(lambda: counted(app) == (5, 3), "the counts after the kill")
+        finally:
+            app.stop()
+
+
+def counted(app: Ingest) -> tuple[int, int]:
+    """Commits and aborts of this test's id: the broker has others'."""
+    return app.counts().get("postgresql", (-1, -1))
