@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from alembic.runtime.migration import MigrationContext
 from fastapi import Request
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from service.store import read
+from service.store import migrate, read
 from service.store.errors import StoreError, StoreUnavailable
-from service.store.migrate import is_at_head
 from service.store.shown import shown
 
 
@@ -42,8 +40,8 @@ class Store:
         """The store may be created, or migrated by a newer version, while this process runs."""
         if self._head is not None and read.revision(connection) == self._head:
             return
-        revision = MigrationContext.configure(connection).get_current_revision()
-        if not is_at_head(self._engine):
+        revision = migrate.current(connection)
+        if revision != migrate.head():
             has = "has no tables yet" if revision is None else f"has the tables of revision {revision}"
             raise StoreError(
                 f"store {shown(self._engine.url)} {has};"

@@ -16,6 +16,7 @@ from service.domain.states import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
     EMPTY,
+    EXPIRABLE,
     EXPIRED,
     ONGOING,
     PREPARE_ABORT,
@@ -41,14 +42,17 @@ AMBIGUOUS: Final = "ambiguous"
 ADMIN_TIMEOUTS_MS: Final = frozenset({1, 30_000})
 """What `fenceProducers` and `forceTerminateTransaction` leave behind as the id's timeout (KAFKA-16047)."""
 
-FOLLOWS_WITHIN_MS: Final = 10_000
-"""A fencing InitProducerId is repeated until the abort is complete: its Empty record follows soon."""
+FOLLOWS_WITHIN_MS: Final = 3_000
+"""A fencing InitProducerId is asked again, at most a second apart, until the abort is complete: Empty follows soon."""
 
 _LAST_CLIENT_EPOCH: Final = 32_766
 
 
 class Cause(NamedTuple):
-    """A word of the contract, and certain, likely or ambiguous; `open` while the id's next record may change it."""
+    """A word of the contract, and certain, likely or ambiguous; `open` while the id's next record may change it.
+
+    `certain` is said only where no other reading of the log exists, whatever records compaction took before it.
+    """
 
     word: str
     confidence: str
@@ -58,29 +62,32 @@ class Cause(NamedTuple):
 def cause_of(before: LogRecord, after: LogRecord) -> Cause | None:
     """Why `after` was written, where it ends, begins or renames something; None for the other steps."""
     if after.state == PREPARE_COMMIT:
-        return Cause(COMMIT, CERTAIN)
+        return Cause(COMMIT, CERTAIN)  # the coordinator itself only ever aborts
     if after.state == PREPARE_ABORT:
-        return _abort(before, after)
+        return _empty_abort(before, after) if after.partition_count == 0 else _abort(before, after)
     if after.state == EMPTY:
-        return _initialized(before, after)
+        return _rotated(before, after) or Cause(INITIALIZED, CERTAIN)  # only InitProducerId writes Empty
     if after.state == EXPIRED:
         return Cause(EXPIRY, CERTAIN)
-    is_rotated = before.producer_id != after.producer_id and is_same_transaction(before, after)
-    if after.state in (COMPLETE_COMMIT, COMPLETE_ABORT) and is_rotated:
-        return Cause(PID_ROTATED, CERTAIN)
+    if after.state in (COMPLETE_COMMIT, COMPLETE_ABORT):
+        return _rotated(before, after)
     return None
 
 
+def _empty_abort(before: LogRecord, after: LogRecord) -> Cause:
+    begins_and_ends = before.state in EXPIRABLE or after.start_ms == after.last_update_ms
+    return Cause(EMPTY_ABORT, CERTAIN if begins_and_ends else LIKELY)  # else: Ongoing, but with no partition
+
+
 def _abort(before: LogRecord, after: LogRecord) -> Cause:
-    if after.partition_count == 0:
-        return Cause(EMPTY_ABORT, CERTAIN)
     if before.state != ONGOING or before.producer_id != after.producer_id or before.start_ms != after.start_ms:
         return Cause(UNATTRIBUTED, AMBIGUOUS)  # what came before is not there: compacted, or read later than cut
     bump = after.producer_epoch - before.producer_epoch
-    if bump == 0:
+    by_tv2_client = before.client_transaction_version >= 2
+    by_tv2_coordinator = after.client_transaction_version >= 2
+    if bump == 0 and not by_tv2_client and not by_tv2_coordinator:
         return Cause(CLIENT_ABORT, CERTAIN)
-    by_tv2_client = after.client_transaction_version >= 2 and before.client_transaction_version >= 2
-    if bump not in (1, 2) or (bump == 2 and after.client_transaction_version < 2):
+    if bump != 1 and not (bump == 2 and by_tv2_coordinator):
         return Cause(UNATTRIBUTED, AMBIGUOUS)
     if _ran_out(after):
         return Cause(TIMEOUT, LIKELY)  # a client's abort or a fence in the seconds before the scan looks the same
@@ -94,32 +101,51 @@ def _ran_out(abort: LogRecord) -> bool:
     return abort.timeout_ms != TWO_PHASE_TIMEOUT_MS and abort.last_update_ms - abort.start_ms > abort.timeout_ms
 
 
-def _initialized(before: LogRecord, after: LogRecord) -> Cause:
-    if before.producer_id in (after.producer_id, NO_ID):
-        return Cause(INITIALIZED, CERTAIN)
-    if after.previous_producer_id == before.producer_id:
+def _rotated(before: LogRecord, after: LogRecord) -> Cause | None:
+    """The id goes on under another producer id: from 4.3 the record says so itself (KAFKA-20310)."""
+    if before.producer_id == after.producer_id:
+        return None
+    if after.previous_producer_id not in (NO_ID, after.producer_id):
         return Cause(PID_ROTATED, CERTAIN)
-    if before.producer_epoch >= _LAST_CLIENT_EPOCH and after.producer_epoch == 0:
-        return Cause(PID_ROTATED, LIKELY)
-    return Cause(INITIALIZED, CERTAIN)
+    if after.state == EMPTY:  # or expiry and a new life, the tombstone compacted
+        exhausted = before.producer_epoch >= _LAST_CLIENT_EPOCH and after.producer_epoch == 0
+        untagged = after.previous_producer_id == NO_ID
+        return Cause(PID_ROTATED, LIKELY) if exhausted and untagged else None
+    return Cause(PID_ROTATED, LIKELY) if is_same_transaction(before, after) else None
 
 
 def refined(cause: Cause, complete: LogRecord, after: LogRecord) -> Cause:
-    """What an open cause becomes when the id's next record arrives; `complete`: the CompleteAbort before it."""
-    settled = cause._replace(open=False)
-    if after.state == EMPTY and after.timestamp_ms - complete.timestamp_ms <= FOLLOWS_WITHIN_MS:
-        return _fence_or_admin(cause, complete, after)
-    goes_on = after.state == ONGOING or (after.state == PREPARE_ABORT and after.partition_count == 0)
-    same_life = after.producer_id == complete.producer_id and after.start_ms != complete.start_ms
-    if cause.word == CLIENT_ABORT and goes_on and same_life:
-        return Cause(CLIENT_ABORT, LIKELY)  # the aborted client lives on
-    return settled
+    """What the cause of an abort becomes when the id's next record arrives; `complete`: the CompleteAbort before it.
+
+    The word changes only within FOLLOWS_WITHIN_MS and while the cause is open; a client that lives on tells whenever
+    it does. A fence is never certain: an admin's may carry any timeout, also the id's own.
+    """
+    if complete.state == COMPLETE_ABORT:
+        if cause.open and _is_next_init(complete, after):
+            return _fence_or_admin(cause, complete, after)
+        if cause[:2] == (CLIENT_ABORT, AMBIGUOUS) and _goes_on(complete, after):
+            return Cause(CLIENT_ABORT, LIKELY)
+    return cause._replace(open=False)
 
 
 def _fence_or_admin(cause: Cause, complete: LogRecord, empty: LogRecord) -> Cause:
     if empty.timeout_ms in ADMIN_TIMEOUTS_MS and empty.timeout_ms != complete.timeout_ms:
         return Cause(ADMIN, LIKELY)
-    if cause.word == CLIENT_ABORT:
-        return Cause(FENCED, AMBIGUOUS)  # or aborted by a client that started anew at once
-    is_plain_fence = empty.timeout_ms == complete.timeout_ms and empty.timeout_ms not in ADMIN_TIMEOUTS_MS
-    return Cause(FENCED, CERTAIN if is_plain_fence else LIKELY)
+    # under TV2 a client that aborts and starts anew at once leaves the same records
+    return Cause(FENCED, LIKELY if cause.word == FENCED else AMBIGUOUS)
+
+
+def _is_next_init(complete: LogRecord, after: LogRecord) -> bool:
+    """The InitProducerId right after the abort, soon enough to have caused it."""
+    bumped = after.producer_id == complete.producer_id and after.producer_epoch == complete.producer_epoch + 1
+    rotated = after.producer_id != complete.producer_id and after.producer_epoch == 0
+    soon = after.timestamp_ms - complete.timestamp_ms <= FOLLOWS_WITHIN_MS
+    return after.state == EMPTY and soon and (bumped or rotated)
+
+
+def _goes_on(complete: LogRecord, after: LogRecord) -> bool:
+    """The aborted client uses the epoch the abort left: after a fence another one would have come first."""
+    bump = after.producer_epoch - complete.producer_epoch
+    begins = after.state == ONGOING and bump == 0
+    aborts_nothing = after.state == PREPARE_ABORT and after.partition_count == 0 and bump == 1
+    return after.producer_id == complete.producer_id and (begins or aborts_nothing)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from service.domain import states
 
 NO_ID = -1
+NO_LEADER = -1
 
 
 class Participants(NamedTuple):
@@ -123,6 +124,7 @@ class RangeRead(NamedTuple):
 
     `end_offset` is the log's end as ListOffsets told at `end_asked_at_ms`. A `generation` above the stored one means
     that the log is another one now (topic recreated, log diverged): what the store has of that partition is void.
+    Under NO_LEADER the partition is no more: its topic was created again with fewer, and `gap` is all that was read.
     """
 
     partition: int
@@ -139,6 +141,10 @@ class RangeRead(NamedTuple):
     bytes: int
     gap: Gap | None
     counts: bool = True
+
+    @property
+    def is_gone(self) -> bool:
+        return self.leader == NO_LEADER
 
 
 class Reject(NamedTuple):

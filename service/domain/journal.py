@@ -13,8 +13,8 @@ from service.domain.causes import Cause
 from service.domain.facts import LogRecord
 from service.domain.states import COMPLETE_ABORT, COMPLETE_COMMIT, NEVER_SEEN, PREPARE_ABORT, PREPARE_COMMIT
 
-SETTLES_AFTER_MS: Final = 15_000
-"""When an open cause stays as it is: FOLLOWS_WITHIN_MS, and something for the clocks of two brokers."""
+SETTLES_AFTER_MS: Final = causes.FOLLOWS_WITHIN_MS + 5_000
+"""When an open cause stays as it is: the 5 s are for the clocks of two brokers."""
 
 
 class LastAbort(NamedTuple):
@@ -77,21 +77,22 @@ def judge(last_abort: LastAbort, before: LogRecord, after: LogRecord, *, counts:
     aborts: list[tuple[str, int]] = []
     note = transitions.oddity(before, after)
     repeated = before.state != NEVER_SEEN and bool(transitions.is_repetition(before, after))
-    if last_abort.is_waiting and not repeated:
-        cause = causes.refined(last_abort.cause, before, after)
+    if last_abort.completed_at_ms is not None and not repeated:
+        complete = before._replace(timestamp_ms=last_abort.completed_at_ms)  # `before` may be a repetition of it
+        cause = causes.refined(last_abort.cause, complete, after)
         if cause[:2] != last_abort.cause[:2]:
             revised = (last_abort.offset, cause)
-        if last_abort.counts:
-            aborts.append((cause.word, last_abort.completed_at_ms or 0))
+        if last_abort.is_waiting and last_abort.counts:
+            aborts.append((cause.word, last_abort.completed_at_ms))
         last_abort = last_abort._replace(cause=cause)
     cause_here = None if repeated else causes.cause_of(before, after)
     if cause_here is not None and after.state == PREPARE_ABORT:
         last_abort = LastAbort(after.offset, cause_here, None, False)
     elif outcomes.aborts(before, after):
-        ended = last_abort.cause if _prepared(before, after) else NO_ABORT.cause
-        last_abort = LastAbort(last_abort.offset, ended, after.timestamp_ms, counts)
-        if counts and not ended.open:
-            aborts.append((ended.word, after.timestamp_ms))
+        prepared = last_abort if _prepared(before, after) else NO_ABORT
+        last_abort = prepared._replace(completed_at_ms=after.timestamp_ms, counts=counts)
+        if counts and not last_abort.cause.open:
+            aborts.append((last_abort.cause.word, after.timestamp_ms))
     return Judged(
         last_abort,
         _transition(before, after, cause_here, note),

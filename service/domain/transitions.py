@@ -18,6 +18,7 @@ from service.domain.states import (
     NAMES,
     NEVER_SEEN,
     ONGOING,
+    OPEN,
     PREPARE_ABORT,
     PREPARE_COMMIT,
     UNKNOWN,
@@ -42,7 +43,9 @@ LAST_EPOCH: Final = 32_767
 SLOW_MARKERS_MS: Final = 1_000
 """From here on the phase between Prepare and Complete is worth a row of its own."""
 
+
 REPEATED: Final = "written again: the coordinator repeats an append whose answer it missed"
+_WHY_ODD: Final = "a failed append, or records are gone"
 
 
 def oddity(before: LogRecord, after: LogRecord) -> str | None:
@@ -52,10 +55,18 @@ def oddity(before: LogRecord, after: LogRecord) -> str | None:
     if is_repetition(before, after):
         return REPEATED
     if before.state not in BEFORE[after.state]:
-        return f"Kafka allows no {NAMES[after.state]} after {NAMES[before.state]}: a failed append, or records are gone"
-    if before.state == after.state == ONGOING and not is_same_transaction(before, after):
-        return "another transaction began before the end of the one before: records are gone"
+        return f"Kafka allows no {NAMES[after.state]} after {NAMES[before.state]}: {_WHY_ODD}"
+    if before.state in OPEN and not is_same_transaction(before, after):
+        return f"the record before speaks of another transaction, which has no end here: {_WHY_ODD}"
+    if before.state in _IDLE and after.state in OPEN and not _may_begin(before, after):
+        return f"what led to this is not here: {_WHY_ODD}"
     return None
+
+
+def _may_begin(before: LogRecord, after: LogRecord) -> bool:
+    """A new producer id comes with Empty or CompleteX; an abort that begins here has nothing to abort."""
+    is_abort_of_something = after.state == PREPARE_ABORT and after.partition_count > 0
+    return before.producer_id == after.producer_id and not is_abort_of_something
 
 
 def is_same_transaction(before: Any, after: Any) -> Any:
@@ -64,30 +75,37 @@ def is_same_transaction(before: Any, after: Any) -> Any:
     Under TV2 the producer id may change on the CompleteX record; before 4.3 no tag says so (KAFKA-20310), but then the
     epoch was the last one.
     """
-    named = (after.previous_producer_id == before.producer_id) & (before.producer_id != NO_ID)
-    rotated = (named | (before.producer_epoch == LAST_EPOCH)) & (after.producer_epoch == 0)
+    untagged = (after.previous_producer_id == NO_ID) & (before.producer_epoch == LAST_EPOCH)
+    named = (after.previous_producer_id == before.producer_id) | untagged
+    rotated = named & (before.producer_id != NO_ID) & (after.producer_epoch == 0)
     return (before.start_ms == after.start_ms) & ((before.producer_id == after.producer_id) | rotated)
 
 
 def is_repetition(before: Any, after: Any) -> Any:
-    """Records, or columns of them: the same step again. An Ongoing record that adds partitions is not meant."""
+    """Records, or columns of them: the same step again. An Ongoing record that adds partitions is not meant.
+
+    What is repeated after a failed append has another update time; a repeated InitProducerId has the epoch and the
+    timeout of the first.
+    """
     return (
         (before.state == after.state)
         & (after.state != ONGOING)
         & (before.producer_id == after.producer_id)
         & (before.producer_epoch == after.producer_epoch)
         & (before.start_ms == after.start_ms)
-        & ((after.state != EMPTY) | (before.last_update_ms == after.last_update_ms))
+        & ((after.state != EMPTY) | (before.timeout_ms == after.timeout_ms))
     )
 
 
 def is_plain(before: Any, after: Any) -> Any:
     """Records, or columns of them: a step of an ordinary commit that calls for no row of its own."""
-    same_producer = (before.producer_id == after.producer_id) & (before.start_ms == after.start_ms)
-    bump = after.producer_epoch - before.producer_epoch
-    begins = ((before.state == EMPTY) | (before.state == COMPLETE_COMMIT)) & (before.producer_id == after.producer_id)
-    grows = (before.state == ONGOING) & same_producer
-    commits = (after.state == PREPARE_COMMIT) & (before.state == ONGOING) & same_producer & ((bump == 0) | (bump == 1))
-    completes = (after.state == COMPLETE_COMMIT) & (before.state == PREPARE_COMMIT) & same_producer & (bump == 0)
-    quickly = after.timestamp_ms - before.timestamp_ms < SLOW_MARKERS_MS
-    return ((after.state == ONGOING) & (begins | grows) & (bump == 0)) | commits | (completes & quickly)
+    same_producer = before.producer_id == after.producer_id
+    goes_on = same_producer & (before.start_ms == after.start_ms)
+    is_idle = (before.state == EMPTY) | (before.state == COMPLETE_COMMIT)
+    begins = (after.state == ONGOING) & is_idle & same_producer
+    grows = (after.state == ONGOING) & (before.state == ONGOING) & goes_on
+    commits = (after.state == PREPARE_COMMIT) & (before.state == ONGOING) & goes_on
+    completes = (after.state == COMPLETE_COMMIT) & (before.state == PREPARE_COMMIT) & goes_on
+    no_overflow = (before.timestamp_ms >= 0) & (after.timestamp_ms >= 0)  # else the difference may not fit an int64
+    quickly = no_overflow & (after.timestamp_ms - before.timestamp_ms < SLOW_MARKERS_MS)
+    return begins | grows | commits | (completes & quickly)

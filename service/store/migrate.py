@@ -38,11 +38,14 @@ def _check_encoding(connection: Connection) -> None:
         )
 
 
-def is_at_head(engine: Engine) -> bool:
-    """Whether the tables are those this version was written for; a reading engine will do."""
-    head = ScriptDirectory(str(_SCRIPTS)).get_current_head()
-    with engine.connect() as connection:
-        return MigrationContext.configure(connection).get_current_revision() == head
+def head() -> str | None:
+    """The revision this version was written for."""
+    return ScriptDirectory(str(_SCRIPTS)).get_current_head()
+
+
+def current(connection: Connection) -> str | None:
+    """The revision of a store, None where there is none yet; a reading connection will do."""
+    return MigrationContext.configure(connection).get_current_revision()
 
 
 def config(connection: Connection) -> Config:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from sqlalchemy import Connection, Engine, select
+from sqlalchemy import ColumnElement, Connection, Engine, and_, delete, func, select, update
 
 from service.store.clusters import begin_counting
 from service.store.lease import Lease, check_and_renew
@@ -95,16 +95,35 @@ def start_positions(
 def positions(connection: Connection, cluster_id: int, source: str, topic: str) -> dict[int, Position]:
     """As `read_positions`, inside a transaction."""
     columns = [log_partitions.c[name] for name in Position._fields]
-    rows = connection.execute(
-        select(*columns).where(
-            log_partitions.c.cluster_id == cluster_id,
-            log_partitions.c.source == source,
-            log_partitions.c.topic == topic,
-        )
-    )
+    rows = connection.execute(select(*columns).where(_of_log(cluster_id, source, topic)))
     return {row.partition: Position(*row) for row in rows}
 
 
 def save_positions(connection: Connection, cluster_id: int, source: str, topic: str, moved: Iterable[Position]) -> None:
     """Write the positions as they are now."""
     _REPLACED.write(connection, [(cluster_id, source, topic, *position) for position in moved])
+
+
+def drop_positions(connection: Connection, cluster_id: int, source: str, topic: str, gone: Sequence[Position]) -> None:
+    """Forget partitions that are no more. `records` and `bytes` of a log never fall: its first partition takes them."""
+    if not gone:
+        return
+    of_log = _of_log(cluster_id, source, topic)
+    connection.execute(delete(log_partitions).where(of_log, log_partitions.c.partition.in_(p.partition for p in gone)))
+    first = select(func.min(log_partitions.c.partition)).where(of_log).scalar_subquery()
+    connection.execute(
+        update(log_partitions)
+        .where(of_log, log_partitions.c.partition == first)
+        .values(
+            records=log_partitions.c.records + sum(p.records for p in gone),
+            bytes=log_partitions.c.bytes + sum(p.bytes for p in gone),
+        )
+    )
+
+
+def _of_log(cluster_id: int, source: str, topic: str) -> ColumnElement[bool]:
+    return and_(
+        log_partitions.c.cluster_id == cluster_id,
+        log_partitions.c.source == source,
+        log_partitions.c.topic == topic,
+    )

@@ -95,7 +95,7 @@ _GAPS = select(*(data_gaps.c[name] for name in GapRow._fields)).order_by(data_ga
 
 
 def revision(connection: Connection) -> str | None:
-    """Of the tables, which have to be there; `service.store.migrate.is_at_head` is the slower one that asks first."""
+    """Of the tables, which have to be there; `service.store.migrate.current` is the slower one that asks first."""
     return connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar_one_or_none()
 
 

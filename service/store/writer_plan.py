@@ -11,7 +11,10 @@ from service.store.progress import Position
 
 
 class Step(NamedTuple):
-    """A range to apply. `counts`: it lies at or above `counted_from`; `voids`: it begins another generation."""
+    """A range to apply. `counts`: it lies at or above `counted_from`; `voids`: it begins another generation.
+
+    Where `read.is_gone`, there is nothing to apply but the end of the partition.
+    """
 
     read: RangeRead
     before: Position | None
@@ -60,6 +63,8 @@ def _step(before: Position | None, read: RangeRead) -> Step | None:
     """None: all of it was applied before."""
     if read.lo > read.hi:
         raise _refused(read, before, "ends before it begins")
+    if read.is_gone:
+        return _end(before, read)
     if before is None or read.generation > before.generation:
         gap, begins_at = read.gap, read.lo
         # what the new generation shares with the log that was read (facts.Gap) was counted then
@@ -84,6 +89,13 @@ def _step(before: Position | None, read: RangeRead) -> Step | None:
         voids=before is not None and read.generation > before.generation,
         gap=gap,
     )
+
+
+def _end(before: Position | None, read: RangeRead) -> Step | None:
+    """None: the partition's row went away before, or the partition came back with the new topic."""
+    if before is None or before.topic_id == read.topic_id:
+        return None
+    return Step(read, before, counted_from=0, counts=True, voids=False, gap=read.gap)
 
 
 def _new_gap(before: Position, read: RangeRead) -> Gap | None:

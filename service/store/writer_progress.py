@@ -7,7 +7,7 @@ from typing import Final
 
 from sqlalchemy import Connection
 
-from service.store.progress import Position, save_positions
+from service.store.progress import Position, drop_positions, save_positions
 from service.store.schema import data_gaps
 from service.store.upsert import Upsert
 from service.store.writer_ids import void_ids
@@ -41,13 +41,21 @@ def begin_generations(
 def finish_ranges(
     connection: Connection, cluster_id: int, source: str, topic: str, steps: Iterable[Step], now_ms: int
 ) -> None:
-    """Move the positions behind what was read and refresh the views; generations have begun."""
-    moved = []
+    """Move the positions behind what was read and refresh the views; generations have begun.
+
+    A partition that is no more leaves what `begin_generations` leaves of one that is another now, and no position.
+    """
+    moved, gone = [], []
     for step in steps:
         if not step.voids:
             _save_gap(connection, cluster_id, source, topic, step, now_ms)
-        moved.append(_after(step, now_ms))
+        if step.read.is_gone and step.before is not None:
+            void_ids(connection, cluster_id, step.read.partition)
+            gone.append(step.before)
+        else:
+            moved.append(_after(step, now_ms))
     save_positions(connection, cluster_id, source, topic, moved)
+    drop_positions(connection, cluster_id, source, topic, gone)
 
 
 def _save_gap(connection: Connection, cluster_id: int, source: str, topic: str, step: Step, now_ms: int) -> None:

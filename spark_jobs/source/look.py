@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from service.domain.facts import Gap
@@ -58,12 +59,21 @@ def other_log(client: KafkaClient, seen: Look, partition: int, position: LogPosi
     return None
 
 
+def no_more(seen: Look, positions: Mapping[int, LogPosition]) -> dict[int, Gap]:
+    """Partitions that the topic does not have since it was created again: all that was read of them."""
+    return {
+        p: Gap(0, position.next_offset, "recreated")
+        for p, position in positions.items()
+        if p not in seen.layout.leaders and position.topic_id != seen.layout.topic_id
+    }
+
+
 def silence(seen: Look) -> str | None:
     """What could not be asked, one line for people."""
     denied = [p for p, code in seen.silent.items() if code == errors.TOPIC_AUTHORIZATION_FAILED]
     topic = seen.layout.topic
     if denied:
-        return f"no permission on topic {topic}: grant DESCRIBE and READ on it"
+        return errors.no_permission(topic, "DESCRIBE", "READ")
     if seen.silent:
         named = ", ".join(f"{topic}-{p}" for p in list(seen.silent)[:5]) + (" …" if len(seen.silent) > 5 else "")
         return f"{len(seen.silent)} of {len(seen.layout.leaders)} partitions have no leader that answers: {named}"

@@ -10,13 +10,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from service.domain.facts import Gap, RangeRead
+from service.domain.facts import NO_LEADER, Gap, RangeRead
 from service.kafka.client import KafkaClient
 from service.kafka.errors import KafkaFailure
 from service.kafka.metadata import TopicLayout, topic_layout
 from service.kafka.settings import ClientSettings
 from spark_jobs.source.admission import Limits, admit
-from spark_jobs.source.look import Look, look, other_log, silence
+from spark_jobs.source.look import Look, look, no_more, other_log, silence
 from spark_jobs.source.position import LogPosition
 
 LAYOUT_MAX_AGE_MS = 1_000
@@ -66,8 +66,9 @@ class LogPlanner:
     def advance(self, plan: Plan) -> None:
         """The batch of this plan is being read: plan behind it from now on."""
         for r in plan.ranges:
-            known = self._positions[r.partition]
-            self._positions[r.partition] = known._replace(next_offset=r.hi, leader_epoch=r.leader_epoch)
+            if not r.is_gone:
+                known = self._positions[r.partition]
+                self._positions[r.partition] = known._replace(next_offset=r.hi, leader_epoch=r.leader_epoch)
 
     def close(self) -> None:
         if self._client is not None:
@@ -88,37 +89,49 @@ class LogPlanner:
         return seen
 
     def _plan(self, seen: Look) -> Plan:
+        """The positions move together, after the last question: a gap that no plan names would never be told."""
         assert self._client is not None
+        gone = no_more(seen, self._positions)
+        positions = {p: position for p, position in self._positions.items() if p not in gone}
         gaps: dict[int, Gap] = {}
         for p, start in seen.starts.items():
-            position = self._positions.get(p)
+            position = positions.get(p)
             if position is None:  # a partition that came later: all of it counts
-                self._positions[p] = LogPosition(seen.layout.topic_id, 0, start, -1, start)
+                positions[p] = LogPosition(seen.layout.topic_id, 0, start, -1, start)
             elif gap := other_log(self._client, seen, p, position):
                 gaps[p] = gap
-                self._positions[p] = position.read_again(seen.layout.topic_id, start, gap)
-        until = admit(self._positions, seen.ends, self._limits)
-        ranges = [self._range(seen, p, hi, gaps.get(p)) for p, hi in until.items()]
+                positions[p] = position.read_again(seen.layout.topic_id, start, gap)
+        until = admit(positions, seen.ends, self._limits)
+        ranges = [_range(seen, p, positions[p], hi, gaps.get(p)) for p, hi in until.items()]
+        ranges += [_end(seen, p, self._positions[p], gap) for p, gap in gone.items()]
+        self._positions = positions
         return Plan(tuple(ranges), silence(seen))
 
-    def _range(self, seen: Look, partition: int, hi: int, gap: Gap | None) -> RangeRead:
-        position, leader = self._positions[partition], seen.layout.leaders[partition]
-        return RangeRead(
-            partition=partition,
-            topic_id=position.topic_id,
-            generation=position.generation,
-            lo=position.next_offset,
-            hi=hi,
-            leader=leader.node,
-            leader_epoch=leader.epoch,
-            log_start=seen.starts[partition],
-            end_offset=seen.ends[partition],
-            end_asked_at_ms=seen.asked_at_ms,
-            records=0,
-            bytes=0,
-            gap=gap,
-            counts=position.next_offset >= position.counted_from,
-        )
+
+def _range(seen: Look, partition: int, position: LogPosition, hi: int, gap: Gap | None) -> RangeRead:
+    leader = seen.layout.leaders[partition]
+    return RangeRead(
+        partition=partition,
+        topic_id=position.topic_id,
+        generation=position.generation,
+        lo=position.next_offset,
+        hi=hi,
+        leader=leader.node,
+        leader_epoch=leader.epoch,
+        log_start=seen.starts[partition],
+        end_offset=seen.ends[partition],
+        end_asked_at_ms=seen.asked_at_ms,
+        records=0,
+        bytes=0,
+        gap=gap,
+        counts=position.next_offset >= position.counted_from,
+    )
+
+
+def _end(seen: Look, partition: int, position: LogPosition, gap: Gap) -> RangeRead:
+    """How `RangeRead` says that a partition is no more."""
+    topic_id, generation = seen.layout.topic_id, position.generation + 1
+    return RangeRead(partition, topic_id, generation, 0, 0, NO_LEADER, -1, 0, 0, seen.asked_at_ms, 0, 0, gap, True)
 
 
 def wall_clock_ms() -> int:

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
+from sqlalchemy import create_engine
 
 from service.api.cursors import encode_bytes
+from service.api.store import Store
 from service.app import create_app
 from service.store.errors import StoreError
 from service.store.read import find_cluster
@@ -200,6 +202,13 @@ def test_a_store_that_gets_its_tables_is_served_without_a_restart(tmp_path: Path
         SeededCluster(url).close()
         assert client.get("/-/ready").text == "OK\n"
         assert client.get(CLUSTER).status_code == 200
+
+
+def test_a_first_request_needs_one_connection(url: str) -> None:
+    """Where each of many held one and asked for a second, all waited until the pool gave up."""
+    engine = create_engine(url, pool_size=1, max_overflow=0, pool_timeout=0.1)
+    Store(engine).check()
+    engine.dispose()
 
 
 def test_a_store_of_another_version_is_refused_at_once(tmp_path: Path) -> None:

@@ -194,7 +194,7 @@ class Listener:
         self._messages: AsyncIterator[str] = stream(Store(self._engine), cluster, last_event_id)
 
     def hear(self) -> dict[str, str]:
-        message = self._loop.run_until_complete(asyncio.wait_for(anext(self._messages), 5))  # type: ignore[arg-type]
+        message = self._loop.run_until_complete(asyncio.wait_for(anext(self._messages), 5))
         assert message.endswith("\n\n")
         return dict(line.split(": ", 1) for line in message.rstrip("\n").split("\n"))
 

@@ -43,7 +43,9 @@ def foreign() -> Iterator[Foreign]:
 LIST = b'"next_cursor":null,"as_of":null'
 
 
-@pytest.mark.parametrize("command", ["transactions", "transactions --cluster x", "transaction --cluster x id", "expiring --cluster x"])
+@pytest.mark.parametrize(
+    "command", ["transactions", "transactions --cluster x", "transaction --cluster x id", "expiring --cluster x"]
+)
 @pytest.mark.parametrize(
     ("status", "body"),
     [

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Engine, Table, inspect
 
 from service.store.engine import open_engine, open_reader
 from service.store.errors import StoreError
-from service.store.migrate import is_at_head, upgrade
+from service.store.migrate import current, head, upgrade
 from service.store.schema import metadata
 from tests.postgres import Postgres
 from tests.store.conftest import patient
@@ -68,6 +68,11 @@ def described(connection: Connection) -> dict[str, Any]:
 def _plain(index: dict[str, Any]) -> dict[str, Any]:
     """SQLite's condition comes as an object."""
     return index | {"dialect_options": {k: str(v) for k, v in index.get("dialect_options", {}).items()}}
+
+
+def is_at_head(engine: Engine) -> bool:
+    with engine.connect() as connection:
+        return current(connection) == head()
 
 
 def test_an_upgrade_again_changes_nothing(engine: Engine, capfd: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,354 @@
+"""A coordinator and the producers of one transactional.id, as Kafka has them: it writes the log, and knows why.
+
+Source: kafka-transactions.md 2.2, 2.3 and 6. Random lives hold what conforming clients and brokers of all versions do,
+appends whose acknowledgement is lost, clocks that jump, and milliseconds in which much happens.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import NamedTuple
+
+from service.domain import states
+from service.domain.causes import ADMIN, CLIENT_ABORT, COMMIT, EMPTY_ABORT, EXPIRY, FENCED, INITIALIZED, PID_ROTATED
+from service.domain.causes import TIMEOUT as RAN_OUT
+from service.domain.facts import NO_ID, UNSEEN, LogRecord
+
+DAY_MS = 86_400_000
+SCAN_MS = 10_000
+LAST_CLIENT_EPOCH, LAST_EPOCH = 32_766, 32_767
+
+
+class Broker(NamedTuple):
+    """`bumps_twice`: 4.0.0. `tags`: 4.3 and later write the producer ids around a rotation, and rotate on a fence."""
+
+    name: str
+    versions: tuple[int, ...]  # of transaction.version it may be switched to
+    bumps_twice: bool = False
+    tags: bool = False
+
+
+BROKERS = (
+    Broker("3.9", (0,)),
+    Broker("4.0.0", (2, 2, 2, 1, 0), bumps_twice=True),
+    Broker("4.2", (2, 2, 2, 1, 0)),
+    Broker("4.3", (2, 2, 2, 1, 0), tags=True),
+)
+
+
+@dataclass
+class Instance:
+    """A producer with the id: what it believes to be. `modern`: it would speak TV2, and does where `tv2` is set."""
+
+    modern: bool
+    timeout_ms: int
+    pid: int = NO_ID
+    epoch: int = -1
+    tv2: bool = False
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What the coordinator believes of the id; `last_epoch` is that with which a late EndTxn is still accepted."""
+
+    state: int = states.NEVER_SEEN
+    pid: int = NO_ID
+    epoch: int = -1
+    timeout_ms: int = -1
+    start_ms: int = -1
+    ctv: int = 0
+    partitions: int = 0
+    last_pid: int = NO_ID
+    last_epoch: int = -1
+    failed_to_fence: bool = False
+
+
+@dataclass
+class Coordinator:
+    """`truth` says why each record was written, by offset; `aborts` how many transactions were really aborted."""
+
+    rng: Random
+    broker: Broker
+    version: int
+    now_ms: int = 1_000_000
+    skewed: bool = True
+    log: list[LogRecord] = field(default_factory=list)
+    truth: dict[int, str] = field(default_factory=dict)
+    aborts: int = 0
+    memory: Memory = field(default_factory=Memory)
+    next_pid: int = 100
+    next_scan_ms: int = 1_000_000 + SCAN_MS
+    loses: bool = False
+    """The next append will be in the log, and the coordinator will believe it is not."""
+
+    # what producers and admins ask for
+
+    def init(self, instance: Instance, *, gives_up: bool = False, is_admin: bool = False) -> None:
+        """InitProducerId without a producer id; `gives_up`: not asked again once the abort is under way."""
+        if self.memory.state == states.ONGOING:
+            self._abort_by_itself(ADMIN if is_admin else FENCED)
+            if gives_up or self.memory.state == states.ONGOING:
+                return
+            self.wait(self.rng.choice([*[0, 20, 100, 100, 1_000] * 5, 12_000]))
+            if self.memory.state == states.ONGOING:
+                return
+        self._initialize(instance.timeout_ms)
+        if not is_admin:
+            instance.pid, instance.epoch = self.memory.pid, self.memory.epoch
+            instance.tv2 = instance.modern and self.version == 2
+
+    def add(self, instance: Instance) -> None:
+        """The first or another partition; a producer learns between transactions which protocol the cluster speaks."""
+        if not self._is_current(instance):
+            self._end_late(instance, commit=False)  # learns that it is fenced, and aborts
+            return
+        is_open = self.memory.state == states.ONGOING
+        if not is_open and instance.tv2 != (instance.modern and self.version == 2):
+            if not instance.tv2:
+                self._initialize(self.memory.timeout_ms)
+                instance.epoch, instance.pid = self.memory.epoch, self.memory.pid
+            instance.tv2 = not instance.tv2
+        self._write(
+            "",
+            state=states.ONGOING,
+            start_ms=self.memory.start_ms if is_open else self.now_ms,
+            ctv=2 if instance.tv2 and self.version > 0 else 0,
+            partitions=self.memory.partitions + 1 if is_open else 1,
+        )
+
+    def end(self, instance: Instance, *, commit: bool) -> None:
+        """EndTxn, of version 5 if the producer speaks TV2; the producer is done with if it is refused."""
+        if not self._is_current(instance):
+            self._end_late(instance, commit)
+        elif self.memory.state == states.ONGOING:
+            cause = COMMIT if commit else CLIENT_ABORT
+            self._prepare(cause, states.PREPARE_COMMIT if commit else states.PREPARE_ABORT, instance.tv2, bump=1)
+            self._follow(instance)
+        elif instance.tv2 and not commit:
+            self._prepare(EMPTY_ABORT, states.PREPARE_ABORT, tv2=True, bump=1, start_ms=self.now_ms, partitions=0)
+            self._follow(instance)
+
+    def _end_late(self, instance: Instance, commit: bool) -> None:
+        """A TV2 producer's abort is accepted after the coordinator's own: no record, and it goes on."""
+        was = (instance.pid, instance.epoch)
+        accepted = was in {(self.memory.pid, self.memory.last_epoch), (self.memory.last_pid, self.memory.last_epoch)}
+        if instance.tv2 and not commit and accepted and self.memory.state == states.COMPLETE_ABORT:
+            instance.pid, instance.epoch = self.memory.pid, self.memory.epoch
+        else:
+            instance.epoch = -1
+
+    def _follow(self, instance: Instance) -> None:
+        if instance.tv2 and self.memory.state in states.EXPIRABLE:
+            instance.pid, instance.epoch = self.memory.pid, self.memory.epoch
+
+    def _is_current(self, instance: Instance) -> bool:
+        """And in a state in which it is answered; 32767 is the coordinator's own."""
+        same = (instance.pid, instance.epoch) == (self.memory.pid, self.memory.epoch)
+        return same and 0 <= instance.epoch < LAST_EPOCH and self.memory.state != states.NEVER_SEEN
+
+    # what the coordinator does by itself
+
+    def wait(self, ms: int) -> None:
+        until = self.now_ms + ms
+        while self.next_scan_ms <= until:
+            self.now_ms = max(self.now_ms, self.next_scan_ms)
+            self.next_scan_ms += SCAN_MS
+            memory = self.memory
+            if memory.state == states.ONGOING and memory.start_ms + memory.timeout_ms < self.now_ms:
+                self._abort_by_itself(RAN_OUT)
+        self.now_ms = max(self.now_ms, until)
+
+    def expire(self) -> None:
+        self.now_ms += 8 * DAY_MS
+        self.next_scan_ms = self.now_ms
+        self.wait(0)
+        if self.memory.state in states.EXPIRABLE:
+            self._append(UNSEEN._replace(state=states.EXPIRED), EXPIRY)
+            self.memory = Memory()
+
+    def move(self, skew_ms: int) -> None:
+        """Another coordinator, with a clock of its own, believes the newest record."""
+        self.now_ms += skew_ms if self.skewed else 0
+        self.next_scan_ms = self.now_ms + SCAN_MS
+        self.loses = False
+        if not self.log or self.log[-1].state == states.EXPIRED:
+            self.memory = Memory()
+            return
+        newest = self.log[-1]
+        self.memory = Memory(
+            newest.state,
+            newest.producer_id,
+            newest.producer_epoch,
+            newest.timeout_ms,
+            newest.start_ms,
+            newest.client_transaction_version,
+            newest.partition_count,
+        )
+        if newest.state in (states.PREPARE_COMMIT, states.PREPARE_ABORT):
+            self._complete(self._successor(by_client=True) if self.broker.tags else NO_ID)
+
+    def use_up_epochs(self, epoch: int) -> None:
+        """As the lab does: a record planted while the id is idle."""
+        if self.memory.state in states.EXPIRABLE and self.memory.epoch < epoch:
+            self._write(INITIALIZED, state=states.EMPTY, epoch=epoch, start_ms=-1, partitions=0)
+
+    def _abort_by_itself(self, cause: str) -> None:
+        before = self.memory
+        if self.version == 2:
+            self._prepare(cause, states.PREPARE_ABORT, tv2=True, bump=2 if self.broker.bumps_twice else 1, fence=True)
+            return
+        epoch = before.epoch if before.failed_to_fence else before.epoch + 1
+        prepared = self._write(cause, state=states.PREPARE_ABORT, epoch=epoch, ctv=0, last_epoch=-1)
+        if prepared:
+            self._complete(NO_ID)
+        else:
+            self.memory = replace(before, epoch=epoch, last_epoch=-1, failed_to_fence=True)
+
+    def _prepare(
+        self,
+        cause: str,
+        state: int,
+        tv2: bool,
+        bump: int,
+        *,
+        fence: bool = False,
+        start_ms: int | None = None,
+        partitions: int | None = None,
+    ) -> None:
+        before = self.memory
+        successor = self._successor(by_client=not fence) if tv2 else NO_ID
+        prepared = self._write(
+            cause,
+            state=state,
+            epoch=min(before.epoch + bump, LAST_EPOCH) if tv2 else before.epoch,
+            ctv=2 if tv2 and self.version > 0 else 0,
+            last_epoch=before.epoch if tv2 else before.last_epoch,
+            start_ms=before.start_ms if start_ms is None else start_ms,
+            partitions=before.partitions if partitions is None else partitions,
+        )
+        if prepared:
+            self._complete(successor)
+
+    def _successor(self, *, by_client: bool) -> int:
+        """The producer id that the end of this transaction goes over to, NO_ID: none."""
+        if self.memory.epoch < LAST_CLIENT_EPOCH or not (by_client or self.broker.tags):
+            return NO_ID
+        self.next_pid += 1
+        return self.next_pid
+
+    def _complete(self, successor: int) -> None:
+        memory = self.memory
+        committed = memory.state == states.PREPARE_COMMIT
+        was_something = not committed and memory.partitions > 0
+        self.now_ms += self.rng.choice([*[0, 1, 3, 3, 40] * 4, 2_000, 11_000])
+        changes = {"state": states.COMPLETE_COMMIT if committed else states.COMPLETE_ABORT, "partitions": 0}
+        rotation = {"pid": successor, "epoch": 0, "last_pid": memory.pid}
+        cause = PID_ROTATED if successor != NO_ID else ""
+        ways = changes if successor == NO_ID else changes | rotation
+        if not self._write(cause, **ways):
+            self.now_ms += self.rng.choice([1, 100, 12_000])
+            self._write(cause, **ways)
+        self.aborts += was_something
+
+    def _initialize(self, timeout_ms: int) -> None:
+        """On an idle or unknown id; asked again where the append seems to have failed."""
+        memory = self.memory
+        changes = {"state": states.EMPTY, "timeout_ms": timeout_ms, "start_ms": -1, "partitions": 0, "last_epoch": -1}
+        for _ in range(2):
+            if memory.state == states.NEVER_SEEN or memory.epoch >= LAST_CLIENT_EPOCH:
+                self.next_pid += 1
+                cause = INITIALIZED if memory.state == states.NEVER_SEEN else PID_ROTATED
+                written = self._write(cause, **changes, pid=self.next_pid, epoch=0)
+            else:
+                written = self._write(INITIALIZED, **changes, epoch=memory.epoch + 1)
+            if written:
+                return
+            self.now_ms += self.rng.choice([1, 100])
+
+    def _write(self, cause: str, **changes: int) -> bool:
+        """Whether the coordinator knows that it was written. `changes` are those of its memory."""
+        after = replace(self.memory, failed_to_fence=False, **changes)
+        was = after.pid if self.memory.pid == NO_ID else self.memory.pid
+        record = LogRecord(
+            offset=-1,
+            timestamp_ms=-1,
+            leader_epoch=0,
+            state=after.state,
+            producer_id=after.pid,
+            producer_epoch=after.epoch,
+            timeout_ms=after.timeout_ms,
+            last_update_ms=self.now_ms,
+            start_ms=after.start_ms,
+            client_transaction_version=after.ctv if self.version > 0 else 0,
+            previous_producer_id=was if self.broker.tags and self.version > 0 else NO_ID,
+            partition_count=after.partitions,
+        )
+        self._append(record, cause)
+        if self.loses:
+            self.loses = False
+            return False
+        self.memory = after
+        return True
+
+    def _append(self, record: LogRecord, cause: str) -> None:
+        offset = len(self.log)
+        self.log.append(record._replace(offset=offset, timestamp_ms=self.now_ms))
+        if cause:
+            self.truth[offset] = cause
+
+
+TIMEOUTS_MS = (60_000, 60_000, 60_000, 900_000, 15_000, 30_000, 1_000, 1, 2_147_483_647)
+
+
+def a_life(rng: Random, steps: int, *, skewed: bool = True) -> Coordinator:
+    """A log of some length. `skewed`: clocks of coordinators differ, and acknowledgements are lost."""
+    broker = rng.choice(BROKERS)
+    coordinator = Coordinator(rng, broker, broker.versions[0], skewed=skewed)
+    timeout_ms = rng.choice(TIMEOUTS_MS)
+    instances = [Instance(rng.choice([True, True, False]), timeout_ms) for _ in range(2)]
+    coordinator.init(instances[0])
+    for _ in range(steps):
+        _step(rng, coordinator, instances)
+    return coordinator
+
+
+def _step(rng: Random, coordinator: Coordinator, instances: list[Instance]) -> None:
+    coordinator.wait(rng.choice([0, 1, 50, 300, 300, 2_000, 9_000, 70_000]))
+    instance, other = instances if rng.random() < 0.9 else instances[::-1]
+    if instance.epoch < 0:
+        coordinator.init(instance, gives_up=rng.random() < 0.05)
+        return
+    what = rng.choice(["commit"] * 5 + ["abort"] * 4 + ["add"] * 4 + ["end", "end", "fence", "new", "admin", "seldom"])
+    if what in ("commit", "abort"):
+        coordinator.add(instance)
+        coordinator.wait(rng.choice([0, 0, 1, 50, 300, 2_000, 9_000]))
+        coordinator.end(instance, commit=what == "commit")
+    elif what == "add":
+        coordinator.add(instance)
+    elif what == "end":
+        coordinator.end(instance, commit=rng.random() < 0.5)
+    elif what == "fence":
+        coordinator.init(rng.choice([instance, other]), gives_up=rng.random() < 0.05)
+    elif what == "new":
+        instance.modern, instance.timeout_ms = rng.choice([True, False]), rng.choice(TIMEOUTS_MS)
+        coordinator.init(instance)
+    elif what == "admin":
+        timeout_ms = rng.choice([1, 30_000, 30_000, 30_000, 45_000, coordinator.memory.timeout_ms])
+        coordinator.init(Instance(False, max(timeout_ms, 1)), is_admin=True, gives_up=rng.random() < 0.05)
+    else:
+        _seldom(rng, coordinator)
+
+
+def _seldom(rng: Random, coordinator: Coordinator) -> None:
+    what = rng.choice(["switch", "switch", "expire", "use up", "use up", "lose", "lose", "move"])
+    if what == "switch":
+        coordinator.version = rng.choice(coordinator.broker.versions)
+    elif what == "expire":
+        coordinator.expire()
+    elif what == "use up":
+        coordinator.use_up_epochs(rng.choice([32_764, 32_765, LAST_CLIENT_EPOCH]))
+    elif what == "move":
+        coordinator.move(rng.choice([0, 0, 40, -40, -3_000, 15_000, -3_600_000]))
+    elif coordinator.skewed:
+        coordinator.loses = True

@@ -1,0 +1,123 @@
+"""Logs of one id written as people write them down, and what the journal tells of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from service.domain import causes, journal, states
+from service.domain.causes import Cause
+from service.domain.facts import NO_ID, UNSEEN, LogRecord
+from service.domain.journal import NO_ABORT, LastAbort, Transition
+
+WORDS = {**states.NAMES, states.EXPIRED: "tombstone"}
+STATES = {name: state for state, name in WORDS.items()}
+FIELDS = {
+    "timeout": "timeout_ms",
+    "ctv": "client_transaction_version",
+    "prev": "previous_producer_id",
+    "partitions": "partition_count",
+    "start": "start_ms",
+    "update": "last_update_ms",
+}
+
+
+def log(text: str) -> list[LogRecord]:
+    """Records of one id, one a line: `at_ms State(pid,epoch) field=number …`, a blank line and `#` mean nothing.
+
+    As Kafka does: an Ongoing after an idle state starts a transaction, whose start stays until Empty; the timeout stays
+    until another is given. No tags unless given; one partition while open. Offsets count from 0.
+    """
+    records: list[LogRecord] = []
+    for line in filter(None, (line.partition("#")[0].split() for line in text.splitlines())):
+        records.append(_record(records[-1] if records else None, len(records), *line))
+    return records
+
+
+def _record(before: LogRecord | None, offset: int, at: str, what: str, *fields: str) -> LogRecord:
+    name, _, numbers = what.partition("(")
+    state, at_ms = STATES[name], int(at)
+    if state in (states.EXPIRED, states.UNKNOWN):
+        return UNSEEN._replace(offset=offset, timestamp_ms=at_ms, state=state)
+    pid, epoch = map(int, numbers.rstrip(")").split(","))
+    before = before or UNSEEN
+    begins = state == states.ONGOING and before.state not in states.OPEN
+    start_ms = -1 if state == states.EMPTY else at_ms if begins or before.start_ms < 0 else before.start_ms
+    timeout_ms = before.timeout_ms if before.timeout_ms > 0 else 60_000
+    partitions = int(state in states.OPEN)
+    record = LogRecord(offset, at_ms, 0, state, pid, epoch, timeout_ms, at_ms, start_ms, 0, NO_ID, partitions)
+    given = (field.split("=") for field in fields)
+    return record._replace(**{FIELDS[name]: int(value) for name, value in given})
+
+
+class Told(NamedTuple):
+    """What is known once all of a log is judged: rows with the causes they ended with, and what was counted."""
+
+    last_abort: LastAbort
+    rows: tuple[Transition, ...]
+    notable: tuple[Transition, ...]
+    counts: Counter[str]
+
+    @property
+    def causes(self) -> list[str]:
+        """`State cause confidence` of every row that has a cause, but for ordinary commits."""
+        named = [row for row in self.rows if row.cause not in (None, causes.COMMIT)]
+        return [f"{WORDS[row.to_state]} {row.cause} {row.confidence}" for row in named]
+
+    @property
+    def abort(self) -> str:
+        """Cause and confidence of the newest PrepareAbort."""
+        row = [row for row in self.rows if row.to_state == states.PREPARE_ABORT][-1]
+        return f"{row.cause} {row.confidence}"
+
+    @property
+    def notes(self) -> list[str]:
+        return [f"{WORDS[row.to_state]}: {row.note}" for row in self.rows if row.note is not None]
+
+
+Pairs = Sequence[tuple[LogRecord, LogRecord]]
+
+
+def pairs(records: Sequence[LogRecord]) -> Pairs:
+    return tuple(pairwise([UNSEEN, *records]))
+
+
+def told(records: Sequence[LogRecord] | str) -> Told:
+    return judged(pairs(log(records) if isinstance(records, str) else records))
+
+
+def judged(steps: Pairs, *, settles_early: bool = False) -> Told:
+    """`settles_early`: nothing waits for the next record longer than it has to."""
+    last_abort = NO_ABORT
+    rows: dict[int, Transition] = {}
+    notable: set[int] = set()
+    counts: Counter[str] = Counter()
+    for before, after in steps:
+        settles_at_ms = last_abort.settles_at_ms
+        if settles_early and settles_at_ms is not None and after.timestamp_ms >= settles_at_ms:
+            last_abort = _settle(last_abort, counts)
+        step = journal.judge(last_abort, before, after, counts=True)
+        last_abort = step.last_abort
+        rows[after.offset] = step.transition
+        if step.is_notable:
+            notable.add(after.offset)
+        if step.revised is not None:
+            offset, cause = step.revised
+            rows[offset] = _with_cause(rows[offset], cause)
+        counts.update(word for word, _ in step.aborts)
+    if last_abort.is_waiting:
+        last_abort = _settle(last_abort, counts)
+    all_rows = tuple(rows.values())
+    return Told(last_abort, all_rows, tuple(row for row in all_rows if row.offset in notable), counts)
+
+
+def _settle(last_abort: LastAbort, counts: Counter[str]) -> LastAbort:
+    last_abort, word = journal.settled(last_abort)
+    counts[word] += 1
+    return last_abort
+
+
+def _with_cause(row: Transition, cause: Cause) -> Transition:
+    return row._replace(cause=cause.word, confidence=cause.confidence)
