@@ -16,6 +16,8 @@ from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSett
 
 from service.domain.findings.rules import Rules
 from service.domain.findings.rules import parse as parse_rules
+from service.domain.keeping import Keep
+from service.domain.keeping import parse as parse_keep
 
 ENV_PREFIX: Final = "TXNSCOPE_"
 
@@ -38,6 +40,7 @@ class Settings(BaseSettings):
     port: int = Field(default=8080, ge=1, le=65535)
     url: str = "http://127.0.0.1:8080"
     rules: Rules = Rules()
+    keep: Keep = Keep()
 
     @field_validator("rules", mode="before")
     @classmethod
@@ -48,6 +51,12 @@ class Settings(BaseSettings):
         if not isinstance(rules, list):
             raise ValueError("not a list of tables: write [[rules]]")
         return parse_rules(rules)
+
+    @field_validator("keep", mode="before")
+    @classmethod
+    def _reads_keep(cls, keep: Any) -> Keep:
+        """`[keep]` of the file, or its JSON in TXNSCOPE_KEEP."""
+        return keep if isinstance(keep, Keep) else parse_keep(keep)
 
     @field_validator("cluster")
     @classmethod
@@ -136,7 +145,7 @@ def _explain(error: ValidationError, given: Mapping[str, str], path: str | None)
     else:
         origin = f"--config {path}: {name}"
     what = first["msg"].removeprefix("Value error, ")
-    return f"{origin}: {what}" if name == "rules" else f"{origin}: {first['input']!r}: {what}"
+    return f"{origin}: {what}" if name in ("rules", "keep") else f"{origin}: {first['input']!r}: {what}"
 
 
 def _line(error: BaseException) -> str:

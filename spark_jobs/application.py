@@ -16,6 +16,7 @@ from service.store import clusters, lease
 from service.store.engine import open_engine
 from service.store.errors import StoreError
 from service.store.migrate import upgrade
+from spark_jobs.housekeeping import forgetting
 from spark_jobs.judge import judging
 from spark_jobs.reasons import reason
 from spark_jobs.session import spark_session
@@ -44,9 +45,7 @@ class Application:
             cluster_id = self._bind(engine)
             threading.Thread(target=self._describe, args=(engine, cluster_id), daemon=True).start()
             with spark_session() as spark:
-                job = TransactionStateJob(
-                    spark, self._settings.client, engine, self._settings.checkpoint, self._stopping
-                )
+                job = TransactionStateJob(spark, self._settings, engine, self._stopping)
                 self._keep_running(job, engine, cluster_id)
         finally:
             engine.dispose()
@@ -80,7 +79,10 @@ class Application:
                 return
             began = time.monotonic()
             try:
-                with judging(self._settings.store, engine, held, self._settings.client, self._settings.rules):
+                with (
+                    judging(self._settings.store, engine, held, self._settings.client, self._settings.rules),
+                    forgetting(engine, held, self._settings.keep),
+                ):
                     job.run(held)
             except Exception as e:
                 if time.monotonic() - began > STEADY_AFTER_S:

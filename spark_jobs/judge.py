@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -19,16 +17,12 @@ from service.domain.findings.rules import Rules
 from service.kafka.settings import ClientSettings
 from service.store import read_judge
 from service.store.engine import open_reader
-from service.store.errors import LeaseLost
 from service.store.lease import Lease
 from service.store.writer_findings import FindingWriter, load
+from spark_jobs.background import repeated
 from spark_jobs.judge_events import EventLooks
 from spark_jobs.judge_now import ConditionLooks
 from spark_jobs.probe import Probe
-from spark_jobs.reasons import reason
-from spark_jobs.source.planner import wall_clock_ms
-
-log = logging.getLogger("txnscope.judge")
 
 ROUND_S: Final = 0.25
 CONDITIONS_EVERY_MS: Final = 1_000
@@ -119,37 +113,18 @@ def _quiet(context: Context) -> Look:
 
 @contextmanager
 def judging(store: str, engine: Engine, lease: Lease, client: ClientSettings, rules: Rules) -> Iterator[None]:
-    """A judge works in a thread of its own until the block ends, or the lease is lost."""
-    stopping = threading.Event()
+    """A judge works in the background until the block ends, or the lease is lost."""
     reader = open_reader(store)
+    with Probe(client) as probe:
+        judge = Judge(reader, FindingWriter(engine, lease), lease.cluster_id, rules, probe)
 
-    def work() -> None:
-        with Probe(client) as probe:
-            judge = Judge(reader, FindingWriter(engine, lease), lease.cluster_id, rules, probe)
-            _keep_judging(judge, stopping)
+        def work(now_ms: int) -> float:
+            judge.round(now_ms)
+            return ROUND_S
 
-    thread = threading.Thread(target=work, name="judge", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        stopping.set()
-        thread.join(timeout=10)
-        with suppress(Exception):
-            reader.dispose()
-
-
-def _keep_judging(judge: Judge, stopping: threading.Event) -> None:
-    """What goes wrong is told and tried again: findings may be late, the reading of the log goes on."""
-    pause_s, told = ROUND_S, ""
-    while not stopping.wait(pause_s):
         try:
-            judge.round(wall_clock_ms())
-            pause_s, told = ROUND_S, ""
-        except LeaseLost:
-            return
-        except Exception as e:
-            if (text := reason(e)) != told:
-                log.warning("findings wait, judging again soon: %s", text)
-                told = text
-            pause_s = min(max(pause_s * 2, 1.0), 30.0)
+            with repeated("the judge of findings", work):
+                yield
+        finally:
+            with suppress(Exception):
+                reader.dispose()

@@ -56,7 +56,7 @@ class _Side(NamedTuple):
     producer_id: Array
     producer_epoch: Array
     start_ms: Array
-    last_update_ms: Array
+    timeout_ms: Array
     previous_producer_id: Array
     partition_count: Array
 

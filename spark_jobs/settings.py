@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import os
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Final, NoReturn, TypeVar
 
 from service.domain.findings.rules import Rules
+from service.domain.keeping import Keep
 from service.kafka.settings import ClientSettings
 
 STORE: Final = "TXNSCOPE_STORE"
@@ -26,6 +28,10 @@ class IngestSettings:
     checkpoint: Path | None
     owner: str
     rules: Rules
+    keep: Keep
+
+
+_T = TypeVar("_T")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -42,7 +48,8 @@ def parse(argv: list[str]) -> IngestSettings:
     parser.add_argument("--store", default=os.environ.get(STORE) or "sqlite:///txnscope.db")
     parser.add_argument("--checkpoint", type=Path)
     parser.add_argument("--owner", default="")
-    parser.add_argument("--rules", type=_rules, default=Rules())  # as JSON: the command line has read the file
+    parser.add_argument("--rules", type=_json(Rules.load), default=Rules())  # the command line has read the file
+    parser.add_argument("--keep", type=_json(Keep.load), default=Keep())
     flags = parser.parse_args(argv)
     return IngestSettings(
         client=ClientSettings.load(flags.bootstrap_servers, flags.kafka_config),
@@ -51,11 +58,15 @@ def parse(argv: list[str]) -> IngestSettings:
         checkpoint=flags.checkpoint,
         owner=flags.owner or secrets.token_hex(8),
         rules=flags.rules,
+        keep=flags.keep,
     )
 
 
-def _rules(text: str) -> Rules:
-    try:
-        return Rules.load(text)
-    except (ValueError, TypeError, AttributeError):
-        raise argparse.ArgumentTypeError("not what `txnscope ingest` makes of [[rules]]") from None
+def _json(load: Callable[[str], _T]) -> Callable[[str], _T]:
+    def read(text: str) -> _T:
+        try:
+            return load(text)
+        except (ValueError, TypeError, AttributeError):
+            raise argparse.ArgumentTypeError("not the JSON that `txnscope ingest` makes of its settings") from None
+
+    return read

@@ -16,7 +16,6 @@ from sqlalchemy import Engine
 
 from service.domain.facts import LogBatch
 from service.domain.transaction_log import SOURCE, TOPIC
-from service.kafka.settings import ClientSettings
 from service.store import lease as leases
 from service.store.errors import StoreError, StoreUnavailable
 from service.store.lease import Lease
@@ -25,6 +24,7 @@ from spark_jobs.first_start import begin
 from spark_jobs.progress import FirstReadProgress
 from spark_jobs.reasons import reason
 from spark_jobs.session import CORES
+from spark_jobs.settings import IngestSettings
 from spark_jobs.sinks import StoreSink
 from spark_jobs.source.planner import wall_clock_ms
 from spark_jobs.source.position import LogPosition
@@ -43,19 +43,20 @@ class TransactionStateJob:
     def __init__(
         self,
         spark: SparkSession,
-        client: ClientSettings,
+        settings: IngestSettings,
         engine: Engine,
-        checkpoint: Path | None,
         stopping: threading.Event,
     ) -> None:
-        self._spark, self._client, self._engine = spark, client, engine
-        self._checkpoint, self._stopping = checkpoint, stopping
+        self._spark, self._engine, self._stopping = spark, engine, stopping
+        self._client, self._checkpoint = settings.client, settings.checkpoint
+        self._kept, self._history_ms = settings.rules.kept_prefixes, settings.keep.history
         spark.dataSource.register(TransactionLogSource)
 
     def run(self, lease: Lease) -> None:
         """One life of the query. Raises what ended it: a StoreError, a KafkaFailure, or Spark's own exception."""
         positions = begin(self._engine, lease, SOURCE, TOPIC, self._client, wall_clock_ms())
-        writer = TransactionLogWriter(self._engine, lease)
+        kept = tuple(prefix.encode() for prefix in self._kept)
+        writer = TransactionLogWriter(self._engine, lease, history_ms=self._history_ms, kept=kept)
         shown = FirstReadProgress(positions.values())
 
         def apply(batch: LogBatch, now_ms: int) -> None:
@@ -82,7 +83,7 @@ class TransactionStateJob:
             log.debug("the lease could not be renewed now")
 
     def _start(self, positions: dict[int, LogPosition], sink: StoreSink, checkpoint: Path) -> StreamingQuery:
-        options = source_options(self._client, positions, CORES, POLL_MS, HEARTBEAT_MS)
+        options = source_options(self._client, positions, CORES, POLL_MS, HEARTBEAT_MS, self._kept)
         return (
             self._spark.readStream.format(TransactionLogSource.name())
             .options(**options)

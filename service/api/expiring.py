@@ -13,10 +13,11 @@ from service.api.clusters import known_cluster
 from service.api.cursors import seal, unseal
 from service.api.fields import text_of_time
 from service.api.models import Transactions
-from service.api.parameters import Duration, duration_ms, only_known
+from service.api.parameters import Duration, only_known
 from service.api.problems import describe
 from service.api.store import store_of
 from service.api.transaction_shape import describe_page
+from service.domain.spans import span_ms
 from service.store import read
 from service.store.read_expiring import ExpiringPlace, read_expiring
 
@@ -56,7 +57,7 @@ def list_expiring(
     with store_of(request).read() as connection:
         found = known_cluster(connection, cluster)
         as_of_ms = read.log_as_of_ms(connection, found.id)
-        until_ms = (as_of_ms or 0) + duration_ms(within) - found.expiration_ms
+        until_ms = (as_of_ms or 0) + span_ms(within) - found.expiration_ms
         page = read_expiring(connection, found.id, until_ms, after, limit)
         items = describe_page(connection, found, page.rows)
     cursor_after = page.after and seal(_HEAD.pack(page.after.last_update_ms) + page.after.transactional_id, *filters)

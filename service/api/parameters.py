@@ -2,37 +2,26 @@
 
 from __future__ import annotations
 
-import re
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 from urllib.parse import unquote_to_bytes
 
 from fastapi import Request
 from pydantic import AfterValidator, WithJsonSchema
 
 from service.api.problems import BAD_PARAMETER, UNKNOWN_PARAMETER, ParameterError, ProblemError
-
-_DURATION: Final = re.compile(r"([0-9]{1,9})([smhd])", re.ASCII)
-_UNIT_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+from service.domain.spans import PATTERN, span_ms
 
 
 def _check_duration(text: str) -> str:
-    if _DURATION.fullmatch(text) is None:
-        raise ValueError(f"{text!r} is no duration like 90s, 15m, 24h or 7d")
+    span_ms(text)
     return text
 
 
 Duration = Annotated[
     str,
     AfterValidator(_check_duration),
-    WithJsonSchema({"type": "string", "pattern": "^[0-9]{1,9}[smhd]$", "examples": ["90s", "15m", "24h", "7d"]}),
+    WithJsonSchema({"type": "string", "pattern": f"^{PATTERN}$", "examples": ["90s", "15m", "24h", "7d"]}),
 ]
-
-
-def duration_ms(text: str) -> int:
-    """Of a checked Duration."""
-    match = _DURATION.fullmatch(text)
-    assert match is not None
-    return int(match[1]) * _UNIT_MS[match[2]]
 
 
 def unusable(parameter: str, message: str) -> ProblemError:

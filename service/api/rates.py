@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi import Query as QueryParameter
@@ -12,14 +12,17 @@ from service.api.clusters import CAUSES
 from service.api.fields import text_of_time, time_field
 from service.api.models_history import TransactionRates
 from service.api.one_id import Id, IdBase64, id_of, known_id
-from service.api.parameters import Duration, duration_ms, only_known, unusable
+from service.api.parameters import Duration, only_known, unusable
 from service.api.problems import describe
 from service.api.store import store_of
 from service.api.transaction_shape import waiting_abort_ms
 from service.domain.minutes import minute_of
+from service.domain.spans import span_ms
 from service.store import read
 from service.store.read_history import MinuteRow, read_minutes
-from service.store.writer import HISTORY_MS
+
+LONGEST_MS: Final = 7 * 24 * 3_600_000
+"""More minutes than this make no page."""
 
 _NOTHING = MinuteRow(*[0] * len(MinuteRow._fields))
 
@@ -45,9 +48,9 @@ def get_rates(
     nothing ended are left out; there is one page. Give `id` or `id_b64`.
     """
     transactional_id = id_of(request, id, id_b64)
-    window_ms = duration_ms(window)
-    if window_ms > HISTORY_MS:
-        raise unusable("window", f"minutes are kept for 7d, {window!r} is longer")
+    window_ms = span_ms(window)
+    if window_ms > LONGEST_MS:
+        raise unusable("window", f"at most 7d, {window!r} is longer")
     with store_of(request).read() as connection:
         found, row = known_id(connection, cluster, transactional_id)
         as_of_ms = read.log_as_of_ms(connection, found.id)

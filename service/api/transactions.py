@@ -13,10 +13,11 @@ from service.api.cursors import read_cursor, write_cursor
 from service.api.fields import text_of_time
 from service.api.models import OneTransaction, Transactions
 from service.api.one_id import Id, IdBase64, id_of, known_id
-from service.api.parameters import Duration, bytes_of, duration_ms, only_known
+from service.api.parameters import Duration, bytes_of, only_known
 from service.api.problems import describe
 from service.api.store import store_of
 from service.api.transaction_shape import describe_page
+from service.domain.spans import span_ms
 from service.domain.states import CODES, EXPIRED
 from service.store import read, read_transactions
 from service.store.display import display_id, printable
@@ -87,7 +88,7 @@ def list_transactions(
             states=states,
             prefix=raw_prefix,
             # without an `as_of` nothing has an age
-            started_until_ms=None if min_age is None else (as_of_ms or 0) - duration_ms(min_age),
+            started_until_ms=None if min_age is None else (as_of_ms or 0) - span_ms(min_age),
             producer_id=producer_id,
             topic=None if topic is None else printable(topic),
             text=text,

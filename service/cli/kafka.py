@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from service.cli.errors import CommandFailed
+from service.domain.keeping import DEFAULT
 from service.kafka.errors import BadClientConfig
 from service.kafka.settings import ClientSettings
 from service.settings import Settings
@@ -31,4 +32,6 @@ def ingest_arguments(settings: Settings) -> list[str]:
             arguments += [flag, str(value)]
     if settings.rules.rules:
         arguments += ["--rules", settings.rules.dump()]
+    if settings.keep != DEFAULT:
+        arguments += ["--keep", settings.keep.dump()]
     return arguments

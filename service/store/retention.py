@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Column, Connection, Engine, and_, delete, exists, select, text, tuple_
 
+from service.domain.keeping import DEFAULT, Keep
 from service.domain.states import EXPIRED
 from service.store.lease import Lease, check_and_renew
 from service.store.schema import (
@@ -16,23 +17,22 @@ from service.store.schema import (
     cluster_minutes,
     coordinator_states,
     data_gaps,
+    findings,
     id_minutes,
     log_partitions,
     open_participants,
     producer_ids,
+    rejects,
     transactional_ids,
     transitions,
 )
 from service.store.upsert import Upsert
-from service.store.writer import HISTORY_MS
 
 ROWS_AT_ONCE: Final = 4_000
 """Of every table in one call, which takes up to half a second in a store of a million ids."""
 
 IDS_AT_ONCE: Final = 500
 """Of expired ids, which lie in many indexes, far apart."""
-
-_DAY_MS: Final = 86_400_000
 
 _STATES = Upsert(coordinator_states, add=("ids",))
 _T, _L, _P = transactional_ids.c, log_partitions.c, producer_ids.c
@@ -50,15 +50,6 @@ _MAY_COME_AGAIN = and_(
 )
 
 
-class Kept(NamedTuple):
-    """For how long: history and minutes of ids, and expired ids; minutes of clusters; producer ids; data gaps."""
-
-    history_ms: int = HISTORY_MS
-    minutes_ms: int = 31 * _DAY_MS
-    producer_ids_ms: int = 90 * _DAY_MS
-    gaps_ms: int = 31 * _DAY_MS
-
-
 class Forgotten(NamedTuple):
     """How many rows went. `more`: as many as may go at once did in some table, so call again soon."""
 
@@ -67,6 +58,8 @@ class Forgotten(NamedTuple):
     expired_ids: int
     cluster_minutes: int
     data_gaps: int
+    rejects: int
+    findings: int
     producer_ids: int
     more: bool
 
@@ -79,19 +72,19 @@ class Retention:
         engine: Engine,
         lease: Lease,
         *,
-        kept: Kept | None = None,
+        keep: Keep = DEFAULT,
         rows_at_once: int = ROWS_AT_ONCE,
         ids_at_once: int = IDS_AT_ONCE,
     ) -> None:
-        self._engine, self._lease, self._kept = engine, lease, kept or Kept()
+        self._engine, self._lease, self._keep = engine, lease, keep
         self._rows_at_once, self._ids_at_once = rows_at_once, ids_at_once
         self._cluster_id = lease.cluster_id
         self._producers_after: tuple[bytes, int] | None = None
 
     def forget(self, now_ms: int) -> Forgotten:
         """A piece of every table, in transactions of their own. Raises as `TransactionLogWriter.apply`."""
-        kept = self._kept
-        history_ms = now_ms - kept.history_ms
+        keep = self._keep
+        history_ms = now_ms - keep.history
         with self._transaction(now_ms) as connection:
             steps = self._delete_oldest(connection, transitions.c.at_ms, history_ms)
         with self._transaction(now_ms) as connection:
@@ -99,12 +92,14 @@ class Retention:
         with self._transaction(now_ms) as connection:
             expired = self._delete_expired_ids(connection, history_ms)
         with self._transaction(now_ms) as connection:
-            of_clusters = self._delete_oldest(connection, cluster_minutes.c.minute_ms, now_ms - kept.minutes_ms)
-            gaps = self._delete_oldest(connection, data_gaps.c.seen_at_ms, now_ms - kept.gaps_ms)
+            of_clusters = self._delete_oldest(connection, cluster_minutes.c.minute_ms, now_ms - keep.minutes)
+            gaps = self._delete_oldest(connection, data_gaps.c.seen_at_ms, now_ms - keep.gaps)
+            refused = self._delete_oldest(connection, rejects.c.seen_at_ms, now_ms - keep.rejects)
+            ended = self._delete_oldest(connection, findings.c.resolved_at_ms, now_ms - keep.findings)
         with self._transaction(now_ms) as connection:
-            producers = self._delete_producer_ids(connection, now_ms - kept.producer_ids_ms)
-        more = self._rows_at_once in (steps, minutes, of_clusters, gaps) or expired == self._ids_at_once
-        return Forgotten(steps, minutes, expired, of_clusters, gaps, producers, more)
+            producers = self._delete_producer_ids(connection, now_ms - keep.producer_ids)
+        more = self._rows_at_once in (steps, minutes, of_clusters, gaps, refused, ended) or expired == self._ids_at_once
+        return Forgotten(steps, minutes, expired, of_clusters, gaps, refused, ended, producers, more)
 
     @contextmanager
     def _transaction(self, now_ms: int) -> Iterator[Connection]:

@@ -303,6 +303,7 @@ rejects = Table(
     Column("value", LargeBinary),
     Column("seen_at_ms", BigInteger, nullable=False),
     UniqueConstraint("cluster_id", "source", "topic", "partition", "generation", "offset"),
+    Index(None, "cluster_id", "seen_at_ms"),
 )
 
 data_gaps = Table(

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from sqlalchemy import Connection, Engine
 
 from service.domain.facts import LogBatch
+from service.domain.keeping import Keep
 from service.domain.transaction_log import SOURCE, TOPIC
 from service.store.display import printable
 from service.store.lease import Lease, check_and_renew
@@ -24,9 +25,6 @@ from service.store.writer_settle import settle_causes
 
 RUNS_AT_ONCE: Final = 10_000
 """How many runs (about as many ids) the first read writes in one transaction: the write lock for a quarter second."""
-
-HISTORY_MS: Final = 7 * 24 * 3_600_000
-"""How far back transitions and minutes of ids are kept."""
 
 _WELL = Upsert(source_status, replace=("as_of_ms", "error"))
 _IN_TROUBLE = Upsert(source_status, replace=("error",))
@@ -51,7 +49,7 @@ class TransactionLogWriter:
         lease: Lease,
         *,
         runs_at_once: int = RUNS_AT_ONCE,
-        history_ms: int = HISTORY_MS,
+        history_ms: int = Keep().history,
         kept: tuple[bytes, ...] = (),
     ) -> None:
         """`kept`: prefixes of ids of which every transition is kept, not only the notable ones."""

@@ -72,6 +72,7 @@ def test_openapi_names_every_operation_and_holds_all_it_refers_to(client: TestCl
     names = [operation["operationId"] for operation in operations]
     assert sorted(names) == [
         "getCluster",
+        "getFinding",
         "getHealthy",
         "getMetrics",
         "getReady",
@@ -82,8 +83,10 @@ def test_openapi_names_every_operation_and_holds_all_it_refers_to(client: TestCl
         "listClusters",
         "listCoordinators",
         "listExpiring",
+        "listFindings",
         "listProducerOwners",
         "listTransactions",
+        "streamEvents",
     ]
     assert all(operation["description"] for operation in operations)
     references = set(re.findall(r"#/components/schemas/(\w+)", str(document)))

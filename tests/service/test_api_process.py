@@ -86,6 +86,16 @@ def test_a_head_is_answered_like_a_get_and_the_connection_lives_on(port: int) ->
     assert [status for status, _, _ in answers[::2]] == [200, 200, 200, 404]
 
 
+def test_a_head_of_the_stream_ends(port: int) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    for _ in range(2):
+        connection.request("HEAD", "/api/v1/events")
+        response = connection.getresponse()
+        assert (response.status, response.getheader("content-type")) == (200, "text/event-stream; charset=utf-8")
+        assert response.read() == b""
+    connection.close()
+
+
 def test_many_readers_at_once_are_all_answered(port: int) -> None:
     connections = []
     for _ in range(60):

@@ -57,7 +57,7 @@ def entry(
         topics = ORDERS if state in states.OPEN else ()
     count = sum(len(topic.partitions) for topic in topics)
     start = -1 if state == states.EMPTY else start_ms
-    record = LogRecord(offset, timestamp_ms, 0, state, pid, epoch, 60_000, timestamp_ms, start, 2, -1, count)
+    record = LogRecord(offset, timestamp_ms, 0, state, pid, epoch, 60_000, timestamp_ms, start, 0, -1, count)
     return Entry(transactional_id, record, topics)
 
 

@@ -3,25 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from sqlalchemy import Engine, event
 
 from service.domain import states
-from service.domain.facts import Gap
+from service.domain.facts import Gap, Reject
+from service.domain.findings import kinds
+from service.domain.findings.finding import Observation, Subject
+from service.domain.findings.lifecycle import Look, reconcile
+from service.domain.keeping import Keep
 from service.store import lease, read, schema
 from service.store.errors import LeaseLost
-from service.store.retention import Kept, Retention
-from service.store.writer import HISTORY_MS
-from tests.store.conftest import Cluster
+from service.store.retention import Forgotten, Retention
+from service.store.writer_findings import FindingWriter
+from tests.store.conftest import Cluster, only_on
 from tests.store.histories import aborted, committed
 from tests.store.logs import NOW_MS, Entry, batch, entry, everything, rows
 from tests.store.logs import read as span
 
 DAY_MS = 86_400_000
+HISTORY_MS = 7 * DAY_MS
+"""As long as history is kept where nobody says otherwise."""
+
 LATER_MS = NOW_MS + HISTORY_MS + DAY_MS
 """When everything that happened at NOW_MS is older than history is kept."""
+
+
+NOTHING = Forgotten(0, 0, 0, 0, 0, 0, 0, 0, more=False)
 
 
 def apply(cluster: Cluster, entries: Sequence[Entry], lo: int = 0, now_ms: int = NOW_MS, **more: Any) -> None:
@@ -48,7 +59,7 @@ def state_counts(engine: Engine, cluster_id: int) -> dict[tuple[int, int], int]:
 def test_history_and_expired_ids_go_when_they_are_old(cluster: Cluster) -> None:
     seed(cluster)
     forgotten = Retention(cluster.engine, cluster.lease).forget(LATER_MS)
-    assert forgotten == (5, 2, 1, 0, 0, 0, False)
+    assert forgotten == Forgotten(5, 2, 1, 0, 0, 0, 0, 0, False)
     assert {row["offset"] for row in rows(cluster.engine, schema.transitions, cluster.id)} == {17, 18}
     (minute,) = rows(cluster.engine, schema.id_minutes, cluster.id)
     assert (minute["transactional_id"], minute["commits"], minute["aborts_client"]) == (b"pay", 1, 1)
@@ -60,7 +71,7 @@ def test_history_and_expired_ids_go_when_they_are_old(cluster: Cluster) -> None:
 def test_nothing_goes_before_its_time(cluster: Cluster) -> None:
     seed(cluster)
     before = everything(cluster.engine, cluster.id)
-    assert Retention(cluster.engine, cluster.lease).forget(NOW_MS + HISTORY_MS - 120_000) == (0,) * 6 + (False,)
+    assert Retention(cluster.engine, cluster.lease).forget(NOW_MS + HISTORY_MS - 120_000) == NOTHING
     assert everything(cluster.engine, cluster.id) == before
 
 
@@ -73,9 +84,9 @@ def test_an_expired_id_that_comes_back_later_begins_anew(cluster: Cluster) -> No
 
 def test_producer_ids_go_when_long_unseen_unless_an_id_has_them(cluster: Cluster) -> None:
     seed(cluster)
-    kept = Kept(producer_ids_ms=30 * DAY_MS)
+    keep = Keep(producer_ids=30 * DAY_MS)
     much_later_ms = LATER_MS + 31 * DAY_MS
-    retention = Retention(cluster.engine, cluster.lease, kept=kept)
+    retention = Retention(cluster.engine, cluster.lease, keep=keep)
     assert retention.forget(LATER_MS).producer_ids == 0
     assert retention.forget(much_later_ms).producer_ids == 2
     assert [row["producer_id"] for row in rows(cluster.engine, schema.producer_ids, cluster.id)] == [9]
@@ -117,6 +128,22 @@ def test_minutes_of_the_cluster_and_gaps_are_kept_for_a_month(cluster: Cluster) 
     assert retention.forget(NOW_MS + 32 * DAY_MS)[3:5] == (1, 1)
 
 
+def test_rejects_and_resolved_findings_are_kept_as_long_as_people_say(cluster: Cluster) -> None:
+    cluster.start({0: 0})
+    broken = Reject(0, 0, 3, "value version 9", b"pay", b"key", b"value")
+    cluster.writer.apply(batch([], span(0, 4))._replace(rejects=(broken,)), NOW_MS)
+    about = Observation(kinds.OVERDUE, kinds.WARNING, Subject(transactional_id=b"pay"), "late", "wait", ())
+    (opened,) = reconcile({}, Look((about,), frozenset()), NOW_MS, "kafka")
+    (still_open,) = reconcile({}, Look((about._replace(kind=kinds.LONG_RUNNING),), frozenset()), NOW_MS, "kafka")
+    over = opened._replace(finding=replace(opened.finding, status=kinds.RESOLVED, resolved_at_ms=NOW_MS))
+    FindingWriter(cluster.engine, cluster.lease).save([over, still_open], NOW_MS)
+    retention = Retention(cluster.engine, cluster.lease, keep=Keep(rejects=DAY_MS, findings=2 * DAY_MS))
+    told = [retention.forget(NOW_MS + days * DAY_MS + 1)[5:7] for days in (0, 1, 2, 60)]
+    assert told == [(0, 0), (1, 0), (0, 1), (0, 0)]
+    (left,) = rows(cluster.engine, schema.findings, cluster.id)
+    assert left["kind"] == kinds.LONG_RUNNING, "an open one stays"
+
+
 def test_ids_of_a_log_that_is_read_again_are_kept_until_it_is(cluster: Cluster) -> None:
     """They may come again, and their counts span all lives of an id."""
     seed(cluster)
@@ -147,6 +174,7 @@ def test_who_lost_the_lease_forgets_nothing(cluster: Cluster) -> None:
     assert everything(cluster.engine, cluster.id) == before
 
 
+@only_on("sqlite")
 def test_everything_is_found_by_an_index(cluster: Cluster) -> None:
     seed(cluster)
     ran: list[tuple[str, Any]] = []

@@ -15,7 +15,7 @@ from service.domain.facts import Gap, Step
 from service.domain.timeline import Commits, Folded, Mark, Row, told
 from service.store.read_history import commits_of, read_owners, read_timeline, rows_of
 from service.store.writer import TransactionLogWriter
-from tests.store.conftest import Cluster
+from tests.store.conftest import Cluster, only_on
 from tests.store.histories import aborted, committed, minutes_ago
 from tests.store.logs import NOW_MS, Entry, batch, entry, read
 
@@ -163,6 +163,7 @@ def test_a_producer_id_has_dated_owners(cluster: Cluster) -> None:
     assert (expired.transactional_id, expired.current) == (b"gone", False)
 
 
+@only_on("sqlite")
 def test_the_timeline_is_looked_up_and_nothing_is_sorted(cluster: Cluster) -> None:
     with cluster.engine.connect() as connection:
         for statement in (

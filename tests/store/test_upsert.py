@@ -19,6 +19,8 @@ REPLACE = Upsert(schema.counters, replace=("value",))
 KEEP = Upsert(schema.counters)
 PRODUCERS = Upsert(schema.producer_ids, replace=("last_seen_ms", "last_epoch"))
 
+NO_END = (None, None, None)
+
 Rows = Sequence[tuple[Any, ...]]
 
 
@@ -107,8 +109,8 @@ def test_many_rows_are_copied(engine: Engine, count: int, copies: bool) -> None:
 def test_rows_of_one_id_that_come_back_keep_the_first_sight(engine: Engine) -> None:
     """A producer id that an id gave up and got again in one read: the same key twice."""
     cluster = clusters.bind(engine, "c", "c", NOW_MS)
-    many = [(cluster, n, b"id", n, n, 0, 0) for n in range(COPIES_FROM)]
-    at_once(engine, PRODUCERS, [*many, (cluster, 7, b"id", 900, 950, 5, 6)])
+    many = [(cluster, n, b"id", n, n, 0, 0, *NO_END) for n in range(COPIES_FROM)]
+    at_once(engine, PRODUCERS, [*many, (cluster, 7, b"id", 900, 950, 5, 6, *NO_END)])
     (found,) = (row for row in rows(engine, schema.producer_ids, cluster) if row["producer_id"] == 7)
     assert found["first_seen_ms"] == 7
     assert (found["last_seen_ms"], found["first_epoch"], found["last_epoch"]) == (950, 0, 6)

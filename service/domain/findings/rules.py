@@ -1,4 +1,7 @@
-"""`[[rules]]`: what people say of some ids or topics: how long is long, whose they are, until when to be silent."""
+"""`[[rules]]`: what people say of some ids or topics: how long is long, whose they are, until when to be silent.
+
+`full_history`: of ids with that prefix every transition is kept, ordinary commits too.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,11 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
-from re import fullmatch
 from typing import Any, Final, NamedTuple
 
-_KEYS: Final = ("prefix", "topic", "long_after", "owner", "mute_until")
-_UNIT_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+from service.domain.spans import span_ms
+
+_KEYS: Final = ("prefix", "topic", "long_after", "owner", "mute_until", "full_history")
 
 
 class Rule(NamedTuple):
@@ -22,6 +25,7 @@ class Rule(NamedTuple):
     long_after_ms: int | None = None
     owner: str | None = None
     mute_until_ms: int | None = None
+    full_history: bool = False
 
     @property
     def length(self) -> int:
@@ -41,6 +45,11 @@ class Rules(NamedTuple):
         topics = set(topics)
         fitting = [rule for rule in self.rules if _fits(rule, name, topics)]
         return max(fitting, key=lambda rule: rule.length, default=NO_RULE)
+
+    @property
+    def kept_prefixes(self) -> tuple[str, ...]:
+        """Of ids of which every transition is kept."""
+        return tuple(rule.prefix for rule in self.rules if rule.full_history and rule.prefix is not None)
 
     @property
     def shortest_long_ms(self) -> int | None:
@@ -80,22 +89,26 @@ def _rule(number: int, table: Any) -> Rule:
             raise ValueError(f"{where}: {key}: {table[key]!r} is no text")
     if ("prefix" in table) == ("topic" in table):
         raise ValueError(f"{where}: needs either prefix or topic")
+    full_history = table.get("full_history", False)
+    if not isinstance(full_history, bool):
+        raise ValueError(f"{where}: full_history: {full_history!r} is neither true nor false")
+    if full_history and "prefix" not in table:
+        raise ValueError(f"{where}: full_history needs a prefix: what a transaction writes to is known too late")
     return Rule(
         table.get("prefix"),
         table.get("topic"),
         _duration_ms(where, table.get("long_after")),
         table.get("owner"),
         _time_ms(where, table.get("mute_until")),
+        full_history,
     )
 
 
 def _duration_ms(where: str, value: Any) -> int | None:
-    if value is None:
-        return None
-    match = fullmatch(r"([0-9]{1,9})([smhd])", value) if isinstance(value, str) else None
-    if match is None:
-        raise ValueError(f"{where}: long_after: {value!r} is no duration like 90s, 15m or 24h")
-    return int(match[1]) * _UNIT_MS[match[2]]
+    try:
+        return None if value is None else span_ms(value)
+    except ValueError as error:
+        raise ValueError(f"{where}: long_after: {error}") from None
 
 
 def _time_ms(where: str, value: Any) -> int | None:

@@ -54,8 +54,10 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("sequence", name=op.f("pk_finding_events")),
         sqlite_autoincrement=True,
     )
+    op.create_index(op.f("ix_rejects_cluster_id_seen_at_ms"), "rejects", ["cluster_id", "seen_at_ms"])
 
 
 def downgrade() -> None:
+    op.drop_index(op.f("ix_rejects_cluster_id_seen_at_ms"), table_name="rejects")
     op.drop_table("finding_events")
     op.drop_table("findings")

@@ -1,0 +1,30 @@
+"""Lets the store forget what it has kept for long enough."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from sqlalchemy import Engine
+
+from service.domain.keeping import Keep
+from service.store.lease import Lease
+from service.store.retention import Retention
+from spark_jobs.background import repeated
+
+EVERY_S: Final = 60.0
+SOON_S: Final = 1.0
+"""Between two pieces of what is too much for one: readers and the log's writer come first."""
+
+
+@contextmanager
+def forgetting(engine: Engine, lease: Lease, keep: Keep) -> Iterator[None]:
+    """A piece now and then until the block ends, or the lease is lost."""
+    retention = Retention(engine, lease, keep=keep)
+
+    def work(now_ms: int) -> float:
+        return SOON_S if retention.forget(now_ms).more else EVERY_S
+
+    with repeated("forgetting what is old", work):
+        yield
