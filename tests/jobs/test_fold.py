@@ -118,7 +118,7 @@ def test_history_tells_steps_and_counts_nothing(log: list[Entry]) -> None:
 
 def a_commit(key: bytes) -> list[Entry]:
     path = (states.ONGOING, states.PREPARE_COMMIT, states.COMPLETE_COMMIT)
-    fields = {"producer_id": 1, "start_ms": 5, "partition_count": 1}
+    fields = {"producer_id": 1, "start_ms": 5, "partition_count": 1, "timestamp_ms": 6}
     return [(0, key, UNSEEN._replace(offset=i, state=state, **fields)) for i, state in enumerate(path)]
 
 

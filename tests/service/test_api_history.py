@@ -154,9 +154,9 @@ def test_an_abort_that_waits_for_its_cause_is_unattributed_in_all_answers(cluste
     at_ms = NOW_MS - 1_000
     start_ms = at_ms - 110
     log = [
-        entry(0, states.ONGOING, start_ms=start_ms, at_ms=start_ms, epoch=1),
-        entry(1, states.PREPARE_ABORT, start_ms=start_ms, at_ms=at_ms - 10, epoch=2),
-        entry(2, states.COMPLETE_ABORT, start_ms=start_ms, at_ms=at_ms, epoch=2),
+        entry(0, states.ONGOING, start_ms=start_ms, at_ms=start_ms, epoch=1, version=2),
+        entry(1, states.PREPARE_ABORT, start_ms=start_ms, at_ms=at_ms - 10, epoch=2, version=2),
+        entry(2, states.COMPLETE_ABORT, start_ms=start_ms, at_ms=at_ms, epoch=2, version=2),
     ]
     apply(cluster, log)
     with client_of(cluster.url) as client:

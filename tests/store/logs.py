@@ -48,8 +48,9 @@ def entry(
     start_ms: int = 1_000,
     at_ms: int | None = None,
     topics: tuple[Participants, ...] | None = None,
+    version: int = 0,
 ) -> Entry:
-    """A record at `offset`; appended at 10,000 + offset unless `at_ms` says otherwise."""
+    """A record at `offset`, of an old client; appended at 10,000 + offset unless `at_ms` says otherwise."""
     timestamp_ms = 10_000 + offset if at_ms is None else at_ms
     if state >= states.EXPIRED:
         return Entry(transactional_id, UNSEEN._replace(offset=offset, timestamp_ms=timestamp_ms, state=state), ())
@@ -57,7 +58,7 @@ def entry(
         topics = ORDERS if state in states.OPEN else ()
     count = sum(len(topic.partitions) for topic in topics)
     start = -1 if state == states.EMPTY else start_ms
-    record = LogRecord(offset, timestamp_ms, 0, state, pid, epoch, 60_000, timestamp_ms, start, 0, -1, count)
+    record = LogRecord(offset, timestamp_ms, 0, state, pid, epoch, 60_000, timestamp_ms, start, version, -1, count)
     return Entry(transactional_id, record, topics)
 
 

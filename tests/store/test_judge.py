@@ -168,14 +168,14 @@ def test_who_aborted_may_be_known_only_later(judged: Judged, timeout_ms: int, ki
         at, now_ms, epoch = judged.next_offset, NOW_MS + turn * 20_000, 2 * turn
         start_ms = now_ms - 5_000
         path = [
-            entry(at, states.ONGOING, epoch=epoch, start_ms=start_ms, at_ms=start_ms),
-            entry(at + 1, states.PREPARE_ABORT, epoch=epoch + 1, start_ms=start_ms, at_ms=now_ms),
-            entry(at + 2, states.COMPLETE_ABORT, epoch=epoch + 1, start_ms=start_ms, at_ms=now_ms + 1),
+            entry(at, states.ONGOING, version=2, epoch=epoch, start_ms=start_ms, at_ms=start_ms),
+            entry(at + 1, states.PREPARE_ABORT, version=2, epoch=epoch + 1, start_ms=start_ms, at_ms=now_ms),
+            entry(at + 2, states.COMPLETE_ABORT, version=2, epoch=epoch + 1, start_ms=start_ms, at_ms=now_ms + 1),
         ]
         judged.log(path, now_ms)
         judged.judge.round(now_ms)
         assert judged.found() == {}
-        empty = entry(at + 3, states.EMPTY, epoch=epoch + 2, start_ms=start_ms, at_ms=now_ms + 500)
+        empty = entry(at + 3, states.EMPTY, version=2, epoch=epoch + 2, start_ms=start_ms, at_ms=now_ms + 500)
         judged.log([empty._replace(record=empty.record._replace(timeout_ms=timeout_ms))], now_ms + 500)
         judged.judge.round(now_ms + 1_500)
     assert judged.found().keys() == kinds_found

@@ -41,13 +41,14 @@ def apply(cluster: Cluster, entries: Sequence[Entry], lo: int = 0, now_ms: int =
 
 
 def seed(cluster: Cluster) -> None:
-    """Of `old` and `pay` a commit and an abort eight days ago, of `pay` another two just now; `old` has expired."""
+    """Of `old` and `pay` a commit and an abort eight days ago, of `pay` two more just now, under a new producer id."""
     cluster.start({0: 0})
     log = [*committed(0, NOW_MS - 60_000, pid=7), *aborted(3, NOW_MS - 30_000, pid=7)]
     log += [*committed(6, NOW_MS - 60_000, b"old", pid=8), *aborted(9, NOW_MS - 30_000, b"old", pid=8)]
     log.append(entry(12, states.EXPIRED, b"old", at_ms=NOW_MS - 20_000))
     apply(cluster, log)
-    again = [*committed(13, LATER_MS - 60_000, pid=9), *aborted(16, LATER_MS - 30_000, pid=9)]
+    again = [entry(13, states.EMPTY, pid=9, at_ms=LATER_MS - 90_000)]
+    again += [*committed(14, LATER_MS - 60_000, pid=9), *aborted(17, LATER_MS - 30_000, pid=9)]
     apply(cluster, again, 13, LATER_MS)
 
 
@@ -60,7 +61,7 @@ def test_history_and_expired_ids_go_when_they_are_old(cluster: Cluster) -> None:
     seed(cluster)
     forgotten = Retention(cluster.engine, cluster.lease).forget(LATER_MS)
     assert forgotten == Forgotten(5, 2, 1, 0, 0, 0, 0, 0, False)
-    assert {row["offset"] for row in rows(cluster.engine, schema.transitions, cluster.id)} == {17, 18}
+    assert {row["offset"] for row in rows(cluster.engine, schema.transitions, cluster.id)} == {13, 18, 19}
     (minute,) = rows(cluster.engine, schema.id_minutes, cluster.id)
     assert (minute["transactional_id"], minute["commits"], minute["aborts_client"]) == (b"pay", 1, 1)
     (left,) = rows(cluster.engine, schema.transactional_ids, cluster.id)
@@ -78,7 +79,7 @@ def test_nothing_goes_before_its_time(cluster: Cluster) -> None:
 def test_an_expired_id_that_comes_back_later_begins_anew(cluster: Cluster) -> None:
     seed(cluster)
     Retention(cluster.engine, cluster.lease).forget(LATER_MS)
-    apply(cluster, [entry(19, states.EMPTY, b"old", pid=10, at_ms=LATER_MS)], 19, LATER_MS)
+    apply(cluster, [entry(20, states.EMPTY, b"old", pid=10, at_ms=LATER_MS)], 20, LATER_MS)
     assert state_counts(cluster.engine, cluster.id) == {(0, states.COMPLETE_ABORT): 1, (0, states.EMPTY): 1}
 
 
@@ -147,12 +148,12 @@ def test_rejects_and_resolved_findings_are_kept_as_long_as_people_say(cluster: C
 def test_ids_of_a_log_that_is_read_again_are_kept_until_it_is(cluster: Cluster) -> None:
     """They may come again, and their counts span all lives of an id."""
     seed(cluster)
-    begun = span(0, 0, generation=1, end=50, gap=Gap(19, 19, "away"))
+    begun = span(0, 0, generation=1, end=50, gap=Gap(20, 20, "away"))
     cluster.writer.apply(batch([], begun), LATER_MS)
     much_later_ms = LATER_MS + 2 * HISTORY_MS
     retention = Retention(cluster.engine, cluster.lease)
     assert retention.forget(much_later_ms).expired_ids == 0
-    cluster.writer.apply(batch([], span(0, 19, generation=1, end=19, counts=False)), much_later_ms)
+    cluster.writer.apply(batch([], span(0, 20, generation=1, end=20, counts=False)), much_later_ms)
     assert retention.forget(much_later_ms).expired_ids == 2
 
 

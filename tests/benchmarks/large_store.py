@@ -1,0 +1,229 @@
+"""A store of a million ids: written by the real writer as a first read is, its history and findings added in bulk."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from sqlalchemy import BigInteger, Connection, Engine, LargeBinary, String, insert, literal, null, select
+
+from service.domain import causes, states
+from service.domain.facts import LogBatch, LogRecord, Participants, RangeRead, Run
+from service.domain.findings import kinds
+from service.domain.findings.finding import Evidence, Finding, Subject
+from service.domain.findings.lifecycle import Change
+from service.domain.minutes import MINUTE_MS
+from service.domain.transaction_log import SOURCE, TOPIC
+from service.store import clusters, lease, migrate, progress
+from service.store.engine import open_engine
+from service.store.schema import id_minutes, transactional_ids, transitions
+from service.store.writer import TransactionLogWriter
+from service.store.writer_findings import FindingWriter
+from service.store.writer_minutes import MINUTES
+
+CLUSTER: Final = "bench"
+PARTITIONS: Final = 50
+PARTITIONS_A_BATCH: Final = 5
+OPEN_IDS: Final = 2_000
+FINDINGS: Final = 300
+APPLICATIONS: Final = 97
+TOPICS: Final = ("orders", "payments", "audit")
+NOW_MS: Final = 1_790_000_000_000
+DAY_MS: Final = 86_400_000
+AT_REST: Final = ((states.COMPLETE_COMMIT, 79), (states.COMPLETE_ABORT, 5), (states.EMPTY, 6), (states.EXPIRED, 10))
+"""The states of ids without an open transaction, and how many of a hundred are in each."""
+
+BUSY_IDS: Final = 5
+"""Ids with commits in every minute of a week, and an abort every hour."""
+
+_LAST_OFFSET: Final = 10_000_000
+_HISTORY_EVERY: Final = 5  # one id in so many has rows of history, one in so many has minutes
+_ROWS_EACH: Final = 3
+
+
+class LargeStore(NamedTuple):
+    """What there is to ask for. `producer_ids` belongs to the ids beside it."""
+
+    ids: list[bytes]
+    producer_ids: list[int]
+    busy: list[bytes]
+
+
+def fill(url: str, ids: int) -> LargeStore:
+    """Into an empty database, or one at head."""
+    engine = open_engine(url)
+    try:
+        began = time.perf_counter()
+        migrate.upgrade(engine)
+        held = lease.acquire(engine, clusters.bind(engine, CLUSTER, CLUSTER, NOW_MS - DAY_MS), "bench", NOW_MS)
+        assert held is not None
+        log = _log(ids)
+        _write_ids(engine, held, log)
+        store = LargeStore(
+            [run.transactional_id for runs in log for run in runs],
+            [run.last.producer_id for runs in log for run in runs],
+            [log[0][number].transactional_id for number in range(BUSY_IDS)],
+        )
+        written = time.perf_counter()
+        with engine.begin() as connection:
+            _add_history(connection)
+            for busy in store.busy:
+                _add_week(connection, held.cluster_id, busy)
+        FindingWriter(engine, held).save([Change(one, "opened") for one in _findings(store)], NOW_MS)
+        _settle(engine)
+        ended = time.perf_counter()
+        print(
+            f"{engine.dialect.name}: {ids:,} ids written in {written - began:.0f} s,"
+            f" history and findings in {ended - written:.0f} s, {_size_mb(engine):,.0f} MB",
+            flush=True,
+        )
+        return store
+    finally:
+        engine.dispose()
+
+
+def _log(ids: int) -> list[list[Run]]:
+    """By partition, what a first read finds: every id once; producer ids, ages and states are scattered."""
+    rng = random.Random(11)
+    open_ids = set(rng.sample(range(ids), min(OPEN_IDS, ids)))
+    at_rest = [state for state, share in AT_REST for _ in range(share)]
+    log: list[list[Run]] = [[] for _ in range(PARTITIONS)]
+    for number, producer_id in enumerate(rng.sample(range(ids * 4), ids)):
+        is_open = number in open_ids
+        state = rng.choice((states.ONGOING,) * 18 + (2, 3)) if is_open else rng.choice(at_rest)
+        changed_ms = NOW_MS - int(2 * DAY_MS * rng.random() ** 8) if is_open else NOW_MS - rng.randrange(7 * DAY_MS)
+        partition = rng.randrange(PARTITIONS)
+        name = f"application-{number % APPLICATIONS}-worker-{number:07d}".encode()
+        topics = (Participants(TOPICS[number % 2], (number % 10,)),) if is_open else ()
+        topics += (Participants(TOPICS[2], (0,)),) if is_open and number % 40 == 0 else ()
+        log[partition].append(_run(partition, len(log[partition]), name, state, producer_id, changed_ms, topics))
+    return log
+
+
+def _run(
+    partition: int,
+    offset: int,
+    name: bytes,
+    state: int,
+    producer_id: int,
+    changed_ms: int,
+    topics: tuple[Participants, ...],
+) -> Run:
+    record = LogRecord(
+        offset, changed_ms, 1, state, producer_id, offset % 30_000, 60_000, changed_ms, changed_ms, 2, -1, len(topics)
+    )
+    return Run(partition, name, record, record, False, 1, topics, -1, -1, None)
+
+
+def _write_ids(engine: Engine, held: lease.Lease, log: list[list[Run]]) -> None:
+    starts = [progress.PartitionStart(p, "T", 1, 1, 0, len(log[p])) for p in range(PARTITIONS)]
+    progress.start_positions(engine, held, SOURCE, TOPIC, starts, NOW_MS)
+    writer = TransactionLogWriter(engine, held)
+    for first in range(0, PARTITIONS, PARTITIONS_A_BATCH):
+        some = range(first, first + PARTITIONS_A_BATCH)
+        runs = tuple(run for p in some for run in sorted(log[p], key=lambda run: run.transactional_id))
+        ranges = (RangeRead(p, "T", 0, 0, n, 1, 1, 0, n, NOW_MS, n, 0, None) for p in some for n in (len(log[p]),))
+        writer.apply(LogBatch(tuple(ranges), runs, ()), NOW_MS)
+
+
+def _add_history(connection: Connection) -> None:
+    """Some aborts and some minutes for one id in _HISTORY_EVERY each, of its last hours."""
+    t = transactional_ids.c
+    for number in range(_ROWS_EACH):
+        back_ms = t.last_update_ms - number * 3_600_000
+        connection.execute(
+            insert(transitions).from_select(
+                [column.name for column in transitions.c if column.name != "id"],
+                select(
+                    *(t.cluster_id, t.transactional_id, t.partition, t.generation),
+                    *(_LAST_OFFSET + t.offset * _ROWS_EACH - number, back_ms),
+                    *(literal(states.ONGOING), literal(states.PREPARE_ABORT), t.producer_id, t.producer_epoch),
+                    *(t.timeout_ms, literal(1_200, BigInteger), null(), literal(causes.TIMEOUT, String)),
+                    *(literal(causes.LIKELY, String), null(), literal(True)),
+                ).where(t.producer_id % _HISTORY_EVERY == 0),
+            )
+        )
+        minute_ms = back_ms - back_ms % MINUTE_MS
+        connection.execute(
+            insert(id_minutes).from_select(
+                list(id_minutes.c.keys()),
+                select(
+                    *(t.cluster_id, t.transactional_id, minute_ms, literal(6, BigInteger)),
+                    *(literal(0, BigInteger),) * 5,
+                    *(literal(n, BigInteger) for n in (6, 900, 300, 6, 60, 20)),
+                    *(minute_ms, minute_ms + 50_000),
+                ).where(t.producer_id % _HISTORY_EVERY < 2),
+            )
+        )
+
+
+def _add_week(connection: Connection, cluster_id: int, transactional_id: bytes) -> None:
+    begin_ms = (NOW_MS - 7 * DAY_MS) // MINUTE_MS * MINUTE_MS
+    minutes = range(begin_ms, NOW_MS, MINUTE_MS)
+    counted = (50, *(0,) * 5, 50, 9_000, 400, 50, 500, 30)
+    MINUTES.write(connection, [(cluster_id, transactional_id, ms, *counted, ms, ms + 59_000) for ms in minutes])
+    t = transitions.c
+    row = connection.execute(
+        select(transactional_ids).where(transactional_ids.c.transactional_id == literal(transactional_id, LargeBinary))
+    ).one()
+    hours = enumerate(range(begin_ms + 30_000, NOW_MS, 3_600_000))
+    connection.execute(
+        insert(transitions),
+        [
+            {
+                **{c.name: row._mapping[c.name] for c in t if c.name in row._mapping and c.name != "offset"},
+                **{"offset": 2 * _LAST_OFFSET + row.offset * 1_000 + number, "at_ms": ms, "counted": True},
+                **{"from_state": states.ONGOING, "to_state": states.PREPARE_ABORT, "duration_ms": 800},
+                **{"cause": causes.CLIENT_ABORT, "confidence": causes.CERTAIN},
+            }
+            for number, ms in hours
+        ],
+    )
+
+
+def _findings(store: LargeStore) -> Iterator[Finding]:
+    for number in range(FINDINGS):
+        kind = kinds.KINDS[number % len(kinds.KINDS)]
+        opened_ms, is_over = NOW_MS - number * 600_000, number % 3 == 0
+        about = Subject(transactional_id=store.ids[number * 37 % len(store.ids)], topic=TOPICS[number % 3])
+        yield Finding(
+            id=f"{number:016x}",
+            kind=kind,
+            severity=kinds.SEVERITIES[number % 3],
+            status=kinds.RESOLVED if is_over else kinds.CONFIRMED,
+            confidence=kinds.CERTAIN,
+            subject=about,
+            opened_at_ms=opened_ms,
+            confirmed_at_ms=opened_ms,
+            resolved_at_ms=opened_ms + 300_000 if is_over else None,
+            last_seen_ms=NOW_MS,
+            count=1,
+            reopened=False,
+            resolution=kinds.HEALED if is_over else None,
+            owner=None,
+            muted_until_ms=None,
+            summary="A transaction is open for longer than its timeout allows.",
+            advice="See whether the coordinator is alive; its log says nothing since.",
+            evidence=tuple(Evidence(opened_ms, f"{TOPIC}-3@{number}", "Ongoing, 60 s timeout") for _ in range(3)),
+            self_heals_at_ms=None,
+            log_partition=number % PARTITIONS,
+            counted_to=-1,
+        )
+
+
+def _settle(engine: Engine) -> None:
+    """PostgreSQL: what autovacuum has done a minute later."""
+    if engine.dialect.name == "postgresql":
+        with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            connection.exec_driver_sql("VACUUM ANALYZE")
+
+
+def _size_mb(engine: Engine) -> float:
+    if engine.dialect.name == "sqlite":
+        return sum(path.stat().st_size for path in Path(engine.url.database or "").parent.glob("*.db*")) / 1e6
+    with engine.connect() as connection:
+        size: int = connection.exec_driver_sql("SELECT pg_database_size(current_database())").scalar_one()
+    return size / 1e6
