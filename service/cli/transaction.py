@@ -6,14 +6,17 @@ import json
 import sys
 from argparse import Namespace
 from collections.abc import Iterator
+from textwrap import fill
 from typing import Any
 
 from service.cli.errors import FINE
 from service.cli.rest import Service
 from service.cli.text import age, duration, table
+from service.domain.why import why_aborted
 from service.settings import Settings
 
 _HEADS = ("AT", "FROM -> TO", "PRODUCER ID", "OPEN FOR", "MARKERS", "CAUSE", "NOTE")
+_WIDTH = 100
 _PLAIN = (
     "timeout_ms",
     "last_updated_at",
@@ -36,12 +39,24 @@ def run(flags: Namespace, settings: Settings) -> int:
         return FINE
     # one column without head: names on the left, values on the right
     print(table(("transactional_id", one["transactional_id"]), list(_lines(one))))
+    if why := _why(timeline["items"]):
+        print(f"\n{why}")
     if timeline["items"]:
         print()
         print(table(_HEADS, [_row(item) for item in timeline["items"]]))
     if timeline["next_cursor"]:
         print(f"the newest {len(timeline['items'])} rows of its timeline, there are more (--limit)", file=sys.stderr)
     return FINE
+
+
+def _why(items: list[dict[str, Any]]) -> str | None:
+    """Of the newest abort, in sentences."""
+    for item in items:
+        if item["type"] == "transition" and item["to_state"] == "PrepareAbort":
+            words = why_aborted(item["cause"], item["confidence"])
+            head = f"Aborted last at {item['at']}: {item['cause'].replace('_', ' ')} ({item['confidence']})."
+            return fill(f"{head} {words}", _WIDTH) if words else None
+    return None
 
 
 def _row(item: dict[str, Any]) -> tuple[object, ...]:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -174,6 +174,9 @@ class Ingest:
         return [row.reason for row in self.rows(data_gaps)]
 
 
+AnyIngest = TypeVar("AnyIngest", bound=Ingest)
+
+
 def log_ends(bootstrap: str) -> dict[int, int]:
     """Where each partition of the transaction log ends now."""
     return _offsets(bootstrap, LATEST)
@@ -193,12 +196,16 @@ def _offsets(bootstrap: str, which: int) -> dict[int, int]:
 
 
 @contextmanager
-def ingesting(bootstrap: str, directory: Path) -> Iterator[Ingest]:
-    """A running application, stopped in the end (and stopped cleanly, unless the test killed it)."""
-    ingest = Ingest(bootstrap, directory).start()
+def running(app: AnyIngest) -> Iterator[AnyIngest]:
+    """Started, and stopped in the end (cleanly, unless the test killed it)."""
+    app.start()
     try:
-        ingest.wait_until_counting()
-        yield ingest
+        app.wait_until_counting()
+        yield app
     finally:
-        if ingest.process.poll() is None:
-            assert ingest.stop() == 0
+        if app.process.poll() is None:
+            assert app.stop() == 0
+
+
+def ingesting(bootstrap: str, directory: Path) -> AbstractContextManager[Ingest]:
+    return running(Ingest(bootstrap, directory))

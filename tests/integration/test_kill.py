@@ -1,54 +1,89 @@
-"""`kill -9` of one process of the application in the middle of load: counts, causes and history stay exactly right."""
+"""`kill -9` of each process of `txnscope watch` in the middle of load: counts, causes, history stay exactly right."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import subprocess
+import sys
 import time
+import urllib.request
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from deploy.demo.broker import Broker
 from service.store.schema import id_minutes, transactional_ids, transitions
-from tests.integration.application import Ingest, ingesting, wait_for
+from tests.brokers import free_port
+from tests.integration.application import ROOT, Ingest, running, wait_for
 from tests.integration.kafka_says import completed
 from tests.integration.producers import create_topic, load
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
 
-def workers(app: Ingest) -> list[int]:
-    """Python processes that run Spark's tasks: forked off the daemon, all in the application's session."""
-    session = os.getsid(app.process.pid)
-    found = {}
-    for proc in Path("/proc").iterdir():
-        try:
-            fields = (proc / "stat").read_text().rpartition(")")[2].split()
-            if int(fields[3]) == session and b"pyspark.daemon" in (proc / "cmdline").read_bytes():
-                found[int(proc.name)] = int(fields[1])
-        except (OSError, ValueError, IndexError):
-            continue
-    return [pid for pid, parent in found.items() if parent in found]
+class Watch(Ingest):
+    """`txnscope watch`: the supervisor with the application and the service below it."""
+
+    def start(self, module: str = "service.cli") -> Watch:
+        self.port = free_port()
+        arguments = ["watch", "--bootstrap-servers", self.bootstrap, "--store", self.url, "--cluster", self.name]
+        arguments += ["--checkpoint", str(self.directory / "checkpoint"), "--port", str(self.port)]
+        with self.log.open("ab") as out:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", module, *arguments],
+                cwd=ROOT,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                start_new_session=True,
+            )
+        return self
+
+    def pids(self, words: str) -> list[int]:
+        """Processes that have our store in their environment, with these words in their command lines; oldest first."""
+        ours = f"TXNSCOPE_STORE={self.url}".encode()
+        found = {}
+        for proc in Path("/proc").iterdir():
+            try:
+                fields = (proc / "stat").read_text().rpartition(")")[2].split()
+                command = (proc / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                is_ours = ours in (proc / "environ").read_bytes().split(b"\0")
+            except (OSError, ValueError, IndexError):
+                continue
+            if is_ours and words in command:
+                found[int(proc.name)] = int(fields[19])
+        return sorted(found, key=lambda pid: found[pid])
+
+    def counts_over_rest(self, name: str) -> tuple[int, int]:
+        url = f"http://127.0.0.1:{self.port}/api/v1/clusters/{self.name}/transaction?id={name}"
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            counts: dict[str, Any] = json.load(answer)["counts"]
+        return counts["commits"], sum(counts["aborts"].values())
 
 
-def test_a_python_worker(broker_431: Broker, tmp_path: Path) -> None:
-    create_topic(broker_431.bootstrap, "workers")
-    names = [f"worker-{n}" for n in range(3)]
-    with ingesting(broker_431.bootstrap, tmp_path) as app:
-        with load(broker_431.bootstrap, "workers", names):
+def test_each_process_in_turn(broker_431: Broker, tmp_path: Path) -> None:
+    create_topic(broker_431.bootstrap, "killed")
+    names = [f"killed-{n}" for n in range(3)]
+    with running(Watch(broker_431.bootstrap, tmp_path)) as app:
+        with load(broker_431.bootstrap, "killed", names):
             app.wait_for_more_commits(names)
-            for pid in wait_for(lambda: workers(app), "a worker"):
-                os.kill(pid, signal.SIGKILL)
-            app.wait_for_more_commits(names)
+            *_, worker = wait_for(lambda: app.pids("pyspark.daemon")[1:], "a Python worker")
+            (driver,), (service,) = app.pids("-m spark_jobs"), app.pids("service.cli serve")
+            for victim in (worker, driver, service):
+                os.kill(victim, signal.SIGKILL)
+                app.wait_for_more_commits(names)
+            wait_for(lambda: app.pids("service.cli serve"), "another service")
             time.sleep(1)
         app.wait_until_read()
         truth = {name: ends for name, ends in completed(broker_431, broker_431.bootstrap).items() if name in names}
-        app_counts = {name: ends for name, ends in app.counts().items() if name in names}
-        assert app_counts == truth
+        wait_for(lambda: {name: app.counts()[name] for name in names} == truth, f"exactly {truth}; {app.log}")
         assert app.gaps() == []
         told_once_and_alike(app, names)
+        assert {name: app.counts_over_rest(name) for name in names} == truth
 
 
 def told_once_and_alike(app: Ingest, names: list[str]) -> None:

@@ -13,31 +13,13 @@ import pytest
 from service.api.events import stream
 from service.api.store import Store
 from service.domain.findings import kinds
-from service.domain.findings.finding import Evidence, Finding, Key, Observation, Subject
-from service.domain.findings.lifecycle import Look, reconcile
+from service.domain.findings.finding import Subject
 from service.store.engine import open_reader
-from service.store.writer_findings import EVENTS_KEPT, FindingWriter, load
-from tests.service.stores import NOW_MS, SeededCluster, client_of
+from service.store.writer_findings import EVENTS_KEPT
+from tests.service.findings import WithFindings, observe
+from tests.service.stores import NOW_MS, client_of
 
 PATH = "/api/v1/clusters/orders/findings"
-
-
-class WithFindings(SeededCluster):
-    """Findings as the judge would write them."""
-
-    def see(self, *observations: Observation, now_ms: int = NOW_MS) -> None:
-        """These are there; all that was there before and is not among them has ended."""
-        with self.engine.connect() as connection:
-            stored: dict[Key, Finding] = load(connection, self.id, now_ms)
-        look = Look(observations, frozenset(kinds.KINDS), frozenset({0}), True)
-        FindingWriter(self.engine, self.lease).save(reconcile(stored, look, now_ms, "kafka-orders"), now_ms)
-
-
-def observe(kind: str = kinds.OVERDUE, name: bytes = b"pay", **fields: Any) -> Observation:
-    evidence = (Evidence(NOW_MS, "__transaction_state-0@7", "fact"),)
-    return Observation(
-        kind, kinds.WARNING, Subject(transactional_id=name), "it is late", "look", evidence, log_partition=0
-    )._replace(**fields)
 
 
 GAP = observe(kinds.COVERAGE_GAP, subject=Subject(topic="__transaction_state", partition=3), log_partition=None)

@@ -1,0 +1,58 @@
+"""Why a transaction was aborted, in sentences for the people whose client it was: what happened, and what to do."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from service.domain.causes import (
+    ADMIN,
+    AMBIGUOUS,
+    CERTAIN,
+    CLIENT_ABORT,
+    EMPTY_ABORT,
+    FENCED,
+    LIKELY,
+    TIMEOUT,
+    UNATTRIBUTED,
+)
+
+_OWN: Final = "Not a fault of Kafka: look in the application's own log."
+_TWO: Final = "If both are meant to run, give each its own transactional.id; else stop the one that is too much."
+
+_ABORTS: Final = {
+    (CLIENT_ABORT, CERTAIN): f"Aborted by its own client. {_OWN}",
+    (CLIENT_ABORT, LIKELY): f"Aborted by its own client, which went on with the epoch that the abort gave it. {_OWN}",
+    (CLIENT_ABORT, AMBIGUOUS): (
+        "Aborted by its own client, or by another producer that was started with the same transactional.id: under"
+        " transaction version 2 both leave the same records. After a fence the client's log has"
+        " ProducerFencedException or InvalidProducerEpochException."
+    ),
+    (TIMEOUT, LIKELY): (
+        "It was open for longer than its timeout, so its coordinator aborted it. Look for what held the client up"
+        " (a long pause, a broker that was away), or raise its transaction.timeout.ms. A client or a new instance that"
+        " ended it in the seconds between would look the same."
+    ),
+    (FENCED, LIKELY): (
+        "Another producer was started with the same transactional.id while this one was open, and fenced it: the old"
+        f" client's log has ProducerFencedException or InvalidProducerEpochException. {_TWO}"
+    ),
+    (FENCED, AMBIGUOUS): (
+        "Another producer was started with the same transactional.id and fenced it, or its client aborted and started"
+        f" anew at once: under transaction version 2 both leave the same records. {_TWO}"
+    ),
+    (ADMIN, LIKELY): (
+        "Ended by an administrator: forceTerminateTransaction of kafka-transactions.sh, or fenceProducers. It is told"
+        " by the timeout that these leave in the log."
+    ),
+    (UNATTRIBUTED, AMBIGUOUS): (
+        "Nobody can tell from the log who aborted it: the record before is not there (compacted away), or fits none of"
+        " the ways in which Kafka ends a transaction."
+    ),
+    (EMPTY_ABORT, CERTAIN): "There was nothing in it: a client of transaction version 2 asked for its next epoch.",
+    (EMPTY_ABORT, LIKELY): "No partition had been added to it, so nothing was lost.",
+}
+
+
+def why_aborted(cause: str, confidence: str) -> str | None:
+    """None for what is no cause of an abort."""
+    return _ABORTS.get((cause, confidence))
