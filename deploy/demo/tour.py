@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
@@ -23,20 +23,22 @@ class Sight(NamedTuple):
     shows: str
 
 
-def sights(apps: Iterable[App]) -> list[Sight]:
+def sights(apps: Sequence[App]) -> list[Sight]:
     """Every path answers 200 once all applications have done a first step and the service has seen it."""
     return [
         Sight("/", "the page"),
         Sight(API, "the cluster: states, totals, rates, settings, how far the log is read"),
         Sight(f"{API}/transactions?sort=age", "every transactional.id, the longest open transaction first"),
+        Sight(f"{API}/findings?status=confirmed", "what is wrong or about to be, with evidence and advice"),
         *(Sight(f"{API}/transaction?id={quote(app.example, safe='')}", app.shows) for app in apps),
+        Sight(f"{API}/transaction/timeline?id={quote(apps[0].example, safe='')}", "why each of its transactions ended"),
+        Sight(f"{API}/expiring?within=24h", "ids that their coordinator will remove, soonest first"),
         Sight("/metrics", "the same for Prometheus"),
     ]
 
 
-def text(options: Options, apps: Iterable[App]) -> str:
+def text(options: Options, apps: Sequence[App]) -> str:
     """The tour as it is printed: a line for the address, one below it for the sight."""
-    apps = list(apps)
     base = f"http://127.0.0.1:{options.port}"
     lines = ["Look at:", ""]
     for sight in sights(apps):
@@ -47,6 +49,8 @@ def text(options: Options, apps: Iterable[App]) -> str:
     for command in (
         ["transactions", "--cluster", CLUSTER, *where, "--sort", "age"],
         ["transaction", "--cluster", CLUSTER, *where, apps[0].example],
+        ["findings", "--cluster", CLUSTER, *where],
+        ["expiring", "--cluster", CLUSTER, *where],
     ):
         lines.append("  " + shlex.join([txnscope, *command]))
     return "\n".join(lines)

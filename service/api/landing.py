@@ -38,6 +38,7 @@ _PAGE = """<!doctype html>
 <h2>Interfaces</h2>
 <ul>
 <li><a href="{api}/clusters">{api}/clusters</a>: all clusters as JSON</li>
+<li><a href="{api}/events">{api}/events</a>: findings as they open and resolve (server-sent events)</li>
 <li><a href="/metrics">/metrics</a>: Prometheus metrics</li>
 <li><a href="/openapi.json">/openapi.json</a>: the REST interface described</li>
 <li><a href="/-/healthy">/-/healthy</a>, <a href="/-/ready">/-/ready</a>, <a href="/version">/version</a></li>
@@ -60,6 +61,8 @@ _CLUSTER = """<section>
 <li><a href="{link}/transactions">all transactional ids</a>,
  <a href="{link}/transactions?state=Ongoing&amp;sort=age">those with an open transaction</a>,
  <a href="{link}/transactions?sort=last_updated">by last update</a></li>
+<li><a href="{link}/findings?status=confirmed">findings</a>: what is wrong or about to be</li>
+<li><a href="{link}/expiring?within=24h">ids that expire within a day</a></li>
 <li><a href="{link}/coordinators">the coordinators</a></li>
 </ul>
 {oldest}
