@@ -28,7 +28,7 @@ class EventLooks:
         self._cluster_id = cluster_id
         self._events: dict[int, Event] = {}
         self._read_to = 0
-        self._is_news = False
+        self._is_news = self._waits = False
 
     def begin(self, connection: Connection, since_ms: int) -> None:
         """Everything since then; findings know what of it they have counted."""
@@ -58,14 +58,17 @@ class EventLooks:
         bursts = correlated.bursts(events, churned, context)
         together = {e.sequence for burst in bursts for e in burst.events}
         found += correlated.correlated(bursts, events, self._participants(connection, bursts), context)
-        found += timed_out.timed_out(events, together, context)
+        waits_from = timed_out.waits_from((e for e in events if e.sequence not in together), context)
+        self._waits = waits_from is not None
+        alone = events if waits_from is None else [e for e in events if e.sequence < waits_from]
+        found += timed_out.timed_out(alone, together, context)
         found += fencing.fencing_conflicts(events, context)
         found += expiring.expired(events, context)
         return Look(tuple(found), kinds.EVENTS - {kinds.DATA_GAP}, frozenset(context.seen_until), context.whole)
 
     def was_judged(self) -> None:
-        """What was seen is stored."""
-        self._is_news = False
+        """What was seen is stored; something may be too fresh to be told."""
+        self._is_news = self._waits
 
     def _add(self, events: list[Event]) -> None:
         for event in events:

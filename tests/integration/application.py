@@ -54,17 +54,17 @@ class Stored:
 
 
 class Ingest:
-    """`python -m spark_jobs` on `store`, with its log in `directory`."""
+    """`python -m spark_jobs` on `store`, with its log in `directory`; `more` arguments as it takes them."""
 
-    def __init__(self, bootstrap: str, directory: Path, name: str = "test") -> None:
-        self.bootstrap, self.directory, self.name = bootstrap, directory, name
+    def __init__(self, bootstrap: str, directory: Path, *more: str, name: str = "test") -> None:
+        self.bootstrap, self.directory, self.more, self.name = bootstrap, directory, more, name
         self.url = f"sqlite:///{directory}/txnscope.db"
         self.log = directory / "ingest.log"
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, module: str = "spark_jobs") -> Ingest:
         arguments = ["--bootstrap-servers", self.bootstrap, "--store", self.url, "--cluster", self.name]
-        arguments += ["--owner", "test", "--checkpoint", str(self.directory / "checkpoint")]
+        arguments += ["--owner", "test", "--checkpoint", str(self.directory / "checkpoint"), *self.more]
         with self.log.open("ab") as out:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", module, *arguments],

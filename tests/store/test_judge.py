@@ -70,6 +70,10 @@ class Judged:
         self.log(entries, now_ms, counts)
 
 
+ALONE_MS = 12_000
+"""After a timeout, it is known that no others belong to it."""
+
+
 @pytest.fixture
 def judged(cluster: Cluster, reader: Engine) -> Judged:
     cluster.start({0: 0})
@@ -130,7 +134,7 @@ def test_timeouts_are_counted_once_whoever_judges(judged: Judged) -> None:
     judged.timeouts(NOW_MS + MINUTE_MS, "pay")
     judged.judge.round(NOW_MS + MINUTE_MS)
     judged.judge = judged.new_judge()  # the driver was restarted
-    judged.at(NOW_MS + MINUTE_MS + 1_000)
+    judged.at(NOW_MS + MINUTE_MS + ALONE_MS)
     found = judged.found()[kinds.TIMED_OUT]
     assert (found.count, found.last_seen_ms, found.subject.transactional_id) == (2, NOW_MS + MINUTE_MS, b"pay")
     quiet_ms = NOW_MS + MINUTE_MS + QUIET_MS
@@ -144,11 +148,19 @@ def test_the_history_of_a_first_read_raises_no_alarm(cluster: Cluster, reader: E
     cluster.start({0: 24})
     judged = Judged(cluster, reader)
     judged.timeouts(NOW_MS, *(f"svc-{n}" for n in range(8)), counts=False)
-    judged.at(NOW_MS)
+    judged.at(NOW_MS + ALONE_MS)
     assert judged.found() == {}
     judged.timeouts(NOW_MS, "svc-1")
-    judged.at(NOW_MS + 1)
+    judged.at(NOW_MS + ALONE_MS)
     assert judged.found().keys() == {kinds.TIMED_OUT}
+
+
+def test_the_first_victims_of_an_outage_get_no_findings_of_their_own(judged: Judged) -> None:
+    for n in range(6):
+        judged.timeouts(NOW_MS + n * 1_000, f"svc-{n}")
+        judged.judge.round(NOW_MS + n * 1_000)
+    judged.at(NOW_MS + ALONE_MS + 60_000)
+    assert judged.found().keys() == {kinds.CORRELATED_TIMEOUTS}
 
 
 def test_an_outage_names_the_partitions_of_its_victims(judged: Judged) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Iterator, Set
+from typing import Final
 
 from service.domain import causes
 from service.domain.findings import kinds
@@ -12,10 +13,28 @@ from service.domain.findings.finding import EVIDENCE_KEPT, Evidence, Observation
 from service.domain.findings.words import span
 
 
+BURST_FORMS_MS: Final = 2_000
+"""On top of the coordinators' scan: by then it is known whether others timed out too (`correlated`)."""
+
+
+def waits_from(events: Iterable[Event], context: Context) -> int | None:
+    """The sequence of the first timeout of which it is too early to say that it came alone; None: there is none.
+
+    Later events wait too: occurrences are counted in the order of their sequences.
+    """
+    forms_ms = context.limits.scan_ms + BURST_FORMS_MS
+    ages = ((e.sequence, context.seen_until.get(e.partition, e.at_ms + forms_ms) - e.at_ms) for e in _timeouts(events))
+    return min((sequence for sequence, age_ms in ages if 0 <= age_ms < forms_ms), default=None)
+
+
 def timed_out(events: Iterable[Event], elsewhere: Set[int], context: Context) -> list[Observation]:
     """`elsewhere`: sequences of events that another finding tells of (correlated timeouts)."""
-    own = (e for e in events if e.cause == causes.TIMEOUT and e.sequence not in elsewhere)
+    own = (e for e in _timeouts(events) if e.sequence not in elsewhere)
     return [_observe(group, context) for group in group_by_subject(own)]
+
+
+def _timeouts(events: Iterable[Event]) -> Iterator[Event]:
+    return (e for e in events if e.cause == causes.TIMEOUT)
 
 
 def told(event: Event, context: Context) -> Evidence:

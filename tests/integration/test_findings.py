@@ -1,0 +1,103 @@
+"""What the judge says of a real broker's transactions: every trouble is found and named, and nothing else."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaException, Producer
+
+from service.domain.findings import kinds
+from service.domain.findings.rules import Rule, Rules
+from service.store.schema import findings
+from tests.conftest import MakeBroker
+from tests.integration.application import Ingest, running, wait_for
+from tests.integration.producers import create_topic, open_producer, transact
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark]
+
+TOPIC = "orders"
+SCAN_MS = 500
+EXPIRE_MS = 25_000
+VICTIMS = 6
+PROPERTIES = {
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": SCAN_MS,
+    "transactional.id.expiration.ms": EXPIRE_MS,
+    "transaction.remove.expired.transaction.cleanup.interval.ms": 1_000,
+}
+RULES = Rules((Rule(prefix="batch-", long_after_ms=3_000, owner="reports"),))
+
+
+def begin(bootstrap: str, name: str, timeout_ms: int = 60_000) -> Producer:
+    producer = open_producer(bootstrap, name, timeout_ms)
+    producer.begin_transaction()
+    producer.produce(TOPIC, b"payload")
+    producer.flush(20)
+    return producer
+
+
+def time_out_together(bootstrap: str, name: str) -> list[str]:
+    names = [f"{name}-{n}" for n in range(VICTIMS)]
+    left_open = [begin(bootstrap, one, 2_000) for one in names]
+    time.sleep(3)
+    del left_open
+    return names
+
+
+def found(app: Ingest, kind: str) -> Any:
+    """The only finding of the kind, or None."""
+    rows = [row for row in app.rows(findings) if row.kind == kind]
+    assert len(rows) <= 1, rows
+    return rows[0] if rows else None
+
+
+def wait_for_finding(app: Ingest, kind: str, is_so: Callable[[Any], bool] = lambda _: True) -> Any:
+    return wait_for(lambda: (row := found(app, kind)) is not None and is_so(row) and row, f"{kind}; {app.log}", 40)
+
+
+@pytest.mark.parametrize("version", ["3.9.2"])
+def test_every_trouble_is_named_and_nothing_else(version: str, make_broker: MakeBroker, tmp_path: Path) -> None:
+    bootstrap = make_broker(version, **PROPERTIES).bootstrap
+    create_topic(bootstrap, TOPIC)
+    time_out_together(bootstrap, "before-our-time")
+    with running(Ingest(bootstrap, tmp_path, "--rules", RULES.dump())) as app:
+        app.wait_until_read()
+        healthy = open_producer(bootstrap, "healthy")
+        transact(healthy, TOPIC)
+
+        long_one = begin(bootstrap, "batch-1")
+        victims = time_out_together(bootstrap, "outage")
+        outage = wait_for_finding(app, kinds.CORRELATED_TIMEOUTS, lambda row: row.count == len(victims))
+        assert all(name in outage.evidence[0][2] for name in victims)
+        assert "before-our-time" not in str(outage.evidence)
+
+        for _ in range(4):
+            loser = begin(bootstrap, "fought-over")
+        transact(open_producer(bootstrap, "fought-over"), TOPIC)
+        with pytest.raises(KafkaException):
+            loser.commit_transaction(20)
+        conflict = wait_for_finding(app, kinds.FENCING_CONFLICT, lambda row: row.count >= 4)
+        assert (conflict.transactional_id, conflict.severity) == (b"fought-over", "warning")
+
+        for _ in range(5):
+            transact(open_producer(bootstrap, f"report-{uuid.uuid4()}"), TOPIC)
+        churn = wait_for_finding(app, kinds.CHURN)
+        assert churn.prefix == "report-"
+
+        long_running = wait_for_finding(app, kinds.LONG_RUNNING)
+        assert (long_running.transactional_id, long_running.severity) == (b"batch-1", "warning")
+        assert long_running.owner == "reports"
+        assert long_running.self_heals_at_ms is not None
+        long_one.commit_transaction(20)
+        wait_for_finding(app, kinds.LONG_RUNNING, lambda row: row.resolution == kinds.HEALED)
+
+        transact(healthy, TOPIC)
+        wait_for(lambda: [r for r in app.rows(findings) if r.kind == kinds.EXPIRED], "an id that expired", 60)
+        rows = app.rows(findings)
+        expected = {kinds.CORRELATED_TIMEOUTS, kinds.FENCING_CONFLICT, kinds.CHURN, kinds.LONG_RUNNING, kinds.EXPIRED}
+        assert {row.kind for row in rows} - {kinds.EXPIRING} == expected
+        assert not [row for row in rows if row.transactional_id == b"healthy"]
