@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from service import settings
+from service.cli.kafka import ingest_arguments
+from service.domain.findings.rules import Rule, Rules
+from service.domain.keeping import DEFAULT
 from spark_jobs.settings import parse
 
 FLAGS = ["--bootstrap-servers", "broker:9092"]
@@ -17,3 +23,26 @@ def test_the_store_may_come_in_the_environment_and_a_flag_comes_first(monkeypatc
     assert parse([*FLAGS, "--store", "sqlite:///other.db"]).store == "sqlite:///other.db"
     monkeypatch.setenv("TXNSCOPE_STORE", "")
     assert parse(FLAGS).store == "sqlite:///txnscope.db"
+
+
+def test_what_the_file_says_of_ids_and_of_keeping_reaches_the_application(tmp_path: Path) -> None:
+    file = tmp_path / "txnscope.toml"
+    file.write_text(
+        'bootstrap_servers = "broker:9092"\n[keep]\nhistory = "30d"\n'
+        '[[rules]]\nprefix = "etl \'1\'-"\nlong_after = "2h"\nfull_history = true\n'
+        '[[rules]]\ntopic = "orders*"\nowner = "shop"\nmute_until = 2026-01-01T00:00:00Z\n'
+    )
+    arguments = ingest_arguments(settings.load({}, str(file)))
+    parsed = parse(arguments[arguments.index("spark_jobs") + 1 :])
+    long_etl = Rule("etl '1'-", long_after_ms=7_200_000, full_history=True)
+    assert parsed.rules == Rules((long_etl, Rule(topic="orders*", owner="shop", mute_until_ms=1_767_225_600_000)))
+    assert parsed.keep == DEFAULT._replace(history=30 * 86_400_000)
+
+
+@pytest.mark.parametrize("flag", ["--rules", "--keep"])
+def test_settings_that_no_command_line_made_are_one_line_and_2(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for text in ("nonsense", "[1]", '{"x": 1}', '[{"prefiks": "a"}]'):
+        with pytest.raises(SystemExit) as ended:
+            parse([*FLAGS, flag, text])
+        assert ended.value.code == 2
+        assert capsys.readouterr().err.startswith(f"txnscope ingest: argument {flag}: not the JSON")

@@ -1,0 +1,62 @@
+"""Work beside the reading of the log: goes on whatever fails, ends with the lease and with the block."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+import pytest
+
+from service.store.errors import LeaseLost, StoreUnavailable
+from spark_jobs import background
+from spark_jobs.background import repeated
+
+
+def test_it_comes_again_until_the_block_ends() -> None:
+    times: list[int] = []
+    thrice = threading.Event()
+
+    def work(now_ms: int) -> float:
+        times.append(now_ms)
+        if len(times) == 3:
+            thrice.set()
+        return 0.001
+
+    with repeated("work", work):
+        assert thrice.wait(10)
+    done = len(times)
+    assert times == sorted(times)
+    assert not [thread for thread in threading.enumerate() if thread.name == "work"]
+    assert len(times) == done
+
+
+def test_a_failure_is_told_once_and_tried_again(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(background, "LONGEST_PAUSE_S", 0.001)
+    calls: list[int] = []
+    over = threading.Event()
+
+    def work(now_ms: int) -> float:
+        calls.append(now_ms)
+        if len(calls) < 4:
+            raise StoreUnavailable("store: locked")
+        over.set()
+        return 60.0
+
+    with caplog.at_level(logging.WARNING), repeated("the judge", work):
+        assert over.wait(10)
+    assert [record.message for record in caplog.records] == ["the judge waits and tries again: store: locked"]
+
+
+def test_who_lost_the_lease_stops() -> None:
+    calls: list[int] = []
+
+    def work(now_ms: int) -> float:
+        calls.append(now_ms)
+        raise LeaseLost("another writes")
+
+    with repeated("work", work):
+        for thread in [thread for thread in threading.enumerate() if thread.name == "work"]:
+            thread.join(10)
+    assert len(calls) == 1
