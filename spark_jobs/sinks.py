@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from typing import Any
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Any, Final
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from service.domain.facts import LogBatch
@@ -18,28 +20,56 @@ log = logging.getLogger(__name__)
 
 Apply = Callable[[LogBatch, int], Any]
 
+END_S: Final = 10.0
+
 
 class StoreSink:
-    """Called by Spark with each micro-batch. `stopping` ends the waiting for a store that does not answer."""
+    """Called by Spark with each micro-batch, which is stored in a thread of its own while Spark reads the next one.
 
-    def __init__(self, apply: Apply, stopping: threading.Event) -> None:
-        self._apply, self._stopping = apply, stopping
-        self.idle = threading.Event()
+    Spark may so commit a batch that the store does not have: nothing rests on Spark's commits (ADR 5). At most one
+    batch is being stored; `failure` is what went wrong with it, and the next call raises it.
+    """
+
+    def __init__(self, apply: Apply) -> None:
+        self._apply = apply
+        self._ending = threading.Event()
+        self._idle = threading.Event()
+        self._idle.set()
+        self._thread = ThreadPoolExecutor(1, "store")
+        self._storing: Future[None] | None = None
         self.failure: BaseException | None = None
 
     def __call__(self, frame: DataFrame, _batch_id: int) -> None:
         """Materialised once: a frame evaluated twice would read a compacting log twice."""
-        self.idle.clear()
+        self._idle.clear()
         try:
-            for batch in batches_from_rows(frame.toArrow()):
-                self._store(batch)
+            table = frame.toArrow()
+            if self._storing is not None:
+                self._storing.result()
+            self._storing = self._thread.submit(self._store, table)
+        finally:
+            self._idle.set()
+
+    def wait_until_idle(self) -> None:
+        """Until no call is under way, for a while."""
+        self._idle.wait(END_S)
+
+    def close(self) -> None:
+        """Lets the store finish what it has begun, for a while; a store that does not answer is not waited for."""
+        self._ending.set()
+        if self._storing is not None:
+            wait([self._storing], END_S)
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def _store(self, table: pa.Table) -> None:
+        try:
+            for batch in batches_from_rows(table):
+                self._store_one(batch)
         except BaseException as e:
             self.failure = e
             raise
-        finally:
-            self.idle.set()
 
-    def _store(self, batch: LogBatch) -> None:
+    def _store_one(self, batch: LogBatch) -> None:
         pause_s = 0.2
         while True:
             try:
@@ -47,6 +77,6 @@ class StoreSink:
                 return
             except StoreUnavailable as e:
                 log.warning("the store does not take the batch, trying again in %.1f s: %s", pause_s, e)
-                if self._stopping.wait(pause_s):
+                if self._ending.wait(pause_s):
                     raise
                 pause_s = min(pause_s * 2, 5.0)

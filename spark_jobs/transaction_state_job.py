@@ -63,11 +63,11 @@ class TransactionStateJob:
             writer.apply(batch, now_ms)
             shown.advance(sum(r.hi - r.lo for r in batch.ranges), now_ms)
 
-        sink = StoreSink(apply, self._stopping)
+        sink = StoreSink(apply)
         checkpoint = Path(tempfile.mkdtemp(prefix="transaction-state-", dir=self._scratch()))
         query = self._start(positions, sink, checkpoint)
         try:
-            while query.isActive and not self._stopping.wait(RENEW_EVERY_S):
+            while query.isActive and sink.failure is None and not self._stopping.wait(RENEW_EVERY_S):
                 self._renew(lease)
         finally:
             self._stop(query, sink)
@@ -98,8 +98,9 @@ class TransactionStateJob:
     def _stop(self, query: StreamingQuery, sink: StoreSink) -> None:
         """Between two batches: stopped within one, Spark prints a StackOverflowError of its own making."""
         if query.isActive:
-            sink.idle.wait(timeout=10)
+            sink.wait_until_idle()
             query.stop()
+        sink.close()
 
     def _fail(self, writer: TransactionLogWriter, failure: BaseException) -> NoReturn:
         with suppress(StoreError):

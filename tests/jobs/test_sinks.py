@@ -1,0 +1,95 @@
+"""A batch is stored while the next one is read: in order, never two at once, and no failure is lost."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any, cast
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame
+
+from service.domain.facts import LogBatch
+from service.store.errors import OutOfSequence, StoreUnavailable
+from spark_jobs.rows import trouble_to_rows
+from spark_jobs.sinks import StoreSink
+
+
+class Frame:
+    """Of a micro-batch in which nothing was read, and why."""
+
+    def __init__(self, trouble: str) -> None:
+        self.trouble = trouble
+
+    def toArrow(self) -> pa.Table:  # noqa: N802 - Spark's name
+        return pa.Table.from_batches([trouble_to_rows(self.trouble)])
+
+
+def give(sink: StoreSink, trouble: str) -> None:
+    sink(cast(DataFrame, Frame(trouble)), 0)
+
+
+def test_the_next_batch_is_read_while_one_is_stored() -> None:
+    stored: list[str | None] = []
+    may_go_on = threading.Event()
+
+    def apply(batch: LogBatch, _now_ms: int) -> Any:
+        assert may_go_on.wait(10)
+        stored.append(batch.trouble)
+
+    sink = StoreSink(apply)
+    give(sink, "one")
+    assert stored == []
+    second = threading.Thread(target=give, args=(sink, "two"))
+    second.start()
+    second.join(0.1)
+    assert second.is_alive(), "two batches at once"
+    may_go_on.set()
+    second.join(10)
+    sink.close()
+    assert stored == ["one", "two"]
+
+
+def test_a_store_that_is_down_is_asked_again_until_it_takes_the_batch() -> None:
+    answers = [StoreUnavailable("locked"), StoreUnavailable("locked"), None]
+    stored: list[str | None] = []
+
+    def apply(batch: LogBatch, _now_ms: int) -> Any:
+        if (answer := answers.pop(0)) is not None:
+            raise answer
+        stored.append(batch.trouble)
+
+    sink = StoreSink(apply)
+    give(sink, "one")
+    deadline = time.monotonic() + 10
+    while not stored and time.monotonic() < deadline:
+        time.sleep(0.01)
+    sink.close()
+    assert (stored, sink.failure) == (["one"], None)
+
+
+def test_a_failure_is_kept_and_ends_the_next_call() -> None:
+    def apply(_batch: LogBatch, _now_ms: int) -> Any:
+        raise OutOfSequence("start again")
+
+    sink = StoreSink(apply)
+    give(sink, "one")
+    with pytest.raises(OutOfSequence):
+        give(sink, "two")
+    assert isinstance(sink.failure, OutOfSequence)
+    sink.close()
+
+
+def test_closing_does_not_wait_for_a_store_that_is_down() -> None:
+    asked = threading.Event()
+
+    def apply(_batch: LogBatch, _now_ms: int) -> Any:
+        asked.set()
+        raise StoreUnavailable("down")
+
+    sink = StoreSink(apply)
+    give(sink, "one")
+    assert asked.wait(10)
+    sink.close()
+    assert isinstance(sink.failure, StoreUnavailable)
