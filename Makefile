@@ -36,6 +36,10 @@ demo: venv ## a broker, a workload, the application and its page; Ctrl-C stops a
 test: venv system-packages ## the whole test suite, real brokers and a real PostgreSQL included
 	$(BIN)/pytest
 
+.PHONY: matrix
+matrix: venv ## why transactions ended: every scenario on every Kafka version, not on one each as in `make test`
+	TXNSCOPE_TEST_MATRIX=full $(BIN)/pytest tests/integration/test_causes*.py
+
 .PHONY: check
 check: venv ## format, lint, types
 	$(BIN)/ruff format --check .
@@ -48,8 +52,12 @@ format: venv ## put the code into shape
 	$(BIN)/ruff check --fix .
 
 .PHONY: bench
-bench: venv ## the benchmarks, with ratios; about ten minutes
+bench: venv ## the benchmarks, with ratios; about twenty minutes
 	$(BIN)/python -m tests.benchmarks
+
+.PHONY: fuzz
+fuzz: venv ## 1,000,000 mutated inputs to the decoders and the fold; about a quarter of an hour (INPUTS, SEED)
+	$(BIN)/python -m tests.fuzz --inputs $(or $(INPUTS),1000000) --seed $(or $(SEED),1)
 
 .PHONY: lock
 lock: venv ## bring requirements.lock up to date with pyproject.toml

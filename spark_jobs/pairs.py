@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from service.domain import outcomes, transitions
-from service.domain.durations import BOUNDS_MS, MARKER, OPEN
+from service.domain.durations import BOUNDS_MS, LONGEST_MS, MARKER, OPEN
 from service.domain.facts import Durations
-from service.domain.minutes import MINUTE_MS
+from service.domain.minutes import FIRST_MS, LAST_MS, MINUTE_MS
 from service.domain.states import PREPARE_COMMIT
 
 Array = np.ndarray[Any, Any]
@@ -145,10 +145,10 @@ class Pairs(NamedTuple):
         marked = commits & (before.state == PREPARE_COMMIT) & (before.partition_count > 0)
         marked &= transitions.is_same_transaction(before, after)
         at = after.timestamp_ms
-        open_ms = np.where(opened, np.maximum(at - after.start_ms, 0), 0)
-        marker_ms = np.where(marked, np.maximum(at - before.timestamp_ms, 0), 0)
+        open_ms = np.where(opened, _between(after.start_ms, at), 0)
+        marker_ms = np.where(marked, _between(before.timestamp_ms, at), 0)
 
-        minute, number = at // MINUTE_MS, self.id_number[rows]
+        minute, number = np.clip(at, FIRST_MS, LAST_MS) // MINUTE_MS, self.id_number[rows]
         changes = (minute[1:] != minute[:-1]) | (number[1:] != number[:-1])
         starts = np.flatnonzero(np.concatenate(([True], changes)))
         never = np.iinfo(np.int64).max
@@ -157,18 +157,19 @@ class Pairs(NamedTuple):
         def total(column: Array) -> Array:
             return np.add.reduceat(column.astype(np.int64, copy=False), starts)
 
+        completed = total(commits)
         minutes = Minutes(
             partition=self.partition[right[starts]],
             transactional_id=self.transactional_id.take(pa.array(right[starts])),
             minute_ms=minute[starts] * MINUTE_MS,
-            commits=total(commits),
+            commits=completed,
             opened=total(opened),
             open_sum_ms=total(open_ms),
             open_max_ms=np.maximum.reduceat(open_ms, starts),
             marked=total(marked),
             marker_sum_ms=total(marker_ms),
             marker_max_ms=np.maximum.reduceat(marker_ms, starts),
-            first_ms=np.where(first == never, 0, first),
+            first_ms=np.where(completed == 0, 0, first),
             last_ms=np.maximum.reduceat(np.where(commits, at, 0), starts),
         )
         durations = (
@@ -176,6 +177,12 @@ class Pairs(NamedTuple):
             *_histograms(MARKER, self.partition[right], marker_ms, marked),
         )
         return minutes, durations
+
+
+def _between(first: Array, last: Array) -> Array:
+    """As `service.domain.durations.between`; only unsigned numbers hold any difference of two times."""
+    apart = last.astype(np.uint64) - first.astype(np.uint64)
+    return np.where(last > first, np.minimum(apart, LONGEST_MS), 0).astype(np.int64)
 
 
 def _histograms(kind: str, partition: Array, ms: Array, wanted: Array) -> list[Durations]:

@@ -15,6 +15,15 @@ BOUNDS_MS: Final[dict[str, tuple[int, ...]]] = {
 """Upper bounds, inclusive; what is longer falls into one more bucket."""
 
 
+LONGEST_MS: Final = 2**40
+"""35 years. Between absurd times lies more; it is cut, so that sums of durations stay far from the limit of int64."""
+
+
+def between(first_ms: int, last_ms: int) -> int:
+    """From the first time to the last; 0 if the clocks disagree."""
+    return min(max(last_ms - first_ms, 0), LONGEST_MS)
+
+
 def bucket(kind: str, ms: int) -> int:
     """Index of the bucket a duration falls into."""
     return bisect_left(BOUNDS_MS[kind], ms)

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from service.domain import causes, outcomes, transitions
 from service.domain.causes import Cause
+from service.domain.durations import between
 from service.domain.facts import LogRecord
 from service.domain.states import COMPLETE_ABORT, COMPLETE_COMMIT, NEVER_SEEN, PREPARE_ABORT, PREPARE_COMMIT
 
@@ -114,14 +115,14 @@ def open_ms(before: LogRecord, after: LogRecord) -> int | None:
         return None
     if transitions.is_repetition(before, after):
         return None
-    return max(after.timestamp_ms - after.start_ms, 0)
+    return between(after.start_ms, after.timestamp_ms)
 
 
 def marker_ms(before: LogRecord, after: LogRecord) -> int | None:
     """How long the markers took: between the appends of PrepareX and CompleteX (the values' own times do not tell)."""
     if not _prepared(before, after) or before.partition_count == 0:
         return None
-    return max(after.timestamp_ms - before.timestamp_ms, 0)
+    return between(before.timestamp_ms, after.timestamp_ms)
 
 
 def _prepared(before: LogRecord, after: LogRecord) -> bool:

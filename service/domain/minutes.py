@@ -20,8 +20,13 @@ class Told(NamedTuple):
     marker_ms: int | None
 
 
+FIRST_MS: Final = -(2**62)
+LAST_MS: Final = 2**62
+"""What lies before or behind counts for this minute: a minute at the limits of int64 would begin or end beyond them."""
+
+
 def minute_of(ms: int) -> int:
-    return ms // MINUTE_MS * MINUTE_MS
+    return min(max(ms, FIRST_MS), LAST_MS) // MINUTE_MS * MINUTE_MS
 
 
 def told(before: LogRecord, after: LogRecord) -> Told | None:

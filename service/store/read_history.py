@@ -11,6 +11,7 @@ from sqlalchemy import Connection, Select, and_, exists, select, tuple_
 from service.domain import timeline
 from service.domain.states import EXPIRED
 from service.domain.timeline import Commits, Folded, Mark, Row
+from service.store.id_key import id_key
 from service.store.schema import id_minutes, producer_ids, transactional_ids, transitions
 
 _ROWS_AT_ONCE: Final = 250  # a page, and a little to look ahead
@@ -71,8 +72,9 @@ def read_timeline(
     connection: Connection, cluster_id: int, transactional_id: bytes, begin: Mark, limit: int
 ) -> TimelinePage:
     """At most `limit` items of the id, newest first, from behind `begin`."""
-    rows = _rows(connection, cluster_id, transactional_id, begin)
-    minutes = _commits(connection, cluster_id, transactional_id, begin)
+    key = id_key(transactional_id)
+    rows = _rows(connection, cluster_id, key, begin)
+    minutes = _commits(connection, cluster_id, key, begin)
     found = list(islice(timeline.told(rows, minutes, begin), limit + 1))
     after = found[limit - 1][1] if len(found) > limit else None
     return TimelinePage(tuple(item for item, _ in found[:limit]), after)
@@ -82,7 +84,7 @@ def read_minutes(connection: Connection, cluster_id: int, transactional_id: byte
     """The minutes that begin at `from_ms` or later and have anything, oldest first."""
     rows = connection.execute(
         select(*(_M[name] for name in MinuteRow._fields))
-        .where(_M.cluster_id == cluster_id, _M.transactional_id == transactional_id, _M.minute_ms >= from_ms)
+        .where(_M.cluster_id == cluster_id, _M.transactional_id == id_key(transactional_id), _M.minute_ms >= from_ms)
         .order_by(_M.minute_ms)
     )
     return [MinuteRow(*row) for row in rows]

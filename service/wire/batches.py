@@ -132,7 +132,9 @@ class Batch(NamedTuple):
 class BadBatch(NamedTuple):
     """Bytes that are no batch. `size` is None if the length itself is wrong: then nothing can follow.
 
-    The offsets are those that the header claims; `next_offset` is at least one further than `base_offset`.
+    The offsets are those that the header claims; `next_offset` is at least one further than `base_offset`. The base is
+    not under the checksum: where a batch reaches past the beginning of the next good one, it is this batch that lies
+    elsewhere than it says, unless the next one does not fit behind its own predecessor either.
     """
 
     position: int
@@ -142,38 +144,68 @@ class BadBatch(NamedTuple):
     error: DecodeError
 
 
-def read_batches(data: bytes) -> Iterator[Batch | BadBatch]:
+def read_batches(data: bytes, lo: int = 0) -> Iterator[Batch | BadBatch]:
     """Everything whole in `data`, in order; a partial tail (Fetch cuts anywhere) ends it silently.
 
     A length that points past the buffer cannot be told from a partial tail. Behind a bad batch of plausible length
-    reading goes on.
+    reading goes on. Offset `lo` lies in the first batch or before it: what a Fetch from `lo` gives.
     """
-    position = floor = 0
+    floor, expected = 0, lo
+    held: list[Batch | BadBatch] = []  # a good batch that waits for the next one, and bad ones between the two
+    for one in _whole(data):
+        if held and isinstance(one, Batch):
+            held[0] = first = _in_order(held[0], floor, expected, one.base_offset)
+            if isinstance(first, Batch):
+                floor = expected = first.header.next_offset
+            yield from held
+            held = []
+        if held or isinstance(one, Batch):
+            held.append(one)
+        else:
+            yield one
+    if held:
+        held[0] = _in_order(held[0], floor, expected, None)
+    yield from held
+
+
+def _in_order(one: Batch | BadBatch, floor: int, expected: int, following: int | None) -> Batch | BadBatch:
+    """Whether a good batch may lie before one that begins at `following`."""
+    if isinstance(one, BadBatch):
+        return one
+    header = one.header
+    is_ahead = following is not None and expected < following < header.next_offset
+    if header.base_offset >= floor and not is_ahead:
+        return one
+    error = BadOffset(f"base offset {header.base_offset}, between {floor} and {following} expected")
+    return BadBatch(one.position, header.base_offset, header.next_offset, one.size, error)
+
+
+def _whole(data: bytes) -> Iterator[Batch | BadBatch]:
+    """As if batches were in any order."""
+    position = 0
     while len(data) - position >= LENGTH_END:
         base_offset, length = _PREFIX.unpack_from(data, position)
         end = position + LENGTH_END + length
         if end > len(data):
             return
         try:
-            batch = _read(data, position, end, floor)
+            yield _read(data, position, end)
         except BadLength as error:
-            yield BadBatch(position, base_offset, base_offset + 1, None, error)
+            yield BadBatch(position, base_offset, claimed_end(data, position), None, error)
             return
         except DecodeError as error:
-            yield BadBatch(position, base_offset, _claimed_end(data, position, end), end - position, error)
-        else:
-            yield batch
-            floor = batch.header.next_offset
+            yield BadBatch(position, base_offset, claimed_end(data, position), end - position, error)
         position = end
 
 
-def _claimed_end(data: bytes, position: int, end: int) -> int:
+def claimed_end(data: bytes, position: int) -> int:
+    """The offset behind the batch at `position`, as far as its header tells."""
     base_offset: int = _PREFIX.unpack_from(data, position)[0]
-    delta: int = _DELTA.unpack_from(data, position + DELTA_AT)[0] if end - position >= HEADER_SIZE else 0
+    delta: int = _DELTA.unpack_from(data, position + DELTA_AT)[0] if len(data) - position >= HEADER_SIZE else 0
     return base_offset + max(delta, 0) + 1
 
 
-def _read(data: bytes, position: int, end: int, floor: int) -> Batch:
+def _read(data: bytes, position: int, end: int) -> Batch:
     if end - position < LENGTH_END + SMALLEST_LEGACY:
         raise BadLength(f"batch length {end - position - LENGTH_END}")
     magic = data[position + MAGIC_AT]
@@ -187,6 +219,6 @@ def _read(data: bytes, position: int, end: int, floor: int) -> Batch:
         raise BadChecksum(f"CRC-32C {header.crc:#010x} written, {crc:#010x} found")
     if header.last_offset_delta < 0 or header.records_count < 0:
         raise MalformedBatch(f"last offset delta {header.last_offset_delta}, {header.records_count} records")
-    if header.base_offset < floor or header.next_offset != wrap(header.next_offset, 64):
-        raise BadOffset(f"base offset {header.base_offset}, not below {floor} expected")
+    if header.base_offset < 0 or header.next_offset != wrap(header.next_offset, 64):
+        raise BadOffset(f"base offset {header.base_offset}")
     return Batch(position, header, data[position + HEADER_SIZE : end])

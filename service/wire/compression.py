@@ -28,6 +28,7 @@ LIMIT: Final = 64 << 20
 XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _GZIP_WINDOW: Final = 31  # zlib: 15 bits of window, +16 = gzip framing
 _NAMES: Final = {3: "lz4", 4: "zstd"}
+_PIECE: Final = 1 << 18
 _I32 = struct.Struct(">i")
 
 
@@ -56,9 +57,14 @@ def _gzip(data: bytes, limit: int) -> bytes:
 
 
 def _framed(name: str, data: bytes, limit: int) -> bytes:
+    """In buffers of Arrow: `read` makes its bytes beforehand, and never frees them where a stream is broken."""
+    pieces = []
+    size = 0
     with pa.CompressedInputStream(pa.BufferReader(data), name) as stream:
-        plain: bytes = stream.read(limit + 1)
-    return _bounded(plain, limit)
+        while size <= limit and (piece := stream.read_buffer(_PIECE)).size:
+            pieces.append(piece)
+            size += piece.size
+    return _bounded(b"".join(pieces), limit)
 
 
 def _snappy(data: bytes, limit: int) -> bytes:

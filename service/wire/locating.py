@@ -134,6 +134,7 @@ def _block(data: bytes, view: Bytes, start: Ints, stop: Ints, chunk: Ints) -> _F
     bad |= ((attributes & batches.CODEC_MASK) != 0) & ~control
     bad |= checksums.wrong(view, start, stop - start, header["crc"].astype(np.uint32))
 
+    bad |= (count == 0) & (stop - start > batches.HEADER_SIZE) & ~control
     count[control | bad] = 0
     row_start, row_stop, batch = _record_starts(data, start + batches.HEADER_SIZE, stop, count, bad)
     odd, time_delta, offset_delta, keys, values = _records(view, row_start, row_stop)

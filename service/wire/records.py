@@ -39,6 +39,8 @@ def read_records(batch: Batch, limit: int = LIMIT) -> list[Record]:
     """
     header = batch.header
     if header.records_count == 0:
+        if batch.records:
+            raise MalformedBatch(f"{len(batch.records)} bytes behind the header of an empty batch")
         return []
     cursor = Cursor(decompress(header.codec, batch.records, limit), MalformedBatch)
     records: list[Record] = []

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from service.wire.batches import BadBatch, Batch, read_batches
-from service.wire.errors import DecodeError
+from service.wire.batches import BadBatch, Batch, claimed_end, read_batches
+from service.wire.errors import BadLength, BadOffset, DecodeError
 from service.wire.log_columns import (
     RAW_LIMIT,
     TOMBSTONE,
@@ -52,27 +52,68 @@ class LocatedChunk(NamedTuple):
 def locate(chunk: Chunk) -> LocatedChunk:
     """Finds the records of one chunk. Control batches are stepped over; of a batch with one unreadable record none is
     delivered."""
-    found = list(read_batches(chunk.data))
+    found = list(read_batches(chunk.data, chunk.lo))
     records: list[LocatedRecord] = []
     broken: list[BrokenBatch] = []
-    position = chunk.lo
+    position = claimed = chunk.lo
     batches = size = 0
+    follows = _follows(found, len(chunk.data))
     for index, batch in enumerate(found):
-        if batch.size is None:
-            broken.append(_broken(chunk, batch, None, batch.error))
-            break
-        if isinstance(batch, Batch):
-            reached = batch.header.next_offset
-            error = _collect(batch, chunk, records)
-        else:
-            reached = _resume(chunk, batch, found[index + 1 : index + 2])
-            error = batch.error
+        if index and _is_doubtful(batch, claimed):
+            break  # the next Fetch begins where a batch begins
+        claimed = batch.header.next_offset if isinstance(batch, Batch) else batch.next_offset
+        reached = claimed
+        error = _collect(batch, chunk, records) if isinstance(batch, Batch) else batch.error
         if error is not None:
-            broken.append(_broken(chunk, batch, reached, error))
+            limit, is_known = follows[index]
+            offset = placed(batch.base_offset, claimed, position, chunk.hi if limit is None else limit)
+            if limit is not None and limit > offset:
+                reached = limit
+            elif not is_known or offset != batch.base_offset:
+                reached = max(offset, position) + 1
+            reached = max(chunk.lo, min(reached, chunk.hi))
+            if offset < chunk.hi:
+                broken.append(_broken(chunk, batch, offset, reached, error))
+        if batch.size is None:
+            break
         position = max(position, min(reached, chunk.hi))
         batches += 1
         size += batch.size
-    return LocatedChunk(records, [one for one in broken if one.offset < chunk.hi], position, batches, size)
+    return LocatedChunk(records, broken, position, batches, size)
+
+
+def _is_doubtful(batch: Batch | BadBatch, expected: int) -> bool:
+    """Whether these may be bytes where no batch begins, because a length before them is wrong."""
+    is_whole = isinstance(batch, Batch) or isinstance(batch.error, BadOffset)  # the checksum is right
+    return not is_whole and batch.base_offset != expected
+
+
+def _follows(found: Sequence[Batch | BadBatch], size: int) -> list[tuple[int | None, bool]]:
+    """Where the log goes on if a batch is broken: (base of the next good one, whether all that follows is known).
+
+    A broken batch may have a wrong length, and then what lies behind it are no batches: they are believed if they begin
+    where it claims to end. Else offsets are tried one by one: a damaged number must not skip records.
+    """
+    following: list[tuple[int | None, bool]] = []
+    last = found[-1] if found else None
+    known: tuple[int | None, bool] = (
+        None,
+        last is not None and last.size is not None and last.position + last.size == size,
+    )
+    for batch, behind in zip(reversed(found), [None, *reversed(found)], strict=False):
+        claimed = batch.header.next_offset if isinstance(batch, Batch) else batch.next_offset
+        if behind is not None and _is_doubtful(behind, claimed):
+            known = (None, False)
+        following.append(known)
+        if isinstance(batch, Batch):
+            known = (batch.base_offset, True)
+    return following[::-1]
+
+
+def placed(base: int, end: int, position: int, limit: int) -> int:
+    """The offset to report of a batch that is broken and lies where `position` was expected: what it claims itself, if
+    that can be true."""
+    return base if position < end and base < max(limit, position + 1) else position
 
 
 def _collect(batch: Batch, chunk: Chunk, records: list[LocatedRecord]) -> DecodeError | None:
@@ -92,19 +133,20 @@ def _collect(batch: Batch, chunk: Chunk, records: list[LocatedRecord]) -> Decode
     return None
 
 
-def _resume(chunk: Chunk, bad: BadBatch, following: Sequence[Batch | BadBatch]) -> int:
-    """Where the log goes on behind a header that cannot be trusted: at the next good batch, else as far as it claims,
-    but never past what was asked for: a damaged number must not skip records."""
-    for batch in following:
-        if isinstance(batch, Batch) and batch.base_offset > bad.base_offset:
-            return batch.base_offset
-    return max(chunk.lo, min(bad.next_offset, chunk.hi))
-
-
-def _broken(chunk: Chunk, batch: Batch | BadBatch, resume: int | None, error: DecodeError) -> BrokenBatch:
-    end = len(chunk.data) if batch.size is None else batch.position + batch.size
+def _broken(chunk: Chunk, batch: Batch | BadBatch, offset: int, reached: int, error: DecodeError) -> BrokenBatch:
+    size = batch.size
+    end = len(chunk.data) if size is None else batch.position + size
     raw = chunk.data[batch.position : min(end, batch.position + RAW_LIMIT)]
-    return BrokenBatch(chunk.partition, batch.base_offset, error.reason, resume, raw)
+    return BrokenBatch(chunk.partition, offset, error.reason, None if size is None else reached, raw)
+
+
+def misread(partition: int, at: int, data: bytes) -> BrokenBatch:
+    """The first batch of `data`, of which a Fetch from `at` gave all there is, and which still leads nowhere."""
+    found = next(read_batches(data), None)
+    error = BadLength if found is None else BadOffset
+    base = int.from_bytes(data[:8], "big", signed=True)
+    offset = placed(base, claimed_end(data, 0) if len(data) >= 8 else base, at, at)
+    return BrokenBatch(partition, offset, error.reason, None, data[:RAW_LIMIT])
 
 
 def reject(

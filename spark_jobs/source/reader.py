@@ -21,6 +21,7 @@ from service.kafka.metadata import topic_layout
 from service.kafka.offsets import EARLIEST, list_offsets
 from service.kafka.settings import ClientSettings
 from service.wire.columns import BrokenBatch, Chunk, LogColumns, decode
+from service.wire.scalar import misread
 from spark_jobs.fold import Folded, concat, fold, merge
 from spark_jobs.pairs import Scope
 from spark_jobs.rows import folded_to_rows, reads_to_rows, rejects_to_rows
@@ -118,14 +119,16 @@ class _Reading:
             elif answer.records:
                 chunks.append(Chunk(p, self._at[p], self._ranges[p].hi, answer.records))
         if chunks:
-            self._keep(decode(chunks), {c.partition: len(c.data) for c in chunks})
+            self._keep(decode(chunks), chunks)
 
-    def _keep(self, columns: LogColumns, sizes: dict[int, int]) -> None:
-        found_broken = {(b.partition, b.offset) for b in columns.broken}
+    def _keep(self, columns: LogColumns, chunks: Sequence[Chunk]) -> None:
+        sizes = {c.partition: len(c.data) for c in chunks}
+        broken_ones = [*columns.broken, *self._leading_nowhere(columns, chunks)]
+        found_broken = {(b.partition, b.offset) for b in broken_ones}
         if found_broken - self._doubted:
             self._doubted |= found_broken
             return  # bytes may have suffered on the way: fetched once more before a batch is called broken
-        for broken in columns.broken:
+        for broken in broken_ones:
             self._reject_broken(broken)
         for p, next_offset in columns.next_offsets.items():
             if next_offset <= self._at[p]:
@@ -148,6 +151,14 @@ class _Reading:
         ]
         if len(columns.offset):
             self._pieces.append(fold(columns, self._scope))
+
+    def _leading_nowhere(self, columns: LogColumns, chunks: Sequence[Chunk]) -> Iterator[BrokenBatch]:
+        """Answers with room for more and not one whole batch. A broker sends the first batch whole or nothing at all
+        (KIP-74), so its length is wrong; or the batch is whole and its offset says that it lies elsewhere."""
+        told = {b.partition for b in columns.broken}
+        for p, at, _, data in chunks:
+            if p not in told and columns.next_offsets[p] <= at and len(data) < self._max_bytes[p]:
+                yield misread(p, at, data)
 
     def _reject_broken(self, broken: BrokenBatch) -> None:
         r = self._ranges[broken.partition]

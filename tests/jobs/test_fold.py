@@ -83,11 +83,11 @@ def logs(draw: st.DrawFn) -> list[Entry]:
         at_ms += draw(st.sampled_from([0, 3, 900, 61_000, -5]))
         record = UNSEEN._replace(
             offset=offset,
-            timestamp_ms=at_ms,
+            timestamp_ms=draw(st.sampled_from([at_ms] * 5 + [-(2**63), 2**63 - 1])),
             state=draw(st.sampled_from([*states.PERSISTED, *states.PERSISTED, states.EXPIRED, states.UNKNOWN])),
             producer_id=draw(st.integers(-1, 1)),
             producer_epoch=draw(st.sampled_from([0, 0, 0, 1, 32767])),
-            start_ms=draw(st.integers(-1, 2)),
+            start_ms=draw(st.sampled_from([-1, 0, 1, 2, 2**63 - 2])),
             last_update_ms=draw(st.integers(0, 1)),
             previous_producer_id=draw(st.sampled_from([-1, -1, 0])),
             partition_count=draw(st.integers(0, 2)),

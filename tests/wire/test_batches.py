@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import resource
 import struct
 import tracemalloc
+from pathlib import Path
 
 import pytest
 
@@ -146,6 +148,21 @@ def test_a_decompression_bomb_is_refused_before_it_fills_the_memory(codec: int) 
         tracemalloc.stop()
 
 
+@pytest.mark.parametrize("codec", [LZ4, ZSTD])
+def test_broken_streams_keep_no_memory(codec: int) -> None:
+    """Address space, which bytes that are never touched take too: it ends after some thousand broken batches."""
+    broken = compress(codec, b"plain" * 100)[:-12] + b"no frame"
+    before = _address_space()
+    for _ in range(40):
+        with pytest.raises(BadCodec):
+            decompress(codec, broken)
+    assert _address_space() - before < 1 << 30
+
+
+def _address_space() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+
+
 def test_a_bomb_of_many_xerial_blocks_is_refused() -> None:
     with pytest.raises(BadCodec, match="more than"):
         decompress(SNAPPY, compress(SNAPPY, bytes(3200), xerial=True), limit=3000)
@@ -202,10 +219,31 @@ def test_bad_batch(data: bytes, reason: str, size: int | None) -> None:
 
 
 def test_an_offset_that_goes_back_is_bad() -> None:
-    first, second, third = read_batches(batch([], 5, last_offset_delta=2) + batch([], 7) + batch([], 8))
+    _, first, second, third = read_batches(
+        batch([], 5) + batch([], 6, last_offset_delta=2) + batch([], 6) + batch([], 9)
+    )
     assert isinstance(second, BadBatch)
     assert second.error.reason == "bad_offset"
     assert (isinstance(first, Batch), isinstance(third, Batch)) == (True, True)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [batch([], 2**56 + 6), batch([], 7), batch([], 6, last_offset_delta=2**31 - 1)],
+    ids=["far", "near", "long"],
+)
+@pytest.mark.parametrize("between", [b"", bytes(8) + struct.pack(">i", 14) + bytes(14)], ids=["", "a bad one"])
+def test_an_offset_that_jumps_ahead_does_not_take_the_batches_behind_it_along(wrong: bytes, between: bytes) -> None:
+    """The base offset is not under the checksum: a bit that flips in it leaves a batch that seems good."""
+    found = list(read_batches(batch([], 5) + wrong + between + batch([], 7) + batch([], 8)))
+    assert [one.base_offset for one in found if isinstance(one, Batch)] == [5, 7, 8]
+    assert isinstance(found[1], BadBatch)
+    assert found[1].error.reason == "bad_offset"
+
+
+def test_an_empty_batch_with_bytes_behind_its_header_is_malformed_as_kafka_says() -> None:
+    with pytest.raises(MalformedBatch, match="9 bytes"):
+        read_records(only(raw_batch(Rec(b"k", b"v").encode(), count=0)))
 
 
 def test_a_partial_tail_ends_the_buffer_wherever_it_is_cut() -> None:

@@ -1,0 +1,1 @@
+"""Mutated logs against the executors' path: `python -m tests.fuzz`."""

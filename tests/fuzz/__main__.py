@@ -1,0 +1,94 @@
+"""Checks many mutated inputs with all cores: `python -m tests.fuzz --inputs 1000000 --seed 1`."""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing.pool
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
+
+from tests.fuzz.check import GROUP, Checked, Fault, check
+from tests.fuzz.worker import check_group, limit_memory
+
+FEWEST_RIGHT = 0.8
+"""Share of inputs whose checksum has to be right."""
+FAULTS_SHOWN = 10
+TELL_EVERY_S = 10
+
+
+def main() -> int:
+    """0 if everything held, else 1."""
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
+    parser.add_argument("--inputs", type=int, default=1_000_000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", type=int, metavar="NUMBER", help="the input of that number alone")
+    parser.add_argument("--processes", type=int, default=os.cpu_count())
+    options = parser.parse_args()
+    if options.only is not None:
+        return _tell(check(options.seed, [options.only]), 1.0)
+    started, told = time.monotonic(), 0.0
+    total = Checked(0, 0, 0, Counter(), [])
+    groups = ((options.seed, first, min(first + GROUP, options.inputs)) for first in range(0, options.inputs, GROUP))
+    with multiprocessing.get_context("spawn").Pool(options.processes, limit_memory) as pool:
+        for checked in _bounded(pool, groups):
+            total = _sum(total, checked)
+            if time.monotonic() - told > TELL_EVERY_S:
+                told = time.monotonic()
+                print(
+                    f"{total.inputs:,} of {options.inputs:,}, {len(total.faults)} faults", file=sys.stderr, flush=True
+                )
+    return _tell(total, time.monotonic() - started)
+
+
+def _bounded(pool: multiprocessing.pool.Pool, groups: Iterator[tuple[int, int, int]]) -> Iterator[Checked]:
+    """Results of all groups; only a few hundred are in hand at a time."""
+    while some := list(islice(groups, 400)):
+        yield from pool.imap_unordered(check_group, some, chunksize=4)
+
+
+def _sum(one: Checked, other: Checked) -> Checked:
+    return Checked(
+        one.inputs + other.inputs,
+        one.crc_is_right + other.crc_is_right,
+        one.lose_others + other.lose_others,
+        one.outcomes + other.outcomes,
+        one.faults + other.faults[: max(0, 1_000 - len(one.faults))],
+    )
+
+
+def _tell(total: Checked, seconds: float) -> int:
+    for fault in total.faults[:FAULTS_SHOWN]:
+        print(_told(fault))
+    share = total.crc_is_right / total.inputs
+    outcomes = ", ".join(f"{name} {count:,}" for name, count in _kinds(total.outcomes).most_common())
+    print(
+        f"{total.inputs:,} inputs, {share:.1%} with a right checksum, {total.inputs / seconds:,.0f} inputs/s: "
+        f"{outcomes}; {total.lose_others:,} with a length so wrong that good batches cannot be asked for; "
+        f"{len(total.faults)} faults"
+    )
+    if share < FEWEST_RIGHT and total.inputs > GROUP:
+        print(f"fewer than {FEWEST_RIGHT:.0%} have a right checksum: too little of the damage goes deep")
+        return 1
+    return 1 if total.faults else 0
+
+
+def _kinds(outcomes: Counter[str]) -> Counter[str]:
+    """One count a reason; an input with several reasons counts for each."""
+    found: Counter[str] = Counter()
+    for reasons, count in outcomes.items():
+        for reason in [reasons] if reasons == "stepped over" else reasons.split():
+            found[reason] += count
+    return found
+
+
+def _told(fault: Fault) -> str:
+    again = f"python -m tests.fuzz --seed {fault.seed} --only {fault.number}"
+    return f"--- {again}\n{fault.what}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

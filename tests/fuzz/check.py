@@ -1,0 +1,203 @@
+"""What must hold for any input, and what came of it.
+
+Many inputs are decoded together, one partition each, as executors decode what many partitions answered; a group in
+which something is wrong is checked again one by one, so that the input at fault is named.
+"""
+
+from __future__ import annotations
+
+import signal
+import traceback
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+from typing import NamedTuple
+from unittest.mock import patch
+
+import pyarrow as pa
+
+from service.domain import states
+from service.domain.facts import LogBatch, RangeRead, Run
+from service.kafka.fetch import Fetched, Wanted
+from service.kafka.settings import ClientSettings
+from service.wire import errors
+from service.wire.batches import claimed_end
+from service.wire.columns import Chunk
+from spark_jobs.arrivals import batches_from_rows
+from spark_jobs.source import reader
+from tests.fuzz.mutate import HEADER_SIZE, Input, make
+from tests.wire.comparing import assert_same_as_scalar
+
+GROUP = 100
+PATIENCE_S = 30
+"""For a group of inputs, which takes a tenth of a second: longer is a hang."""
+MOST_ROUNDS = 400
+"""Of fetches for a group: a broken batch is fetched twice, and behind a wrong length offsets are tried one by one."""
+REASONS = frozenset(error.reason for error in errors.DecodeError.__subclasses__())
+CONTROL, LOG_END = 0x20, 8 << 20
+
+
+class Fault(NamedTuple):
+    """An input that came out wrong, and how."""
+
+    seed: int
+    number: int
+    what: str
+
+
+class Hung(Exception):
+    """It took too long."""
+
+
+class Checked(NamedTuple):
+    inputs: int
+    crc_is_right: int
+    lose_others: int
+    outcomes: Counter[str]
+    faults: list[Fault]
+
+
+def check(seed: int, numbers: Sequence[int]) -> Checked:
+    """Checks some inputs of a seed together."""
+    inputs = [make(seed, number) for number in numbers]
+    right = sum(one.crc_is_right for one in inputs)
+    lose = sum(any(_is_lost(one, offset) for offset in one.good) for one in inputs)
+    outcomes, what = _tried(inputs)
+    if what is None:
+        return Checked(len(inputs), right, lose, outcomes, [])
+    if len(inputs) == 1:
+        return Checked(1, right, lose, outcomes, [Fault(seed, numbers[0], what)])
+    alone = [check(seed, [number]) for number in numbers]
+    faults = [fault for one in alone for fault in one.faults]
+    if not faults:
+        faults = [Fault(seed, numbers[0], f"only together with the {len(inputs) - 1} behind it: {what}")]
+    return Checked(len(inputs), right, lose, sum((one.outcomes for one in alone), Counter()), faults)
+
+
+def _tried(inputs: Sequence[Input]) -> tuple[Counter[str], str | None]:
+    outcomes: Counter[str] = Counter()
+    try:
+        with _no_longer_than(PATIENCE_S):
+            outcomes.update(_outcomes(inputs))
+    except Exception:  # whatever it is: that is the question
+        return Counter(), traceback.format_exc(limit=-6)
+    return outcomes, None
+
+
+@contextmanager
+def _no_longer_than(seconds: float) -> Iterator[None]:
+    def stop(signum: int, frame: FrameType | None) -> None:
+        raise Hung(f"more than {seconds} s")
+
+    old = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, old)
+
+
+def _outcomes(inputs: Sequence[Input]) -> list[str]:
+    """Both forms of the decoder over the bytes as they lie, then the way of the executors from fetches to facts."""
+    assert_same_as_scalar([Chunk(p, one.lo, one.hi, one.log) for p, one in enumerate(inputs)])
+    batch = _read(inputs)
+    runs: list[list[Run]] = [[] for _ in inputs]
+    rejected: list[dict[int, str]] = [{} for _ in inputs]
+    for run in batch.runs:
+        runs[run.partition].append(run)
+    for reject in batch.rejects:
+        one = inputs[reject.partition]
+        assert reject.reason in REASONS, reject
+        is_there = one.bad[0] <= reject.offset < one.bad[1] or _is_lost(one, reject.offset)
+        is_there |= reject.offset == one.bad[1] and one.claimed_end < one.end_of_bad  # what is left of it
+        claims = _base(one, one.position_of_bad), claimed_end(one.log, one.position_of_bad)
+        is_there |= claims[0] <= reject.offset < claims[1] and one.claimed_end != one.end_of_bad
+        is_there |= reject.offset == claims[0] <= one.bad[0] < claims[1]  # it begins where it says
+        assert is_there, f"{reject}; {_place(one)}"
+        rejected[reject.partition][reject.offset] = reject.reason
+    return [_outcome(*of_input) for of_input in zip(inputs, runs, rejected, strict=True)]
+
+
+def _outcome(one: Input, runs: Sequence[Run], rejected: dict[int, str]) -> str:
+    """What became of the mutated batch: "record", the reasons of rejects, or "stepped over"."""
+    by_id = {(run.transactional_id, run.last.offset): run for run in runs}
+    for offset, good in one.good.items():
+        if _is_lost(one, offset):
+            continue
+        run = by_id.pop((good.transactional_id, offset), None)
+        assert run is not None, f"{good} at {offset} is missing: {runs}; rejected {rejected}; {_place(one)}"
+        assert run.records == 1, run
+        assert (run.last.producer_id, run.last.state) == (good.producer_id, good.status), run
+    if rejected:
+        return " ".join(sorted(set(rejected.values())))
+    if by_id:
+        assert all(run.last.state != states.UNKNOWN for run in runs), "no reject tells of an undecodable value"
+        return "record"
+    assert _holds_nothing(one), f"neither a record nor a reject: {_place(one)}"
+    return "stepped over"
+
+
+def _place(one: Input) -> str:
+    return f"mutated {one.bad} at byte {one.position_of_bad}, which claims to end at {one.claimed_end}: {one.begins}"
+
+
+def _is_lost(one: Input, offset: int) -> bool:
+    """Whether nobody can tell that a batch begins at an offset behind the mutated one, because its length is wrong.
+
+    Where batches begin, lengths alone tell, and then the broker, which is asked for the next offset: so lost is what
+    lies inside of the bytes that a length claims, what the bytes behind it claim to be themselves, and everything if
+    the offset is wrong too.
+    """
+    if offset < one.bad[1] or one.claimed_end == one.end_of_bad:
+        return False
+    claims = _base(one, one.position_of_bad), _base(one, one.claimed_end)
+    is_inside = _position(one, offset) < one.claimed_end <= len(one.log)
+    return is_inside or claims[0] != one.bad[0] or claims[1] == one.bad[1]
+
+
+def _position(one: Input, offset: int) -> int:
+    return next((position for position, begin in one.begins if begin == offset), -1)
+
+
+def _base(one: Input, position: int) -> int:
+    return int.from_bytes(one.log[max(position, 0) :][:8], "big", signed=True)
+
+
+def _holds_nothing(one: Input) -> bool:
+    """A batch that says so itself: of control records, or of none."""
+    header = one.log[one.position_of_bad :][:HEADER_SIZE]
+    return bool(header[22] & CONTROL) or header[57:61] == bytes(4)
+
+
+def _read(inputs: Sequence[Input]) -> LogBatch:
+    """All ranges read to their ends from a broker that knows where batches really begin, and told to the driver."""
+    ranges = [
+        RangeRead(p, "topic", 0, one.lo, one.hi, 1, 0, one.lo, one.hi, 0, 0, 0, None) for p, one in enumerate(inputs)
+    ]
+    rounds = 0
+
+    def answer(_client: object, _node: int, _topic: str, wanted: Sequence[Wanted], *_: int, **__: int) -> list[Fetched]:
+        nonlocal rounds
+        rounds += 1
+        if rounds > MOST_ROUNDS:
+            raise Hung(f"{rounds} rounds, and still asking for {wanted[:3]}")
+        return [
+            Fetched(w.partition, 0, inputs[w.partition].hi, 0, _from(inputs[w.partition], w.offset)) for w in wanted
+        ]
+
+    with patch.object(reader, "fetch", answer), patch.dict(reader._clients, {SETTINGS.to_json(): None}):
+        rows = list(reader.read_ranges(SETTINGS, "topic", ranges, kept=(b"bad",)))
+    (batch,) = batches_from_rows(pa.Table.from_batches(rows))
+    assert [r.partition for r in batch.ranges] == [r.partition for r in ranges]
+    return batch
+
+
+SETTINGS = ClientSettings.load("nowhere:9092", None)
+
+
+def _from(one: Input, offset: int) -> bytes:
+    """From the batch on that holds the offset, as a broker finds it in its index."""
+    positions = [position for position, begin in one.begins if begin <= offset]
+    return one.log[positions[-1] :]

@@ -1,0 +1,69 @@
+"""A short run of the fuzzer (`make fuzz` is the long one), and what its inputs are."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+
+from service.wire import errors
+from tests.fuzz.mutate import make
+from tests.fuzz.pieces import take_apart
+from tests.fuzz.seeds import seeds
+from tests.wire.dumps import segments
+
+INPUTS = 2_000
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_mutated_logs_give_records_or_rejects_and_nothing_else(seed: int) -> None:
+    """In processes of their own, whose memory is bounded."""
+    arguments = ["--inputs", str(INPUTS), "--seed", str(seed)]
+    run = subprocess.run(
+        [sys.executable, "-m", "tests.fuzz", *arguments], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    found = re.match(r"([\d,]+) inputs, ([\d.]+)% with a right checksum", run.stdout)
+    assert found is not None
+    assert int(found[1].replace(",", "")) == INPUTS
+    assert float(found[2]) >= 80
+    reasons = {reason for reason, _ in re.findall(r"(\w+) ([\d,]+)[,;]", run.stdout)}
+    assert reasons >= {error.reason for error in errors.DecodeError.__subclasses__()} | {"record"}
+
+
+def test_an_input_is_the_same_whenever_it_is_made_and_good_batches_stand_around_the_mutated_one() -> None:
+    for number in range(200):
+        one = make(7, number)
+        assert one == make(7, number)
+        assert min(one.good) < one.bad[0] < one.bad[1] <= max(one.good)
+
+
+def test_a_batch_that_is_taken_apart_and_put_together_is_the_same() -> None:
+    """Golden ones of both brokers: so mutations begin with what Kafka writes."""
+    for log in segments("*/__transaction_state-*"):
+        data = log.read_bytes()
+        first = data[: 12 + int.from_bytes(data[8:12], "big")]
+        assert take_apart(first).encode() == first
+
+
+def test_the_seeds_are_of_every_kind() -> None:
+    """Both versions, every state and tag, tombstones, all codecs, several records, none."""
+    found: Counter[str] = Counter()
+    for seed in seeds():
+        found[f"codec {seed.codec}"] += 1
+        found[f"records {min(len(seed.records), 2)}"] += 1
+        for record in seed.records:
+            if record.value is None:
+                found["tombstone"] += 1
+                continue
+            fields = {piece.name: piece.data for piece in record.value}
+            found[f"version {fields['version'].hex()}"] += 1
+            found[f"status {fields.get('status', b'').hex()}"] += 1
+            found.update(f"tag {piece.data.hex()}" for piece in record.value if piece.name == "tag")
+    wanted = [f"codec {codec}" for codec in range(5)] + [f"records {count}" for count in range(3)] + ["tombstone"]
+    wanted += ["version 0000", "version 0001"] + [f"status {status:02}" for status in range(6)]
+    wanted += [f"tag {tag:02}" for tag in range(4)]
+    assert not [kind for kind in wanted if not found[kind]]

@@ -1,0 +1,25 @@
+"""What the processes of the fuzzer run: a group of inputs, in bounded memory."""
+
+from __future__ import annotations
+
+import resource
+from pathlib import Path
+
+from tests.fuzz.check import GROUP, Checked, check
+from tests.fuzz.seeds import seeds
+
+MORE_MEMORY = 3 << 30
+"""Bytes of address space that a worker may take beyond what it has when it starts; allocators reserve 1 GB at once."""
+
+
+def limit_memory() -> None:
+    """An allocation as large as a wrong number asks for fails, and is a fault like any other."""
+    seeds()
+    check(0, range(GROUP))  # all that is loaded lazily
+    has = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (has + MORE_MEMORY, resource.RLIM_INFINITY))
+
+
+def check_group(group: tuple[int, int, int]) -> Checked:
+    seed, first, end = group
+    return check(seed, range(first, end))

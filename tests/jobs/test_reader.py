@@ -1,0 +1,64 @@
+"""The reader where bytes are broken: what a broker's index knows is read, whatever lies before it."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pytest
+
+from service.domain.facts import LogBatch, RangeRead
+from service.kafka.fetch import Fetched, Wanted
+from service.kafka.settings import ClientSettings
+from spark_jobs.arrivals import batches_from_rows
+from spark_jobs.source import reader
+from tests.builders import transaction_log as build
+
+SETTINGS = ClientSettings.load("nowhere:9092", None)
+
+
+def good(offset: int) -> bytes:
+    return build.transition(b"id-%d" % offset, offset, timestamp_ms=1_000, data=build.value())
+
+
+def with_length(data: bytes, length: int) -> bytes:
+    return data[:8] + struct.pack(">i", length) + data[12:]
+
+
+def read(monkeypatch: pytest.MonkeyPatch, log: list[bytes]) -> LogBatch:
+    """One batch an offset; a fetch gives all from that of the offset on."""
+
+    def answer(_client: object, _node: int, _topic: str, wanted: Sequence[Wanted], *_: int, **__: int) -> list[Fetched]:
+        return [Fetched(w.partition, 0, len(log), 0, b"".join(log[w.offset :])) for w in wanted]
+
+    monkeypatch.setattr(reader, "fetch", answer)
+    monkeypatch.setitem(reader._clients, SETTINGS.to_json(), None)  # nobody asks it
+    monkeypatch.setattr(reader, "PATIENCE_S", 0.5)
+    ranges = [RangeRead(0, "T", 0, 0, len(log), 1, 0, 0, len(log), 0, 0, 0, None)]
+    (batch,) = batches_from_rows(pa.Table.from_batches(list(reader.read_ranges(SETTINGS, "topic", ranges))))
+    return batch
+
+
+BROKEN = {
+    "length past everything": (with_length(good(2), 2**31 - 13), "bad_length"),
+    "length below a header's": (with_length(good(2), 5), "bad_length"),
+    "length into the next batch": (with_length(good(2), len(good(2)) + 20), "bad_crc"),
+    "length too small": (with_length(good(2), len(good(2)) - 40), "bad_crc"),
+    "zeros": (bytes(len(good(2))), "bad_length"),
+    "offset far away, length too small": (struct.pack(">qi", 2**62, 5) + good(2)[12:], "bad_length"),
+    "offset far away": (struct.pack(">q", 2**62) + good(2)[8:], "bad_offset"),
+    "offset a little ahead": (struct.pack(">q", 3) + good(2)[8:], "bad_offset"),
+    "offset gone back": (struct.pack(">q", 1) + good(2)[8:], "bad_offset"),
+}
+
+
+@pytest.mark.parametrize(("broken", "reason"), BROKEN.values(), ids=BROKEN.keys())
+def test_a_broken_batch_is_rejected_where_it_lies_and_all_others_are_read(
+    monkeypatch: pytest.MonkeyPatch, broken: bytes, reason: str
+) -> None:
+    batch = read(monkeypatch, [good(0), good(1), broken, good(3), good(4)])
+    assert {run.transactional_id: run.last.offset for run in batch.runs} == {b"id-%d" % n: n for n in (0, 1, 3, 4)}
+    assert [(reject.offset, reject.reason) for reject in batch.rejects] == [(2, reason)]
+    assert batch.rejects[0].value is not None
+    assert batch.rejects[0].value.startswith(broken[:12])
