@@ -56,7 +56,7 @@ bench: venv ## the benchmarks, with ratios; about twenty minutes
 	$(BIN)/python -m tests.benchmarks
 
 .PHONY: fuzz
-fuzz: venv ## 1,000,000 mutated inputs to the decoders and the fold; about a quarter of an hour (INPUTS, SEED)
+fuzz: venv ## 1,000,000 mutated inputs to the decoders and the fold; about ten minutes (INPUTS, SEED)
 	$(BIN)/python -m tests.fuzz --inputs $(or $(INPUTS),1000000) --seed $(or $(SEED),1)
 
 .PHONY: lock

@@ -38,7 +38,7 @@ _PAGE = """<!doctype html>
 <h2>Interfaces</h2>
 <ul>
 <li><a href="{api}/clusters">{api}/clusters</a>: all clusters as JSON</li>
-<li><a href="{api}/events">{api}/events</a>: findings as they open and resolve (server-sent events)</li>
+<li><code>{api}/events</code>: findings as they open and resolve (server-sent events)</li>
 <li><a href="/metrics">/metrics</a>: Prometheus metrics</li>
 <li><a href="/openapi.json">/openapi.json</a>: the REST interface described</li>
 <li><a href="/-/healthy">/-/healthy</a>, <a href="/-/ready">/-/ready</a>, <a href="/version">/version</a></li>

@@ -40,8 +40,8 @@ def read_surroundings(connection: Connection, cluster: ClusterRow) -> Surroundin
 
 def describe_page(connection: Connection, cluster: ClusterRow, rows: Sequence[IdRow]) -> list[dict[str, Any]]:
     """The Transaction of each row."""
-    ids = [row.transactional_id for row in rows]
-    participants = read_transactions.participants(connection, cluster.id, ids)
+    open_ids = [row.transactional_id for row in rows if row.state in states.OPEN]
+    participants = read_transactions.participants(connection, cluster.id, open_ids) if open_ids else {}
     surroundings = read_surroundings(connection, cluster)
     return [describe_transaction(row, participants.get(row.transactional_id, ()), surroundings) for row in rows]
 

@@ -10,16 +10,17 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import Column, ColumnElement, Connection, Row, Select, func, or_, select
 
 from service.domain.limits import LAST_TIME_MS
-from service.domain.states import COMPLETE_COMMIT, EXPIRED, OPEN
+from service.domain.states import OPEN
 from service.store.display import display_id
 from service.store.id_key import KEPT, id_key, prefix_end, whole_id
 from service.store.schema import open_participants, transactional_ids
 from service.store.writer_rows import IdRow
 
 _T = transactional_ids.c
+_WIDE: Final = 20_000
+"""Of so many ids the rows are not looked up and sorted: that takes longer than walking past fifty others for each."""
+
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
-_CROWDED: Final = frozenset({COMPLETE_COMMIT, EXPIRED})
-"""Where most ids rest, live ones and removed ones."""
 
 
 class Selection(NamedTuple):
@@ -161,25 +162,42 @@ def _row(row: Row[*tuple[Any, ...]]) -> IdRow:
 def _read(
     connection: Connection, cluster_id: int, selection: Selection, segment: _Segment, after: Place | None, limit: int
 ) -> list[IdRow]:
-    if isinstance(segment, _ByTime):
+    if isinstance(segment, _ByTime) and segment.column is _T.started_at_ms and not selection.states & OPEN:
+        return []
+    if isinstance(segment, _ByTime) and (
+        segment.column is _T.started_at_ms
+        or (_names_ids(selection) and not _is_wide(connection, cluster_id, selection))
+    ):
         statement = by_time(cluster_id, selection, segment, after, limit)
         return [_row(row) for row in connection.execute(statement)]
+    # one short walk for each state: the indexes that begin with it give the order, whatever the mixture
+    if isinstance(segment, _ByTime):
+        walks = [
+            [
+                (-ms if segment.newest_first else ms, key)
+                for ms, key in connection.execute(by_update(cluster_id, selection, segment, state, after, limit))
+            ]
+            for state in sorted(selection.states)
+        ]
+        return _rows(connection, cluster_id, [key for _, key in islice(merge(*walks), limit)])
     states = selection.states if segment.states is None else selection.states & segment.states
     after_id = None if after is None else after.transactional_id
-    # one short walk for each state: the index on (state, id) gives the order, whatever the mixture
-    walks = [connection.scalars(by_id(cluster_id, selection, state, after_id, limit)).all() for state in sorted(states)]
-    chosen = list(islice(merge(*walks), limit))
-    if not chosen:
+    ids = [connection.scalars(by_id(cluster_id, selection, state, after_id, limit)).all() for state in sorted(states)]
+    return _rows(connection, cluster_id, list(islice(merge(*ids), limit)))
+
+
+def _rows(connection: Connection, cluster_id: int, keys: Sequence[bytes]) -> list[IdRow]:
+    """In the order of the keys."""
+    if not keys:
         return []
     rows = connection.execute(
-        select(transactional_ids)
-        .where(_T.cluster_id == cluster_id, _T.transactional_id.in_(chosen))
-        .order_by(_T.transactional_id)
+        select(transactional_ids).where(_T.cluster_id == cluster_id, _T.transactional_id.in_(keys))
     )
-    return [_row(row) for row in rows]
+    found = {row.transactional_id: row for row in rows}
+    return [_row(found[key]) for key in keys]
 
 
-def by_id(cluster_id: int, selection: Selection, state: int, after: bytes | None, limit: int) -> Select[tuple[bytes]]:
+def by_id(cluster_id: int, selection: Selection, state: int, after: bytes | None, limit: int) -> Select[bytes]:
     """The ids of one state in their order, from behind `after`."""
     statement = (
         select(_T.transactional_id)
@@ -190,51 +208,81 @@ def by_id(cluster_id: int, selection: Selection, state: int, after: bytes | None
     return statement if after is None else statement.where(_T.transactional_id > after)
 
 
-def by_time(
-    cluster_id: int, selection: Selection, segment: _ByTime, after: Place | None, limit: int
-) -> Select[tuple[Any, ...]]:
-    """The rows of one segment, from behind `after`."""
-    lowest, highest = segment.lowest, segment.highest
-    if after is not None and after.ms is not None:
-        lowest, highest = (lowest, after.ms) if segment.newest_first else (after.ms, highest)
-    # The open ones are few: their index first. Of all ids, walking in the order of time finds a page soon unless little
-    # fits; then what fits is looked up and sorted. A sum is no indexed column: it leaves one choice.
-    walks = selection.producer_id is None and (segment.column is _T.started_at_ms or not _is_narrow(selection))
-    by_state = not walks and not _names_ids(selection)
-    time: ColumnElement[Any] = segment.column if walks else segment.column + 0
-    state: ColumnElement[Any] = _T.state if by_state else _T.state + 0
-    statement = (
-        select(transactional_ids)
+def by_update(
+    cluster_id: int, selection: Selection, segment: _ByTime, state: int, after: Place | None, limit: int
+) -> Select[int, bytes]:
+    """(time, id) of one state in the order of the segment, from behind `after`."""
+    time = segment.column
+    return (
+        select(time, _T.transactional_id)
         .where(
-            _T.cluster_id == cluster_id,
-            time >= lowest,
-            time <= highest,
-            state.in_(sorted(selection.states)),
-            *_filters(cluster_id, selection),
+            _T.state == state,
+            *_within(cluster_id, segment, time, after),
+            *_filters(cluster_id, selection, seeks=False),
         )
         .order_by(time.desc() if segment.newest_first else time, _T.transactional_id)
         .limit(limit)
     )
-    if after is None:
-        return statement
-    return statement.where(or_(time != after.ms, _T.transactional_id > after.transactional_id))
 
 
-def _is_narrow(selection: Selection) -> bool:
-    """Whether an index finds what fits without looking at (nearly) all rows."""
-    return _names_ids(selection) or not selection.states & _CROWDED
+def by_time(
+    cluster_id: int, selection: Selection, segment: _ByTime, after: Place | None, limit: int
+) -> Select[tuple[Any, ...]]:
+    """The rows of one segment, from behind `after`.
+
+    The open ones are few: walked through in the order of their time. Otherwise what the selection names is looked up
+    and sorted. A sum is no indexed column: it leaves one choice.
+    """
+    walks = selection.producer_id is None and segment.column is _T.started_at_ms
+    time: ColumnElement[Any] = segment.column if walks else segment.column + 0
+    state: ColumnElement[Any] = _T.state + 0
+    return (
+        select(transactional_ids)
+        .where(
+            *_within(cluster_id, segment, time, after),
+            state.in_(sorted(selection.states)),
+            *_filters(cluster_id, selection, seeks=not walks),
+        )
+        .order_by(time.desc() if segment.newest_first else time, _T.transactional_id)
+        .limit(limit)
+    )
+
+
+def _within(
+    cluster_id: int, segment: _ByTime, time: ColumnElement[Any], after: Place | None
+) -> Iterable[ColumnElement[bool]]:
+    """In the segment, from behind `after`."""
+    lowest, highest = segment.lowest, segment.highest
+    if after is not None and after.ms is not None:
+        lowest, highest = (lowest, after.ms) if segment.newest_first else (after.ms, highest)
+    yield from (_T.cluster_id == cluster_id, time >= lowest, time <= highest)
+    if after is not None:
+        yield or_(time != after.ms, _T.transactional_id > after.transactional_id)
+
+
+def _is_wide(connection: Connection, cluster_id: int, selection: Selection) -> bool:
+    """Whether a prefix is all that names ids, and of so many that some are soon met in the order of time."""
+    if selection.producer_id is not None or selection.topic is not None:
+        return False
+    only_prefix = Selection(selection.states, selection.prefix[:KEPT])
+    fits = select(_T.transactional_id).where(_T.cluster_id == cluster_id, *_filters(cluster_id, only_prefix))
+    return connection.execute(fits.offset(_WIDE - 1).limit(1)).first() is not None
 
 
 def _names_ids(selection: Selection) -> bool:
     return bool(selection.prefix) or selection.producer_id is not None or selection.topic is not None
 
 
-def _filters(cluster_id: int, selection: Selection) -> Iterable[ColumnElement[bool]]:
+def _filters(cluster_id: int, selection: Selection, *, seeks: bool = True) -> Iterable[ColumnElement[bool]]:
+    """`seeks`: an index may find the prefix. Its ids may be half of all, which PostgreSQL cannot tell beforehand."""
     if selection.prefix:
         kept, text = selection.prefix[:KEPT], display_id(selection.prefix)
-        yield _T.transactional_id >= kept
-        if (end := prefix_end(kept)) is not None:
-            yield _T.transactional_id < end
+        if not seeks:
+            yield func.substr(_T.transactional_id, 1, len(kept)) == kept
+        else:
+            yield _T.transactional_id >= kept
+            if (end := prefix_end(kept)) is not None:
+                yield _T.transactional_id < end
         if len(selection.prefix) > KEPT:  # longer than any key: what people see of the id has to go on
             yield func.substr(_T.display, 1, len(text)) == text
     if selection.started_until_ms is not None:

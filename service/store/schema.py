@@ -126,7 +126,7 @@ transactional_ids = Table(
     Column("settles_at_ms", BigInteger),  # while its cause waits for the id's next record
     PrimaryKeyConstraint("cluster_id", "transactional_id"),
     # without the id: ties cost a small sort, but the id's bytes here would cost the first read a fifth of its time
-    Index(None, "cluster_id", "last_update_ms"),
+    Index(None, "cluster_id", "state", "last_update_ms"),
     Index(None, "cluster_id", "state", "transactional_id"),
     Index(None, "cluster_id", "producer_id"),
     # ids of a log, and its highest epoch of either protocol

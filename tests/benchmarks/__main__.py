@@ -7,11 +7,11 @@ import sys
 import time
 from collections.abc import Sequence
 
-from tests.benchmarks import decode_fold, first_answer, freshness, spark_throughput, store_write
+from tests.benchmarks import decode_fold, first_answer, following, freshness, reads, spark_throughput, store_write
 from tests.benchmarks.figures import Figure, show
 from tests.benchmarks.prepared_broker import prepared_broker
 
-NAMES = ("decode_fold", "store_write", "spark_throughput", "first_answer", "freshness")
+NAMES = ("decode_fold", "store_write", "spark_throughput", "first_answer", "freshness", "following", "reads")
 ON_THE_PREPARED_BROKER = {"spark_throughput", "first_answer"}
 STORE_IDS = 200_000
 
@@ -21,8 +21,15 @@ def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)} (default: all)")
     parser.add_argument("--records", type=int, default=5_000_000, help="in the broker's log (default: 5000000)")
-    parser.add_argument("--ids", type=int, default=1_000_000, help="in the broker's log (default: 1000000)")
-    parser.add_argument("--probes", type=int, default=200, help="commits that freshness awaits (default: 200)")
+    parser.add_argument(
+        "--ids",
+        type=int,
+        default=1_000_000,
+        help="in the broker's log, and in the stores that reads asks (default: 1000000)",
+    )
+    parser.add_argument(
+        "--probes", type=int, default=200, help="commits that freshness and following await (default: 200)"
+    )
     arguments = parser.parse_args(argv)
     names = arguments.names or NAMES
     if unknown := set(names) - set(NAMES):
@@ -43,6 +50,10 @@ def main(argv: Sequence[str]) -> int:
                 figures += first_answer.measure(broker, arguments.ids)
     if "freshness" in names:
         figures += freshness.run(probes=arguments.probes)
+    if "following" in names:
+        figures += following.run(probes=arguments.probes)
+    if "reads" in names:
+        figures += reads.run(arguments.ids)
     show(f"summary, after {time.monotonic() - began:.0f} s", [f for f in figures if f.bar is not None])
     return 0
 

@@ -97,8 +97,7 @@ def _log(ids: int) -> list[list[Run]]:
         changed_ms = NOW_MS - int(2 * DAY_MS * rng.random() ** 8) if is_open else NOW_MS - rng.randrange(7 * DAY_MS)
         partition = rng.randrange(PARTITIONS)
         name = f"application-{number % APPLICATIONS}-worker-{number:07d}".encode()
-        topics = (Participants(TOPICS[number % 2], (number % 10,)),) if is_open else ()
-        topics += (Participants(TOPICS[2], (0,)),) if is_open and number % 40 == 0 else ()
+        topics = TOPICS[number % 2 : None if number % 40 == 0 else number % 2 + 1] if is_open else ()
         log[partition].append(_run(partition, len(log[partition]), name, state, producer_id, changed_ms, topics))
     return log
 
@@ -110,12 +109,13 @@ def _run(
     state: int,
     producer_id: int,
     changed_ms: int,
-    topics: tuple[Participants, ...],
+    topics: tuple[str, ...],
 ) -> Run:
     record = LogRecord(
         offset, changed_ms, 1, state, producer_id, offset % 30_000, 60_000, changed_ms, changed_ms, 2, -1, len(topics)
     )
-    return Run(partition, name, record, record, False, 1, topics, -1, -1, None)
+    participants = tuple(Participants(topic, (offset % 10,)) for topic in topics)
+    return Run(partition, name, record, record, False, 1, participants, -1, -1, None)
 
 
 def _write_ids(engine: Engine, held: lease.Lease, log: list[list[Run]]) -> None:
@@ -165,23 +165,21 @@ def _add_week(connection: Connection, cluster_id: int, transactional_id: bytes) 
     minutes = range(begin_ms, NOW_MS, MINUTE_MS)
     counted = (50, *(0,) * 5, 50, 9_000, 400, 50, 500, 30)
     MINUTES.write(connection, [(cluster_id, transactional_id, ms, *counted, ms, ms + 59_000) for ms in minutes])
-    t = transitions.c
     row = connection.execute(
         select(transactional_ids).where(transactional_ids.c.transactional_id == literal(transactional_id, LargeBinary))
     ).one()
+    shared = {c.name: row._mapping[c.name] for c in transitions.c if c.name in row._mapping} | {
+        "from_state": states.ONGOING,
+        "to_state": states.PREPARE_ABORT,
+        "duration_ms": 800,
+        "cause": causes.CLIENT_ABORT,
+        "confidence": causes.CERTAIN,
+        "counted": True,
+    }
+    first_offset = 2 * _LAST_OFFSET + row.offset * 1_000
     hours = enumerate(range(begin_ms + 30_000, NOW_MS, 3_600_000))
-    connection.execute(
-        insert(transitions),
-        [
-            {
-                **{c.name: row._mapping[c.name] for c in t if c.name in row._mapping and c.name != "offset"},
-                **{"offset": 2 * _LAST_OFFSET + row.offset * 1_000 + number, "at_ms": ms, "counted": True},
-                **{"from_state": states.ONGOING, "to_state": states.PREPARE_ABORT, "duration_ms": 800},
-                **{"cause": causes.CLIENT_ABORT, "confidence": causes.CERTAIN},
-            }
-            for number, ms in hours
-        ],
-    )
+    aborts = [shared | {"offset": first_offset + number, "at_ms": at_ms} for number, at_ms in hours]
+    connection.execute(insert(transitions), aborts)
 
 
 def _findings(store: LargeStore) -> Iterator[Finding]:

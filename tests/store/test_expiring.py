@@ -111,5 +111,5 @@ def test_metrics_look_at_few_ids_by_index(cluster: SeededCluster) -> None:
     steps = plans(cluster.engine, all_facts)
     ids = [step for step in steps if "transactional_ids" in step]
     assert all(step.startswith("SEARCH") for step in ids)
-    assert sum("INDEX ix_transactional_ids_expiring" in step for step in ids) == 3
+    assert sum("COVERING INDEX ix_transactional_ids_cluster_id_state_last_update_ms" in step for step in ids) == 3
     assert sum("COVERING INDEX ix_transactional_ids_epoch" in step for step in ids) == 1

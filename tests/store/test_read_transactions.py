@@ -181,7 +181,7 @@ AFTER = {
 INDEXES = {
     "age": {"ix_transactional_ids_open", "ix_transactional_ids_cluster_id_state_transactional_id"},
     "transactional_id": {"ix_transactional_ids_cluster_id_state_transactional_id"},
-    "last_updated": {"ix_transactional_ids_cluster_id_last_update_ms"},
+    "last_updated": {"ix_transactional_ids_cluster_id_state_last_update_ms"},
 }
 
 
@@ -213,11 +213,24 @@ def test_pages_follow_an_index_and_sort_nothing(mixed: SeededCluster, sort: str,
     ids=["prefix", "producer_id", "topic", "min_age", "open", "empty or unknown"],
 )
 def test_what_narrows_the_selection_is_looked_up(mixed: SeededCluster, sort: str, selection: Selection) -> None:
-    """No walk through all ids in the order of their updates for the few that fit."""
+    """No walk through all ids in the order of their updates for the few that fit; those of the states at most."""
     steps = plans(mixed.engine, mixed.id, selection, sort)
     assert not [step for step in steps if step.startswith("SCAN")]
-    if sort == "last_updated":
-        assert not [step for step in steps if "last_update_ms" in step]
+    walks = [step for step in steps if "last_update_ms" in step]
+    names_ids = selection.prefix or selection.producer_id is not None or selection.topic is not None
+    assert not (walks and names_ids)
+    assert all("state=?" in step for step in walks)
+
+
+@pytest.mark.parametrize("wide", [1, 20_000])
+def test_a_prefix_of_many_ids_gives_the_same_page_as_one_of_few(
+    mixed: SeededCluster, connection: Connection, monkeypatch: pytest.MonkeyPatch, wide: int
+) -> None:
+    monkeypatch.setattr("service.store.read_transactions._WIDE", wide)
+    rows = walk(connection, mixed.id, Selection(LIVE, prefix=b"app-00"), "last_updated", 7)
+    expected = {one.id for one in mixed_ids() if one.state in LIVE and one.id.startswith(b"app-00")}
+    assert {row.transactional_id for row in rows} == expected
+    assert rows == sorted(rows, key=lambda row: order("last_updated", row))
 
 
 def test_int64_limits_are_no_times_and_come_last(url: str) -> None:

@@ -8,6 +8,9 @@ from alembic import op
 revision = "0003"
 down_revision = "0002"
 
+BY_UPDATE = "ix_transactional_ids_cluster_id_last_update_ms"
+BY_STATE_AND_UPDATE = "ix_transactional_ids_cluster_id_state_last_update_ms"
+
 
 def upgrade() -> None:
     op.create_table(
@@ -55,9 +58,13 @@ def upgrade() -> None:
         sqlite_autoincrement=True,
     )
     op.create_index(op.f("ix_rejects_cluster_id_seen_at_ms"), "rejects", ["cluster_id", "seen_at_ms"])
+    op.drop_index(op.f(BY_UPDATE), table_name="transactional_ids")
+    op.create_index(op.f(BY_STATE_AND_UPDATE), "transactional_ids", ["cluster_id", "state", "last_update_ms"])
 
 
 def downgrade() -> None:
+    op.drop_index(op.f(BY_STATE_AND_UPDATE), table_name="transactional_ids")
+    op.create_index(op.f(BY_UPDATE), "transactional_ids", ["cluster_id", "last_update_ms"])
     op.drop_index(op.f("ix_rejects_cluster_id_seen_at_ms"), table_name="rejects")
     op.drop_table("finding_events")
     op.drop_table("findings")

@@ -1,0 +1,136 @@
+"""How soon 5,000 transitions a second are seen: the whole application follows a log that is written directly."""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from deploy.demo.broker import Broker
+from tests.benchmarks.figures import Figure, percentile, show
+from tests.benchmarks.log_load import PARTITIONS, LogWriter, transaction
+from tests.benchmarks.prepared_broker import VERSION
+from tests.benchmarks.process_tree import CpuMeter, PeakMemory, shown
+from tests.benchmarks.watched import Watched, watching
+from tests.brokers import free_port
+from tests.integration.application import ROOT
+from tests.integration.producers import open_producer
+
+P99_S = 1.5
+RATE, IDS = 5_000, 2_000
+PROBES = ("probe-a", "probe-b", "probe-c", "probe-d", "probe-e")
+PROPERTIES = {"transaction.state.log.num.partitions": str(PARTITIONS), "log.cleaner.enable": "false"}
+POLL_S = 0.02
+PAUSE_S = 0.2
+SETTLE_S = 15.0
+LOST_AFTER_S = 60.0
+TIMEOUT_S = 120
+
+
+def run(rate: int = RATE, ids: int = IDS, probes: int = 200) -> list[Figure]:
+    """`rate` transitions/s by `ids` ids; `probes` commits of a few more ids are awaited one after the other."""
+    with TemporaryDirectory(prefix="txnscope-bench-") as directory:
+        broker = Broker(VERSION, free_port(), Path(directory) / "kafka", PROPERTIES)
+        with broker:
+            open_producer(broker.bootstrap, "creates-the-log")
+            with watching(broker.bootstrap) as watched, PeakMemory(watched.tree, every_s=2.0) as peak:
+                watched.wait_until_read(1, TIMEOUT_S)
+                return _measure(broker.bootstrap, watched, peak, rate, ids, probes)
+
+
+class _Load:
+    """What was acknowledged, known when the load has ended."""
+
+    records = commits = aborts = 0
+    seconds = 1.0
+
+
+def _measure(bootstrap: str, watched: Watched, peak: PeakMemory, rate: int, ids: int, probes: int) -> list[Figure]:
+    with _load(bootstrap, rate, ids) as load:
+        time.sleep(SETTLE_S)
+        meter = CpuMeter(watched.tree)
+        latencies = list(_probe(bootstrap, watched, probes))
+        cores = meter.cores()
+    caught_up_s = _wait_until_counted(watched, load.commits + probes, load.aborts)
+    figures = [
+        Figure("transitions/s that the load reached", load.records / load.seconds, "1/s"),
+        Figure("write acknowledged → REST shows it, p50", statistics.median(latencies), "s"),
+        Figure("write acknowledged → REST shows it, p99", percentile(latencies, 0.99), "s", P99_S),
+        Figure("  the longest", max(latencies), "s"),
+        Figure("  load ends → all of it is counted, and none twice", caught_up_s, "s"),
+        Figure("CPU of the whole application, loaded and asked", sum(cores.values()), "cores"),
+        Figure("memory of the whole application (PSS), peak", peak.mb, "MB"),
+    ]
+    show(f"following: {len(latencies)} probes, {rate} transitions/s wanted of {ids} ids", figures)
+    print(f"CPU: {shown(cores, 'cores')}\nmemory at its peak: {shown(peak.parts, 'MB')}", flush=True)
+    return figures
+
+
+@contextmanager
+def _load(bootstrap: str, rate: int, ids: int) -> Iterator[_Load]:
+    arguments = [sys.executable, "-m", "tests.benchmarks.log_load", bootstrap, str(rate), str(ids)]
+    process = subprocess.Popen(arguments, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    load = _Load()
+    try:
+        process.stdout.readline()
+        yield load
+        said, _ = process.communicate(timeout=TIMEOUT_S)
+        *counts, seconds = said.split()
+        load.records, load.commits, load.aborts = map(int, counts)
+        load.seconds = float(seconds)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _probe(bootstrap: str, watched: Watched, probes: int) -> Iterator[float]:
+    """Seconds from the acknowledgement of each CompleteCommit until its count shows in the answer."""
+    writer, rest = LogWriter(bootstrap), watched.rest()
+    try:
+        for number in range(probes):
+            turn, which = divmod(number, len(PROBES))
+            for record in transaction(PROBES[which], 9_000 + which, turn):
+                writer.write(record)
+            written = time.monotonic()
+            while True:
+                answer = rest.get("/transaction", id=PROBES[which])
+                waited = time.monotonic() - written
+                if answer is not None and answer["counts"]["commits"] > turn:
+                    break
+                if waited > LOST_AFTER_S:
+                    raise RuntimeError(f"commit {turn} of {PROBES[which]} is not seen:\n{watched.last_words()}")
+                time.sleep(POLL_S)
+            yield waited
+            time.sleep(PAUSE_S)
+    finally:
+        rest.close()
+        writer.close()
+
+
+def _wait_until_counted(watched: Watched, commits: int, aborts: int) -> float:
+    """Seconds until the totals are exactly these; an abort may wait for its cause, and counts as unattributed then."""
+    rest, began = watched.rest(), time.monotonic()
+    try:
+        while True:
+            told = _totals(rest.get(""))
+            if told == (commits, aborts):
+                return time.monotonic() - began
+            if time.monotonic() - began > LOST_AFTER_S:
+                raise RuntimeError(f"{commits} commits and {aborts} aborts were written, {told} are told")
+            time.sleep(POLL_S)
+    finally:
+        rest.close()
+
+
+def _totals(cluster: Any) -> tuple[int, int] | None:
+    """(commits, aborts)."""
+    if cluster is None:
+        return None
+    return cluster["totals"]["commits"], sum(cluster["totals"]["aborts"].values())

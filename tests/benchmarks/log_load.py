@@ -1,0 +1,190 @@
+"""Transitions at a steady rate, written into `__transaction_state` as coordinators do: one record a batch.
+
+A process of its own: `… BOOTSTRAP RATE IDS`, until its input ends. Prints, in the end, how many records, commits and
+aborts were acknowledged, and in how many seconds. Clients that commit 1,700 times a second take more than two cores,
+and so do coordinators; a log that is written directly is the same to whoever reads it.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import sys
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from deploy.demo.workload.shipping import java_hash
+from service.domain.transaction_log import TOPIC
+from tests.builders.transaction_log import (
+    COMPLETE_ABORT,
+    COMPLETE_COMMIT,
+    ONGOING,
+    PREPARE_ABORT,
+    PREPARE_COMMIT,
+    tags,
+    transition,
+    value,
+)
+
+PARTITIONS: Final = 50
+ABORTS_EVERY: Final = 50
+"""One transaction in so many is aborted."""
+
+_CLIENT: Final = b"__admin_client"  # brokers let a client of this name write to internal topics
+_PRODUCE, _VERSION = 0, 7
+_IN_FLIGHT: Final = 32
+_LANES: Final = 3  # transactions of a partition that overlap
+
+
+class Record(NamedTuple):
+    """What a coordinator writes; under transactions v2 the decision raises the epoch."""
+
+    transactional_id: str
+    state: int
+    producer_id: int
+    producer_epoch: int
+    start_ms: int
+
+    def batch(self, now_ms: int) -> bytes:
+        topics = () if self.state in (COMPLETE_COMMIT, COMPLETE_ABORT) else (("orders", [0, 3]),)
+        data = value(
+            status=self.state,
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            topics=topics,
+            last_update_ms=now_ms,
+            start_ms=self.start_ms,
+            tagged=tags(self.producer_id, client_transaction_version=2),
+        )
+        return transition(self.transactional_id, 0, timestamp_ms=now_ms, data=data)
+
+
+def transaction(transactional_id: str, producer_id: int, epoch: int, *, aborts: bool = False) -> Iterator[Record]:
+    """Its three records; each is asked for when it is to be written."""
+    prepare, complete = (PREPARE_ABORT, COMPLETE_ABORT) if aborts else (PREPARE_COMMIT, COMPLETE_COMMIT)
+    start_ms = now()
+    yield Record(transactional_id, ONGOING, producer_id, epoch, start_ms)
+    yield Record(transactional_id, prepare, producer_id, epoch + 1, start_ms)
+    yield Record(transactional_id, complete, producer_id, epoch + 1, start_ms)
+
+
+def partition_of(transactional_id: str) -> int:
+    """The coordinator's."""
+    return (java_hash(transactional_id) & 0x7FFFFFFF) % PARTITIONS
+
+
+def now() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class LogWriter:
+    """One connection to the only broker. Requests may be sent by one thread, and answers taken by another."""
+
+    def __init__(self, bootstrap: str) -> None:
+        host, _, port = bootstrap.rpartition(":")
+        self._socket = socket.create_connection((host, int(port)))
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._answers = self._socket.makefile("rb")
+
+    def send(self, batches: Mapping[int, bytes]) -> None:
+        """ProduceRequest 7, acks=all: one batch each for some partitions."""
+        head = struct.pack(f">hhih{len(_CLIENT)}s", _PRODUCE, _VERSION, 0, len(_CLIENT), _CLIENT)
+        head += struct.pack(f">hhiih{len(TOPIC)}si", -1, -1, 30_000, 1, len(TOPIC), TOPIC.encode(), len(batches))
+        parts = [struct.pack(">ii", partition, len(data)) + data for partition, data in batches.items()]
+        body = head + b"".join(parts)
+        self._socket.sendall(struct.pack(">i", len(body)) + body)
+
+    def wait(self) -> None:
+        """Until the next request that was sent is acknowledged. Raises RuntimeError if it is refused."""
+        (size,) = struct.unpack(">i", self._answers.read(4))
+        answer = self._answers.read(size)
+        at = 4 + 4 + 2 + len(TOPIC)
+        (partitions,) = struct.unpack_from(">i", answer, at)
+        for number in range(partitions):
+            partition, error = struct.unpack_from(">ih", answer, at + 4 + number * 30)
+            if error:
+                raise RuntimeError(f"{TOPIC}-{partition}: the broker answers error {error}")
+
+    def write(self, record: Record) -> None:
+        """Returns when it is acknowledged."""
+        self.send({partition_of(record.transactional_id): record.batch(now())})
+        self.wait()
+
+    def close(self) -> None:
+        self._answers.close()
+        self._socket.close()
+
+
+def ids_by_partition(ids: int) -> list[list[str]]:
+    """Names that hash to each partition, as many to one as to the others."""
+    names: list[list[str]] = [[] for _ in range(PARTITIONS)]
+    wanted, number = max(ids // PARTITIONS, _LANES), 0
+    while any(len(some) < wanted for some in names):
+        name = f"load-{number:06d}"
+        if len(names[partition_of(name)]) < wanted:
+            names[partition_of(name)].append(name)
+        number += 1
+    return names
+
+
+def history(names: Sequence[str], first_producer_id: int) -> Iterator[Record]:
+    """What one partition is written, for ever: lanes of ids in turn, whose transactions overlap."""
+    lanes = [_lane(names[lane::_LANES], first_producer_id + lane * len(names)) for lane in range(_LANES)]
+    while True:
+        for lane in lanes:
+            yield next(lane)
+
+
+def _lane(names: Sequence[str], first_producer_id: int) -> Iterator[Record]:
+    epoch = 0
+    while True:
+        for number, name in enumerate(names):
+            aborts = (epoch + number) % ABORTS_EVERY == ABORTS_EVERY - 1
+            yield from transaction(name, first_producer_id + number, epoch, aborts=aborts)
+        epoch += 1
+
+
+def main(bootstrap: str, rate: float, ids: int) -> None:
+    """Who falls behind catches up, as far as the broker takes it."""
+    writer, stop = LogWriter(bootstrap), threading.Event()
+    room = threading.Semaphore(_IN_FLIGHT)
+    sent: deque[list[int]] = deque()
+    written: Counter[int] = Counter()
+    histories = [history(names, 10_000 * (p + 1)) for p, names in enumerate(ids_by_partition(ids))]
+
+    def take_answers() -> None:
+        while True:
+            while not sent:
+                if stop.is_set():
+                    return
+                time.sleep(0.001)
+            writer.wait()
+            written.update(sent.popleft())
+            room.release()
+
+    def await_end() -> None:
+        sys.stdin.read()
+        stop.set()
+
+    answers = threading.Thread(target=take_answers)
+    began = due = time.monotonic()
+    answers.start()
+    threading.Thread(target=await_end).start()
+    print("started", flush=True)
+    while not stop.wait(max(0.0, due - time.monotonic())):
+        room.acquire()
+        now_ms = now()
+        records = [next(one) for one in histories]
+        sent.append([record.state for record in records])
+        writer.send({partition: record.batch(now_ms) for partition, record in enumerate(records)})
+        due += PARTITIONS / rate
+    answers.join()
+    seconds = time.monotonic() - began
+    print(sum(written.values()), written[COMPLETE_COMMIT], written[COMPLETE_ABORT], seconds, flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], float(sys.argv[2]), int(sys.argv[3]))

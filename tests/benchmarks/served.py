@@ -1,0 +1,81 @@
+"""`txnscope serve` as a process over a store, asked by one client over one connection that is kept."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from service.api.links import API
+from tests.benchmarks.large_store import CLUSTER
+from tests.brokers import free_port
+from tests.integration.application import ROOT
+
+START_S = 30.0
+
+
+class Client:
+    """Raises where the service answers anything but 200."""
+
+    def __init__(self, port: int) -> None:
+        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+
+    def get(self, path: str, **headers: str) -> bytes:
+        """The body."""
+        self._connection.request("GET", path, headers=headers)
+        answer = self._connection.getresponse()
+        body = answer.read()
+        if answer.status != 200:
+            raise RuntimeError(f"{path}: {answer.status} {body.decode(errors='replace')}")
+        return body
+
+    def wait_until_ready(self) -> None:
+        give_up = time.monotonic() + START_S
+        while True:
+            try:
+                self.get("/-/ready")
+                return
+            except (OSError, http.client.HTTPException, RuntimeError):
+                self._connection.close()
+                if time.monotonic() > give_up:
+                    raise
+                time.sleep(0.1)
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def of_cluster(path: str, **query: Any) -> str:
+    """Texts and bytes are percent-encoded, lists repeat their name."""
+    return f"{API}/clusters/{CLUSTER}{path}?{urlencode(query, doseq=True, quote_via=quote)}"
+
+
+def items_of(body: bytes) -> int:
+    """Of a list, how many; of one thing, one."""
+    answer = json.loads(body)
+    return len(answer["items"]) if "items" in answer else 1
+
+
+@contextmanager
+def serving(store: str) -> Iterator[Client]:
+    port = free_port()
+    command = [sys.executable, "-m", "service.cli", "serve", "--store", store, "--port", str(port)]
+    process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    client = Client(port)
+    try:
+        client.wait_until_ready()
+        yield client
+    finally:
+        client.close()
+        process.terminate()
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
