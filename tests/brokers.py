@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -9,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
+import pytest
 from kafka.protocol.admin import DescribeTransactionsRequest, ListTransactionsRequest
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 
@@ -17,6 +19,7 @@ from service.kafka.client import KafkaClient
 from service.kafka.settings import ClientSettings
 
 VERSIONS = ("4.3.1", "3.9.2")
+FULL_MATRIX = os.environ.get("TXNSCOPE_TEST_MATRIX") == "full"
 
 _NODES = (1, 2, 3)
 _REPLICATED = {
@@ -38,6 +41,11 @@ class Described(NamedTuple):
     producer_epoch: int
     timeout_ms: int
     partitions: frozenset[tuple[str, int]]
+
+
+def on(version: str) -> pytest.MarkDecorator:
+    """Runs the test, which takes `version`, on that one; on every one where TXNSCOPE_TEST_MATRIX is `full`."""
+    return pytest.mark.parametrize("version", VERSIONS if FULL_MATRIX else (version,))
 
 
 def free_port() -> int:

@@ -21,12 +21,13 @@ def create_topic(bootstrap: str, topic: str, partitions: int = 3) -> None:
         created.result(20)
 
 
-def open_producer(bootstrap: str, transactional_id: str, timeout_ms: int = 60_000) -> Producer:
+def open_producer(bootstrap: str, transactional_id: str, timeout_ms: int = 60_000, codec: str = "none") -> Producer:
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
             "transactional.id": transactional_id,
             "transaction.timeout.ms": timeout_ms,
+            "compression.type": codec,
             "logger": SILENT,
         }
     )

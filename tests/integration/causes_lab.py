@@ -1,0 +1,147 @@
+"""A broker with the whole application beside it, and what the store says each record of an id was written for."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from confluent_kafka import Producer
+
+from deploy.demo.broker import Broker
+from deploy.demo.workload.raw_producer import Connection, RawProducer
+from service.domain import causes, states
+from service.store.schema import transactional_ids, transitions
+from tests.integration.application import Ingest, ingesting, wait_for
+from tests.integration.producers import open_producer
+
+INIT = "Empty initialized certain"
+CLIENT = "PrepareAbort client_abort certain"
+TV2_CLIENT = "PrepareAbort client_abort likely"
+NO_WITNESS = "PrepareAbort client_abort ambiguous"
+TIMEOUT = "PrepareAbort timeout likely"
+FENCED = "PrepareAbort fenced likely"
+TV2_FENCED = "PrepareAbort fenced ambiguous"
+ADMIN = "PrepareAbort admin likely"
+EMPTY_ABORT = "PrepareAbort empty_abort certain"
+EXPIRED = "tombstone expired certain"
+
+PATIENCE_S = 40.0
+_COUNTED = {
+    "aborts_client": causes.CLIENT_ABORT,
+    "aborts_timeout": causes.TIMEOUT,
+    "aborts_fenced": causes.FENCED,
+    "aborts_admin": causes.ADMIN,
+    "aborts_unattributed": causes.UNATTRIBUTED,
+}
+
+
+class Told(NamedTuple):
+    """Of one id: counted commits, `State cause confidence` of its rows in the order of the log, aborts by cause."""
+
+    commits: int
+    rows: list[str]
+    aborts: dict[str, int]
+
+
+def told(commits: int, *rows: str) -> Told:
+    """Every abort is counted once, under the cause its row shows; one of nothing is none."""
+    aborts = Counter(row.split()[1] for row in rows if row.startswith("PrepareAbort"))
+    del aborts[causes.EMPTY_ABORT]
+    return Told(commits, list(rows), dict(aborts))
+
+
+@dataclass
+class Lab:
+    """One broker, one application; `connection` is for producers by hand."""
+
+    broker: Broker
+    app: Ingest
+    connection: Connection
+    _open: list[Producer] = field(default_factory=list)
+
+    @property
+    def bootstrap(self) -> str:
+        return self.broker.bootstrap
+
+    def raw(self, name: str, timeout_ms: int = 60_000) -> RawProducer:
+        """A producer that speaks TV2, initialized."""
+        producer = RawProducer(self.connection, name)
+        producer.init(timeout_ms)
+        return producer
+
+    def begin(self, name: str, topic: str, timeout_ms: int = 60_000, partitions: Iterable[int] = (0,)) -> Producer:
+        """An old client in the middle of a transaction, all of it acknowledged; it stays there until it is told to."""
+        producer = open_producer(self.bootstrap, name, timeout_ms)
+        self._open.append(producer)  # one that is thrown away would say goodbye
+        producer.begin_transaction()
+        for partition in partitions:
+            producer.produce(topic, b"doomed", partition=partition)
+        assert producer.flush(20) == 0
+        return producer
+
+    def expect(self, expected: dict[str, Told]) -> None:
+        """The store says exactly this of these ids within PATIENCE_S."""
+        with suppress(AssertionError):
+            wait_for(lambda: self.told(expected) == expected, "the causes", PATIENCE_S)
+        assert self.told(expected) == expected, self.app.log
+
+    def told(self, names: Collection[str]) -> dict[str, Told]:
+        ids = {row.transactional_id.decode(): row for row in self.app.rows(transactional_ids)}
+        return {name: Told(r.commits, self._rows(name), _aborts(r)) for name, r in ids.items() if name in names}
+
+    def state(self, name: str) -> str | None:
+        stored = self.app.ids().get(name)
+        return None if stored is None else stored.state
+
+    def marker_ms(self, name: str) -> int | None:
+        """How long the markers of the id's newest transaction took, where that is worth a row."""
+        rows = [r for r in self.transitions(name) if r.marker_ms is not None]
+        return rows[-1].marker_ms if rows else None
+
+    def _rows(self, name: str) -> list[str]:
+        """What is odd about a record is told with it: nothing is, with a broker that lost nothing."""
+        return [
+            " ".join(filter(None, (_WORDS[r.to_state], r.cause, r.confidence, r.note)))
+            for r in self.transitions(name)
+            if r.cause is not None or r.note is not None
+        ]
+
+    def transitions(self, name: str) -> list[Any]:
+        """The rows of the id's history, in the order of the log."""
+        rows = [r for r in self.app.rows(transitions) if r.transactional_id == name.encode()]
+        return sorted(rows, key=lambda r: (r.generation, r.offset))
+
+
+_WORDS = {**states.NAMES, states.EXPIRED: "tombstone"}
+
+
+def _aborts(row: Any) -> dict[str, int]:
+    counted = {word: int(getattr(row, column)) for column, word in _COUNTED.items()}
+    return {word: count for word, count in counted.items() if count}
+
+
+@contextmanager
+def lab(broker: Broker, directory: Path) -> Iterator[Lab]:
+    """The application starts in `directory`, beside a broker that runs."""
+    with ingesting(broker.bootstrap, directory) as app, Connection(broker.bootstrap, threading.Event()) as connection:
+        yield Lab(broker, app, connection)
+
+
+@contextmanager
+def labs(brokers: Callable[[str], Broker], directory: Path) -> Iterator[Callable[[str], Lab]]:
+    """One lab a version, started when it is asked for."""
+    with ExitStack() as running:
+        started: dict[str, Lab] = {}
+
+        def of(version: str) -> Lab:
+            if version not in started:
+                (directory / version).mkdir()
+                started[version] = running.enter_context(lab(brokers(version), directory / version))
+            return started[version]
+
+        yield of
