@@ -27,6 +27,6 @@ def test_what_is_said_counts_and_travels_as_json() -> None:
     ],
 )
 def test_a_mistake_is_named(table: Any, message: str) -> None:
-    with pytest.raises(ValueError, match="key|duration|hour|table") as raised:
+    with pytest.raises(ValueError, match=r"key|duration|hour|table") as raised:
         parse(table)
     assert str(raised.value) == message

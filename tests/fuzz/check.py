@@ -135,7 +135,7 @@ def _outcome(one: Input, runs: Sequence[Run], rejected: dict[int, str]) -> str:
     if by_id:
         assert all(run.last.state != states.UNKNOWN for run in runs), "no reject tells of an undecodable value"
         return "record"
-    assert _holds_nothing(one), f"neither a record nor a reject: {_place(one)}"
+    assert _holds_nothing(one) or _is_elsewhere(one), f"neither a record nor a reject: {_place(one)}"
     return "stepped over"
 
 
@@ -148,13 +148,14 @@ def _is_lost(one: Input, offset: int) -> bool:
 
     Where batches begin, lengths alone tell, and then the broker, which is asked for the next offset: so lost is what
     lies inside of the bytes that a length claims, what the bytes behind it claim to be themselves, and everything if
-    the offset is wrong too.
+    an offset is wrong too.
     """
     if offset < one.bad[1] or one.claimed_end == one.end_of_bad:
         return False
     claims = _base(one, one.position_of_bad), _base(one, one.claimed_end)
     is_inside = _position(one, offset) < one.claimed_end <= len(one.log)
-    return is_inside or claims[0] != one.bad[0] or claims[1] == one.bad[1]
+    is_elsewhere = claims[0] != one.bad[0] or claimed_end(one.log, one.position_of_bad) != one.bad[1]
+    return is_inside or is_elsewhere or claims[1] == one.bad[1]
 
 
 def _position(one: Input, offset: int) -> int:
@@ -169,6 +170,11 @@ def _holds_nothing(one: Input) -> bool:
     """A batch that says so itself: of control records, or of none."""
     header = one.log[one.position_of_bad :][:HEADER_SIZE]
     return bool(header[22] & CONTROL) or header[57:61] == bytes(4)
+
+
+def _is_elsewhere(one: Input) -> bool:
+    """Length and base offset are wrong, and it claims to lie behind all that is read: as behind a hole of compaction."""
+    return one.claimed_end != one.end_of_bad and _base(one, one.position_of_bad) >= one.hi
 
 
 def _read(inputs: Sequence[Input]) -> LogBatch:

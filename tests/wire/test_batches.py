@@ -241,6 +241,12 @@ def test_an_offset_that_jumps_ahead_does_not_take_the_batches_behind_it_along(wr
     assert found[1].error.reason == "bad_offset"
 
 
+def test_a_batch_that_begins_where_one_is_expected_is_believed_before_one_that_does_not() -> None:
+    """The fuzzer's: bytes behind a wrong length that are a batch from elsewhere."""
+    found = list(read_batches(batch([], 5) + batch([], 9) + batch([], 6) + batch([], 7)))
+    assert [one.base_offset for one in found if isinstance(one, Batch)] == [5, 6, 7]
+
+
 def test_an_empty_batch_with_bytes_behind_its_header_is_malformed_as_kafka_says() -> None:
     with pytest.raises(MalformedBatch, match="9 bytes"):
         read_records(only(raw_batch(Rec(b"k", b"v").encode(), count=0)))

@@ -12,7 +12,6 @@ from service.domain.findings.events import Event, Group, evidence, group_by_subj
 from service.domain.findings.finding import EVIDENCE_KEPT, Evidence, Observation
 from service.domain.findings.words import span
 
-
 BURST_FORMS_MS: Final = 2_000
 """On top of the coordinators' scan: by then it is known whether others timed out too (`correlated`)."""
 

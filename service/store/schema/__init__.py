@@ -1,0 +1,40 @@
+"""The tables. One row per thing, everything keyed by cluster; times are milliseconds since the epoch.
+
+Ids are kept as the bytes of the log beside the text people see: an id may hold NUL or invalid UTF-8, and bytes sort
+the same on SQLite and PostgreSQL.
+"""
+
+from service.store.schema.base import metadata
+from service.store.schema.findings import finding_events, findings
+from service.store.schema.history import cluster_minutes, counters, id_minutes, transitions
+from service.store.schema.ids import (
+    CAN_EXPIRE,
+    HAS_EXPIRED,
+    coordinator_states,
+    open_participants,
+    producer_ids,
+    transactional_ids,
+)
+from service.store.schema.reading import clusters, data_gaps, leases, log_partitions, rejects, source_status
+
+__all__ = [
+    "CAN_EXPIRE",
+    "HAS_EXPIRED",
+    "cluster_minutes",
+    "clusters",
+    "coordinator_states",
+    "counters",
+    "data_gaps",
+    "finding_events",
+    "findings",
+    "id_minutes",
+    "leases",
+    "log_partitions",
+    "metadata",
+    "open_participants",
+    "producer_ids",
+    "rejects",
+    "source_status",
+    "transactional_ids",
+    "transitions",
+]

@@ -1,0 +1,71 @@
+"""What is wrong or about to be, and what happened to it."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Column,
+    Index,
+    Integer,
+    LargeBinary,
+    PrimaryKeyConstraint,
+    String,
+    Table,
+)
+
+from service.store.schema.base import ROW_ID, cluster_column, metadata
+
+# What is wrong or about to be: service.domain.findings.finding.Finding, one row an episode.
+findings = Table(
+    "findings",
+    metadata,
+    cluster_column(),
+    Column("id", String, nullable=False),
+    Column("kind", String, nullable=False),
+    Column("severity", String, nullable=False),
+    Column("status", String, nullable=False),
+    Column("confidence", String, nullable=False),
+    # the subject
+    Column("topic", String),
+    Column("partition", Integer),
+    Column("transactional_id", LargeBinary),
+    Column("producer_id", BigInteger),
+    Column("producer_epoch", Integer),
+    Column("start_offset", BigInteger),
+    Column("group", String),
+    Column("prefix", String),
+    # its life
+    Column("opened_at_ms", BigInteger, nullable=False),
+    Column("confirmed_at_ms", BigInteger),
+    Column("resolved_at_ms", BigInteger),
+    Column("last_seen_ms", BigInteger, nullable=False),
+    Column("count", BigInteger, nullable=False),
+    Column("reopened", Boolean, nullable=False),
+    Column("resolution", String),
+    Column("owner", String),
+    Column("muted_until_ms", BigInteger),
+    Column("summary", String, nullable=False),
+    Column("advice", String, nullable=False),
+    Column("evidence", JSON, nullable=False),
+    Column("self_heals_at_ms", BigInteger),
+    Column("log_partition", Integer),  # whose view it rests on; null: all of them
+    Column("counted_to", BigInteger, nullable=False),
+    PrimaryKeyConstraint("cluster_id", "id"),
+    Index(None, "cluster_id", "opened_at_ms", "id"),
+    Index(None, "cluster_id", "kind", "status"),
+    Index(None, "cluster_id", "resolved_at_ms"),
+)
+
+# What happened to findings, in the order in which listeners hear of it; the newest few thousand.
+finding_events = Table(
+    "finding_events",
+    metadata,
+    Column("sequence", ROW_ID, primary_key=True),
+    cluster_column(),
+    Column("finding_id", String, nullable=False),
+    Column("event", String, nullable=False),  # service.domain.findings.lifecycle: "opened", "resolved", …
+    Column("at_ms", BigInteger, nullable=False),
+    sqlite_autoincrement=True,  # a number is never given twice: listeners resume by it
+)

@@ -1,0 +1,94 @@
+"""What happened: counters, ends by minute, the steps of ids."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Index,
+    Integer,
+    LargeBinary,
+    PrimaryKeyConstraint,
+    SmallInteger,
+    String,
+    Table,
+    UniqueConstraint,
+)
+
+from service.store.schema.base import ROW_ID, cluster_column, metadata
+
+# Monotonic counters: they survive restarts, so Prometheus sees no reset.
+counters = Table(
+    "counters",
+    metadata,
+    cluster_column(),
+    Column("name", String, nullable=False),
+    Column("label", String, nullable=False),
+    Column("value", BigInteger, nullable=False),
+    PrimaryKeyConstraint("cluster_id", "name", "label"),
+)
+
+# Ends of the whole cluster by the minute they were read in: rates without scanning ids.
+cluster_minutes = Table(
+    "cluster_minutes",
+    metadata,
+    cluster_column(),
+    Column("minute_ms", BigInteger, nullable=False),
+    Column("commits", BigInteger, nullable=False),
+    Column("aborts", BigInteger, nullable=False),
+    PrimaryKeyConstraint("cluster_id", "minute_ms"),
+)
+
+# Notable steps of ids (all steps of chosen ids); ordinary commits are counted in id_minutes.
+transitions = Table(
+    "transitions",
+    metadata,
+    Column("id", ROW_ID, primary_key=True),
+    cluster_column(),
+    Column("transactional_id", LargeBinary, nullable=False),
+    Column("partition", Integer, nullable=False),
+    Column("generation", Integer, nullable=False),
+    # service.domain.journal.Transition
+    Column("offset", BigInteger, nullable=False),
+    Column("at_ms", BigInteger, nullable=False),
+    Column("from_state", SmallInteger, nullable=False),
+    Column("to_state", SmallInteger, nullable=False),
+    Column("producer_id", BigInteger, nullable=False),
+    Column("producer_epoch", Integer, nullable=False),
+    Column("timeout_ms", Integer, nullable=False),
+    Column("duration_ms", BigInteger),
+    Column("marker_ms", BigInteger),
+    Column("cause", String),
+    Column("confidence", String),
+    Column("note", String),
+    Column("counted", Boolean, nullable=False),  # it happened where counting had begun: findings may speak of it
+    UniqueConstraint("cluster_id", "partition", "generation", "offset"),
+    Index(None, "cluster_id", "transactional_id", "generation", "offset"),
+    Index(None, "cluster_id", "at_ms"),
+)
+
+# What ended in one minute (of the log's own time) for one id; minutes with nothing have no row.
+id_minutes = Table(
+    "id_minutes",
+    metadata,
+    cluster_column(),
+    Column("transactional_id", LargeBinary, nullable=False),
+    Column("minute_ms", BigInteger, nullable=False),
+    Column("commits", BigInteger, nullable=False),
+    Column("aborts_client", BigInteger, nullable=False),
+    Column("aborts_timeout", BigInteger, nullable=False),
+    Column("aborts_fenced", BigInteger, nullable=False),
+    Column("aborts_admin", BigInteger, nullable=False),
+    Column("aborts_unattributed", BigInteger, nullable=False),
+    Column("opened", BigInteger, nullable=False),
+    Column("open_sum_ms", BigInteger, nullable=False),
+    Column("open_max_ms", BigInteger, nullable=False),
+    Column("marked", BigInteger, nullable=False),
+    Column("marker_sum_ms", BigInteger, nullable=False),
+    Column("marker_max_ms", BigInteger, nullable=False),
+    Column("first_ms", BigInteger, nullable=False),  # of the commits; 0 without any
+    Column("last_ms", BigInteger, nullable=False),
+    PrimaryKeyConstraint("cluster_id", "transactional_id", "minute_ms"),
+    Index(None, "cluster_id", "minute_ms"),
+)

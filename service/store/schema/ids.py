@@ -1,0 +1,149 @@
+"""What each transactional.id does now, and which producer ids it had."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Index,
+    Integer,
+    LargeBinary,
+    PrimaryKeyConstraint,
+    SmallInteger,
+    String,
+    Table,
+    text,
+)
+
+from service.domain.states import EXPIRABLE, EXPIRED
+from service.store.schema.base import cluster_column, metadata
+
+transactional_ids = Table(
+    "transactional_ids",
+    metadata,
+    cluster_column(),
+    Column("transactional_id", LargeBinary, nullable=False),
+    Column("display", String, nullable=False),
+    Column("partition", Integer, nullable=False),  # of __transaction_state: the coordinator
+    Column("generation", Integer, nullable=False),
+    # the newest record, field by field as in service.domain.facts.LogRecord
+    Column("offset", BigInteger, nullable=False),
+    Column("timestamp_ms", BigInteger, nullable=False),
+    Column("leader_epoch", Integer, nullable=False),
+    Column("state", SmallInteger, nullable=False),
+    Column("producer_id", BigInteger, nullable=False),
+    Column("producer_epoch", Integer, nullable=False),
+    Column("timeout_ms", Integer, nullable=False),
+    Column("last_update_ms", BigInteger, nullable=False),
+    Column("start_ms", BigInteger, nullable=False),
+    Column("client_transaction_version", SmallInteger, nullable=False),
+    Column("previous_producer_id", BigInteger, nullable=False),
+    Column("partition_count", Integer, nullable=False),
+    # derived
+    Column("state_since_ms", BigInteger, nullable=False),
+    Column("started_at_ms", BigInteger),  # of an open transaction, else null
+    Column("last_outcome", SmallInteger),  # the PrepareX or CompleteX state that says it, null before the first end
+    Column("commits", BigInteger, nullable=False),
+    Column("aborts_client", BigInteger, nullable=False),
+    Column("aborts_timeout", BigInteger, nullable=False),
+    Column("aborts_fenced", BigInteger, nullable=False),
+    Column("aborts_admin", BigInteger, nullable=False),
+    Column("aborts_unattributed", BigInteger, nullable=False),
+    # service.domain.journal.LastAbort: null before the first abort
+    Column("abort_offset", BigInteger),
+    Column("abort_cause", String),
+    Column("abort_confidence", String),
+    Column("abort_is_open", Boolean),
+    Column("abort_completed_ms", BigInteger),
+    Column("abort_counts", Boolean),
+    Column("settles_at_ms", BigInteger),  # while its cause waits for the id's next record
+    PrimaryKeyConstraint("cluster_id", "transactional_id"),
+    # without the id: ties cost a small sort, but the id's bytes here would cost the first read a fifth of its time
+    Index(None, "cluster_id", "state", "last_update_ms"),
+    Index(None, "cluster_id", "state", "transactional_id"),
+    Index(None, "cluster_id", "producer_id"),
+    # ids of a log, and its highest epoch of either protocol
+    Index("ix_transactional_ids_epoch", "cluster_id", "partition", "client_transaction_version", "producer_epoch"),
+)
+Index(
+    "ix_transactional_ids_open",
+    transactional_ids.c.cluster_id,
+    transactional_ids.c.started_at_ms,
+    transactional_ids.c.transactional_id,
+    sqlite_where=text("started_at_ms IS NOT NULL"),
+    postgresql_where=text("started_at_ms IS NOT NULL"),
+)
+
+Index(
+    "ix_transactional_ids_settles",
+    transactional_ids.c.cluster_id,
+    transactional_ids.c.settles_at_ms,
+    sqlite_where=text("settles_at_ms IS NOT NULL"),
+    postgresql_where=text("settles_at_ms IS NOT NULL"),
+)
+
+# the ids that can expire, by when they will: without those that have expired, which may be many more
+CAN_EXPIRE: Final = f"state IN ({', '.join(map(str, sorted(EXPIRABLE)))})"
+Index(
+    "ix_transactional_ids_expiring",
+    transactional_ids.c.cluster_id,
+    transactional_ids.c.last_update_ms,
+    sqlite_where=text(CAN_EXPIRE),
+    postgresql_where=text(CAN_EXPIRE),
+)
+
+HAS_EXPIRED: Final = f"state = {EXPIRED}"
+"""Both as the queries have to spell them: a parameter would hide from the database that the index fits."""
+Index(
+    "ix_transactional_ids_expired",
+    transactional_ids.c.cluster_id,
+    transactional_ids.c.timestamp_ms,
+    sqlite_where=text(HAS_EXPIRED),
+    postgresql_where=text(HAS_EXPIRED),
+)
+
+# The partitions of open transactions; a row goes when its transaction completes.
+open_participants = Table(
+    "open_participants",
+    metadata,
+    cluster_column(),
+    Column("topic", String, nullable=False),
+    Column("partition", Integer, nullable=False),
+    Column("transactional_id", LargeBinary, nullable=False),
+    PrimaryKeyConstraint("cluster_id", "topic", "partition", "transactional_id"),
+    Index(None, "cluster_id", "transactional_id"),
+)
+
+# Which id wrote under which producer id, and when: the only way to name an orphan whose id has expired.
+producer_ids = Table(
+    "producer_ids",
+    metadata,
+    cluster_column(),
+    Column("producer_id", BigInteger, nullable=False),
+    Column("transactional_id", LargeBinary, nullable=False),
+    Column("first_seen_ms", BigInteger, nullable=False),
+    Column("last_seen_ms", BigInteger, nullable=False),
+    Column("first_epoch", Integer, nullable=False),
+    Column("last_epoch", Integer, nullable=False),
+    # the newest PrepareX with partitions under this producer id, as Kafka wrote it: what was decided, and where
+    Column("ended_offset", BigInteger),
+    Column("ended_state", SmallInteger),
+    Column("ended_value", LargeBinary),
+    # by id first: rows come ordered by id, and the scattered producer ids get the small index
+    PrimaryKeyConstraint("cluster_id", "transactional_id", "producer_id"),
+    Index(None, "cluster_id", "producer_id"),
+)
+
+# How many ids are in which state, kept by the writer: counting a million rows for every page is too dear.
+coordinator_states = Table(
+    "coordinator_states",
+    metadata,
+    cluster_column(),
+    Column("partition", Integer, nullable=False),
+    Column("state", SmallInteger, nullable=False),
+    Column("ids", BigInteger, nullable=False),
+    PrimaryKeyConstraint("cluster_id", "partition", "state"),
+)

@@ -1,0 +1,116 @@
+"""Clusters, how far their logs are read, who may write, and what could not be read."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Column,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    PrimaryKeyConstraint,
+    String,
+    Table,
+    UniqueConstraint,
+)
+
+from service.store.schema.base import ROW_ID, cluster_column, metadata
+
+clusters = Table(
+    "clusters",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("name", String, nullable=False, unique=True),
+    Column("kafka_cluster_id", String, nullable=False),
+    Column("bound_at_ms", BigInteger, nullable=False),
+    Column("counted_since_ms", BigInteger),  # counters and event findings begin here; null before the first start
+    Column("described_at_ms", BigInteger),
+    Column("description", JSON),  # brokers, features, effective configs: as the cluster answered
+)
+
+# One driver writes at a time; `epoch` fences the one that was replaced.
+leases = Table(
+    "leases",
+    metadata,
+    Column("cluster_id", Integer, ForeignKey("clusters.id"), primary_key=True),
+    Column("owner", String, nullable=False),
+    Column("epoch", BigInteger, nullable=False),
+    Column("renewed_at_ms", BigInteger, nullable=False),
+    Column("released", Boolean, nullable=False),
+)
+
+# Where reading stands and what it rests on: one row per Kafka partition and source.
+log_partitions = Table(
+    "log_partitions",
+    metadata,
+    cluster_column(),
+    Column("source", String, nullable=False),
+    Column("topic", String, nullable=False),
+    Column("partition", Integer, nullable=False),
+    Column("topic_id", String, nullable=False),
+    Column("generation", Integer, nullable=False),  # rises when the log becomes another one: recreated, diverged
+    Column("next_offset", BigInteger, nullable=False),
+    Column("leader", Integer, nullable=False),
+    Column("leader_epoch", Integer, nullable=False),
+    Column("log_start", BigInteger, nullable=False),
+    Column("counted_from", BigInteger, nullable=False),  # offsets below feed state, not counters
+    Column("end_offset", BigInteger, nullable=False),
+    Column("end_asked_at_ms", BigInteger, nullable=False),
+    Column("read_at_ms", BigInteger, nullable=False),
+    Column("records", BigInteger, nullable=False),  # read since the first start, never falls
+    Column("bytes", BigInteger, nullable=False),
+    Column("transitions_per_s", Float, nullable=False),  # over the last whole rate window
+    Column("window_started_ms", BigInteger, nullable=False),
+    Column("window_records", BigInteger, nullable=False),
+    PrimaryKeyConstraint("cluster_id", "source", "topic", "partition"),
+)
+
+# What a source last said of itself, also when it could not read.
+source_status = Table(
+    "source_status",
+    metadata,
+    cluster_column(),
+    Column("source", String, nullable=False),
+    Column("as_of_ms", BigInteger, nullable=False),
+    Column("error", String),  # one line, null while all is well
+    PrimaryKeyConstraint("cluster_id", "source"),
+)
+
+rejects = Table(
+    "rejects",
+    metadata,
+    Column("id", ROW_ID, primary_key=True),
+    cluster_column(),
+    Column("source", String, nullable=False),
+    Column("topic", String, nullable=False),
+    Column("partition", Integer, nullable=False),
+    Column("generation", Integer, nullable=False),
+    Column("offset", BigInteger, nullable=False),
+    Column("reason", String, nullable=False),
+    Column("transactional_id", LargeBinary),
+    Column("key", LargeBinary),
+    Column("value", LargeBinary),
+    Column("seen_at_ms", BigInteger, nullable=False),
+    UniqueConstraint("cluster_id", "source", "topic", "partition", "generation", "offset"),
+    Index(None, "cluster_id", "seen_at_ms"),
+)
+
+data_gaps = Table(
+    "data_gaps",
+    metadata,
+    Column("id", ROW_ID, primary_key=True),
+    cluster_column(),
+    Column("source", String, nullable=False),
+    Column("topic", String, nullable=False),
+    Column("partition", Integer, nullable=False),
+    Column("generation", Integer, nullable=False),
+    Column("from_offset", BigInteger, nullable=False),
+    Column("to_offset", BigInteger, nullable=False),
+    Column("reason", String, nullable=False),
+    Column("seen_at_ms", BigInteger, nullable=False),
+    Index(None, "cluster_id", "seen_at_ms"),
+)
