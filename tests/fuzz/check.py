@@ -173,7 +173,7 @@ def _holds_nothing(one: Input) -> bool:
 
 
 def _is_elsewhere(one: Input) -> bool:
-    """Length and base offset are wrong, and it claims to lie behind all that is read: as behind a hole of compaction."""
+    """Length and base offset are wrong, and it claims to lie behind all that is read, as after a hole of compaction."""
     return one.claimed_end != one.end_of_bad and _base(one, one.position_of_bad) >= one.hi
 
 
