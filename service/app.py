@@ -17,19 +17,24 @@ from service.api import (
     events,
     expiring,
     findings,
+    groups,
     health,
     landing,
     metrics,
+    offsets,
+    partitions,
     producers,
     rates,
     timeline,
     transactions,
 )
 from service.api.head import HeadAsGet
+from service.api.kafka import Kafka
 from service.api.links import API
 from service.api.problems import Problem, answer_errors_as_problems
 from service.api.security import SecurityHeaders
 from service.api.store import Store
+from service.kafka.settings import ClientSettings
 from service.metrics import create_metrics
 from service.metrics.http import HttpMetrics
 from service.store.engine import open_reader
@@ -38,17 +43,32 @@ _ASSETS: Final = Path(__file__).parent / "api" / "assets"
 _MAX_BODY: Final = 1_000_000
 
 
-def create_app(store_url: str, version: str = "unknown") -> FastAPI:
+def create_app(store_url: str, version: str = "unknown", kafka: ClientSettings | None = None) -> FastAPI:
     """An ASGI application that reads the store; nothing is connected before the first request.
 
-    StoreError: the URL is no store. A store that does not answer, or is not at head, makes requests answer 503.
+    StoreError: the URL is no store. A store that does not answer, or is not at head, makes requests answer 503; so do
+    the few that have to ask Kafka, where there is no `kafka`.
     """
     engine = open_reader(store_url)
     app = _application(engine, version)
     app.state.store = Store(engine)
+    app.state.kafka = Kafka(kafka)
     app.state.metrics = create_metrics(engine)
     answer_errors_as_problems(app)
-    for room in (clusters, coordinators, transactions, timeline, rates, producers, expiring, findings, events):
+    for room in (
+        clusters,
+        coordinators,
+        transactions,
+        timeline,
+        rates,
+        producers,
+        expiring,
+        findings,
+        events,
+        groups,
+        offsets,
+        partitions,
+    ):
         app.include_router(room.router, prefix=API)
     for room in (health, metrics, landing):
         app.include_router(room.router)
@@ -63,8 +83,9 @@ def create_app(store_url: str, version: str = "unknown") -> FastAPI:
 
 def _application(engine: Engine, version: str) -> FastAPI:
     @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
+        app.state.kafka.close()
         engine.dispose()
 
     return FastAPI(

@@ -8,11 +8,17 @@ import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 from urllib.parse import urlsplit
 
 from pydantic import Field, ValidationError, field_validator
-from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import (
+    BaseSettings,
+    InitSettingsSource,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
 
 from service.domain.findings.rules import Rules
 from service.domain.findings.rules import parse as parse_rules
@@ -20,6 +26,12 @@ from service.domain.keeping import Keep
 from service.domain.keeping import parse as parse_keep
 
 ENV_PREFIX: Final = "TXNSCOPE_"
+
+Globs = Annotated[tuple[str, ...], NoDecode]
+"""Of topics: several words of a flag, a list in the file, one text with commas or spaces in the environment."""
+_SAY_IT_ALL: Final = ("rules", "keep", "topics", "mirrored")
+"""Settings whose complaints name the value, or the part of it, that is wrong."""
+_GLOB: Final = re.compile(r"[A-Za-z0-9._*?\[\]!-]+")
 
 
 class SettingsError(Exception):
@@ -39,6 +51,9 @@ class Settings(BaseSettings):
     host: str = "127.0.0.1"
     port: int = Field(default=8080, ge=1, le=65535)
     url: str = "http://127.0.0.1:8080"
+    partitions: str = "stalled"
+    topics: Globs = ()
+    mirrored: Globs = ()
     rules: Rules = Rules()
     keep: Keep = Keep()
 
@@ -57,6 +72,27 @@ class Settings(BaseSettings):
     def _reads_keep(cls, keep: Any) -> Keep:
         """`[keep]` of the file, or its JSON in TXNSCOPE_KEEP."""
         return keep if isinstance(keep, Keep) else parse_keep(keep)
+
+    @field_validator("partitions")
+    @classmethod
+    def _can_be_done(cls, partitions: str) -> str:
+        if partitions == "all":
+            raise ValueError("reading every batch is not there yet: only stalled partitions are read")
+        if partitions != "stalled":
+            raise ValueError("not a way to read partitions: stalled")
+        return partitions
+
+    @field_validator("topics", "mirrored", mode="before")
+    @classmethod
+    def _are_globs(cls, globs: Any) -> tuple[str, ...]:
+        if isinstance(globs, str):
+            globs = globs.replace(",", " ").split()
+        if not isinstance(globs, list | tuple):
+            raise ValueError("not a list of topics")
+        for glob in globs:
+            if not isinstance(glob, str) or not _GLOB.fullmatch(glob):
+                raise ValueError(f"{glob!r} is no topic and no glob of topics like orders-*")
+        return tuple(globs)
 
     @field_validator("cluster")
     @classmethod
@@ -79,7 +115,7 @@ class Settings(BaseSettings):
         return url.rstrip("/")
 
 
-def load(flags: Mapping[str, str | None], config: str | None = None) -> Settings:
+def load(flags: Mapping[str, str | list[str] | None], config: str | None = None) -> Settings:
     """The settings in effect; flags that are None were not given. `config` None: the file of TXNSCOPE_CONFIG, if any.
 
     SettingsError: a file that cannot be read, a key it must not have, a value that does not fit.
@@ -134,7 +170,7 @@ def _read(path: str) -> dict[str, Any]:
     return found
 
 
-def _explain(error: ValidationError, given: Mapping[str, str], path: str | None) -> str:
+def _explain(error: ValidationError, given: Mapping[str, Any], path: str | None) -> str:
     """The first mistake, and where the value came from."""
     first = error.errors(include_url=False, include_context=False)[0]
     name = str(first["loc"][0])
@@ -145,7 +181,7 @@ def _explain(error: ValidationError, given: Mapping[str, str], path: str | None)
     else:
         origin = f"--config {path}: {name}"
     what = first["msg"].removeprefix("Value error, ")
-    return f"{origin}: {what}" if name in ("rules", "keep") else f"{origin}: {first['input']!r}: {what}"
+    return f"{origin}: {what}" if name in _SAY_IT_ALL else f"{origin}: {first['input']!r}: {what}"
 
 
 def _line(error: BaseException) -> str:

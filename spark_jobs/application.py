@@ -1,11 +1,13 @@
-"""The application's life: bind the cluster, hold the lease, keep the query running, describe the cluster."""
+"""The application's life: bind the cluster, hold the lease, keep the queries running, describe the cluster."""
 
 from __future__ import annotations
 
 import logging
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 
 from sqlalchemy import Engine
 
@@ -14,13 +16,16 @@ from service.kafka.client import KafkaClient
 from service.kafka.errors import KafkaFailure, KafkaUnavailable
 from service.store import clusters, lease
 from service.store.engine import open_engine
-from service.store.errors import StoreError
+from service.store.errors import StoreError, StoreUnavailable
 from service.store.migrate import upgrade
 from spark_jobs.housekeeping import forgetting
 from spark_jobs.judge import judging
+from spark_jobs.partitions_job import PartitionsJob
+from spark_jobs.queries import Queries
 from spark_jobs.reasons import reason
 from spark_jobs.session import spark_session
 from spark_jobs.settings import IngestSettings
+from spark_jobs.side_by_side import Job, run_jobs
 from spark_jobs.source.planner import wall_clock_ms
 from spark_jobs.transaction_state_job import TransactionStateJob
 
@@ -28,8 +33,7 @@ log = logging.getLogger("txnscope.ingest")
 
 FIRST_CONTACT_S = 30
 DESCRIBE_EVERY_S = 60
-STEADY_AFTER_S = 60
-MAX_PAUSE_S = 30.0
+PAUSE_S = 1.0
 
 
 class Application:
@@ -45,8 +49,9 @@ class Application:
             cluster_id = self._bind(engine)
             threading.Thread(target=self._describe, args=(engine, cluster_id), daemon=True).start()
             with spark_session() as spark:
-                job = TransactionStateJob(spark, self._settings, engine, self._stopping)
-                self._keep_running(job, engine, cluster_id)
+                queries = Queries(spark, self._settings.checkpoint)
+                jobs = [job(queries, self._settings, engine) for job in (TransactionStateJob, PartitionsJob)]
+                self._keep_running(jobs, engine, cluster_id)
         finally:
             engine.dispose()
 
@@ -71,30 +76,33 @@ class Application:
                     log.warning("waiting for Kafka: %s", e)
                     told = True
 
-    def _keep_running(self, job: TransactionStateJob, engine: Engine, cluster_id: int) -> None:
-        pause_s = 1.0
+    def _keep_running(self, jobs: Sequence[Job], engine: Engine, cluster_id: int) -> None:
+        """Whatever ends the right to write ends all that was done under it, and it begins again."""
         while not self._stopping.is_set():
             held = self._wait_for_lease(engine, cluster_id)
             if held is None:
                 return
-            began = time.monotonic()
             try:
                 with (
                     judging(self._settings.store, engine, held, self._settings.client, self._settings.rules),
                     forgetting(engine, held, self._settings.keep),
                 ):
-                    job.run(held)
+                    why = run_jobs(jobs, held, partial(self._renew, engine, held), self._stopping)
             except Exception as e:
-                if time.monotonic() - began > STEADY_AFTER_S:
-                    pause_s = 1.0
-                log.warning(
-                    "reading stopped, beginning again at the store's positions in %.0f s: %s", pause_s, reason(e)
-                )
-                self._stopping.wait(pause_s)
-                pause_s = min(pause_s * 2, MAX_PAUSE_S)
+                why = e
             finally:
                 with suppress(StoreError):  # it runs out by itself
                     lease.release(engine, held)
+            if why is not None:
+                log.warning("reading stopped, beginning again in %.0f s: %s", PAUSE_S, reason(why))
+                self._stopping.wait(PAUSE_S)
+
+    def _renew(self, engine: Engine, held: lease.Lease) -> None:
+        """A batch of history may take longer than a lease lasts. Raises LeaseLost."""
+        try:
+            lease.renew(engine, held, wall_clock_ms())
+        except StoreUnavailable:
+            log.debug("the lease could not be renewed now")
 
     def _wait_for_lease(self, engine: Engine, cluster_id: int) -> lease.Lease | None:
         told = False

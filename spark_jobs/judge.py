@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Final
 
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine
 
 from service.domain.findings import kinds
+from service.domain.findings.blocked_group import names_by_place
 from service.domain.findings.context import Context, Limits, context_of, limits_of
 from service.domain.findings.finding import Finding, Key
-from service.domain.findings.lifecycle import QUIET_MS, REOPENS_WITHIN_MS, Look, reconcile
+from service.domain.findings.lifecycle import QUIET_MS, REOPENS_WITHIN_MS, Change, Look, reconcile
 from service.domain.findings.rules import Rules
 from service.kafka.settings import ClientSettings
 from service.store import read_judge
@@ -20,11 +21,18 @@ from service.store.engine import open_reader
 from service.store.lease import Lease
 from service.store.writer_findings import FindingWriter, load
 from spark_jobs.background import repeated
+from spark_jobs.groups_watch import GroupsWatch, watching_groups
 from spark_jobs.judge_events import EventLooks
+from spark_jobs.judge_groups import GroupLooks
 from spark_jobs.judge_now import ConditionLooks
+from spark_jobs.judge_partitions import PartitionLooks
+from spark_jobs.looker import Looker
 from spark_jobs.probe import Probe
 
 ROUND_S: Final = 0.25
+SOON_S: Final = 0.1
+"""While something is about to be confirmed."""
+
 CONDITIONS_EVERY_MS: Final = 1_000
 LIMITS_EVERY_MS: Final = 10_000
 SHARE: Final = 20
@@ -48,19 +56,33 @@ class Due:
 
 
 class Judge:
-    """One round after another over a reading engine; `probe` None: coordinators are not asked."""
+    """One round after another over a reading engine. `probe` None: coordinators are not asked; `partitions` None: what
+    is open on data partitions is not judged."""
 
     def __init__(
-        self, reader: Engine, writer: FindingWriter, cluster_id: int, rules: Rules, probe: Probe | None = None
+        self,
+        reader: Engine,
+        writer: FindingWriter,
+        cluster_id: int,
+        rules: Rules,
+        probe: Probe | None = None,
+        partitions: PartitionLooks | None = None,
+        groups: GroupsWatch | None = None,
     ) -> None:
         self._reader, self._writer, self._cluster_id, self._rules = reader, writer, cluster_id, rules
         self._known: dict[Key, Finding] | None = None
         self._kafka_id = ""
         self._limits: Limits = limits_of({})
         self._events = EventLooks(cluster_id)
-        self._conditions = ConditionLooks(cluster_id, probe)
+        self._partitions, self._groups = partitions, GroupLooks(cluster_id, groups)
+        self._conditions = ConditionLooks(cluster_id, probe, self._groups.gaps)
         self._conditions_due, self._limits_due = Due(CONDITIONS_EVERY_MS), Due(LIMITS_EVERY_MS)
-        self._events_due = Due(0)
+        self._events_due, self._partitions_due = Due(0), Due(0)
+
+    @property
+    def waits(self) -> bool:
+        """Whether the next round should come soon."""
+        return self._partitions is not None and self._partitions.waits
 
     def round(self, now_ms: int) -> int:
         """How many findings changed. LeaseLost and StoreUnavailable as the writer; what was seen is seen again."""
@@ -76,7 +98,8 @@ class Judge:
             looks: list[Look] = []
             has_news = self._events.read(connection, now_ms - QUIET_MS) and self._events_due.is_due(now_ms)
             is_due = self._conditions_due.is_due(now_ms)
-            if not (has_news or is_due):
+            has_partitions = self._partitions is not None and self._partitions_due.is_due(now_ms)
+            if not (has_news or is_due or has_partitions):
                 return 0
             context = context_of(self._limits, self._rules, read_judge.views(connection, self._cluster_id), now_ms)
             if has_news:
@@ -86,24 +109,53 @@ class Judge:
                 with self._conditions_due.doing(now_ms):
                     looks.append(_quiet(context))
                     looks += self._conditions.looks(connection, context, self._known, now_ms)
-        changed = self._apply(looks, now_ms)
+            known = dict(self._known)
+            changes = self._reconcile(known, looks, now_ms)
+            if has_partitions:
+                with self._partitions_due.doing(now_ms):
+                    changes += self._on_partitions(connection, context, known, now_ms)
+        self._keep(changes, known, now_ms)
         if has_news:
             self._events.was_judged()
-        return changed
+        return len(changes)
 
-    def _apply(self, looks: list[Look], now_ms: int) -> int:
-        assert self._known is not None
-        known = dict(self._known)
+    def _on_partitions(
+        self, connection: Connection, context: Context, known: dict[Key, Finding], now_ms: int
+    ) -> list[Change]:
+        assert self._partitions is not None
+        victims = self._groups.victims(connection)
+        looks = self._partitions.looks(connection, context, known, names_by_place(victims), now_ms)
+        changes = self._reconcile(known, looks, now_ms)
+        waiting = self._groups.look(connection, context, known, victims, self._partitions.judged)
+        return changes + self._reconcile(known, [waiting], now_ms)
+
+    def _reconcile(self, known: dict[Key, Finding], looks: Iterable[Look], now_ms: int) -> list[Change]:
+        """What the looks change; `known` with it."""
         changes = []
         for look in looks:
             for change in reconcile(known, look, now_ms, self._kafka_id):
                 known[change.finding.kind, change.finding.subject] = change.finding
                 changes.append(change)
-        self._writer.save(changes, now_ms)
+        return changes
+
+    def _keep(self, changes: list[Change], known: Mapping[Key, Finding], now_ms: int) -> None:
+        self._writer.save(changes, now_ms, self._detected(changes))
         forgotten_ms = now_ms - REOPENS_WITHIN_MS
         if changes:
             self._known = {k: f for k, f in known.items() if f.is_open or (f.resolved_at_ms or 0) >= forgotten_ms}
-        return len(changes)
+
+    def _detected(self, changes: Iterable[Change]) -> list[int]:
+        """Of what was confirmed to hang just now, since when the LSO has stood there."""
+        assert self._known is not None
+        detected = []
+        for finding, _ in changes:
+            if self._partitions is None or finding.kind != kinds.HANGING or finding.status != kinds.CONFIRMED:
+                continue
+            old = self._known.get((finding.kind, finding.subject))
+            since_ms = self._partitions.stalled_since_ms(finding.subject)
+            if since_ms is not None and (old is None or old.status != kinds.CONFIRMED):
+                detected.append(since_ms)
+        return detected
 
 
 def _quiet(context: Context) -> Look:
@@ -115,12 +167,17 @@ def _quiet(context: Context) -> Look:
 def judging(store: str, engine: Engine, lease: Lease, client: ClientSettings, rules: Rules) -> Iterator[None]:
     """A judge works in the background until the block ends, or the lease is lost."""
     reader = open_reader(store)
-    with Probe(client) as probe:
-        judge = Judge(reader, FindingWriter(engine, lease), lease.cluster_id, rules, probe)
+    with (
+        Probe(client) as probe,
+        Looker(client) as looker,
+        watching_groups(store, engine, lease, client) as groups,
+    ):
+        partitions = PartitionLooks(lease.cluster_id, looker, ",".join(client.bootstrap_servers))
+        judge = Judge(reader, FindingWriter(engine, lease), lease.cluster_id, rules, probe, partitions, groups)
 
         def work(now_ms: int) -> float:
             judge.round(now_ms)
-            return ROUND_S
+            return SOON_S if judge.waits else ROUND_S
 
         try:
             with repeated("the judge of findings", work):

@@ -14,9 +14,9 @@ from service.domain.findings.events import Event
 from service.domain.findings.lifecycle import Look
 from service.domain.states import COMPLETE_ABORT
 from service.store import read_judge
-from service.store.display import printable
 from service.wire.errors import DecodeError
 from service.wire.transaction_log import decode_value
+from spark_jobs.ended import topic_text
 
 IDS_OF_BURST: Final = 200
 
@@ -94,12 +94,8 @@ class EventLooks:
                 topics = decode_value(raw).partitions or ()
             except DecodeError:
                 continue
-            found[key] = [(_text(topic), number) for topic, numbers in topics for number in numbers]
+            found[key] = [(topic_text(topic), number) for topic, numbers in topics for number in numbers]
         return found
-
-
-def _text(topic: str) -> str:
-    return printable(topic.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace"))
 
 
 def _follows_abort(event: Event) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from sqlalchemy import Connection
@@ -30,8 +30,9 @@ _IDLE: Final = (COMPLETE_COMMIT, EMPTY, COMPLETE_ABORT)
 class ConditionLooks:
     """Remembers what coordinators answered until it can be compared, and where its walk through idle ids stands."""
 
-    def __init__(self, cluster_id: int, probe: Probe | None) -> None:
-        self._cluster_id, self._probe = cluster_id, probe
+    def __init__(self, cluster_id: int, probe: Probe | None, gaps: Callable[[], list[Observation]] = list) -> None:
+        """`gaps`: what others cannot read."""
+        self._cluster_id, self._probe, self._gaps = cluster_id, probe, gaps
         self._slow_at_ms = self._probe_at_ms = 0
         self._began_ms: int | None = None
         self._answers: list[Answer] = []
@@ -79,7 +80,7 @@ class ConditionLooks:
             since_ms = self._began_ms if status.as_of_ms is None else status.as_of_ms
             sources.append(Source(SOURCE, TOPIC, status.as_of_ms, status.error, since_ms))
         gaps = source.data_gaps(read_judge.gaps(connection, self._cluster_id, now_ms - QUIET_MS))
-        found = [*source.coverage_gaps(sources, now_ms), *gaps]
+        found = [*source.coverage_gaps(sources, now_ms), *gaps, *self._gaps()]
         judged = frozenset({kinds.COVERAGE_GAP})
         # whether a source answers is known whatever it says
         return Look(tuple(found), judged, frozenset(context.seen_until), True)

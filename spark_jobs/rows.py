@@ -25,28 +25,29 @@ _COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 
 def folded_to_rows(folded: Folded) -> Iterator[pa.RecordBatch]:
     """All that was folded of some ranges."""
-    yield _rows("run", _structs(folded.runs, RUN))
+    yield rows_of("run", _structs(folded.runs, RUN))
     for told in folded.told:
-        yield _rows("step", _structs(told.steps, STEP))
+        yield rows_of("step", _structs(told.steps, STEP))
         if told.minutes is not None:
-            yield _rows("minute", _structs(told.minutes, MINUTE))
+            yield rows_of("minute", _structs(told.minutes, MINUTE))
         if told.durations:
-            yield _rows("durations", pa.array([d._asdict() for d in told.durations], DURATIONS))
+            yield rows_of("durations", pa.array([d._asdict() for d in told.durations], DURATIONS))
 
 
 def reads_to_rows(reads: Iterable[RangeRead]) -> pa.RecordBatch:
-    return _rows("read", pa.array([r._asdict() | {"gap": r.gap and r.gap._asdict()} for r in reads], READ))
+    return rows_of("read", pa.array([r._asdict() | {"gap": r.gap and r.gap._asdict()} for r in reads], READ))
 
 
 def rejects_to_rows(rejects: Iterable[Reject]) -> pa.RecordBatch:
-    return _rows("reject", pa.array([r._asdict() for r in rejects], REJECT))
+    return rows_of("reject", pa.array([r._asdict() for r in rejects], REJECT))
 
 
 def trouble_to_rows(trouble: str) -> pa.RecordBatch:
-    return _rows("trouble", pa.array([trouble], pa.string()))
+    return rows_of("trouble", pa.array([trouble], pa.string()))
 
 
-def _rows(kind: str, facts: pa.Array) -> pa.RecordBatch:
+def rows_of(kind: str, facts: pa.Array) -> pa.RecordBatch:
+    """An array of one kind of facts, in as few rows as fit."""
     arrows = []
     for start in range(0, len(facts), _AT_ONCE):
         sink = pa.BufferOutputStream()

@@ -12,19 +12,20 @@ from spark_jobs.fold import Runs
 _LONG, _INT, _TEXT, _BYTES, _FLAG = pa.int64(), pa.int32(), pa.string(), pa.binary(), pa.bool_()
 
 
-def _struct(fact: Any, types: dict[str, pa.DataType]) -> pa.StructType:
+def struct_of(fact: Any, types: dict[str, pa.DataType]) -> pa.StructType:
+    """Of the fields of a NamedTuple, in their order."""
     return pa.struct([pa.field(name, types[name]) for name in fact._fields])
 
 
-RECORD = _struct(
+RECORD = struct_of(
     LogRecord,
     dict.fromkeys(LogRecord._fields, _LONG)
     | dict.fromkeys(
         ("leader_epoch", "state", "producer_epoch", "timeout_ms", "client_transaction_version", "partition_count"), _INT
     ),
 )
-GAP = _struct(Gap, {"from_offset": _LONG, "to_offset": _LONG, "reason": _TEXT})
-RUN = _struct(
+GAP = struct_of(Gap, {"from_offset": _LONG, "to_offset": _LONG, "reason": _TEXT})
+RUN = struct_of(
     Runs,
     {
         "partition": _INT,
@@ -39,16 +40,16 @@ RUN = _struct(
         "ended_value": _BYTES,
     },
 )
-STEP = _struct(Step, {"partition": _INT, "transactional_id": _BYTES, "before": RECORD, "after": RECORD})
-MINUTE = _struct(Minute, dict.fromkeys(Minute._fields, _LONG) | {"partition": _INT, "transactional_id": _BYTES})
-DURATIONS = _struct(Durations, {"partition": _INT, "kind": _TEXT, "buckets": pa.list_(_LONG), "sum_ms": _LONG})
-READ = _struct(
+STEP = struct_of(Step, {"partition": _INT, "transactional_id": _BYTES, "before": RECORD, "after": RECORD})
+MINUTE = struct_of(Minute, dict.fromkeys(Minute._fields, _LONG) | {"partition": _INT, "transactional_id": _BYTES})
+DURATIONS = struct_of(Durations, {"partition": _INT, "kind": _TEXT, "buckets": pa.list_(_LONG), "sum_ms": _LONG})
+READ = struct_of(
     RangeRead,
     dict.fromkeys(RangeRead._fields, _LONG)
     | dict.fromkeys(("partition", "generation", "leader", "leader_epoch"), _INT)
     | {"topic_id": _TEXT, "gap": GAP, "counts": _FLAG},
 )
-REJECT = _struct(
+REJECT = struct_of(
     Reject,
     {
         "partition": _INT,

@@ -48,6 +48,7 @@ def spark_session() -> Iterator[SparkSession]:
                 "spark.sql.streaming.checkpointFileManagerClass",
                 "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager",
             )
+            .config("spark.scheduler.mode", "FAIR")  # a first read of the log leaves room for looks at partitions
             .config("spark.sql.streaming.minBatchesToRetain", "2")
             .config("spark.sql.streaming.numRecentProgressUpdates", "2")
             .getOrCreate()

@@ -13,6 +13,7 @@ from typing import Final, NoReturn, TypeVar
 from service.domain.findings.rules import Rules
 from service.domain.keeping import Keep
 from service.kafka.settings import ClientSettings
+from spark_jobs.source.watch import Watch
 
 STORE: Final = "TXNSCOPE_STORE"
 """Environment variable with the store's URL: it may hold a password, which a command line would show to everybody."""
@@ -29,6 +30,7 @@ class IngestSettings:
     owner: str
     rules: Rules
     keep: Keep
+    watch: Watch
 
 
 _T = TypeVar("_T")
@@ -50,6 +52,9 @@ def parse(argv: list[str]) -> IngestSettings:
     parser.add_argument("--owner", default="")
     parser.add_argument("--rules", type=_json(Rules.load), default=Rules())  # the command line has read the file
     parser.add_argument("--keep", type=_json(Keep.load), default=Keep())
+    parser.add_argument("--partitions", choices=("stalled",))  # the only way to read them yet
+    parser.add_argument("--topics", nargs="+", default=[])
+    parser.add_argument("--mirrored", nargs="+", default=[])
     flags = parser.parse_args(argv)
     return IngestSettings(
         client=ClientSettings.load(flags.bootstrap_servers, flags.kafka_config),
@@ -59,6 +64,7 @@ def parse(argv: list[str]) -> IngestSettings:
         owner=flags.owner or secrets.token_hex(8),
         rules=flags.rules,
         keep=flags.keep,
+        watch=Watch(tuple(flags.topics), tuple(flags.mirrored)),
     )
 
 

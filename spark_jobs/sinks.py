@@ -4,34 +4,34 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from service.domain.facts import LogBatch
 from service.store.errors import StoreUnavailable
-from spark_jobs.arrivals import batches_from_rows
 from spark_jobs.source.planner import wall_clock_ms
 
 log = logging.getLogger(__name__)
 
-Apply = Callable[[LogBatch, int], Any]
-
 END_S: Final = 10.0
 
+_Batch = TypeVar("_Batch")
 
-class StoreSink:
+
+class StoreSink(Generic[_Batch]):
     """Called by Spark with each micro-batch, which is stored in a thread of its own while Spark reads the next one.
 
     Spark may so commit a batch that the store does not have: nothing rests on Spark's commits (ADR 5). At most one
     batch is being stored; `failure` is what went wrong with it, and the next call raises it.
     """
 
-    def __init__(self, apply: Apply) -> None:
-        self._apply = apply
+    def __init__(
+        self, batches_from_rows: Callable[[pa.Table], Iterable[_Batch]], apply: Callable[[_Batch, int], Any]
+    ) -> None:
+        self._batches, self._apply = batches_from_rows, apply
         self._ending = threading.Event()
         self._idle = threading.Event()
         self._idle.set()
@@ -54,22 +54,23 @@ class StoreSink:
         """Until no call is under way, for a while."""
         self._idle.wait(END_S)
 
-    def close(self) -> None:
-        """Lets the store finish what it has begun, for a while; a store that does not answer is not waited for."""
+    def close(self) -> bool:
+        """Lets the store finish what it has begun, for a while; False: it did not."""
         self._ending.set()
         if self._storing is not None:
             wait([self._storing], END_S)
         self._thread.shutdown(wait=False, cancel_futures=True)
+        return self._storing is None or self._storing.done()
 
     def _store(self, table: pa.Table) -> None:
         try:
-            for batch in batches_from_rows(table):
+            for batch in self._batches(table):
                 self._store_one(batch)
         except BaseException as e:
             self.failure = e
             raise
 
-    def _store_one(self, batch: LogBatch) -> None:
+    def _store_one(self, batch: _Batch) -> None:
         pause_s = 0.2
         while True:
             try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import time
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
@@ -68,12 +69,15 @@ def free_ports(count: int) -> list[int]:
 
 
 class Cluster:
-    """`with Cluster("4.3.1", directory) as cluster`: three brokers, each a controller too, of which one may be lost."""
+    """`with Cluster("4.3.1", directory) as cluster`: three brokers, each a controller too, of which one may be lost.
 
-    def __init__(self, version: str, directory: Path) -> None:
+    `properties`: other ones than those under which every internal topic is on all three.
+    """
+
+    def __init__(self, version: str, directory: Path, properties: Mapping[str, str] | None = None) -> None:
         ports = dict(zip(_NODES, free_ports(len(_NODES)), strict=True))
         voters = ",".join(f"{node}@127.0.0.1:{port + 1}" for node, port in ports.items())
-        shared = _REPLICATED | {"controller.quorum.voters": voters}
+        shared = _REPLICATED | {"controller.quorum.voters": voters} | dict(properties or {})
         self.nodes = {
             node: Broker(version, port, directory / f"node-{node}", shared | {"node.id": str(node)}, heap_mb=256)
             for node, port in ports.items()

@@ -12,12 +12,14 @@ from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 
+from deploy.demo import troubles
 from deploy.demo.broker import Broker
 from deploy.demo.leash import Leashed
 from deploy.demo.options import Options
 from deploy.demo.properties import PROPERTIES, WORKLOAD_TIMEOUT_MS
 from deploy.demo.signals import ignore_signals
 from deploy.demo.tour import CLUSTER, sights
+from deploy.demo.troubles import TroubleError
 from deploy.demo.workload.app import App
 from deploy.demo.workload.workload import Workload, WorkloadError
 
@@ -45,6 +47,7 @@ class Stage:
         self._broker = Broker(options.kafka_version, options.kafka_port, directory / "kafka", PROPERTIES)
         self._stop = threading.Event()
         self._workload_failed: WorkloadError | None = None
+        self._trouble_failed: TroubleError | None = None
 
     @property
     def apps(self) -> tuple[App, ...]:
@@ -90,6 +93,8 @@ class Stage:
             raise Died(f"txnscope ended with code {code}; its log ends:\n{self._tail()}")
         if self._workload_failed is not None:
             raise Died(f"the workload failed: {self._workload_failed}")
+        if self._trouble_failed is not None:
+            raise Died(f"the trouble could not be made: {self._trouble_failed}")
 
     def _start(self, ending: ExitStack) -> None:
         """`ending` gets what ends each part; the last added is done first."""
@@ -99,9 +104,10 @@ class Stage:
         self._broker.start()
         self._workload = Workload(self._broker.bootstrap, SEED, timeout_ms=WORKLOAD_TIMEOUT_MS)
         self._workload.prepare()
-        thread = threading.Thread(target=self._work, name="workload", daemon=True)
-        thread.start()
-        ending.callback(thread.join, WORKLOAD_END_S)
+        for work in (self._work, self._make_trouble):
+            thread = threading.Thread(target=work, name=work.__name__, daemon=True)
+            thread.start()
+            ending.callback(thread.join, WORKLOAD_END_S)
         ending.callback(self._stop.set)
         ending.callback(self._product.signal, signal.SIGTERM)
 
@@ -120,6 +126,12 @@ class Stage:
             self._workload.run_until(self._stop)
         except WorkloadError as e:
             self._workload_failed = e
+
+    def _make_trouble(self) -> None:
+        try:
+            troubles.run_until(self._broker.bootstrap, self._stop)
+        except TroubleError as e:
+            self._trouble_failed = e
 
     def _get(self, path: str) -> int | None:
         """The status of a GET, or None where nobody answers."""

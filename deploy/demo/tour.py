@@ -10,6 +10,7 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from deploy.demo.options import DEFAULTS, Options
+from deploy.demo.troubles import ARCHIVE_ID, INVOICES_ID, LATE_AT, REFUND_MAILS, REFUNDS, REFUNDS_ID
 from deploy.demo.workload.app import App
 
 CLUSTER = "demo"
@@ -33,6 +34,11 @@ def sights(apps: Sequence[App]) -> list[Sight]:
         *(Sight(f"{API}/transaction?id={quote(app.example, safe='')}", app.shows) for app in apps),
         Sight(f"{API}/transaction/timeline?id={quote(apps[0].example, safe='')}", "why each of its transactions ended"),
         Sight(f"{API}/expiring?within=24h", "ids that their coordinator will remove, soonest first"),
+        Sight(f"{API}/hanging", f"{REFUNDS_ID} wrote after its end: nobody will ever end that; the way out with it"),
+        Sight(f"{API}/partitions/{REFUNDS}/0", "what it holds back, since when, and who waits behind it"),
+        Sight(f"{API}/groups?blocked=true", f"{REFUND_MAILS} has read all it may see, and stands still"),
+        Sight(f"{API}/transaction?id={INVOICES_ID}", "decided and not completed: its partition refuses the marker"),
+        Sight(f"{API}/transaction?id={ARCHIVE_ID}", "open for ten minutes each time, and legal: it does not hang"),
         Sight("/metrics", "the same for Prometheus"),
     ]
 
@@ -51,6 +57,10 @@ def text(options: Options, apps: Sequence[App]) -> str:
         ["transaction", "--cluster", CLUSTER, *where, apps[0].example],
         ["findings", "--cluster", CLUSTER, *where],
         ["expiring", "--cluster", CLUSTER, *where],
+        ["hanging", "--cluster", CLUSTER, *where],
+        ["partitions", "--cluster", CLUSTER, *where, "--lagging"],
+        ["groups", "--cluster", CLUSTER, *where, "--blocked"],
+        ["explain", "--cluster", CLUSTER, *where, f"{REFUNDS}-0@0", "--to", str(LATE_AT + 1)],
     ):
         lines.append("  " + shlex.join([txnscope, *command]))
     return "\n".join(lines)

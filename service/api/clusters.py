@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from itertools import groupby
+from collections.abc import Mapping
 from typing import Any, Final
 
 from fastapi import APIRouter, Depends, Request, Response
@@ -15,11 +14,15 @@ from service.api.fields import text_of_time
 from service.api.models import Cluster, Clusters
 from service.api.parameters import only_known
 from service.api.problems import NO_SUCH_CLUSTER, ProblemError, describe
+from service.api.sources import describe_sources
 from service.api.store import store_of
 from service.domain import states
+from service.domain.findings.kinds import CONFIRMED, HANGING
 from service.domain.limits import CONFIG_DEFAULTS
 from service.store import read, read_findings
-from service.store.read import ClusterRow, PartitionRow, StatusRow
+from service.store.read import ClusterRow
+from service.store.read_findings import FindingCount
+from service.store.read_judged import coverage
 from service.store.writer_counters import ABORTS, COMMITS
 
 CAUSES: Final = ("client", "timeout", "fenced", "admin", "unattributed")
@@ -68,6 +71,8 @@ def describe_cluster(connection: Connection, cluster: ClusterRow) -> tuple[dict[
     """The Cluster of the API, and when its newest source last succeeded."""
     statuses = read.statuses(connection, cluster.id)
     as_of_ms = max((status.as_of_ms for status in statuses.values() if status.as_of_ms is not None), default=None)
+    covered = coverage(connection, cluster.id)
+    found = read_findings.counts(connection, cluster.id)
     description = cluster.description or {}
     ids = dict.fromkeys(states.NAMES, 0)
     for count in read.state_counts(connection, cluster.id):
@@ -78,27 +83,33 @@ def describe_cluster(connection: Connection, cluster: ClusterRow) -> tuple[dict[
         "cluster_id": cluster.kafka_cluster_id,
         "states": {states.NAMES[state]: ids[state] for state in SHOWN_STATES},
         "open": sum(ids[state] for state in states.OPEN),
-        "hanging": 0,
-        "partitions": {"watched": 0, "judged": 0, "unknown": 0, "blocked": 0},
-        "findings": _findings(connection, cluster),
+        "hanging": sum(row.findings for row in found if (row.kind, row.status) == (HANGING, CONFIRMED)),
+        "partitions": {
+            "watched": covered.watched,
+            "judged": covered.judged,
+            "unknown": covered.unknown,
+            "blocked": covered.blocked,
+            "not_covered": covered.not_covered,
+        },
+        "findings": _findings(found),
         "totals": _totals(connection, cluster),
         "rates": _rates(connection, cluster, as_of_ms),
         "brokers": list(description.get("brokers", [])),
         "features": dict(description.get("features", {})),
         "configs": configs,
-        "sources": _sources(read.partitions(connection, cluster.id), statuses),
+        "sources": describe_sources(read.partitions(connection, cluster.id), statuses, covered),
         "unknown": unknowns.of_cluster(
             statuses=statuses.values(),
             gaps=read.gaps_since(connection, cluster.id, (as_of_ms or 0) - unknowns.GAPS_KEPT_MS),
             unknown_ids=ids[states.UNKNOWN],
             configs=configs,
+            coverage=covered,
         ),
     }
     return body, as_of_ms
 
 
-def _findings(connection: Connection, cluster: ClusterRow) -> list[dict[str, Any]]:
-    rows = read_findings.counts(connection, cluster.id)
+def _findings(rows: list[FindingCount]) -> list[dict[str, Any]]:
     return [{"kind": row.kind, "status": row.status, "count": row.findings} for row in rows]
 
 
@@ -134,36 +145,4 @@ def _rates(connection: Connection, cluster: ClusterRow, as_of_ms: int | None) ->
         "window_ms": window_ms,
         "commits_per_s": round(ends.commits / seconds, 3),
         "aborts_per_s": round(ends.aborts / seconds, 3),
-    }
-
-
-def _sources(partitions: Sequence[PartitionRow], statuses: dict[str, StatusRow]) -> list[dict[str, Any]]:
-    read_of = {source: list(rows) for source, rows in groupby(partitions, lambda row: row.source)}
-    return [
-        _source(name, read_of.get(name, []), statuses.get(name, StatusRow(name, None, None)))
-        for name in sorted(read_of.keys() | statuses.keys())
-    ]
-
-
-def _source(name: str, partitions: Sequence[PartitionRow], status: StatusRow) -> dict[str, Any]:
-    behind = [row.partition for row in partitions if row.next_offset < row.end_offset]
-    why = None
-    if behind:
-        why = f"{len(behind)} of {len(partitions)} partitions are not read to their end yet"
-    elif not partitions:
-        why = status.error or "nothing was read yet"
-    return {
-        "source": name,
-        "position": sum(row.next_offset for row in partitions),
-        "end": sum(row.end_offset for row in partitions),
-        "lag": sum(max(0, row.end_offset - row.next_offset) for row in partitions),
-        "caught_up": bool(partitions) and not behind,
-        "coverage": {
-            "watched": len(partitions),
-            "judged": len(partitions) - len(behind),
-            "unknown": len(behind),
-            "why": why,
-        },
-        "as_of": text_of_time(status.as_of_ms),
-        "error": status.error,
     }

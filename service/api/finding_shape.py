@@ -34,10 +34,10 @@ def describe_finding(finding: Finding, cluster: str) -> dict[str, Any]:
         "muted_until": text_of_time(finding.muted_until_ms),
         "summary": finding.summary,
         "evidence": [{"at": text_of_time(e.at_ms), "source": e.source, "text": e.text} for e in finding.evidence],
-        "blocked_groups": [],
+        "blocked_groups": list(finding.blocked_groups),
         "self_heals_at": text_of_time(finding.self_heals_at_ms),
-        "decision": None,
+        "decision": finding.decision,
         "advice": finding.advice,
-        "command": None,
+        "command": finding.command,
         "href": f"{cluster_link(cluster)}/findings/{finding.id}",
     }

@@ -16,8 +16,10 @@ from service.api.models_findings import Findings, Kind, OneFinding, Severity, St
 from service.api.parameters import bytes_of, only_known
 from service.api.problems import NO_SUCH_FINDING, ProblemError, describe
 from service.api.store import store_of
+from service.domain.findings.kinds import CONFIRMED, HANGING
 from service.store import read, read_findings
 from service.store.read_findings import FindingPlace, FindingSelection
+from service.store.read_judged import looked_at_ms
 
 _TIME_BYTES = 8
 
@@ -61,6 +63,36 @@ def list_findings(
         found = known_cluster(connection, cluster)
         page, next_place = read_findings.read_page(connection, found.id, selection, after, limit)
         as_of_ms = read.log_as_of_ms(connection, found.id)
+    body = {
+        "items": [describe_finding(finding, found.name) for finding in page],
+        "next_cursor": None if next_place is None else seal(_bytes(next_place), *filters),
+        "as_of": text_of_time(as_of_ms),
+    }
+    return answer(request, body, as_of_ms)
+
+
+@router.get(
+    "/clusters/{cluster}/hanging",
+    operation_id="listHanging",
+    response_model=Findings,
+    responses=describe(400, 404, 422, 503),
+)
+def list_hanging(
+    request: Request,
+    cluster: str,
+    limit: Annotated[int, QueryParameter(ge=1, le=200)] = 50,
+    cursor: Annotated[str | None, QueryParameter(description="`next_cursor` of the page before.")] = None,
+) -> Response:
+    """Transactions that nobody will end: findings `hanging_transaction` that are confirmed and not resolved, those
+    opened last first. `as_of`: of the look at data partitions; what could not be judged is in the cluster's `sources`.
+    """
+    selection = FindingSelection(frozenset({HANGING}), frozenset({CONFIRMED}))
+    filters = (cluster, "hanging")
+    after = None if cursor is None else _place(unseal(cursor, _TIME_BYTES, *filters))
+    with store_of(request).read() as connection:
+        found = known_cluster(connection, cluster)
+        page, next_place = read_findings.read_page(connection, found.id, selection, after, limit)
+        as_of_ms = looked_at_ms(connection, found.id)
     body = {
         "items": [describe_finding(finding, found.name) for finding in page],
         "next_cursor": None if next_place is None else seal(_bytes(next_place), *filters),

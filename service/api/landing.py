@@ -132,6 +132,9 @@ def _cluster(body: dict[str, Any], as_of_ms: int | None, oldest: Html) -> Html:
 def _progress(source: dict[str, Any]) -> str:
     if source["error"] is not None:
         return f"{source['source']}: {source['error']}."
+    if source["lag"] is None:
+        coverage = source["coverage"]
+        return f"{source['source']}: {coverage['judged']:,} of {coverage['watched']:,} are judged."
     if source["caught_up"]:
         return f"{source['source']} is read to its end."
     return f"{source['source']}: {source['lag']:,} of {source['end']:,} records are still to be read."

@@ -23,3 +23,7 @@ def transaction_link(cluster: str, transactional_id: bytes) -> str:
     if len(percent) <= _PERCENT_UP_TO:
         return f"{cluster_link(cluster)}/transaction?id={percent}"
     return f"{cluster_link(cluster)}/transaction?id_b64={encode_bytes(transactional_id)}"
+
+
+def partition_link(cluster: str, topic: str, partition: int) -> str:
+    return f"{cluster_link(cluster)}/partitions/{quote(topic, safe='')}/{partition}"

@@ -47,10 +47,13 @@ class States(Shape):
 
 
 class PartitionCounts(Shape):
+    """Data partitions, as of the source `partitions`."""
+
     watched: int
-    judged: int
+    judged: int = Field(description="They answer, and who will end each transaction that is open there is known.")
     unknown: int
-    blocked: int
+    blocked: int = Field(description="Their LSO stands below the high watermark, for a second or longer.")
+    not_covered: int = Field(description="There are so many more, which are not watched.")
 
 
 class FindingCount(Shape):
@@ -87,7 +90,7 @@ class Config(Shape):
 
 
 class Coverage(Shape):
-    """Partitions of the source: known, read to the end, not read to the end and why."""
+    """Partitions of the source: known, read to the end (data partitions: judged), not so and why."""
 
     watched: int
     judged: int
@@ -96,12 +99,13 @@ class Coverage(Shape):
 
 
 class Source(Shape):
-    """How far a source has read; `position`, `end` and `lag` are sums over its partitions, in records."""
+    """How far a source has read; `position`, `end` and `lag` are sums over its partitions, in records; null for data
+    partitions: these are looked at, not read."""
 
     source: str
-    position: int
-    end: int
-    lag: int
+    position: int | None
+    end: int | None
+    lag: int | None
     caught_up: bool
     coverage: Coverage
     as_of: Time | None

@@ -9,9 +9,13 @@ from pydantic import Field
 from service.api.models import Shape, Time
 
 Kind = Literal[
+    "hanging_transaction",
+    "adopted_records",
+    "unreplicated_marker",
     "overdue_transaction",
     "stuck_completion",
     "long_running_transaction",
+    "blocked_group",
     "timed_out_transaction",
     "correlated_timeouts",
     "fencing_conflict",

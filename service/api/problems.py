@@ -23,7 +23,12 @@ BAD_CURSOR: Final = "urn:txnscope:bad-cursor"
 NO_SUCH_CLUSTER: Final = "urn:txnscope:no-such-cluster"
 NO_SUCH_ID: Final = "urn:txnscope:no-such-transactional-id"
 NO_SUCH_FINDING: Final = "urn:txnscope:no-such-finding"
+NO_SUCH_PARTITION: Final = "urn:txnscope:no-such-partition"
+NO_SUCH_OFFSET: Final = "urn:txnscope:no-such-offset"
 STORE_NOT_READY: Final = "urn:txnscope:store-not-ready"
+NO_BROKERS: Final = "urn:txnscope:no-brokers"
+KAFKA_UNAVAILABLE: Final = "urn:txnscope:kafka-unavailable"
+KAFKA_REFUSED: Final = "urn:txnscope:kafka-refused"
 """Values of `type`; everything else is about:blank, where the status says it all."""
 
 
@@ -46,11 +51,19 @@ class Problem(BaseModel):
 
 
 class ProblemError(Exception):
-    """Raised by a handler to answer with a problem."""
+    """Raised by a handler to answer with a problem; `retry`: asking again in a few seconds may help."""
 
-    def __init__(self, status: int, type_: str, detail: str, errors: Sequence[ParameterError] | None = None) -> None:
+    def __init__(
+        self,
+        status: int,
+        type_: str,
+        detail: str,
+        errors: Sequence[ParameterError] | None = None,
+        *,
+        retry: bool = False,
+    ) -> None:
         super().__init__(detail)
-        self.status, self.type, self.detail = status, type_, detail
+        self.status, self.type, self.detail, self.retry = status, type_, detail, retry
         self.errors = None if errors is None else list(errors)
 
 
@@ -85,7 +98,8 @@ def _on_problem(request: Request, error: Exception) -> Response:
             detail=error.detail,
             instance=request.url.path,
             errors=error.errors,
-        )
+        ),
+        {"Retry-After": str(RETRY_AFTER_S)} if error.retry else None,
     )
 
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from service.domain.findings.words import partitions as named
 from service.store.read import GapRow, StatusRow
+from service.store.read_judged import Coverage, Missing
 
 GAPS_KEPT_MS: Final = 86_400_000
+
+_GRANT: Final = re.compile(r"no permission on topic (\S+): grant (.+?) on it")
+"""As `service.kafka.errors.no_permission` says it."""
 
 _REASONS: Final = {
     "retention": "were deleted before they were read",
@@ -23,9 +29,15 @@ def of_cluster(
     gaps: Sequence[GapRow],
     unknown_ids: int,
     configs: Mapping[str, Mapping[str, str]],
+    coverage: Coverage,
 ) -> list[dict[str, Any]]:
-    """`[{what, why, grant}]`, the gravest first: sources that fail, gaps, ids, configs."""
+    """`[{what, why, grant}]`, the gravest first: sources that fail, partitions, gaps, ids, configs."""
     found = [_entry(f"source {status.source}", status.error) for status in statuses if status.error is not None]
+    found += [_missing(missing) for missing in coverage.missing]
+    if coverage.not_covered:
+        found.append(
+            _entry(f"{coverage.not_covered} partitions", "not watched: --topics or --mirrored leaves them out")
+        )
     found += [_gap(gap) for gap in gaps]
     if unknown_ids:
         found.append(_entry(f"state of {unknown_ids} transactional ids", "their newest record could not be decoded"))
@@ -34,6 +46,15 @@ def of_cluster(
         why = f"{', '.join(assumed)}: not read from the brokers, Kafka's defaults are assumed"
         found.append(_entry("broker configs", why, "DESCRIBE_CONFIGS on the cluster"))
     return found
+
+
+def _missing(missing: Missing) -> dict[str, Any]:
+    beyond = missing.partitions - len(missing.places)
+    what = named(missing.places) if missing.places else "partitions"
+    if beyond > 0:
+        what = f"{what} and {beyond:,} more" if missing.places else f"{beyond:,} partitions"
+    grants = _GRANT.search(missing.why)
+    return _entry(what, missing.why, grants and f"{grants[2]} on topic {grants[1]}")
 
 
 def _gap(gap: GapRow) -> dict[str, Any]:

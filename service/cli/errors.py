@@ -5,10 +5,14 @@ from __future__ import annotations
 from typing import Final
 
 FINE: Final = 0
+FOUND: Final = 1
+"""What was asked for is there: something hangs, something cannot be seen."""
 USAGE: Final = 2
 """A bad flag, file, URL or setting."""
 UNREACHABLE: Final = 3
 """Kafka, the store or the service cannot be reached, the port to serve on is taken, or there is no room to write."""
+PARTIAL: Final = 4
+"""Nothing was found, and not everything could be judged."""
 
 
 class CommandFailed(Exception):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import mmap
 import re
 from argparse import Namespace
 from itertools import islice
 from pathlib import Path
-from typing import Final, cast
+from typing import Final
 
-from service.cli.errors import FINE, CommandFailed
+from service.cli.errors import FINE
+from service.cli.segment_files import map_file, segments
 from service.cli.segment_lines import data_lines, log_lines
 from service.settings import Settings
 from service.wire.batches import Batch, read_batches
@@ -24,36 +24,15 @@ _LOOKED_AT: Final = 20
 
 def run(flags: Namespace, _settings: Settings) -> int:
     """CommandFailed (2) for a path that cannot be read; bytes that cannot be decoded are lines like others."""
-    paths = [path for name in flags.files for path in _segments(Path(name))]
+    paths = [path for name in flags.files for path in segments(Path(name))]
     for path in paths:
-        data = _map(path)
+        data = map_file(path)
         is_log = flags.kind == "log" if flags.kind else _is_log(path, data)
         if len(paths) > 1:
             print(f"# {path}: {'transaction log' if is_log else 'data'}")
         for line in (log_lines if is_log else data_lines)(data):
             print(line)
     return FINE
-
-
-def _segments(path: Path) -> list[Path]:
-    try:
-        if not path.is_dir():
-            return [path]
-        found = sorted(path.glob("*.log"))
-    except OSError as error:
-        raise CommandFailed(f"{path}: {error.strerror or error}") from None
-    if not found:
-        raise CommandFailed(f"{path}: no .log file in this directory")
-    return found
-
-
-def _map(path: Path) -> bytes:
-    """Mapped, not read: a segment holds a gigabyte by default. Slices of a map are bytes, all that decoders ask for."""
-    try:
-        with path.open("rb") as file:
-            return cast(bytes, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)) if file.seek(0, 2) else b""
-    except OSError as error:
-        raise CommandFailed(f"{path}: {error.strerror or error}") from None
 
 
 def _is_log(path: Path, data: bytes) -> bool:

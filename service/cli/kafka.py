@@ -1,4 +1,4 @@
-"""The arguments of the streaming application, checked before it starts: its JVM takes seconds to say no."""
+"""The brokers of the settings, and the arguments of processes that ask them: a JVM takes seconds to say no."""
 
 from __future__ import annotations
 
@@ -16,22 +16,35 @@ def ingest_arguments(settings: Settings) -> list[str]:
 
     CommandFailed for an address, file or key that cannot be used.
     """
-    if not settings.bootstrap_servers:
-        raise CommandFailed("--bootstrap-servers is missing: the brokers to begin with, HOST:PORT[,…]")
-    try:
-        ClientSettings.load(settings.bootstrap_servers, settings.kafka_config)
-    except BadClientConfig as error:
-        raise CommandFailed(str(error)) from error
-    arguments = [sys.executable, "-m", "spark_jobs", "--bootstrap-servers", settings.bootstrap_servers]
+    client_settings(settings)
+    arguments = [sys.executable, "-m", "spark_jobs", *broker_arguments(settings)]
     for flag, value in {
-        "--kafka-config": settings.kafka_config,
         "--cluster": settings.cluster,
         "--checkpoint": settings.checkpoint,
     }.items():
         if value is not None:
             arguments += [flag, str(value)]
+    for flag, globs in {"--topics": settings.topics, "--mirrored": settings.mirrored}.items():
+        if globs:
+            arguments += [flag, *globs]
     if settings.rules.rules:
         arguments += ["--rules", settings.rules.dump()]
     if settings.keep != DEFAULT:
         arguments += ["--keep", settings.keep.dump()]
     return arguments
+
+
+def client_settings(settings: Settings) -> ClientSettings:
+    """CommandFailed for an address, file or key that cannot be used, or without any."""
+    if not settings.bootstrap_servers:
+        raise CommandFailed("--bootstrap-servers is missing: the brokers to begin with, HOST:PORT[,…]")
+    try:
+        return ClientSettings.load(settings.bootstrap_servers, settings.kafka_config)
+    except BadClientConfig as error:
+        raise CommandFailed(str(error)) from error
+
+
+def broker_arguments(settings: Settings) -> list[str]:
+    """The flags that name the same brokers to another process."""
+    given = {"--bootstrap-servers": settings.bootstrap_servers, "--kafka-config": settings.kafka_config}
+    return [text for flag, value in given.items() if value is not None for text in (flag, str(value))]

@@ -18,11 +18,24 @@ _HELP: Final = {
     "cluster": ("NAME", "name of the cluster"),
     "store": ("URL", "sqlite:///FILE or postgresql://HOST/DATABASE"),
     "checkpoint": ("DIR", "where Spark keeps scratch files"),
+    "partitions": ("MODE", "of which partitions batches are read: stalled"),
+    "topics": ("GLOB", "only partitions of these topics are watched (default: all)"),
+    "mirrored": ("GLOB", "not of these, which are copied byte for byte from another cluster"),
     "host": ("HOST", "address to serve on"),
     "port": ("PORT", "port to serve on"),
     "url": ("URL", "where the service is"),
 }
-_KAFKA: Final = ("bootstrap_servers", "kafka_config", "cluster", "store", "checkpoint")
+_LISTS: Final = ("topics", "mirrored")
+_KAFKA: Final = (
+    "bootstrap_servers",
+    "kafka_config",
+    "cluster",
+    "store",
+    "checkpoint",
+    "partitions",
+    "topics",
+    "mirrored",
+)
 _SERVICE: Final = ("url", "cluster")
 
 
@@ -74,8 +87,8 @@ def _parser() -> Parser:
         for name in command.settings:
             metavar, text = _HELP[name]
             default = Settings.model_fields[name].default
-            shown = f" (default: {default})" if default is not None else ""
-            sub.add_argument(flag(name), metavar=metavar, help=text + shown)
+            shown = f" (default: {default})" if default else ""
+            sub.add_argument(flag(name), metavar=metavar, nargs="+" if name in _LISTS else None, help=text + shown)
         if command.settings:
             sub.add_argument("--config", metavar="FILE", help="settings in TOML, keys like bootstrap_servers")
         if command.more is not None:
@@ -121,13 +134,50 @@ def _findings(sub: argparse.ArgumentParser) -> None:
     _json(sub)
 
 
+def _partitions(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("--lagging", action="store_true", help="only those whose LSO stands below the high watermark")
+    sub.add_argument("--topic", metavar="NAME", help="only those of this topic")
+    sub.add_argument("--limit", metavar="N", type=_positive, default=50, help="rows at most (default: 50)")
+    _json(sub)
+
+
+def _hanging(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("--allow-partial", action="store_true", help="0, not 4, if not everything can be judged")
+    sub.add_argument("--limit", metavar="N", type=_positive, default=50, help="so many at most (default: 50)")
+    _json(sub)
+
+
+def _groups(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("--blocked", action="store_true", help="only those that wait or soon will")
+    sub.add_argument("--limit", metavar="N", type=_positive, default=50, help="rows at most (default: 50)")
+    _json(sub)
+
+
 def _inspect(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("files", metavar="FILE", nargs="+", help="a segment (.log), or a directory of them")
     sub.add_argument("--as", dest="kind", choices=("log", "data"), help="transaction log or data (default: by itself)")
 
 
+def _explain(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("place", metavar="TOPIC-PARTITION@OFFSET", help="the record; with --segments @OFFSET is enough")
+    sub.add_argument("--to", metavar="OFFSET", type=_number, help="all from there up to before this offset")
+    sub.add_argument(
+        "--segments",
+        metavar="FILE",
+        nargs="+",
+        help="read these segments (.log) or directories of them, and ask no service",
+    )
+    _json(sub)
+
+
 def _json(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--json", action="store_true", help="the service's JSON instead of a table")
+
+
+def _number(text: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise argparse.ArgumentTypeError(f"{text!r} is no offset")
+    return int(text)
 
 
 def _positive(text: str) -> int:
@@ -142,11 +192,23 @@ COMMANDS: Final = (
         "watch", "watch", "the streaming application and the service, supervised together", (*_KAFKA, "host", "port")
     ),
     Command("ingest", "ingest", "the streaming application alone", _KAFKA),
-    Command("serve", "serve", "the service alone", ("host", "port", "store")),
+    Command("serve", "serve", "the service alone", ("host", "port", "store", "bootstrap_servers", "kafka_config")),
     Command("transactions", "transactions", "a table of transactional.ids, from the service", _SERVICE, _transactions),
     Command("transaction", "transaction", "one transactional.id in full, from the service", _SERVICE, _transaction),
+    Command(
+        "hanging", "hanging", "transactions nobody will end, and the way out, from the service", _SERVICE, _hanging
+    ),
+    Command("partitions", "partitions", "a table of data partitions, from the service", _SERVICE, _partitions),
     Command("findings", "findings", "what is wrong or about to be, from the service", _SERVICE, _findings),
     Command("expiring", "expiring", "the transactional.ids that expire soon, from the service", _SERVICE, _expiring),
+    Command("groups", "groups", "consumer groups behind open transactions, from the service", _SERVICE, _groups),
+    Command("explain", "explain", "whose the records are, and how their transaction ended", _SERVICE, _explain),
     Command("inspect", "inspect", "decodes broker segment files, one line a batch or transition", (), _inspect),
+    Command(
+        "doctor",
+        "doctor",
+        "what txnscope may see of a cluster, which verdicts that allows, which ACLs are missing",
+        ("bootstrap_servers", "kafka_config", "topics", "mirrored"),
+    ),
     Command("migrate", "migrate", "brings the store's schema to head", ("store",)),
 )

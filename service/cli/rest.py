@@ -6,6 +6,8 @@ import json
 import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence, Set
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
 from http.client import HTTPException
 from typing import Any, Final
 from urllib.parse import quote, urlencode
@@ -20,6 +22,11 @@ _PAGE: Final = 200
 _LIST: Final = frozenset({"items", "next_cursor", "as_of"})
 _TRANSACTION: Final = frozenset({"transactional_id", "state", "started_at", "partitions", "coordinator", "counts"})
 _FINDING: Final = frozenset({"id", "kind", "severity", "status", "subject", "opened_at", "summary"})
+_PARTITION: Final = frozenset({"topic", "partition", "last_stable_offset", "high_watermark", "judged"})
+_CLUSTER: Final = frozenset({"cluster", "partitions", "sources"})
+_GROUP: Final = frozenset({"group", "topic", "partition", "relation", "lag_to_lso", "lag_to_hw"})
+_EXPLANATION: Final = frozenset({"spans", "truncated_at", "as_of"})
+_SPAN: Final = frozenset({"from", "to", "kind", "producer_id", "marker_offset", "ended_at", "cause"})
 """What tells our answers from another server's."""
 
 # never through a proxy of the environment: the service is on this machine or beside it
@@ -32,6 +39,7 @@ class Service:
     def __init__(self, settings: Settings) -> None:
         self._url = settings.url
         self._cluster = settings.cluster
+        self._answered_at = datetime.now(UTC)
 
     def transaction(self, transactional_id: str) -> dict[str, Any]:
         """One id in full. CommandFailed with 2 or 3."""
@@ -55,6 +63,36 @@ class Service:
     def findings(self, query: Mapping[str, str | Sequence[str] | None], limit: int) -> dict[str, Any]:
         """As `transactions`, of findings."""
         return self._pages("findings", query, limit, _FINDING)
+
+    def partitions(self, query: Mapping[str, str | None], limit: int) -> dict[str, Any]:
+        """As `transactions`, of data partitions."""
+        return self._pages("partitions", query, limit, _PARTITION)
+
+    def hanging(self, limit: int) -> dict[str, Any]:
+        """As `transactions`, of findings that are hanging transactions."""
+        return self._pages("hanging", {}, limit, _FINDING)
+
+    def summary(self) -> dict[str, Any]:
+        """The cluster: counts, sources. CommandFailed with 2 or 3."""
+        return self._known(self._get(f"/clusters/{quote(self.cluster(), safe='')}"), _CLUSTER)
+
+    def since(self, moment: str) -> timedelta:
+        """From a time in an answer to the last answer, by the clock of the service's machine."""
+        return self._answered_at - datetime.fromisoformat(moment)
+
+    def groups(self, query: Mapping[str, str | None], limit: int) -> dict[str, Any]:
+        """As `transactions`, of consumer groups on stalled partitions."""
+        return self._pages("groups", query, limit, _GROUP)
+
+    def explain(self, topic: str, partition: int, offset: int, to: int | None) -> dict[str, Any]:
+        """`{"spans", "truncated_at", "as_of"}` of offsets of a partition. CommandFailed with 2 or 3."""
+        path = f"partitions/{quote(topic, safe='', errors='surrogateescape')}/{partition}/offsets/{offset}"
+        answer = self._known(self._of_cluster(path, {"to": None if to is None else str(to)}), _EXPLANATION)
+        if not isinstance(answer["spans"], list):
+            raise self._foreign()
+        for one in answer["spans"]:
+            self._known(one, _SPAN)
+        return answer
 
     def _pages(
         self, path: str, query: Mapping[str, str | Sequence[str] | None], limit: int, names: Set[str]
@@ -107,6 +145,7 @@ class Service:
         request = urllib.request.Request(f"{self._url}/api/v1{path}", headers={"Accept": "application/json"})  # noqa: S310 - http(s), checked
         try:
             with _opener.open(request, timeout=_TIMEOUT_S) as response:
+                self._answered_at = _date(response.headers["Date"])
                 return json.load(response)
         except urllib.error.HTTPError as error:
             with error:
@@ -126,3 +165,11 @@ class Service:
         except (ValueError, AttributeError, KeyError, OSError):
             return CommandFailed(f"{self._url} (--url) answers {error.code}, and is no txnscope", UNREACHABLE)
         return CommandFailed(" ".join(text.split()), USAGE if error.code < 500 else UNREACHABLE)
+
+
+def _date(header: str | None) -> datetime:
+    """Of an answer that has none, or one that is none: now, by our own clock."""
+    try:
+        return parsedate_to_datetime(header or "").astimezone(UTC)
+    except ValueError:
+        return datetime.now(UTC)

@@ -10,7 +10,7 @@ import sys
 from argparse import Namespace
 
 from service.cli.errors import FINE
-from service.cli.kafka import ingest_arguments
+from service.cli.kafka import broker_arguments, ingest_arguments
 from service.cli.listening import listen
 from service.settings import Settings, for_children
 from service.supervisor import ChildCommand, Supervisor
@@ -28,7 +28,7 @@ def run(_flags: Namespace, settings: Settings) -> int:
         return migrated.returncode
     # the same owner for every life of the child: a new one takes the lease of a dead one over at once
     ingest += ["--owner", secrets.token_hex(8)]
-    serve = [*_own("serve"), "--host", settings.host, "--port", str(settings.port)]
+    serve = [*_own("serve"), "--host", settings.host, "--port", str(settings.port), *broker_arguments(settings)]
     commands = {"ingest": ingest, "serve": serve}
     return Supervisor([ChildCommand(name, line, for_children(settings)) for name, line in commands.items()]).run()
 

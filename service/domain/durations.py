@@ -1,4 +1,4 @@
-"""The bounds of the histograms of transaction and marker durations, in ms."""
+"""The bounds of the histograms of durations (transactions, markers, detection), in ms."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from typing import Final
 
 OPEN: Final = "open"
 MARKER: Final = "marker"
+DETECTION: Final = "detection"
+"""From the first look that saw the LSO standing there until a hanging transaction was confirmed."""
 
 BOUNDS_MS: Final[dict[str, tuple[int, ...]]] = {
     OPEN: (10, 50, 100, 500, 1_000, 5_000, 10_000, 30_000, 60_000, 300_000, 900_000, 3_600_000),
     MARKER: (1, 5, 10, 25, 50, 100, 500, 1_000, 5_000, 30_000, 60_000),
+    DETECTION: (250, 500, 1_000, 1_500, 2_000, 3_000, 5_000, 10_000, 30_000, 60_000, 300_000),
 }
 """Upper bounds, inclusive; what is longer falls into one more bucket."""
 

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 SOURCE: Final = "partitions"
 
 NOT_TOLD: Final = -2
-"""A coordinator epoch that could not be asked for; -1 is Kafka's own word for "no marker of it was ever written here"."""
+"""A coordinator epoch that could not be asked for; -1 is Kafka's word for "no marker of it was ever written here"."""
 
 
 class PartitionLook(NamedTuple):
@@ -19,6 +19,8 @@ class PartitionLook(NamedTuple):
     are -1. `is_gone`: the partition, or its topic, is no more (or another topic has its name now).
 
     `stalled_since_ms`: since when the LSO stands there below the high watermark; None where both are equal.
+    `absent_until_ms`: the last look before that in which the record at the LSO had not been written yet, if there was
+    one: no transaction that ended before it wrote that record.
     """
 
     topic: str
@@ -33,6 +35,7 @@ class PartitionLook(NamedTuple):
     stalled_since_ms: int | None
     why: str | None = None
     is_gone: bool = False
+    absent_until_ms: int | None = None
 
 
 class FirstBatch(NamedTuple):
@@ -64,9 +67,9 @@ class OpenEntry(NamedTuple):
 
 
 class StalledRead(NamedTuple):
-    """What was read of a partition whose LSO stands still. `described`: `entries` are all there are (DescribeProducers);
-    otherwise they come from a window of headers, and are all there are only if `is_whole`. `why`: what could not be
-    read, one line; `described` and `first` say what could.
+    """What was read of a partition whose LSO stands still. `described`: `entries` are all there are
+    (DescribeProducers); otherwise they come from a window of headers, and are all there are only if `is_whole`. `why`:
+    what could not be read, one line; `described` and `first` say what could.
 
     `is_whole`: every batch from the LSO to the high watermark was read, `lag_bytes` of them (else None).
     """

@@ -6,13 +6,15 @@ The only place that touches kafka-python's client; the other modules of this roo
 from __future__ import annotations
 
 import logging
+import time
+from collections.abc import Collection, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
 import kafka.errors
 from kafka.net.compat import KafkaNetClient
 
-from service.kafka.errors import BadClientConfig, KafkaRefused, KafkaUnavailable
+from service.kafka.errors import BadClientConfig, KafkaFailure, KafkaRefused, KafkaUnavailable
 from service.kafka.settings import ClientSettings
 
 # the library logs every retry as an error; what matters is raised as a KafkaFailure and reported once, by us
@@ -21,6 +23,8 @@ logging.getLogger("kafka").setLevel(logging.CRITICAL)
 MAX_RESPONSE_BYTES = 96 << 20  # the library's default (1 MB) refuses most Fetch responses
 CONNECT_TIMEOUT_MS = 5_000
 REQUEST_TIMEOUT_MS = 15_000
+RECONNECT_MS = 20  # how long asking many brokers waits for connections to those that were silent before
+RECONNECT_BACKOFF_MS = 1_000  # at most, as in Kafka's own clients; the library's default leaves a broker alone for 30 s
 
 
 class KafkaClient:
@@ -30,12 +34,14 @@ class KafkaClient:
         """Connect and learn the brokers. Raises KafkaUnavailable or KafkaRefused."""
         config = {"client_id": client_id} | settings.kafka_python()
         self._servers = ",".join(settings.bootstrap_servers)
+        self._silent: dict[int, KafkaFailure] = {}
         try:
             self._client = KafkaNetClient(
                 **config,
                 receive_message_max_bytes=MAX_RESPONSE_BYTES,
                 request_timeout_ms=REQUEST_TIMEOUT_MS,
                 socket_connection_setup_timeout_ms=CONNECT_TIMEOUT_MS,
+                reconnect_backoff_max_ms=RECONNECT_BACKOFF_MS,
                 metadata_max_age_ms=30_000,
             )
         except (ValueError, AssertionError, OSError) as e:
@@ -54,12 +60,84 @@ class KafkaClient:
         try:
             return self._client.send_and_receive(target, request, timeout_ms=timeout_ms)
         except Exception as e:
-            if isinstance(e, kafka.errors.UnknownBrokerIdError):
-                self._client.cluster.request_update()  # it came, or came back, after the library last looked
-            raise self._failure(e, f"broker {target}") from e
+            raise self._not_asked(e, target) from e
+
+    def ask_all(
+        self, requests: Mapping[int, Sequence[Any]], timeout_ms: int = REQUEST_TIMEOUT_MS
+    ) -> dict[int, list[Any] | KafkaFailure]:
+        """Send each broker its requests, one behind the other and all brokers at once; wait `timeout_ms` for all. Each
+        broker's responses in order, or why they are not all there.
+
+        A broker that failed here is asked again by the next calls as soon as a connection to it stands, and is not
+        waited for until then. At most four requests a broker: the library lets no more than five be under way.
+        """
+        give_up = time.monotonic() + timeout_ms / 1000
+        silent = self._silent.keys() & requests.keys()
+        back = self._connected(silent) if silent else set()
+        answers: dict[int, list[Any] | KafkaFailure] = {node: self._silent[node] for node in silent - back}
+        sent: dict[int, list[Any]] = {}
+        for node in sorted(requests.keys() - answers.keys(), key=self._is_held_back):
+            while self._is_held_back(node) and (left_s := give_up - time.monotonic()) > 0:
+                self._client.poll(timeout_ms=left_s * 1000)
+            try:
+                sent[node] = [
+                    self._client._manager.send(request, node_id=node, request_timeout_ms=timeout_ms)
+                    for request in requests[node]
+                ]
+            except Exception as e:
+                answers[node] = self._silent[node] = self._not_asked(e, node)
+        for node, futures in sent.items():
+            for future in futures:
+                self._client.poll(timeout_ms=max(give_up - time.monotonic(), 0) * 1000, future=future)
+            failed = next((f for f in futures if not f.succeeded()), None)
+            if failed is None:
+                answers[node] = [f.value for f in futures]
+                self._silent.pop(node, None)
+            else:
+                why = failed.exception or kafka.errors.KafkaTimeoutError(f"not within {timeout_ms} ms")
+                answers[node] = self._silent[node] = self._not_asked(why, node)
+        return answers
+
+    def version_of(self, api_key: int) -> int:
+        """The highest version of an API that the brokers speak; -1: none."""
+        spoken = self._client._manager.broker_version_data.api_versions
+        return int(spoken[api_key][1]) if api_key in spoken else -1
 
     def close(self) -> None:
         self._client.close()
+
+    def _connected(self, nodes: Collection[int]) -> set[int]:
+        """Which of these brokers a connection stands to. Where there is none, begins to make one; hardly waits for it,
+        and not at all for a broker that refused the last one a moment ago.
+        """
+        give_up = time.monotonic() + RECONNECT_MS / 1000
+        while True:
+            self._client.poll(timeout_ms=0)
+            made = {node for node in nodes if self._has_connection(node)}
+            found = {node for node in made if self._client.connected(node)}
+            left_s = give_up - time.monotonic()
+            if found == made or left_s <= 0:
+                return found
+            self._client.poll(timeout_ms=left_s * 1000)
+
+    def _has_connection(self, node: int) -> bool:
+        """It stands or is being made, if need be from now on."""
+        try:
+            self._client._manager.get_connection(node)
+        except Exception as e:
+            self._not_asked(e, node)
+            return False
+        return True
+
+    def _is_held_back(self, node: int) -> bool:
+        """The broker told us to pause (quota), or older requests are not answered yet."""
+        connection = self._client._manager._conns.get(node)
+        return connection is not None and connection.connected and bool(connection.paused)
+
+    def _not_asked(self, e: Exception, node: int) -> KafkaFailure:
+        if isinstance(e, kafka.errors.UnknownBrokerIdError):
+            self._client.cluster.request_update()  # it came, or came back, after the library last looked
+        return self._failure(e, f"broker {node}")
 
     def __enter__(self) -> KafkaClient:
         return self

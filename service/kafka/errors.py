@@ -13,6 +13,7 @@ CORRUPT_MESSAGE: Final = 2
 UNKNOWN_TOPIC_OR_PARTITION: Final = 3
 LEADER_NOT_AVAILABLE: Final = 5
 TOPIC_AUTHORIZATION_FAILED: Final = 29
+OFFSET_NOT_AVAILABLE: Final = 78
 
 TRANSIENT: Final = frozenset(
     {
@@ -26,7 +27,7 @@ TRANSIENT: Final = frozenset(
         56,  # KAFKA_STORAGE_ERROR
         74,  # FENCED_LEADER_EPOCH
         75,  # UNKNOWN_LEADER_EPOCH
-        78,  # OFFSET_NOT_AVAILABLE: a new leader whose high watermark is still behind
+        OFFSET_NOT_AVAILABLE,  # a new leader whose high watermark is still behind
         100,  # UNKNOWN_TOPIC_ID
         103,  # INCONSISTENT_TOPIC_ID
     }

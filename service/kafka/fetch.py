@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kafka.protocol.consumer import FetchRequest
 
-from service.kafka.client import KafkaClient
+from service.kafka.client import REQUEST_TIMEOUT_MS, KafkaClient
 from service.kafka.errors import KafkaUnavailable
 
 _BY_NAME = 12  # the last Fetch version with topic names; later ones want topic ids
@@ -37,11 +37,46 @@ class Fetched:
     records: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class FetchedAt:
+    """As Fetched, of any topic, with the LSO, which Kafka tells under either isolation level."""
+
+    topic: str
+    partition: int
+    error: int
+    high_watermark: int
+    last_stable_offset: int
+    log_start: int
+    records: bytes
+
+
 def fetch(
-    client: KafkaClient, node: int, topic: str, wanted: Sequence[Wanted], max_bytes: int, max_wait_ms: int
+    client: KafkaClient,
+    node: int,
+    topic: str,
+    wanted: Sequence[Wanted],
+    max_bytes: int,
+    max_wait_ms: int,
+    timeout_ms: int = REQUEST_TIMEOUT_MS,
 ) -> list[Fetched]:
+    """`fetch_many` of one topic."""
+    return [
+        Fetched(f.partition, f.error, f.high_watermark, f.log_start, f.records)
+        for f in fetch_many(client, node, {topic: wanted}, max_bytes, max_wait_ms, timeout_ms)
+    ]
+
+
+def fetch_many(
+    client: KafkaClient,
+    node: int,
+    wanted: Mapping[str, Sequence[Wanted]],
+    max_bytes: int,
+    max_wait_ms: int,
+    timeout_ms: int = REQUEST_TIMEOUT_MS,
+) -> list[FetchedAt]:
     """One Fetch, read uncommitted. Only the first non-empty partition may exceed its `max_bytes`: a later one whose
-    first batch does not fit comes back empty without an error, so callers rotate the order. Raises KafkaUnavailable.
+    first batch does not fit comes back empty without an error, so callers rotate the order. Needs READ on the topics.
+    Raises KafkaUnavailable or KafkaRefused.
     """
     of_topic = FetchRequest.FetchTopic
     request = FetchRequest(
@@ -66,16 +101,25 @@ def fetch(
                         log_start_offset=-1,
                         partition_max_bytes=w.max_bytes,
                     )
-                    for w in wanted
+                    for w in of_this
                 ],
             )
+            for topic, of_this in wanted.items()
         ],
     )
-    response = client.ask(request, node)
+    response = client.ask(request, node, timeout_ms)
     if response.error_code:
         raise KafkaUnavailable(f"fetch from broker {node}: error {response.error_code}")
     return [
-        Fetched(p.partition_index, p.error_code, p.high_watermark, p.log_start_offset, p.records or b"")
+        FetchedAt(
+            answered.topic,
+            p.partition_index,
+            p.error_code,
+            p.high_watermark,
+            p.last_stable_offset,
+            p.log_start_offset,
+            p.records or b"",
+        )
         for answered in response.responses
         for p in answered.partitions
     ]

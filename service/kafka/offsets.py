@@ -69,6 +69,36 @@ def list_offsets(client: KafkaClient, layout: TopicLayout, which: int) -> Offset
     return Offsets(found, refused)
 
 
+def offset_at_time(client: KafkaClient, topic: str, partition: int, leader: Leader, timestamp_ms: int) -> int | None:
+    """The first offset whose record's timestamp is not before `timestamp_ms`; None: there is none below the high
+    watermark. Timestamps are the producers' clocks (or the broker's append time, as the topic is configured).
+
+    Needs DESCRIBE on the topic. Raises KafkaUnavailable.
+    """
+    wanted = ListOffsetsRequest.ListOffsetsTopic
+    request = ListOffsetsRequest(
+        replica_id=-1,
+        isolation_level=0,
+        topics=[
+            wanted(
+                name=topic,
+                partitions=[
+                    wanted.ListOffsetsPartition(
+                        partition_index=partition,
+                        current_leader_epoch=leader.epoch,
+                        timestamp=max(timestamp_ms, 0),  # below are Kafka's own words: -1 the end, -2 the start
+                    )
+                ],
+            )
+        ],
+        max_version=_BY_NAME,
+    )
+    answer = client.ask(request, leader.node).topics[0].partitions[0]
+    if answer.error_code:
+        raise errors.KafkaUnavailable(f"offset at {timestamp_ms} of {topic}-{partition}: error {answer.error_code}")
+    return None if answer.offset < 0 else int(answer.offset)
+
+
 def epoch_end_offset(client: KafkaClient, topic: str, partition: int, leader: Leader, epoch: int) -> int | None:
     """Where the log's part written in `epoch` (or the last one before it) ends; None if nothing of it is left.
 

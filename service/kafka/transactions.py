@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from kafka.protocol.admin import DescribeTransactionsRequest
+from kafka.protocol.admin import DescribeTransactionsRequest, ListTransactionsRequest
 
 from service.kafka import errors
 from service.kafka.client import KafkaClient
@@ -23,6 +23,27 @@ class Described(NamedTuple):
     producer_id: int
     producer_epoch: int
     partitions: tuple[tuple[str, int], ...]
+
+
+class Listed(NamedTuple):
+    """A transactional id that a coordinator knows, with the producer id it has now. `state` in Kafka's words."""
+
+    transactional_id: str
+    producer_id: int
+    state: str
+
+
+def list_transactions(client: KafkaClient, node: int, producer_ids: Sequence[int] = ()) -> list[Listed]:
+    """The ids that broker `node` coordinates, with one of `producer_ids` (none given: all). Ids without permission
+    (DESCRIBE on the id) are left out by Kafka, silently: an id that is missing here need not be missing there.
+
+    Raises KafkaUnavailable (also while the broker loads any part of the transaction log) or KafkaRefused.
+    """
+    request = ListTransactionsRequest(state_filters=[], producer_id_filters=list(producer_ids), max_version=0)
+    answer = client.ask(request, node)
+    if answer.error_code:
+        raise errors.KafkaUnavailable(f"transactions of broker {node}: error {answer.error_code}")
+    return [Listed(t.transactional_id, t.producer_id, t.transaction_state) for t in answer.transaction_states]
 
 
 def describe_transactions(client: KafkaClient, coordinator: int, ids: Sequence[str]) -> dict[str, Described]:

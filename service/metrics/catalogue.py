@@ -87,6 +87,66 @@ COORDINATOR_LAG = _metric(
     many=True,
 )
 
+HANGING = _metric("hanging_transactions", "gauge", "Transactions that nobody will end: confirmed, and still there.")
+HANGING_INFO = _metric(
+    "hanging_info",
+    "gauge",
+    "What hangs, where and whose it is; the longest of them only.",
+    "finding",
+    "topic",
+    "partition",
+    "transactional_id",
+    "owner",
+    many=True,
+)
+PARTITIONS = _metric(
+    "partitions", "gauge", "Partitions that are watched, by whether all that is open there can be judged.", "judged"
+)
+PARTITIONS_BLOCKED = _metric(
+    "partitions_blocked", "gauge", "Partitions whose last stable offset stands below the high watermark."
+)
+PARTITION_LSO = _metric(
+    "partition_last_stable_offset", "gauge", "Of partitions where it stands.", "topic", "partition", many=True
+)
+PARTITION_HIGH_WATERMARK = _metric(
+    "partition_high_watermark",
+    "gauge",
+    "Of partitions whose last stable offset stands.",
+    "topic",
+    "partition",
+    many=True,
+)
+PARTITION_LSO_LAG = _metric(
+    "partition_lso_lag_records",
+    "gauge",
+    "Offsets between the last stable offset and the high watermark, where the former stands.",
+    "topic",
+    "partition",
+    many=True,
+)
+PARTITION_LSO_LAST_ADVANCE = _metric(
+    "partition_lso_last_advance_timestamp_seconds",
+    "gauge",
+    "When the last stable offset was first seen where it stands.",
+    "topic",
+    "partition",
+    many=True,
+)
+GROUP_BLOCKED = _metric(
+    "group_blocked",
+    "gauge",
+    "1 for a consumer group that waits, or soon will, behind an open transaction.",
+    "group",
+    "topic",
+    "partition",
+    many=True,
+)
+DETECTION = _metric(
+    "detection_seconds",
+    "histogram",
+    "From the first look that saw the last stable offset standing until a hanging transaction was confirmed.",
+)
+
 LAST_SUCCESS = _metric(
     "pipeline_last_success_timestamp_seconds",
     "gauge",
@@ -134,6 +194,16 @@ OF_CLUSTERS: Final = (
     COORDINATOR_IDS,
     COORDINATOR_OPEN,
     COORDINATOR_LAG,
+    HANGING,
+    HANGING_INFO,
+    PARTITIONS,
+    PARTITIONS_BLOCKED,
+    PARTITION_LSO,
+    PARTITION_HIGH_WATERMARK,
+    PARTITION_LSO_LAG,
+    PARTITION_LSO_LAST_ADVANCE,
+    GROUP_BLOCKED,
+    DETECTION,
     LAST_SUCCESS,
     LAG,
     RECORDS,

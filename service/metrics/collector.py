@@ -18,6 +18,8 @@ from service.metrics.clusters import clusters
 from service.metrics.coordinators import coordinators
 from service.metrics.durations import durations
 from service.metrics.findings import findings
+from service.metrics.groups import groups
+from service.metrics.partitions import partitions
 from service.metrics.pipeline import pipeline
 from service.metrics.series import Distribution, Series, bounded
 from service.metrics.transactions import transactions
@@ -66,6 +68,8 @@ def _all(facts: ClusterFacts, now_ms: int) -> Iterator[Series]:
     yield from transactions(facts)
     yield from durations(facts)
     yield from coordinators(facts)
+    yield from partitions(facts, now_ms)
+    yield from groups(facts)
     yield from pipeline(facts, now_ms)
     yield from findings(facts)
     yield from clusters(facts)

@@ -1,4 +1,4 @@
-"""How long transactions were open and how long their markers took: histograms that the writer has counted."""
+"""How long transactions were open, their markers took, and detection took: histograms that the store has counted."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from itertools import accumulate
 from typing import Final
 
-from service.domain.durations import BOUNDS_MS, MARKER, OPEN
+from service.domain.durations import BOUNDS_MS, DETECTION, MARKER, OPEN
 from service.metrics import catalogue
 from service.metrics.series import Distribution, Series
 from service.store.read_metrics import ClusterFacts
-from service.store.writer_counters import SUM
+from service.store.writer_counters import CONFIRMED, SUM
 
 OUTCOMES: Final = ("commit", "abort")
 
@@ -20,10 +20,11 @@ def durations(facts: ClusterFacts) -> Iterator[Series]:
     for outcome in OUTCOMES:
         yield Series(catalogue.DURATION, (outcome,), _distribution(facts.counters, OPEN, (outcome,)))
     yield Series(catalogue.MARKER_DURATION, (), _distribution(facts.counters, MARKER, OUTCOMES))
+    yield Series(catalogue.DETECTION, (), _distribution(facts.counters, DETECTION, (CONFIRMED,)))
 
 
 def _distribution(counters: Mapping[tuple[str, str], int], kind: str, outcomes: tuple[str, ...]) -> Distribution:
-    """Of `service.store.writer_counters.count_durations`, outcomes added up."""
+    """Of `service.store.writer_counters`, outcomes added up."""
 
     def total(label: str) -> int:
         return sum(counters.get((f"{kind}_ms_{outcome}", label), 0) for outcome in outcomes)

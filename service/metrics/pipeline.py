@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from service.domain import partition_facts
 from service.domain.transaction_log import SOURCE
 from service.metrics import catalogue
 from service.metrics.series import Series
@@ -19,8 +20,10 @@ REASONS: Final = tuple(sorted(error.reason for error in DecodeError.__subclasses
 
 
 def pipeline(facts: ClusterFacts, now_ms: int) -> Iterator[Series]:
-    """For each source; a source that was never read stands at 0."""
-    for source in sorted({SOURCE, *facts.statuses}):
+    """For each source; a source that was never read stands at 0. Data partitions are looked at: nothing is read in
+    order there, so nothing lags and nothing counts."""
+    yield from _looked_at(facts, now_ms)
+    for source in sorted({SOURCE, *facts.statuses} - {partition_facts.SOURCE}):
         logs = [log for log in facts.logs if log.source == source]
         status = facts.statuses.get(source)
         answered = sum(now_ms - log.end_asked_at_ms <= ANSWERED_WITHIN_MS for log in logs)
@@ -33,3 +36,12 @@ def pipeline(facts: ClusterFacts, now_ms: int) -> Iterator[Series]:
     counted = {label: count for (name, label), count in facts.counters.items() if name == DECODE_ERRORS}
     for reason in sorted({*REASONS, *counted}):
         yield Series(catalogue.DECODE_ERRORS, (SOURCE, reason), counted.get(reason, 0))
+
+
+def _looked_at(facts: ClusterFacts, now_ms: int) -> Iterator[Series]:
+    status = facts.statuses.get(partition_facts.SOURCE)
+    as_of_ms = (status and status.as_of_ms) or 0
+    is_fresh = now_ms - (facts.coverage.looked_at_ms or 0) <= ANSWERED_WITHIN_MS
+    ratio = facts.coverage.answering / facts.coverage.watched if facts.coverage.watched and is_fresh else 0
+    yield Series(catalogue.LAST_SUCCESS, (partition_facts.SOURCE,), as_of_ms / 1000)
+    yield Series(catalogue.COVERAGE, (partition_facts.SOURCE,), ratio)

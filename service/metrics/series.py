@@ -33,24 +33,28 @@ def bounded(of_clusters: Sequence[tuple[str, Iterable[Series]]], limit: int) -> 
     """(cluster, series) of all clusters, at most `limit`, each cluster with its SERIES_DROPPED.
 
     What is one for each cluster is always there. Of the rest (`many`) every cluster gets a fair share, and in it what
-    comes first: producers put the worst first.
+    comes first: producers put the worst first. What they did not even read they tell as a SERIES_DROPPED of their own.
     """
     kept: list[tuple[str, Series]] = []
-    rest: list[tuple[str, list[Series]]] = []
+    rest: list[tuple[str, list[Series], int]] = []
     for cluster, all_series in of_clusters:
         some: list[Series] = []
+        unread = 0
         for one in all_series:
             if one.metric.many:
                 some.append(one)
+            elif one.metric is SERIES_DROPPED:
+                assert not isinstance(one.value, Distribution)
+                unread += int(one.value)
             else:
                 kept.append((cluster, one))
-        rest.append((cluster, _interleaved(some)))
+        rest.append((cluster, _interleaved(some), unread))
     room = limit - sum(one.size for _, one in kept) - len(rest)
     rest.sort(key=lambda of_cluster: len(of_cluster[1]))
-    for index, (cluster, some) in enumerate(rest):
+    for index, (cluster, some, unread) in enumerate(rest):
         share = max(room // (len(rest) - index), 0)
         kept += [(cluster, one) for one in some[:share]]
-        kept.append((cluster, Series(SERIES_DROPPED, (), max(len(some) - share, 0))))
+        kept.append((cluster, Series(SERIES_DROPPED, (), max(len(some) - share, 0) + unread)))
         room -= min(share, len(some))
     return kept
 

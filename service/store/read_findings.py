@@ -8,6 +8,7 @@ from typing import NamedTuple
 from sqlalchemy import ColumnElement, Connection, func, select, tuple_
 
 from service.domain.findings.finding import Finding
+from service.domain.findings.kinds import CONFIRMED
 from service.store.schema import clusters, finding_events, findings
 from service.store.writer_findings import finding_of
 
@@ -66,6 +67,13 @@ def read_page(
 def find(connection: Connection, cluster_id: int, finding_id: str) -> Finding | None:
     row = connection.execute(select(findings).where(_F.cluster_id == cluster_id, _F.id == finding_id)).one_or_none()
     return None if row is None else finding_of(row)
+
+
+def longest(connection: Connection, cluster_id: int, kind: str, limit: int) -> tuple[Finding, ...]:
+    """At most `limit` confirmed ones, those opened first first."""
+    confirmed = (_F.cluster_id == cluster_id, _F.kind == kind, _F.status == CONFIRMED)
+    rows = connection.execute(select(findings).where(*confirmed).order_by(_F.opened_at_ms, _F.id).limit(limit))
+    return tuple(finding_of(row) for row in rows)
 
 
 def counts(connection: Connection, cluster_id: int) -> list[FindingCount]:

@@ -7,14 +7,24 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, bindparam, func, literal, select, true, union_all
 
+from service.domain.findings import kinds
+from service.domain.findings.finding import Finding
 from service.domain.states import ONGOING, PREPARE_ABORT, PREPARE_COMMIT
 from service.domain.transaction_log import SOURCE
+from service.domain.victims import Victim
 from service.store.read import ClusterRow, StateCount, StatusRow, all_clusters, log_as_of_ms, state_counts, statuses
 from service.store.read_expiring import count_expiring
 from service.store.read_findings import counts as finding_counts
+from service.store.read_findings import longest
+from service.store.read_judged import Coverage, StandingRow, coverage, standing
+from service.store.read_victims import read_victims
 from service.store.schema import counters, log_partitions, transactional_ids
 
 TOP_OPEN: Final = 20
+HANGING_NAMED: Final = 50
+STANDING_READ: Final = 2_500
+"""Partitions whose LSO stands, of which series may be shown at all: the hard cap of 10,000, at four each."""
+
 EXPIRES_WITHIN_MS: Final = {"1h": 3_600_000, "24h": 86_400_000, "72h": 259_200_000}
 
 
@@ -40,7 +50,8 @@ class OpenRow(NamedTuple):
 class ClusterFacts(NamedTuple):
     """A cluster at one moment. `counters` by (name, label); `oldest`: when an open state was entered first, by state;
     `top_open`: oldest first. `expiring`: ids that expire within 1h, …; `highest_epochs` by protocol, 1 and 2;
-    `findings` by (kind, status)."""
+    `findings` by (kind, status). `hanging`: the longest confirmed; `standing`: partitions whose LSO stands, the longest
+    first."""
 
     name: str
     kafka_cluster_id: str
@@ -54,6 +65,10 @@ class ClusterFacts(NamedTuple):
     expiring: Mapping[str, int]
     highest_epochs: Mapping[int, int]
     findings: Mapping[tuple[str, str], int]
+    hanging: tuple[Finding, ...]
+    coverage: Coverage
+    standing: tuple[StandingRow, ...]
+    victims: tuple[Victim, ...]
 
 
 _T = transactional_ids.c
@@ -96,23 +111,28 @@ _HIGHEST_EPOCHS = (
 
 def all_facts(connection: Connection) -> list[ClusterFacts]:
     """Of every cluster, by name."""
-    return [
-        ClusterFacts(
-            name=cluster.name,
-            kafka_cluster_id=cluster.kafka_cluster_id,
-            description=cluster.description or {},
-            states=tuple(state_counts(connection, cluster.id)),
-            counters=_counters(connection, cluster.id),
-            logs=_logs(connection, cluster.id),
-            statuses=statuses(connection, cluster.id),
-            oldest=_oldest(connection, cluster.id),
-            top_open=_top_open(connection, cluster.id),
-            expiring=_expiring(connection, cluster),
-            highest_epochs=_highest_epochs(connection, cluster.id),
-            findings={(row.kind, row.status): row.findings for row in finding_counts(connection, cluster.id)},
-        )
-        for cluster in all_clusters(connection)
-    ]
+    return [_facts(connection, cluster) for cluster in all_clusters(connection)]
+
+
+def _facts(connection: Connection, cluster: ClusterRow) -> ClusterFacts:
+    return ClusterFacts(
+        name=cluster.name,
+        kafka_cluster_id=cluster.kafka_cluster_id,
+        description=cluster.description or {},
+        states=tuple(state_counts(connection, cluster.id)),
+        counters=_counters(connection, cluster.id),
+        logs=_logs(connection, cluster.id),
+        statuses=statuses(connection, cluster.id),
+        oldest=_oldest(connection, cluster.id),
+        top_open=_top_open(connection, cluster.id),
+        expiring=_expiring(connection, cluster),
+        highest_epochs=_highest_epochs(connection, cluster.id),
+        findings={(row.kind, row.status): row.findings for row in finding_counts(connection, cluster.id)},
+        hanging=longest(connection, cluster.id, kinds.HANGING, HANGING_NAMED),
+        coverage=coverage(connection, cluster.id),
+        standing=standing(connection, cluster.id, STANDING_READ),
+        victims=tuple(read_victims(connection, cluster.id)),
+    )
 
 
 def _counters(connection: Connection, cluster_id: int) -> dict[tuple[str, str], int]:

@@ -14,6 +14,7 @@ from service.domain.states import EXPIRED
 from service.store.lease import Lease, check_and_renew
 from service.store.schema import (
     HAS_EXPIRED,
+    audit,
     cluster_minutes,
     coordinator_states,
     data_gaps,
@@ -33,6 +34,9 @@ ROWS_AT_ONCE: Final = 4_000
 
 IDS_AT_ONCE: Final = 500
 """Of expired ids, which lie in many indexes, far apart."""
+
+AUDIT_KEPT_MS: Final = 400 * 86_400_000
+"""Whoever audits a year finds all of it."""
 
 _STATES = Upsert(coordinator_states, add=("ids",))
 _T, _L, _P = transactional_ids.c, log_partitions.c, producer_ids.c
@@ -61,6 +65,7 @@ class Forgotten(NamedTuple):
     rejects: int
     findings: int
     producer_ids: int
+    audit: int
     more: bool
 
 
@@ -96,10 +101,12 @@ class Retention:
             gaps = self._delete_oldest(connection, data_gaps.c.seen_at_ms, now_ms - keep.gaps)
             refused = self._delete_oldest(connection, rejects.c.seen_at_ms, now_ms - keep.rejects)
             ended = self._delete_oldest(connection, findings.c.resolved_at_ms, now_ms - keep.findings)
+            audited = self._delete_oldest(connection, audit.c.at_ms, now_ms - AUDIT_KEPT_MS)
         with self._transaction(now_ms) as connection:
             producers = self._delete_producer_ids(connection, now_ms - keep.producer_ids)
-        more = self._rows_at_once in (steps, minutes, of_clusters, gaps, refused, ended) or expired == self._ids_at_once
-        return Forgotten(steps, minutes, expired, of_clusters, gaps, refused, ended, producers, more)
+        pieces = (steps, minutes, of_clusters, gaps, refused, ended, audited)
+        more = self._rows_at_once in pieces or expired == self._ids_at_once
+        return Forgotten(steps, minutes, expired, of_clusters, gaps, refused, ended, producers, audited, more)
 
     @contextmanager
     def _transaction(self, now_ms: int) -> Iterator[Connection]:

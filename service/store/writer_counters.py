@@ -8,7 +8,7 @@ from typing import Final
 
 from sqlalchemy import Connection, delete, func, select, update
 
-from service.domain.durations import bucket
+from service.domain.durations import DETECTION, between, bucket
 from service.domain.facts import Durations, Reject
 from service.store.id_key import id_key
 from service.store.schema import cluster_minutes, counters, rejects
@@ -37,6 +37,9 @@ _MINUTE_MS = 60_000
 
 SUM: Final = "sum"
 """Histograms are counters `open_ms_commit`, …: a label for every bucket (service.domain.durations), and this one."""
+
+CONFIRMED: Final = "confirmed"
+"""The one outcome of a detection that is counted."""
 
 _COUNTERS = Upsert(counters, add=("value",))
 _MINUTES = Upsert(cluster_minutes, add=("commits", "aborts"))
@@ -73,6 +76,15 @@ def count_durations(connection: Connection, cluster_id: int, histograms: Iterabl
         grown[name, SUM] += ms
         grown[name, str(bucket(kind, ms))] += 1
     _COUNTERS.write(connection, [(cluster_id, *key, by) for key, by in sorted(grown.items()) if by])
+
+
+def count_detection(connection: Connection, cluster_id: int, standing_since_ms: int, confirmed_at_ms: int) -> None:
+    """Add a hanging transaction that was confirmed just now; its LSO was first seen standing at `standing_since_ms`.
+
+    In the transaction that keeps the finding: together they count once.
+    """
+    name, ms = f"{DETECTION}_ms_{CONFIRMED}", between(standing_since_ms, confirmed_at_ms)
+    _COUNTERS.write(connection, [(cluster_id, name, SUM, ms), (cluster_id, name, str(bucket(DETECTION, ms)), 1)])
 
 
 def keep_rejects(

@@ -13,6 +13,7 @@ from service.domain.findings.lifecycle import REOPENS_WITHIN_MS, Change
 from service.store.lease import Lease, check_and_renew
 from service.store.schema import finding_events, findings
 from service.store.upsert import Upsert
+from service.store.writer_counters import count_detection
 
 EVENTS_KEPT: Final = 10_000
 """Of all clusters; who was away for longer begins anew."""
@@ -20,6 +21,7 @@ EVENTS_KEPT: Final = 10_000
 _KEY: Final = ("cluster_id", "id")
 _ROWS = Upsert(findings, replace=[c.name for c in findings.c if c.name not in _KEY])
 _SUBJECT: Final = tuple(Subject._fields)
+_SHAPED: Final = ("subject", "evidence", "blocked_groups")
 _F = findings.c
 
 
@@ -29,14 +31,17 @@ class FindingWriter:
     def __init__(self, engine: Engine, lease: Lease) -> None:
         self._engine, self._lease = engine, lease
 
-    def save(self, changes: Sequence[Change], now_ms: int) -> None:
-        """All of them or none; without any the store is not touched."""
+    def save(self, changes: Sequence[Change], now_ms: int, detected: Sequence[int] = ()) -> None:
+        """All of them or none; without any the store is not touched. `detected`: since when the LSO has stood at each
+        hanging transaction that is confirmed now."""
         if not changes:
             return
         cluster_id = self._lease.cluster_id
         with self._engine.begin() as connection:
             check_and_renew(connection, self._lease, now_ms)
             _ROWS.write(connection, [row_of(cluster_id, change.finding, connection) for change in changes])
+            for since_ms in detected:
+                count_detection(connection, cluster_id, since_ms, now_ms)
             told = [
                 {"cluster_id": cluster_id, "finding_id": c.finding.id, "event": c.event, "at_ms": now_ms}
                 for c in changes
@@ -64,8 +69,9 @@ def load(connection: Connection, cluster_id: int, now_ms: int) -> dict[Key, Find
 def row_of(cluster_id: int, finding: Finding, connection: Connection) -> tuple[Any, ...]:
     """In the order of the table's columns."""
     subject = dict(zip(_SUBJECT, finding.subject, strict=True))
-    evidence = _bind_json(connection)([list(e) for e in finding.evidence])
-    values = {"cluster_id": cluster_id, "evidence": evidence}
+    bind = _bind_json(connection)
+    evidence, groups = bind([list(e) for e in finding.evidence]), bind(list(finding.blocked_groups))
+    values = {"cluster_id": cluster_id, "evidence": evidence, "blocked_groups": groups}
     return tuple(
         values[name] if name in values else subject[name] if name in subject else getattr(finding, name)
         for name in findings.c.keys()  # noqa: SIM118 - a collection of columns
@@ -75,11 +81,12 @@ def row_of(cluster_id: int, finding: Finding, connection: Connection) -> tuple[A
 def finding_of(row: Any) -> Finding:
     """From a row with all columns of the table."""
     columns = row._mapping
-    plain = {name: columns[name] for name in Finding.__dataclass_fields__ if name not in ("subject", "evidence")}
+    plain = {name: columns[name] for name in Finding.__dataclass_fields__ if name not in _SHAPED}
     return Finding(
         **plain,
         subject=Subject(*(columns[name] for name in _SUBJECT)),
         evidence=tuple(Evidence(*each) for each in columns["evidence"]),
+        blocked_groups=tuple(columns["blocked_groups"] or ()),
     )
 
 

@@ -26,13 +26,12 @@ from spark_jobs.fold import Folded, concat, fold, merge
 from spark_jobs.pairs import Scope
 from spark_jobs.rows import folded_to_rows, reads_to_rows, rejects_to_rows
 from spark_jobs.source.admission import at_once
+from spark_jobs.source.connections import connected, forget
 
 FETCH_BYTES = 8 << 20  # larger responses are slower, not faster, through kafka-python
 PARTITION_BYTES = 4 << 20
 MAX_FETCH_BYTES = 2**31 - 1  # an int32 in the protocol
 PATIENCE_S = 20.0  # without any progress
-
-_clients: dict[str, KafkaClient] = {}  # worker processes are used again: so are their connections
 
 
 def read_ranges(
@@ -84,7 +83,7 @@ class _Reading:
         """Ask each leader once; forget connections and leaders when one does not answer."""
         before = dict(self._at)
         try:
-            client = self._client()
+            client = connected(self._settings)
             for node, partitions in self._by_leader().items():
                 self._take(client, fetch(client, node, self._topic, partitions, FETCH_BYTES, max_wait_ms=100))
         except KafkaUnavailable as e:
@@ -189,19 +188,12 @@ class _Reading:
     def _recover(self, e: KafkaUnavailable) -> None:
         if time.monotonic() - self._last_progress > PATIENCE_S:
             raise e
-        if stale := _clients.pop(self._settings.to_json(), None):
-            stale.close()
+        forget(self._settings)
         time.sleep(0.2)
         try:
-            layout = topic_layout(self._client(), self._topic)
+            layout = topic_layout(connected(self._settings), self._topic)
         except KafkaUnavailable:
             return
         for p, r in self._ranges.items():
             if layout is not None and layout.topic_id == r.topic_id and p in layout.leaders:
                 self._leader[p] = (layout.leaders[p].node, layout.leaders[p].epoch)
-
-    def _client(self) -> KafkaClient:
-        key = self._settings.to_json()
-        if key not in _clients:
-            _clients[key] = KafkaClient(self._settings)
-        return _clients[key]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from tests.benchmarks import decode_fold, first_answer, following, freshness, reads, spark_throughput, store_write
+from tests.benchmarks import decode_fold, first_answer, following, freshness, look, reads, spark_throughput, store_write
 from tests.benchmarks.figures import Figure, show
 from tests.benchmarks.prepared_broker import prepared_broker
 
-NAMES = ("decode_fold", "store_write", "spark_throughput", "first_answer", "freshness", "following", "reads")
+NAMES = ("decode_fold", "store_write", "spark_throughput", "first_answer", "freshness", "following", "reads", "look")
 ON_THE_PREPARED_BROKER = {"spark_throughput", "first_answer"}
 STORE_IDS = 200_000
 
@@ -48,12 +48,15 @@ def main(argv: Sequence[str]) -> int:
                 figures += spark_throughput.measure(broker)
             if "first_answer" in names:
                 figures += first_answer.measure(broker, arguments.ids)
-    if "freshness" in names:
-        figures += freshness.run(probes=arguments.probes)
-    if "following" in names:
-        figures += following.run(probes=arguments.probes)
-    if "reads" in names:
-        figures += reads.run(arguments.ids)
+    alone: dict[str, Callable[[], list[Figure]]] = {
+        "freshness": lambda: freshness.run(probes=arguments.probes),
+        "following": lambda: following.run(probes=arguments.probes),
+        "reads": lambda: reads.run(arguments.ids),
+        "look": look.run,
+    }
+    for name, run in alone.items():
+        if name in names:
+            figures += run()
     show(f"summary, after {time.monotonic() - began:.0f} s", [f for f in figures if f.bar is not None])
     return 0
 

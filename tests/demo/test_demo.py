@@ -167,7 +167,7 @@ def test_shows_every_sight_and_leaves_nothing(start: Callable[..., Demo]) -> Non
     demo = start(DEMO_SECONDS="8")
     demo.read_until("All of it ends in 8 s.")
     urls = re.findall(r"http://\S+$", demo.said, re.MULTILINE)
-    assert len({url for url in urls if "/transaction?id=" in url}) == 7
+    assert len({url for url in urls if "/transaction?id=" in url}) == 9
     assert {url: status(url) for url in urls} == dict.fromkeys(urls, 200)
     assert demo.end(8 + 20) == 0
     assert demo.leftovers() == []

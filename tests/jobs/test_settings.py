@@ -11,6 +11,7 @@ from service.cli.kafka import ingest_arguments
 from service.domain.findings.rules import Rule, Rules
 from service.domain.keeping import DEFAULT
 from spark_jobs.settings import parse
+from spark_jobs.source.watch import Watch
 
 FLAGS = ["--bootstrap-servers", "broker:9092"]
 
@@ -37,6 +38,26 @@ def test_what_the_file_says_of_ids_and_of_keeping_reaches_the_application(tmp_pa
     long_etl = Rule("etl '1'-", long_after_ms=7_200_000, full_history=True)
     assert parsed.rules == Rules((long_etl, Rule(topic="orders*", owner="shop", mute_until_ms=1_767_225_600_000)))
     assert parsed.keep == DEFAULT._replace(history=30 * 86_400_000)
+
+
+@pytest.mark.parametrize("said", ["flags", "environment", "file"])
+def test_which_topics_are_watched_reaches_the_application(
+    said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flags: dict[str, str | list[str] | None] = {"bootstrap_servers": "broker:9092"}
+    file = tmp_path / "txnscope.toml"
+    file.write_text("")
+    if said == "flags":
+        flags |= {"topics": ["orders-*", "pay"], "mirrored": ["eu.*"], "partitions": "stalled"}
+    elif said == "environment":
+        monkeypatch.setenv("TXNSCOPE_TOPICS", "orders-*, pay")
+        monkeypatch.setenv("TXNSCOPE_MIRRORED", "eu.*")
+    else:
+        file.write_text('topics = ["orders-*", "pay"]\nmirrored = ["eu.*"]\npartitions = "stalled"\n')
+    arguments = ingest_arguments(settings.load(flags, str(file)))
+    parsed = parse(arguments[arguments.index("spark_jobs") + 1 :])
+    assert parsed.watch == Watch(("orders-*", "pay"), ("eu.*",))
+    assert parse(FLAGS).watch == Watch()
 
 
 @pytest.mark.parametrize("flag", ["--rules", "--keep"])

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame
 
 from service.domain.facts import LogBatch
 from service.store.errors import OutOfSequence, StoreUnavailable
+from spark_jobs.arrivals import batches_from_rows
 from spark_jobs.rows import trouble_to_rows
 from spark_jobs.sinks import StoreSink
 
@@ -26,7 +27,7 @@ class Frame:
         return pa.Table.from_batches([trouble_to_rows(self.trouble)])
 
 
-def give(sink: StoreSink, trouble: str) -> None:
+def give(sink: StoreSink[LogBatch], trouble: str) -> None:
     sink(cast(DataFrame, Frame(trouble)), 0)
 
 
@@ -38,7 +39,7 @@ def test_the_next_batch_is_read_while_one_is_stored() -> None:
         assert may_go_on.wait(10)
         stored.append(batch.trouble)
 
-    sink = StoreSink(apply)
+    sink = StoreSink(batches_from_rows, apply)
     give(sink, "one")
     assert stored == []
     second = threading.Thread(target=give, args=(sink, "two"))
@@ -60,7 +61,7 @@ def test_a_store_that_is_down_is_asked_again_until_it_takes_the_batch() -> None:
             raise answer
         stored.append(batch.trouble)
 
-    sink = StoreSink(apply)
+    sink = StoreSink(batches_from_rows, apply)
     give(sink, "one")
     deadline = time.monotonic() + 10
     while not stored and time.monotonic() < deadline:
@@ -73,7 +74,7 @@ def test_a_failure_is_kept_and_ends_the_next_call() -> None:
     def apply(_batch: LogBatch, _now_ms: int) -> Any:
         raise OutOfSequence("start again")
 
-    sink = StoreSink(apply)
+    sink = StoreSink(batches_from_rows, apply)
     give(sink, "one")
     with pytest.raises(OutOfSequence):
         give(sink, "two")
@@ -88,7 +89,7 @@ def test_closing_does_not_wait_for_a_store_that_is_down() -> None:
         asked.set()
         raise StoreUnavailable("down")
 
-    sink = StoreSink(apply)
+    sink = StoreSink(batches_from_rows, apply)
     give(sink, "one")
     assert asked.wait(10)
     sink.close()

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from service.domain import states
+from tests.service.partitions import WithPartitions, moves
 from tests.service.stores import NOW_MS, Id, SeededCluster, client_of, open_id
 
 CLUSTER = "/api/v1/clusters/orders"
@@ -65,6 +66,19 @@ def test_news_change_the_tag_at_once(cluster: SeededCluster, path: str) -> None:
         cluster.read([open_id("a", 5_000, commits=1, producer_epoch=4)], now_ms=STEP_MS)
         cluster.read([Id(b"a", states.EXPIRED, timestamp_ms=STEP_MS, producer_id=-1)], now_ms=STEP_MS)
         assert client.get(path, headers={"If-None-Match": tag}).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["partitions", "partitions/orders/0", "hanging"])
+def test_what_is_told_of_partitions_is_as_old_as_their_look(tmp_path: Path, path: str) -> None:
+    cluster = WithPartitions(f"sqlite:///{tmp_path / 'partitions.db'}")
+    cluster.look(moves(at_ms=STEP_MS), at_ms=STEP_MS)
+    with client_of(cluster.url) as client:
+        tag = client.get(f"{CLUSTER}/{path}").headers["etag"]
+        cluster.read(now_ms=STEP_MS + 10_000)
+        assert client.get(f"{CLUSTER}/{path}", headers={"If-None-Match": tag}).status_code == 304
+        cluster.look(at_ms=STEP_MS + 5_000)
+        assert client.get(f"{CLUSTER}/{path}").headers["etag"] != tag
+    cluster.close()
 
 
 def test_every_query_has_its_own_tag(cluster: SeededCluster) -> None:

@@ -12,10 +12,12 @@ import pytest
 from fastapi.testclient import TestClient
 from pydantic import BaseModel
 
-from service.api import models, models_history
+from service.api import models, models_findings, models_history, models_partitions
 from service.domain import states
 from service.store import clusters
-from tests.service.stores import DESCRIPTION, INT64_MAX, NOW_MS, Id, SeededCluster, client_of, mixed_ids, open_id
+from tests.service.partitions import WithPartitions, entry, hangs, moves, silent, stands
+from tests.service.partitions import read as read_of
+from tests.service.stores import DESCRIPTION, INT64_MAX, NOW_MS, Id, client_of, mixed_ids, open_id
 from tests.store.histories import MINUTE, aborted, committed
 from tests.store.logs import batch, read
 
@@ -24,12 +26,15 @@ SCRIPT = b"<script>alert(1)</script>"
 
 @pytest.fixture
 def client(tmp_path: Path) -> Iterator[TestClient]:
-    cluster = SeededCluster(f"sqlite:///{tmp_path / 'store.db'}", 'o"><i>&', partitions=2)
+    cluster = WithPartitions(f"sqlite:///{tmp_path / 'store.db'}", 'o"><i>&', partitions=2)
     clusters.describe(cluster.engine, cluster.id, DESCRIPTION, NOW_MS)
     lived = [*committed(0, MINUTE, b"lived"), *aborted(3, MINUTE + 1_000, b"lived", pid=INT64_MAX - 1)]
     cluster.writer.apply(batch(lived, read(0, 6, partition=1)), NOW_MS)
     cluster.read(mixed_ids(60))
     cluster.read([open_id(SCRIPT, 86_400_000), open_id(b"\x00/?&", 80_000_000), Id(b"wide", producer_id=INT64_MAX)])
+    held = entry(INT64_MAX, records=5, bytes=500, last_timestamp_ms=INT64_MAX)
+    cluster.look(stands(), stands(1), moves(2), silent("no leader", 3), read_of(held), not_covered=3)
+    cluster.see(hangs(producer_id=INT64_MAX))
     with client_of(cluster.url) as client:
         yield client
     cluster.close()
@@ -55,6 +60,9 @@ def keys(body: Any) -> set[str]:
         ("/transaction/rates?id=lived", models_history.TransactionRates),
         ("/producers/9223372036854775807", models_history.ProducerOwners),
         ("/expiring?within=7d", models.Transactions),
+        ("/partitions", models_partitions.Partitions),
+        ("/partitions/orders/0", models_partitions.OnePartition),
+        ("/hanging", models_findings.Findings),
     ],
 )
 def test_answers_are_as_described(client: TestClient, path: str, model: type[BaseModel]) -> None:
@@ -71,10 +79,12 @@ def test_openapi_names_every_operation_and_holds_all_it_refers_to(client: TestCl
     operations = [operation for path in document["paths"].values() for operation in path.values()]
     names = [operation["operationId"] for operation in operations]
     assert sorted(names) == [
+        "explainOffsets",
         "getCluster",
         "getFinding",
         "getHealthy",
         "getMetrics",
+        "getPartition",
         "getReady",
         "getTimeline",
         "getTransaction",
@@ -84,6 +94,9 @@ def test_openapi_names_every_operation_and_holds_all_it_refers_to(client: TestCl
         "listCoordinators",
         "listExpiring",
         "listFindings",
+        "listGroups",
+        "listHanging",
+        "listPartitions",
         "listProducerOwners",
         "listTransactions",
         "streamEvents",
@@ -106,6 +119,10 @@ def test_openapi_declares_the_problems_of_each_operation(client: TestClient) -> 
         "/api/v1/clusters/{cluster}/transaction/rates": {"404", "422", "503"},
         "/api/v1/clusters/{cluster}/producers/{producer_id}": {"404", "422", "503"},
         "/api/v1/clusters/{cluster}/expiring": {"400", "404", "422", "503"},
+        "/api/v1/clusters/{cluster}/groups": {"400", "404", "422", "503"},
+        "/api/v1/clusters/{cluster}/partitions": {"400", "404", "422", "503"},
+        "/api/v1/clusters/{cluster}/partitions/{topic}/{partition}": {"404", "422", "503"},
+        "/api/v1/clusters/{cluster}/hanging": {"400", "404", "422", "503"},
         "/-/ready": {"503"},
     }.items():
         responses = document["paths"][path]["get"]["responses"]

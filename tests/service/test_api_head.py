@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 from tests.service.stores import Id, SeededCluster, client_of
 
 CLUSTER = "/api/v1/clusters/orders"
-NAMES = {"cluster": "orders", "producer_id": "7", "finding": "none"}
+NAMES = {"cluster": "orders", "producer_id": "7", "finding": "none", "topic": "t", "partition": "0", "offset": "0"}
 STREAMS = ("/api/v1/events",)
 """GET does not end; what HEAD does is tried over sockets, in test_api_process."""
 

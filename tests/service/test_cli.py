@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from service.cli import main
+from service.cli import main, parser
 from tests.builders import transaction_log as build
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = next((ROOT / "tests/golden/4.3.1/mixed/__transaction_state-0").glob("*.log"))
-COMMANDS = ("watch", "ingest", "serve", "transactions", "transaction", "expiring", "inspect", "migrate")
+COMMANDS = tuple(command.name for command in parser.COMMANDS)
 
 
 @pytest.fixture(autouse=True)
@@ -79,6 +79,8 @@ def complaint(capsys: pytest.CaptureFixture[str]) -> str:
         ("serve --store nothing", "store 'nothing'"),
         ("serve --store=", "--store: ''"),
         ("serve --store mysql://h/d", "store mysql://h/d"),
+        ("serve --bootstrap-servers nowhere", "--bootstrap-servers: 'nowhere'"),
+        ("serve --bootstrap-servers h:1 --kafka-config missing.properties", "missing.properties"),
         ("serve --config missing.toml", "--config missing.toml"),
         ("migrate --store sqlite:////no/such/dir/x.db", "no directory /no/such/dir"),
         ("ingest", "--bootstrap-servers"),

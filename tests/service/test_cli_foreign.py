@@ -44,7 +44,15 @@ LIST = b'"next_cursor":null,"as_of":null'
 
 
 @pytest.mark.parametrize(
-    "command", ["transactions", "transactions --cluster x", "transaction --cluster x id", "expiring --cluster x"]
+    "command",
+    [
+        "transactions",
+        "transactions --cluster x",
+        "transaction --cluster x id",
+        "expiring --cluster x",
+        "partitions --cluster x",
+        "hanging --cluster x",
+    ],
 )
 @pytest.mark.parametrize(
     ("status", "body"),

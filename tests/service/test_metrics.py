@@ -23,6 +23,9 @@ from service.metrics.page import KEPT_MS, Metrics
 from service.store import clusters, lease, migrate, progress, schema
 from service.store.engine import open_engine, open_reader
 from service.store.writer import TransactionLogWriter
+from service.store.writer_counters import count_detection
+from tests.service.partitions import WithPartitions, hangs, moves, silent
+from tests.service.stores import NOW_MS as SEEN_MS
 from tests.store.logs import NOW_MS, batch, entry, read, transaction
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
@@ -260,9 +263,9 @@ def test_the_cap_keeps_the_worst_and_says_how_many_it_left_out(engine: Engine, r
     rows = [template | zeros | {"partition": n, "end_offset": n} for n in range(2, 500)]
     with engine.begin() as connection:
         connection.execute(insert(schema.log_partitions), rows)
-    found = page(Metrics(reader, series_limit=300))
+    found = page(Metrics(reader, series_limit=400))
     ours = list(of_the_store(found))
-    assert len(ours) == 300
+    assert len(ours) == 400
     lags = by(found, "kafka_txn_coordinator_log_lag_records", "coordinator_partition")
     assert min(lags.values()) == 0  # of the other cluster, which has little and keeps all of it
     kept = sorted(int(partition) for partition, lag in lags.items() if lag)
@@ -284,3 +287,95 @@ def test_the_store_is_read_once_a_second_whoever_asks(engine: Engine, reader: En
     assert len(reads) == 1
     metrics.render("", "", NOW_MS + 19 + KEPT_MS)
     assert len(reads) == 2
+
+
+def stalled(engine: Engine, count: int) -> None:
+    """`count` partitions of cluster 1 whose LSO stands, one second longer each; the last one stands longest."""
+    blank: dict[str, Any] = {c.name: 0 for c in schema.data_partitions.c if not c.nullable}
+    rows = [
+        blank
+        | {"cluster_id": 1, "topic": f"t{n % 10}", "partition": n, "topic_id": "T", "is_gone": False, "log_start": 1}
+        | {"last_stable_offset": 100, "high_watermark": 100 + n, "looked_at_ms": NOW_MS, "answered_at_ms": NOW_MS}
+        | {"stalled_since_ms": NOW_MS - 1_000 * n}
+        for n in range(1, count + 1)
+    ]
+    with engine.begin() as connection:
+        connection.execute(insert(schema.data_partitions), rows)
+        connection.execute(insert(schema.partition_watch), {"cluster_id": 1, "looked_at_ms": NOW_MS, "not_covered": 0})
+
+
+def test_of_10000_lagging_partitions_the_longest_are_shown_and_the_others_counted(
+    engine: Engine, metrics: Metrics
+) -> None:
+    bind(engine)
+    stalled(engine, 10_000)
+    began = time.perf_counter()
+    found = page(metrics)
+    assert time.perf_counter() - began < 3
+    assert len(of_the_store(found)) == 2_000
+    lags = by(found, "kafka_txn_partition_lso_lag_records", "partition")
+    assert set(lags) == {str(n) for n in range(10_000 - len(lags) + 1, 10_001)}
+    assert one(found, "partition_last_stable_offset", topic="t0", partition="10000") == 100
+    assert one(found, "partition_high_watermark", topic="t0", partition="10000") == 10_100
+    assert lags["10000"] == 10_000
+    since = one(found, "partition_lso_last_advance_timestamp_seconds", topic="t0", partition="10000")
+    assert since == NOW_MS / 1000 - 10_000
+    shown = sum(name.startswith("kafka_txn_partition_") for name, _ in found)
+    assert one(found, "series_dropped") == 40_000 - shown - (6 - sum("coordinator_" in name for name, _ in found))
+    assert one(found, "partitions_blocked") == 10_000
+    assert by(found, "kafka_txn_partitions", "judged") == {"yes": 0, "no": 10_000}
+
+
+def test_partitions_that_answer_are_judged_as_long_as_somebody_looks(tmp_path: Path) -> None:
+    cluster = WithPartitions(f"sqlite:///{tmp_path / 'partitions.db'}")
+    cluster.look(*(moves(n) for n in range(3)), silent("no leader", 3), trouble="1 does not answer")
+    reader = open_reader(cluster.url)
+    fresh, stale = (page(create_metrics(reader), SEEN_MS + later) for later in (10_000, 31_000))
+    assert by(fresh, "kafka_txn_partitions", "judged") == {"yes": 3, "no": 1}
+    assert one(fresh, "source_coverage_ratio", source="partitions") == 0.75
+    assert one(fresh, "pipeline_last_success_timestamp_seconds", source="partitions") == 0, "one does not answer"
+    assert by(stale, "kafka_txn_partitions", "judged") == {"yes": 0, "no": 4}
+    assert one(stale, "source_coverage_ratio", source="partitions") == 0
+    cluster.look(moves(3, at_ms=SEEN_MS + 1), at_ms=SEEN_MS + 1)
+    well = page(create_metrics(reader), SEEN_MS + 1)
+    assert one(well, "pipeline_last_success_timestamp_seconds", source="partitions") == (SEEN_MS + 1) / 1000
+    assert by(well, "kafka_txn_partitions_blocked", "cluster") == {"orders": 0}
+    reader.dispose()
+    cluster.close()
+
+
+def test_what_hangs_is_named_the_longest_50(tmp_path: Path) -> None:
+    cluster = WithPartitions(f"sqlite:///{tmp_path / 'partitions.db'}")
+    reader = open_reader(cluster.url)
+    assert one(page(create_metrics(reader)), "hanging_transactions") == 0
+    seen = [hangs(0, name=b'p"\xff', owner="team-a")]
+    cluster.see(*seen)
+    cluster.see(*seen, *(hangs(n, name=None) for n in range(1, 60)), hangs(60, confirmed=False), now_ms=SEEN_MS + 1)
+    found = page(create_metrics(reader))
+    assert one(found, "hanging_transactions") == 60
+    infos = [dict(labels) for name, labels in found if name == "kafka_txn_hanging_info"]
+    assert len(infos) == 50
+    (longest,) = (info for info in infos if info["partition"] == "0")
+    assert longest.pop("finding").isalnum()
+    assert longest == {
+        "cluster": "orders",
+        "topic": "orders",
+        "partition": "0",
+        "transactional_id": 'p"\\xff',
+        "owner": "team-a",
+    }
+    reader.dispose()
+    cluster.close()
+
+
+def test_how_long_detection_took(engine: Engine, metrics: Metrics) -> None:
+    bind(engine)
+    assert one(page(metrics), "detection_seconds_count") == 0
+    with engine.begin() as connection:
+        for took_ms in (900, 1_000, 2_600):
+            count_detection(connection, 1, NOW_MS - took_ms, NOW_MS)
+    found = page(create_metrics(engine))
+    assert one(found, "detection_seconds_count") == 3
+    assert one(found, "detection_seconds_sum") == 4.5
+    buckets = by(found, "kafka_txn_detection_seconds_bucket", "le")
+    assert (buckets["0.5"], buckets["1.0"], buckets["2.0"], buckets["3.0"]) == (0, 2, 2, 3)

@@ -62,6 +62,11 @@ def test_foreign_variables_are_nobodys_business(monkeypatch: pytest.MonkeyPatch)
         ("port = ", "not TOML: Invalid value ("),
         ('port = "many"', "port: 'many': Input should be a valid integer"),
         ("port = 65536", "port: 65536: Input should be less than or equal to 65535"),
+        ('topics = "a/b"', "topics: 'a/b' is no topic and no glob of topics like orders-*"),
+        ("mirrored = 5", "mirrored: not a list of topics"),
+        ("mirrored = [5]", "mirrored: 5 is no topic and no glob of topics like orders-*"),
+        ('partitions = "all"', "partitions: 'all': reading every batch is not there yet"),
+        ('partitions = "some"', "partitions: 'some': not a way to read partitions: stalled"),
         ("cluster = 5", "cluster: 5: Input should be a valid string"),
     ],
 )
@@ -85,6 +90,16 @@ def test_a_bad_value_is_named_by_its_flag_or_variable(config: Path, monkeypatch:
         settings.load({}, str(config))
     with pytest.raises(SettingsError, match=r"^--port: '0': "):
         settings.load({"port": "0"}, str(config))
+
+
+@pytest.mark.parametrize("globs", ["orders-*,pay", "orders-* pay", " orders-* , pay "])
+def test_globs_of_topics_in_the_environment(globs: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TXNSCOPE_TOPICS", globs)
+    assert settings.load({}).topics == ("orders-*", "pay")
+    assert settings.load({"topics": ["a"]}).topics == ("a",)
+    monkeypatch.setenv("TXNSCOPE_TOPICS", "orders/*")
+    with pytest.raises(SettingsError, match=r"^TXNSCOPE_TOPICS: 'orders/\*' is no topic"):
+        settings.load({})
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "eu/orders", " orders", "or\nders"])

@@ -171,6 +171,10 @@ TABLES = (
     schema.rejects,
     schema.data_gaps,
     schema.source_status,
+    schema.data_partitions,
+    schema.partition_watch,
+    schema.open_entries,
+    schema.group_offsets,
 )
 
 

@@ -15,7 +15,8 @@ from service.domain.findings import kinds
 from service.domain.findings.finding import Observation, Subject
 from service.domain.findings.lifecycle import Look, reconcile
 from service.domain.keeping import Keep
-from service.store import lease, read, schema
+from service.store import audit, lease, read, schema
+from service.store.audit import Attempt
 from service.store.errors import LeaseLost
 from service.store.retention import Forgotten, Retention
 from service.store.writer_findings import FindingWriter
@@ -32,7 +33,7 @@ LATER_MS = NOW_MS + HISTORY_MS + DAY_MS
 """When everything that happened at NOW_MS is older than history is kept."""
 
 
-NOTHING = Forgotten(0, 0, 0, 0, 0, 0, 0, 0, more=False)
+NOTHING = Forgotten(0, 0, 0, 0, 0, 0, 0, 0, 0, more=False)
 
 
 def apply(cluster: Cluster, entries: Sequence[Entry], lo: int = 0, now_ms: int = NOW_MS, **more: Any) -> None:
@@ -60,7 +61,7 @@ def state_counts(engine: Engine, cluster_id: int) -> dict[tuple[int, int], int]:
 def test_history_and_expired_ids_go_when_they_are_old(cluster: Cluster) -> None:
     seed(cluster)
     forgotten = Retention(cluster.engine, cluster.lease).forget(LATER_MS)
-    assert forgotten == Forgotten(5, 2, 1, 0, 0, 0, 0, 0, False)
+    assert forgotten == Forgotten(5, 2, 1, 0, 0, 0, 0, 0, 0, False)
     assert {row["offset"] for row in rows(cluster.engine, schema.transitions, cluster.id)} == {13, 18, 19}
     (minute,) = rows(cluster.engine, schema.id_minutes, cluster.id)
     assert (minute["transactional_id"], minute["commits"], minute["aborts_client"]) == (b"pay", 1, 1)
@@ -143,6 +144,13 @@ def test_rejects_and_resolved_findings_are_kept_as_long_as_people_say(cluster: C
     assert told == [(0, 0), (1, 0), (0, 1), (0, 0)]
     (left,) = rows(cluster.engine, schema.findings, cluster.id)
     assert left["kind"] == kinds.LONG_RUNNING, "an open one stays"
+
+
+def test_the_audit_is_kept_for_more_than_a_year(cluster: Cluster) -> None:
+    attempt = Attempt(NOW_MS, "f", "ops", False, "ABORT", "orders", 0, 7, 0, 3, 100, "written")
+    audit.record(cluster.engine, cluster.id, attempt)
+    retention = Retention(cluster.engine, cluster.lease)
+    assert [retention.forget(NOW_MS + days * DAY_MS).audit for days in (366, 400, 401)] == [0, 0, 1]
 
 
 def test_ids_of_a_log_that_is_read_again_are_kept_until_it_is(cluster: Cluster) -> None:

@@ -28,6 +28,9 @@ _FENCED = (47, 90)  # INVALID_PRODUCER_EPOCH, PRODUCER_FENCED
 _AGAIN = TRANSIENT | {14, 15, 16, 51}  # coordinator loading, not there, moved; CONCURRENT_TRANSACTIONS
 _PAUSE_S = 0.05
 
+TRANSACTIONS, GROUPS = 1, 0
+"""What a coordinator is for."""
+
 
 class Refused(Exception):
     """Kafka answers with an error that does not go away."""
@@ -41,21 +44,27 @@ class Connection:
     """A connection that outlives restarts of the broker, within the workload's patience. For one thread."""
 
     def __init__(self, bootstrap: str, stop: threading.Event) -> None:
+        self.bootstrap = bootstrap
         self._settings = ClientSettings.load(bootstrap, None)
-        self._stop = stop
+        self.stop = stop
         self._client: KafkaClient | None = None
 
-    def insist(self, what: str, attempt: Callable[[KafkaClient], tuple[int, Any]]) -> Any:
-        """`attempt` returns (error code, answer): the answer, once the code is 0. Raises Refused, Stopped."""
+    def insist(
+        self, what: str, attempt: Callable[[KafkaClient], tuple[int, Any]], again: frozenset[int] = frozenset()
+    ) -> Any:
+        """`attempt` returns (error code, answer): the answer, once the code is 0. Raises Refused, Stopped.
+
+        `again`: codes that go away here, beside those that always may.
+        """
         give_up = time.monotonic() + PATIENCE_S
         while True:
             code, answer = self._try(attempt)
             if code == 0:
                 return answer
-            if code not in _AGAIN or time.monotonic() > give_up:
+            if code not in _AGAIN | again or time.monotonic() > give_up:
                 raise Refused(what, code)
-            self._stop.wait(_PAUSE_S)
-            check(self._stop)
+            self.stop.wait(_PAUSE_S)
+            check(self.stop)
 
     def _try(self, attempt: Callable[[KafkaClient], tuple[int, Any]]) -> tuple[int, Any]:
         try:
@@ -91,7 +100,7 @@ def describe(connection: Connection, transactional_id: str) -> Any:
     """DescribeTransactions' answer: transaction_state, producer_id, producer_epoch, …"""
 
     def attempt(client: KafkaClient) -> tuple[int, Any]:
-        code, node = _coordinator(client, transactional_id)
+        code, node = coordinator(client, transactional_id)
         if code:
             return code, None
         request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
@@ -133,36 +142,8 @@ class RawProducer:
     def produce(self, topic: str, partition: int, values: list[bytes]) -> None:
         """One batch, acknowledged; its partition is in the transaction then."""
         sequence = self._sequences.get((topic, partition), 0)
-        builder = DefaultRecordBatchBuilder(
-            magic=2,
-            compression_type=0,
-            is_transactional=True,
-            producer_id=self.producer_id,
-            producer_epoch=self.producer_epoch,
-            base_sequence=sequence,
-            batch_size=1 << 20,
-        )
-        for offset, value in enumerate(values):
-            builder.append(offset, timestamp=None, key=None, value=value, headers=[])
-        data = ProduceRequest.TopicProduceData
-        part = data.PartitionProduceData(index=partition, records=bytes(builder.build()))
-        request = ProduceRequest(
-            transactional_id=self.transactional_id,
-            acks=-1,
-            timeout_ms=10_000,
-            topic_data=[data(name=topic, partition_data=[part])],
-            min_version=_PRODUCE,
-            max_version=_PRODUCE,
-        )
-
-        def attempt(client: KafkaClient) -> tuple[int, Any]:
-            layout = topic_layout(client, topic)
-            if layout is None:
-                return 3, None  # UNKNOWN_TOPIC_OR_PARTITION
-            answer = client.ask(request, layout.leaders[partition].node)
-            return answer.responses[0].partition_responses[0].error_code, None
-
-        self._connection.insist(f"Produce {topic}-{partition}", attempt)
+        records = batch(values, self.producer_id, self.producer_epoch, sequence)
+        append(self._connection, topic, partition, records, self.transactional_id, _PRODUCE)
         self._sequences[topic, partition] = sequence + len(values)
 
     def end(self, *, commit: bool) -> None:
@@ -194,7 +175,7 @@ class RawProducer:
 
     def _ask_coordinator(self, what: str, request: Any) -> Any:
         def attempt(client: KafkaClient) -> tuple[int, Any]:
-            code, node = _coordinator(client, self.transactional_id)
+            code, node = coordinator(client, self.transactional_id)
             if code:
                 return code, None
             answer = client.ask(request, node)
@@ -203,6 +184,57 @@ class RawProducer:
         return self._connection.insist(f"{what} {self.transactional_id}", attempt)
 
 
-def _coordinator(client: KafkaClient, transactional_id: str) -> tuple[int, int]:
-    answer = client.ask(FindCoordinatorRequest(key=transactional_id, key_type=1, max_version=3))
+def coordinator(client: KafkaClient, key: str, kind: int = TRANSACTIONS) -> tuple[int, int]:
+    """(error code, node) of the coordinator of a transactional.id, or of a group."""
+    answer = client.ask(FindCoordinatorRequest(key=key, key_type=kind, max_version=3))
     return answer.error_code, answer.node_id
+
+
+def batch(
+    values: list[bytes], producer_id: int, producer_epoch: int, sequence: int, timestamp_ms: int | None = None
+) -> bytes:
+    """One transactional batch, uncompressed; `timestamp_ms` of all its records, None for now."""
+    builder = DefaultRecordBatchBuilder(
+        magic=2,
+        compression_type=0,
+        is_transactional=True,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=sequence,
+        batch_size=1 << 20,
+    )
+    for offset, value in enumerate(values):
+        builder.append(offset, timestamp=timestamp_ms, key=None, value=value, headers=[])
+    return bytes(builder.build())
+
+
+def append(
+    connection: Connection,
+    topic: str,
+    partition: int,
+    records: bytes,
+    transactional_id: str,
+    version: int,
+    again: frozenset[int] = frozenset(),
+) -> int:
+    """Produce `records` with this version of the request, acknowledged by all replicas; their first offset."""
+    data = ProduceRequest.TopicProduceData
+    part = data.PartitionProduceData(index=partition, records=records)
+    request = ProduceRequest(
+        transactional_id=transactional_id,
+        acks=-1,
+        timeout_ms=10_000,
+        topic_data=[data(name=topic, partition_data=[part])],
+        min_version=version,
+        max_version=version,
+    )
+
+    def attempt(client: KafkaClient) -> tuple[int, Any]:
+        layout = topic_layout(client, topic)
+        if layout is None:
+            return 3, None  # UNKNOWN_TOPIC_OR_PARTITION
+        answer = client.ask(request, layout.leaders[partition].node)
+        appended = answer.responses[0].partition_responses[0]
+        return appended.error_code, appended.base_offset
+
+    return int(connection.insist(f"Produce {topic}-{partition}", attempt, again))

@@ -45,7 +45,9 @@ class Observation(NamedTuple):
     """What one look shows of a subject. Texts hold no ages: the same facts give the same texts.
 
     `log_partition`: of the coordinators' log, where it rests on one alone. `ids`: how many a condition speaks of.
-    `occurrences`: of an event, all that are known, oldest first. `confirmed`: False for a candidate.
+    `occurrences`: of an event, all that are known, oldest first. `confirmed`: False for a candidate. `decision`: what
+    the coordinator decided of a transaction that hangs (commit, abort, none, unknown); `command`: the way out, ready to
+    be pasted.
     """
 
     kind: str
@@ -62,6 +64,9 @@ class Observation(NamedTuple):
     confirmed: bool = True
     owner: str | None = None
     muted_until_ms: int | None = None
+    decision: str | None = None
+    command: str | None = None
+    blocked_groups: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +94,9 @@ class Finding:
     self_heals_at_ms: int | None
     log_partition: int | None
     counted_to: int
+    decision: str | None = None
+    command: str | None = None
+    blocked_groups: tuple[str, ...] = ()
 
     @property
     def is_open(self) -> bool:

@@ -1,12 +1,16 @@
-"""The kinds of findings that the coordinators' log shows, and the words of their fields."""
+"""The kinds of findings, and the words of their fields."""
 
 from __future__ import annotations
 
 from typing import Final
 
+HANGING: Final = "hanging_transaction"
+ADOPTED: Final = "adopted_records"
+UNREPLICATED: Final = "unreplicated_marker"
 OVERDUE: Final = "overdue_transaction"
 STUCK_COMPLETION: Final = "stuck_completion"
 LONG_RUNNING: Final = "long_running_transaction"
+BLOCKED_GROUP: Final = "blocked_group"
 TIMED_OUT: Final = "timed_out_transaction"
 CORRELATED_TIMEOUTS: Final = "correlated_timeouts"
 FENCING_CONFLICT: Final = "fencing_conflict"
@@ -22,13 +26,17 @@ COVERAGE_GAP: Final = "coverage_gap"
 EVENTS: Final = frozenset({TIMED_OUT, CORRELATED_TIMEOUTS, FENCING_CONFLICT, CHURN, EXPIRED, DATA_GAP})
 """What happened; such a finding ends when it has not happened for a while. The other kinds are conditions."""
 
-WITH_CANDIDATES: Final = frozenset({COORDINATOR_MISMATCH})
+WITH_CANDIDATES: Final = frozenset({HANGING, COORDINATOR_MISMATCH})
 """What takes a second look before it is believed."""
 
 KINDS: Final = (
+    HANGING,
+    ADOPTED,
+    UNREPLICATED,
     OVERDUE,
     STUCK_COMPLETION,
     LONG_RUNNING,
+    BLOCKED_GROUP,
     TIMED_OUT,
     CORRELATED_TIMEOUTS,
     FENCING_CONFLICT,
@@ -58,6 +66,26 @@ LIKELY: Final = "likely"
 HEALED: Final = "healed"
 NOT_HANGING: Final = "not_hanging"
 COORDINATOR_MARKER: Final = "coordinator_marker"
+OUR_MARKER: Final = "our_marker"
+FOREIGN_COMMIT: Final = "foreign_commit"
+FOREIGN_ABORT: Final = "foreign_abort"
+ADOPTION: Final = "adopted"
+RETENTION: Final = "retention"
+TRUNCATED: Final = "truncated"
+TOPIC_DELETED: Final = "topic_deleted"
+RESOLUTIONS: Final = (
+    COORDINATOR_MARKER,
+    OUR_MARKER,
+    FOREIGN_COMMIT,
+    FOREIGN_ABORT,
+    ADOPTION,
+    RETENTION,
+    TRUNCATED,
+    TOPIC_DELETED,
+    HEALED,
+    NOT_HANGING,
+)
+"""Every way a finding can end."""
 
 CRITICAL_AFTER_MS: Final = 60_000
 """How long what nobody will end in time is only a warning."""

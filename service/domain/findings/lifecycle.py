@@ -9,7 +9,7 @@ from hashlib import blake2b
 from typing import Final, NamedTuple
 
 from service.domain.findings import kinds
-from service.domain.findings.finding import EVIDENCE_KEPT, Finding, Key, Observation, Occurrence
+from service.domain.findings.finding import EVIDENCE_KEPT, Finding, Key, Observation, Occurrence, Subject
 
 REOPENS_WITHIN_MS: Final = 24 * 3_600_000
 """After its resolution; what comes back later is a new finding."""
@@ -32,7 +32,8 @@ class Look(NamedTuple):
     """What a round looked at: a finding that could have been observed in it, and was not, has ended.
 
     Judged are the kinds in `kinds`; of them findings that rest on a log partition in `partitions`, the others if
-    `whole` (all partitions are). `ids` (None: all) narrows it to findings about these ids.
+    `whole` (all partitions are). `ids` (None: all) narrows it to findings about these ids. Where `ends` is given,
+    exactly the findings about these subjects have ended, in these ways.
     """
 
     observations: tuple[Observation, ...]
@@ -40,10 +41,13 @@ class Look(NamedTuple):
     partitions: frozenset[int] = frozenset()
     whole: bool = False
     ids: frozenset[bytes] | None = None
+    ends: Mapping[Subject, str] | None = None
 
     def judges(self, finding: Finding) -> bool:
         if finding.kind not in self.kinds:
             return False
+        if self.ends is not None:
+            return finding.subject in self.ends
         if self.ids is not None and finding.subject.transactional_id not in self.ids:
             return False
         return self.whole if finding.log_partition is None else finding.log_partition in self.partitions
@@ -79,7 +83,7 @@ def reconcile(stored: Mapping[Key, Finding], look: Look, now_ms: int, cluster: s
     for key in sorted(stored.keys() - seen.keys(), key=repr):
         finding = stored[key]
         if finding.is_open and look.judges(finding) and _is_over(finding, now_ms):
-            changes.append(Change(_resolved(finding, now_ms), RESOLVED))
+            changes.append(Change(_resolved(finding, (look.ends or {}).get(finding.subject), now_ms), RESOLVED))
     return changes
 
 
@@ -130,6 +134,9 @@ def _opened(one: Observation, fresh: tuple[Occurrence, ...], now_ms: int, cluste
         self_heals_at_ms=one.self_heals_at_ms,
         log_partition=one.log_partition,
         counted_to=max((o.sequence for o in fresh), default=-1),
+        decision=one.decision,
+        command=one.command,
+        blocked_groups=one.blocked_groups,
     )
 
 
@@ -171,6 +178,9 @@ def _described(old: Finding, one: Observation, fresh: tuple[Occurrence, ...]) ->
         self_heals_at_ms=one.self_heals_at_ms,
         log_partition=one.log_partition,
         counted_to=max((o.sequence for o in fresh), default=old.counted_to),
+        decision=one.decision,
+        command=one.command,
+        blocked_groups=one.blocked_groups,
     )
 
 
@@ -183,7 +193,8 @@ def _is_over(finding: Finding, now_ms: int) -> bool:
     return finding.kind not in kinds.EVENTS or now_ms - finding.last_seen_ms >= QUIET_MS
 
 
-def _resolved(finding: Finding, now_ms: int) -> Finding:
+def _resolved(finding: Finding, how: str | None, now_ms: int) -> Finding:
     is_withdrawn = finding.status == kinds.CANDIDATE
-    resolution = kinds.NOT_HANGING if is_withdrawn else _RESOLUTIONS.get(finding.kind, kinds.HEALED)
-    return replace(finding, status=kinds.RESOLVED, resolved_at_ms=now_ms, resolution=resolution, self_heals_at_ms=None)
+    resolution = kinds.NOT_HANGING if is_withdrawn else how or _RESOLUTIONS.get(finding.kind, kinds.HEALED)
+    ended = replace(finding, status=kinds.RESOLVED, resolved_at_ms=now_ms, resolution=resolution)
+    return replace(ended, self_heals_at_ms=None, command=None)  # what is over needs no way out, and none to be pasted

@@ -15,23 +15,29 @@ from service.store.schema.ids import (
     producer_ids,
     transactional_ids,
 )
+from service.store.schema.partitions import audit, data_partitions, group_offsets, open_entries, partition_watch
 from service.store.schema.reading import clusters, data_gaps, leases, log_partitions, rejects, source_status
 
 __all__ = [
     "CAN_EXPIRE",
     "HAS_EXPIRED",
+    "audit",
     "cluster_minutes",
     "clusters",
     "coordinator_states",
     "counters",
     "data_gaps",
+    "data_partitions",
     "finding_events",
     "findings",
+    "group_offsets",
     "id_minutes",
     "leases",
     "log_partitions",
     "metadata",
+    "open_entries",
     "open_participants",
+    "partition_watch",
     "producer_ids",
     "rejects",
     "source_status",

@@ -52,6 +52,10 @@ findings = Table(
     Column("self_heals_at_ms", BigInteger),
     Column("log_partition", Integer),  # whose view it rests on; null: all of them
     Column("counted_to", BigInteger, nullable=False),
+    # the way out
+    Column("decision", String),
+    Column("command", String),
+    Column("blocked_groups", JSON),  # null: written before there were any
     PrimaryKeyConstraint("cluster_id", "id"),
     Index(None, "cluster_id", "opened_at_ms", "id"),
     Index(None, "cluster_id", "kind", "status"),

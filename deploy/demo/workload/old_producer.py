@@ -1,0 +1,171 @@
+"""A transactional producer by hand that speaks the old protocol and does what it is told, right or wrong.
+
+No client library writes after the end of its transaction, or to a partition that it never added; clients in the field
+have done both, and what they leave behind hangs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kafka.protocol.producer import (
+    AddOffsetsToTxnRequest,
+    AddPartitionsToTxnRequest,
+    EndTxnRequest,
+    InitProducerIdRequest,
+    TxnOffsetCommitRequest,
+)
+
+from deploy.demo.workload.raw_producer import (
+    GROUPS,
+    TRANSACTIONS,
+    Connection,
+    append,
+    batch,
+    coordinator,
+    wait_for_state,
+)
+from service.kafka.client import KafkaClient
+
+_ADD, _ADD_OFFSETS, _OFFSETS, _END = 3, 3, 3, 3
+PRODUCE = 11
+"""The newest version that adds no partition by itself."""
+
+
+class OldProducer:
+    """Nothing is checked before it is sent. Without a `transactional_id` it gets a producer id that no coordinator of
+    transactions knows; what it writes then goes under the name `as_id`.
+    """
+
+    def __init__(self, connection: Connection, transactional_id: str | None, as_id: str = "") -> None:
+        self.connection = connection
+        self.name = transactional_id or as_id
+        self.transactional_id = transactional_id
+        self.producer_id, self.producer_epoch = -1, -1
+        self._sequences: dict[tuple[str, int], int] = {}
+
+    def init(self, timeout_ms: int = 60_000) -> None:
+        request = InitProducerIdRequest(
+            transactional_id=self.transactional_id,
+            transaction_timeout_ms=timeout_ms,
+            producer_id=-1,
+            producer_epoch=-1,
+            min_version=4,
+            max_version=4,
+        )
+        key = (self.transactional_id, TRANSACTIONS) if self.transactional_id is not None else None
+        answer = self._ask("InitProducerId", request, key, lambda said: said.error_code)
+        self.producer_id, self.producer_epoch = answer.producer_id, answer.producer_epoch
+        self._sequences.clear()
+
+    def add(self, topic: str, *partitions: int) -> None:
+        """The coordinator will write markers to these partitions."""
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self.name,
+            v3_and_below_producer_id=self.producer_id,
+            v3_and_below_producer_epoch=self.producer_epoch,
+            v3_and_below_topics=[
+                AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name=topic, partitions=list(partitions))
+            ],
+            min_version=_ADD,
+            max_version=_ADD,
+        )
+        self._ask("AddPartitionsToTxn", request, (self.name, TRANSACTIONS), _first_error_of_added)
+
+    def produce(
+        self,
+        topic: str,
+        partition: int,
+        values: list[bytes],
+        *,
+        timestamp_ms: int | None = None,
+        producer_epoch: int | None = None,
+        again: frozenset[int] = frozenset(),
+    ) -> int:
+        """One batch, whether the partition was added or not; its first offset. Raises Refused."""
+        sequence = self._sequences.get((topic, partition), 0)
+        epoch = self.producer_epoch if producer_epoch is None else producer_epoch
+        records = batch(values, self.producer_id, epoch, sequence, timestamp_ms)
+        offset = append(self.connection, topic, partition, records, self.name, PRODUCE, again)
+        self._sequences[topic, partition] = sequence + len(values)
+        return offset
+
+    def add_offsets(self, group: str) -> None:
+        """As `add`, of the partition that keeps the group's offsets."""
+        request = AddOffsetsToTxnRequest(
+            transactional_id=self.name,
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            group_id=group,
+            min_version=_ADD_OFFSETS,
+            max_version=_ADD_OFFSETS,
+        )
+        self._ask("AddOffsetsToTxn", request, (self.name, TRANSACTIONS), lambda said: said.error_code)
+
+    def commit_offsets(self, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
+        """Offsets by (topic, partition), as nobody who is a member of the group. Raises Refused."""
+        in_topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
+        at = in_topic.TxnOffsetCommitRequestPartition
+        request = TxnOffsetCommitRequest(
+            transactional_id=self.name,
+            group_id=group,
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            generation_id=-1,
+            member_id="",
+            group_instance_id=None,
+            topics=[
+                in_topic(
+                    name=topic,
+                    partitions=[
+                        at(
+                            partition_index=partition,
+                            committed_offset=offset,
+                            committed_leader_epoch=-1,
+                            committed_metadata="",
+                        )
+                    ],
+                )
+                for (topic, partition), offset in offsets.items()
+            ],
+            min_version=_OFFSETS,
+            max_version=_OFFSETS,
+        )
+        self._ask("TxnOffsetCommit", request, (group, GROUPS), _first_error_of_offsets)
+
+    def end(self, *, commit: bool, wait: bool = True) -> None:
+        """`wait`: until the markers are written, as the coordinator sees it."""
+        request = EndTxnRequest(
+            transactional_id=self.name,
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            committed=commit,
+            min_version=_END,
+            max_version=_END,
+        )
+        self._ask("EndTxn", request, (self.name, TRANSACTIONS), lambda said: said.error_code)
+        if wait:
+            ended = "CompleteCommit" if commit else "CompleteAbort"
+            wait_for_state(self.connection, self.name, ended, self.connection.stop)
+
+    def _ask(self, what: str, request: Any, key: tuple[str, int] | None, error_of: Any) -> Any:
+        """Of the coordinator of `key`, a name and what a coordinator is for; None: of any broker."""
+
+        def attempt(client: KafkaClient) -> tuple[int, Any]:
+            code, node = coordinator(client, *key) if key else (0, None)
+            if code:
+                return code, None
+            answer = client.ask(request, node)
+            return error_of(answer), answer
+
+        return self.connection.insist(f"{what} {self.name}", attempt)
+
+
+def _first_error_of_added(answer: Any) -> int:
+    codes = [p.partition_error_code for t in answer.results_by_topic_v3_and_below for p in t.results_by_partition]
+    return next((code for code in codes if code), 0)
+
+
+def _first_error_of_offsets(answer: Any) -> int:
+    return next((p.error_code for t in answer.topics for p in t.partitions if p.error_code), 0)

@@ -1,0 +1,55 @@
+"""A transaction that is decided and never completes, on one broker and without harm to anybody else.
+
+The partition has seen a marker of a later coordinator than there is, and refuses what the coordinator sends, as after
+KAFKA-9144, when coordinator epochs went backwards. TRANSACTION_COORDINATOR_FENCED: the coordinator gives up.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from deploy.demo.workload.old_producer import OldProducer
+from deploy.demo.workload.raw_producer import wait_for_state
+from service.kafka.client import KafkaClient
+from service.kafka.errors import UNKNOWN_TOPIC_OR_PARTITION
+from service.kafka.markers import write_marker
+from service.kafka.metadata import topic_layout
+
+FAR_AHEAD: Final = 1_000_000
+"""A coordinator epoch: coordinators count their elections."""
+
+
+def never_complete(producer: OldProducer, topic: str, partition: int) -> int:
+    """Leaves the id in PrepareCommit for good; the first offset of what it wrote, which holds the LSO back."""
+    producer.add(topic, partition)
+    producer.produce(topic, partition, [b"before"])
+    producer.end(commit=True)
+    _write_ahead(producer, topic, partition)
+    producer.add(topic, partition)
+    start = producer.produce(topic, partition, [b"decided"])
+    producer.end(commit=True, wait=False)
+    connection = producer.connection
+    wait_for_state(connection, producer.name, "PrepareCommit", connection.stop)
+    return start
+
+
+def _write_ahead(producer: OldProducer, topic: str, partition: int) -> None:
+    """Between two transactions, so that it ends none."""
+
+    def attempt(client: KafkaClient) -> tuple[int, Any]:
+        layout = topic_layout(client, topic)
+        if layout is None:
+            return UNKNOWN_TOPIC_OR_PARTITION, None
+        code = write_marker(
+            client,
+            layout.leaders[partition].node,
+            topic=topic,
+            partition=partition,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            coordinator_epoch=FAR_AHEAD,
+            commit=False,
+        )
+        return code, None
+
+    producer.connection.insist(f"WriteTxnMarkers {topic}-{partition}", attempt)

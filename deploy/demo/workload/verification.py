@@ -1,0 +1,42 @@
+"""Kafka's guard against records outside of transactions (KIP-890 part 1), switched off for a moment, on purpose."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from kafka.protocol.admin import IncrementalAlterConfigsRequest
+
+from deploy.demo.workload.raw_producer import Connection
+from service.kafka.client import KafkaClient
+
+CONFIG: Final = "transaction.partition.verification.enable"
+GUARDED: Final = frozenset({48, 120})
+"""INVALID_TXN_STATE, TRANSACTION_ABORTABLE: what the guard answers, also for some 100 ms after it was switched off."""
+
+_BROKER, _EVERY, _SET = 4, "", 0
+
+
+@contextmanager
+def verification_off(connection: Connection) -> Iterator[None]:
+    """On all brokers. Writes in it that the guard would refuse must be repeated on GUARDED."""
+    _set(connection, "false")
+    try:
+        yield
+    finally:
+        _set(connection, "true")
+
+
+def _set(connection: Connection, value: str) -> None:
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource
+    config = resource.AlterableConfig(name=CONFIG, config_operation=_SET, value=value)
+    request = IncrementalAlterConfigsRequest(
+        resources=[resource(resource_type=_BROKER, resource_name=_EVERY, configs=[config])],
+        validate_only=False,
+    )
+
+    def attempt(client: KafkaClient) -> tuple[int, Any]:
+        return client.ask(request).responses[0].error_code, None
+
+    connection.insist(f"{CONFIG}={value}", attempt)

@@ -1,0 +1,100 @@
+"""Consumer groups on partitions whose LSO stands, and how each stands to it."""
+
+from __future__ import annotations
+
+import json
+from itertools import islice
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request, Response
+from fastapi import Query as QueryParameter
+
+from service.api.answers import answer
+from service.api.clusters import known_cluster
+from service.api.cursors import foreign_cursor, seal, unseal
+from service.api.fields import text_of_time
+from service.api.models_groups import Groups
+from service.api.parameters import only_known
+from service.api.problems import describe
+from service.api.store import store_of
+from service.domain.victims import Victim
+from service.store.read_judged import looked_at_ms
+from service.store.read_victims import read_victims
+
+Key = tuple[str, str, int]
+"""Group, topic and partition: the order of the list, and where a page ends."""
+
+router = APIRouter(tags=["groups"], dependencies=[Depends(only_known)])
+
+
+@router.get(
+    "/clusters/{cluster}/groups",
+    operation_id="listGroups",
+    response_model=Groups,
+    responses=describe(400, 404, 422, 503),
+)
+def list_groups(
+    request: Request,
+    cluster: str,
+    blocked: Annotated[
+        bool | None,
+        QueryParameter(description="true: stopped, will_stop and unstable_offsets only; false: the others only."),
+    ] = None,
+    limit: Annotated[int, QueryParameter(ge=1, le=200)] = 50,
+    cursor: Annotated[
+        str | None, QueryParameter(description="`next_cursor` of the page before, with the filters of that page.")
+    ] = None,
+) -> Response:
+    """By group, topic and partition: all groups that committed offsets on partitions whose LSO has stood below the high
+    watermark for a second, whether what is open there is legal or not; and those whose own offsets are part of an open
+    transaction. Nobody is listed where the LSO is at the high watermark.
+    """
+    filters = (cluster, "groups", blocked)
+    after = None if cursor is None else _key(unseal(cursor, 1, *filters))
+    with store_of(request).read() as connection:
+        found = known_cluster(connection, cluster)
+        as_of_ms = looked_at_ms(connection, found.id)
+        victims = read_victims(connection, found.id)
+    chosen = (
+        one for one in victims if (after is None or one.key > after) and (blocked is None or one.is_blocked == blocked)
+    )
+    page = list(islice(chosen, limit + 1))
+    body = {
+        "items": [_describe(one) for one in page[:limit]],
+        "next_cursor": seal(json.dumps(page[limit - 1].key).encode(), *filters) if len(page) > limit else None,
+        "as_of": text_of_time(as_of_ms),
+    }
+    return answer(request, body, as_of_ms)
+
+
+def _describe(one: Victim) -> dict[str, Any]:
+    committed = None if one.offset.committed_offset < 0 else one.offset.committed_offset
+    last_stable_offset = None if one.ends is None else one.ends.last_stable_offset
+    high_watermark = None if one.ends is None else one.ends.high_watermark
+    group, topic, partition = one.key
+    return {
+        "group": group,
+        "topic": topic,
+        "partition": partition,
+        "committed_offset": committed,
+        "last_stable_offset": last_stable_offset,
+        "high_watermark": high_watermark,
+        "lag_to_lso": _lag(committed, last_stable_offset),
+        "lag_to_hw": _lag(committed, high_watermark),
+        "members": one.offset.members,
+        "relation": one.relation,
+        "offsets_partition": one.offsets_partition,
+        "observed_at": text_of_time(one.offset.observed_at_ms),
+    }
+
+
+def _lag(committed: int | None, end: int | None) -> int | None:
+    return None if committed is None or end is None else end - committed
+
+
+def _key(data: bytes) -> Key:
+    try:
+        group, topic, partition = json.loads(data)
+    except ValueError:
+        raise foreign_cursor() from None
+    return group, topic, partition

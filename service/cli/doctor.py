@@ -1,0 +1,58 @@
+"""`txnscope doctor`: what this principal may see of a cluster, which verdicts that allows, which ACLs are missing."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+from service.cli.doctor_ask import Wish, examine
+from service.cli.errors import FINE, UNREACHABLE, CommandFailed
+from service.cli.kafka import client_settings
+from service.cli.text import table
+from service.domain.doctor import acls
+from service.domain.doctor.lines import GAP, Line, lines, to_resolve
+from service.domain.doctor.seen import Seen
+from service.domain.doctor.verdicts import verdicts
+from service.kafka.client import KafkaClient
+from service.kafka.errors import KafkaFailure
+from service.settings import Settings
+
+FOUND = 1
+"""Something cannot be seen."""
+
+
+def run(_flags: Namespace, settings: Settings) -> int:
+    """0: all there is can be seen; 1: something cannot. CommandFailed: 2 for an address, file or key that cannot be
+    used, 3 where no broker can be reached.
+    """
+    client_config = client_settings(settings)
+    try:
+        with KafkaClient(client_config, client_id="txnscope-doctor") as client:
+            seen = examine(client, client_config, Wish(settings.topics, settings.mirrored))
+    except KafkaFailure as error:
+        raise CommandFailed(str(error), UNREACHABLE) from error
+    if all(broker.why is not None for broker in seen.brokers):
+        told = "; ".join(f"broker {b.node} advertises {b.host}:{b.port}: {b.why}" for b in seen.brokers)
+        raise CommandFailed(f"{seen.bootstrap} answers, but no broker where it says it is: {told}", UNREACHABLE)
+    found = lines(seen)
+    _print(seen, found)
+    return FOUND if any(line.mark == GAP for line in found) else FINE
+
+
+def _print(seen: Seen, found: list[Line]) -> None:
+    who = seen.principal or "a principal that client.properties does not tell"
+    print(f"cluster {seen.cluster_id or 'of an id that is not told'} at {seen.bootstrap}, as {who}\n")
+    for line in found:
+        print(f"{line.mark:<4}  {line.what}: {line.text}")
+    rows = [(one.what, one.trust, one.why or "") for one in verdicts(seen)]
+    print("\n" + table(("VERDICT", "TRUST", "BUT"), rows))
+    missing = [acl for line in found for acl in line.missing]
+    if missing:
+        print("\nto see the rest, as somebody who may change ACLs (a rule that denies wins over these):")
+        for text in acls.lines(missing, seen.principal, seen.bootstrap):
+            print(text)
+    marker = to_resolve(seen)
+    if marker is not None:
+        why, acl = marker
+        print(f"\nfor `txnscope resolve --execute` alone, which writes; {why}:")
+        for text in acls.lines([acl], seen.principal, seen.bootstrap):
+            print(text)

@@ -1,0 +1,237 @@
+"""The examination: asks a cluster everything that verdicts rest on, and writes nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
+from typing import Final, NamedTuple
+
+from service.cli.doctor_log import LogRead, read_log
+from service.domain.doctor.seen import BrokerSeen, ClockSeen, GroupsSeen, IdsSeen, LogSeen, Seen, TopicsSeen
+from service.domain.limits import CONFIG_DEFAULTS
+from service.domain.transaction_log import TOPIC
+from service.kafka import errors, permissions
+from service.kafka.client import KafkaClient
+from service.kafka.errors import KafkaFailure
+from service.kafka.groups import list_groups
+from service.kafka.layouts import Topics, all_topics
+from service.kafka.producers import describe_producers
+from service.kafka.settings import ClientSettings
+from service.kafka.transactions import list_transactions
+
+_INVENTED: Final = "txnscope-doctor-asks"
+"""A name that no topic, group or id has: an answer other than "denied" tells that any name would do."""
+_TOPICS_AT_ONCE: Final = 100
+_IDS_ASKED: Final = 2_000
+"""Of the ids that ListTransactions leaves out, so many are asked for by name: most of very many have expired."""
+_NOT_ASKED: Final = LogRead(None, None, frozenset(), frozenset(), False, None, ())
+
+
+class Wish(NamedTuple):
+    """What the application would be told to watch: globs of `--topics` (none: all) and `--mirrored`."""
+
+    topics: tuple[str, ...]
+    mirrored: tuple[str, ...]
+
+    def wants(self, topic: str) -> bool:
+        return not self.topics or any(fnmatchcase(topic, glob) for glob in self.topics)
+
+    def is_mirrored(self, topic: str) -> bool:
+        return any(fnmatchcase(topic, glob) for glob in self.mirrored)
+
+
+def examine(client: KafkaClient, settings: ClientSettings, wish: Wish) -> Seen:
+    """Bounded in time and bytes. Raises KafkaUnavailable or KafkaRefused when Kafka goes away half-way."""
+    brokers, features = _brokers(client)
+    nodes = [broker.node for broker in brokers if broker.why is None]
+    bootstrap = ",".join(settings.bootstrap_servers)
+    if not nodes:
+        return _nobody(bootstrap, principal_of(settings), brokers, wish)
+    node = nodes[0]
+    cluster = permissions.cluster(client, node)
+    told = permissions.told_configs(client, node, list(CONFIG_DEFAULTS))
+    everything = all_topics(client, node)
+    layout = everything.layouts.get(TOPIC)
+    log = _NOT_ASKED if layout is None else read_log(client, layout, _clock_ms)
+    clock = permissions.controller_clock(client, node)
+    return Seen(
+        bootstrap=bootstrap,
+        principal=principal_of(settings),
+        cluster_id=cluster.cluster_id,
+        brokers=brokers,
+        features=features,
+        assumed_configs=tuple(name for name in CONFIG_DEFAULTS if name not in told),
+        cluster_operations=cluster.operations,
+        log=_log(client, node, everything, log),
+        ids=_ids(client, nodes, log),
+        topics=_topics(client, nodes, everything, log, wish),
+        groups=_groups(client, nodes),
+        clocks=log.clocks + (() if clock is None else (_controller(clock),)),
+        newest_record_ms=log.newest_record_ms,
+        has_authorizer=permissions.has_authorizer(client, node),
+    )
+
+
+def principal_of(settings: ClientSettings) -> str | None:
+    """As `kafka-acls.sh` names it, where client.properties tells: not with certificates or Kerberos, whose names the
+    brokers may rewrite.
+    """
+    config = settings.kafka_python()
+    protocol = config.get("security_protocol", "PLAINTEXT")
+    if protocol == "PLAINTEXT":
+        return "User:ANONYMOUS"
+    name = config.get("sasl_plain_username") if protocol.startswith("SASL") else None
+    return f"User:{name}" if name else None
+
+
+def _brokers(client: KafkaClient) -> tuple[tuple[BrokerSeen, ...], dict[str, int]]:
+    """Each at its own address, and the features that are in force."""
+    seen = []
+    features: dict[str, int] = {}
+    for broker in permissions.advertised(client):
+        try:
+            found = permissions.versions(client, broker.node)
+        except KafkaFailure as e:
+            seen.append(BrokerSeen(broker.node, broker.host, broker.port, str(e), {}, None))
+            continue
+        features = features or found.finalized
+        newest = found.supported.get("metadata.version")
+        seen.append(BrokerSeen(broker.node, broker.host, broker.port, None, found.apis, newest))
+    return tuple(seen), features
+
+
+def _log(client: KafkaClient, node: int, everything: Topics, read: LogRead) -> LogSeen:
+    layout = everything.layouts.get(TOPIC)
+    if layout is None:
+        denied = permissions.topic_errors(client, node, [TOPIC])[TOPIC] == errors.TOPIC_AUTHORIZATION_FAILED
+        return LogSeen(None if denied else False, 0, (), False if denied else None, None, 0, False)
+    leaderless = tuple(p for p, leader in layout.leaders.items() if leader.node < 0)
+    return LogSeen(True, len(layout.leaders), leaderless, read.may_read, read.why, len(read.ids), read.is_whole)
+
+
+def _ids(client: KafkaClient, nodes: Sequence[int], log: LogRead) -> IdsSeen:
+    """Those of the log that ListTransactions leaves out are asked for by name: an expired one is not denied."""
+    try:
+        listed = {one.transactional_id for node in nodes for one in list_transactions(client, node)}
+        missing = sorted(name for name in (_text(one) for one in log.ids) if name is not None and name not in listed)
+        hidden = permissions.denied_ids(client, nodes[0], missing[:_IDS_ASKED])
+        return IdsSeen(len(listed), tuple(hidden), bool(permissions.denied_ids(client, nodes[0], [_INVENTED])), None)
+    except KafkaFailure as e:
+        return IdsSeen(None, (), None, str(e))
+
+
+def _topics(client: KafkaClient, nodes: Sequence[int], everything: Topics, log: LogRead, wish: Wish) -> TopicsSeen:
+    known = sorted(everything.layouts)
+    watched = [topic for topic in known if wish.wants(topic) and not wish.is_mirrored(topic)]
+    globs = wish.topics or ("*",)
+    invented = {_name_like(glob): glob for glob in globs}
+    mentioned = [
+        t for t in sorted(log.topics) if t not in everything.layouts and wish.wants(t) and not wish.is_mirrored(t)
+    ]
+    codes = permissions.topic_errors(client, nodes[0], [*invented, *(t for t in mentioned if t not in invented)])
+    denied = {name for name, code in codes.items() if code == errors.TOPIC_AUTHORIZATION_FAILED}
+    readable, unreadable, silent, why = _readable(client, nodes, everything, watched)
+    return TopicsSeen(
+        globs=globs,
+        partitions={topic: len(everything.layouts[topic].leaders) for topic in known},
+        mirrored=tuple(topic for topic in known if wish.is_mirrored(topic)),
+        left_out=tuple(topic for topic in known if not wish.wants(topic) and not wish.is_mirrored(topic)),
+        absent=tuple(
+            g for name, g in invented.items() if name == g and name not in denied and g not in everything.layouts
+        ),
+        unseen=tuple(sorted(name for name in denied if name in mentioned or name in globs)),
+        beyond=tuple(glob for name, glob in invented.items() if name in denied and name != glob),
+        readable=readable,
+        unreadable=unreadable,
+        silent=silent,
+        leaderless=tuple(
+            (t, p) for t in watched for p, leader in everything.layouts[t].leaders.items() if leader.node < 0
+        ),
+        why_silent=why,
+    )
+
+
+def _readable(
+    client: KafkaClient, nodes: Sequence[int], everything: Topics, watched: Iterable[str]
+) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], str | None]:
+    """DescribeProducers of one partition of each topic: (allowed, denied, not told, why not)."""
+    by_node: dict[int, dict[str, list[int]]] = {}
+    found: dict[str, int] = {}
+    why = None
+    for topic in watched:
+        led = next(((n.node, p) for p, n in everything.layouts[topic].leaders.items() if n.node in nodes), None)
+        if led is None:
+            why = why or "no partition has a leader that answers"
+        else:
+            by_node.setdefault(led[0], {})[topic] = [led[1]]
+    for node, places in by_node.items():
+        names = list(places)
+        for first in range(0, len(names), _TOPICS_AT_ONCE):
+            some = {topic: places[topic] for topic in names[first : first + _TOPICS_AT_ONCE]}
+            try:
+                answered = describe_producers(client, node, some, permissions.TIMEOUT_MS)
+            except KafkaFailure as e:
+                why = str(e)
+                continue
+            found |= {topic: one.error for (topic, _), one in answered.items()}
+    allowed = tuple(sorted(topic for topic, error in found.items() if error == errors.NONE))
+    denied = tuple(sorted(topic for topic, error in found.items() if error == errors.TOPIC_AUTHORIZATION_FAILED))
+    silent = tuple(topic for topic in watched if topic not in allowed and topic not in denied)
+    return allowed, denied, silent, why or next((f"error {found[t]}" for t in silent if t in found), None)
+
+
+def _groups(client: KafkaClient, nodes: Sequence[int]) -> GroupsSeen:
+    try:
+        listed = sorted({one.group for node in nodes for one in list_groups(client, node)})
+        denied = tuple(permissions.denied_groups(client, nodes[0], listed))
+        any_denied = bool(permissions.denied_groups(client, nodes[0], [_INVENTED]))
+    except KafkaFailure as e:
+        return GroupsSeen(None, (), None, str(e))
+    return GroupsSeen(len(listed), denied, any_denied, None)
+
+
+def _controller(clock: permissions.ControllerClock) -> ClockSeen:
+    middle_ms = (clock.asked_at_ms + clock.answered_at_ms) // 2
+    within_ms = (clock.answered_at_ms - clock.asked_at_ms) // 2 + 1
+    return ClockSeen(f"controller {clock.node}", clock.time_ms - middle_ms, within_ms, "what it answers DescribeQuorum")
+
+
+def _nobody(bootstrap: str, principal: str | None, brokers: tuple[BrokerSeen, ...], wish: Wish) -> Seen:
+    """Somebody answered at the bootstrap address, and no broker where it says it is."""
+    why = "no broker answers"
+    return Seen(
+        bootstrap=bootstrap,
+        principal=principal,
+        cluster_id=None,
+        brokers=brokers,
+        features={},
+        assumed_configs=(),
+        cluster_operations=None,
+        log=LogSeen(True, 0, (), None, why, 0, False),
+        ids=IdsSeen(None, (), None, why),
+        topics=TopicsSeen(wish.topics or ("*",), {}, (), (), (), (), (), (), (), (), (), why),
+        groups=GroupsSeen(None, (), None, why),
+        clocks=(),
+        newest_record_ms=None,
+        has_authorizer=None,
+    )
+
+
+def _name_like(glob: str) -> str:
+    """A name that the glob stands for, as nobody would give it; the glob itself where it is a name."""
+    if not any(c in glob for c in "*?["):
+        return glob
+    return "".join(_INVENTED if c == "*" else "x" if c in "?[]!" else c for c in glob)
+
+
+def _text(transactional_id: bytes) -> str | None:
+    """None: Kafka's text does not hold it, it cannot be asked about."""
+    try:
+        return transactional_id.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _clock_ms() -> int:
+    return time.time_ns() // 1_000_000

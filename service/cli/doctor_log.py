@@ -1,0 +1,163 @@
+"""A bounded look into the coordinators' log: whether it may be read, whose ids are in it, what time it was."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+from service.domain.doctor.seen import ClockSeen
+from service.domain.transaction_log import TOPIC
+from service.kafka import errors
+from service.kafka.client import KafkaClient
+from service.kafka.errors import KafkaFailure
+from service.kafka.fetch import FetchedAt, Wanted, fetch_many
+from service.kafka.metadata import Leader, TopicLayout
+from service.kafka.offsets import EARLIEST, LATEST, list_offsets
+from service.wire.batches import Batch, read_batches
+from service.wire.errors import DecodeError
+from service.wire.records import read_records
+from service.wire.transaction_log import decode_key, decode_value
+
+READ_MS: Final = 10_000
+READ_BYTES: Final = 16 << 20
+"""So much is read of the log: enough to see whose ids are hidden, not all that ever happened."""
+LISTEN_MS: Final = 3_000
+"""So long is listened for a record that is being written, shared by the leaders."""
+_FETCH_BYTES: Final = 1 << 20
+_TIMEOUT_MS: Final = 5_000
+
+Clock = Callable[[], int]
+
+
+class LogRead(NamedTuple):
+    """`may_read` None: nobody answered, `why` says why. `ids` without those whose newest record seen is a tombstone."""
+
+    may_read: bool | None
+    why: str | None
+    ids: frozenset[bytes]
+    topics: frozenset[str]
+    is_whole: bool
+    newest_record_ms: int | None
+    clocks: tuple[ClockSeen, ...]
+
+
+class _Found:
+    def __init__(self) -> None:
+        self.ids: set[bytes] = set()
+        self.topics: set[str] = set()
+        self.newest_ms: int | None = None
+        self.size = 0
+
+    def take(self, data: bytes) -> int | None:
+        """Whatever can be decoded; the offset behind the last batch, None without any."""
+        self.size += len(data)
+        behind = None
+        for batch in read_batches(data):
+            if not isinstance(batch, Batch):
+                behind = batch.next_offset
+                continue
+            behind = batch.header.base_offset + batch.header.last_offset_delta + 1
+            if not batch.header.is_control:
+                self._records(batch)
+        return behind
+
+    def _records(self, batch: Batch) -> None:
+        self.newest_ms = max(self.newest_ms or 0, batch.header.max_timestamp_ms)
+        try:
+            for record in read_records(batch):
+                transactional_id = decode_key(record.key)
+                if record.value is None:
+                    self.ids.discard(transactional_id)
+                    continue
+                self.ids.add(transactional_id)
+                self.topics.update(topic for topic, _ in decode_value(record.value).partitions or ())
+        except DecodeError:
+            return  # the application reports it; here it is one id less
+
+
+def read_log(client: KafkaClient, layout: TopicLayout, clock_ms: Clock) -> LogRead:
+    """From the log start of every partition that has a leader, within READ_MS and READ_BYTES. What Kafka refuses is in
+    the answer.
+    """
+    led = TopicLayout(
+        layout.topic, layout.topic_id, {p: leader for p, leader in layout.leaders.items() if leader.node >= 0}
+    )
+    found = _Found()
+    try:
+        starts, ends = (list_offsets(client, led, which).found for which in (EARLIEST, LATEST))
+        error, at = _read(client, led, dict(starts), ends, found)
+    except KafkaFailure as e:
+        return LogRead(None, str(e), frozenset(), frozenset(), False, None, ())
+    if error == errors.TOPIC_AUTHORIZATION_FAILED:
+        return LogRead(False, None, frozenset(), frozenset(), False, None, ())
+    if not starts or (error and not found.size):
+        return LogRead(
+            None, f"error {error}" if error else "no leader answers", frozenset(), frozenset(), False, None, ()
+        )
+    is_whole = len(at) == len(layout.leaders) and all(at[p] >= ends.get(p, 0) for p in at)
+    clocks = _listen(client, led, clock_ms)
+    return LogRead(True, None, frozenset(found.ids), frozenset(found.topics), is_whole, found.newest_ms, clocks)
+
+
+def _read(
+    client: KafkaClient, led: TopicLayout, at: dict[int, int], ends: Mapping[int, int], found: _Found
+) -> tuple[int, dict[int, int]]:
+    """(the last error code, where reading stopped by partition). Partitions take turns: each is seen a little."""
+    give_up = time.monotonic() + READ_MS / 1000
+    left = sorted(at)
+    error = errors.NONE
+    is_first = True
+    while left and found.size < READ_BYTES and time.monotonic() < give_up:
+        partition = left.pop(0)
+        # an empty log is fetched too, once: permission is what is asked for
+        if at[partition] >= ends.get(partition, 0) and not is_first:
+            continue
+        is_first = False
+        answer = _fetch(client, led.leaders[partition], {partition: at[partition]}, 0)[0]
+        if answer.error:
+            error = answer.error
+            if error == errors.TOPIC_AUTHORIZATION_FAILED:
+                break
+            continue
+        behind = found.take(answer.records)
+        if behind is not None and behind > at[partition]:
+            at[partition] = behind
+            left.append(partition)
+    return error, at
+
+
+def _fetch(client: KafkaClient, leader: Leader, positions: Mapping[int, int], wait_ms: int) -> list[FetchedAt]:
+    wanted = [Wanted(p, offset, -1, _FETCH_BYTES) for p, offset in positions.items()]
+    return fetch_many(client, leader.node, {TOPIC: wanted}, _FETCH_BYTES, wait_ms, _TIMEOUT_MS + wait_ms)
+
+
+def _listen(client: KafkaClient, led: TopicLayout, clock_ms: Clock) -> tuple[ClockSeen, ...]:
+    """A coordinator stamps a record when it appends it: one that arrives while we wait tells its clock, but for the
+    time that two requests take.
+    """
+    nodes = sorted({leader.node for leader in led.leaders.values()})
+    clocks = []
+    for node in nodes:
+        own = TopicLayout(led.topic, led.topic_id, {p: n for p, n in led.leaders.items() if n.node == node})
+        try:
+            began_ms = clock_ms()
+            ends = list_offsets(client, own, LATEST).found
+            way_ms = clock_ms() - began_ms
+            answers = _fetch(client, Leader(node, -1), ends, LISTEN_MS // len(nodes))
+            arrived_ms = clock_ms()
+        except KafkaFailure:
+            continue
+        stamps = [_first_timestamp(answer.records) for answer in answers if not answer.error]
+        fresh = [stamp for stamp in stamps if stamp is not None]
+        if fresh:
+            ahead_ms, within_ms = max(fresh) - arrived_ms, 2 * way_ms + 1
+            clocks.append(ClockSeen(f"broker {node}", ahead_ms, within_ms, "a transaction record just written"))
+    return tuple(clocks)
+
+
+def _first_timestamp(data: bytes) -> int | None:
+    for batch in read_batches(data):
+        if isinstance(batch, Batch) and not batch.header.is_control:
+            return batch.header.max_timestamp_ms
+    return None

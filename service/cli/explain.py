@@ -1,0 +1,89 @@
+"""`txnscope explain TOPIC-PARTITION@OFFSET`: whose the records are, and what became of their transactions."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from argparse import Namespace
+from textwrap import fill
+from typing import Any, Final, NamedTuple
+
+from service.cli.errors import FINE, CommandFailed
+from service.cli.explain_segments import explain_segments
+from service.cli.rest import Service
+from service.cli.text import table
+from service.domain.spans_of_offsets import OPEN
+from service.domain.why import why_aborted
+from service.settings import Settings
+
+_PLACE: Final = re.compile(r"(?:(.+)-([0-9]{1,10}))?@([0-9]{1,19})", re.DOTALL)
+_HEADS = ("OFFSETS", "KIND", "PRODUCER ID", "TRANSACTIONAL.ID", "MARKER", "ENDED", "CAUSE")
+_WIDTH = 100
+
+
+class _Place(NamedTuple):
+    """Without a topic where the command line has none."""
+
+    topic: str | None
+    partition: int
+    offset: int
+
+
+def run(flags: Namespace, settings: Settings) -> int:
+    """CommandFailed: 2 for what is not there (no such partition, offset, file), 3 if service or Kafka do not answer."""
+    place = _place(flags.place)
+    to = place.offset + 1 if flags.to is None else flags.to
+    if to <= place.offset:
+        raise CommandFailed(f"--to {to} is not above the offset {place.offset}")
+    end = None
+    if flags.segments:
+        found, end = explain_segments(flags.segments, place.offset, to)
+    elif place.topic is None:
+        raise CommandFailed(f"{flags.place!r} names no partition: TOPIC-PARTITION@OFFSET, or --segments FILE…")
+    else:
+        found = Service(settings).explain(place.topic, place.partition, place.offset, to)
+    if flags.json:
+        print(json.dumps(found, indent=2))
+        return FINE
+    print(table(_HEADS, [_row(one) for one in found["spans"]]))
+    for text in dict.fromkeys(filter(None, map(_why, found["spans"]))):
+        print(f"\n{fill(text, _WIDTH)}")
+    if end is not None and any(one["kind"] == OPEN for one in found["spans"]):
+        print(f"open as far as these files tell: they end at offset {end}", file=sys.stderr)
+    if found["truncated_at"] is not None:
+        print(f"reading stopped at offset {found['truncated_at']}: ask again from there for the rest", file=sys.stderr)
+    return FINE
+
+
+def _place(text: str) -> _Place:
+    """The last `-` is before the partition: a topic may hold others."""
+    found = _PLACE.fullmatch(text)
+    if found is None:
+        raise CommandFailed(f"{text!r} is no place in a log: TOPIC-PARTITION@OFFSET, like orders-0@17")
+    topic, partition, offset = found.groups()
+    return _Place(topic, int(partition or 0), int(offset))
+
+
+def _row(one: dict[str, Any]) -> tuple[object, ...]:
+    last = one["to"] - 1
+    producer = None if one["producer_id"] is None else f"{one['producer_id']} epoch {one['producer_epoch']}"
+    marker = one.get("marker")
+    if marker is not None and one["kind"] != "marker":
+        marker = f"{marker} at {one['marker_offset']}"
+    return (
+        f"{one['from']}" if last == one["from"] else f"{one['from']}..{last}",
+        one["kind"].replace("_", " "),
+        producer,
+        one.get("transactional_id"),
+        marker,
+        one["ended_at"],
+        one["cause"] and f"{one['cause'].replace('_', ' ')} ({one['confidence']})",
+    )
+
+
+def _why(one: dict[str, Any]) -> str | None:
+    """Of aborted records, in sentences."""
+    if one["kind"] != "aborted" or one["cause"] is None:
+        return None
+    return why_aborted(one["cause"], one["confidence"])

@@ -1,0 +1,63 @@
+"""What became of offsets, read from segment files of one partition, with no broker and no store: nobody has a name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from service.api.span_shape import describe_span
+from service.cli.errors import CommandFailed
+from service.cli.segment_files import map_file, segments
+from service.domain.spans_of_offsets import SpanWalk
+from service.partition_log import walk_through
+from service.wire.batches import read_batches
+
+_NO_LSO: Final = -1
+"""What has no marker in the files is open as far as they tell."""
+
+
+class _Segment(NamedTuple):
+    path: Path
+    first: int
+    data: bytes
+
+
+def explain_segments(names: Sequence[str], offset: int, to: int) -> tuple[dict[str, Any], int]:
+    """As the service answers, without names and causes, `as_of` null; and the offset up to which files were read.
+
+    CommandFailed for a file that cannot be read, files that are not of one partition, an offset that none has.
+    """
+    files = sorted(_opened(names), key=lambda file: file.first)
+    if not files:
+        raise CommandFailed(f"{', '.join(names)}: no batch in there")
+    if offset < files[0].first:
+        raise CommandFailed(f"no file has offset {offset}: the first begins at {files[0].first}")
+    walk, end, truncated_at = SpanWalk(offset, to), 0, None
+    for file in files:
+        if file.first < end:
+            raise CommandFailed(f"{file.path} begins at offset {file.first}, before {end}: of another partition?")
+        behind = walk_through(walk, file.data, file.first)
+        if behind is None:
+            truncated_at = max(end, walk.next)
+            break
+        end = behind
+        if walk.is_done:
+            break
+    if truncated_at is None and offset >= end:
+        raise CommandFailed(f"no file has offset {offset}: the last one ends at {end}")
+    walk.end(end, _NO_LSO, is_whole=truncated_at is None)
+    if walk.to < to and truncated_at is None and walk.to < end:
+        truncated_at = walk.to
+    spans = [describe_span(span) for span in walk.spans({})]
+    return {"spans": spans, "truncated_at": truncated_at, "as_of": None}, end
+
+
+def _opened(names: Sequence[str]) -> Iterator[_Segment]:
+    """Those with anything in them."""
+    for name in names:
+        for path in segments(Path(name)):
+            data = map_file(path)
+            first = next(read_batches(data), None)
+            if first is not None:
+                yield _Segment(path, first.base_offset, data)

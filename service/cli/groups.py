@@ -1,0 +1,42 @@
+"""`txnscope groups`: which consumer groups wait behind open transactions."""
+
+from __future__ import annotations
+
+import json
+import sys
+from argparse import Namespace
+from typing import Any
+
+from service.cli.errors import FINE
+from service.cli.rest import Service
+from service.cli.text import table
+from service.settings import Settings
+
+_HEADS = ("GROUP", "PARTITION", "RELATION", "COMMITTED", "LSO", "LAG TO LSO", "LAG TO HW", "MEMBERS", "OBSERVED")
+
+
+def run(flags: Namespace, settings: Settings) -> int:
+    """CommandFailed: 3 if the service does not answer."""
+    page = Service(settings).groups({"blocked": "true" if flags.blocked else None}, flags.limit)
+    if flags.json:
+        print(json.dumps(page, indent=2))
+        return FINE
+    print(table(_HEADS, [_row(one) for one in page["items"]]))
+    more = ", there are more (--limit)" if page["next_cursor"] else ""
+    print(f"{len(page['items'])} rows as of {page['as_of'] or 'never: nothing was read yet'}{more}", file=sys.stderr)
+    return FINE
+
+
+def _row(one: dict[str, Any]) -> tuple[object, ...]:
+    where = f" (__consumer_offsets-{one['offsets_partition']})" if one["offsets_partition"] is not None else ""
+    return (
+        one["group"],
+        f"{one['topic']}-{one['partition']}",
+        one["relation"] + where,
+        one["committed_offset"],
+        one["last_stable_offset"],
+        one["lag_to_lso"],
+        one["lag_to_hw"],
+        one["members"],
+        one["observed_at"],
+    )

@@ -1,0 +1,87 @@
+"""`txnscope hanging`: transactions that nobody will end: who, where, since when, who waits, and the way out."""
+
+from __future__ import annotations
+
+import json
+import sys
+from argparse import Namespace
+from collections.abc import Iterator
+from datetime import timedelta
+from textwrap import fill
+from typing import Any, Final
+
+from service.cli.errors import FINE, FOUND, PARTIAL
+from service.cli.rest import Service
+from service.cli.text import age, span, table
+from service.settings import Settings
+
+STALE_AFTER: Final = timedelta(seconds=30)
+"""Partitions are looked at several times a second: who has not heard of them for so long knows nothing of now."""
+
+_WIDTH = 100
+_NOTHING: Final = {"watched": 0, "judged": 0, "unknown": 0, "why": "data partitions are not watched"}
+_DECISIONS: Final = {
+    "commit": "commit: its coordinator committed it, an abort would throw committed records away",
+    "abort": "abort: its coordinator aborted it",
+    "none": "none: written after its transaction had ended, an abort is right",
+    "unknown": "unknown: what its coordinator decided cannot be told",
+}
+
+
+def run(flags: Namespace, settings: Settings) -> int:
+    """1: there are some; 4: not all that is watched can be judged. CommandFailed: 3 if the service does not answer."""
+    service = Service(settings)
+    page = service.hanging(flags.limit)
+    source: dict[str, Any] = next((one for one in service.summary()["sources"] if one["source"] == "partitions"), {})
+    coverage = source.get("coverage", _NOTHING)
+    gap = _gap(coverage, source.get("as_of"), service)
+    if flags.json:
+        print(json.dumps(page | {"coverage": coverage}, indent=2))
+    else:
+        print("\n\n".join(_block(one, page["as_of"]) for one in page["items"]) or _none(coverage, page["as_of"]))
+    if page["next_cursor"]:
+        print(f"the newest {len(page['items'])}, there are more (--limit)", file=sys.stderr)
+    if gap is not None:
+        print(f"not everything can be judged: {gap}", file=sys.stderr)
+    if page["items"]:
+        return FOUND
+    return FINE if gap is None or flags.allow_partial else PARTIAL
+
+
+def _gap(coverage: dict[str, Any], as_of: str | None, service: Service) -> str | None:
+    """What stands against "there is none"."""
+    if coverage["unknown"] or not coverage["watched"] or as_of is None:
+        return str(coverage["why"])
+    passed = service.since(as_of)
+    if passed > STALE_AFTER:
+        return f"the last look at partitions was {span(int(passed.total_seconds()))} ago"
+    return None
+
+
+def _none(coverage: dict[str, Any], as_of: str | None) -> str:
+    watched, judged = coverage["watched"], coverage["judged"]
+    all_of = f"all {watched:,}" if watched and judged == watched else f"{judged:,} of {watched:,}"
+    return f"no hanging transaction: {all_of} watched partitions are judged, as of {as_of or 'never'}"
+
+
+def _block(one: dict[str, Any], as_of: str | None) -> str:
+    subject = one["subject"]
+    place = f"{subject['topic']}-{subject['partition']}"
+    lines = table((place, f"offset {subject['start_offset']}"), list(_lines(one, as_of)))
+    return "\n".join([lines, fill(one["advice"], _WIDTH), *([one["command"]] if one["command"] else [])])
+
+
+def _lines(one: dict[str, Any], as_of: str | None) -> Iterator[tuple[str, str]]:
+    subject = one["subject"]
+    producer = f"producer id {subject['producer_id']}"
+    if subject["producer_epoch"] is not None:
+        producer += f" epoch {subject['producer_epoch']}"
+    owner = f" [{one['owner']}]" if one["owner"] else ""
+    yield "who", f"{subject['transactional_id'] or 'no transactional.id is known'}, {producer}{owner}"
+    yield "since", f"{one['opened_at']} ({age(one['opened_at'], as_of)} ago)"
+    yield "waiting", ", ".join(one["blocked_groups"]) or "no consumer group that is known"
+    yield "confidence", one["confidence"]
+    yield "decision", _DECISIONS.get(one["decision"], str(one["decision"]))
+    if one["muted_until"]:
+        yield "muted until", one["muted_until"]
+    yield "finding", one["id"]

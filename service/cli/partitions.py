@@ -1,0 +1,47 @@
+"""`txnscope partitions`: how data partitions stand, and what holds them up."""
+
+from __future__ import annotations
+
+import json
+import sys
+from argparse import Namespace
+from typing import Any
+
+from service.cli.errors import FINE
+from service.cli.rest import Service
+from service.cli.text import age, table
+from service.settings import Settings
+
+_HEADS = ("PARTITION", "LAG", "LSO", "HIGH WATERMARK", "STANDS FOR", "BLOCKER", "RELATION", "OPEN", "GROUPS", "JUDGED")
+
+
+def run(flags: Namespace, settings: Settings) -> int:
+    """CommandFailed: 3 if the service does not answer, 2 if it refuses a filter."""
+    query = {"lagging": "true" if flags.lagging else None, "topic": flags.topic}
+    page = Service(settings).partitions(query, flags.limit)
+    if flags.json:
+        print(json.dumps(page, indent=2))
+        return FINE
+    print(table(_HEADS, [_row(one, page["as_of"]) for one in page["items"]]))
+    more = ", there are more (--limit)" if page["next_cursor"] else ""
+    print(
+        f"{len(page['items'])} rows as of {page['as_of'] or 'never: nothing was looked at yet'}{more}", file=sys.stderr
+    )
+    return FINE
+
+
+def _row(one: dict[str, Any], as_of: str | None) -> tuple[object, ...]:
+    # what is closed and not replicated yet is no blocker by name, and holds the LSO all the same
+    holding = one["blocker"] or next((each for each in one["open_transactions"] if each["blocking_now"]), None)
+    return (
+        f"{one['topic']}-{one['partition']}",
+        one["lso_lag_records"],
+        one["last_stable_offset"],
+        one["high_watermark"],
+        age(one["lso_stalled_since"], as_of),
+        holding and (holding["transactional_id"] or f"producer id {holding['producer_id']}"),
+        holding and holding["relation"],
+        len(one["open_transactions"]),
+        len(one["blocked_groups"]),
+        "yes" if one["judged"] else f"no: {one['why']}",
+    )

@@ -1,0 +1,103 @@
+"""Which open entry pins the LSO of a partition, and whether all that is open there can be judged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from service.domain.limits import NO_TIME
+from service.domain.open_entries import NOT_KNOWN, Entry, Relation
+from service.domain.partition_facts import NOT_TOLD, FirstBatch
+
+ANSWERS_WITHIN_MS: Final = 10_000
+"""How long a look at all partitions says how they stand."""
+
+YOUNG_MS: Final = 3_000
+"""For so long what has begun to stand may have to be read yet, and its owner to arrive: not to know it is no gap."""
+
+SETTLED_MS: Final = 1_000
+"""An LSO that moves at all after what held it has ended has moved by then."""
+
+NOT_READ_YET: Final = "what is open there was not read yet"
+NOT_ALL_READ: Final = "not all that is open there could be read"
+
+
+class Stall(NamedTuple):
+    """A partition whose LSO stands, and the newest read of what is open there (`read_at_ms` None: there is none).
+
+    `is_complete`: the read has all open entries (`described` or `is_whole` of a StalledRead); `read_why`: what it
+    lacks.
+    """
+
+    topic: str
+    partition: int
+    log_start: int
+    last_stable_offset: int
+    stalled_since_ms: int
+    read_at_ms: int | None
+    read_lso: int | None
+    described: bool
+    is_complete: bool
+    read_why: str | None
+    first: FirstBatch | None
+
+    @property
+    def is_read(self) -> bool:
+        """What was read is of where the LSO stands now."""
+        return self.read_at_ms is not None and self.read_lso == self.last_stable_offset
+
+
+def blocker_of(stall: Stall, entries: Iterable[Entry]) -> Entry | None:
+    """The entry that begins at the LSO, where the batch there says the same. An LSO at the log start may have been put
+    there by the broker (3.9 clamps it), and names nobody."""
+    if not _has_data_at_lso(stall) or stall.first is None:
+        return None
+    at_lso = (one for one in entries if one.start_offset == stall.last_stable_offset)
+    return next((one for one in at_lso if one.producer_id == stall.first.producer_id), None)
+
+
+def unreplicated(stall: Stall, entries: Iterable[Entry], as_of_ms: int) -> Entry | None:
+    """What lies at the LSO though the leader's own word (DescribeProducers) is that nothing is open there, and the LSO
+    went on standing: its marker is written and not replicated yet. None where nothing such is seen."""
+    if stall.first is None or stall.read_at_ms is None or not (stall.described and _has_data_at_lso(stall)):
+        return None
+    if as_of_ms - stall.read_at_ms < SETTLED_MS or any(one.start_offset <= stall.last_stable_offset for one in entries):
+        return None
+    return Entry(
+        topic=stall.topic,
+        partition=stall.partition,
+        producer_id=stall.first.producer_id,
+        producer_epoch=stall.first.producer_epoch,
+        start_offset=stall.last_stable_offset,
+        coordinator_epoch=NOT_TOLD,
+        last_timestamp_ms=NO_TIME,
+        records=None,
+        bytes=None,
+        first_seen_ms=stall.stalled_since_ms,
+        seen_at_ms=stall.read_at_ms,
+    )
+
+
+def why_not_judged(stall: Stall, relations: Sequence[tuple[Entry, Relation]], as_of_ms: int) -> str | None:
+    """One line that says what is missing to judge all that is open there; None where nothing is."""
+    if as_of_ms - stall.stalled_since_ms < YOUNG_MS:
+        return None
+    if not stall.is_read:
+        return stall.read_why or NOT_READ_YET
+    if not stall.is_complete:
+        return f"{NOT_ALL_READ}: {stall.read_why}" if stall.read_why else NOT_ALL_READ
+    for entry, relation in relations:
+        if relation.word == NOT_KNOWN and as_of_ms - entry.first_seen_ms >= YOUNG_MS:
+            return f"producer id {entry.producer_id}: {relation.why}"
+    return None
+
+
+def _has_data_at_lso(stall: Stall) -> bool:
+    first = stall.first
+    return (
+        stall.is_read
+        and stall.last_stable_offset > stall.log_start
+        and first is not None
+        and first.is_transactional
+        and not first.is_control
+    )

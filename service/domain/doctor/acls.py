@@ -1,0 +1,75 @@
+"""Missing permissions as lines for `kafka-acls.sh`: the least that closes what is open."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+SOMEBODY: Final = "User:<your principal>"
+_ALL: Final = "*"
+_ONE_BY_ONE: Final = 20
+"""So many missing topics, ids or groups are granted by name; more of them by `*`."""
+
+
+class Acl(NamedTuple):
+    """Allow `operation` (as `kafka-acls.sh` spells it) on what `flag` and `name` say; the cluster has no name."""
+
+    flag: str
+    name: str
+    operation: str
+    is_prefix: bool = False
+
+
+CLUSTER_DESCRIBE: Final = Acl("--cluster", "", "Describe")
+CLUSTER_CONFIGS: Final = Acl("--cluster", "", "DescribeConfigs")
+CLUSTER_ALTER: Final = Acl("--cluster", "", "Alter")
+CLUSTER_ACTION: Final = Acl("--cluster", "", "ClusterAction")
+
+
+def topic(name: str, operation: str) -> Acl:
+    return Acl("--topic", name, operation)
+
+
+def pattern(glob: str, operation: str) -> Acl:
+    """For all topics a pattern of `--topics` stands for: by name or prefix where it is one, else for all."""
+    if not any(c in glob for c in "*?["):
+        return topic(glob, operation)
+    stem = glob.removesuffix(_ALL)
+    is_prefix = stem != "" and not any(c in stem for c in "*?[")
+    return Acl("--topic", stem if is_prefix else _ALL, operation, is_prefix)
+
+
+def each_or_all(flag: str, missing: Sequence[str], known: int, operation: str) -> list[Acl]:
+    """By name; for all where all `known` ones are missing (of which there are several), or very many."""
+    if len(missing) > _ONE_BY_ONE or len(missing) == known > 1:
+        return [Acl(flag, _ALL, operation)]
+    return [Acl(flag, name, operation) for name in missing]
+
+
+def lines(acls: Iterable[Acl], principal: str | None, bootstrap: str) -> list[str]:
+    """One line for what has flag, operation and pattern type in common; what a wider one of them covers is left out."""
+    wanted = list(dict.fromkeys(acls))
+    for_all = {(acl.flag, acl.operation) for acl in wanted if acl.name == _ALL}
+    needed = [acl for acl in wanted if acl.name == _ALL or (acl.flag, acl.operation) not in for_all]
+    together: dict[tuple[str, str, bool], list[str]] = {}
+    for acl in needed:
+        together.setdefault((acl.flag, acl.operation, acl.is_prefix), []).append(acl.name)
+    # of a cluster all operations fit into one line
+    cluster = [operation for flag, operation, _ in together if flag == "--cluster"]
+    found = [
+        _line(principal, bootstrap, [operation], is_prefix, [word for name in names for word in (flag, name)])
+        for (flag, operation, is_prefix), names in together.items()
+        if flag != "--cluster"
+    ]
+    return ([_line(principal, bootstrap, cluster, False, ["--cluster"])] if cluster else []) + found
+
+
+def _line(
+    principal: str | None, bootstrap: str, operations: Sequence[str], is_prefix: bool, resource: Sequence[str]
+) -> str:
+    words = ["kafka-acls.sh", "--bootstrap-server", bootstrap, "--command-config", "admin.properties", "--add"]
+    words += ["--allow-principal", principal or SOMEBODY]
+    words += [word for operation in operations for word in ("--operation", operation)]
+    words += ["--resource-pattern-type", "prefixed"] if is_prefix else []
+    return shlex.join([*words, *resource])

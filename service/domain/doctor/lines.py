@@ -1,0 +1,238 @@
+"""What was seen, as lines for people: what is there, what is missing and which ACL would help."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from service.domain.doctor import acls
+from service.domain.doctor.acls import Acl
+from service.domain.doctor.releases import FIRST_OF_38, SKIPS_MARKERS, release_of
+from service.domain.doctor.seen import BrokerSeen, Seen
+from service.domain.findings.words import listed, moment, partitions, span
+from service.domain.limits import CONFIG_DEFAULTS
+from service.domain.transaction_log import TOPIC
+
+OK: Final = "ok"
+GAP: Final = "gap"
+NOTE: Final = "note"
+
+SKEW_MS: Final = 1_000
+"""Clocks that differ by more are pointed out."""
+
+_NEEDED_APIS: Final = {
+    61: "DescribeProducers (Kafka 2.8)",
+    65: "DescribeTransactions (Kafka 3.0)",
+    66: "ListTransactions (Kafka 3.0)",
+}
+
+
+class Line(NamedTuple):
+    """`mark`: OK; GAP, something that verdicts need cannot be seen; NOTE, worth knowing and no gap."""
+
+    mark: str
+    what: str
+    text: str
+    missing: tuple[Acl, ...] = ()
+
+
+def lines(seen: Seen) -> list[Line]:
+    """In the order in which one thing rests on another."""
+    return [
+        *_brokers(seen),
+        *_features(seen),
+        *_cluster(seen),
+        *_log(seen),
+        *_topics(seen),
+        *_readable(seen),
+        *_ids(seen),
+        *_groups(seen),
+        *_clocks(seen),
+    ]
+
+
+def to_resolve(seen: Seen) -> tuple[str, Acl] | None:
+    """What stands in the way of writing markers, and what to grant; None where nothing does (KafkaApis
+    handleWriteTxnMarkersRequest: ALTER is enough since 3.8, KAFKA-16513).
+    """
+    if seen.has_authorizer is False or (seen.cluster_operations or frozenset()) & {"ALTER", "CLUSTER_ACTION"}:
+        return None
+    known = "it is not granted" if seen.cluster_operations else "whether it is granted cannot be asked without writing"
+    levels = [broker.newest_metadata_version or 0 for broker in seen.brokers if broker.why is None]
+    return known, acls.CLUSTER_ALTER if min(levels, default=0) >= FIRST_OF_38 else acls.CLUSTER_ACTION
+
+
+def _brokers(seen: Seen) -> Iterator[Line]:
+    for broker in seen.brokers:
+        what, address = f"broker {broker.node}", f"{broker.host}:{broker.port}"
+        if broker.why is not None:
+            yield Line(GAP, what, f"does not answer at {address}, which is how it advertises itself: {broker.why}")
+            continue
+        lacking = [name for key, name in _NEEDED_APIS.items() if key not in broker.apis]
+        if lacking:
+            yield Line(GAP, what, f"{address} answers, but does not speak {listed(lacking)}")
+        else:
+            yield Line(OK, what, f"{address} answers, {_release(broker)}")
+
+
+def _release(broker: BrokerSeen) -> str:
+    release, level = release_of(broker.newest_metadata_version), broker.newest_metadata_version
+    if release is not None:
+        return f"Kafka {release} (metadata.version up to {level}; it does not tell its patch release)"
+    return "of a Kafka newer than this txnscope" if level is not None else "of a Kafka that it does not tell"
+
+
+def _features(seen: Seen) -> Iterator[Line]:
+    if not any(broker.why is None for broker in seen.brokers):
+        return
+    metadata = seen.features.get("metadata.version")
+    version = seen.features.get("transaction.version", 0)
+    protocol = "transactions end in a new epoch (KIP-890)" if version >= 2 else "the older protocol, without KIP-890"
+    yield Line(OK, "features", f"transaction.version {version}: {protocol}; metadata.version {metadata or 'not told'}")
+    if any(release_of(broker.newest_metadata_version) == SKIPS_MARKERS for broker in seen.brokers):
+        yield Line(
+            NOTE,
+            "features",
+            "Kafka 4.3.0 and 4.3.1 forget participants without a leader (KAFKA-20734): a committed transaction may"
+            " hang. Mind the decision of a finding before you abort anything",
+        )
+
+
+def _cluster(seen: Seen) -> Iterator[Line]:
+    if seen.has_authorizer is False:
+        yield Line(OK, "ACLs", "the brokers have no authorizer: everybody may everything")
+    elif seen.cluster_operations is None:
+        text = "DESCRIBE on the cluster is denied: groups may be hidden, the controller's clock cannot be read"
+        yield Line(GAP, "ACLs", text, (acls.CLUSTER_DESCRIBE,))
+    else:
+        yield Line(OK, "ACLs", f"may do with the cluster: {', '.join(sorted(seen.cluster_operations))}")
+    assumed = seen.assumed_configs
+    if assumed:
+        text = f"{', '.join(f'{name}={CONFIG_DEFAULTS[name]}' for name in assumed)}: assumed, they could not be read"
+        yield Line(GAP, "configs", text, (acls.CLUSTER_CONFIGS,))
+    else:
+        yield Line(OK, "configs", "timeouts and expiry are as the brokers are configured")
+
+
+def _log(seen: Seen) -> Iterator[Line]:
+    log, read = seen.log, (acls.topic(TOPIC, "Read"),)
+    if log.is_there is None:
+        yield Line(GAP, TOPIC, "may not be described: the coordinators' log is what all names and causes rest on", read)
+        return
+    if not log.is_there:
+        yield Line(
+            NOTE, TOPIC, "does not exist: nobody has used a transaction yet; whether it may be read is not known"
+        )
+        return
+    if log.leaderless:
+        missing = partitions([(TOPIC, number) for number in log.leaderless])
+        yield Line(GAP, TOPIC, f"no leader: {missing}; their transactions cannot be followed")
+    if log.may_read is False:
+        yield Line(GAP, TOPIC, f"{log.partitions} partitions, READ is denied", read)
+    elif log.may_read is None:
+        yield Line(GAP, TOPIC, f"{log.partitions} partitions; it could not be read: {log.why}")
+    else:
+        part = "all of it was read" if log.is_whole else "a part of it was read"
+        yield Line(
+            OK, TOPIC, f"{log.partitions} partitions, may be read; {part}: {_count(log.ids, 'transactional id')}"
+        )
+
+
+def _topics(seen: Seen) -> Iterator[Line]:
+    topics = seen.topics
+    watched = topics.watched
+    count = sum(topics.partitions[topic] for topic in watched)
+    yield Line(
+        OK if watched or not topics.beyond else GAP,
+        "coverage",
+        f"{_count(len(watched), 'topic')} with {_count(count, 'partition')} would be watched"
+        + _aside(seen, topics.mirrored, "mirrored, never judged")
+        + _aside(seen, topics.left_out, "left out by --topics"),
+    )
+    if topics.absent:
+        yield Line(NOTE, "coverage", f"--topics: there is no topic {listed(topics.absent)}")
+    if topics.unseen:
+        missing = tuple(acls.each_or_all("--topic", topics.unseen, -1, "Read"))
+        yield Line(GAP, "coverage", f"may not be described (or are deleted): {listed(topics.unseen)}", missing)
+    hidden = tuple(acls.pattern(glob, "Read") for glob in topics.beyond if glob not in topics.unseen)
+    if hidden:
+        which = "topics" if "*" in topics.beyond else f"topics like {listed(topics.beyond)}"
+        text = f"{which} without DESCRIBE are not shown by Kafka: how many there are cannot be told"
+        yield Line(GAP, "coverage", text, hidden)
+    if topics.leaderless:
+        text = f"{len(topics.leaderless)} without a leader: {partitions(topics.leaderless)}; nobody can tell of them"
+        yield Line(GAP, "coverage", text)
+
+
+def _aside(seen: Seen, topics: Sequence[str], why: str) -> str:
+    if not topics:
+        return ""
+    return f"; {_count(sum(seen.topics.partitions[topic] for topic in topics), 'partition')} of {listed(topics)} {why}"
+
+
+def _readable(seen: Seen) -> Iterator[Line]:
+    topics, what = seen.topics, "DescribeProducers"
+    count = len(topics.readable) + len(topics.unreadable)
+    if topics.unreadable:
+        if len(topics.unreadable) == count > 1:
+            missing = [acls.pattern(glob, "Read") for glob in topics.globs]
+        else:
+            missing = acls.each_or_all("--topic", topics.unreadable, count, "Read")
+        text = f"READ is denied on {len(topics.unreadable)} of {_count(count, 'topic')}: {listed(topics.unreadable)}"
+        yield Line(GAP, what, text, tuple(missing))
+    elif topics.readable:
+        yield Line(OK, what, f"READ is allowed on {'the topic' if count == 1 else f'all {count} topics'} watched")
+    if topics.silent:
+        yield Line(GAP, what, f"could not be asked about {listed(topics.silent)}: {topics.why_silent}")
+
+
+def _ids(seen: Seen) -> Iterator[Line]:
+    ids, log, what = seen.ids, seen.log, "ListTransactions"
+    if ids.listed is None:
+        yield Line(GAP, what, f"could not be asked: {ids.why}")
+    elif ids.hidden:
+        text = (
+            f"shows {_count(ids.listed, 'id')} and hides {_count(len(ids.hidden), 'id')} of the log, silently:"
+            f" {listed(ids.hidden)}. Our verdicts do not rest on it; those of Kafka's find-hanging do"
+        )
+        missing = acls.each_or_all("--transactional-id", ids.hidden, log.ids, "Describe")
+        yield Line(GAP, what, text, tuple(missing))
+    elif ids.any_denied is not False and not (log.may_read and log.ids):
+        text = f"shows {_count(ids.listed, 'id')}; whether it hides others cannot be told"
+        yield Line(GAP, what, text, (Acl("--transactional-id", "*", "Describe"),))
+    elif log.may_read and log.ids:
+        yield Line(OK, what, f"shows {_count(ids.listed, 'id')}, hides none that was found in the log")
+    else:
+        yield Line(OK, what, f"shows {_count(ids.listed, 'id')}; ids of any name may be described")
+
+
+def _groups(seen: Seen) -> Iterator[Line]:
+    groups, what = seen.groups, "groups"
+    if groups.listed is None:
+        yield Line(GAP, what, f"could not be asked: {groups.why}")
+        return
+    if groups.denied:
+        text = f"DESCRIBE is denied on {len(groups.denied)} of {groups.listed}: {listed(groups.denied)}"
+        missing = acls.each_or_all("--group", groups.denied, groups.listed, "Describe")
+        yield Line(GAP, what, text, tuple(missing))
+    elif groups.any_denied is not False and (seen.cluster_operations is None or not groups.listed):
+        text = f"{groups.listed} listed; Kafka does not show groups without DESCRIBE: whether there are any is not told"
+        yield Line(GAP, what, text, (Acl("--group", "*", "Describe"),))
+    else:
+        yield Line(OK, what, f"{groups.listed} listed, all may be described")
+
+
+def _clocks(seen: Seen) -> Iterator[Line]:
+    for clock in seen.clocks:
+        about = f" (give or take {clock.within_ms} ms)"
+        ahead = f"{span(abs(clock.ahead_ms))} {'ahead of' if clock.ahead_ms >= 0 else 'behind'} this machine's{about}"
+        is_far = abs(clock.ahead_ms) > SKEW_MS + clock.within_ms
+        yield Line(NOTE if is_far else OK, "clock", f"{clock.whose}: {ahead}, by {clock.how}")
+    if not seen.clocks:
+        newest = seen.newest_record_ms
+        last = "" if newest is None else f"; the newest record of {TOPIC} says {moment(newest)}"
+        yield Line(NOTE, "clock", f"could not be measured: no transaction went on while looking{last}")
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"

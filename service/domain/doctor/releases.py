@@ -1,0 +1,36 @@
+"""Which release a broker is of, as far as the features it speaks tell for certain."""
+
+from __future__ import annotations
+
+from typing import Final
+
+_FIRST_LEVELS: Final = (
+    (1, "3.0"),
+    (2, "3.1"),
+    (3, "3.2"),
+    (4, "3.3"),
+    (8, "3.4"),
+    (9, "3.5"),
+    (12, "3.6"),
+    (15, "3.7"),
+    (20, "3.8"),
+    (21, "3.9"),
+    (22, "4.0"),
+    (26, "4.1"),
+    (28, "4.2"),
+    (30, "4.3"),
+)
+"""The first level of `metadata.version` that each release brought (MetadataVersion.java of 4.3.1)."""
+_LAST_KNOWN: Final = 30
+
+FIRST_OF_38: Final = 20
+"""The level of Kafka 3.8."""
+SKIPS_MARKERS: Final = "4.3"
+"""KAFKA-20734: 4.3.0 and 4.3.1 take a participant without leader for deleted; a committed transaction hangs then."""
+
+
+def release_of(newest_metadata_version: int | None) -> str | None:
+    """ "4.3"; None where the level says nothing: none was told, or it is of a release that came later."""
+    if newest_metadata_version is None or not 1 <= newest_metadata_version <= _LAST_KNOWN:
+        return None
+    return [release for level, release in _FIRST_LEVELS if level <= newest_metadata_version][-1]

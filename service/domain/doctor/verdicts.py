@@ -1,0 +1,155 @@
+"""Which verdicts can be trusted with what may be seen: a table, row by row."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from service.domain.doctor.seen import Seen
+from service.domain.findings.words import listed
+from service.domain.transaction_log import TOPIC
+
+CERTAIN: Final = "certain"
+LIKELY: Final = "likely"
+NONE: Final = "not at all"
+
+
+class Verdict(NamedTuple):
+    """`trust`: CERTAIN, LIKELY or NONE; `why` says where that does not hold, or what is in the way."""
+
+    what: str
+    trust: str
+    why: str
+
+
+def verdicts(seen: Seen) -> list[Verdict]:
+    """The log is the only source of names and owners; READ on a topic is what DescribeProducers and headers need."""
+    return [
+        _partitions(seen),
+        _hanging(seen),
+        _names(seen),
+        _from_log(seen, "causes and history"),
+        _times(seen),
+        _coordinators(seen),
+        _groups(seen),
+        _explain(seen),
+    ]
+
+
+def _partitions(seen: Seen) -> Verdict:
+    what = "blocked partitions"
+    if not seen.topics.watched:
+        return Verdict(what, NONE, "no topic may be described")
+    return Verdict(what, CERTAIN, _except(_not_looked_at(seen)))
+
+
+def _hanging(seen: Seen) -> Verdict:
+    """Without the log nobody can be said to own an entry or not; without READ what is open on a topic is not known."""
+    what, topics = "hanging transactions", seen.topics
+    if not seen.log.may_read:
+        return Verdict(what, NONE, _why_no_log(seen))
+    if not topics.readable and not topics.silent:
+        return Verdict(
+            what, NONE, "READ is denied on every topic" if topics.unreadable else "no topic may be described"
+        )
+    but = _not_looked_at(seen)
+    if topics.unreadable:
+        but.append(f"not at all on {listed(topics.unreadable)} (READ is denied)")
+    but += _not_coordinated(seen)
+    if not topics.readable:
+        return Verdict(what, LIKELY, _except(["DescribeProducers could not be asked", *but]))
+    if topics.silent:
+        but.append(f"likely at most on {listed(topics.silent)} (DescribeProducers could not be asked)")
+    return Verdict(what, CERTAIN, _except(but))
+
+
+def _names(seen: Seen) -> Verdict:
+    what = "names of those who block"
+    if not seen.log.may_read:
+        return Verdict(what, NONE, _why_no_log(seen))
+    if not seen.topics.readable and not seen.topics.silent:
+        return Verdict(what, NONE, "READ is denied on every topic" if seen.topics.unreadable else "no topic is seen")
+    denied = seen.topics.unreadable
+    but = [f"not at all on {listed(denied)} (READ is denied)"] if denied else []
+    return Verdict(what, CERTAIN, _except([*_not_looked_at(seen), *but]))
+
+
+def _from_log(seen: Seen, what: str) -> Verdict:
+    if not seen.log.may_read:
+        return Verdict(what, NONE, _why_no_log(seen))
+    return Verdict(what, CERTAIN, _except(_not_coordinated(seen)))
+
+
+def _times(seen: Seen) -> Verdict:
+    what = "timeouts and expiry"
+    if not seen.log.may_read:
+        return Verdict(what, NONE, _why_no_log(seen))
+    if seen.assumed_configs:
+        return Verdict(what, LIKELY, "with Kafka's defaults: the brokers' configs could not be read")
+    return Verdict(what, CERTAIN, _except(_not_coordinated(seen)))
+
+
+def _coordinators(seen: Seen) -> Verdict:
+    what, ids = "coordinators' answers", seen.ids
+    if ids.listed is None:
+        return Verdict(what, NONE, f"they could not be asked: {ids.why}")
+    if ids.hidden:
+        return Verdict(what, CERTAIN, f"not at all about {listed(ids.hidden)} (DESCRIBE is denied)")
+    if ids.any_denied and not (seen.log.may_read and seen.log.ids):
+        return Verdict(what, NONE, "DESCRIBE on transactional ids is denied")
+    return Verdict(what, CERTAIN, "")
+
+
+def _groups(seen: Seen) -> Verdict:
+    what, groups = "groups that wait", seen.groups
+    if groups.listed is None:
+        return Verdict(what, NONE, f"they could not be asked: {groups.why}")
+    if (not groups.listed and groups.any_denied) or len(groups.denied) == groups.listed > 0:
+        return Verdict(what, NONE, "DESCRIBE on groups is denied")
+    but = [f"not at all {listed(groups.denied)} (DESCRIBE is denied)"] if groups.denied else []
+    if seen.cluster_operations is None:
+        but.append("groups that Kafka does not show are missed")
+    return Verdict(what, CERTAIN, _except(but))
+
+
+def _explain(seen: Seen) -> Verdict:
+    what, topics = "explain: whose a record is", seen.topics
+    if not topics.readable:
+        return Verdict(what, NONE, "READ is denied on every topic" if topics.unreadable else "no topic could be read")
+    but = _not_looked_at(seen)
+    if topics.unreadable:
+        but.append(f"not at all on {listed(topics.unreadable)} (READ is denied)")
+    if not seen.log.may_read:
+        return Verdict(what, CERTAIN, _except([*but, "without names and causes"]))
+    return Verdict(what, CERTAIN, _except(but))
+
+
+def _not_looked_at(seen: Seen) -> list[str]:
+    but = []
+    away = [str(broker.node) for broker in seen.brokers if broker.why is not None]
+    if away:
+        but.append(f"not what broker {listed(away)} leads (it does not answer)")
+    if seen.topics.leaderless:
+        but.append(f"not {len(seen.topics.leaderless)} without a leader")
+    if seen.topics.unseen or seen.topics.beyond:
+        but.append("not on topics that may not be described")
+    return but
+
+
+def _not_coordinated(seen: Seen) -> list[str]:
+    away = [str(broker.node) for broker in seen.brokers if broker.why is not None]
+    but = [f"not ids that broker {listed(away)} coordinates"] if away else []
+    if seen.log.leaderless:
+        but.append(f"not ids of partitions {listed([str(n) for n in seen.log.leaderless])} of {TOPIC}")
+    return but
+
+
+def _except(but: list[str]) -> str:
+    return "; ".join(but)
+
+
+def _why_no_log(seen: Seen) -> str:
+    if seen.log.is_there is False:
+        return f"there is no {TOPIC} yet"
+    if seen.log.may_read is None and seen.log.is_there:
+        return f"{TOPIC} could not be read: {seen.log.why}"
+    return f"READ on {TOPIC} is denied"

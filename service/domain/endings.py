@@ -1,0 +1,44 @@
+"""How an open entry that nobody owned has ended: by a marker (whose?), or because its records are no more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from service.domain.findings import kinds
+from service.domain.look_back import SKEW_MS, Ended, Marker
+from service.domain.open_entries import ADOPTED_AFTER_MS, Entry
+
+
+def how_ended(
+    entry: Entry,
+    markers: Sequence[Marker],
+    *,
+    log_start: int,
+    high_watermark: int,
+    ended: Ended | None,
+    by_us: bool,
+) -> str:
+    """A resolution of `kinds.RESOLUTIONS`. `markers` of its producer id, behind where it was seen open last; `ended`:
+    the last transaction that ended under the producer id; `by_us`: `resolve` has written a marker for it."""
+    if high_watermark <= entry.start_offset:
+        return kinds.TRUNCATED
+    if not markers:
+        return kinds.RETENTION if log_start > entry.start_offset else kinds.HEALED
+    marker = markers[0]
+    if by_us:
+        return kinds.OUR_MARKER
+    if ended is not None and _is_its_marker(marker, ended, entry):
+        is_younger = ended.start_ms > entry.first_seen_ms + ADOPTED_AFTER_MS
+        return kinds.ADOPTION if is_younger else kinds.COORDINATOR_MARKER
+    return kinds.FOREIGN_COMMIT if marker.is_commit else kinds.FOREIGN_ABORT
+
+
+def _is_its_marker(marker: Marker, ended: Ended, entry: Entry) -> bool:
+    """The coordinator wrote it when that transaction ended. A marker by hand comes later, or lacks the epoch."""
+    return (
+        entry.place in ended.partitions
+        and marker.producer_epoch == ended.producer_epoch
+        and marker.is_commit in (None, ended.is_commit)
+        and ended.at_ms - SKEW_MS <= marker.at_ms
+        and ended.at_ms > entry.first_seen_ms
+    )

@@ -1,0 +1,140 @@
+"""Consumer groups that wait behind an open transaction: as grave as what they wait for, and healed with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from service.domain.findings import kinds
+from service.domain.findings.conditions import bounded
+from service.domain.findings.context import Context, ruled
+from service.domain.findings.finding import Evidence, Finding, Key, Observation, Subject
+from service.domain.findings.long_running import LONG_AFTER_MS
+from service.domain.findings.stall_causes import NOT_READ, Blocker, Cause, StallCauses, worst_of
+from service.domain.findings.words import moment
+from service.domain.victims import UNSTABLE_OFFSETS, Place, Victim
+
+STANDS_AFTER_MS: Final = 6_000
+"""A group that reads on has committed by then: once in the default auto.commit.interval.ms of 5 s."""
+
+
+def blocked_groups(
+    victims: Iterable[Victim],
+    blockers: Mapping[Place, Sequence[Blocker]],
+    known: Mapping[Key, Finding],
+    context: Context,
+    as_of_ms: int,
+) -> list[Observation]:
+    """`known`: findings, of which open ones speak of what blocks. A legal transaction is worth telling of when its own
+    finding is, or when the LSO has stood for LONG_AFTER_MS; so is one that cannot be judged.
+    """
+    causes = StallCauses(known, context)
+    found = []
+    for victim in victims:
+        if victim.is_blocked and victim.offset.stood_ms >= STANDS_AFTER_MS:
+            cause = _cause(victim, [causes.of(one) for one in _in_order(blockers.get(victim.behind, ()))])
+            if cause.is_told or as_of_ms - victim.stalled_since_ms >= LONG_AFTER_MS:
+                found.append((victim, cause))
+    found.sort(key=lambda pair: (kinds.SEVERITIES.index(pair[1].severity), pair[0].key))
+    return bounded(
+        found,
+        lambda pair: _observe(*pair, context),
+        lambda rest: f"{len(rest):,} more consumer groups wait on partitions with open transactions",
+    )
+
+
+def unreadable(denied: Iterable[str]) -> list[Observation]:
+    """Groups that were listed and may not be asked about: whether they wait is not known."""
+    return bounded(
+        sorted(denied),
+        lambda group: Observation(
+            kind=kinds.COVERAGE_GAP,
+            severity=kinds.WARNING,
+            subject=Subject(group=group),
+            summary=f"{group}: no permission to read the offsets of the consumer group; whether it waits is not known",
+            advice="Grant DESCRIBE on the group to txnscope's principal.",
+            evidence=(),
+        ),
+        lambda rest: f"{len(rest):,} more consumer groups may not be asked for their offsets: grant DESCRIBE on them",
+    )
+
+
+def names_by_place(victims: Iterable[Victim]) -> dict[Place, tuple[str, ...]]:
+    """The blocked groups behind each partition whose LSO stands, by name: what findings call `blocked_groups`."""
+    found: dict[Place, set[str]] = {}
+    for victim in victims:
+        if victim.is_blocked:
+            found.setdefault(victim.behind, set()).add(victim.offset.group)
+    return {place: tuple(sorted(names)) for place, names in found.items()}
+
+
+def _cause(victim: Victim, causes: Sequence[Cause]) -> Cause:
+    """The first open transaction of a partition holds its LSO. Whose offsets a group waits for is in no answer of
+    Kafka's: where several are open on a partition of `__consumer_offsets` it may be any of them."""
+    if not causes:
+        return NOT_READ
+    return worst_of(causes) if victim.relation == UNSTABLE_OFFSETS and len(causes) > 1 else causes[0]
+
+
+def _in_order(blockers: Iterable[Blocker]) -> list[Blocker]:
+    return sorted(blockers, key=lambda one: one.entry.start_offset)
+
+
+def _observe(victim: Victim, cause: Cause, context: Context) -> Observation:
+    group, topic, partition = victim.key
+    stands, advice = (_unstable if victim.relation == UNSTABLE_OFFSETS else _behind)(victim, cause)
+    behind = f"{victim.behind[0]}-{victim.behind[1]}"
+    observation = Observation(
+        kind=kinds.BLOCKED_GROUP,
+        severity=cause.severity,
+        subject=Subject(group=group, topic=topic, partition=partition),
+        summary=f"{group} {stands}",
+        advice=f"{advice} {_way_out(cause)}",
+        evidence=(
+            Evidence(
+                victim.stalled_since_ms,
+                f"{behind}@{victim.lso_behind}",
+                f"the LSO stands there since then, below the high watermark; {cause.text} holds it",
+            ),
+            Evidence(victim.offset.standing_since_ms, "OffsetFetch", _committed(victim)),
+        ),
+        confidence=victim.confidence,
+        self_heals_at_ms=cause.heals_at_ms,
+    )
+    return ruled(observation, context.rules.of(cause.owner_name, (topic,)))
+
+
+def _behind(victim: Victim, cause: Cause) -> tuple[str, str]:
+    _, topic, partition = victim.key
+    return (
+        f"stands still on {topic}-{partition}: at offset {victim.lso_behind} {cause.text} keeps readers of committed"
+        " records from reading on",
+        "Restarting the group does not help, and offsets reset to behind it skip records that may yet be committed. Its"
+        " lag as clients measure it, up to the LSO, may read 0.",
+    )
+
+
+def _unstable(victim: Victim, cause: Cause) -> tuple[str, str]:
+    _, topic, partition = victim.key
+    return (
+        f"cannot fetch its offset of {topic}-{partition}: it is part of {cause.text}"
+        f" on {victim.behind[0]}-{victim.behind[1]} (UNSTABLE_OFFSET_COMMIT)",
+        "Consumers that run go on; one that starts, or gets the partition in a rebalance, waits. Do not delete the"
+        " group: its offsets would be lost.",
+    )
+
+
+def _way_out(cause: Cause) -> str:
+    if cause.heals_at_ms is not None:
+        return f"It goes on when the transaction ends, at {moment(cause.heals_at_ms)} at the latest."
+    if cause.is_legal:
+        return "It goes on when the application of the transaction ends it."
+    if cause.is_told:
+        return "It goes on when the transaction ends: the finding about that says how."
+    return "It goes on when the transaction ends; who will end it is not known yet."
+
+
+def _committed(victim: Victim) -> str:
+    one = victim.offset
+    what = "no committed offset" if one.committed_offset < 0 else f"committed offset {one.committed_offset}"
+    return what + (", another one pending" if one.is_unstable else "") + ", the same since then"

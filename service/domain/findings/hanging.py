@@ -1,0 +1,184 @@
+"""Open transactions that no coordinator will ever end: who wrote them, why they hang, and the way out.
+
+The verdict takes three looks, which the judge makes (`spark_jobs.judge_partitions`): the partition shows the entry
+open; the coordinators' log, read to an end asked for after that, has nobody who will end it; the partition, asked after
+that, still shows it open. Here is what is said of it.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from service.domain.findings import kinds
+from service.domain.findings.context import Context
+from service.domain.findings.finding import Evidence, Observation, Subject
+from service.domain.findings.rules import Rule
+from service.domain.look_back import ABORT, COMMIT, NONE, NOT_KNOWN, Decision
+from service.domain.open_entries import Entry
+from service.domain.owners import Owner
+from service.domain.states import EXPIRED, NAMES
+from service.domain.transaction_log import TOPIC
+
+SETTLES_MS: Final = 500
+"""How long nobody must own an entry whose producer is still the current one: some clients write a moment before
+AddPartitionsToTxn is accepted."""
+
+
+class Case(NamedTuple):
+    """An entry that nobody owns. `name`: of its transactional.id; None: no id ever had its producer id.
+
+    `log_start` and `last_stable_offset` of its partition; `looks`: what each look showed, so far; `groups` wait for it.
+    """
+
+    entry: Entry
+    owner: Owner | None
+    name: str | None
+    log_start: int
+    last_stable_offset: int
+    looks: tuple[Evidence, ...]
+    decision: Decision | None = None
+    groups: tuple[str, ...] = ()
+
+    @property
+    def subject(self) -> Subject:
+        return subject_of(self.entry, self.owner)
+
+
+def subject_of(entry: Entry, owner: Owner | None) -> Subject:
+    return Subject(
+        topic=entry.topic,
+        partition=entry.partition,
+        transactional_id=None if owner is None else owner.transactional_id,
+        producer_id=entry.producer_id,
+        producer_epoch=entry.producer_epoch,
+        start_offset=entry.start_offset,
+    )
+
+
+def can_still_write(entry: Entry, owner: Owner | None) -> bool:
+    """Whether some living producer may hold this producer id and epoch, and so may yet take the records over."""
+    return (
+        owner is not None
+        and owner.state != EXPIRED
+        and (owner.producer_id, owner.producer_epoch) == (entry.producer_id, entry.producer_epoch)
+    )
+
+
+def is_certain(entry: Entry, owner: Owner | None, context: Context, now_ms: int) -> bool:
+    """Whether nothing but an accident can end it: its producer id or epoch is superseded, its id is gone, or whoever
+    wrote it would have been timed out by now."""
+    if owner is None:
+        return context.whole
+    if not can_still_write(entry, owner):
+        return (
+            owner.state == EXPIRED
+            or owner.producer_id != entry.producer_id
+            or owner.producer_epoch > entry.producer_epoch
+        )
+    return now_ms - entry.first_seen_ms > owner.timeout_ms + context.limits.scan_ms
+
+
+def observe(case: Case, rule: Rule, bootstrap: str, *, confirmed: bool, certain: bool) -> Observation:
+    """`bootstrap`: servers for the command. `certain`: what `is_certain` says, where all three looks could be made."""
+    entry = case.entry
+    place = f"{entry.topic}-{entry.partition}"
+    who = (
+        f"{case.name} (producer id {entry.producer_id}, epoch {entry.producer_epoch})"
+        if case.name
+        else (
+            f"producer id {entry.producer_id}, epoch {entry.producer_epoch}, which never belonged to a transactional.id"
+        )
+    )
+    blocks = is_blocking(entry, case.log_start, case.last_stable_offset)
+    effect = (
+        f"read_committed consumers stop at {case.last_stable_offset}"
+        if blocks
+        else "it will stop read_committed consumers when what is open before it has ended"
+    )
+    decision = case.decision or Decision(NOT_KNOWN, "not looked at yet")
+    return Observation(
+        kind=kinds.HANGING,
+        severity=kinds.CRITICAL,
+        subject=case.subject,
+        summary=f"{place}: the transaction of {who} that is open at offset {entry.start_offset} hangs: no coordinator"
+        f" will end it; {effect}",
+        advice=_advice(case, decision),
+        evidence=(*about_owner(case), *case.looks, _cause(case, decision)),
+        confidence=kinds.CERTAIN if certain else kinds.LIKELY,
+        log_partition=None if case.owner is None else case.owner.log_partition,
+        confirmed=confirmed,
+        owner=rule.owner,
+        muted_until_ms=rule.mute_until_ms,
+        decision=decision.word,
+        command=command(entry, bootstrap) if decision.word in (ABORT, NONE) else None,
+        blocked_groups=case.groups,
+    )
+
+
+def is_blocking(entry: Entry, log_start: int, last_stable_offset: int) -> bool:
+    """Whether it is what pins the LSO. Where its start is deleted already, brokers show the LSO at or below the log
+    start (3.9 and 4.3 differ in where)."""
+    return entry.start_offset == last_stable_offset or (
+        entry.start_offset < log_start and last_stable_offset <= log_start
+    )
+
+
+def command(entry: Entry, bootstrap: str) -> str:
+    return (
+        f"kafka-transactions.sh --bootstrap-server {bootstrap} abort --topic {entry.topic}"
+        f" --partition {entry.partition} --start-offset {entry.start_offset}"
+    )
+
+
+def about_owner(case: Case) -> tuple[Evidence, ...]:
+    owner = case.owner
+    if owner is None or case.name is None:
+        return ()
+    state = f"{NAMES[owner.state]}, producer id {owner.producer_id}, epoch {owner.producer_epoch}"
+    text = f"newest record of {case.name}: {state}"
+    return (Evidence(owner.timestamp_ms, f"{TOPIC}-{owner.log_partition}@{owner.offset}", text),)
+
+
+def _cause(case: Case, decision: Decision) -> Evidence:
+    """Why it hangs, as far as it can be told."""
+    entry, owner = case.entry, case.owner
+    if entry.start_offset < case.log_start:
+        text = f"its records were deleted up to {case.log_start}; the leader's producer state has outlived them"
+    elif decision.word in (COMMIT, ABORT):
+        text = "its marker was never written here: a partition without leader is skipped (KAFKA-20734)"
+    elif owner is None:
+        text = "an orphan producer id: written without a coordinator"
+    elif owner.state == EXPIRED:
+        text = "its transactional.id has expired under it"
+    elif entry.coordinator_epoch == -1:
+        text = "the partition was never added to a transaction of this producer id"
+    else:
+        text = "written late, after the marker of its transaction"
+    return Evidence(entry.first_seen_ms, "txnscope", f"{text}. Decision: {decision.word}: {decision.text}")
+
+
+def _advice(case: Case, decision: Decision) -> str:
+    fence = (
+        f" {case.name} can still write under this epoch: stop its producer, or let it initialise again, first."
+        if case.name is not None and can_still_write(case.entry, case.owner)
+        else ""
+    )
+    if decision.word == COMMIT:
+        return (
+            "Do not abort it: its transaction was committed, and `kafka-transactions.sh abort` would throw this half of"
+            " it away. Write the missing COMMIT marker with `txnscope resolve`; no tool of Kafka's can." + fence
+        )
+    if decision.word == ABORT:
+        return (
+            "Its transaction was aborted: write the missing ABORT marker with the command, or `txnscope resolve`."
+            + fence
+        )
+    if decision.word == NONE:
+        return (
+            "Its records belong to no transaction that was committed: write an ABORT marker with the command, or"
+            " `txnscope resolve`. Restarting the application does not help." + fence
+        )
+    return (
+        "Whether its transaction was committed is not known, and the wrong marker loses data: find out from the"
+        " application before anything is written. Nothing heals it by itself." + fence
+    )

@@ -1,0 +1,115 @@
+"""Why an LSO stands, in words: what is open there, how grave that is, and when it heals by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from service.domain.findings import kinds
+from service.domain.findings.context import Context
+from service.domain.findings.finding import Finding, Key, Subject
+from service.domain.limits import times_out_at_ms
+from service.domain.open_entries import (
+    ADOPTED,
+    COMPLETING,
+    HANGING,
+    NOT_KNOWN,
+    OPENED,
+    OVERDUE,
+    UNREPLICATED,
+    Entry,
+    Relation,
+)
+
+_KINDS: Final = {
+    OPENED: kinds.LONG_RUNNING,
+    OVERDUE: kinds.OVERDUE,
+    COMPLETING: kinds.STUCK_COMPLETION,
+    ADOPTED: kinds.ADOPTED,
+    UNREPLICATED: kinds.UNREPLICATED,
+    HANGING: kinds.HANGING,
+}
+"""Which findings speak of what stands so: about the id, the last three about the entry."""
+
+_SEVERITIES: Final = {HANGING: kinds.CRITICAL, OPENED: kinds.INFO}
+
+_WHAT: Final = {
+    OPENED: "the open transaction of {}",
+    OVERDUE: "the overdue transaction of {}",
+    COMPLETING: "the transaction of {}, which is decided and not complete,",
+    ADOPTED: "stale records of {}",
+    UNREPLICATED: "the transaction of {}, whose marker is not replicated yet,",
+    HANGING: "the hanging transaction of {}",
+    NOT_KNOWN: "a transaction of {}",
+}
+
+
+class Blocker(NamedTuple):
+    """What is open on a partition, who will end it, and that id as people read it (None: nobody is known)."""
+
+    entry: Entry
+    relation: Relation
+    name: str | None
+
+    @property
+    def who(self) -> str:
+        return self.name or f"producer id {self.entry.producer_id}"
+
+
+class Cause(NamedTuple):
+    """Why an LSO stands. `is_told`: there is a confirmed finding about it. `owner_name`: whose rules count."""
+
+    text: str
+    severity: str
+    heals_at_ms: int | None
+    is_told: bool
+    is_legal: bool
+    owner_name: str
+
+
+NOT_READ: Final = Cause("a transaction that could not be read yet", kinds.WARNING, None, False, False, "")
+
+
+class StallCauses:
+    """`known`: findings; the confirmed ones among them say how grave it is."""
+
+    def __init__(self, known: Mapping[Key, Finding], context: Context) -> None:
+        self._known, self._context = known, context
+        self._told = {
+            (kind, s.topic, s.partition, s.start_offset, s.producer_id): finding
+            for (kind, s), finding in known.items()
+            if finding.status == kinds.CONFIRMED and s.start_offset is not None
+        }
+
+    def of(self, blocker: Blocker) -> Cause:
+        word, owner = blocker.relation.word, blocker.relation.owner
+        heals_at_ms = None
+        if word == OPENED and owner is not None:
+            times_out = times_out_at_ms(owner.state, owner.start_ms, owner.timeout_ms)
+            heals_at_ms = None if times_out is None else times_out + self._context.limits.scan_ms
+        finding = self._finding(blocker)
+        return Cause(
+            text=_WHAT[word].format(blocker.who),
+            severity=_SEVERITIES.get(word, kinds.WARNING) if finding is None else finding.severity,
+            heals_at_ms=heals_at_ms,
+            is_told=word == HANGING or finding is not None,
+            is_legal=word == OPENED,
+            owner_name=blocker.name or "",
+        )
+
+    def _finding(self, blocker: Blocker) -> Finding | None:
+        entry, owner = blocker.entry, blocker.relation.owner
+        kind = _KINDS.get(blocker.relation.word)
+        if kind is None:
+            return None
+        found = self._told.get((kind, *entry.place, entry.start_offset, entry.producer_id))
+        if found is None and owner is not None:
+            found = self._known.get((kind, Subject(transactional_id=owner.transactional_id)))
+        return found if found is not None and found.status == kinds.CONFIRMED else None
+
+
+def worst_of(causes: Sequence[Cause]) -> Cause:
+    """Where it may be any of several."""
+    worst = min(causes, key=lambda one: kinds.SEVERITIES.index(one.severity))
+    text = f"one of {len(causes)} transactions that are open there, at worst {worst.text}"
+    return worst._replace(text=text, heals_at_ms=None)

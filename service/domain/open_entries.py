@@ -1,0 +1,116 @@
+"""Who will end what is open on a partition: the coordinator that owns it, somebody else by chance, or nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from service.domain.findings.context import Context
+from service.domain.findings.overdue import SLACK_MS
+from service.domain.limits import is_time, times_out_at_ms
+from service.domain.owners import Owner
+from service.domain.states import EXPIRED, NAMES, ONGOING, OPEN, UNKNOWN
+
+OPENED: Final = "open"
+OVERDUE: Final = "overdue"
+COMPLETING: Final = "completing"
+ADOPTED: Final = "adopted"
+UNREPLICATED: Final = "unreplicated_marker"
+HANGING: Final = "hanging"
+NOT_KNOWN: Final = "unknown"
+RELATIONS: Final = (OPENED, OVERDUE, COMPLETING, ADOPTED, UNREPLICATED, HANGING, NOT_KNOWN)
+
+ADOPTED_AFTER_MS: Final = 5_000
+"""How long before a transaction's start an entry must have been seen to be none of its own: clocks differ, and some
+clients write before AddPartitionsToTxn is accepted."""
+
+NOT_READ: Final = "the coordinators' log is not read to its end"
+
+
+class Entry(NamedTuple):
+    """An open entry as the store has it: `service.domain.partition_facts.OpenEntry`, where it is, and when it was seen
+    open for the first time and last (the times of looks, on txnscope's clock)."""
+
+    topic: str
+    partition: int
+    producer_id: int
+    producer_epoch: int
+    start_offset: int
+    coordinator_epoch: int
+    last_timestamp_ms: int
+    records: int | None
+    bytes: int | None
+    first_seen_ms: int
+    seen_at_ms: int
+
+    @property
+    def place(self) -> tuple[str, int]:
+        return self.topic, self.partition
+
+
+class Relation(NamedTuple):
+    """`word`: one of RELATIONS, in the words of the API. `owner`: the id that wrote it, if its producer id was ever
+    seen in the log. `why`: what is missing where the word is unknown. `is_unowned`: the log, as far as it is read, has
+    no transaction that will end the entry; whether that is all there is takes three looks (`findings.hanging`).
+    """
+
+    word: str
+    owner: Owner | None
+    why: str | None = None
+    is_unowned: bool = False
+
+
+def owner_of(entry: Entry, owners: Sequence[Owner]) -> Owner | None:
+    """The id that has the entry's producer id now, else the last that had it: a producer id is never given twice."""
+    current = [one for one in owners if one.producer_id == entry.producer_id and one.state != EXPIRED]
+    return max(current or owners, key=lambda one: one.last_seen_ms, default=None)
+
+
+def will_close(entry: Entry, owner: Owner) -> bool:
+    """Any marker of the producer id with an epoch not below the batch's closes it (`ProducerAppendInfo`); the owner
+    will have one written to every partition that its open transaction lists."""
+    return (
+        owner.producer_id == entry.producer_id
+        and owner.state in OPEN
+        and entry.place in owner.partitions
+        and owner.producer_epoch >= entry.producer_epoch
+    )
+
+
+def is_stale(entry: Entry, owner: Owner) -> bool:
+    """It lay there before the transaction began that will close it. Start: the coordinator's clock."""
+    return is_time(owner.start_ms) and entry.first_seen_ms + ADOPTED_AFTER_MS < owner.start_ms
+
+
+def relate(entry: Entry, owners: Sequence[Owner], context: Context, *, is_hanging: bool) -> Relation:
+    """`owners`: of the entry's producer id. `is_hanging`: there is a confirmed finding that says so."""
+    owner = owner_of(entry, owners)
+    if owner is not None and owner.state == UNKNOWN:
+        return Relation(NOT_KNOWN, owner, "the newest record of its transactional.id cannot be decoded")
+    if owner is not None and will_close(entry, owner):
+        return Relation(_kept(entry, owner, context), owner)
+    if is_hanging:
+        return Relation(HANGING, owner, is_unowned=True)
+    if owner is None and not context.whole:
+        return Relation(NOT_KNOWN, None, NOT_READ)
+    if owner is not None and owner.log_partition not in context.seen_until:
+        return Relation(NOT_KNOWN, owner, NOT_READ)
+    return Relation(NOT_KNOWN, owner, f"{_not_its_own(owner)}: being looked at again", is_unowned=True)
+
+
+def _kept(entry: Entry, owner: Owner, context: Context) -> str:
+    if is_stale(entry, owner):
+        return ADOPTED
+    if owner.state != ONGOING:
+        return COMPLETING
+    times_out = times_out_at_ms(owner.state, owner.start_ms, owner.timeout_ms)
+    if times_out is None:
+        return OPENED
+    deadline = times_out + context.limits.scan_ms + SLACK_MS
+    return OVERDUE if context.seen_until.get(owner.log_partition, deadline - 1) >= deadline else OPENED
+
+
+def _not_its_own(owner: Owner | None) -> str:
+    if owner is None:
+        return "no transactional.id ever had its producer id"
+    return f"its transactional.id is {NAMES[owner.state]} and does not list the partition"

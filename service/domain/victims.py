@@ -1,0 +1,155 @@
+"""Which consumer groups stand behind an open transaction: from a committed offset and the LSO to a word.
+
+A committed offset does not tell how its group reads. One that is at the LSO, or that stood still for STOOD_STILL_MS
+below it, is taken for a reader of committed records that waits. Whether only markers and aborted records lie between
+the two, so that it waits already, is not read from the log: who commits "last record + 1" is one marker short of the
+LSO, and is told as `will_stop` until it has stood still for that long. Both count as blocked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from service.domain.findings.kinds import CERTAIN, LIKELY
+from service.domain.offsets_topic import OFFSETS_TOPIC, offsets_partition
+
+INACTIVE: Final = "inactive"
+UNSTABLE_OFFSETS: Final = "unstable_offsets"
+STOPPED: Final = "stopped"
+WILL_STOP: Final = "will_stop"
+READS_UNCOMMITTED: Final = "reads_uncommitted"
+RELATIONS: Final = (INACTIVE, UNSTABLE_OFFSETS, STOPPED, WILL_STOP, READS_UNCOMMITTED)
+BLOCKED: Final = frozenset({STOPPED, WILL_STOP, UNSTABLE_OFFSETS})
+
+STALLED_AFTER_MS: Final = 1_000
+"""How long an LSO stands before anybody waits for it: shorter transactions come and go all the time."""
+
+STOOD_STILL_MS: Final = 30_000
+"""A group that has commits to make makes one in that time: the default auto.commit.interval.ms is 5 s."""
+
+Place = tuple[str, int]
+"""(topic, partition)"""
+
+
+class GroupOffset(NamedTuple):
+    """What the group's coordinator said of one partition. `committed_offset` -1: none. `members`: None if not told.
+
+    `is_unstable`: an offset for the partition is part of an open transaction (UNSTABLE_OFFSET_COMMIT), and
+    `committed_offset` the one before. `standing_since_ms`: since when that is known to be the same.
+    """
+
+    group: str
+    topic: str
+    partition: int
+    committed_offset: int
+    members: int | None
+    is_unstable: bool
+    observed_at_ms: int
+    standing_since_ms: int
+
+    @property
+    def stood_ms(self) -> int:
+        return self.observed_at_ms - self.standing_since_ms
+
+
+class Ends(NamedTuple):
+    """A partition as it was looked at last. `stalled_since_ms` None: the LSO is at the high watermark."""
+
+    last_stable_offset: int
+    high_watermark: int
+    stalled_since_ms: int | None
+
+
+class Victim(NamedTuple):
+    """A group and a partition on which an open transaction is felt. `behind`: the partition whose LSO stands, since
+    `stalled_since_ms` at `lso_behind`; for `unstable_offsets` one of `__consumer_offsets`, else the group's own.
+    `ends`: of the group's partition, None where that is not watched.
+    """
+
+    offset: GroupOffset
+    ends: Ends | None
+    relation: str
+    confidence: str
+    behind: Place
+    lso_behind: int
+    stalled_since_ms: int
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        return self.offset.group, self.offset.topic, self.offset.partition
+
+    @property
+    def is_blocked(self) -> bool:
+        return self.relation in BLOCKED
+
+    @property
+    def offsets_partition(self) -> int | None:
+        topic, partition = self.behind
+        return partition if topic == OFFSETS_TOPIC and self.relation == UNSTABLE_OFFSETS else None
+
+
+def stall_of(ends: Ends | None, as_of_ms: int) -> int | None:
+    """Since when the LSO stands below the high watermark, if it has for STALLED_AFTER_MS. Where both are equal nobody
+    waits for it."""
+    if ends is None or ends.stalled_since_ms is None or ends.last_stable_offset >= ends.high_watermark:
+        return None
+    return ends.stalled_since_ms if as_of_ms - ends.stalled_since_ms >= STALLED_AFTER_MS else None
+
+
+def victims(
+    offsets: Iterable[GroupOffset], ends: Mapping[Place, Ends], offsets_partitions: int | None, as_of_ms: int
+) -> list[Victim]:
+    """Of every group on a stalled partition its relation, victim or not; by group, topic and partition.
+
+    `ends`: of the stalled partitions at least. `offsets_partitions`: how many `__consumer_offsets` has, None if not
+    known. What was asked before the LSO came to stand says nothing of this stall and is left out.
+    """
+    found = (_victim(one, ends, offsets_partitions, as_of_ms) for one in offsets)
+    return sorted((one for one in found if one is not None), key=lambda one: one.key)
+
+
+def _victim(
+    one: GroupOffset, all_ends: Mapping[Place, Ends], offsets_partitions: int | None, as_of_ms: int
+) -> Victim | None:
+    place = one.topic, one.partition
+    own = all_ends.get(place)
+    if one.is_unstable and offsets_partitions is not None:
+        behind = OFFSETS_TOPIC, offsets_partition(one.group, offsets_partitions)
+        relation = INACTIVE if one.members == 0 else UNSTABLE_OFFSETS
+        victim = _behind(one, own, behind, all_ends.get(behind), relation, _stood(one), as_of_ms)
+        if victim is not None:
+            return victim
+    if own is None or one.committed_offset < 0:
+        return None
+    return _behind(one, own, place, own, *_relation(one, own.last_stable_offset), as_of_ms)
+
+
+def _behind(
+    one: GroupOffset,
+    own: Ends | None,
+    behind: Place,
+    ends: Ends | None,
+    relation: str,
+    confidence: str,
+    as_of_ms: int,
+) -> Victim | None:
+    since_ms = stall_of(ends, as_of_ms)
+    if ends is None or since_ms is None or one.observed_at_ms < since_ms:
+        return None
+    return Victim(one, own, relation, confidence, behind, ends.last_stable_offset, since_ms)
+
+
+def _relation(one: GroupOffset, last_stable_offset: int) -> tuple[str, str]:
+    if one.members == 0:
+        return INACTIVE, CERTAIN
+    if one.committed_offset > last_stable_offset:
+        return READS_UNCOMMITTED, CERTAIN
+    if one.committed_offset == last_stable_offset:
+        return STOPPED, _stood(one)
+    return (STOPPED if one.stood_ms >= STOOD_STILL_MS else WILL_STOP), LIKELY
+
+
+def _stood(one: GroupOffset) -> str:
+    """One that reads on has not committed yet, at first."""
+    return CERTAIN if one.members is not None and one.stood_ms >= STOOD_STILL_MS else LIKELY

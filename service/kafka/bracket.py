@@ -1,0 +1,165 @@
+"""Looks that a verdict may rest on: the leader was the same before and after, as another broker tells.
+
+A broker that lost the lead and does not know it yet answers convincingly; only somebody else can tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Final, NamedTuple
+
+from kafka.protocol.metadata import MetadataRequest
+
+from service.kafka import errors
+from service.kafka.client import KafkaClient
+from service.kafka.ends import Ends, EndsWatcher
+from service.kafka.errors import KafkaFailure, KafkaRefused, KafkaUnavailable
+from service.kafka.metadata import Leader, TopicLayout
+from service.kafka.producers import ActiveProducer, Producers, describe_producers
+
+Place = tuple[str, int]
+
+TIMEOUT_MS: Final = 2_000
+SILENT_FOR_MS: Final = 10_000
+"""A broker that did not answer in time is left alone for so long: looks at the others must not wait for it."""
+
+WITNESSES: Final = 3
+_TOPIC_IDS = 12
+
+
+class Seen(NamedTuple):
+    """A partition between `asked_at_ms` and the answer. `described`: `open` are all transactions open on it, else the
+    principal may not ask (READ on the topic)."""
+
+    topic: str
+    partition: int
+    topic_id: str
+    asked_at_ms: int
+    leader: Leader
+    ends: Ends
+    described: bool
+    open: tuple[ActiveProducer, ...]
+
+    def entry(self, producer_id: int) -> ActiveProducer | None:
+        """What is open of that producer id."""
+        return next((one for one in self.open if one.producer_id == producer_id), None)
+
+
+class _Witness(NamedTuple):
+    brokers: tuple[int, ...]
+    layouts: dict[str, TopicLayout]
+
+
+class Bracket:
+    """Asks through one client; for one thread. `now_ms`: the clock of all times it tells."""
+
+    def __init__(self, client: KafkaClient, now_ms: Callable[[], int]) -> None:
+        self._client, self._now_ms = client, now_ms
+        self._brokers: tuple[int, ...] = ()
+        self._silent_until_ms: dict[int, int] = {}
+
+    def ends(self, topic: str, partitions: Collection[int]) -> tuple[int, dict[int, int]]:
+        """(when they were asked for, high watermarks of those partitions whose leader stood). Raises KafkaFailure."""
+        before = self._leaders({topic})
+        asked_at_ms = self._now_ms()
+        found = self._ask_ends({p for p in before if p[1] in partitions}, before)
+        after = self._leaders({topic})
+        return asked_at_ms, {
+            p: ends.high_watermark
+            for (_, p), ends in found.items()
+            if ends.error == errors.NONE and before[topic, p] == after.get((topic, p))
+        }
+
+    def look(self, places: Collection[Place]) -> dict[Place, Seen]:
+        """Those of the partitions that could be looked at. Raises KafkaFailure."""
+        topics = {topic for topic, _ in places}
+        before = self._leaders(topics)
+        asked_at_ms = self._now_ms()
+        led = {place for place in places if place in before}
+        found = self._ask_ends(led, before)
+        producers = self._ask_producers(led, before)
+        after = self._leaders(topics)
+        seen = {}
+        for place in led:
+            ends, told = found.get(place), producers.get(place)
+            if ends is None or ends.error or told is None or before[place] != after.get(place):
+                continue
+            if told.error not in (errors.NONE, errors.TOPIC_AUTHORIZATION_FAILED):
+                continue
+            topic_id, leader = before[place]
+            open_ = tuple(one for one in told.producers if one.transaction_start_offset >= 0)
+            seen[place] = Seen(*place, topic_id, asked_at_ms, leader, ends, told.error == errors.NONE, open_)
+        return seen
+
+    def _leaders(self, topics: set[str]) -> dict[Place, tuple[str, Leader]]:
+        """(topic id, leader) of each partition, as some broker tells that is not its leader, where there is another.
+        A partition of which brokers tell different things has no leader that can be relied on."""
+        witnesses = self._witnesses(topics)
+        led: dict[Place, tuple[str, Leader]] = {}
+        doubtful: set[Place] = set()
+        for node, layouts in witnesses.items():
+            for topic, layout in layouts.items():
+                for p, leader in layout.leaders.items():
+                    if leader.node < 0 or (leader.node == node and len(self._brokers) > 1):
+                        continue
+                    told = layout.topic_id, leader
+                    if led.setdefault((topic, p), told) != told:
+                        doubtful.add((topic, p))
+        return {place: told for place, told in led.items() if place not in doubtful}
+
+    def _witnesses(self, topics: set[str]) -> dict[int, dict[str, TopicLayout]]:
+        if not self._brokers:
+            everyone = self._client.ask(MetadataRequest(topics=[], allow_auto_topic_creation=False))
+            self._brokers = tuple(b.node_id for b in everyone.brokers)
+        wanted = [MetadataRequest.MetadataRequestTopic(name=topic) for topic in sorted(topics)]
+        request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False, max_version=_TOPIC_IDS)
+        asked = self._awake(self._brokers)[:WITNESSES]
+        found: dict[int, dict[str, TopicLayout]] = {}
+        failure: KafkaFailure | None = None
+        for node, answers in self._client.ask_all({node: [request] for node in asked}, TIMEOUT_MS).items():
+            if isinstance(answers, KafkaFailure):
+                failure = answers
+                self._is_silent(node, answers)
+                continue
+            found[node] = {t.name: _layout(t) for t in answers[0].topics if not t.error_code}
+            self._brokers = tuple(sorted(b.node_id for b in answers[0].brokers)) or self._brokers
+        if not found:
+            self._brokers = ()
+            raise failure or KafkaUnavailable("no broker answers")
+        return found
+
+    def _ask_ends(self, places: set[Place], leaders: Mapping[Place, tuple[str, Leader]]) -> dict[Place, Ends]:
+        layouts: dict[str, TopicLayout] = {}
+        awake = set(self._awake({leader.node for _, leader in leaders.values()}))
+        for topic, p in sorted(places):
+            topic_id, leader = leaders[topic, p]
+            if leader.node in awake:
+                layouts.setdefault(topic, TopicLayout(topic, topic_id, {})).leaders[p] = leader
+        return EndsWatcher(self._client).look(layouts, with_start=True) if layouts else {}
+
+    def _ask_producers(self, places: set[Place], leaders: Mapping[Place, tuple[str, Leader]]) -> dict[Place, Producers]:
+        wanted: dict[int, dict[str, list[int]]] = {}
+        for topic, p in sorted(places):
+            wanted.setdefault(leaders[topic, p][1].node, {}).setdefault(topic, []).append(p)
+        found: dict[Place, Producers] = {}
+        for node in self._awake(wanted):
+            try:
+                found |= describe_producers(self._client, node, wanted[node], TIMEOUT_MS)
+            except KafkaRefused:  # brokers before 2.8 do not know the question
+                denied = Producers(errors.TOPIC_AUTHORIZATION_FAILED, ())
+                found |= {(topic, p): denied for topic, of_topic in wanted[node].items() for p in of_topic}
+            except KafkaUnavailable as e:
+                self._is_silent(node, e)
+        return found
+
+    def _awake(self, nodes: Iterable[int]) -> list[int]:
+        return [node for node in sorted(nodes) if self._silent_until_ms.get(node, 0) <= self._now_ms()]
+
+    def _is_silent(self, node: int, failure: KafkaFailure) -> None:
+        if isinstance(failure, KafkaUnavailable):
+            self._silent_until_ms[node] = self._now_ms() + SILENT_FOR_MS
+
+
+def _layout(topic: object) -> TopicLayout:
+    leaders = {p.partition_index: Leader(p.leader_id, p.leader_epoch) for p in topic.partitions}  # type: ignore[attr-defined]
+    return TopicLayout(topic.name, str(topic.topic_id), leaders)  # type: ignore[attr-defined]

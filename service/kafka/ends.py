@@ -1,0 +1,118 @@
+"""Log start, last stable offset and high watermark of very many partitions, asked again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from service.kafka import ends_answer, errors
+from service.kafka.client import KafkaClient
+from service.kafka.ends_answer import AnswerReader
+from service.kafka.metadata import TopicLayout
+from service.kafka.offsets import EARLIEST, LATEST
+from service.kafka.raw import RawAnswer, RawRequest
+
+TIMEOUT_MS: Final = 3_000
+"""How long one look waits, for all brokers together."""
+
+_UNCOMMITTED, _COMMITTED = 0, 1
+_Kind = tuple[int, int]
+_KINDS: Final[tuple[_Kind, ...]] = ((_COMMITTED, LATEST), (_UNCOMMITTED, LATEST), (_UNCOMMITTED, EARLIEST))
+"""(isolation, which offset), in the order they are asked: LSO, high watermark, log start."""
+_CODE = len(_KINDS)  # the row of the error code, behind those of the offsets
+_NOTHING = -2  # no offset, no code: differs from whatever comes first
+
+
+class Ends(NamedTuple):
+    """With an error all numbers are -1. `log_start` is -1 also where it was not asked for."""
+
+    log_start: int
+    last_stable_offset: int
+    high_watermark: int
+    error: int
+
+
+class EndsWatcher:
+    """`look` asks the leaders of all partitions at once. What is sent is encoded once for the same layouts."""
+
+    def __init__(self, client: KafkaClient) -> None:
+        self._client = client
+        self._layouts: dict[str, TopicLayout] = {}
+        self._places: list[tuple[str, int]] = []
+        self._led: dict[int, _Led] = {}
+        self._numbers = np.empty((len(_KINDS) + 1, 0), np.int64)
+        self._ends: dict[tuple[str, int], Ends] = {}
+        self.trouble: str | None = None
+        """Why some broker did not answer in the last look, one line; None: all did."""
+
+    def look(self, layouts: Mapping[str, TopicLayout], *, with_start: bool) -> dict[tuple[str, int], Ends]:
+        """Every partition of the layouts. The LSO is asked for before the high watermark: what lies between them may be
+        a transaction that began in between; none is overlooked. Needs DESCRIBE on the topics.
+
+        Raises for no broker: partitions of one that does not answer within TIMEOUT_MS have LEADER_NOT_AVAILABLE. Later
+        looks ask it again once a connection to it stands (`KafkaClient.ask_all`).
+        """
+        if layouts != self._layouts:  # cheap while the values are the same objects
+            self._prepare(layouts)
+        kinds = _KINDS if with_start else _KINDS[:2]
+        numbers = np.full((len(_KINDS) + 1, len(self._places)), -1, np.int64)
+        numbers[_CODE] = errors.LEADER_NOT_AVAILABLE
+        for led, answers in self._ask(kinds):
+            code = np.zeros(len(led.slots), np.int16)
+            for row, (kind, answer) in enumerate(zip(kinds, answers, strict=True)):
+                of_kind, numbers[row, led.slots] = led.readers[kind].read(answer.body)
+                code = np.where(code, code, of_kind)
+            numbers[_CODE, led.slots] = code
+        is_missing = (numbers[: len(kinds)] < 0).any(axis=0)
+        numbers[_CODE, is_missing & (numbers[_CODE] == errors.NONE)] = errors.OFFSET_NOT_AVAILABLE
+        numbers[:_CODE, numbers[_CODE] != errors.NONE] = -1
+        return self._told(numbers)
+
+    def _told(self, numbers: npt.NDArray[np.int64]) -> dict[tuple[str, int], Ends]:
+        """Most partitions are as they were: an object for each, every time, would cost more than all else here."""
+        changed = np.flatnonzero((numbers != self._numbers).any(axis=0))
+        for slot, (end, watermark, start, code) in zip(changed.tolist(), numbers[:, changed].T.tolist(), strict=True):
+            self._ends[self._places[slot]] = Ends(start, end, watermark, code)
+        self._numbers = numbers
+        return self._ends.copy()
+
+    def _ask(self, kinds: Sequence[_Kind]) -> Iterator[tuple[_Led, list[RawAnswer]]]:
+        self.trouble = None
+        requests = {node: [led.request(kind) for kind in kinds] for node, led in self._led.items()}
+        for node, answers in self._client.ask_all(requests, TIMEOUT_MS).items():
+            if isinstance(answers, errors.KafkaFailure):
+                self.trouble = str(answers)
+            else:
+                yield self._led[node], answers
+
+    def _prepare(self, layouts: Mapping[str, TopicLayout]) -> None:
+        self._layouts = dict(layouts)
+        self._places = [(topic, p) for topic, layout in layouts.items() for p in layout.leaders]
+        self._numbers = np.full((len(_KINDS) + 1, len(self._places)), _NOTHING, np.int64)
+        self._ends = dict.fromkeys(self._places, Ends(-1, -1, -1, errors.LEADER_NOT_AVAILABLE))
+        wanted: dict[int, dict[str, list[tuple[int, int]]]] = {}
+        slots: dict[int, list[int]] = {}
+        for slot, (topic, p) in enumerate(self._places):
+            leader = layouts[topic].leaders[p]
+            if leader.node >= 0:
+                wanted.setdefault(leader.node, {}).setdefault(topic, []).append((p, leader.epoch))
+                slots.setdefault(leader.node, []).append(slot)
+        self._led = {node: _Led(of_node, slots[node]) for node, of_node in wanted.items()}
+
+
+class _Led:
+    """What one broker leads, what it is asked for that, and how its answers are read. `slots`: where the partitions
+    stand among all that are watched.
+    """
+
+    def __init__(self, wanted: Mapping[str, Sequence[tuple[int, int]]], slots: Sequence[int]) -> None:
+        places = [(topic, p) for topic, of_topic in wanted.items() for p, _ in of_topic]
+        self.slots = np.array(slots, np.int64)
+        self.readers = {kind: AnswerReader(places) for kind in _KINDS}
+        self._questions = {kind: ends_answer.question(wanted, *kind) for kind in _KINDS}
+
+    def request(self, kind: _Kind) -> RawRequest:
+        return RawRequest(ends_answer.API_KEY, ends_answer.VERSION, self._questions[kind], is_flexible=False)

@@ -1,0 +1,187 @@
+"""Consumer groups: which there are, who coordinates them, what they committed, how many members they have."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from kafka.protocol.admin import DescribeGroupsRequest, ListGroupsRequest
+from kafka.protocol.consumer import OffsetFetchRequest
+from kafka.protocol.metadata import FindCoordinatorRequest
+
+from service.kafka import errors
+from service.kafka.client import KafkaClient
+from service.kafka.raw import RawRequest
+from service.wire.cursor import Cursor
+from service.wire.errors import DecodeError
+
+UNSTABLE_OFFSET_COMMIT: Final = 88
+"""A transaction that is still open has a commit for the partition: the group's consumers wait (KIP-447)."""
+
+_GROUP_KEY = 0  # FindCoordinator: a group, not a transactional id
+_BATCHED_COORDINATORS = 4  # the first FindCoordinator version with many keys
+_BATCHED_OFFSETS = 8  # the first OffsetFetch version with many groups
+_BY_NAME = 9  # the last one with topic names; later ones want topic ids
+_CONSUMER_GROUP_DESCRIBE = 69  # API key (KIP-848): the library has no class for it
+
+
+class ListedGroup(NamedTuple):
+    """`state` in Kafka's words; empty where the broker is older than 2.6."""
+
+    group: str
+    protocol_type: str
+    state: str
+
+
+class Committed(NamedTuple):
+    """With an error (UNSTABLE_OFFSET_COMMIT) `offset` is -1 and not to be used."""
+
+    offset: int
+    error: int
+
+
+class GroupOffsets(NamedTuple):
+    """What a group committed; with an error of the group (not the coordinator, no permission) `offsets` is empty."""
+
+    error: int
+    offsets: dict[tuple[str, int], Committed]
+
+
+def list_groups(client: KafkaClient, node: int) -> list[ListedGroup]:
+    """The groups that broker `node` coordinates. Without DESCRIBE on the cluster Kafka leaves out, silently, those
+    without DESCRIBE on the group. Raises KafkaUnavailable (also while the broker loads groups) or KafkaRefused.
+    """
+    answer = client.ask(ListGroupsRequest(states_filter=[], types_filter=[]), node)
+    if answer.error_code:
+        raise errors.KafkaUnavailable(f"groups of broker {node}: error {answer.error_code}")
+    return [ListedGroup(g.group_id, g.protocol_type, g.group_state or "") for g in answer.groups]
+
+
+def coordinators_of(client: KafkaClient, groups: Sequence[str]) -> dict[str, int]:
+    """The coordinating broker of each group; groups whose coordinator is not known now, or that may not be asked for
+    (DESCRIBE on the group), are left out. Raises KafkaUnavailable or KafkaRefused.
+
+    Kafka creates `__consumer_offsets` for the question where it is not there: ask for groups that were listed.
+    """
+    if not groups:
+        return {}
+    if client.version_of(FindCoordinatorRequest.API_KEY) < _BATCHED_COORDINATORS:
+        asked = (
+            FindCoordinatorRequest(key=g, key_type=_GROUP_KEY, max_version=_BATCHED_COORDINATORS - 1) for g in groups
+        )
+        found = list(zip(groups, (client.ask(request) for request in asked), strict=True))
+    else:
+        request = FindCoordinatorRequest(
+            coordinator_keys=list(groups), key_type=_GROUP_KEY, min_version=_BATCHED_COORDINATORS
+        )
+        found = [(one.key, one) for one in client.ask(request).coordinators]
+    return {group: one.node_id for group, one in found if not one.error_code and one.node_id >= 0}
+
+
+def committed(
+    client: KafkaClient,
+    node: int,
+    groups: Sequence[str],
+    require_stable: bool,
+    places: Mapping[str, Collection[tuple[str, int]]] | None = None,
+) -> dict[str, GroupOffsets]:
+    """What the groups, all coordinated by `node`, committed: everything, or only the partitions that `places` names for
+    a group. Needs DESCRIBE on the groups, and on the topics (others are left out). Raises KafkaUnavailable or
+    KafkaRefused.
+
+    `require_stable`: a partition with a commit in an open transaction is answered with UNSTABLE_OFFSET_COMMIT, as the
+    consumers of the group see it. Kafka's "everything" has only partitions with an earlier commit: one that has nothing
+    but the pending commit shows where it is named in `places`.
+    """
+    if client.version_of(OffsetFetchRequest.API_KEY) < _BATCHED_OFFSETS:
+        return {g: _committed_by_one(client, node, g, require_stable, (places or {}).get(g)) for g in groups}
+    of_group = OffsetFetchRequest.OffsetFetchRequestGroup
+    request = OffsetFetchRequest(
+        groups=[of_group(group_id=g, topics=_topics(of_group, (places or {}).get(g))) for g in groups],
+        require_stable=require_stable,
+        min_version=_BATCHED_OFFSETS,
+        max_version=_BY_NAME,
+    )
+    return {g.group_id: _offsets(g) for g in client.ask(request, node).groups}
+
+
+def members(client: KafkaClient, node: int, groups: Sequence[str]) -> dict[str, int | None]:
+    """How many members each group has that `node` coordinates, of the classic protocol and of KIP-848's. None: it does
+    not tell (not the coordinator, no such group, no DESCRIBE on it, a share or streams group). Raises KafkaUnavailable
+    or KafkaRefused.
+    """
+    found: dict[str, int | None] = dict.fromkeys(groups)
+    if not groups:
+        return found
+    for one in client.ask(DescribeGroupsRequest(groups=list(groups), include_authorized_operations=False), node).groups:
+        if not one.error_code and one.group_state != "Dead":  # "Dead" is also how a group of another kind is answered
+            found[one.group_id] = len(one.members)
+    if client.version_of(_CONSUMER_GROUP_DESCRIBE) >= 0:
+        for group in (g for g, count in found.items() if count is None):
+            found[group] = _members_of_consumer_group(client, node, group)
+    return found
+
+
+def _topics(group: Any, places: Collection[tuple[str, int]] | None) -> list[Any] | None:
+    """Partitions by topic, in the request class of one group; None asks for all."""
+    if places is None:
+        return None
+    by_topic: dict[str, list[int]] = {}
+    for topic, partition in places:
+        by_topic.setdefault(topic, []).append(partition)
+    return [group.OffsetFetchRequestTopics(name=topic, partition_indexes=of) for topic, of in by_topic.items()]
+
+
+def _committed_by_one(
+    client: KafkaClient, node: int, group: str, require_stable: bool, places: Collection[tuple[str, int]] | None
+) -> GroupOffsets:
+    """Before Kafka 3.0."""
+    by_topic: dict[str, list[int]] = {}
+    for topic, partition in places or ():
+        by_topic.setdefault(topic, []).append(partition)
+    of_topic = OffsetFetchRequest.OffsetFetchRequestTopic
+    topics = [of_topic(name=topic, partition_indexes=of) for topic, of in by_topic.items()]
+    request = OffsetFetchRequest(
+        group_id=group,
+        topics=None if places is None else topics,
+        require_stable=require_stable,
+        max_version=_BATCHED_OFFSETS - 1,
+    )
+    return _offsets(client.ask(request, node))
+
+
+def _offsets(answer: Any) -> GroupOffsets:
+    if answer.error_code:
+        return GroupOffsets(answer.error_code, {})
+    offsets = {
+        (topic.name, p.partition_index): Committed(p.committed_offset, p.error_code)
+        for topic in answer.topics
+        for p in topic.partitions
+    }
+    return GroupOffsets(errors.NONE, offsets)
+
+
+def _members_of_consumer_group(client: KafkaClient, node: int, group: str) -> int | None:
+    """ConsumerGroupDescribe v0 of one group: the number of members stands before all that is said of them."""
+    name = group.encode()
+    # one group (length + 1 in every compact type), no authorized operations, no tagged fields
+    body = b"\2" + _uvarint(len(name) + 1) + name + b"\0\0"
+    answer = client.ask(RawRequest(_CONSUMER_GROUP_DESCRIBE, 0, body, is_flexible=True), node).body
+    read = Cursor(answer, DecodeError, start=4)  # behind the throttle time
+    read.uvarint()  # one group
+    if read.int16():
+        return None
+    for _ in range(3):  # error message, group, state
+        read.skip(max(read.uvarint() - 1, 0))
+    read.skip(8)  # epochs of group and assignment
+    read.skip(max(read.uvarint() - 1, 0))  # assignor
+    return read.uvarint() - 1
+
+
+def _uvarint(value: int) -> bytes:
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)

@@ -1,0 +1,50 @@
+"""Ending a transaction on one partition by hand: the marker that its coordinator will never write (KIP-664)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kafka.protocol.producer import WriteTxnMarkersRequest
+
+from service.kafka.client import KafkaClient
+
+NEEDS: Final = "ALTER or CLUSTER_ACTION on the cluster"
+"""Permission to write a marker; CLUSTER_ACTION before Kafka 3.8 (KAFKA-16513)."""
+
+_LEGACY = 1  # later versions tell the transaction's version; this one is taken as 0, whose check allows the same epoch
+
+
+def write_marker(
+    client: KafkaClient,
+    node: int,
+    *,
+    topic: str,
+    partition: int,
+    producer_id: int,
+    producer_epoch: int,
+    coordinator_epoch: int,
+    commit: bool,
+) -> int:
+    """Write COMMIT or ABORT for the producer id into the partition that `node` leads. Returns the error code, 0 when
+    the marker is in the log: 47 INVALID_PRODUCER_EPOCH (older than the last one seen), 52
+    TRANSACTION_COORDINATOR_FENCED (`coordinator_epoch` lower than the last marker's), 31 CLUSTER_AUTHORIZATION_FAILED
+    (see NEEDS), 3, 6.
+
+    The coordinator is not asked and never learns of it: writing one into a transaction that it still knows tears that
+    transaction apart. `coordinator_epoch`: what DescribeProducers says, 0 where that is -1 (as Kafka's own tool does).
+    Raises KafkaUnavailable (then it may or may not be written) or KafkaRefused.
+    """
+    marker = WriteTxnMarkersRequest.WritableTxnMarker
+    request = WriteTxnMarkersRequest(
+        max_version=_LEGACY,
+        markers=[
+            marker(
+                producer_id=producer_id,
+                producer_epoch=producer_epoch,
+                transaction_result=commit,
+                coordinator_epoch=coordinator_epoch,
+                topics=[marker.WritableTxnMarkerTopic(name=topic, partition_indexes=[partition])],
+            )
+        ],
+    )
+    return int(client.ask(request, node).markers[0].topics[0].partitions[0].error_code)

@@ -1,0 +1,202 @@
+"""What the principal may do, asked so that nothing is written or created: by name, and of names that nobody has."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from itertools import islice
+from typing import Any, Final, NamedTuple
+
+from kafka.protocol.admin import (
+    DescribeAclsRequest,
+    DescribeClusterRequest,
+    DescribeConfigsRequest,
+    DescribeGroupsRequest,
+    DescribeQuorumRequest,
+    DescribeTransactionsRequest,
+)
+from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest
+
+from service.kafka.client import KafkaClient
+from service.kafka.errors import KafkaFailure
+
+TIMEOUT_MS: Final = 5_000
+_AT_ONCE: Final = 200
+_GROUP_AUTHORIZATION_FAILED: Final = 30
+_TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Final = 53
+_SECURITY_DISABLED: Final = 54
+_BY_NAME: Final = 12  # the last Metadata version that finds topics by name and shows their ids
+_ANY, _DENY = 1, 2
+_BROKER = 4  # ConfigResource.Type
+_OPERATIONS: Final = {
+    3: "READ",
+    4: "WRITE",
+    5: "CREATE",
+    6: "DELETE",
+    7: "ALTER",
+    8: "DESCRIBE",
+    9: "CLUSTER_ACTION",
+    10: "DESCRIBE_CONFIGS",
+    11: "ALTER_CONFIGS",
+    12: "IDEMPOTENT_WRITE",
+}
+"""AclOperation.java."""
+
+
+class Broker(NamedTuple):
+    """As the cluster's metadata advertises it."""
+
+    node: int
+    host: str
+    port: int
+
+
+class Versions(NamedTuple):
+    """`apis`: highest version by API key; `supported`: highest level by feature; `finalized`: the level in force."""
+
+    apis: dict[int, int]
+    supported: dict[str, int]
+    finalized: dict[str, int]
+
+
+class Cluster(NamedTuple):
+    """`operations`: what may be done with it; None where even that is not told, without DESCRIBE on it (KIP-430)."""
+
+    cluster_id: str | None
+    operations: frozenset[str] | None
+
+
+class ControllerClock(NamedTuple):
+    """`time_ms`: what the active controller's clock showed between `asked_at_ms` and `answered_at_ms` of ours."""
+
+    node: int
+    time_ms: int
+    asked_at_ms: int
+    answered_at_ms: int
+
+
+def advertised(client: KafkaClient) -> list[Broker]:
+    """The brokers, as the first one asked told of them: also where none can be reached at these addresses."""
+    known = client._client.cluster.brokers()
+    return sorted(Broker(b.node_id, b.host, b.port) for b in known if isinstance(b.node_id, int))
+
+
+def versions(client: KafkaClient, node: int) -> Versions:
+    """Needs no permission. Raises KafkaUnavailable or KafkaRefused."""
+    request = ApiVersionsRequest(client_software_name="txnscope", client_software_version="1")
+    answer = client.ask(request, node, TIMEOUT_MS)
+    return Versions(
+        {api.api_key: api.max_version for api in answer.api_keys},
+        {f.name: f.max_version for f in answer.supported_features or []},
+        {f.name: f.max_version_level for f in answer.finalized_features or []},
+    )
+
+
+def topic_errors(client: KafkaClient, node: int, topics: Sequence[str]) -> dict[str, int]:
+    """Error code by name: 29 where it may not be described, whether it exists or not; 3 where it does not exist.
+
+    Raises KafkaUnavailable or KafkaRefused.
+    """
+    found: dict[str, int] = {}
+    for some in _portions(topics):
+        wanted = [MetadataRequest.MetadataRequestTopic(name=topic) for topic in some]
+        request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False, max_version=_BY_NAME)
+        found |= {topic.name: topic.error_code for topic in client.ask(request, node, TIMEOUT_MS).topics}
+    return found
+
+
+def denied_ids(client: KafkaClient, node: int, ids: Sequence[str]) -> list[str]:
+    """Those that may not be described. Any broker tells: permission comes before the question who coordinates
+    (KafkaApis.handleDescribeTransactionsRequest). Raises KafkaUnavailable or KafkaRefused.
+    """
+    found = []
+    for some in _portions(ids):
+        answer = client.ask(DescribeTransactionsRequest(transactional_ids=some), node, TIMEOUT_MS)
+        found += [
+            one.transactional_id
+            for one in answer.transaction_states
+            if one.error_code == _TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        ]
+    return found
+
+
+def denied_groups(client: KafkaClient, node: int, groups: Sequence[str]) -> list[str]:
+    """Those that may not be described; any broker tells, as with ids. Raises KafkaUnavailable or KafkaRefused."""
+    found = []
+    for some in _portions(groups):
+        request = DescribeGroupsRequest(groups=some, include_authorized_operations=False)
+        answer = client.ask(request, node, TIMEOUT_MS)
+        found += [one.group_id for one in answer.groups if one.error_code == _GROUP_AUTHORIZATION_FAILED]
+    return found
+
+
+def cluster(client: KafkaClient, node: int) -> Cluster:
+    """Needs no permission for the id. Raises nothing: a broker that cannot be asked tells nothing."""
+    request = DescribeClusterRequest(include_cluster_authorized_operations=True, max_version=1)
+    try:
+        answer = client.ask(request, node, TIMEOUT_MS)
+    except KafkaFailure:
+        return Cluster(None, None)
+    allowed = answer.authorized_operations or ()
+    names = frozenset(_OPERATIONS[int(one)] for one in allowed if int(one) in _OPERATIONS)
+    return Cluster(answer.cluster_id, names or None)
+
+
+def told_configs(client: KafkaClient, node: int, names: Sequence[str]) -> set[str]:
+    """Those of the broker's configs that are told: none without DESCRIBE_CONFIGS on the cluster. Raises
+    KafkaUnavailable or KafkaRefused.
+    """
+    wanted = DescribeConfigsRequest.DescribeConfigsResource(
+        resource_type=_BROKER, resource_name=str(node), configuration_keys=list(names)
+    )
+    request = DescribeConfigsRequest(resources=[wanted], include_synonyms=False)
+    answer = client.ask(request, node, TIMEOUT_MS).results[0]
+    return {config.name for config in answer.configs or () if config.value is not None}
+
+
+def has_authorizer(client: KafkaClient, node: int) -> bool | None:
+    """False: the brokers ask nobody what they may. None: it is not told."""
+    request = DescribeAclsRequest(
+        resource_type_filter=_ANY,
+        resource_name_filter=None,
+        pattern_type_filter=_ANY,
+        principal_filter="User:txnscope-doctor-asks",  # no more than whether there are rules at all
+        host_filter=None,
+        operation=_ANY,
+        permission_type=_DENY,
+    )
+    try:
+        error = client.ask(request, node, TIMEOUT_MS).error_code
+    except KafkaFailure:
+        return None
+    return False if error == _SECURITY_DISABLED else True if error == 0 else None
+
+
+def controller_clock(client: KafkaClient, node: int) -> ControllerClock | None:
+    """The active controller says of itself when it was last caught up: now, by its clock (DescribeQuorumResponse.json).
+
+    None without DESCRIBE on the cluster, or where the broker cannot be asked that.
+    """
+    topic = DescribeQuorumRequest.TopicData
+    metadata = topic(topic_name="__cluster_metadata", partitions=[topic.PartitionData(partition_index=0)])
+    asked_at_ms = _clock_ms()
+    try:
+        answer = client.ask(DescribeQuorumRequest(topics=[metadata], min_version=1), node, TIMEOUT_MS)
+    except KafkaFailure:
+        return None
+    answered_at_ms = _clock_ms()
+    for partition in (p for t in answer.topics or () for p in t.partitions):
+        for voter in partition.current_voters or ():
+            if voter.replica_id == partition.leader_id and voter.last_caught_up_timestamp > 0:
+                return ControllerClock(voter.replica_id, voter.last_caught_up_timestamp, asked_at_ms, answered_at_ms)
+    return None
+
+
+def _portions(names: Sequence[str]) -> Any:
+    left = iter(names)
+    while some := list(islice(left, _AT_ONCE)):
+        yield some
+
+
+def _clock_ms() -> int:
+    return time.time_ns() // 1_000_000

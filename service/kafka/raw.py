@@ -1,0 +1,81 @@
+"""Requests whose bytes are written here, and answers left as bytes, over the library's own connections.
+
+For what its codec does too slowly (thousands of partitions many times a minute) or not at all. These classes have the
+few methods that `kafka.net.connection` and `kafka.protocol.parser` (3.0.12) call on a request and on its answer.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, NamedTuple
+
+_FRAME = struct.Struct(">ihhi")  # size of what follows, api key, api version, correlation id
+
+
+class RawRequest:
+    """`body` is everything after the header. `is_flexible`: the version has tagged fields (KIP-482), so has its header.
+
+    Send one as often as wanted, but not a second time before its answer came.
+    """
+
+    def __init__(self, api_key: int, version: int, body: bytes, *, is_flexible: bool) -> None:
+        self.API_KEY, self.API_VERSION = api_key, version
+        self._body, self._is_flexible = body, is_flexible
+        self.header: _Header | None = None
+
+    def expect_response(self) -> bool:
+        return True
+
+    def with_header(self, correlation_id: int, client_id: str) -> None:
+        name = client_id.encode()
+        tags = b"\0" if self._is_flexible else b""
+        size = _FRAME.size - 4 + 2 + len(name) + len(tags) + len(self._body)
+        start = _FRAME.pack(size, self.API_KEY, self.API_VERSION, correlation_id)
+        self._start = start + struct.pack(">h", len(name)) + name + tags
+        self.header = _Header(correlation_id, self.API_KEY, self.API_VERSION, self._is_flexible)
+
+    def encode(self, framed: bool, header: bool) -> bytes:
+        assert framed
+        assert header
+        return self._start + self._body
+
+
+class RawAnswer:
+    """`body` is everything after the header, `throttle_time_ms` its first field (in every answer that is asked raw)."""
+
+    __slots__ = ("body", "throttle_time_ms")
+
+    def __init__(self, body: bytes) -> None:
+        self.body = body
+        self.throttle_time_ms = struct.unpack_from(">i", body)[0]
+
+
+class _Header(NamedTuple):
+    """What the connection keeps of a request until its answer comes."""
+
+    correlation_id: int
+    api_key: int
+    api_version: int
+    is_flexible: bool
+
+    def get_response_class(self) -> _Reading:
+        return _Reading(self.is_flexible)
+
+
+class _AnswerHeader(NamedTuple):
+    correlation_id: int
+
+
+class _Reading(NamedTuple):
+    """Reads one answer from the library's buffer: first its header, then the rest."""
+
+    is_flexible: bool
+
+    def parse_header(self, buffer: Any) -> _AnswerHeader:
+        found = _AnswerHeader(struct.unpack(">i", buffer.read(4))[0])
+        if self.is_flexible:
+            buffer.read(1)  # no tagged field exists in answer headers
+        return found
+
+    def decode(self, buffer: Any) -> RawAnswer:
+        return RawAnswer(buffer.read())

@@ -1,0 +1,65 @@
+"""Who had which marker written, when, and what came of it. Rows are added, and forgotten after a year and more."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from sqlalchemy import Connection, Engine, insert, select
+
+from service.store.display import printable
+from service.store.schema import audit
+
+_SHOWN: Final = 100
+
+
+class Attempt(NamedTuple):
+    """A marker that somebody had us write, or would have (`dry_run`). `marker`: COMMIT or ABORT. `outcome`: a word of
+    whoever writes it; `error`: one line, None where all went well."""
+
+    at_ms: int
+    finding_id: str
+    operator: str
+    dry_run: bool
+    marker: str
+    topic: str
+    partition: int
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    start_offset: int
+    outcome: str
+    error: str | None = None
+
+
+_A = audit.c
+
+
+def record(engine: Engine, cluster_id: int, attempt: Attempt) -> None:
+    """Durable when this returns. Needs no lease: it is people who act, through the service.
+
+    StoreUnavailable: nothing was written.
+    """
+    told = attempt._asdict() | {
+        "operator": printable(attempt.operator),
+        "error": None if attempt.error is None else printable(attempt.error),
+    }
+    with engine.begin() as connection:
+        connection.execute(insert(audit).values(cluster_id=cluster_id, **told))
+
+
+def of_subject(
+    connection: Connection,
+    cluster_id: int,
+    topic: str,
+    partition: int,
+    producer_id: int,
+    start_offset: int | None = None,
+    limit: int = _SHOWN,
+) -> list[Attempt]:
+    """Of one open transaction (or, without `start_offset`, of all this producer id had there), the newest first."""
+    statement = select(*(_A[name] for name in Attempt._fields)).where(
+        _A.cluster_id == cluster_id, _A.topic == topic, _A.partition == partition, _A.producer_id == producer_id
+    )
+    if start_offset is not None:
+        statement = statement.where(_A.start_offset == start_offset)
+    return [Attempt._make(row) for row in connection.execute(statement.order_by(_A.id.desc()).limit(limit))]

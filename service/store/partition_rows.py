@@ -1,0 +1,153 @@
+"""What looks and reads make of the rows of partitions and of what is open there. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from service.domain.partition_facts import OpenEntry, PartitionLook, StalledRead
+
+Place = tuple[str, int]
+"""Topic and partition."""
+
+
+class LookRow(NamedTuple):
+    """The columns of `data_partitions` that a look writes, in their order; and when the row was last read."""
+
+    topic: str
+    partition: int
+    topic_id: str
+    leader: int
+    leader_epoch: int
+    log_start: int
+    last_stable_offset: int
+    high_watermark: int
+    looked_at_ms: int
+    stalled_since_ms: int | None
+    why: str | None
+    is_gone: bool
+    absent_until_ms: int | None
+    answered_at_ms: int | None
+    read_at_ms: int | None
+
+    def is_free_at(self, ms: int) -> bool:
+        """Whether it answered at that time or later, and had nothing between its LSO and its high watermark."""
+        return self._answered_since(ms) and self.last_stable_offset >= self.high_watermark
+
+    def is_past(self, offset: int, ms: int) -> bool:
+        """Whether no transaction is open from `offset` on that was open there at that time.
+
+        The LSO never passes an open one; but Kafka does not let it fall below the log start, whatever is open below.
+        """
+        return self._answered_since(ms) and max(offset, self.log_start) < self.last_stable_offset
+
+    def _answered_since(self, ms: int) -> bool:
+        return self.answered_at_ms is not None and self.answered_at_ms >= ms
+
+
+class EntryRow(NamedTuple):
+    """A transaction that is open on a partition: an OpenEntry, where it is, when it was seen first and last."""
+
+    topic: str
+    partition: int
+    producer_id: int
+    producer_epoch: int
+    start_offset: int
+    coordinator_epoch: int
+    last_timestamp_ms: int
+    records: int | None
+    bytes: int | None
+    first_seen_ms: int
+    seen_at_ms: int
+
+
+@dataclass(slots=True)
+class Partitions:
+    """Some partitions as the store has them, and as they are after looks (first) and reads.
+
+    `watched_ms`: when all of them were looked at last, before these looks.
+    """
+
+    watched_ms: int
+    rows: dict[Place, LookRow]
+    entries: dict[Place, dict[int, EntryRow]]
+    looked: set[Place] = field(default_factory=set)
+    reads: dict[Place, StalledRead] = field(default_factory=dict)
+
+    def look(self, look: PartitionLook) -> bool:
+        """Whether it was news: not older than what there is."""
+        place = look.topic, look.partition
+        old = self.rows.get(place)
+        if old is not None and look.looked_at_ms < old.looked_at_ms:
+            return False
+        known = None if old is None or old.is_gone or old.topic_id != look.topic_id else old
+        row = _row(known, look, self.watched_ms)
+        self.rows[place] = row
+        self.looked.add(place)
+        if known is None or row.is_gone:
+            self.entries.pop(place, None)
+        elif place in self.entries:
+            self.entries[place] = _open(row, self.entries[place].values())
+        return True
+
+    def read(self, read: StalledRead) -> bool:
+        """Whether it was news: of this partition, newer than the last read and than a look that found nothing open."""
+        place = read.topic, read.partition
+        row = self.rows.get(place)
+        if row is None or row.is_gone or row.topic_id != read.topic_id or row.is_free_at(read.read_at_ms):
+            return False
+        if row.read_at_ms is not None and read.read_at_ms < row.read_at_ms:
+            return False
+        known = self.entries.get(place, {})
+        seen = {one.producer_id: _entry(place, known.get(one.producer_id), one, read) for one in read.entries}
+        shows_all = read.described or read.is_whole
+        self.entries[place] = _open(row, (seen if shows_all else known | seen).values())
+        self.rows[place] = row._replace(read_at_ms=read.read_at_ms)
+        self.reads[place] = read
+        return True
+
+    def forget(self, place: Place) -> None:
+        self.rows.pop(place)
+        self.entries.pop(place, None)
+
+
+def _row(known: LookRow | None, look: PartitionLook, watched_ms: int) -> LookRow:
+    """A partition that does not answer keeps its numbers and its stall: a broker that is away heals nothing."""
+    answers = look.why is None and not look.is_gone
+    row = LookRow(*look, answered_at_ms=look.looked_at_ms if answers else None, read_at_ms=None)
+    if look.is_gone:
+        return row._replace(stalled_since_ms=None)
+    if known is None:
+        return row
+    if answers:
+        log_start = known.log_start if row.log_start < 0 else row.log_start
+        read_at_ms = None if row.is_free_at(look.looked_at_ms) else known.read_at_ms
+        return row._replace(log_start=log_start, read_at_ms=read_at_ms)
+    answered_at_ms = known.answered_at_ms
+    if known.why is None:  # nothing was told of it since: it stood as it was when all were looked at
+        answered_at_ms = max(known.looked_at_ms, min(watched_ms, look.looked_at_ms))
+    return row._replace(
+        log_start=known.log_start,
+        last_stable_offset=known.last_stable_offset,
+        high_watermark=known.high_watermark,
+        stalled_since_ms=known.stalled_since_ms,
+        absent_until_ms=known.absent_until_ms,
+        answered_at_ms=answered_at_ms,
+        read_at_ms=known.read_at_ms,
+    )
+
+
+def _entry(place: Place, known: EntryRow | None, entry: OpenEntry, read: StalledRead) -> EntryRow:
+    is_same = known is not None and known.start_offset == entry.start_offset
+    first_seen_ms = known.first_seen_ms if known is not None and is_same else read.read_at_ms
+    return EntryRow._make((*place, *entry, first_seen_ms, read.read_at_ms))
+
+
+def _open(row: LookRow, entries: Iterable[EntryRow]) -> dict[int, EntryRow]:
+    """By producer id, those that no look shows to have ended."""
+    return {
+        one.producer_id: one
+        for one in entries
+        if not row.is_free_at(one.seen_at_ms) and not row.is_past(one.start_offset, one.seen_at_ms)
+    }

@@ -1,0 +1,145 @@
+"""Reads who may have ended a transaction on a partition: what coordinators decided, and what findings say of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import Connection, func, select
+
+from service.domain.causes import ADMIN, CERTAIN, COMMIT, LIKELY, Cause
+from service.domain.findings import kinds
+from service.domain.marker_causes import CLOCKS_MS, Decision, Known
+from service.domain.minutes import MINUTE_MS
+from service.domain.spans_of_offsets import ABORT as ABORT_MARKER
+from service.domain.spans_of_offsets import COMMIT as COMMIT_MARKER
+from service.domain.states import COMPLETE_COMMIT, PREPARE_ABORT, PREPARE_COMMIT
+from service.domain.transaction_log import SOURCE
+from service.store import read
+from service.store.id_key import id_key
+from service.store.read import ClusterRow
+from service.store.schema import data_gaps, findings, id_minutes, transactional_ids, transitions
+
+_MOST_ROWS: Final = 5_000
+
+_BY_HAND: Final = {
+    kinds.OUR_MARKER: ((ABORT_MARKER, COMMIT_MARKER), Cause(ADMIN, CERTAIN)),
+    kinds.FOREIGN_ABORT: ((ABORT_MARKER,), Cause(ADMIN, LIKELY)),
+    kinds.FOREIGN_COMMIT: ((COMMIT_MARKER,), Cause(ADMIN, LIKELY)),
+}
+"""Resolutions of a hanging transaction that ended by a marker which is no coordinator's: which one, and its cause."""
+
+_PREPARED: Final = {PREPARE_ABORT: ABORT_MARKER, PREPARE_COMMIT: COMMIT_MARKER}
+
+_T, _M, _I, _F, _G = transitions.c, id_minutes.c, transactional_ids.c, findings.c, data_gaps.c
+
+
+class Decided(NamedTuple):
+    """`since_ms`: those whose markers were written later are all there, as far as the store has them."""
+
+    decisions: tuple[Decision, ...]
+    since_ms: int
+
+
+class Hanging(NamedTuple):
+    """A confirmed finding: of the producer id, from `start_offset` on. `by_hand`: what ended it, if a person did."""
+
+    producer_id: int
+    start_offset: int
+    is_open: bool
+    by_hand: tuple[Decision, ...]
+
+
+def decided(
+    connection: Connection, cluster_id: int, transactional_id: bytes, producer_id: int, first_ms: int, last_ms: int
+) -> Decided:
+    """What was decided of the id's transactions under the producer id, with markers between the two times."""
+    key = id_key(transactional_id)
+    history = _history(connection, cluster_id, key, last_ms)
+    found = list(_told_by_history(history, producer_id))
+    found += _told_by_minutes(connection, cluster_id, key, first_ms, last_ms)
+    state = connection.execute(
+        select(_I.state, _I.timestamp_ms).where(
+            _I.cluster_id == cluster_id, _I.transactional_id == key, _I.producer_id == producer_id
+        )
+    ).one_or_none()
+    if state is not None and state.state == PREPARE_COMMIT:
+        found.append(Decision(COMMIT_MARKER, state.timestamp_ms, None, Cause(COMMIT, CERTAIN)))
+    return Decided(tuple(found), history[-1].at_ms if len(history) == _MOST_ROWS else 0)
+
+
+def known_decisions(connection: Connection, cluster: ClusterRow) -> Known | None:
+    """Of which times the store has all decisions: since counting began, as far as history is kept, behind the last
+    gap, up to where the coordinators' log is read. None: of no time.
+    """
+    oldest_ms = connection.scalar(select(func.min(_T.at_ms)).where(_T.cluster_id == cluster.id))
+    as_of_ms = read.log_as_of_ms(connection, cluster.id)
+    if cluster.counted_since_ms is None or oldest_ms is None or as_of_ms is None:
+        return None
+    if any(row.next_offset < row.end_offset for row in read.partitions(connection, cluster.id, SOURCE)):
+        return None
+    gap_ms = connection.scalar(select(func.max(_G.seen_at_ms)).where(_G.cluster_id == cluster.id, _G.source == SOURCE))
+    return Known(max(cluster.counted_since_ms, oldest_ms, gap_ms or 0) + CLOCKS_MS, as_of_ms - CLOCKS_MS)
+
+
+def hanging(connection: Connection, cluster_id: int, topic: str, partition: int) -> list[Hanging]:
+    """Confirmed transactions that hang on the partition, or did."""
+    rows = connection.execute(
+        select(_F.producer_id, _F.start_offset, _F.status, _F.opened_at_ms, _F.resolved_at_ms, _F.resolution)
+        .where(
+            _F.cluster_id == cluster_id,
+            _F.kind == kinds.HANGING,
+            _F.topic == topic,
+            _F.partition == partition,
+            _F.confirmed_at_ms.is_not(None),
+        )
+        .order_by(_F.opened_at_ms)
+        .limit(_MOST_ROWS)
+    )
+    return [
+        Hanging(row.producer_id, row.start_offset, row.status == kinds.CONFIRMED, _by_hand(row))
+        for row in rows
+        if row.producer_id is not None and row.start_offset is not None
+    ]
+
+
+def _by_hand(row: Any) -> tuple[Decision, ...]:
+    markers, cause = _BY_HAND.get(row.resolution, ((), None))
+    return () if cause is None else tuple(Decision(m, row.opened_at_ms, row.resolved_at_ms, cause) for m in markers)
+
+
+def _history(connection: Connection, cluster_id: int, key: bytes, last_ms: int) -> Sequence[Any]:
+    """The id's rows, newest first; what was decided later cannot have led to a marker of `last_ms`."""
+    decided_ms = _T.at_ms - func.coalesce(_T.marker_ms, 0)
+    return connection.execute(
+        select(_T.at_ms, _T.to_state, _T.producer_id, _T.marker_ms, _T.cause, _T.confidence)
+        .where(_T.cluster_id == cluster_id, _T.transactional_id == key, decided_ms <= last_ms + 2 * CLOCKS_MS)
+        .order_by(_T.generation.desc(), _T.offset.desc())
+        .limit(_MOST_ROWS)
+    ).all()
+
+
+def _told_by_history(newest_first: Sequence[Any], producer_id: int) -> Iterator[Decision]:
+    """A PrepareX, until the row behind it; slow commits have a row for their CompleteCommit alone."""
+    for following, row in pairwise([None, *newest_first]):
+        if row.to_state == COMPLETE_COMMIT and row.marker_ms is not None:
+            yield Decision(COMMIT_MARKER, row.at_ms - row.marker_ms, row.at_ms, Cause(COMMIT, CERTAIN))
+        elif row.to_state in _PREPARED and row.producer_id == producer_id and row.cause is not None:
+            until_ms = None if following is None else max(following.at_ms, row.at_ms)
+            yield Decision(_PREPARED[row.to_state], row.at_ms, until_ms, Cause(row.cause, row.confidence))
+
+
+def _told_by_minutes(
+    connection: Connection, cluster_id: int, key: bytes, first_ms: int, last_ms: int
+) -> Sequence[Decision]:
+    """Ordinary commits have no row of their own: there were some between the first and the last of a minute."""
+    rows = connection.execute(
+        select(_M.first_ms, _M.last_ms).where(
+            _M.cluster_id == cluster_id,
+            _M.transactional_id == key,
+            _M.commits > 0,
+            _M.minute_ms.between(first_ms - 2 * CLOCKS_MS - MINUTE_MS, last_ms + 2 * CLOCKS_MS),
+        )
+    )
+    return [Decision(COMMIT_MARKER, row.first_ms, row.last_ms, Cause(COMMIT, CERTAIN)) for row in rows]

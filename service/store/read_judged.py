@@ -1,0 +1,213 @@
+"""Reads data partitions with what is open on them and who will end it: stored rows, judged as they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from sqlalchemy import Connection, func, select
+
+from service.domain.coverage import ANSWERS_WITHIN_MS, Stall, blocker_of, unreplicated, why_not_judged
+from service.domain.findings import kinds
+from service.domain.findings.context import Context, context_of, limits_of
+from service.domain.findings.rules import Rules
+from service.domain.open_entries import UNREPLICATED, Entry, Relation, owner_of, relate
+from service.domain.owners import Owner
+from service.store import read_judge, read_partitions
+from service.store.partition_rows import Place
+from service.store.read_partitions import PartitionRow
+from service.store.schema import data_partitions, findings, partition_watch
+
+MOST_JUDGED: Final = 2_000
+"""Partitions whose LSO stands, the longest first; how the others stand is said to be unknown."""
+
+TOO_MANY: Final = f"more than {MOST_JUDGED:,} partitions stand at once: only those that stand longest are judged"
+WHYS_SHOWN: Final = 10
+NAMED: Final = 5
+
+_D, _F, _W = data_partitions.c, findings.c, partition_watch.c
+
+
+class JudgedEntry(NamedTuple):
+    """What is open, and who will end it."""
+
+    entry: Entry
+    relation: Relation
+
+
+class JudgedPartition(NamedTuple):
+    """`entries` by start offset; `blocker` is one of them or None. `why`: what is missing to judge it."""
+
+    row: PartitionRow
+    entries: tuple[JudgedEntry, ...] = ()
+    blocker: JudgedEntry | None = None
+    why: str | None = None
+
+
+class Missing(NamedTuple):
+    """`partitions` cannot be judged for one and the same reason; `places` are the first of them."""
+
+    why: str
+    partitions: int
+    places: tuple[Place, ...]
+
+
+class Coverage(NamedTuple):
+    """How many partitions are watched, answered lately, can be judged, and have an LSO that stands; and how many there
+    are that are not watched. `looked_at_ms`: when all were looked at last; None before the first time. `missing`: why
+    the others cannot be judged, the commonest reasons first."""
+
+    looked_at_ms: int | None = None
+    watched: int = 0
+    answering: int = 0
+    judged: int = 0
+    blocked: int = 0
+    not_covered: int = 0
+    missing: tuple[Missing, ...] = ()
+
+    @property
+    def unknown(self) -> int:
+        return self.watched - self.judged
+
+
+class StandingRow(NamedTuple):
+    """A partition whose LSO stands below the high watermark, and since when."""
+
+    topic: str
+    partition: int
+    last_stable_offset: int
+    high_watermark: int
+    stalled_since_ms: int
+
+    @property
+    def lag(self) -> int:
+        return self.high_watermark - self.last_stable_offset
+
+
+def looked_at_ms(connection: Connection, cluster_id: int) -> int | None:
+    """When all partitions were looked at last, whether each of them answered or not; None: never."""
+    return connection.scalar(select(_W.looked_at_ms).where(_W.cluster_id == cluster_id))
+
+
+def judge(connection: Connection, cluster_id: int, rows: Sequence[PartitionRow]) -> list[JudgedPartition]:
+    """Each of the rows, as of the last look at all partitions."""
+    as_of_ms = looked_at_ms(connection, cluster_id)
+    standing = [(row.topic, row.partition) for row in rows if row.stalled_since_ms is not None]
+    if as_of_ms is None or not standing:
+        return [JudgedPartition(row, why=row.why) for row in rows]
+    entries: dict[Place, list[Entry]] = {}
+    for one in read_partitions.entries(connection, cluster_id, standing):
+        entries.setdefault((one.topic, one.partition), []).append(Entry(*one))
+    producers = {one.producer_id for found in entries.values() for one in found}
+    producers |= {row.first.producer_id for row in rows if row.first is not None}
+    judging = _Judging(
+        read_partitions.owners(connection, cluster_id, sorted(producers)),
+        _hanging(connection, cluster_id),
+        _context(connection, cluster_id, as_of_ms),
+        as_of_ms,
+    )
+    return [judging.judge(row, entries.get((row.topic, row.partition), [])) for row in rows]
+
+
+class _Judging(NamedTuple):
+    owners: dict[int, list[Owner]]
+    hanging: frozenset[tuple[str, int, int, int]]
+    context: Context
+    as_of_ms: int
+
+    def judge(self, row: PartitionRow, entries: Sequence[Entry]) -> JudgedPartition:
+        if row.stalled_since_ms is None:
+            return JudgedPartition(row, why=row.why)
+        stall = _stall(row, row.stalled_since_ms)
+        shown = [JudgedEntry(one, self._relate(one)) for one in sorted(entries, key=lambda one: one.start_offset)]
+        why = row.why or why_not_judged(stall, [(one.entry, one.relation) for one in shown], self.as_of_ms)
+        named = blocker_of(stall, entries)
+        if (closed := unreplicated(stall, entries, self.as_of_ms)) is not None:
+            owner = owner_of(closed, self.owners.get(closed.producer_id, []))
+            shown.insert(0, JudgedEntry(closed, Relation(UNREPLICATED, owner)))
+        blocker = next((one for one in shown if one.entry is named), None)
+        return JudgedPartition(row, tuple(shown), blocker, why)
+
+    def _relate(self, entry: Entry) -> Relation:
+        is_hanging = (*entry.place, entry.producer_id, entry.start_offset) in self.hanging
+        return relate(entry, self.owners.get(entry.producer_id, []), self.context, is_hanging=is_hanging)
+
+
+def coverage(connection: Connection, cluster_id: int) -> Coverage:
+    """As of the last look at all partitions."""
+    as_of_ms = looked_at_ms(connection, cluster_id)
+    if as_of_ms is None:
+        return Coverage()
+    counts = read_partitions.counts(connection, cluster_id, as_of_ms - ANSWERS_WITHIN_MS)
+    stalled = read_partitions.stalled(connection, cluster_id, MOST_JUDGED)
+    unjudged: dict[str, list[Place]] = {}
+    for one in judge(connection, cluster_id, [row for row in stalled if row.why is None]):
+        if one.why is not None:
+            unjudged.setdefault(one.why, []).append((one.row.topic, one.row.partition))
+    missing = [Missing(why, len(places), tuple(places[:NAMED])) for why, places in unjudged.items()]
+    if counts.stalled > MOST_JUDGED:
+        missing.append(Missing(TOO_MANY, counts.stalled - MOST_JUDGED, ()))
+    return Coverage(
+        looked_at_ms=as_of_ms,
+        watched=counts.watched,
+        answering=counts.answering,
+        judged=max(counts.answering - sum(one.partitions for one in missing), 0),
+        blocked=counts.stalled,
+        not_covered=counts.not_covered,
+        missing=tuple(sorted([*_silent(connection, cluster_id), *missing], key=lambda one: -one.partitions)),
+    )
+
+
+def standing(connection: Connection, cluster_id: int, limit: int) -> tuple[StandingRow, ...]:
+    """Those of `Coverage.blocked`, the longest first."""
+    rows = connection.execute(
+        select(*(_D[name] for name in StandingRow._fields))
+        .where(_D.cluster_id == cluster_id, _D.stalled_since_ms.is_not(None))
+        .order_by(_D.stalled_since_ms, _D.topic, _D.partition)
+        .limit(limit)
+    )
+    return tuple(StandingRow(*row) for row in rows)
+
+
+def _silent(connection: Connection, cluster_id: int) -> list[Missing]:
+    """Partitions that did not answer, by what they said instead."""
+    said = (_D.cluster_id == cluster_id, _D.is_gone.is_(False), _D.why.is_not(None))
+    count = func.count()
+    reasons = select(_D.why, count).where(*said).group_by(_D.why).order_by(count.desc(), _D.why).limit(WHYS_SHOWN)
+    found = []
+    for why, partitions in connection.execute(reasons).all():
+        places = select(_D.topic, _D.partition).where(*said, _D.why == why).order_by(_D.topic, _D.partition)
+        named = tuple((row.topic, row.partition) for row in connection.execute(places.limit(NAMED)))
+        found.append(Missing(why, partitions, named))
+    return found
+
+
+def _hanging(connection: Connection, cluster_id: int) -> frozenset[tuple[str, int, int, int]]:
+    """(topic, partition, producer id, start offset) of what is confirmed to hang."""
+    rows = connection.execute(
+        select(_F.topic, _F.partition, _F.producer_id, _F.start_offset).where(
+            _F.cluster_id == cluster_id, _F.kind == kinds.HANGING, _F.status == kinds.CONFIRMED
+        )
+    )
+    return frozenset((row.topic, row.partition, row.producer_id, row.start_offset) for row in rows)
+
+
+def _context(connection: Connection, cluster_id: int, as_of_ms: int) -> Context:
+    limits = limits_of(read_judge.configs(connection, cluster_id))
+    return context_of(limits, Rules(), read_judge.views(connection, cluster_id), as_of_ms)
+
+
+def _stall(row: PartitionRow, stalled_since_ms: int) -> Stall:
+    return Stall(
+        topic=row.topic,
+        partition=row.partition,
+        log_start=row.log_start,
+        last_stable_offset=row.last_stable_offset,
+        stalled_since_ms=stalled_since_ms,
+        read_at_ms=row.read_at_ms,
+        read_lso=row.read_lso,
+        described=row.described,
+        is_complete=row.described or row.is_whole,
+        read_why=row.read_why,
+        first=row.first,
+    )

@@ -1,0 +1,66 @@
+"""Reads who wrote under producer ids: from what is open on a partition to a name, also when the name has expired."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from sqlalchemy import Connection, and_, func, select
+
+from service.domain.owners import Owner
+from service.domain.states import EXPIRED
+from service.store.read_transactions import participants
+from service.store.schema import producer_ids, transactional_ids
+from service.store.upsert import batched
+
+_AT_ONCE: Final = 500
+
+_P, _T = producer_ids.c, transactional_ids.c
+
+_NEWEST = (
+    "partition",
+    "generation",
+    "offset",
+    "timestamp_ms",
+    "leader_epoch",
+    "state",
+    "producer_id",
+    "producer_epoch",
+)
+_NEWEST_MORE = ("timeout_ms", "start_ms", "last_update_ms", "client_transaction_version")
+_UNKNOWN: Final = {"state": EXPIRED, "client_transaction_version": 0}
+_HAD = ("first_seen_ms", "last_seen_ms", "first_epoch", "last_epoch", "ended_offset", "ended_state", "ended_value")
+_OWNERS = select(
+    _P.producer_id,
+    _P.transactional_id,
+    *(func.coalesce(_T[name], _UNKNOWN.get(name, -1)) for name in (*_NEWEST, *_NEWEST_MORE)),
+    *(_P[name] for name in _HAD),
+).select_from(
+    producer_ids.outerjoin(
+        transactional_ids, and_(_T.cluster_id == _P.cluster_id, _T.transactional_id == _P.transactional_id)
+    )
+)
+
+
+def owners(connection: Connection, cluster_id: int, asked: Iterable[int]) -> dict[int, list[Owner]]:
+    """By producer id, who has it now first, then who had it, the latest first; nothing of one that nobody ever had.
+
+    Of an id that expired so long ago that its row is gone, state is EXPIRED and the record's other numbers are -1.
+    """
+    found: dict[int, list[Owner]] = {}
+    for some in batched(sorted(set(asked)), _AT_ONCE):
+        rows = connection.execute(_OWNERS.where(_P.cluster_id == cluster_id, _P.producer_id.in_(some))).all()
+        open_ = participants(connection, cluster_id, sorted({row.transactional_id for row in rows}))
+        for row in rows:
+            found.setdefault(row[0], []).append(_owner(row, open_.get(row[1], [])))
+    return {asked_for: sorted(had, key=lambda one: _order(one, asked_for)) for asked_for, had in found.items()}
+
+
+def _owner(row: Any, partitions: Iterable[tuple[str, int]]) -> Owner:
+    newest, had = row[1 : 2 + len(_NEWEST) + len(_NEWEST_MORE)], row[-len(_HAD) :]
+    return Owner._make((*newest, tuple(partitions), *had))
+
+
+def _order(owner: Owner, producer_id: int) -> tuple[bool, int, bytes]:
+    has_it = owner.producer_id == producer_id and owner.state != EXPIRED
+    return not has_it, -owner.last_seen_ms, owner.transactional_id

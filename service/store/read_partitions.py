@@ -1,0 +1,188 @@
+"""Reads data partitions: how each stands, which stand still and since when, what is open there, who waits behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import ColumnElement, Connection, Select, and_, case, false, func, select, tuple_
+
+from service.domain.partition_facts import FirstBatch
+from service.domain.victims import GroupOffset
+from service.store.partition_rows import EntryRow, Place
+from service.store.places import rows_at
+from service.store.read_owners import owners as owners
+from service.store.schema import data_partitions, group_offsets, open_entries, partition_watch
+
+STALLED_READ: Final = 2_000
+ENTRIES_READ: Final = 5_000
+GROUPS_READ: Final = 10_000
+
+
+class PartitionRow(NamedTuple):
+    """A partition: the newest PartitionLook, field by field, and what the newest StalledRead says of it.
+
+    `looked_at_ms`: nothing changed between its own look and the last one at all partitions, so it is as of that. Where
+    `why` is set the numbers are those of `answered_at_ms` (None: it never answered, they are -1). `read_at_ms` to
+    `first` are None or False where nothing was read; they are of `read_lso`, which the LSO may have left since.
+    """
+
+    topic: str
+    partition: int
+    topic_id: str
+    leader: int
+    leader_epoch: int
+    log_start: int
+    last_stable_offset: int
+    high_watermark: int
+    looked_at_ms: int
+    stalled_since_ms: int | None
+    why: str | None
+    is_gone: bool
+    absent_until_ms: int | None
+    answered_at_ms: int | None
+    read_at_ms: int | None
+    read_lso: int | None
+    described: bool
+    is_whole: bool
+    lag_bytes: int | None
+    read_why: str | None
+    first: FirstBatch | None
+
+
+class StallClock(NamedTuple):
+    """Since when the LSO of a partition stands there; `absent_until_ms` as in PartitionLook."""
+
+    topic_id: str
+    last_stable_offset: int
+    stalled_since_ms: int
+    absent_until_ms: int | None
+
+
+class PartitionCounts(NamedTuple):
+    """How many partitions are watched, answered lately, have an LSO that stands below the high watermark; and how many
+    there are that are not watched. `looked_at_ms`: when all of them were looked at last; None before the first time.
+    """
+
+    watched: int
+    answering: int
+    stalled: int
+    not_covered: int
+    looked_at_ms: int | None
+
+
+_D, _W, _E, _G = data_partitions.c, partition_watch.c, open_entries.c, group_offsets.c
+_LOOK: Final = PartitionRow._fields[:14]
+_FIRST: Final = tuple(c.name for c in data_partitions.c if c.name.startswith("first_"))
+
+_THERE = _D.is_gone.is_(False)
+_LOOKED_AT_MS = case(
+    (and_(_D.why.is_(None), _THERE, _W.looked_at_ms > _D.looked_at_ms), _W.looked_at_ms), else_=_D.looked_at_ms
+)
+_COLUMNS = [_LOOKED_AT_MS if name == "looked_at_ms" else _D[name] for name in (*PartitionRow._fields[:-1], *_FIRST)]
+_JOINED = data_partitions.outerjoin(partition_watch, _W.cluster_id == _D.cluster_id)
+_ROWS = select(*_COLUMNS).select_from(_JOINED)
+
+
+def stall_clocks(connection: Connection, cluster_id: int) -> dict[Place, StallClock]:
+    """Of all partitions whose LSO stood still when they answered last."""
+    rows = connection.execute(
+        select(
+            _D.topic, _D.partition, _D.topic_id, _D.last_stable_offset, _D.stalled_since_ms, _D.absent_until_ms
+        ).where(_D.cluster_id == cluster_id, _D.stalled_since_ms.is_not(None))
+    )
+    return {(row[0], row[1]): StallClock(*row[2:]) for row in rows}
+
+
+def stalled(connection: Connection, cluster_id: int, limit: int = STALLED_READ) -> list[PartitionRow]:
+    """Those whose LSO stands still below the high watermark, the longest first; also when they do not answer now."""
+    statement = _ROWS.where(_D.cluster_id == cluster_id, _D.stalled_since_ms.is_not(None))
+    return _read(connection, statement.order_by(_D.stalled_since_ms, _D.topic, _D.partition).limit(limit))
+
+
+def find(connection: Connection, cluster_id: int, topic: str, partition: int) -> PartitionRow | None:
+    """None also for one that is gone."""
+    if "\0" in topic:
+        return None  # no topic holds it, and PostgreSQL refuses to compare it with one
+    at = and_(_D.cluster_id == cluster_id, _D.topic == topic, _D.partition == partition, _THERE)
+    found = _read(connection, _ROWS.where(at))
+    return found[0] if found else None
+
+
+def gone(connection: Connection, cluster_id: int) -> list[PartitionRow]:
+    """Partitions that are no more: remembered for an hour, or until a topic of that name comes back."""
+    return _read(connection, _ROWS.where(_D.cluster_id == cluster_id, _D.is_gone.is_(True)))
+
+
+def page(
+    connection: Connection,
+    cluster_id: int,
+    after: Place | None,
+    limit: int,
+    *,
+    lagging: bool | None = None,
+    topic: str | None = None,
+) -> tuple[list[PartitionRow], Place | None]:
+    """At most `limit`, by topic and partition, and where the next page begins (None: this was the last).
+
+    `lagging`: only those whose LSO stands below the high watermark; False: only the others.
+    """
+    chosen = [_D.cluster_id == cluster_id, _THERE]
+    if lagging is not None:
+        chosen.append(_D.stalled_since_ms.is_not(None) if lagging else _D.stalled_since_ms.is_(None))
+    if topic is not None:
+        chosen.append(false() if "\0" in topic else _D.topic == topic)
+    if after is not None:
+        chosen.append(tuple_(_D.topic, _D.partition) > after)
+    found = _read(connection, _ROWS.where(*chosen).order_by(_D.topic, _D.partition).limit(limit + 1))
+    if len(found) <= limit:
+        return found, None
+    return found[:limit], (found[limit - 1].topic, found[limit - 1].partition)
+
+
+def counts(connection: Connection, cluster_id: int, fresh_since_ms: int) -> PartitionCounts:
+    """`answering`: those that told how they stand at `fresh_since_ms` or later."""
+    answers = and_(_D.why.is_(None), fresh_since_ms <= _LOOKED_AT_MS)
+    watched, answering, standing = connection.execute(
+        select(func.count(), _count(answers), _count(_D.stalled_since_ms.is_not(None)))
+        .select_from(_JOINED)
+        .where(_D.cluster_id == cluster_id, _THERE)
+    ).one()
+    watch = connection.execute(select(_W.looked_at_ms, _W.not_covered).where(_W.cluster_id == cluster_id)).one_or_none()
+    looked_at_ms, not_covered = (None, 0) if watch is None else watch
+    return PartitionCounts(watched, answering, standing, not_covered, looked_at_ms)
+
+
+def entries(
+    connection: Connection, cluster_id: int, places: Sequence[Place] | None = None, limit: int = ENTRIES_READ
+) -> list[EntryRow]:
+    """What is open on these partitions, or on all: by partition, then by start offset; the first `limit`."""
+    statement = select(*(_E[name] for name in EntryRow._fields))
+    statement = statement.order_by(_E.topic, _E.partition, _E.start_offset, _E.producer_id).limit(limit)
+    named = None if places is None else sorted(set(places))
+    return [EntryRow._make(row) for row in rows_at(connection, statement, open_entries, cluster_id, named)][:limit]
+
+
+def groups(
+    connection: Connection, cluster_id: int, places: Sequence[Place] | None = None, limit: int = GROUPS_READ
+) -> list[GroupOffset]:
+    """Where consumer groups stand on these partitions, or on all that are known: by group and partition."""
+    statement = select(*(_G[name] for name in GroupOffset._fields))
+    statement = statement.order_by(_G.group, _G.topic, _G.partition).limit(limit)
+    named = None if places is None else sorted(set(places))
+    rows = rows_at(connection, statement, group_offsets, cluster_id, named)
+    return sorted(GroupOffset._make(row) for row in rows)[:limit]
+
+
+def _read(connection: Connection, statement: Select[Any]) -> list[PartitionRow]:
+    return [_row(row) for row in connection.execute(statement)]
+
+
+def _row(row: Any) -> PartitionRow:
+    *told, described, is_whole, lag_bytes, read_why = row[:20]
+    first = None if row[20] is None else FirstBatch(*row[20:])
+    return PartitionRow._make((*told, bool(described), bool(is_whole), lag_bytes, read_why, first))
+
+
+def _count(condition: ColumnElement[bool]) -> ColumnElement[int]:
+    return func.count(case((condition, 1)))

@@ -1,0 +1,130 @@
+"""Data partitions as their leaders told of them, what is open there, who waits behind it, and markers that we wrote."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    PrimaryKeyConstraint,
+    String,
+    Table,
+    text,
+)
+
+from service.store.schema.base import ROW_ID, cluster_column, metadata
+
+# What is watched: service.domain.partition_facts.PartitionLook, the newest of each partition, and its newest read.
+data_partitions = Table(
+    "data_partitions",
+    metadata,
+    cluster_column(),
+    Column("topic", String, nullable=False),
+    Column("partition", Integer, nullable=False),
+    Column("topic_id", String, nullable=False),
+    Column("leader", Integer, nullable=False),
+    Column("leader_epoch", Integer, nullable=False),
+    Column("log_start", BigInteger, nullable=False),
+    Column("last_stable_offset", BigInteger, nullable=False),
+    Column("high_watermark", BigInteger, nullable=False),
+    Column("looked_at_ms", BigInteger, nullable=False),
+    Column("stalled_since_ms", BigInteger),  # null: the LSO is at the high watermark
+    Column("why", String),  # it did not answer; the numbers are those of `answered_at_ms`
+    Column("is_gone", Boolean, nullable=False),
+    Column("absent_until_ms", BigInteger),
+    Column("answered_at_ms", BigInteger),  # null: never, and the numbers are -1
+    # StalledRead; all null where there is none, or the LSO went on to the high watermark since
+    Column("read_at_ms", BigInteger),
+    Column("read_lso", BigInteger),
+    Column("described", Boolean),
+    Column("is_whole", Boolean),
+    Column("lag_bytes", BigInteger),
+    Column("read_why", String),
+    # FirstBatch
+    Column("first_base_offset", BigInteger),
+    Column("first_producer_id", BigInteger),
+    Column("first_producer_epoch", Integer),
+    Column("first_is_transactional", Boolean),
+    Column("first_is_control", Boolean),
+    Column("first_timestamp_ms", BigInteger),
+    Column("first_max_timestamp_ms", BigInteger),
+    PrimaryKeyConstraint("cluster_id", "topic", "partition"),
+)
+Index(
+    "ix_data_partitions_stalled",
+    data_partitions.c.cluster_id,
+    data_partitions.c.stalled_since_ms,
+    sqlite_where=text("stalled_since_ms IS NOT NULL"),
+    postgresql_where=text("stalled_since_ms IS NOT NULL"),
+)
+
+# When all of them were looked at, whether or not there was anything to tell of each.
+partition_watch = Table(
+    "partition_watch",
+    metadata,
+    Column("cluster_id", Integer, ForeignKey("clusters.id"), primary_key=True, autoincrement=False),
+    Column("looked_at_ms", BigInteger, nullable=False),
+    Column("not_covered", BigInteger, nullable=False),
+)
+
+# Transactions open on a partition: service.domain.partition_facts.OpenEntry. A producer id has one there at most.
+open_entries = Table(
+    "open_entries",
+    metadata,
+    cluster_column(),
+    Column("topic", String, nullable=False),
+    Column("partition", Integer, nullable=False),
+    Column("producer_id", BigInteger, nullable=False),
+    Column("producer_epoch", Integer, nullable=False),
+    Column("start_offset", BigInteger, nullable=False),
+    Column("coordinator_epoch", Integer, nullable=False),
+    Column("last_timestamp_ms", BigInteger, nullable=False),
+    Column("records", BigInteger),
+    Column("bytes", BigInteger),
+    Column("first_seen_ms", BigInteger, nullable=False),
+    Column("seen_at_ms", BigInteger, nullable=False),
+    PrimaryKeyConstraint("cluster_id", "topic", "partition", "producer_id"),
+)
+
+# Where consumer groups stand on partitions whose LSO stands.
+group_offsets = Table(
+    "group_offsets",
+    metadata,
+    cluster_column(),
+    Column("group", String, nullable=False),
+    Column("topic", String, nullable=False),
+    Column("partition", Integer, nullable=False),
+    Column("committed_offset", BigInteger, nullable=False),  # -1: none
+    Column("members", Integer),  # null: could not be asked
+    Column("is_unstable", Boolean, nullable=False),  # a transaction with offsets of it is open
+    Column("observed_at_ms", BigInteger, nullable=False),
+    Column("standing_since_ms", BigInteger, nullable=False),
+    PrimaryKeyConstraint("cluster_id", "group", "topic", "partition"),
+    Index(None, "cluster_id", "topic", "partition"),
+)
+
+# Markers that people had us write, or tried to. Rows are only added.
+audit = Table(
+    "audit",
+    metadata,
+    Column("id", ROW_ID, primary_key=True),
+    cluster_column(),
+    Column("at_ms", BigInteger, nullable=False),
+    Column("finding_id", String, nullable=False),
+    Column("operator", String, nullable=False),
+    Column("dry_run", Boolean, nullable=False),
+    Column("marker", String, nullable=False),
+    Column("topic", String, nullable=False),
+    Column("partition", Integer, nullable=False),
+    Column("producer_id", BigInteger, nullable=False),
+    Column("producer_epoch", Integer, nullable=False),
+    Column("coordinator_epoch", Integer, nullable=False),
+    Column("start_offset", BigInteger, nullable=False),
+    Column("outcome", String, nullable=False),
+    Column("error", String),
+    Index(None, "cluster_id", "at_ms"),
+    Index(None, "cluster_id", "topic", "partition", "producer_id"),
+)

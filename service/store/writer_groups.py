@@ -1,0 +1,88 @@
+"""Keeps where consumer groups stand on partitions whose LSO stands: what was seen last, and since when they stand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from hashlib import sha256
+from typing import Final, NamedTuple
+
+from sqlalchemy import Engine, bindparam, delete, select
+
+from service.domain.victims import GroupOffset
+from service.store.display import printable
+from service.store.lease import Lease, check_and_renew
+from service.store.schema import group_offsets
+from service.store.upsert import Upsert
+
+LONGEST_NAME: Final = 600
+"""Characters of a group's name that are kept: PostgreSQL's index holds 2,704 bytes a row, Kafka allows more."""
+
+_DIGEST: Final = 16
+
+
+class GroupSeen(NamedTuple):
+    """Where a group stands on a partition: service.domain.victims.GroupOffset without times."""
+
+    group: str
+    topic: str
+    partition: int
+    committed_offset: int
+    members: int | None
+    is_unstable: bool
+
+
+_G = group_offsets.c
+_ROWS = Upsert(group_offsets, columns=("cluster_id", *GroupOffset._fields), replace=GroupOffset._fields[3:])
+_DROP = delete(group_offsets).where(
+    _G.cluster_id == bindparam("of_cluster"),
+    _G.group == bindparam("of_group"),
+    _G.topic == bindparam("of_topic"),
+    _G.partition == bindparam("of_partition"),
+)
+
+
+class GroupWriter:
+    """The one writer of what is seen of a cluster's groups."""
+
+    def __init__(self, engine: Engine, lease: Lease) -> None:
+        self._engine, self._lease, self._cluster_id = engine, lease, lease.cluster_id
+
+    def replace(
+        self, rows: Iterable[GroupSeen], observed_at_ms: int, now_ms: int, *, unasked: Iterable[str] = ()
+    ) -> None:
+        """These are all there are; `unasked`: groups that could not be asked, of which what is known stays.
+
+        What was observed before what is stored is left out. LeaseLost: stop. StoreUnavailable: nothing was written.
+        """
+        kept = {group_name(group) for group in unasked}
+        with self._engine.begin() as connection:
+            check_and_renew(connection, self._lease, now_ms)
+            stored = connection.execute(
+                select(*(_G[name] for name in GroupOffset._fields)).where(_G.cluster_id == self._cluster_id)
+            )
+            known = {tuple(row[:3]): GroupOffset._make(row) for row in stored}
+            if any(row.observed_at_ms > observed_at_ms for row in known.values()):
+                return
+            seen = {}
+            for row in rows:
+                offset = row._replace(group=group_name(row.group))
+                old = known.get(offset[:3])
+                stands = old is not None and old.committed_offset == offset.committed_offset
+                since_ms = old.standing_since_ms if old is not None and stands else observed_at_ms
+                seen[offset[:3]] = GroupOffset(*offset, observed_at_ms, since_ms)
+            gone = [key for key in known.keys() - seen.keys() if key[0] not in kept]
+            if gone:
+                names = ("of_group", "of_topic", "of_partition")
+                connection.execute(
+                    _DROP,
+                    [{"of_cluster": self._cluster_id} | dict(zip(names, key, strict=True)) for key in sorted(gone)],
+                )
+            _ROWS.write(connection, [(self._cluster_id, *row) for _, row in sorted(seen.items())])
+
+
+def group_name(group: str) -> str:
+    """As it is stored and shown: what does not print escaped, and of a very long name its beginning and a digest."""
+    shown = printable(group)
+    if len(shown) <= LONGEST_NAME:
+        return shown
+    return f"{shown[:LONGEST_NAME]}…{sha256(shown.encode()).hexdigest()[:_DIGEST]}"

@@ -1,0 +1,176 @@
+"""Keeps what looks at data partitions tell: the newest of each, and what is open there. Nothing is counted from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import ColumnElement, Connection, Engine, Table, bindparam, delete, select, update
+
+from service.domain.partition_facts import SOURCE, PartitionsBatch, StalledRead
+from service.store.display import printable
+from service.store.lease import Lease, check_and_renew
+from service.store.partition_rows import EntryRow, LookRow, Partitions, Place
+from service.store.places import rows_at
+from service.store.schema import data_partitions, open_entries, partition_watch, source_status
+from service.store.upsert import Upsert
+
+ALL_FROM: Final = 500
+"""From so many partitions on all rows are read at once, and not each by its key."""
+
+GONE_KEPT_MS: Final = 3_600_000
+"""How long it is remembered that a partition is gone: who judges findings has to learn of it."""
+
+_LOOK = LookRow._fields[:-1]
+_READ = (
+    *("read_at_ms", "read_lso", "described", "is_whole", "lag_bytes", "read_why"),
+    *("first_base_offset", "first_producer_id", "first_producer_epoch", "first_is_transactional", "first_is_control"),
+    *("first_timestamp_ms", "first_max_timestamp_ms"),
+)
+_NOT_READ: Final = (None,) * len(_READ)
+_NO_FIRST: Final = (None,) * 7
+_NEVER_MS: Final = 0
+
+_LOOKS = Upsert(data_partitions, columns=("cluster_id", *_LOOK), replace=_LOOK[2:])
+_ENTRIES = Upsert(open_entries, replace=EntryRow._fields[3:], columns=("cluster_id", *EntryRow._fields))
+_WATCH = Upsert(partition_watch, replace=("looked_at_ms", "not_covered"))
+_WELL = Upsert(source_status, replace=("error",), most=("as_of_ms",))
+_IN_TROUBLE = Upsert(source_status, replace=("error",))
+
+
+def _at(table: Table) -> ColumnElement[bool]:
+    return (
+        (table.c.cluster_id == bindparam("of_cluster"))
+        & (table.c.topic == bindparam("of_topic"))
+        & (table.c.partition == bindparam("of_partition"))
+    )
+
+
+_SET_READ = update(data_partitions).where(_at(data_partitions)).values({name: bindparam(name) for name in _READ})
+_DROP_ROW = delete(data_partitions).where(_at(data_partitions))
+_DROP_ENTRY = delete(open_entries).where(_at(open_entries), open_entries.c.producer_id == bindparam("of_producer"))
+
+
+class Written(NamedTuple):
+    """How many looks and reads of a batch were news; the others were older than what is stored."""
+
+    looks: int
+    reads: int
+
+
+class PartitionWriter:
+    """The one writer of what the sampler sees of a cluster's data partitions."""
+
+    def __init__(self, engine: Engine, lease: Lease) -> None:
+        self._engine, self._lease, self._cluster_id = engine, lease, lease.cluster_id
+
+    def apply(self, batch: PartitionsBatch, now_ms: int) -> Written:
+        """All that is news, in one transaction; or, whatever is raised, nothing.
+
+        LeaseLost: stop. StoreUnavailable: try again.
+        """
+        with self._transaction(now_ms) as connection:
+            watched_ms = connection.scalar(
+                select(partition_watch.c.looked_at_ms).where(partition_watch.c.cluster_id == self._cluster_id)
+            )
+            places = _places(batch)
+            before = self._stored(connection, places, watched_ms or _NEVER_MS)
+            after = Partitions(before.watched_ms, dict(before.rows), {at: dict(e) for at, e in before.entries.items()})
+            looks = sum([after.look(look) for look in sorted(batch.looks, key=attrgetter("looked_at_ms"))])
+            reads = sum([after.read(read) for read in sorted(batch.reads, key=attrgetter("read_at_ms"))])
+            is_newest = batch.looked_at_ms >= before.watched_ms
+            if is_newest and batch.is_full:
+                _forget_others(after, batch, now_ms)
+            self._write_rows(connection, before, after)
+            self._write_entries(connection, before, after)
+            if is_newest:
+                self._finish(connection, batch)
+            return Written(looks, reads)
+
+    def report_trouble(self, text: str, now_ms: int) -> None:
+        """Say in one line why nothing can be looked at; `as_of_ms` stands still. Raises as `apply`."""
+        with self._transaction(now_ms) as connection:
+            self._save_trouble(connection, text)
+
+    @contextmanager
+    def _transaction(self, now_ms: int) -> Iterator[Connection]:
+        with self._engine.begin() as connection:
+            check_and_renew(connection, self._lease, now_ms)
+            yield connection
+
+    def _stored(self, connection: Connection, places: Sequence[Place] | None, watched_ms: int) -> Partitions:
+        rows = select(*(data_partitions.c[name] for name in LookRow._fields))
+        found = Partitions(watched_ms, {}, {})
+        for row in rows_at(connection, rows, data_partitions, self._cluster_id, places):
+            found.rows[row[0], row[1]] = LookRow._make(row)
+        entries = select(*(open_entries.c[name] for name in EntryRow._fields))
+        for row in rows_at(connection, entries, open_entries, self._cluster_id, places):
+            found.entries.setdefault((row[0], row[1]), {})[row.producer_id] = EntryRow._make(row)
+        return found
+
+    def _write_rows(self, connection: Connection, before: Partitions, after: Partitions) -> None:
+        looked = [after.rows[place] for place in sorted(after.looked) if place in after.rows]
+        _LOOKS.write(connection, [(self._cluster_id, *_printed(row)[:-1]) for row in looked])
+        read = [(place, _read_columns(read)) for place, read in after.reads.items()]
+        for row in looked:
+            old = before.rows.get((row.topic, row.partition))
+            if old is not None and old.read_at_ms is not None and row.read_at_ms is None:
+                read.append(((row.topic, row.partition), _NOT_READ))
+        if read:
+            rows = [self._key(place) | dict(zip(_READ, columns, strict=True)) for place, columns in read]
+            connection.execute(_SET_READ, rows)
+        if gone := before.rows.keys() - after.rows.keys():
+            connection.execute(_DROP_ROW, [self._key(place) for place in sorted(gone)])
+
+    def _write_entries(self, connection: Connection, before: Partitions, after: Partitions) -> None:
+        gone, news = [], []
+        for place in sorted(before.entries.keys() | after.entries.keys()):
+            old, new = before.entries.get(place, {}), after.entries.get(place, {})
+            gone += [self._key(place) | {"of_producer": producer_id} for producer_id in old.keys() - new.keys()]
+            news += [(self._cluster_id, *entry) for key, entry in new.items() if old.get(key) != entry]
+        if gone:
+            connection.execute(_DROP_ENTRY, gone)
+        _ENTRIES.write(connection, news)
+
+    def _key(self, place: Place) -> dict[str, Any]:
+        return {"of_cluster": self._cluster_id, "of_topic": place[0], "of_partition": place[1]}
+
+    def _finish(self, connection: Connection, batch: PartitionsBatch) -> None:
+        _WATCH.write(connection, [(self._cluster_id, batch.looked_at_ms, batch.not_covered)])
+        if batch.trouble is None:
+            _WELL.write(connection, [(self._cluster_id, SOURCE, batch.looked_at_ms, None)])
+        else:
+            self._save_trouble(connection, batch.trouble)
+
+    def _save_trouble(self, connection: Connection, text: str) -> None:
+        _IN_TROUBLE.write(connection, [(self._cluster_id, SOURCE, _NEVER_MS, printable(text))])
+
+
+def _places(batch: PartitionsBatch) -> list[Place] | None:
+    """Which rows the batch is about; None: all, or so many that all are read faster."""
+    if batch.is_full:
+        return None
+    asked = {(fact.topic, fact.partition) for facts in (batch.looks, batch.reads) for fact in facts}
+    return None if len(asked) >= ALL_FROM else sorted(asked)
+
+
+def _forget_others(partitions: Partitions, batch: PartitionsBatch, now_ms: int) -> None:
+    """What a full batch does not name is not watched any more."""
+    named = {(look.topic, look.partition) for look in batch.looks}
+    for place in partitions.rows.keys() - named:
+        row = partitions.rows[place]
+        if not row.is_gone or row.looked_at_ms < now_ms - GONE_KEPT_MS:
+            partitions.forget(place)
+
+
+def _printed(row: LookRow) -> LookRow:
+    return row if row.why is None else row._replace(why=printable(row.why))
+
+
+def _read_columns(read: StalledRead) -> tuple[Any, ...]:
+    """In the order of _READ."""
+    why = None if read.why is None else printable(read.why)
+    shown = read.read_at_ms, read.last_stable_offset, read.described, read.is_whole, read.lag_bytes, why
+    return *shown, *(_NO_FIRST if read.first is None else read.first)

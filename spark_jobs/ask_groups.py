@@ -1,0 +1,71 @@
+"""What a coordinator says of its consumer groups, where an LSO stands: three requests for many groups."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from service.domain.victims import Place
+from service.kafka import errors
+from service.kafka.client import KafkaClient
+from service.kafka.groups import UNSTABLE_OFFSET_COMMIT, GroupOffsets, committed, members
+from service.store.writer_groups import GroupSeen
+from spark_jobs.group_rounds import Stalls
+
+_MOVED: Final = frozenset({14, 15, 16})
+"""COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR."""
+
+_DENIED: Final = 30
+"""GROUP_AUTHORIZATION_FAILED"""
+
+
+class Answered(NamedTuple):
+    """What a coordinator said of its groups: rows where an LSO stands, and the topics each has offsets on. Groups that
+    it did not speak of are in neither: `denied` for want of permission, or others coordinate them now (`has_moved`)."""
+
+    rows: list[GroupSeen]
+    topics: dict[str, set[str]]
+    denied: frozenset[str]
+    has_moved: bool
+
+    def topics_of(self, group: str) -> set[str] | None:
+        """None: ask again soon."""
+        return set() if group in self.denied else self.topics.get(group)
+
+
+def ask_groups(client: KafkaClient, node: int, groups: Sequence[str], now: Stalls) -> Answered:
+    """Groups that `node` coordinates. A group that has committed nothing but what is pending shows no partition:
+    Kafka lists those with an earlier commit. Raises KafkaUnavailable or KafkaRefused.
+    """
+    told = committed(client, node, groups, require_stable=True)
+    answering = {group: one.offsets for group, one in told.items() if one.error == errors.NONE}
+    seen: dict[str, dict[Place, int]] = {}
+    unstable: dict[str, list[Place]] = {}
+    for group, offsets in answering.items():
+        waits = now.holds_offsets_of(group)
+        for place, one in offsets.items():
+            if one.error == errors.NONE and one.offset >= 0 and place in now.places:
+                seen.setdefault(group, {})[place] = one.offset
+            elif one.error == UNSTABLE_OFFSET_COMMIT and (waits or place in now.places):
+                unstable.setdefault(group, []).append(place)
+    before = committed(client, node, list(unstable), require_stable=False, places=unstable) if unstable else {}
+    counts = members(client, node, sorted({*seen, *unstable}))
+    rows = [
+        GroupSeen(group, *place, offset, counts.get(group), False)
+        for group, offsets in seen.items()
+        for place, offset in offsets.items()
+    ]
+    rows += [
+        GroupSeen(group, *place, _offset(before.get(group), place), counts.get(group), True)
+        for group, places in unstable.items()
+        for place in places
+    ]
+    topics = {group: {topic for topic, _ in offsets} for group, offsets in answering.items()}
+    denied = frozenset(group for group, one in told.items() if one.error == _DENIED)
+    return Answered(rows, topics, denied, any(one.error in _MOVED for one in told.values()))
+
+
+def _offset(told: GroupOffsets | None, place: Place) -> int:
+    """-1 for none."""
+    one = None if told is None else told.offsets.get(place)
+    return -1 if one is None or one.error != errors.NONE else one.offset

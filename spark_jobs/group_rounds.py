@@ -1,0 +1,90 @@
+"""Which consumer groups to ask next: those that wait often, all others now and then, and never too many at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from service.domain.offsets_topic import OFFSETS_TOPIC, offsets_partition
+from service.domain.victims import Ends, Place, stall_of
+
+CONCERNED_EVERY_MS: Final = 2_000
+OTHERS_EVERY_MS: Final = 30_000
+GROUPS_AT_ONCE: Final = 50
+MOST_GROUPS: Final = 20_000
+"""Listed groups that are remembered, by name."""
+
+_NEVER_MS: Final = 1 << 62
+
+
+class Stalls(NamedTuple):
+    """Partitions whose LSO stands: those of data, and the numbers of those of `__consumer_offsets`, which has
+    `offsets_partitions` in all (None: not known)."""
+
+    places: frozenset[Place]
+    offsets: frozenset[int]
+    offsets_partitions: int | None
+
+    def __bool__(self) -> bool:
+        return bool(self.places or self.offsets)
+
+    def holds_offsets_of(self, group: str) -> bool:
+        """Whether offsets that the group commits now wait for a transaction."""
+        if not self.offsets or self.offsets_partitions is None:
+            return False
+        return offsets_partition(group, self.offsets_partitions) in self.offsets
+
+
+def stalls(ends: Mapping[Place, Ends], offsets_partitions: int | None, as_of_ms: int | None) -> Stalls:
+    """Of what is below the high watermark, what has stood there for long enough to matter."""
+    stands = [] if as_of_ms is None else [place for place, one in ends.items() if stall_of(one, as_of_ms) is not None]
+    return Stalls(
+        frozenset(place for place in stands if place[0] != OFFSETS_TOPIC),
+        frozenset(partition for topic, partition in stands if topic == OFFSETS_TOPIC),
+        offsets_partitions,
+    )
+
+
+class Rounds:
+    """Remembers who coordinates what, when each group was asked, and on which topics it has offsets."""
+
+    def __init__(self) -> None:
+        self.node_of: dict[str, int] = {}
+        self._asked_ms: dict[str, int] = {}
+        self._topics: dict[str, frozenset[str]] = {}
+
+    def were_listed(self, node_of: Mapping[str, int]) -> None:
+        """These are the groups there are; what is known of others is forgotten."""
+        self.node_of = dict(sorted(node_of.items())[:MOST_GROUPS])
+        self._asked_ms = {group: ms for group, ms in self._asked_ms.items() if group in self.node_of}
+        self._topics = {group: topics for group, topics in self._topics.items() if group in self.node_of}
+
+    def was_asked(self, group: str, now_ms: int, topics: Iterable[str] | None) -> None:
+        """`topics` None: it did not answer, and is asked again soon."""
+        self._asked_ms[group] = now_ms if topics is not None else now_ms - OTHERS_EVERY_MS + CONCERNED_EVERY_MS
+        if topics is not None:
+            self._topics[group] = frozenset(topics)
+
+    def due(self, stalls: Stalls, now_ms: int) -> list[tuple[int, list[str]]]:
+        """(broker, at most GROUPS_AT_ONCE of the groups it coordinates), those that have waited longest first."""
+        topics = {topic for topic, _ in stalls.places}
+        due = [(at_ms, group) for group in self.node_of if (at_ms := self._due_ms(group, stalls, topics)) <= now_ms]
+        batches: list[tuple[int, list[str]]] = []
+        filling: dict[int, list[str]] = {}
+        for _, group in sorted(due):
+            node = self.node_of[group]
+            if node not in filling or len(filling[node]) == GROUPS_AT_ONCE:
+                filling[node] = []
+                batches.append((node, filling[node]))
+            filling[node].append(group)
+        return batches
+
+    def _due_ms(self, group: str, stalls: Stalls, topics: set[str]) -> int:
+        """What was never asked is due at once."""
+        asked_ms = self._asked_ms.get(group)
+        is_concerned = stalls.holds_offsets_of(group) or not topics.isdisjoint(self._topics.get(group, ()))
+        if not is_concerned and not stalls.places:
+            return _NEVER_MS
+        if asked_ms is None:
+            return 0
+        return asked_ms + (CONCERNED_EVERY_MS if is_concerned else OTHERS_EVERY_MS)

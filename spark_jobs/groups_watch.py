@@ -1,0 +1,169 @@
+"""Asks group coordinators who waits where an LSO stands, in a thread of its own. Where none stands, nobody is asked."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Final
+
+from sqlalchemy import Engine
+
+from service.kafka import cluster
+from service.kafka.client import KafkaClient
+from service.kafka.errors import KafkaFailure
+from service.kafka.groups import list_groups
+from service.kafka.settings import ClientSettings
+from service.store import read_judged, read_victims
+from service.store.engine import open_reader
+from service.store.lease import Lease
+from service.store.writer_groups import GroupSeen, GroupWriter
+from spark_jobs.ask_groups import Answered, ask_groups
+from spark_jobs.background import repeated
+from spark_jobs.group_rounds import Rounds, Stalls, stalls
+
+log = logging.getLogger(__name__)
+
+LOOK_EVERY_S: Final = 0.5
+LIST_EVERY_MS: Final = 30_000
+AWAY_MS: Final = 10_000
+"""How long a broker that did not answer is left alone."""
+
+ROUND_S: Final = 1.5
+"""No further batch of groups is asked in a round that has taken so long."""
+
+MOST_ROWS: Final = 5_000
+"""Of one round; behind them groups are left out."""
+
+_NO_DATA_OF: Final = frozenset({"connect", "share", "sr"})
+"""Kinds of groups (protocol types) that commit no offsets of partitions."""
+
+
+class GroupsWatch:
+    """`round` is one look: it may be called from one thread only. `close` in the end.
+
+    `denied`: groups that were listed and may not be asked about; for other threads to read.
+    """
+
+    def __init__(self, reader: Engine, writer: GroupWriter, cluster_id: int, client: ClientSettings) -> None:
+        self._reader, self._writer, self._cluster_id, self._settings = reader, writer, cluster_id, client
+        self._client: KafkaClient | None = None
+        self._rounds = Rounds()
+        self._listed_ms: int | None = None
+        self._away: dict[int, int] = {}
+        self._is_clean = False
+        self.denied: frozenset[str] = frozenset()
+
+    def round(self, now_ms: int) -> float:
+        """In how many seconds the next should be. LeaseLost, StoreUnavailable as the writer; KafkaFailure if no
+        broker can be asked."""
+        with self._reader.connect() as connection:
+            ends = read_victims.standing(connection, self._cluster_id)
+            as_of_ms = read_judged.looked_at_ms(connection, self._cluster_id) if ends else None
+        now = stalls(ends, read_victims.offsets_partitions(ends), as_of_ms)
+        if not now:
+            self._forget(now_ms)
+            return LOOK_EVERY_S
+        try:
+            self._ask(now, now_ms)
+        except KafkaFailure:
+            self.close()
+            raise
+        return LOOK_EVERY_S
+
+    @property
+    def is_connected(self) -> bool:
+        return self._client is not None
+
+    def close(self) -> None:
+        if self._client is not None:
+            with suppress(Exception):
+                self._client.close()
+            self._client = None
+
+    def _forget(self, now_ms: int) -> None:
+        """Nobody waits: what was seen is over. The connection goes when the list of groups is too old to be used."""
+        if not self._is_clean:
+            self._writer.replace((), now_ms, now_ms)
+            self._is_clean = True
+        if self._client is not None and now_ms - (self._listed_ms or 0) >= LIST_EVERY_MS:
+            self._listed_ms = None
+            self._rounds = Rounds()
+            self.denied = frozenset()
+            self.close()
+
+    def _ask(self, now: Stalls, now_ms: int) -> None:
+        began = time.monotonic()
+        self._client = self._client or KafkaClient(self._settings)
+        is_news = False
+        if self._listed_ms is None or now_ms - self._listed_ms >= LIST_EVERY_MS:
+            is_news = self._list(self._client, now_ms)
+        rows: list[GroupSeen] = []
+        asked: set[str] = set()
+        began = time.monotonic()
+        for node, groups in self._rounds.due(now, now_ms):
+            if time.monotonic() - began > ROUND_S or len(rows) >= MOST_ROWS:
+                break
+            if self._away.get(node, 0) > now_ms:
+                continue
+            answered = self._answer(self._client, node, groups, now, now_ms)
+            for group in groups:
+                self._rounds.was_asked(group, now_ms, None if answered is None else answered.topics_of(group))
+            if answered is not None:
+                rows += answered.rows
+                asked |= answered.topics.keys()
+                self.denied = (self.denied - set(groups)) | answered.denied
+                self._listed_ms = None if answered.has_moved else self._listed_ms
+        if asked or is_news:
+            self._writer.replace(rows[:MOST_ROWS], now_ms, now_ms, unasked=self._rounds.node_of.keys() - asked)
+            self._is_clean = False
+
+    def _list(self, client: KafkaClient, now_ms: int) -> bool:
+        """Whether a group is no more. One is believed to be there as long as its coordinator does not answer; and while
+        any broker does not, since it may have moved there."""
+        brokers = [broker["id"] for broker in cluster.describe(client)["brokers"]]
+        listed: dict[str, int] = {}
+        heard: set[int] = set()
+        for node in brokers:
+            if self._away.get(node, 0) > now_ms:
+                continue
+            try:
+                found = list_groups(client, node)
+            except KafkaFailure as e:
+                self._leave(node, now_ms, e)
+                continue
+            heard.add(node)
+            listed |= {one.group: node for one in found if one.protocol_type not in _NO_DATA_OF}
+        is_whole = heard.issuperset(brokers)
+        known = self._rounds.node_of
+        kept = {group: node for group, node in known.items() if not is_whole or node not in heard}
+        self._rounds.were_listed(kept | listed)
+        self.denied &= self._rounds.node_of.keys()
+        self._listed_ms = now_ms
+        return not known.keys() <= self._rounds.node_of.keys()
+
+    def _answer(self, client: KafkaClient, node: int, groups: list[str], now: Stalls, now_ms: int) -> Answered | None:
+        try:
+            return ask_groups(client, node, groups, now)
+        except KafkaFailure as e:
+            self._leave(node, now_ms, e)
+            return None
+
+    def _leave(self, node: int, now_ms: int, e: KafkaFailure) -> None:
+        log.debug("broker %d was not asked about groups: %s", node, e)
+        self._away[node] = now_ms + AWAY_MS
+
+
+@contextmanager
+def watching_groups(store: str, engine: Engine, lease: Lease, client: ClientSettings) -> Iterator[GroupsWatch]:
+    """Groups are asked in the background until the block ends, or the lease is lost."""
+    reader = open_reader(store)
+    watch = GroupsWatch(reader, GroupWriter(engine, lease), lease.cluster_id, client)
+    try:
+        with repeated("the watch of consumer groups", watch.round):
+            yield watch
+    finally:
+        watch.close()
+        with suppress(Exception):
+            reader.dispose()

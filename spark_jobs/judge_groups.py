@@ -1,0 +1,59 @@
+"""Which consumer groups wait behind what is open, and what that shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from sqlalchemy import Connection
+
+from service.domain.findings import blocked_group, kinds
+from service.domain.findings.context import Context
+from service.domain.findings.finding import Finding, Key, Observation
+from service.domain.findings.lifecycle import Look
+from service.domain.findings.stall_causes import Blocker
+from service.domain.open_entries import Entry, Relation
+from service.domain.victims import Place, Victim
+from service.store.display import display_id
+from service.store.read_judged import looked_at_ms
+from service.store.read_victims import read_victims
+from spark_jobs.groups_watch import GroupsWatch
+
+Judged = Iterable[tuple[Entry, Relation]]
+"""What is open on stalled partitions, and who will end it."""
+
+
+class GroupLooks:
+    """`watch` None: groups are not asked, and what the store has of them is judged alone."""
+
+    def __init__(self, cluster_id: int, watch: GroupsWatch | None) -> None:
+        self._cluster_id, self._watch = cluster_id, watch
+
+    def victims(self, connection: Connection) -> list[Victim]:
+        """To be read once a round: for `look`, and for the `blocked_groups` of other findings (`names_by_place`)."""
+        return read_victims(connection, self._cluster_id)
+
+    def look(
+        self,
+        connection: Connection,
+        context: Context,
+        known: Mapping[Key, Finding],
+        victims: Sequence[Victim],
+        judged: Judged,
+    ) -> Look:
+        """`known`: with the findings of this round about what blocks. A group waits no more when its partition goes on,
+        or its coordinator says so: both are in the store, however old the last answer is."""
+        as_of_ms = looked_at_ms(connection, self._cluster_id) or 0
+        found = blocked_group.blocked_groups(victims, _by_place(judged), known, context, as_of_ms)
+        return Look(tuple(found), frozenset({kinds.BLOCKED_GROUP}), frozenset(context.seen_until), True)
+
+    def gaps(self) -> list[Observation]:
+        """What is missing: for the look at coverage gaps, which alone ends them."""
+        return [] if self._watch is None else blocked_group.unreadable(self._watch.denied)
+
+
+def _by_place(judged: Judged) -> dict[Place, list[Blocker]]:
+    found: dict[Place, list[Blocker]] = {}
+    for entry, relation in judged:
+        name = None if relation.owner is None else display_id(relation.owner.transactional_id)
+        found.setdefault(entry.place, []).append(Blocker(entry, relation, name))
+    return found

@@ -1,0 +1,267 @@
+"""What is open on data partitions and who will end it: three looks before anything is said to hang, one when it ended.
+
+The looks: the sampler saw the entry open (in the store); the coordinators' log, read to an end asked for after that,
+has nobody who will end it; the partition, asked after that, still shows it open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from sqlalchemy import Connection
+
+from service.domain.coverage import ANSWERS_WITHIN_MS
+from service.domain.endings import how_ended
+from service.domain.findings import kinds
+from service.domain.findings.adopted import adopted
+from service.domain.findings.context import Context
+from service.domain.findings.finding import Finding, Key, Observation, Subject
+from service.domain.findings.hanging import Case, observe, subject_of
+from service.domain.findings.lifecycle import Look
+from service.domain.findings.unreplicated import unreplicated
+from service.domain.open_entries import ADOPTED, NOT_KNOWN, UNREPLICATED, Entry, Relation
+from service.domain.transaction_log import SOURCE
+from service.kafka.bracket import Place, Seen
+from service.kafka.markers_read import MarkersRead
+from service.store import audit, read, read_judged, read_partitions
+from service.store.display import display_id
+from service.store.read_judged import JudgedEntry
+from service.store.read_partitions import PartitionRow
+from spark_jobs.ended import ended_of
+from spark_jobs.looker import EntryKey, Looker, Questions, is_open
+from spark_jobs.open_cases import OpenCase
+
+LOOK_AGAIN_MS: Final = 1_000
+"""How often what hangs is looked at again: it may end without the LSO moving."""
+
+MOST_CASES: Final = 2_000
+
+Groups = Mapping[Place, tuple[str, ...]]
+
+
+class Log(NamedTuple):
+    """The coordinators' log, by partition: read up to, and led by (broker, epoch)."""
+
+    read_to: dict[int, int]
+    leaders: dict[int, tuple[int, int]]
+
+
+class PartitionLooks:
+    """Remembers a case for each entry that nobody owns. `bootstrap`: servers, for the commands it shows."""
+
+    def __init__(self, cluster_id: int, looker: Looker, bootstrap: str) -> None:
+        self._cluster_id, self._looker, self._bootstrap = cluster_id, looker, bootstrap
+        self._cases: dict[EntryKey, OpenCase] = {}
+        self._closed_ms: dict[EntryKey, int] = {}
+        self.judged: list[tuple[Entry, Relation]] = []
+        """What was open at the last round, and who will end it."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether something is about to be confirmed: the next round should come soon."""
+        return any(case.confirmed_by is None for case in self._cases.values())
+
+    def stalled_since_ms(self, subject: Subject) -> int | None:
+        """Since when the LSO has stood at what hangs there; None where something else held it."""
+        return next((case.stalled_since_ms for case in self._cases.values() if case.subject == subject), None)
+
+    def looks(
+        self, connection: Connection, context: Context, known: Mapping[Key, Finding], groups: Groups, now_ms: int
+    ) -> list[Look]:
+        log = self._log(connection)
+        rows = read_partitions.stalled(connection, self._cluster_id)
+        partitions = read_judged.judge(connection, self._cluster_id, rows)
+        shown = [(partition.row, one) for partition in partitions for one in partition.entries]
+        self.judged = [(one.entry, one.relation) for _, one in shown]
+        ends = self._take_answers(connection, context)
+        ends |= self._take_rows(connection, shown, known, now_ms)
+        self._cases = {key: case for key, case in self._cases.items() if case.subject not in ends}
+        for _, (entry, relation) in shown:
+            if relation.is_unowned and (case := self._cases.get(_key(entry))) is not None:
+                case.take_log(log.read_to, now_ms)
+        self._ask(log, now_ms)
+        hanging = [self._observe(c, context, groups, now_ms) for c in self._cases.values() if c.unowned_ms is not None]
+        looked_at_ms = read_judged.looked_at_ms(connection, self._cluster_id) or 0
+        found = adopted(_cases(shown, ADOPTED, groups), context.rules)
+        waiting = unreplicated(_cases(shown, UNREPLICATED, groups), context.rules, now_ms)
+        return [
+            Look(tuple(hanging), frozenset({kinds.HANGING}), ends=ends),
+            Look(tuple(found), frozenset({kinds.ADOPTED}), frozenset(context.seen_until), context.whole),
+            Look(tuple(waiting), frozenset({kinds.UNREPLICATED}), whole=now_ms - looked_at_ms <= ANSWERS_WITHIN_MS),
+        ]
+
+    def _log(self, connection: Connection) -> Log:
+        rows = read.partitions(connection, self._cluster_id, SOURCE)
+        return Log(
+            {row.partition: row.next_offset for row in rows},
+            {row.partition: (row.leader, row.leader_epoch) for row in rows},
+        )
+
+    def _take_answers(self, connection: Connection, context: Context) -> dict[Subject, str]:
+        """How cases have ended."""
+        ends: dict[Subject, str] = {}
+        read_to = self._log(connection).read_to
+        for answers in self._looker.answers():
+            for key, case in list(self._cases.items()):
+                case.take_ends(answers.log_asked_at_ms, answers.log_ends, read_to)
+                seen = answers.seen.get(key.place)
+                if seen is None or seen.asked_at_ms < case.begun_ms:
+                    continue
+                if case.topic_id not in ("", seen.topic_id):
+                    ends[case.subject] = kinds.TOPIC_DELETED
+                elif is_open(key, seen):
+                    case.take_open(seen, context)
+                    case.decide(ended_of(case.owner), answers.back.get(key))
+                elif (how := self._how(connection, case, seen, answers.ended.get(key))) is not None:
+                    ends[case.subject] = how
+                    self._closed_ms[key] = seen.asked_at_ms
+        return ends
+
+    def _how(self, connection: Connection, case: OpenCase, seen: Seen, read_: MarkersRead | None) -> str | None:
+        """None: its marker could not be looked for now."""
+        if not seen.described:
+            return kinds.HEALED
+        if read_ is None:
+            return None
+        entry = case.entry
+        owners = read_partitions.owners(connection, self._cluster_id, [entry.producer_id]).get(entry.producer_id, [])
+        attempts = audit.of_subject(
+            connection, self._cluster_id, entry.topic, entry.partition, entry.producer_id, entry.start_offset
+        )
+        return how_ended(
+            entry,
+            read_.markers,
+            log_start=seen.ends.log_start,
+            high_watermark=seen.ends.high_watermark,
+            ended=ended_of(owners[0]) if owners else None,
+            by_us=any(not attempt.dry_run and attempt.error is None for attempt in attempts),
+        )
+
+    def _take_rows(
+        self,
+        connection: Connection,
+        shown: Iterable[tuple[PartitionRow, JudgedEntry]],
+        known: Mapping[Key, Finding],
+        now_ms: int,
+    ) -> dict[Subject, str]:
+        """Begin cases for what nobody owns; end those of what somebody does, or what is no more."""
+        ends: dict[Subject, str] = {}
+        there: set[EntryKey] = set()
+        for row, (entry, relation) in shown:
+            key = _key(entry)
+            there.add(key)
+            case = self._cases.get(key)
+            if relation.is_unowned:
+                is_news = case is None and entry.seen_at_ms > self._closed_ms.get(key, -1)
+                if is_news and row.why is None and len(self._cases) < MOST_CASES:
+                    self._cases[key] = _case(row, entry, relation, now_ms)
+            elif relation.word not in (NOT_KNOWN, UNREPLICATED) and case is not None:
+                ends[case.subject] = kinds.ADOPTION
+        gone = {(row.topic, row.partition) for row in read_partitions.gone(connection, self._cluster_id)}
+        open_ = {s for (kind, s), finding in known.items() if kind == kinds.HANGING and finding.is_open}
+        for subject in open_ - {case.subject for case in self._cases.values()}:
+            case = _recalled(subject, now_ms)
+            self._cases.setdefault(_key(case.entry), case)
+        for key, case in self._cases.items():
+            if key.place in gone:
+                ends[case.subject] = kinds.TOPIC_DELETED
+        # what was gone before anything was said of it
+        self._cases = {key: case for key, case in self._cases.items() if key in there or case.subject in open_}
+        self._closed_ms = {key: ms for key, ms in self._closed_ms.items() if key in there}
+        return ends
+
+    def _ask(self, log: Log, now_ms: int) -> None:
+        """Everything that is needed now, in one go."""
+        partitions: set[int] = set()
+        entries: dict[EntryKey, int] = {}
+        back = {}
+        for key, case in self._cases.items():
+            if case.log_ends is None:
+                partitions |= case.needed(log.read_to)
+            again_ms = LOOK_AGAIN_MS if case.confirmed_by is not None else 0
+            if now_ms - case.looked_at_ms >= again_ms:
+                entries[key] = case.high_watermark
+            ended = ended_of(case.owner)
+            case.decide(ended, None)
+            if (question := case.question_back(ended, _coordinator(case, log))) is not None:
+                back[key] = question
+        if partitions or entries or back:
+            self._looker.ask(Questions(frozenset(partitions), entries, back))
+
+    def _observe(self, case: OpenCase, context: Context, groups: Groups, now_ms: int) -> Observation:
+        owner = case.owner
+        name = None if owner is None else display_id(owner.transactional_id)
+        shown = Case(
+            case.entry,
+            owner,
+            name,
+            case.log_start,
+            case.last_stable_offset,
+            tuple(case.evidence),
+            case.decision,
+            groups.get(case.entry.place, ()),
+        )
+        rule = context.rules.of(name or "", (case.entry.topic,))
+        return observe(
+            shown,
+            rule,
+            self._bootstrap,
+            confirmed=case.confirmed_by is not None,
+            certain=case.is_certain(context, now_ms),
+        )
+
+
+def _key(entry: Entry) -> EntryKey:
+    return EntryKey(entry.topic, entry.partition, entry.producer_id, entry.start_offset)
+
+
+def _case(row: PartitionRow, entry: Entry, relation: Relation, now_ms: int) -> OpenCase:
+    is_first = entry.start_offset == row.last_stable_offset
+    return OpenCase(
+        entry=entry,
+        owner=relation.owner,
+        subject=subject_of(entry, relation.owner),
+        topic_id=row.topic_id,
+        stalled_since_ms=row.stalled_since_ms if is_first else None,
+        absent_until_ms=row.absent_until_ms if is_first else None,
+        log_start=row.log_start,
+        last_stable_offset=row.last_stable_offset,
+        high_watermark=row.high_watermark,
+        begun_ms=now_ms,
+    )
+
+
+def _recalled(subject: Subject, now_ms: int) -> OpenCase:
+    """What hung before a restart and is not in the store now: how it ended is still to be told."""
+    start = subject.start_offset or 0
+    entry = Entry(
+        subject.topic or "",
+        subject.partition or 0,
+        subject.producer_id or 0,
+        subject.producer_epoch or 0,
+        start,
+        coordinator_epoch=-1,
+        last_timestamp_ms=-1,
+        records=None,
+        bytes=None,
+        first_seen_ms=now_ms,
+        seen_at_ms=now_ms,
+    )
+    return OpenCase(entry, None, subject, "", None, None, -1, -1, high_watermark=start, begun_ms=now_ms)
+
+
+def _coordinator(case: OpenCase, log: Log) -> int:
+    """The broker that coordinates its id, if it has led that partition since the id's newest record; else -1."""
+    if case.owner is None:
+        return -1
+    node, epoch = log.leaders.get(case.owner.log_partition, (-1, -1))
+    return node if epoch == case.owner.leader_epoch else -1
+
+
+def _cases(shown: Iterable[tuple[PartitionRow, JudgedEntry]], word: str, groups: Groups) -> Iterator[Case]:
+    for row, (entry, relation) in shown:
+        if relation.word == word:
+            name = None if relation.owner is None else display_id(relation.owner.transactional_id)
+            waiting = groups.get(entry.place, ())
+            yield Case(entry, relation.owner, name, row.log_start, row.last_stable_offset, (), None, waiting)

@@ -1,0 +1,171 @@
+"""Looks at partitions and at the ends of the coordinators' log for the judge, in a thread of its own.
+
+A slow broker holds up the looks that need it, not the judge.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import NamedTuple
+
+from service.domain.look_back import SKEW_MS, Ended, LookedBack
+from service.domain.transaction_log import TOPIC
+from service.kafka.bracket import Bracket, Place, Seen
+from service.kafka.client import KafkaClient
+from service.kafka.errors import KafkaFailure
+from service.kafka.markers_read import MarkersRead, markers_between
+from service.kafka.offsets import offset_at_time
+from service.kafka.settings import ClientSettings
+from spark_jobs.source.planner import wall_clock_ms
+
+log = logging.getLogger(__name__)
+
+
+class EntryKey(NamedTuple):
+    """An open entry: another start offset is another transaction."""
+
+    topic: str
+    partition: int
+    producer_id: int
+    start_offset: int
+
+    @property
+    def place(self) -> Place:
+        return self.topic, self.partition
+
+
+class Back(NamedTuple):
+    """What is needed to look back from an entry: its last ended transaction, and which broker coordinates it."""
+
+    ended: Ended
+    coordinator: int
+
+
+@dataclass(frozen=True, slots=True)
+class Questions:
+    """`log_partitions`: whose ends are asked for. `entries`: to be looked at, and from which offset on their marker
+    would lie, should they be open no more. `back`: entries whose partition is to be read back."""
+
+    log_partitions: frozenset[int] = frozenset()
+    entries: Mapping[EntryKey, int] = field(default_factory=dict)
+    back: Mapping[EntryKey, Back] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.log_partitions or self.entries or self.back)
+
+
+@dataclass(slots=True)
+class Answers:
+    """What could be answered. `log_ends` were asked for at `log_asked_at_ms`. `ended`: the markers behind entries that
+    are open no more."""
+
+    log_asked_at_ms: int = -1
+    log_ends: dict[int, int] = field(default_factory=dict)
+    seen: dict[Place, Seen] = field(default_factory=dict)
+    ended: dict[EntryKey, MarkersRead] = field(default_factory=dict)
+    back: dict[EntryKey, LookedBack] = field(default_factory=dict)
+
+
+class Looker:
+    """`ask` and `answers` return at once. What cannot be answered is left out."""
+
+    def __init__(self, client: ClientSettings) -> None:
+        self._settings = client
+        self._questions: queue.Queue[Questions] = queue.Queue(maxsize=1)
+        self._answers: queue.SimpleQueue[Answers] = queue.SimpleQueue()
+        self._client: KafkaClient | None = None
+        self._bracket: Bracket | None = None
+        self._busy = threading.Event()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="looker", daemon=True)
+
+    def __enter__(self) -> Looker:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, trace: TracebackType | None) -> None:
+        """Does not wait for an answer that is under way."""
+        self._stopping.set()
+
+    def ask(self, questions: Questions) -> bool:
+        """False while it is busy with earlier ones."""
+        if self._busy.is_set():
+            return False
+        self._busy.set()
+        self._questions.put_nowait(questions)
+        return True
+
+    def answers(self) -> list[Answers]:
+        """Those that came since the last call."""
+        found = []
+        while not self._answers.empty():
+            found.append(self._answers.get())
+        return found
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                questions = self._questions.get(timeout=0.5)
+            except queue.Empty:
+                continue
+            answers = Answers()
+            try:
+                self._answer(questions, answers)
+            except KafkaFailure as e:
+                log.debug("not all could be looked at: %s", e)
+                self._close()
+            except Exception:
+                log.warning("not all could be looked at", exc_info=True)
+                self._close()
+            self._answers.put(answers)
+            self._busy.clear()
+        self._close()
+
+    def _answer(self, questions: Questions, answers: Answers) -> None:
+        if self._client is None or self._bracket is None:
+            self._client = KafkaClient(self._settings)
+            self._bracket = Bracket(self._client, wall_clock_ms)
+        if questions.log_partitions:
+            answers.log_asked_at_ms, answers.log_ends = self._bracket.ends(TOPIC, questions.log_partitions)
+        places = {key.place for key in (*questions.entries, *questions.back)}
+        if places:
+            answers.seen = self._bracket.look(places)
+        for key, from_offset in questions.entries.items():
+            seen = answers.seen.get(key.place)
+            if seen is not None and seen.described and not is_open(key, seen):
+                answers.ended[key] = self._markers(self._client, key, seen, from_offset, seen.ends.high_watermark)
+        for key, back in questions.back.items():
+            if (seen := answers.seen.get(key.place)) is not None and seen.described:
+                answers.back[key] = self._look_back(self._client, key, back, seen)
+
+    def _markers(self, client: KafkaClient, key: EntryKey, seen: Seen, lo: int, hi: int) -> MarkersRead:
+        lo = max(lo, seen.ends.log_start)
+        return markers_between(client, key.topic, key.partition, seen.leader, key.producer_id, lo, hi)
+
+    def _look_back(self, client: KafkaClient, key: EntryKey, back: Back, seen: Seen) -> LookedBack:
+        """From the first record written since the transaction began: its own marker's time cannot be before that."""
+        since_ms = back.ended.start_ms - SKEW_MS
+        found = offset_at_time(client, key.topic, key.partition, seen.leader, since_ms)
+        lo = key.start_offset if found is None else min(found, key.start_offset)
+        read = self._markers(client, key, seen, lo, key.start_offset)
+        reaches_back = lo > seen.ends.log_start or seen.ends.log_start == 0
+        same_clock = seen.leader.node == back.coordinator and set(read.leader_epochs) <= {seen.leader.epoch}
+        return LookedBack(lo, read.markers, read.is_whole and reaches_back, same_clock)
+
+    def _close(self) -> None:
+        if self._client is not None:
+            self._client.close()
+        self._client = self._bracket = None
+
+
+def is_open(key: EntryKey, seen: Seen) -> bool:
+    """Where producers may not be asked for, an LSO that has not passed it is all that can be told."""
+    if not seen.described:
+        return seen.ends.last_stable_offset <= key.start_offset < seen.ends.high_watermark
+    found = seen.entry(key.producer_id)
+    return found is not None and found.transaction_start_offset == key.start_offset

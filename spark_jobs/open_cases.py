@@ -1,0 +1,103 @@
+"""What the judge remembers of an open entry that nobody owns, from the first look to its end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from service.domain.findings.context import Context
+from service.domain.findings.finding import Evidence, Subject
+from service.domain.findings.hanging import SETTLES_MS, can_still_write, is_certain
+from service.domain.look_back import Decision, Ended, LookedBack, decide, from_log
+from service.domain.open_entries import Entry
+from service.domain.owners import Owner
+from service.domain.transaction_log import TOPIC
+from service.kafka.bracket import Seen
+from spark_jobs.looker import Back
+
+
+@dataclass(slots=True)
+class OpenCase:
+    """Look 1 was before `begun_ms`. `log_ends`: what the coordinators' log has to be read to for look 2, asked for
+    later than that (at `log_asked_ms`); `unowned_ms`: since when look 2 holds. `confirmed_by`: look 3, asked for later
+    again.
+
+    `topic_id` "": not known. `stalled_since_ms`, `absent_until_ms` as in PartitionLook; None for an entry that is not
+    at the LSO. `looked_at_ms` and the offsets are of the last look at which it was open.
+    """
+
+    entry: Entry
+    owner: Owner | None
+    subject: Subject
+    topic_id: str
+    stalled_since_ms: int | None
+    absent_until_ms: int | None
+    log_start: int
+    last_stable_offset: int
+    high_watermark: int
+    begun_ms: int
+    log_ends: dict[int, int] | None = None
+    log_asked_ms: int = -1
+    unowned_ms: int | None = None
+    confirmed_by: Seen | None = None
+    looked_at_ms: int = -1
+    decision: Decision | None = None
+    evidence: list[Evidence] = field(default_factory=list)
+
+    def needed(self, log_partitions: Mapping[int, int]) -> frozenset[int]:
+        """The partitions of the log that could say who owns it: a producer id belongs to one id for ever."""
+        return frozenset(log_partitions) if self.owner is None else frozenset({self.owner.log_partition})
+
+    def take_ends(self, asked_at_ms: int, ends: Mapping[int, int], log_partitions: Mapping[int, int]) -> None:
+        needed = self.needed(log_partitions)
+        if self.log_ends is None and asked_at_ms > self.begun_ms and needed and needed <= ends.keys():
+            self.log_ends, self.log_asked_ms = {p: ends[p] for p in needed}, asked_at_ms
+
+    def take_log(self, read_to: Mapping[int, int], now_ms: int) -> None:
+        """Look 2, if the store has the log to the ends that were asked for: nobody owned it when `read_to` was read."""
+        if self.unowned_ms is not None or self.log_ends is None:
+            return
+        if any(read_to.get(p, -1) < end for p, end in self.log_ends.items()):
+            return
+        self.unowned_ms = now_ms
+        entry = self.entry
+        where = "all partitions" if self.owner is None else f"partition {self.owner.log_partition}"
+        self.evidence = [
+            Evidence(
+                entry.first_seen_ms,
+                f"{entry.topic}-{entry.partition}@{entry.start_offset}",
+                f"open: producer id {entry.producer_id}, epoch {entry.producer_epoch}",
+            ),
+            Evidence(self.log_asked_ms, TOPIC, f"{where} read to the end of then: no transaction there will end it"),
+        ]
+
+    def take_open(self, seen: Seen, context: Context) -> None:
+        """It is still open there: look 3, if that was asked for late enough."""
+        ends = seen.ends
+        self.looked_at_ms, self.high_watermark = seen.asked_at_ms, ends.high_watermark
+        self.log_start, self.last_stable_offset = ends.log_start, ends.last_stable_offset
+        if self.unowned_ms is None or self.confirmed_by is not None:
+            return
+        may_be_early = can_still_write(self.entry, self.owner) and not self.is_certain(context, seen.asked_at_ms)
+        if seen.asked_at_ms < self.unowned_ms + (SETTLES_MS if may_be_early else 0):
+            return
+        self.confirmed_by = seen
+        question, text = (
+            ("DescribeProducers", "still open") if seen.described else ("ListOffsets", "the LSO still there")
+        )
+        self.evidence.append(Evidence(seen.asked_at_ms, f"{question}, broker {seen.leader.node}", text))
+
+    def is_certain(self, context: Context, now_ms: int) -> bool:
+        can_ask = self.confirmed_by is None or self.confirmed_by.described
+        return can_ask and is_certain(self.entry, self.owner, context, now_ms)
+
+    def decide(self, ended: Ended | None, back: LookedBack | None) -> None:
+        """As soon as it can be told; what was told stays."""
+        if self.decision is None:
+            self.decision = from_log(self.entry, self.owner, ended, self.absent_until_ms)
+        if self.decision is None and ended is not None and back is not None:
+            self.decision = decide(ended, back)
+
+    def question_back(self, ended: Ended | None, coordinator: int) -> Back | None:
+        """What is needed to read the partition back; None where that would tell nothing."""
+        return None if self.decision is not None or ended is None else Back(ended, coordinator)

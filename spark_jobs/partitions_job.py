@@ -1,0 +1,52 @@
+"""The query that samples data partitions: looks and reads through Spark into the store."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+
+from sqlalchemy import Engine
+
+from service.domain.partition_facts import SOURCE
+from service.store.errors import StoreError
+from service.store.lease import Lease
+from service.store.read_partitions import stall_clocks
+from service.store.writer_partitions import PartitionWriter
+from spark_jobs.partition_rows import batches_from_rows
+from spark_jobs.queries import Queries
+from spark_jobs.reasons import reason
+from spark_jobs.session import CORES
+from spark_jobs.settings import IngestSettings
+from spark_jobs.sinks import StoreSink
+from spark_jobs.source.partitions import PartitionsSource, sampler_options
+from spark_jobs.source.planner import wall_clock_ms
+from spark_jobs.source.watched import Clock
+
+TICK_MS = 250
+
+
+class PartitionsJob:
+    """Every (re)start knows since when the LSOs stand still that stood still before."""
+
+    name = SOURCE
+
+    def __init__(self, queries: Queries, settings: IngestSettings, engine: Engine) -> None:
+        self._queries, self._engine = queries, engine
+        self._client, self._watch = settings.client, settings.watch
+
+    def run(self, lease: Lease, ending: threading.Event) -> None:
+        """As `TransactionStateJob.run`."""
+        writer = PartitionWriter(self._engine, lease)
+        try:
+            options = sampler_options(self._client, self._watch, self._clocks(lease), CORES, TICK_MS)
+            sink = StoreSink(batches_from_rows, writer.apply)
+            self._queries.run(SOURCE, PartitionsSource, options, sink, ending)
+        except Exception as e:
+            with suppress(StoreError):
+                writer.report_trouble(reason(e), wall_clock_ms())
+            raise
+
+    def _clocks(self, lease: Lease) -> list[Clock]:
+        with self._engine.connect() as connection:
+            stored = stall_clocks(connection, lease.cluster_id)
+        return [Clock(topic, partition, *clock) for (topic, partition), clock in stored.items()]

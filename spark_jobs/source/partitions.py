@@ -1,0 +1,120 @@
+"""The Spark streaming DataSource that samples data partitions: Spark's interface, nothing else.
+
+Spark's own offsets only number the samples: what was seen is told once, with the time it was seen at, and never again
+(docs/adr/0002, docs/adr/0005).
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.types import StructType
+
+from service.domain.partition_facts import PartitionsBatch
+from service.kafka.settings import ClientSettings
+from spark_jobs.partition_rows import reads_to_rows, seen_to_rows
+from spark_jobs.rows import SCHEMA
+from spark_jobs.source.asks import StalledAsk, into_tasks
+from spark_jobs.source.brokers import Brokers
+from spark_jobs.source.planner import wall_clock_ms
+from spark_jobs.source.sampler import Sample, Sampler
+from spark_jobs.source.stalled import read_stalled
+from spark_jobs.source.watch import Watch
+from spark_jobs.source.watched import Clock
+
+TOO_LATE_MS: Final = 10_000
+"""A sample that waited for so long is told and not read from: the next one knows more."""
+
+
+@dataclass(frozen=True)
+class SampleTask(InputPartition):
+    """What one Spark task reads; rows of what was seen already travel with the first task."""
+
+    seen: tuple[pa.RecordBatch, ...]
+    asks: tuple[StalledAsk, ...]
+    planned_at_ms: int
+
+
+class PartitionsReader(DataSourceStreamReader):
+    """Plans whenever there is news that cannot wait, and once a second when there is none."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        self._settings = ClientSettings.from_json(options["client"])
+        self._watch = Watch(*map(tuple, json.loads(options["watch"])))
+        self._clocks = [Clock(*clock) for clock in json.loads(options["clocks"])]
+        self._cores = int(options["cores"])
+        self._tick_s = int(options["tickms"]) / 1000
+        self._brokers: Brokers | None = None
+        self._sampler: Sampler | None = None
+        self._number = 0
+        self._sample = Sample(PartitionsBatch(0))
+        self._look_at = 0.0
+
+    def initialOffset(self) -> dict[str, Any]:
+        return {"sample": 0}
+
+    def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
+        """Block until there is a sample worth a micro-batch."""
+        if self._sampler is None:
+            self._brokers = Brokers(self._settings)
+            self._sampler = Sampler(self._brokers, self._watch, self._clocks, wall_clock_ms)
+        while True:
+            wait = self._look_at - time.monotonic()
+            if wait > 0:
+                time.sleep(wait)
+            self._look_at = time.monotonic() + self._tick_s
+            self._sampler.look()
+            if self._sampler.is_due():
+                break
+        self._sample, self._number = self._sampler.take(), self._number + 1
+        return {"sample": self._number}
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        if end["sample"] != self._number:
+            raise RuntimeError(f"sample {end['sample']} is not the one at hand ({self._number}): start again")
+        seen, now = tuple(seen_to_rows(self._sample.seen)), wall_clock_ms()
+        tasks = into_tasks(self._sample.asks, self._cores)
+        return [SampleTask(() if i else seen, asks, now) for i, asks in enumerate(tasks)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, SampleTask)
+        yield from partition.seen
+        if partition.asks and wall_clock_ms() - partition.planned_at_ms < TOO_LATE_MS:
+            yield reads_to_rows(read_stalled(self._settings, partition.asks, wall_clock_ms))
+
+    def stop(self) -> None:
+        if self._brokers is not None:
+            self._brokers.close()
+
+
+class PartitionsSource(DataSource):
+    """`spark.readStream.format("txnscope_partitions")`; options as in `sampler_options`."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "txnscope_partitions"
+
+    def schema(self) -> StructType:
+        return SCHEMA
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        return PartitionsReader(dict(self.options))
+
+
+def sampler_options(
+    settings: ClientSettings, watch: Watch, clocks: Iterable[Clock], cores: int, tick_ms: int
+) -> dict[str, str]:
+    """Options of the source, as Spark hands them on (strings, keys in lower case)."""
+    return {
+        "client": settings.to_json(),
+        "watch": json.dumps(watch),
+        "clocks": json.dumps(list(clocks)),
+        "cores": str(cores),
+        "tickms": str(tick_ms),
+    }

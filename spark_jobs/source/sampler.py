@@ -1,0 +1,262 @@
+"""Looks at all watched partitions again and again, and decides what the next micro-batch tells and reads.
+
+Told at once: a partition that became stalled, went on, recovered, ended, or does not answer any more. Of those whose
+transactions come and go nothing is worth a row each time: 10,000 busy ones, looked at four times a second, would be
+40,000 rows a second that say that all is well. They are told of every few seconds, and so is everything else that
+changed; all of them, changed or not, twice a minute.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, NamedTuple
+
+from service.domain.partition_facts import PartitionLook, PartitionsBatch
+from service.kafka import errors
+from service.kafka.ends import Ends
+from service.kafka.errors import KafkaFailure
+from service.kafka.metadata import Leader, TopicLayout
+from spark_jobs.source.asks import StalledAsk
+from spark_jobs.source.brokers import Asked, Place
+from spark_jobs.source.watch import Watch
+from spark_jobs.source.watched import Clock, News, Watched
+
+LAYOUT_EVERY_MS: Final = 2_000
+LOG_STARTS_EVERY_MS: Final = 10_000
+FULL_EVERY_MS: Final = 30_000
+HEARTBEAT_MS: Final = 1_000
+READ_AGAIN_MS: Final = 1_500
+"""Of a stalled partition: a bit less than two heartbeats, so that every other one has it."""
+LOOKS_AT_ONCE: Final = 2_000
+READS_AT_ONCE: Final = 2_000
+_CHECKS_AT_ONCE: Final = 20
+"""Topics that are asked for by name because they are not listed any more."""
+_OFFSET_NOT_AVAILABLE: Final = 78
+
+
+class Sample(NamedTuple):
+    """One micro-batch: what is known already, and what its tasks are to read."""
+
+    seen: PartitionsBatch
+    asks: tuple[StalledAsk, ...] = ()
+
+
+class Sampler:
+    """`look` as often as wanted; when something `is_due`, `take` it. Time comes from `now_ms`."""
+
+    def __init__(self, brokers: Asked, watch: Watch, clocks: Iterable[Clock], now_ms: Callable[[], int]) -> None:
+        self._brokers, self._watch, self._now_ms = brokers, watch, now_ms
+        self._clocks = {(clock.topic, clock.partition): clock for clock in clocks}
+        self._layouts: dict[str, TopicLayout] = {}
+        self._layouts_at_ms = self._starts_at_ms = self._full_at_ms = self._taken_at_ms = 0
+        self._looked_at_ms = 0
+        self._not_covered = 0
+        self._failure: str | None = None
+        self._watched: dict[Place, Watched] = {}
+        self._news: dict[Place, Watched] = {}
+        self._standing: dict[Place, Watched] = {}
+        self._silent: dict[Place, Watched] = {}
+        self._gone: list[PartitionLook] = []
+        self._is_urgent = False
+
+    def look(self) -> None:
+        """At all partitions. Never raises for what Kafka cannot answer: that is told as trouble."""
+        try:
+            if self._now_ms() - self._layouts_at_ms >= LAYOUT_EVERY_MS:
+                self._refresh()
+            asked_at_ms = self._now_ms()
+            with_start = asked_at_ms - self._starts_at_ms >= LOG_STARTS_EVERY_MS
+            found = self._brokers.ends(self._layouts, with_start=with_start)
+            if with_start:
+                self._starts_at_ms = asked_at_ms
+            stalled = self._see(found, asked_at_ms, with_start=with_start)
+            if stalled:
+                self._see_starts(stalled)
+            self._looked_at_ms, self._failure = asked_at_ms, None
+        except KafkaFailure as e:
+            self._layouts_at_ms = 0
+            self._failure = str(e)
+
+    def is_due(self) -> bool:
+        """Whether a micro-batch is wanted now: for news that cannot wait, or because a second has passed."""
+        return self._is_urgent or self._now_ms() - self._taken_at_ms >= HEARTBEAT_MS
+
+    def take(self) -> Sample:
+        """What is to be told now; the same is not told again."""
+        now = self._taken_at_ms = self._now_ms()
+        is_full = self._failure is None and now - self._full_at_ms >= FULL_EVERY_MS
+        if is_full:
+            self._full_at_ms = now
+            chosen = list(self._watched.values())
+            self._news.clear()
+        else:
+            chosen = self._choose(now)
+        gone, self._gone = self._gone, []
+        looks = [one.look(now) for one in chosen]
+        for one, look in zip(chosen, looks, strict=True):
+            one.told = look
+        self._is_urgent = any(one.news(now) is News.NOW for one in self._news.values())
+        seen = PartitionsBatch(
+            looked_at_ms=self._looked_at_ms,
+            looks=(*gone, *looks),
+            is_full=is_full,
+            not_covered=self._not_covered,
+            trouble=self._trouble(),
+        )
+        return Sample(seen, self._asks(now) if self._failure is None else ())
+
+    def _choose(self, now_ms: int) -> list[Watched]:
+        """What cannot wait comes first, then what was told of longest ago; the rest keeps for the next time."""
+        waiting = [(one.news(now_ms), one) for one in self._news.values()]
+        ready = [(news, one) for news, one in waiting if news >= News.NEXT]
+        ready.sort(key=lambda item: (-item[0], item[1].told.looked_at_ms if item[1].told else 0))
+        chosen = [one for _, one in ready[:LOOKS_AT_ONCE]]
+        for one in chosen:
+            del self._news[one.topic, one.partition]
+        return chosen
+
+    def _refresh(self) -> None:
+        topics = self._brokers.topics()
+        self._layouts_at_ms = self._now_ms()
+        covered = {name: layout for name, layout in topics.layouts.items() if self._watch.covers(name)}
+        self._not_covered = sum(len(layout.leaders) for layout in topics.layouts.values()) - sum(
+            len(layout.leaders) for layout in covered.values()
+        )
+        self._end_what_is_gone(covered)
+        if covered == self._layouts:
+            return
+        for name, layout in covered.items():
+            if layout != self._layouts.get(name):
+                self._adopt(layout)
+        self._layouts = covered
+
+    def _adopt(self, layout: TopicLayout) -> None:
+        for partition, leader in layout.leaders.items():
+            place = (layout.topic, partition)
+            if known := self._watched.get(place):
+                known.leader = leader
+                self._news[place] = known
+                continue
+            self._watched[place] = new = Watched(layout.topic, partition, layout.topic_id, leader)
+            if clock := self._clocks.pop(place, None):
+                new.begin_at(clock, self._now_ms())
+            self._starts_at_ms = 0  # asked for with the next look
+
+    def _end_what_is_gone(self, layouts: Mapping[str, TopicLayout]) -> None:
+        missing = {topic for topic, _ in self._watched if topic not in layouts}
+        checked = {topic: self._brokers.why_not_listed(topic) for topic in sorted(missing)[:_CHECKS_AT_ONCE]}
+        for place, one in list(self._watched.items()):
+            layout = layouts.get(one.topic)
+            if layout is not None:
+                is_gone = layout.topic_id != one.topic_id or one.partition not in layout.leaders
+            else:
+                is_gone = one.topic in checked and checked[one.topic] is None
+                if why := checked.get(one.topic):
+                    self._miss(place, one, why)
+            if is_gone:
+                self._gone.append(one.look(self._now_ms(), is_gone=True))
+                self._is_urgent = True
+                for kept in (self._watched, self._news, self._standing, self._silent):
+                    kept.pop(place, None)
+
+    def _see(self, found: Mapping[Place, Ends], asked_at_ms: int, *, with_start: bool) -> list[Watched]:
+        """Those that became stalled just now."""
+        stalled = []
+        for place, ends in found.items():
+            one = self._watched[place]
+            if ends.error:
+                self._miss(place, one, _why(one, ends.error))
+                continue
+            if (
+                ends.last_stable_offset == one.last_stable_offset
+                and ends.high_watermark == one.high_watermark
+                and one.since_ms is None
+                and not one.misses
+                and (not with_start or ends.log_start == one.log_start)
+            ):
+                one.seen_at_ms = asked_at_ms  # most partitions, most of the time
+                continue
+            one.answered(ends, asked_at_ms)
+            self._silent.pop(place, None)
+            if one.since_ms is None:
+                self._standing.pop(place, None)
+            else:
+                self._standing[place] = one
+                if one.read_lso != one.last_stable_offset and one.stalled_since_ms is not None:
+                    stalled.append(one)
+            self._note(place, one, asked_at_ms)
+        return stalled
+
+    def _see_starts(self, stalled: Iterable[Watched]) -> None:
+        """Before they are told: whether the LSO lies at the log's start decides who is called the blocker."""
+        leaders: dict[str, dict[int, Leader]] = {}
+        for one in stalled:
+            leaders.setdefault(one.topic, {})[one.partition] = one.leader
+        layouts = {topic: TopicLayout(topic, self._layouts[topic].topic_id, some) for topic, some in leaders.items()}
+        for place, ends in self._brokers.starts(layouts).items():
+            if not ends.error:
+                self._watched[place].log_start = ends.log_start
+
+    def _miss(self, place: Place, one: Watched, why: str) -> None:
+        if not one.misses:
+            self._layouts_at_ms = 0  # perhaps somebody else leads now
+        one.missed(why)
+        if one.why is not None:
+            self._silent[place] = one
+        self._note(place, one, self._now_ms())
+
+    def _note(self, place: Place, one: Watched, now_ms: int) -> None:
+        news = one.news(now_ms)
+        if news is News.NONE:
+            self._news.pop(place, None)
+            return
+        self._news[place] = one
+        self._is_urgent |= news is News.NOW
+
+    def _asks(self, now_ms: int) -> tuple[StalledAsk, ...]:
+        """Stalled partitions to read now: those never read at this LSO first, then those read longest ago."""
+        due = [
+            one
+            for one in self._standing.values()
+            if not one.misses
+            and one.stalled_since_ms is not None
+            and (one.read_lso != one.last_stable_offset or now_ms - one.read_at_ms >= READ_AGAIN_MS)
+        ]
+        due.sort(key=lambda one: one.read_at_ms if one.read_lso == one.last_stable_offset else 0)
+        for one in due[:READS_AT_ONCE]:
+            one.read_at_ms, one.read_lso = now_ms, one.last_stable_offset
+        return tuple(
+            StalledAsk(
+                one.topic,
+                one.partition,
+                one.topic_id,
+                one.leader.node,
+                one.leader.epoch,
+                one.log_start,
+                one.last_stable_offset,
+                one.high_watermark,
+            )
+            for one in due[:READS_AT_ONCE]
+        )
+
+    def _trouble(self) -> str | None:
+        if self._failure is not None:
+            return self._failure
+        if not self._silent:
+            return None
+        reasons = Counter(one.why for one in self._silent.values()).most_common(3)
+        told = ", ".join(f"{why} ({count})" for why, count in reasons)
+        return f"{len(self._silent)} of {len(self._watched)} partitions do not answer: {told}"
+
+
+def _why(one: Watched, error: int) -> str:
+    if error == errors.TOPIC_AUTHORIZATION_FAILED:
+        return errors.no_permission(one.topic, "DESCRIBE")
+    if one.leader.node < 0:
+        return "no leader"
+    if error == errors.LEADER_NOT_AVAILABLE:
+        return f"broker {one.leader.node} does not answer"
+    if error == _OFFSET_NOT_AVAILABLE:
+        return f"broker {one.leader.node} leads since a moment ago, and does not know the high watermark yet"
+    return f"broker {one.leader.node} answers with error {error}"

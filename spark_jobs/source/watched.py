@@ -1,0 +1,147 @@
+"""One watched partition: as it was seen last, since when its LSO stands there, and what of that was told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from service.domain.partition_facts import PartitionLook
+from service.kafka.ends import Ends
+from service.kafka.metadata import Leader
+
+STALL_MS: Final = 1_000
+"""For so long the LSO stands below the high watermark before a partition is called stalled."""
+MOVING_EVERY_MS: Final = 5_000
+"""How often a partition is told of whose transactions come and go."""
+_MARKS: Final = 32
+"""Former high watermarks that are kept of a partition whose LSO lies below it."""
+_MISSES: Final = 2
+"""Looks without answer before it is told: a leader that moves answers the second one."""
+
+
+class Clock(NamedTuple):
+    """Since when the LSO of a partition stands where it stands; as stored, for the next start."""
+
+    topic: str
+    partition: int
+    topic_id: str
+    last_stable_offset: int
+    stalled_since_ms: int
+    absent_until_ms: int | None = None
+
+
+class News(IntEnum):
+    """What is to be told of a partition, and when."""
+
+    NONE = 0
+    LATER = 1
+    NEXT = 2  # with the next micro-batch, which comes within a second
+    NOW = 3  # worth a micro-batch of its own
+
+
+@dataclass(slots=True)
+class Watched:
+    """Numbers are -1 until it answers. `since_ms`: the LSO stands there below the high watermark since then; kept over
+    errors, and over restarts by `Clock`. `why`: it could not be looked at.
+
+    `told`: the newest look that was handed over. `read_at_ms`, `read_lso`: when, and at which LSO, it was last read.
+    """
+
+    topic: str
+    partition: int
+    topic_id: str
+    leader: Leader
+    log_start: int = -1
+    last_stable_offset: int = -1
+    high_watermark: int = -1
+    seen_at_ms: int = 0
+    since_ms: int | None = None
+    absent_until_ms: int | None = None
+    misses: int = 0
+    why: str | None = None
+    told: PartitionLook | None = None
+    read_at_ms: int = 0
+    read_lso: int = -1
+    _marks: list[tuple[int, int]] = field(default_factory=list)  # (last seen with it, a former high watermark)
+
+    def begin_at(self, clock: Clock, now_ms: int) -> None:
+        """Its stall began before this process did, if the LSO still stands there."""
+        if clock.topic_id == self.topic_id:
+            self.last_stable_offset = clock.last_stable_offset
+            self.since_ms = min(clock.stalled_since_ms, now_ms)
+            self.absent_until_ms = clock.absent_until_ms
+
+    def answered(self, ends: Ends, asked_at_ms: int) -> None:
+        """Took part in a look. `ends.log_start` may be -1: not asked for."""
+        self._mark(ends.high_watermark)
+        if ends.last_stable_offset >= ends.high_watermark:
+            self.since_ms = self.absent_until_ms = None
+            self._marks.clear()
+        elif self.since_ms is None or ends.last_stable_offset != self.last_stable_offset:
+            self.since_ms = asked_at_ms
+            self.absent_until_ms = max((at for at, end in self._marks if end <= ends.last_stable_offset), default=None)
+        self.last_stable_offset, self.high_watermark = ends.last_stable_offset, ends.high_watermark
+        if ends.log_start >= 0:
+            self.log_start = ends.log_start
+        self.seen_at_ms, self.misses, self.why = asked_at_ms, 0, None
+
+    def missed(self, why: str) -> None:
+        """Did not answer. One look without answer is passed over."""
+        self.misses += 1
+        if self.misses >= _MISSES or not self.seen_at_ms:
+            self.why = why
+
+    @property
+    def stalled_since_ms(self) -> int | None:
+        """None until it was seen to stand there for STALL_MS."""
+        return self.since_ms if self.since_ms is not None and self.seen_at_ms - self.since_ms >= STALL_MS else None
+
+    def news(self, now_ms: int) -> News:
+        told = self.told
+        if told is None:
+            return News.NEXT
+        if self.why != told.why:
+            return News.NOW
+        if self.why is not None:
+            return News.NONE
+        since = self.stalled_since_ms
+        if since != told.stalled_since_ms:
+            return News.NOW
+        if (self.last_stable_offset, self.high_watermark, self.log_start, self.leader.epoch, self.leader.node) == (
+            told.last_stable_offset,
+            told.high_watermark,
+            told.log_start,
+            told.leader_epoch,
+            told.leader,
+        ):
+            return News.NONE
+        return News.NEXT if since is not None or now_ms - told.looked_at_ms >= MOVING_EVERY_MS else News.LATER
+
+    def look(self, now_ms: int, *, is_gone: bool = False) -> PartitionLook:
+        """What there is to tell; without an answer the numbers are -1, and the clock goes on."""
+        is_known = self.why is None and not is_gone
+        return PartitionLook(
+            topic=self.topic,
+            partition=self.partition,
+            topic_id=self.topic_id,
+            leader=self.leader.node,
+            leader_epoch=self.leader.epoch,
+            log_start=self.log_start if is_known else -1,
+            last_stable_offset=self.last_stable_offset if is_known else -1,
+            high_watermark=self.high_watermark if is_known else -1,
+            looked_at_ms=self.seen_at_ms if is_known else now_ms,
+            stalled_since_ms=None if is_gone else self.stalled_since_ms,
+            why=None if is_gone else self.why,
+            is_gone=is_gone,
+            absent_until_ms=None if is_gone else self.absent_until_ms,
+        )
+
+    def _mark(self, high_watermark: int) -> None:
+        """Remembers the one that is over now; of too many every second one goes."""
+        if high_watermark < self.high_watermark:
+            self._marks.clear()  # a log that lost its end tells nothing of what is written there now
+        elif self.seen_at_ms and high_watermark > self.high_watermark:
+            self._marks.append((self.seen_at_ms, self.high_watermark))
+            if len(self._marks) > _MARKS:
+                del self._marks[::2]

@@ -1,0 +1,138 @@
+"""Reads windows of headers from LSOs on, every byte at most once: a partition that stalls for long costs little."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from service.kafka import errors
+from service.kafka.client import KafkaClient
+from service.kafka.fetch import FetchedAt, Wanted, fetch_many
+from spark_jobs.source.asks import StalledAsk
+from spark_jobs.source.window import Window
+
+SMALL: Final = 1 << 20
+"""Bytes of one partition that are read to know how much lies there."""
+LARGE: Final = 8 << 20
+"""The same where only batches tell who is open: brokers before Kafka 2.8, or no permission to ask them."""
+BUDGET: Final = 32 << 20
+"""Bytes that one task fetches, about; the next one goes on."""
+
+_FIRST_ROUNDS: Final = ((16 << 10, 256), (2 << 20, 4), (8 << 20, 1))
+_MORE_ROUNDS: Final = ((256 << 10, 32), (2 << 20, 4), (8 << 20, 1))
+"""(bytes of each partition, partitions at once): a batch comes whole or not at all, unless it is the first one of all
+(KIP-74), so those that did not fit are asked for again with more room, and in the end alone."""
+_RESPONSE_BYTES: Final = 8 << 20
+_TIMEOUT_MS: Final = 5_000
+_KEPT: Final = 20_000
+
+
+@dataclass(slots=True)
+class Read:
+    """What is known of one ask. `window` None: nothing lies at the LSO any more, or it could not be read: `why`.
+
+    `has_moved`: the LSO is another one by now.
+    """
+
+    window: Window | None
+    why: str | None = None
+    has_moved: bool = False
+
+
+class Windows:
+    """Those of one cluster; kept per (topic id, partition, LSO), and extended while the high watermark moves on."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, int, int], Window] = {}
+
+    def read(
+        self, client: KafkaClient, node: int, asks: Sequence[StalledAsk], limits: Mapping[StalledAsk, int]
+    ) -> dict[StalledAsk, Read]:
+        """Of all `asks`, which `node` leads, up to so many bytes each. Raises KafkaUnavailable or KafkaRefused."""
+        reads = {ask: Read(self._window(ask)) for ask in asks}
+        fetching = _Fetching(client, node, reads)
+        fetching.advance([ask for ask, read in reads.items() if read.window and not read.window.first], _FIRST_ROUNDS)
+        more = [*asks]
+        while more := [ask for ask in more if _wants_more(ask, reads[ask], limits[ask])]:
+            more = fetching.advance(more, _MORE_ROUNDS)
+        for read in reads.values():
+            if read.window is not None and read.window.first is None:
+                read.why = read.why or "the batch at the LSO could not be read"
+        return reads
+
+    def _window(self, ask: StalledAsk) -> Window | None:
+        if ask.last_stable_offset < ask.log_start:
+            return None  # retention passed the LSO: there is nothing to fetch
+        key = ask.topic_id, ask.partition, ask.last_stable_offset
+        if key not in self._known:
+            while len(self._known) >= _KEPT:
+                del self._known[next(iter(self._known))]
+            self._known[key] = Window(ask.last_stable_offset)
+        return self._known[key]
+
+
+def _wants_more(ask: StalledAsk, read: Read, limit: int) -> bool:
+    window = read.window
+    return (
+        window is not None
+        and not (window.is_broken or read.why or read.has_moved)
+        and window.next_offset < ask.high_watermark
+        and window.size < limit
+    )
+
+
+class _Fetching:
+    """What one task fetches from one leader."""
+
+    def __init__(self, client: KafkaClient, node: int, reads: Mapping[StalledAsk, Read]) -> None:
+        self._client, self._node, self._reads = client, node, reads
+        self._spent = 0
+
+    @property
+    def has_room(self) -> bool:
+        return self._spent < BUDGET
+
+    def advance(self, asks: Sequence[StalledAsk], rounds: Sequence[tuple[int, int]]) -> list[StalledAsk]:
+        """One step for each of `asks`, if there is room: those that came further."""
+        todo = list(asks)
+        came: list[StalledAsk] = []
+        for size, at_once in rounds:
+            empty = []
+            for begin in range(0, len(todo), at_once):
+                if not self.has_room:
+                    return came
+                for ask, answer in self._fetch(todo[begin : begin + at_once], size):
+                    if self._take(ask, answer):
+                        came.append(ask)
+                    elif not answer.error:
+                        empty.append(ask)
+            todo = empty
+        return came
+
+    def _fetch(self, asks: Sequence[StalledAsk], size: int) -> Iterator[tuple[StalledAsk, FetchedAt]]:
+        wanted: dict[str, list[Wanted]] = {}
+        for ask in asks:
+            window = self._reads[ask].window
+            assert window is not None
+            wanted.setdefault(ask.topic, []).append(Wanted(ask.partition, window.next_offset, ask.leader_epoch, size))
+        asked = {(ask.topic, ask.partition): ask for ask in asks}
+        for answer in fetch_many(self._client, self._node, wanted, _RESPONSE_BYTES, 0, _TIMEOUT_MS):
+            self._spent += len(answer.records)
+            yield asked[answer.topic, answer.partition], answer
+
+    def _take(self, ask: StalledAsk, answer: FetchedAt) -> bool:
+        """Whether the window is larger now."""
+        read = self._reads[ask]
+        if answer.error == errors.OFFSET_OUT_OF_RANGE:
+            read.window = None
+        elif answer.error == errors.TOPIC_AUTHORIZATION_FAILED:
+            read.why = errors.no_permission(ask.topic, "READ")
+        elif answer.error:
+            read.why = f"broker {self._node} answers a fetch with error {answer.error}"
+        elif answer.last_stable_offset != ask.last_stable_offset:
+            read.has_moved = True
+        elif read.window is not None and answer.records:
+            read.window.extend(answer.records)
+            return not read.window.is_broken
+        return False

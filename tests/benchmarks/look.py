@@ -1,0 +1,92 @@
+"""How long one look at the ends of many partitions takes: LSO and high watermark of each, asked of a real broker."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from deploy.demo.broker import Broker
+from service.kafka.client import KafkaClient
+from service.kafka.ends import EndsWatcher
+from service.kafka.layouts import all_topics
+from service.kafka.metadata import TopicLayout
+from tests.benchmarks.figures import Figure, show
+from tests.benchmarks.prepared_broker import VERSION
+from tests.brokers import connect, free_port
+from tests.integration.producers import SILENT
+
+MEDIAN_MS = 60.0
+OF_A_TOPIC = 1_000
+WATCHED = (100, 2_000, 10_000)
+LOOKS, WARMING = 51, 10
+HEAP_MB = 1_536
+TIMEOUT_S = 120
+
+
+def run() -> list[Figure]:
+    """One broker leads them all; nothing is written meanwhile."""
+    with TemporaryDirectory(prefix="txnscope-bench-") as directory:
+        broker = Broker(VERSION, free_port(), Path(directory) / "kafka", heap_mb=HEAP_MB)
+        with broker:
+            _create(broker.bootstrap, max(WATCHED) // OF_A_TOPIC)
+            with connect(broker.bootstrap) as client:
+                layouts = _layouts(client)
+                figures = [figure for count in WATCHED for figure in _measure(client, _first(layouts, count), count)]
+    show(f"look: topics of {OF_A_TOPIC} partitions, {LOOKS} looks each", figures)
+    return figures
+
+
+def _measure(client: KafkaClient, layouts: dict[str, TopicLayout], count: int) -> list[Figure]:
+    watcher = EndsWatcher(client)
+    began = time.perf_counter()
+    found = watcher.look(layouts, with_start=False)
+    first_ms = (time.perf_counter() - began) * 1000
+    assert len(found) == count
+    assert {ends.error for ends in found.values()} == {0}
+    for _ in range(WARMING):
+        watcher.look(layouts, with_start=False)
+    took_ms, cpu_began = [], time.process_time()
+    for _ in range(LOOKS):
+        began = time.perf_counter()
+        watcher.look(layouts, with_start=False)
+        took_ms.append((time.perf_counter() - began) * 1000)
+    cpu_ms = (time.process_time() - cpu_began) * 1000 / LOOKS
+    bar = MEDIAN_MS if count == max(WATCHED) else None
+    return [
+        Figure(f"one look at {count:,} partitions, median", statistics.median(took_ms), "ms", bar),
+        Figure("  the longest", max(took_ms), "ms"),
+        Figure("  CPU of the client, mean", cpu_ms, "ms"),
+        Figure("  the first, which encodes what is asked", first_ms, "ms"),
+    ]
+
+
+def _create(bootstrap: str, topics: int) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap, "logger": SILENT})
+    for number in range(topics):
+        wanted = NewTopic(f"look-{number}", OF_A_TOPIC, 1)
+        admin.create_topics([wanted], request_timeout=TIMEOUT_S)[wanted.topic].result(TIMEOUT_S)
+
+
+def _layouts(client: KafkaClient) -> dict[str, TopicLayout]:
+    """Once every partition answers."""
+    watcher, give_up = EndsWatcher(client), time.monotonic() + TIMEOUT_S
+    while True:
+        layouts = {topic: layout for topic, layout in all_topics(client).layouts.items() if topic.startswith("look-")}
+        found = watcher.look(layouts, with_start=False)
+        if len(found) == max(WATCHED) and not any(ends.error for ends in found.values()):
+            return layouts
+        assert time.monotonic() < give_up, "a partition does not answer"
+        time.sleep(0.5)
+
+
+def _first(layouts: dict[str, TopicLayout], count: int) -> dict[str, TopicLayout]:
+    """The first `count` partitions."""
+    watched = {}
+    for topic, layout in sorted(layouts.items())[: -(-count // OF_A_TOPIC)]:
+        leaders = {p: leader for p, leader in layout.leaders.items() if p < count}
+        watched[topic] = TopicLayout(topic, layout.topic_id, leaders)
+    return watched

@@ -1,0 +1,184 @@
+"""What doctor says of what was seen: gaps, trust and ACLs, without a broker."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+
+from service.domain.doctor import acls
+from service.domain.doctor.acls import Acl
+from service.domain.doctor.lines import GAP, NOTE, lines, to_resolve
+from service.domain.doctor.releases import release_of
+from service.domain.doctor.seen import BrokerSeen, ClockSeen, GroupsSeen, IdsSeen, LogSeen, Seen, TopicsSeen
+from service.domain.doctor.verdicts import CERTAIN, LIKELY, NONE, Verdict, verdicts
+
+APIS = {61: 0, 65: 0, 66: 2}
+BROKER = BrokerSeen(1, "kafka-1", 9092, None, APIS, 30)
+TOPICS = TopicsSeen(
+    globs=("*",),
+    partitions={"orders": 3, "payments": 2},
+    mirrored=(),
+    left_out=(),
+    absent=(),
+    unseen=(),
+    beyond=(),
+    readable=("orders", "payments"),
+    unreadable=(),
+    silent=(),
+    leaderless=(),
+    why_silent=None,
+)
+FINE = Seen(
+    bootstrap="kafka-1:9092",
+    principal="User:scope",
+    cluster_id="abc",
+    brokers=(BROKER,),
+    features={"transaction.version": 2, "metadata.version": 30},
+    assumed_configs=(),
+    cluster_operations=frozenset({"DESCRIBE", "DESCRIBE_CONFIGS"}),
+    log=LogSeen(True, 50, (), True, None, 7, True),
+    ids=IdsSeen(7, (), False, None),
+    topics=TOPICS,
+    groups=GroupsSeen(4, (), False, None),
+    clocks=(),
+    newest_record_ms=None,
+    has_authorizer=True,
+)
+
+
+def gaps(seen: Seen) -> list[str]:
+    return [f"{line.what}: {line.text}" for line in lines(seen) if line.mark == GAP]
+
+
+def verdict(seen: Seen, what: str) -> Verdict:
+    (found,) = (one for one in verdicts(seen) if one.what == what)
+    return found
+
+
+def test_where_all_can_be_seen_all_is_certain() -> None:
+    assert gaps(FINE) == []
+    assert {(one.trust, one.why) for one in verdicts(FINE)} == {(CERTAIN, "")}
+
+
+def test_a_broker_that_does_not_answer_is_named_with_its_address_and_what_it_costs() -> None:
+    away = BrokerSeen(2, "10.0.0.7", 9093, "timed out", {}, None)
+    seen = FINE._replace(brokers=(BROKER, away))
+    assert gaps(seen) == [
+        "broker 2: does not answer at 10.0.0.7:9093, which is how it advertises itself: timed out",
+    ]
+    for what in ("blocked partitions", "hanging transactions", "names of those who block", "causes and history"):
+        assert "broker 2" in verdict(seen, what).why, what
+
+
+def test_without_describe_producers_a_broker_leaves_hanging_likely_at_most() -> None:
+    old = BROKER._replace(apis={65: 0, 66: 0}, newest_metadata_version=None)
+    topics = TOPICS._replace(readable=(), silent=("orders", "payments"), why_silent="unsupported")
+    seen = FINE._replace(brokers=(old,), topics=topics)
+    assert any("does not speak DescribeProducers" in gap for gap in gaps(seen))
+    assert verdict(seen, "hanging transactions").trust == LIKELY
+
+
+def test_some_topics_that_could_not_be_asked_are_likely_at_most() -> None:
+    topics = TOPICS._replace(readable=("orders",), silent=("payments",), why_silent="timed out")
+    found = verdict(FINE._replace(topics=topics), "hanging transactions")
+    assert (found.trust, "likely at most on payments" in found.why) == (CERTAIN, True)
+
+
+def test_no_read_on_any_topic_is_no_verdict_on_what_hangs() -> None:
+    topics = TOPICS._replace(readable=(), unreadable=("orders", "payments"))
+    seen = FINE._replace(topics=topics)
+    assert verdict(seen, "hanging transactions") == ("hanging transactions", NONE, "READ is denied on every topic")
+    assert verdict(seen, "blocked partitions").trust == CERTAIN
+
+
+def test_configs_that_are_assumed_leave_times_likely() -> None:
+    seen = FINE._replace(assumed_configs=("transactional.id.expiration.ms",))
+    assert verdict(seen, "timeouts and expiry").trust == LIKELY
+    assert any("transactional.id.expiration.ms=604800000" in gap for gap in gaps(seen))
+
+
+def test_partitions_without_leaders_are_gaps() -> None:
+    topics = TOPICS._replace(leaderless=(("orders", 2),))
+    seen = FINE._replace(topics=topics, log=FINE.log._replace(leaderless=(3,)))
+    assert [gap.split(":")[0] for gap in gaps(seen)] == ["__transaction_state", "coverage"]
+    assert "__transaction_state-3" in gaps(seen)[0]
+    assert "orders-2" in gaps(seen)[1]
+
+
+def test_a_clock_that_is_off_is_pointed_out_and_no_gap() -> None:
+    seen = FINE._replace(clocks=(ClockSeen("broker 1", -95_000, 5, "a record"),))
+    (line,) = (line for line in lines(seen) if line.what == "clock")
+    assert (line.mark, "1 m 35 s behind" in line.text) == (NOTE, True)
+    near = FINE._replace(clocks=(ClockSeen("broker 1", 1_400, 900, "a record"),))  # may be half a second
+    assert [line.mark for line in lines(near) if line.what == "clock"] != [NOTE]
+
+
+def test_a_topic_of_topics_that_does_not_exist_is_said_to_be_a_mistake_and_no_permission() -> None:
+    seen = FINE._replace(topics=TOPICS._replace(globs=("orders", "oders"), absent=("oders",)))
+    assert gaps(seen) == []
+    assert [line.text for line in lines(seen) if line.mark == NOTE and "oders" in line.text] == [
+        "--topics: there is no topic oders"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("level", "release"), [(30, "4.3"), (29, "4.2"), (25, "4.0"), (21, "3.9"), (20, "3.8"), (7, "3.3"), (1, "3.0")]
+)
+def test_a_release_is_told_by_the_newest_metadata_version(level: int, release: str) -> None:
+    assert release_of(level) == release
+
+
+@pytest.mark.parametrize("level", [None, 0, 31])
+def test_a_release_is_not_guessed(level: int | None) -> None:
+    assert release_of(level) is None
+
+
+def test_markers_need_alter_and_cluster_action_before_38() -> None:
+    assert to_resolve(FINE) == ("it is not granted", acls.CLUSTER_ALTER)
+    old = FINE._replace(brokers=(BROKER, BROKER._replace(newest_metadata_version=19)), cluster_operations=None)
+    assert to_resolve(old) == ("whether it is granted cannot be asked without writing", acls.CLUSTER_ACTION)
+    assert to_resolve(FINE._replace(cluster_operations=frozenset({"ALTER", "DESCRIBE"}))) is None
+    assert to_resolve(FINE._replace(has_authorizer=False)) is None
+
+
+def test_lines_say_each_thing_once_and_no_narrower_one_beside_a_wider() -> None:
+    wanted = [
+        acls.CLUSTER_DESCRIBE,
+        acls.topic("__transaction_state", "Read"),
+        acls.CLUSTER_CONFIGS,
+        acls.topic("*", "Read"),
+        acls.topic("*", "Read"),
+        Acl("--group", "a b", "Describe"),
+        Acl("--group", "c", "Describe"),
+    ]
+    printed = [shlex.split(line) for line in acls.lines(wanted, "User:scope", "h:1")]
+    head = ["kafka-acls.sh", "--bootstrap-server", "h:1", "--command-config", "admin.properties", "--add"]
+    assert [words[:8] for words in printed] == [[*head, "--allow-principal", "User:scope"]] * 3
+    assert [words[8:] for words in printed] == [
+        ["--operation", "Describe", "--operation", "DescribeConfigs", "--cluster"],
+        ["--operation", "Read", "--topic", "*"],
+        ["--operation", "Describe", "--group", "a b", "--group", "c"],
+    ]
+
+
+def test_a_principal_that_is_not_known_is_left_to_fill_in() -> None:
+    (line,) = acls.lines([acls.CLUSTER_ALTER], None, "h:1")
+    assert "'User:<your principal>'" in line
+
+
+@pytest.mark.parametrize(
+    ("glob", "resource"),
+    [("orders", ("orders", False)), ("orders-*", ("orders-", True)), ("*", ("*", False)), ("*-dlq", ("*", False))],
+)
+def test_a_pattern_is_granted_as_narrowly_as_kafka_can(glob: str, resource: tuple[str, bool]) -> None:
+    acl = acls.pattern(glob, "Read")
+    assert (acl.name, acl.is_prefix) == resource
+
+
+def test_a_few_are_granted_by_name_and_all_by_a_star() -> None:
+    names = [f"t-{n}" for n in range(21)]
+    assert [acl.name for acl in acls.each_or_all("--topic", names[:3], 30, "Read")] == names[:3]
+    assert [acl.name for acl in acls.each_or_all("--topic", names[:3], 3, "Read")] == ["*"]
+    assert [acl.name for acl in acls.each_or_all("--topic", names, 1000, "Read")] == ["*"]
+    assert [acl.name for acl in acls.each_or_all("--topic", names[:1], 1, "Read")] == names[:1]

@@ -1,0 +1,49 @@
+"""Why a marker was written: by the decision under way at its time, or past the coordinator."""
+
+from __future__ import annotations
+
+import pytest
+
+from service.domain.causes import ADMIN, CERTAIN, CLIENT_ABORT, COMMIT, LIKELY, TIMEOUT, Cause
+from service.domain.marker_causes import CLOCKS_MS, Decision, Known, cause_of_marker
+
+T = 1_790_000_000_000
+COMMITTED = Cause(COMMIT, CERTAIN)
+OWN, LATE = Cause(CLIENT_ABORT, CERTAIN), Cause(TIMEOUT, LIKELY)
+BY_HAND = Cause(ADMIN, LIKELY)
+ALL = Known(T - 3_600_000, T + 3_600_000)
+DECISIONS = (
+    Decision("ABORT", T, T + 20, OWN),
+    Decision("COMMIT", T + 8_000, T + 9_000, COMMITTED),
+    Decision("ABORT", T + 60_000, T + 90_000, LATE),
+)
+
+
+@pytest.mark.parametrize(
+    ("marker", "at_ms", "cause"),
+    [
+        ("ABORT", T + 10, OWN),
+        ("ABORT", T - CLOCKS_MS, OWN),
+        ("ABORT", T + 20 + CLOCKS_MS, OWN),
+        ("ABORT", T + 21 + CLOCKS_MS, BY_HAND),
+        ("ABORT", T + 89_000, LATE),
+        ("COMMIT", T + 8_500, COMMITTED),
+        ("COMMIT", T + 10, BY_HAND),  # 7,990 ms before it
+        ("ABORT", T - 3_600_001, None),  # nobody knows all decisions of that time
+        ("ABORT", T + 3_600_001, None),
+    ],
+)
+def test_the_decision_of_its_time_or_none(marker: str, at_ms: int, cause: Cause | None) -> None:
+    assert cause_of_marker(marker, at_ms, DECISIONS, ALL) == cause
+
+
+def test_of_several_the_one_under_way_and_of_those_the_last() -> None:
+    quick = (Decision("ABORT", T, T + 20, OWN), Decision("ABORT", T + 100, T + 110, LATE))
+    assert cause_of_marker("ABORT", T + 15, quick, ALL) == OWN
+    assert cause_of_marker("ABORT", T + 105, quick, ALL) == LATE
+    lasting = (Decision("ABORT", T, None, OWN), Decision("ABORT", T + 100, None, LATE))
+    assert cause_of_marker("ABORT", T + 500_000, lasting, ALL) == LATE
+
+
+def test_without_a_whole_history_a_missing_decision_says_nothing() -> None:
+    assert cause_of_marker("ABORT", T + 30_000, DECISIONS, None) is None

@@ -1,0 +1,129 @@
+"""Which groups wait behind an open transaction: by committed offset, LSO, members, and how long they stood."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from service.domain.findings.kinds import CERTAIN, LIKELY
+from service.domain.offsets_topic import OFFSETS_TOPIC, offsets_partition
+from service.domain.victims import (
+    INACTIVE,
+    READS_UNCOMMITTED,
+    STALLED_AFTER_MS,
+    STOOD_STILL_MS,
+    STOPPED,
+    UNSTABLE_OFFSETS,
+    WILL_STOP,
+    Ends,
+    GroupOffset,
+    Victim,
+    victims,
+)
+
+NOW_MS = 1_790_000_000_000
+SINCE_MS = NOW_MS - 60_000
+LSO, HW = 100, 150
+STANDS = Ends(LSO, HW, SINCE_MS)
+PLACE = "orders", 0
+
+
+def offset(committed: int, stood_ms: int = 0, **fields: Any) -> GroupOffset:
+    one = GroupOffset("billing", *PLACE, committed, 2, False, NOW_MS, NOW_MS - stood_ms)
+    return one._replace(**fields)
+
+
+def seen(one: GroupOffset, ends: Ends = STANDS, **more: Ends) -> list[Victim]:
+    places = {PLACE: ends} | {(OFFSETS_TOPIC, int(name.removeprefix("p"))): more[name] for name in more}
+    return victims([one], places, 50 if more else None, NOW_MS)
+
+
+@pytest.mark.parametrize(
+    ("one", "relation", "confidence"),
+    [
+        (offset(LSO), STOPPED, LIKELY),  # it may read on and not have committed yet
+        (offset(LSO, STOOD_STILL_MS), STOPPED, CERTAIN),
+        (offset(LSO, STOOD_STILL_MS, members=None), STOPPED, LIKELY),
+        (offset(LSO - 1), WILL_STOP, LIKELY),
+        (offset(LSO - 1, STOOD_STILL_MS - 1), WILL_STOP, LIKELY),
+        (offset(LSO - 1, STOOD_STILL_MS), STOPPED, LIKELY),  # a marker may be all that is between
+        (offset(0, STOOD_STILL_MS), STOPPED, LIKELY),
+        (offset(LSO + 1), READS_UNCOMMITTED, CERTAIN),
+        (offset(HW, STOOD_STILL_MS), READS_UNCOMMITTED, CERTAIN),
+        (offset(LSO, STOOD_STILL_MS, members=0), INACTIVE, CERTAIN),
+        (offset(HW, members=0), INACTIVE, CERTAIN),
+    ],
+)
+def test_how_a_group_stands_to_an_lso_that_stands(one: GroupOffset, relation: str, confidence: str) -> None:
+    (victim,) = seen(one)
+    assert (victim.relation, victim.confidence, victim.behind) == (relation, confidence, PLACE)
+    assert victim.is_blocked == (relation in (STOPPED, WILL_STOP))
+    assert victim.offsets_partition is None
+
+
+@pytest.mark.parametrize("committed", [0, HW - 1, HW])
+def test_nobody_waits_where_the_lso_is_at_the_high_watermark(committed: int) -> None:
+    """An idle partition that ends in a marker (lag 1 for ever), a client that is stuck by itself."""
+    assert seen(offset(committed, STOOD_STILL_MS), Ends(HW, HW, None)) == []
+    assert seen(offset(committed, STOOD_STILL_MS), Ends(HW, HW, SINCE_MS)) == []
+
+
+def test_short_transactions_make_no_victims() -> None:
+    assert seen(offset(LSO), Ends(LSO, HW, NOW_MS - STALLED_AFTER_MS + 1)) == []
+    assert len(seen(offset(LSO), Ends(LSO, HW, NOW_MS - STALLED_AFTER_MS))) == 1
+
+
+def test_what_was_asked_before_the_lso_came_to_stand_says_nothing() -> None:
+    assert seen(offset(LSO, observed_at_ms=SINCE_MS - 1)) == []
+    assert seen(offset(-1)) == []
+
+
+def unstable(**fields: Any) -> GroupOffset:
+    return offset(7, is_unstable=True, **fields)
+
+
+def test_pending_offsets_block_though_nothing_is_open_on_the_data() -> None:
+    """`behind` is the group's partition of __consumer_offsets, where the LSO stands; on the data nobody holds it."""
+    home = offsets_partition("billing", 50)
+    (victim,) = seen(unstable(), Ends(HW, HW, None), **{f"p{home}": Ends(9, 12, SINCE_MS), "p49": Ends(5, 5, None)})
+    assert (victim.relation, victim.is_blocked) == (UNSTABLE_OFFSETS, True)
+    assert (victim.behind, victim.offsets_partition) == ((OFFSETS_TOPIC, home), home)
+    assert victim.ends == Ends(HW, HW, None)
+    (idle,) = seen(unstable(members=0), Ends(HW, HW, None), **{f"p{home}": Ends(9, 12, SINCE_MS)})
+    assert (idle.relation, idle.is_blocked) == (INACTIVE, False)
+
+
+def test_pending_offsets_of_a_moment_ago_block_nobody() -> None:
+    """Healthy consume-process-produce: offsets are pending whenever one looks, and their partition goes on."""
+    home = offsets_partition("billing", 50)
+    assert seen(unstable(), Ends(HW, HW, None), **{f"p{home}": Ends(9, 12, NOW_MS)}) == []
+    assert seen(unstable(), Ends(HW, HW, None), **{f"p{home}": Ends(9, 9, None)}) == []
+    (by_data,) = seen(unstable(), **{f"p{home}": Ends(9, 9, None)})
+    assert by_data.relation == WILL_STOP
+
+
+def test_groups_of_many_places_come_in_order() -> None:
+    rows = [offset(LSO, group=name, partition=number) for name in ("b", "a") for number in (1, 0)]
+    ends = {("orders", 0): STANDS, ("orders", 1): STANDS}
+    assert [one.key for one in victims(rows, ends, None, NOW_MS)] == [
+        ("a", "orders", 0),
+        ("a", "orders", 1),
+        ("b", "orders", 0),
+        ("b", "orders", 1),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("group", "partitions", "expected"),
+    [
+        ("", 50, 0),
+        ("console-consumer-1", 50, 24),
+        ("billing", 50, 9),
+        ("grüße-😀", 50, 27),
+        ("polygenelubricants", 50, 0),  # its hash is the one number without a counterpart
+    ],
+)
+def test_home_of_the_offsets_of_a_group(group: str, partitions: int, expected: int) -> None:
+    """As Java itself prints `Math.abs(group.hashCode()) % partitions`."""
+    assert offsets_partition(group, partitions) == expected

@@ -1,0 +1,198 @@
+"""A broker on which transactions may hang, the whole application beside it, and what that says of them."""
+
+from __future__ import annotations
+
+import shlex
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+from urllib.parse import quote
+
+from confluent_kafka.admin import AdminClient
+from fastapi.testclient import TestClient
+
+from deploy.demo.broker import Broker
+from deploy.demo.workload.raw_producer import Connection
+from service.domain.findings import kinds
+from service.domain.findings.rules import Rule, Rules
+from service.store.schema import findings
+from tests.brokers import free_port
+from tests.integration.application import Ingest, running, wait_for
+from tests.integration.producers import SILENT, create_topic
+from tests.lab.asking import ends
+from tests.lab.hangs import UNGUARDED, Hang, old_producer
+from tests.service.stores import client_of
+
+CLUSTER: Final = "test"
+TOOL: Final = "org.apache.kafka.tools.TransactionsCommand"
+LONG: Final = "long-"
+"""Ids that begin so are reported when they are open for a second."""
+
+FOUND_S: Final = 30.0
+"""Detection takes seconds; here it shares a machine of two cores with a broker and Spark."""
+EXPIRED_S: Final = 60.0
+PROPERTIES: Final = UNGUARDED | {
+    "transactional.id.expiration.ms": "25000",
+    "transaction.remove.expired.transaction.cleanup.interval.ms": "1000",
+}
+
+
+class HangLab(NamedTuple):
+    """`connection` is for producers by hand, `rest` answers as the service does."""
+
+    broker: Broker
+    app: Ingest
+    connection: Connection
+    rest: TestClient
+
+    @property
+    def bootstrap(self) -> str:
+        return self.broker.bootstrap
+
+    def create_topic(self, name: str, partitions: int = 1) -> None:
+        create_topic(self.bootstrap, name, partitions)
+
+    def delete_topic(self, name: str) -> None:
+        admin = AdminClient({"bootstrap.servers": self.bootstrap, "logger": SILENT})
+        admin.delete_topics([name])[name].result(20)
+
+    def tool(self, *arguments: str) -> None:
+        """`kafka-transactions.sh` of this broker's version."""
+        self.broker.tool(TOOL, *arguments)
+
+    def paste(self, command: str) -> None:
+        """What an operator does with the command of a finding."""
+        program, *arguments = shlex.split(command)
+        assert Path(program).name == "kafka-transactions.sh", command
+        self.tool(*arguments)
+
+    def get(self, path: str) -> Any:
+        answer = self.rest.get(f"/api/v1/clusters/{CLUSTER}{path}")
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def partition(self, topic: str, partition: int = 0) -> Any:
+        return self.get(f"/partitions/{quote(topic, safe='')}/{partition}")
+
+    def groups(self, name: str) -> list[Any]:
+        return [item for item in self.get("/groups?limit=200")["items"] if item["group"] == name]
+
+    def found(self, kind: str, **subject: Any) -> list[Any]:
+        """Findings of the kind, of any status, about what has these values."""
+        rows = [row for row in self.app.rows(findings) if row.kind == kind]
+        return [row for row in rows if all(getattr(row, name) == value for name, value in subject.items())]
+
+    def hanging(self, hang: Hang) -> Any:
+        """The confirmed finding about it, and nothing but the right answer in it."""
+        where = self._where(hang)
+        row = self.until(kinds.HANGING, lambda one: one.status == kinds.CONFIRMED, **where)
+        name = None if hang.transactional_id is None else hang.transactional_id.encode()
+        assert (row.producer_id, row.producer_epoch, row.transactional_id) == (
+            hang.producer_id,
+            hang.producer_epoch,
+            name,
+        )
+        assert (row.severity, row.decision) == (kinds.CRITICAL, hang.decision), row.evidence
+        assert row.advice
+        assert row.confirmed_at_ms >= row.opened_at_ms
+        assert (row.command is None) == (hang.decision == "commit")
+        if row.command is not None:
+            place = f"abort --topic {hang.topic} --partition {hang.partition} --start-offset {hang.start_offset}"
+            assert place in row.command
+        return row
+
+    def is_over(self, hang: Hang, resolution: str) -> Any:
+        """Its finding, ended so, all by itself."""
+        where = self._where(hang)
+        row = self.until(kinds.HANGING, lambda one: one.status == kinds.RESOLVED, **where)
+        assert (row.resolution, row.confirmed_at_ms is not None) == (resolution, True)
+        return row
+
+    def is_free(self, topic: str, partition: int = 0) -> None:
+        """Kafka says so, and so does the application, of which nobody is told to wait any more."""
+        now = ends(self.connection, topic, partition)
+        assert now.last_stable_offset == now.high_watermark
+
+        def told() -> bool:
+            said = self.partition(topic, partition)
+            free = said["last_stable_offset"] == said["high_watermark"] == now.high_watermark
+            return bool(free and said["blocker"] is None and said["blocked_groups"] == [])
+
+        wait_for(told, f"{topic}-{partition} free; {self.app.log}", FOUND_S)
+
+    def until(self, kind: str, is_so: Callable[[Any], bool], **subject: Any) -> Any:
+        """The only finding of the kind about this, once it is so."""
+
+        def row() -> Any:
+            rows = self.found(kind, **subject)
+            assert len(rows) <= 1, rows
+            return rows[0] if rows and is_so(rows[0]) else None
+
+        with suppress(AssertionError):
+            return wait_for(row, kind, FOUND_S)
+        raise AssertionError(f"no such {kind} of {subject} but {self.found(kind, **subject)}; {self.app.log}")
+
+    def relation(self, topic: str, partition: int, word: str) -> Any:
+        """What blocks the partition, once it is said to be that."""
+
+        def blocker() -> Any:
+            told = self.partition(topic, partition)["blocker"]
+            return told if told is not None and told["relation"] == word else None
+
+        return wait_for(blocker, f"{word} on {topic}-{partition}; {self.app.log}", FOUND_S)
+
+    def nothing_hangs(self, topic: str) -> None:
+        """Nobody was told so, not even for a moment that passed (a withdrawn candidate was never confirmed)."""
+        told = [row for row in self.found(kinds.HANGING, topic=topic) if row.confirmed_at_ms is not None]
+        assert told == []
+
+    @staticmethod
+    def _where(hang: Hang) -> dict[str, Any]:
+        return {
+            "topic": hang.topic,
+            "partition": hang.partition,
+            "start_offset": hang.start_offset,
+            "producer_id": hang.producer_id,
+        }
+
+
+RULES = Rules((Rule(prefix=LONG, long_after_ms=1_000, owner="reports"),))
+
+
+@contextmanager
+def hang_lab(broker: Broker, directory: Path, bootstrap: str | None = None) -> Iterator[HangLab]:
+    """The application starts in `directory`, beside a broker that runs; `bootstrap`: of all, if there are more."""
+    _create_the_log(broker)
+    app = Ingest(bootstrap or broker.bootstrap, directory, "--rules", RULES.dump(), name=CLUSTER)
+    with (
+        running(app),
+        Connection(broker.bootstrap, threading.Event()) as connection,
+        client_of(app.url) as rest,
+    ):
+        app.wait_until_read()
+        yield HangLab(broker, app, connection, rest)
+
+
+@contextmanager
+def hang_labs(directory: Path) -> Iterator[Callable[[str], HangLab]]:
+    """One broker and one application a version, started when they are asked for."""
+    with ExitStack() as everything:
+        started: dict[str, HangLab] = {}
+
+        def of(version: str) -> HangLab:
+            if version not in started:
+                here = directory / version
+                here.mkdir()
+                broker = everything.enter_context(Broker(version, free_port(), here / "kafka", PROPERTIES))
+                started[version] = everything.enter_context(hang_lab(broker, here))
+            return started[version]
+
+        yield of
+
+
+def _create_the_log(broker: Broker) -> None:
+    """Brokers create it for the first transactional.id that comes."""
+    with Connection(broker.bootstrap, threading.Event()) as connection:
+        old_producer(connection, "before")

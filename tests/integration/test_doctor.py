@@ -1,0 +1,267 @@
+"""`txnscope doctor` on brokers that deny: it names every gap, and what it prints to grant is what was missing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from deploy.demo.broker import Broker
+from service.cli import main
+from tests import acls
+from tests.acls import Guarded
+from tests.brokers import free_ports, on
+from tests.integration.producers import SILENT, create_topic, load, open_producer, transact
+
+pytestmark = pytest.mark.broker
+
+LOG, OFFSETS = "__transaction_state", "__consumer_offsets"
+TOPICS = ("orders", "payments", "vault")
+USERS = ["all", "topics", "nolog", "named", "group", "id", "topic", "clock", "wishes", "old"]
+
+Of = Callable[[str], Guarded]
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Of]:
+    """One broker a version, with ids, groups and topics that no test changes; each test has a user of its own."""
+    with ExitStack() as running:
+        started: dict[str, Guarded] = {}
+
+        def of(version: str) -> Guarded:
+            if version not in started:
+                started[version] = running.enter_context(Guarded(version, tmp_path_factory.mktemp("guarded"), USERS))
+                _furnish(started[version].admin)
+            return started[version]
+
+        yield of
+
+
+def _furnish(bootstrap: str) -> None:
+    for topic in TOPICS:
+        create_topic(bootstrap, topic)
+    for transactional_id, topic in {"shop-1": "orders", "shop-2": "payments"}.items():
+        transact(open_producer(bootstrap, transactional_id), topic)
+    keeper = open_producer(bootstrap, "keeper", timeout_ms=600_000)  # the log says what an open transaction is on
+    keeper.begin_transaction()
+    keeper.produce("vault", b"closed")
+    keeper.flush(30)
+    for group in ("readers", "auditors"):
+        consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "logger": SILENT})
+        consumer.commit(offsets=[TopicPartition("orders", 0, 1)], asynchronous=False)
+        consumer.close()
+
+
+class Said(NamedTuple):
+    code: int
+    gaps: dict[str, str]
+    text: str
+    grants: list[str]
+
+    def verdict(self, what: str) -> list[str]:
+        """[trust, but]"""
+        (line,) = (line for line in self.text.splitlines() if line.startswith(what + "  "))
+        return [word for word in re.split(r"\s{2,}", line) if word][1:]
+
+
+class Doctor:
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+
+    def __call__(self, guarded: Guarded, user: str, *more: str) -> Said:
+        where = ["--bootstrap-servers", guarded.bootstrap, "--kafka-config", str(guarded.properties(user))]
+        code = main(["doctor", *where, *more])
+        captured = self._capsys.readouterr()
+        assert captured.err == ""
+        text, _, _resolve = captured.out.partition("\nfor `txnscope resolve")
+        gaps: dict[str, str] = {}
+        for what, told in re.findall(r"^gap +([^:]+): (.*)$", text, re.MULTILINE):
+            gaps[what] = f"{gaps[what]}; {told}" if what in gaps else told
+        return Said(code, gaps, captured.out, re.findall(r"^kafka-acls\.sh .*$", text, re.MULTILINE))
+
+
+@pytest.fixture
+def doctor(capsys: pytest.CaptureFixture[str]) -> Doctor:
+    return Doctor(capsys)
+
+
+def allow_all(guarded: Guarded, user: str, but: str = "") -> None:
+    """What doctor asks for at most; `but` one kind of resource."""
+    if but != "topics":
+        guarded.allow(user, acls.topic(), "READ")
+    guarded.allow(user, acls.group(), "DESCRIBE")
+    guarded.allow(user, acls.transactional_id(), "DESCRIBE")
+    guarded.allow(user, acls.cluster(), "DESCRIBE", "DESCRIBE_CONFIGS")
+
+
+def granted(said: Said) -> list[str]:
+    """Operations and resources of the printed lines."""
+    return [line.partition("--allow-principal ")[2].partition(" ")[2] for line in said.grants]
+
+
+@on("4.3.1")
+def test_who_may_see_everything_hears_that_all_can_be_trusted(version: str, guarded: Of, doctor: Doctor) -> None:
+    there = guarded(version)
+    allow_all(there, "all")
+    said = doctor(there, "all")
+    assert (said.code, said.gaps, said.grants) == (0, {}, [])
+    assert "as User:all\n" in said.text
+    assert said.verdict("hanging transactions") == ["certain"]
+    assert {line.split()[-1] for line in said.text.splitlines() if "  certain" in line} == {"certain"}
+    assert "Kafka 4.3 (" in said.text if version == "4.3.1" else "Kafka 3.9 (" in said.text
+    assert "transaction.version 2" in said.text if version == "4.3.1" else "transaction.version 0" in said.text
+    assert re.search(r"clock: controller 1: .* ms (ahead of|behind) this machine's", said.text)
+    # markers are another matter, and said to be
+    assert "resolve --execute` alone, which writes; it is not granted:\nkafka-acls.sh" in said.text
+    assert said.text.rstrip().endswith("--operation Alter --cluster")
+
+
+@pytest.mark.parametrize("version", ["3.9.2", "4.3.1"])
+def test_what_is_printed_is_all_that_is_missing(version: str, guarded: Of, doctor: Doctor) -> None:
+    there = guarded(version)
+    there.allow("topics", acls.topic(), "DESCRIBE")
+    said = doctor(there, "topics")
+    assert said.code == 1
+    assert said.gaps.keys() == {"ACLs", "configs", LOG, "DescribeProducers", "ListTransactions", "groups"}
+    assert "READ is denied on 5 of 5 topics" in said.gaps["DescribeProducers"]
+    assert "transaction.max.timeout.ms=900000" in said.gaps["configs"]
+    assert said.verdict("blocked partitions") == ["certain"]
+    assert said.verdict("hanging transactions") == ["not at all", f"READ on {LOG} is denied"]
+    assert granted(said) == [
+        "--operation Describe --operation DescribeConfigs --cluster",
+        "--operation Read --topic '*'",
+        "--operation Describe --transactional-id '*'",
+        "--operation Describe --group '*'",
+    ]
+    for line in said.grants:
+        there.run(line)
+    assert doctor(there, "topics")[:2] == (0, {})
+
+
+def test_without_the_log_nothing_is_said_to_hang(guarded: Of, doctor: Doctor) -> None:
+    there = guarded("4.3.1")
+    allow_all(there, "nolog")
+    there.deny("nolog", acls.topic(LOG), "READ")
+    said = doctor(there, "nolog")
+    assert said.code == 1
+    assert said.gaps[LOG] == "5 partitions, READ is denied"
+    assert said.verdict("hanging transactions") == ["not at all", f"READ on {LOG} is denied"]
+    assert said.verdict("blocked partitions") == ["certain"]
+    assert said.verdict("groups that wait") == ["certain"]
+    assert granted(said) == [f"--operation Read --topic {LOG}"]
+
+
+def test_one_topic_that_may_not_be_read_is_named_and_granted_alone(guarded: Of, doctor: Doctor) -> None:
+    there = guarded("3.9.2")
+    allow_all(there, "named", but="topics")
+    there.allow("named", acls.topic(), "DESCRIBE")
+    for topic in (LOG, OFFSETS, "orders", "vault"):
+        there.allow("named", acls.topic(topic), "READ")
+    said = doctor(there, "named")
+    assert (said.code, said.gaps) == (1, {"DescribeProducers": "READ is denied on 1 of 5 topics: payments"})
+    assert said.verdict("hanging transactions") == ["certain", "not at all on payments (READ is denied)"]
+    assert granted(said) == ["--operation Read --topic payments"]
+    there.run(said.grants[0])
+    assert doctor(there, "named")[:2] == (0, {})
+
+
+def test_one_group_that_may_not_be_described_is_named(guarded: Of, doctor: Doctor) -> None:
+    there = guarded("4.3.1")
+    allow_all(there, "group")
+    there.deny("group", acls.group("auditors"), "DESCRIBE")
+    said = doctor(there, "group")
+    assert (said.code, said.gaps) == (1, {"groups": "DESCRIBE is denied on 1 of 2: auditors"})
+    assert said.verdict("groups that wait") == ["certain", "not at all auditors (DESCRIBE is denied)"]
+    assert said.verdict("hanging transactions") == ["certain"]
+    assert granted(said) == ["--operation Describe --group auditors"]
+
+
+def test_an_id_that_kafka_hides_is_found_in_the_log(guarded: Of, doctor: Doctor) -> None:
+    there = guarded("3.9.2")
+    allow_all(there, "id")
+    there.deny("id", acls.transactional_id("shop-2"), "DESCRIBE")
+    said = doctor(there, "id")
+    assert (said.code, list(said.gaps)) == (1, ["ListTransactions"])
+    assert said.gaps["ListTransactions"].startswith("shows 2 ids and hides 1 id of the log, silently: shop-2.")
+    assert said.verdict("hanging transactions") == ["certain"]  # it does not rest on ListTransactions
+    assert said.verdict("coordinators' answers") == ["certain", "not at all about shop-2 (DESCRIBE is denied)"]
+    assert granted(said) == ["--operation Describe --transactional-id shop-2"]
+
+
+def test_a_topic_that_kafka_hides_is_found_in_the_log(guarded: Of, doctor: Doctor) -> None:
+    there = guarded("4.3.1")
+    allow_all(there, "topic")
+    there.deny("topic", acls.topic("vault"), "DESCRIBE", "READ")
+    said = doctor(there, "topic")
+    assert (said.code, said.gaps) == (1, {"coverage": "may not be described (or are deleted): vault"})
+    assert said.verdict("hanging transactions") == ["certain", "not on topics that may not be described"]
+    assert granted(said) == ["--operation Read --topic vault"]
+
+
+def test_what_is_not_to_be_watched_is_not_missed(guarded: Of, doctor: Doctor) -> None:
+    there = guarded("4.3.1")
+    allow_all(there, "wishes", but="topics")
+    for topic in (LOG, "orders", "payments"):
+        there.allow("wishes", acls.topic(topic), "READ")
+    there.allow("wishes", acls.topic("vault"), "DESCRIBE")
+    said = doctor(there, "wishes", "--topics", "orders", "payments", "vault", LOG, "--mirrored", "vaul*")
+    assert (said.code, said.gaps) == (0, {})
+    assert "3 topics with 11 partitions would be watched; 3 partitions of vault mirrored, never judged" in said.text
+    said = doctor(there, "wishes", "--topics", "orders", "pay*")
+    assert (said.code, list(said.gaps)) == (1, ["coverage"])
+    assert "topics like pay*" in said.gaps["coverage"]
+    assert granted(said) == ["--operation Read --resource-pattern-type prefixed --topic pay"]
+    there.run(said.grants[0])
+    assert doctor(there, "wishes", "--topics", "orders", "pay*")[:2] == (0, {})
+
+
+def test_a_clock_is_read_from_records_that_are_being_written(guarded: Of, doctor: Doctor) -> None:
+    there = guarded("4.3.1")
+    there.allow("clock", acls.topic(), "READ")
+    there.allow("clock", acls.transactional_id(), "DESCRIBE")
+    with load(there.admin, "orders", ["shop-clock"]):
+        said = doctor(there, "clock")
+    (line,) = (line for line in said.text.splitlines() if "clock:" in line)
+    found = re.search(r"clock: broker 1: (\d+) ms (?:behind|ahead of) .* by a transaction record just written", line)
+    assert found is not None, line
+    assert int(found[1]) < 500
+
+
+def test_an_advertised_address_that_nobody_is_at_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Bootstrap answers, and then nothing does: the classic of containers and tunnels."""
+    port, behind, nobody = free_ports(3)
+    listeners = {"PLAINTEXT": port, "TUNNEL": behind, "CONTROLLER": port + 1}
+    properties = {
+        "listeners": ",".join(f"{name}://127.0.0.1:{at}" for name, at in listeners.items()),
+        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port},TUNNEL://127.0.0.1:{nobody}",
+        "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in listeners),
+    }
+    with Broker("3.9.2", port, tmp_path / "kafka", properties):
+        assert main(["doctor", "--bootstrap-servers", f"127.0.0.1:{behind}"]) == 3
+        told = capsys.readouterr()
+        assert told.out == ""
+        assert told.err.count("\n") == 1
+        assert f"broker 1 advertises 127.0.0.1:{nobody}" in told.err
+        # before anybody has used a transaction, and without an authorizer
+        assert main(["doctor", "--bootstrap-servers", f"127.0.0.1:{port}"]) == 0
+        told = capsys.readouterr()
+        assert "__transaction_state: does not exist: nobody has used a transaction yet" in told.out
+        assert "the brokers have no authorizer: everybody may everything" in told.out
+        assert "kafka-acls.sh" not in told.out
+
+
+def test_who_cannot_log_in_is_told_so_in_one_line(
+    guarded: Of, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    there = guarded("4.3.1")
+    wrong = tmp_path / "wrong.properties"
+    wrong.write_text(there.properties("old").read_text().replace("old-secret", "guess"))
+    assert main(["doctor", "--bootstrap-servers", there.bootstrap, "--kafka-config", str(wrong)]) == 3
+    told = capsys.readouterr()
+    assert (told.out, told.err.count("\n")) == ("", 1)
+    assert "guess" not in told.err

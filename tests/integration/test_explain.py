@@ -1,0 +1,371 @@
+"""Whose an offset is and what became of it: asked of real logs, named by a store that knows their transactions."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import uvicorn
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+from fastapi.testclient import TestClient
+from sqlalchemy import update
+
+from deploy.demo.broker import Broker
+from service.api.models_offsets import Explanation
+from service.api.offsets_reading import Bounds, find, read
+from service.app import create_app
+from service.cli import main
+from service.domain import states
+from service.domain.findings import kinds
+from service.domain.findings.finding import Subject
+from service.domain.spans_of_offsets import SpanWalk
+from service.kafka.cluster import cluster_id
+from service.kafka.markers import write_marker
+from service.kafka.settings import ClientSettings
+from service.store.schema import clusters
+from tests import acls
+from tests.acls import Guarded
+from tests.brokers import VERSIONS, Described, connect, describe_transaction
+from tests.integration.producers import SILENT, create_topic, open_producer
+from tests.service.findings import WithFindings, observe
+from tests.store.histories import aborted, committed
+from tests.store.logs import batch, entry
+from tests.store.logs import read as span
+
+pytestmark = pytest.mark.broker
+
+
+class Story(NamedTuple):
+    """One partition of a running broker: who wrote what is in `SPANS`."""
+
+    broker: Broker
+    topic: str
+    ids: dict[str, Described]
+
+    @property
+    def kafka(self) -> ClientSettings:
+        return ClientSettings.load(self.broker.bootstrap, None)
+
+
+SPANS = [
+    "0-2 committed paid COMMIT@3",
+    "3-3 marker paid COMMIT@3",
+    "4-5 non_transactional",
+    "6-6 aborted doomed ABORT@9",
+    "7-7 committed paid COMMIT@10",
+    "8-8 aborted doomed ABORT@9",
+    "9-9 marker doomed ABORT@9",
+    "10-10 marker paid COMMIT@10",
+    "11-11 aborted by-hand ABORT@12",
+    "12-12 marker by-hand ABORT@12",
+    "13-13 open stuck",
+    "14-15 open late",
+]
+
+
+@pytest.fixture(scope="module", params=VERSIONS)
+def story(request: pytest.FixtureRequest, brokers: Callable[[str], Broker]) -> Iterator[Story]:
+    broker = brokers(request.param)
+    topic = f"explain-{request.param}"
+    create_topic(broker.bootstrap, topic, 1)
+    names = ("paid", "doomed", "by-hand", "stuck", "late")
+    paid, doomed, by_hand, stuck, late = producers = [open_producer(broker.bootstrap, f"explain-{n}") for n in names]
+    plain = Producer({"bootstrap.servers": broker.bootstrap, "logger": SILENT, "enable.idempotence": False})
+    paid.begin_transaction()
+    write(paid, topic, 3)
+    paid.commit_transaction(30)
+    wait_for_end(broker, topic, 4)
+    write(plain, topic, 2)
+    paid.begin_transaction()
+    doomed.begin_transaction()
+    for one in (doomed, paid, doomed):
+        write(one, topic, 1)
+    doomed.abort_transaction(30)
+    wait_for_end(broker, topic, 10)
+    paid.commit_transaction(30)
+    wait_for_end(broker, topic, 11)
+    by_hand.begin_transaction()
+    write(by_hand, topic, 1)
+    whose = describe_transaction(broker.bootstrap, "explain-by-hand")
+    with connect(broker.bootstrap) as client:
+        code = write_marker(
+            client,
+            1,
+            topic=topic,
+            partition=0,
+            producer_id=whose.producer_id,
+            producer_epoch=whose.producer_epoch,
+            coordinator_epoch=0,
+            commit=False,
+        )
+    assert code == 0
+    for one, records in ((stuck, 1), (late, 2)):
+        one.begin_transaction()
+        write(one, topic, records)
+    ids = {name: describe_transaction(broker.bootstrap, f"explain-{name}") for name in names}
+    yield Story(broker, topic, ids)
+    del producers
+
+
+def write(producer: Producer, topic: str, records: int) -> None:
+    for _ in range(records):
+        producer.produce(topic, b"payload", partition=0)
+    assert producer.flush(20) == 0
+
+
+def wait_for_end(broker: Broker, topic: str, end: int) -> None:
+    """EndTxn is answered before its markers are written."""
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap, "logger": SILENT})
+    place = TopicPartition(topic, 0)
+    give_up = time.monotonic() + 20
+    while admin.list_offsets({place: OffsetSpec.latest()})[place].result(20).offset < end:
+        assert time.monotonic() < give_up, "no marker"
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def cluster(story: Story, tmp_path: Path) -> Iterator[WithFindings]:
+    """A store that is bound to the broker and knows nothing yet."""
+    now_ms = time.time_ns() // 1_000_000
+    cluster = WithFindings(f"sqlite:///{tmp_path / 'store.db'}", started_ms=now_ms - 3_600_000)
+    with connect(story.broker.bootstrap) as client, cluster.engine.begin() as connection:
+        connection.execute(update(clusters).values(kafka_cluster_id=cluster_id(client)))
+    yield cluster
+    cluster.close()
+
+
+@pytest.fixture
+def client(story: Story, cluster: WithFindings) -> Iterator[TestClient]:
+    with TestClient(create_app(cluster.url, "1.2.3", story.kafka), raise_server_exceptions=False) as client:
+        yield client
+
+
+def ask(client: TestClient, story: Story, offset: int, to: int | None = None) -> Any:
+    path = f"/api/v1/clusters/orders/partitions/{story.topic}/0/offsets/{offset}"
+    return client.get(path, params={} if to is None else {"to": to}).json()
+
+
+def lines(story: Story, body: Any) -> list[str]:
+    """As SPANS; producers by their names here, whatever the store calls them."""
+    names = {described.producer_id: name for name, described in story.ids.items()}
+    told = []
+    for one in body["spans"]:
+        marker = one["marker"] and f"{one['marker']}@{one['marker_offset']}"
+        words = (f"{one['from']}-{one['to'] - 1}", one["kind"], names.get(one["producer_id"]), marker)
+        told.append(" ".join(filter(None, words)))
+    return told
+
+
+def test_every_span_and_every_single_offset(story: Story, client: TestClient) -> None:
+    body = ask(client, story, 0, 99)
+    assert lines(story, body) == SPANS
+    as_described = Explanation.model_validate(body, strict=True).model_dump(by_alias=True, exclude_unset=True)
+    assert as_described == body
+    assert body["truncated_at"] is None
+    assert {one["cause"] for one in body["spans"]} == {None}, "the store knows nothing"
+    for offset in range(16):
+        (whole,) = [text for text in SPANS if fits(text, offset)]
+        kind = whole.partition(" ")[2]
+        assert lines(story, ask(client, story, offset)) == [f"{offset}-{offset} {kind}"]
+
+
+def fits(text: str, offset: int) -> bool:
+    first, last = map(int, text.split(" ")[0].split("-"))
+    return first <= offset <= last
+
+
+def tell_the_store(cluster: WithFindings, story: Story, markers: dict[int, int]) -> int:
+    """What the coordinators' log says of the story, read to its end 20 s after the last marker. `markers`: their times
+    by offset; the time of reading."""
+    log = [entry(0, states.EMPTY, b"explain-paid", pid=story.ids["paid"].producer_id, at_ms=markers[3] - 600_000)]
+    for name, at_ms, end in (("paid", markers[3], committed), ("doomed", markers[9], aborted)):
+        log += end(len(log), at_ms + 5, f"explain-{name}".encode(), pid=story.ids[name].producer_id)
+    log += committed(len(log), markers[10] + 5, b"explain-paid", pid=story.ids["paid"].producer_id)
+    for name in ("by-hand", "stuck", "late"):
+        raw, pid = f"explain-{name}".encode(), story.ids[name].producer_id
+        log.append(entry(len(log), states.ONGOING, raw, pid=pid, start_ms=markers[12] - 50, at_ms=markers[12] - 50))
+    now_ms = markers[12] + 20_000
+    cluster.writer.apply(batch(log, span(0, len(log))), now_ms)
+    return now_ms
+
+
+def test_names_and_causes_come_from_the_coordinators_log(
+    story: Story, cluster: WithFindings, client: TestClient
+) -> None:
+    before = ask(client, story, 0, 99)["spans"]
+    markers = {one["marker_offset"]: ms(one["ended_at"]) for one in before if one["kind"] == "marker"}
+    now_ms = tell_the_store(cluster, story, markers)
+    hangs = Subject(story.topic, 0, None, story.ids["stuck"].producer_id, 0, 13)
+    cluster.see(observe(kinds.HANGING)._replace(subject=hangs), now_ms=now_ms)
+    body = ask(client, story, 0, 99)
+    assert lines(story, body) == [text.replace("open stuck", "hanging stuck") for text in SPANS]
+    causes = {}
+    for one in body["spans"]:
+        if one["producer_id"] is not None and one["kind"] != "non_transactional":
+            name = one["transactional_id"].removeprefix("explain-")
+            assert story.ids[name].producer_id == one["producer_id"]
+            assert client.get(one["href"]).json()["transactional_id"] == one["transactional_id"]
+            causes[name, one["kind"]] = one["cause"] and f"{one['cause']} {one['confidence']}"
+    assert causes == {
+        ("paid", "committed"): "commit certain",
+        ("paid", "marker"): "commit certain",
+        ("doomed", "aborted"): "client_abort certain",
+        ("doomed", "marker"): "client_abort certain",
+        ("by-hand", "aborted"): "admin likely",
+        ("by-hand", "marker"): "admin likely",
+        ("stuck", "hanging"): None,
+        ("late", "open"): None,
+    }
+
+
+def ms(text: str) -> int:
+    return round(datetime.fromisoformat(text).timestamp() * 1000)
+
+
+def test_deleted_records_are_a_gap(brokers: Callable[[str], Broker], tmp_path: Path) -> None:
+    broker = brokers("4.3.1")
+    create_topic(broker.bootstrap, "explain-deleted", 1)
+    write(Producer({"bootstrap.servers": broker.bootstrap, "logger": SILENT}), "explain-deleted", 5)
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap, "logger": SILENT})
+    (deleted,) = admin.delete_records([TopicPartition("explain-deleted", 0, 3)]).values()
+    deleted.result(20)
+    for offset, to, expected in (
+        (0, 5, [(0, 3, "gap"), (3, 5, "non_transactional")]),
+        (1, 2, [(1, 2, "gap")]),
+        (4, 9, [(4, 5, "non_transactional")]),
+    ):
+        with connect(broker.bootstrap) as client:
+            walk = SpanWalk(offset, to)
+            assert read(client, find(client, "explain-deleted", 0, offset), walk) is None
+        assert [(one.first, one.next, one.kind) for one in walk.spans({})] == expected
+
+
+def test_reading_is_bounded_and_asks_the_leader_what_is_open(story: Story) -> None:
+    """Bytes for one batch: the rest has to be proven without reading it."""
+    one_batch = Bounds(bytes=1, seconds=5, first_bytes=1, next_bytes=1)
+    two_batches = Bounds(bytes=150, seconds=5, first_bytes=1, next_bytes=1)
+    with connect(story.broker.bootstrap) as client:
+
+        def stopped(offset: int, to: int, bounds: Bounds) -> tuple[int | None, list[str]]:
+            walk = SpanWalk(offset, to)
+            at = read(client, find(client, story.topic, 0, offset), walk, bounds)
+            return at, [f"{one.first}-{one.next - 1} {one.kind}" for one in walk.spans({})]
+
+        assert stopped(0, 1, one_batch) == (3, ["0-0 unknown"])
+        assert stopped(4, 99, one_batch) == (6, ["4-5 non_transactional"])
+        assert stopped(13, 14, one_batch) == (14, ["13-13 open"]), "it begins at the LSO"
+        assert stopped(14, 15, two_batches) == (None, ["14-14 open"]), "its leader says so"
+        assert stopped(14, 15, Bounds(seconds=0)) == (14, [])
+
+
+@pytest.mark.parametrize(
+    ("place", "status", "kind", "words"),
+    [
+        ("nowhere/0/offsets/1", 404, "no-such-partition", "the cluster has no topic 'nowhere'"),
+        ("{topic}/7/offsets/1", 404, "no-such-partition", "topic '{topic}' has partitions 0 to 0, no 7"),
+        ("{topic}/0/offsets/16", 404, "no-such-offset", "{topic}-0 has no offset 16 yet: its log ends at 16"),
+        ("{topic}/0/offsets/5?to=5", 422, "bad-parameter", "to: has to be above the offset 5"),
+    ],
+)
+def test_what_is_not_there_is_said(
+    story: Story, client: TestClient, place: str, status: int, kind: str, words: str
+) -> None:
+    answer = client.get(f"/api/v1/clusters/orders/partitions/{place.format(topic=story.topic)}")
+    assert (answer.status_code, answer.json()["type"]) == (status, f"urn:txnscope:{kind}")
+    assert answer.json()["detail"] == words.format(topic=story.topic)
+
+
+def test_brokers_of_another_cluster_are_not_asked(story: Story, cluster: WithFindings, client: TestClient) -> None:
+    with cluster.engine.begin() as connection:
+        connection.execute(update(clusters).values(kafka_cluster_id="another"))
+    answer = client.get(f"/api/v1/clusters/orders/partitions/{story.topic}/0/offsets/0")
+    assert answer.status_code == 503
+    assert answer.json()["detail"].startswith(
+        "no brokers configured for cluster 'orders': --bootstrap-servers leads to"
+    )
+
+
+def test_a_missing_permission_is_named(cluster: WithFindings, tmp_path: Path) -> None:
+    with Guarded("4.3.1", tmp_path, ["ann"]) as guarded:
+        for topic in ("hidden", "unread"):
+            create_topic(guarded.admin, topic, 1)
+            write(Producer({"bootstrap.servers": guarded.admin, "logger": SILENT}), topic, 1)
+        guarded.allow("ann", acls.topic("unread"), "DESCRIBE")
+        app = create_app(cluster.url, "1.2.3", ClientSettings.load(guarded.bootstrap, guarded.properties("ann")))
+        with connect(guarded.admin) as client, cluster.engine.begin() as connection:
+            connection.execute(update(clusters).values(kafka_cluster_id=cluster_id(client)))
+        with TestClient(app) as asking:
+            for topic, grant in (("hidden", "DESCRIBE and READ"), ("unread", "READ")):
+                answer = asking.get(f"/api/v1/clusters/orders/partitions/{topic}/0/offsets/0")
+                assert (answer.status_code, answer.json()["type"]) == (502, "urn:txnscope:kafka-refused")
+                assert answer.json()["detail"] == f"no permission on topic {topic}: grant {grant} on it"
+
+
+def test_many_ask_at_once_from_many_threads(story: Story, client: TestClient) -> None:
+    answers: list[list[str]] = []
+    threads = [
+        threading.Thread(target=lambda: answers.append(lines(story, ask(client, story, 0, 99)))) for _ in range(12)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert answers == [SPANS] * 12
+
+
+def test_a_connection_that_was_cut_is_made_anew(story: Story, cluster: WithFindings) -> None:
+    app = create_app(cluster.url, "1.2.3", story.kafka)
+    with TestClient(app) as client:
+        assert lines(story, ask(client, story, 4)) == ["4-4 non_transactional"]
+        app.state.kafka._client._client.close()
+        assert lines(story, ask(client, story, 4)) == ["4-4 non_transactional"]
+
+
+def test_the_command_line_over_rest(
+    story: Story, cluster: WithFindings, client: TestClient, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spans = ask(client, story, 0, 99)["spans"]
+    tell_the_store(cluster, story, {s["marker_offset"]: ms(s["ended_at"]) for s in spans if s["kind"] == "marker"})
+    listening = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(create_app(cluster.url, "1.2.3", story.kafka), log_level="warning"))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+    thread.start()
+    url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        code = main(["explain", "--url", url, *arguments])
+        return code, *capsys.readouterr()
+
+    try:
+        code, out, err = run(f"{story.topic}-0@6", "--to", "8")
+        assert (code, err) == (0, "")
+        table, why = out.split("\n\n")
+        heads, mine, other = [re.split(r"  +", line) for line in table.splitlines()]
+        assert heads == ["OFFSETS", "KIND", "PRODUCER ID", "TRANSACTIONAL.ID", "MARKER", "ENDED", "CAUSE"]
+        assert (mine[:2], mine[3:5], mine[6]) == (
+            ["6", "aborted"],
+            ["explain-doomed", "ABORT at 9"],
+            "client abort (certain)",
+        )
+        assert (other[:2], other[3:5]) == (["7", "committed"], ["explain-paid", "COMMIT at 10"])
+        assert why.startswith("Aborted by its own client.")
+        code, out, err = run(f"{story.topic}-0@13", "--json")
+        assert (code, json.loads(out)["spans"][0]["kind"]) == (0, "open")
+        assert run(f"{story.topic}-0@99")[::2] == (
+            2,
+            f"txnscope explain: {story.topic}-0 has no offset 99 yet: its log ends at 16\n",
+        )
+        assert run("nowhere-0@1")[::2] == (2, "txnscope explain: the cluster has no topic 'nowhere'\n")
+    finally:
+        server.should_exit = True
+        thread.join()
+        listening.close()

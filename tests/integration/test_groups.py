@@ -1,0 +1,234 @@
+"""Who waits behind real transactions: groups at, below and beyond the LSO, idle ones, and offsets that are pending."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from sqlalchemy import event
+
+from deploy.demo.broker import Broker
+from service.domain.offsets_topic import OFFSETS_TOPIC, offsets_partition
+from service.domain.partition_facts import PartitionLook, PartitionsBatch
+from service.domain.victims import (
+    INACTIVE,
+    READS_UNCOMMITTED,
+    STALLED_AFTER_MS,
+    STOPPED,
+    UNSTABLE_OFFSETS,
+    WILL_STOP,
+    Victim,
+)
+from service.kafka.client import KafkaClient
+from service.kafka.ends import EndsWatcher
+from service.kafka.metadata import topic_layout
+from service.kafka.settings import ClientSettings
+from service.store import read_partitions
+from service.store.engine import open_reader
+from service.store.read_victims import read_victims
+from service.store.writer_groups import GroupWriter
+from service.store.writer_partitions import PartitionWriter
+from spark_jobs.groups_watch import GroupsWatch
+from spark_jobs.source.planner import wall_clock_ms
+from tests.brokers import connect
+from tests.integration.producers import SILENT, create_topic, open_producer
+from tests.service.stores import SeededCluster
+
+pytestmark = pytest.mark.broker
+
+FIRST_ANSWER_S = 3.0
+
+
+class Watched:
+    """A store that learns how topics of a broker stand, and the watch of groups over it."""
+
+    def __init__(self, broker: Broker, store: str, *topics: str) -> None:
+        self.cluster = SeededCluster(store, started_ms=wall_clock_ms())
+        self.topics = topics
+        self.client: KafkaClient = connect(broker.bootstrap)
+        self._ends = EndsWatcher(self.client)
+        self._writer = PartitionWriter(self.cluster.engine, self.cluster.lease)
+        self._since: dict[tuple[str, int], tuple[int, int]] = {}
+        self.reader = open_reader(store)
+        groups = GroupWriter(self.cluster.engine, self.cluster.lease)
+        settings = ClientSettings.load(broker.bootstrap, None)
+        self.watch = GroupsWatch(self.reader, groups, self.cluster.id, settings)
+
+    def look(self) -> None:
+        """All partitions, as the sampler would tell of them."""
+        now_ms = wall_clock_ms()
+        layouts = {name: layout for name in self.topics if (layout := topic_layout(self.client, name)) is not None}
+        looks = []
+        for (topic, partition), ends in self._ends.look(layouts, with_start=True).items():
+            assert ends.error == 0
+            lso, since_ms = self._since.get((topic, partition), (-1, now_ms))
+            since_ms = since_ms if lso == ends.last_stable_offset else now_ms
+            self._since[topic, partition] = ends.last_stable_offset, since_ms
+            stalled = since_ms if ends.last_stable_offset < ends.high_watermark else None
+            numbers = (ends.log_start, ends.last_stable_offset, ends.high_watermark)
+            looks.append(PartitionLook(topic, partition, layouts[topic].topic_id, 1, 0, *numbers, now_ms, stalled))
+        self._writer.apply(PartitionsBatch(now_ms, tuple(looks), is_full=True), now_ms)
+
+    def stand(self) -> None:
+        """Until what stands now has stood for long enough."""
+        self.look()
+        time.sleep(STALLED_AFTER_MS / 1000 + 0.1)
+        self.look()
+
+    def victims(self) -> dict[tuple[str, str, int], Victim]:
+        with self.reader.connect() as connection:
+            return {one.key: one for one in read_victims(connection, self.cluster.id)}
+
+    def home_of(self, group: str) -> int:
+        """Its partition of __consumer_offsets, as Kafka tells: where its offsets lie."""
+        layout = topic_layout(self.client, OFFSETS_TOPIC)
+        assert layout is not None
+        return offsets_partition(group, len(layout.leaders))
+
+    def rows(self) -> int:
+        with self.reader.connect() as connection:
+            return len(read_partitions.groups(connection, self.cluster.id))
+
+    def close(self) -> None:
+        self.watch.close()
+        self.client.close()
+        self.reader.dispose()
+        self.cluster.close()
+
+
+@contextmanager
+def watched(broker: Broker, tmp_path: Path, *topics: str) -> Iterator[Watched]:
+    found = Watched(broker, f"sqlite:///{tmp_path / 'store.db'}", *topics, OFFSETS_TOPIC)
+    try:
+        yield found
+    finally:
+        found.close()
+
+
+@contextmanager
+def member(bootstrap: str, group: str, topic: str) -> Iterator[Consumer]:
+    """Of a group that has the topic."""
+    one = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "enable.auto.commit": False, "logger": SILENT})
+    try:
+        one.subscribe([topic])
+        give_up = time.monotonic() + 30
+        while not one.assignment():
+            assert time.monotonic() < give_up, f"{group} gets no partition"
+            one.poll(0.1)
+        yield one
+    finally:
+        one.close()
+
+
+def commit(one: Consumer, topic: str, offset: int) -> None:
+    one.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
+
+
+def write(producer: Producer, topic: str, records: int) -> None:
+    for _ in range(records):
+        producer.produce(topic, b"payload", partition=0)
+    producer.flush(30)
+
+
+def relations(found: dict[tuple[str, str, int], Victim], topic: str) -> dict[str, str]:
+    return {group: one.relation for (group, of, _), one in found.items() if of == topic}
+
+
+def test_who_waits_behind_an_open_transaction(broker: Broker, tmp_path: Path) -> None:
+    topic, calm = f"groups-{broker.version}", f"groups-calm-{broker.version}"
+    for name in (topic, calm):
+        create_topic(broker.bootstrap, name, 1)
+    producer = open_producer(broker.bootstrap, f"groups-open-{broker.version}")
+    for name in (topic, calm):
+        producer.begin_transaction()
+        write(producer, name, 3)
+        producer.commit_transaction(30)  # the marker is at 3
+    names = {name: f"{name}-{broker.version}" for name in ("at", "below", "beyond", "idle", "eos")}
+    with ExitStack() as stack:
+        for name, offset in {"at": 4, "below": 3, "beyond": 6}.items():
+            commit(stack.enter_context(member(broker.bootstrap, names[name], topic)), topic, offset)
+        with member(broker.bootstrap, names["idle"], topic) as idle:
+            commit(idle, topic, 4)
+        eos = stack.enter_context(member(broker.bootstrap, names["eos"], calm))
+        commit(eos, calm, 1)
+        one = stack.enter_context(watched(broker, tmp_path, topic, calm))
+        one.stand()
+        one.watch.round(wall_clock_ms())
+        assert one.victims() == {}  # everything is decided: nobody waits, whatever the lags are
+
+        producer.begin_transaction()
+        write(producer, topic, 2)
+        producer.send_offsets_to_transaction([TopicPartition(calm, 0, 2)], eos.consumer_group_metadata(), 30)
+        one.stand()
+        began = time.monotonic()
+        one.watch.round(wall_clock_ms())
+        assert time.monotonic() - began < FIRST_ANSWER_S
+        found = one.victims()
+        assert relations(found, topic) == {
+            names["at"]: STOPPED,
+            names["below"]: WILL_STOP,
+            names["beyond"]: READS_UNCOMMITTED,
+            names["idle"]: INACTIVE,
+        }
+        at = found[names["at"], topic, 0]
+        assert at.ends is not None
+        assert (at.offset.committed_offset, at.lso_behind, at.ends.high_watermark, at.offset.members) == (4, 4, 6, 1)
+        assert found[names["idle"], topic, 0].offset.members == 0
+        assert relations(found, calm) == {names["eos"]: UNSTABLE_OFFSETS}
+        pending = found[names["eos"], calm, 0]
+        assert pending.offset.committed_offset == 1  # the one before
+        assert pending.ends is not None
+        assert pending.ends.last_stable_offset == pending.ends.high_watermark
+        home = one.home_of(names["eos"])
+        assert (pending.behind, pending.offsets_partition) == ((OFFSETS_TOPIC, home), home)
+
+        producer.commit_transaction(30)
+        give_up = time.monotonic() + 20
+        while one.victims():
+            assert time.monotonic() < give_up, "somebody is said to wait where all is decided"
+            time.sleep(0.2)
+            one.look()
+        one.watch.round(wall_clock_ms())
+        assert one.rows() == 0
+
+
+def test_two_hundred_groups_are_known_in_one_round(broker_431: Broker, tmp_path: Path) -> None:
+    topic = "groups-many"
+    create_topic(broker_431.bootstrap, topic, 1)
+    names = [f"many-{number:03d}" for number in range(200)]
+    for name in names:
+        one = Consumer({"bootstrap.servers": broker_431.bootstrap, "group.id": name, "logger": SILENT})
+        commit(one, topic, 0)
+        one.close()
+    producer = open_producer(broker_431.bootstrap, "groups-many-open")
+    producer.begin_transaction()
+    write(producer, topic, 1)
+    try:
+        with watched(broker_431, tmp_path, topic) as many:
+            many.stand()
+            began = time.monotonic()
+            many.watch.round(wall_clock_ms())
+            took_s = time.monotonic() - began
+            assert relations(many.victims(), topic).keys() >= set(names)
+            assert took_s < FIRST_ANSWER_S
+    finally:
+        producer.abort_transaction(30)
+
+
+def test_where_nothing_stands_no_broker_is_asked(broker_431: Broker, tmp_path: Path) -> None:
+    topic = "groups-nothing"
+    create_topic(broker_431.bootstrap, topic, 1)
+    with watched(broker_431, tmp_path, topic) as one:
+        one.watch.round(wall_clock_ms())
+        one.look()
+        written: list[str] = []
+        event.listen(one.cluster.engine, "begin", lambda _: written.append("begin"))
+        began = time.thread_time()
+        for _ in range(20):
+            assert one.watch.round(wall_clock_ms()) > 0
+        assert time.thread_time() - began < 1
+        assert (one.watch.is_connected, written) == (False, [])

@@ -1,0 +1,144 @@
+"""Every way a transaction comes to hang, on real brokers, found by the whole application: who, where, and the way out.
+
+On 4.3.1; those of test_lab_stories on 3.9.2; all on both where TXNSCOPE_TEST_MATRIX is `full`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from deploy.demo.workload.shipping import OFFSETS
+from service.domain.findings import kinds
+from tests.brokers import on
+from tests.integration.application import wait_for
+from tests.integration.hang_lab import HangLab, hang_labs
+from tests.lab.asking import mark, open_on
+from tests.lab.hangs import (
+    commit_one,
+    late_write,
+    never_added,
+    offsets_never_added,
+    old_producer,
+    orphan_producer,
+    outlives_its_records,
+)
+from tests.lab.readers import stuck_reader, waiting_reader
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark]
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], HangLab]]:
+    with hang_labs(tmp_path_factory.mktemp("hanging")) as of:
+        yield of
+
+
+@on("4.3.1")
+def test_c_a_late_write_after_an_abort_and_the_group_behind_it(lab: Callable[[str], HangLab], version: str) -> None:
+    here = lab(version)
+    here.create_topic("c-late")
+    commit_one(old_producer(here.connection, "c-before"), "c-late", 0)
+    hang = late_write(old_producer(here.connection, "c-late-1"), "c-late", 0)
+    with waiting_reader(here.bootstrap, "c-readers", "c-late", expected=1):
+        row = here.hanging(hang)
+        assert here.relation("c-late", 0, "hanging")["blocking_now"]
+        here.until(kinds.HANGING, lambda one: one.blocked_groups == ["c-readers"], topic="c-late")
+        (group,) = here.groups("c-readers")
+        assert group["relation"] in ("stopped", "will_stop")  # the marker before the LSO is not told from a record
+        assert (group["committed_offset"], group["last_stable_offset"]) == (1, hang.start_offset)
+        listed = [item["subject"] for item in here.get("/hanging?limit=200")["items"]]
+        assert ("c-late-1", hang.start_offset) in [(one["transactional_id"], one["start_offset"]) for one in listed]
+        here.paste(row.command)
+        here.is_over(hang, kinds.FOREIGN_ABORT)
+        here.is_free("c-late")
+        assert here.groups("c-readers") == []
+
+
+@on("4.3.1")
+def test_c_a_late_write_after_a_commit_belongs_to_nothing(lab: Callable[[str], HangLab], version: str) -> None:
+    """Unlike what is committed and has lost its marker: here ABORT is right."""
+    here = lab(version)
+    here.create_topic("c-committed")
+    hang = late_write(old_producer(here.connection, "c-committed-1"), "c-committed", 0, commit=True)
+    here.paste(here.hanging(hang).command)
+    here.is_over(hang, kinds.FOREIGN_ABORT)
+    here.is_free("c-committed")
+
+
+@on("4.3.1")
+def test_c2_records_on_a_partition_that_was_never_added(lab: Callable[[str], HangLab], version: str) -> None:
+    here = lab(version)
+    here.create_topic("c2-never")
+    hang = never_added(old_producer(here.connection, "c2-never-1"), "c2-never", 0)
+    here.hanging(hang)
+    mark(here.connection, "c2-never", 0, hang.open, commit=True)  # whoever did that: it is told apart
+    here.is_over(hang, kinds.FOREIGN_COMMIT)
+    here.is_free("c2-never")
+
+
+@on("4.3.1")
+def test_d_a_producer_id_that_nobody_ever_had(lab: Callable[[str], HangLab], version: str) -> None:
+    here = lab(version)
+    here.create_topic("d-orphan")
+    hang = never_added(orphan_producer(here.connection, "d-nobody"), "d-orphan", 0)
+    here.paste(here.hanging(hang).command)
+    here.is_over(hang, kinds.FOREIGN_ABORT)
+
+
+@on("4.3.1")
+def test_e_offsets_of_a_group_hang_and_a_member_cannot_begin(lab: Callable[[str], HangLab], version: str) -> None:
+    here = lab(version)
+    here.create_topic("e-orders")
+    hang = offsets_never_added(old_producer(here.connection, "e-offsets-1"), "e-readers", {("e-orders", 0): 7})
+    assert hang.topic == OFFSETS
+    with stuck_reader(here.bootstrap, "e-readers", "e-orders"):
+        row = here.hanging(hang)
+        here.until(kinds.HANGING, lambda one: "e-readers" in one.blocked_groups, topic=OFFSETS)
+
+        def told() -> bool:
+            said = [(one["topic"], one["relation"], one["offsets_partition"]) for one in here.groups("e-readers")]
+            return said == [("e-orders", "unstable_offsets", hang.partition)]
+
+        wait_for(told, f"the group that cannot begin; {here.app.log}", 30)
+        here.paste(row.command)
+        here.is_over(hang, kinds.FOREIGN_ABORT)
+        wait_for(lambda: here.groups("e-readers") == [], "the group to go on", 30)
+
+
+@on("4.3.1")
+def test_l_two_hang_on_one_partition_and_end_one_by_one(lab: Callable[[str], HangLab], version: str) -> None:
+    here = lab(version)
+    here.create_topic("l-two")
+    first = late_write(old_producer(here.connection, "l-first"), "l-two", 0)
+    second = never_added(old_producer(here.connection, "l-second"), "l-two", 0)
+    row = here.hanging(first)
+    here.hanging(second)
+
+    def told() -> list[tuple[int, bool]]:
+        return [(one["start_offset"], one["blocking_now"]) for one in here.partition("l-two")["open_transactions"]]
+
+    both = [(first.start_offset, True), (second.start_offset, False)]
+    wait_for(lambda: told() == both, "both of them", 30)
+    here.paste(row.command)
+    here.is_over(first, kinds.FOREIGN_ABORT)
+    wait_for(lambda: told() == [(second.start_offset, True)], "the second to be next", 30)
+    assert open_on(here.connection, "l-two", 0) == [second.open]
+    here.paste(here.hanging(second).command)
+    here.is_over(second, kinds.FOREIGN_ABORT)
+    here.is_free("l-two")
+
+
+@on("4.3.1")
+def test_o_it_outlives_its_records(lab: Callable[[str], HangLab], version: str) -> None:
+    """Retention took its first records; what the LSO stands at then differs between versions, the finding does not."""
+    here = lab(version)
+    here.create_topic("o-past")
+    hang, now = outlives_its_records(old_producer(here.connection, "o-past-1"), "o-past", 0)
+    row = here.hanging(hang)
+    told = here.partition("o-past")
+    assert (told["log_start_offset"], told["last_stable_offset"]) == (now.log_start, now.last_stable_offset)
+    here.paste(row.command)
+    here.is_over(hang, kinds.FOREIGN_ABORT)
+    here.is_free("o-past")

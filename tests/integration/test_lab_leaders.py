@@ -1,0 +1,69 @@
+"""The leader of a participant is away when its transaction is decided, in clusters of three brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from service.domain.findings import kinds
+from tests.brokers import Cluster, on
+from tests.integration.application import wait_for
+from tests.integration.hang_lab import HangLab, hang_lab
+from tests.lab.asking import mark
+from tests.lab.lost_leaders import LOST, PROPERTIES, SKIPS_THE_LOST, frozen_leader, still_hangs, stopped_leader
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark]
+
+BACK_SOON = PROPERTIES | {"broker.session.timeout.ms": "3000"}
+"""A broker that was stopped may come back when its session is over (4.3)."""
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Callable[..., tuple[Cluster, HangLab]]]:
+    """Three brokers with the application beside them; stopped in the end."""
+    with ExitStack() as everything:
+
+        def start(version: str, properties: dict[str, str]) -> tuple[Cluster, HangLab]:
+            brokers = everything.enter_context(Cluster(version, tmp_path / "kafka", properties))
+            first = brokers.nodes[1]
+            return brokers, everything.enter_context(hang_lab(first, tmp_path, brokers.bootstrap))
+
+        yield start
+
+
+@on("3.9.2")
+def test_k_the_leader_of_a_participant_is_frozen(cluster: Callable[..., tuple[Cluster, HangLab]], version: str) -> None:
+    brokers, here = cluster(version, PROPERTIES)
+    with frozen_leader(brokers, "k-frozen") as torn:
+        row = here.until(kinds.STUCK_COMPLETION, lambda _: True, transactional_id=b"k-frozen")
+        assert (row.severity, row.decision) == (kinds.WARNING, None)
+        assert f"k-frozen-{LOST} (leader broker {torn.victim})" in str(row.evidence)
+        assert f"k-frozen-{1 - LOST}" not in row.summary
+        wait_for(lambda: not here.partition("k-frozen", LOST)["judged"], "that the leader does not answer", 30)
+    here.until(kinds.STUCK_COMPLETION, lambda one: one.status == kinds.RESOLVED, transactional_id=b"k-frozen")
+    here.is_free("k-frozen", LOST)
+    here.nothing_hangs("k-frozen")
+
+
+@on("4.3.1")
+def test_k2_a_committed_transaction_loses_a_participant(
+    cluster: Callable[..., tuple[Cluster, HangLab]], version: str
+) -> None:
+    """KAFKA-20734. Whoever aborts what hangs then throws half of a committed transaction away: COMMIT is missing."""
+    brokers, here = cluster(version, BACK_SOON)
+    with stopped_leader(brokers, "k2-lost") as torn:
+        if version not in SKIPS_THE_LOST:
+            here.until(kinds.STUCK_COMPLETION, lambda _: True, transactional_id=b"k2-lost")
+    if version in SKIPS_THE_LOST:
+        assert still_hangs(brokers, torn)
+        row = here.hanging(torn.hang)
+        assert "COMMIT" in row.advice
+        mark(here.connection, "k2-lost", LOST, torn.hang.open, commit=True)
+        here.is_over(torn.hang, kinds.FOREIGN_COMMIT)
+    else:
+        here.until(kinds.STUCK_COMPLETION, lambda one: one.status == kinds.RESOLVED, transactional_id=b"k2-lost")
+        here.nothing_hangs("k2-lost")
+    here.is_free("k2-lost", LOST)

@@ -1,0 +1,140 @@
+"""What becomes of what stands in the way of readers, hanging or legal, until they may go on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from deploy.demo.workload.refused_marker import never_complete
+from service.domain.findings import kinds
+from tests.brokers import on
+from tests.integration.application import wait_for
+from tests.integration.hang_lab import EXPIRED_S, LONG, HangLab, hang_labs
+from tests.lab.asking import mark, open_on
+from tests.lab.hangs import an_hour_ago, commit_one, late_write, never_added, old_producer
+from tests.lab.readers import waiting_reader
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark]
+
+ADOPTED_AFTER_S = 6.0
+"""How old records must be to be none of the transaction that lists their partition: `open_entries.ADOPTED_AFTER_MS`."""
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], HangLab]]:
+    with hang_labs(tmp_path_factory.mktemp("stories")) as of:
+        yield of
+
+
+@on("3.9.2")
+def test_b_long_and_legal_with_a_group_behind_it(lab: Callable[[str], HangLab], version: str) -> None:
+    """Also where the producer's clock is wrong: Kafka's own find-hanging goes by that first."""
+    here = lab(version)
+    here.create_topic("b-long", 2)
+    commit_one(old_producer(here.connection, "b-before"), "b-long", 0)
+    producer = old_producer(here.connection, f"{LONG}1", 900_000)
+    producer.add("b-long", 0, 1)
+    start = producer.produce("b-long", 0, [b"x"] * 3)
+    producer.produce("b-long", 1, [b"y"], timestamp_ms=an_hour_ago())
+    with waiting_reader(here.bootstrap, "b-readers", "b-long", expected=1):
+        row = here.until(kinds.LONG_RUNNING, lambda _: True, transactional_id=producer.name.encode())
+        assert (row.severity, row.owner, row.decision) == (kinds.WARNING, "reports", None)
+        assert row.self_heals_at_ms is not None
+        for partition, at in ((0, start), (1, 0)):
+            blocker = here.relation("b-long", partition, "open")
+            assert (blocker["transactional_id"], blocker["start_offset"]) == (producer.name, at)
+        wait_for(lambda: here.groups("b-readers"), f"the group that waits; {here.app.log}", 30)
+        assert {one["relation"] for one in here.groups("b-readers")} <= {"stopped", "will_stop"}
+        blocked = here.until(kinds.BLOCKED_GROUP, lambda _: True, group="b-readers", topic="b-long", partition=0)
+        assert blocked.severity == row.severity
+        producer.end(commit=True)
+        here.until(
+            kinds.LONG_RUNNING, lambda one: one.resolution == kinds.HEALED, transactional_id=row.transactional_id
+        )
+        here.until(kinds.BLOCKED_GROUP, lambda one: one.status == kinds.RESOLVED, group="b-readers", partition=0)
+    here.is_free("b-long", 0)
+    here.is_free("b-long", 1)
+    here.nothing_hangs("b-long")
+
+
+@on("3.9.2")
+def test_d2_its_id_expires_under_it(lab: Callable[[str], HangLab], version: str) -> None:
+    """The name is still known afterwards, and nobody can write with that producer id any more."""
+    here = lab(version)
+    here.create_topic("d2-expired")
+    hang = late_write(old_producer(here.connection, "d2-gone"), "d2-expired", 0)
+    wait_for(lambda: here.app.ids()["d2-gone"].state == "Expired", f"its expiry; {here.app.log}", EXPIRED_S)
+    assert here.hanging(hang).confidence == kinds.CERTAIN
+    assert here.relation("d2-expired", 0, "hanging")["transactional_id"] == "d2-gone"
+    mark(here.connection, "d2-expired", 0, hang.open, commit=False)
+    here.is_over(hang, kinds.FOREIGN_ABORT)
+
+
+@on("3.9.2")
+def test_stale_records_are_adopted_by_a_later_transaction(lab: Callable[[str], HangLab], version: str) -> None:
+    """Its COMMIT will commit them too: they are not hanging any more, and somebody has to know."""
+    here = lab(version)
+    here.create_topic("adopted")
+    producer = old_producer(here.connection, "adopted-1")
+    hang = late_write(producer, "adopted", 0)
+    here.hanging(hang)
+    time.sleep(ADOPTED_AFTER_S)
+    producer.add("adopted", 0)
+    adopted = here.until(kinds.ADOPTED, lambda one: one.status == kinds.CONFIRMED, topic="adopted")
+    assert (adopted.severity, adopted.transactional_id, adopted.start_offset) == (
+        kinds.WARNING,
+        b"adopted-1",
+        hang.start_offset,
+    )
+    here.is_over(hang, kinds.ADOPTION)
+    here.relation("adopted", 0, "adopted")
+    producer.end(commit=True)
+    here.until(kinds.ADOPTED, lambda one: one.resolution == kinds.COORDINATOR_MARKER, topic="adopted")
+    here.is_free("adopted")
+
+
+@on("3.9.2")
+def test_m_the_topic_is_deleted_under_it(lab: Callable[[str], HangLab], version: str) -> None:
+    here = lab(version)
+    here.create_topic("m-goes")
+    hang = never_added(old_producer(here.connection, "m-goes-1"), "m-goes", 0)
+    here.hanging(hang)
+    here.delete_topic("m-goes")
+    here.is_over(hang, kinds.TOPIC_DELETED)
+
+
+@on("3.9.2")
+def test_m_a_topic_is_deleted_under_a_transaction(lab: Callable[[str], HangLab], version: str) -> None:
+    here = lab(version)
+    here.create_topic("m-stays")
+    here.create_topic("m-goes")
+    producer = old_producer(here.connection, "m-commit")
+    for topic in ("m-stays", "m-goes"):
+        producer.add(topic, 0)
+        producer.produce(topic, 0, [b"1"])
+    here.relation("m-goes", 0, "open")
+    here.delete_topic("m-goes")
+    producer.end(commit=True)
+    here.is_free("m-stays")
+    wait_for(lambda: here.app.ids()["m-commit"].state == "CompleteCommit", f"its end; {here.app.log}", 30)
+    for topic in ("m-stays", "m-goes"):
+        here.nothing_hangs(topic)
+
+
+@on("3.9.2")
+def test_a_marker_that_is_refused_for_good(lab: Callable[[str], HangLab], version: str) -> None:
+    """The coordinator gives up and remembers: nobody hangs, and nobody heals."""
+    here = lab(version)
+    here.create_topic("k-refused")
+    producer = old_producer(here.connection, "k-refused-1")
+    start = never_complete(producer, "k-refused", 0)
+    row = here.until(kinds.STUCK_COMPLETION, lambda _: True, transactional_id=b"k-refused-1")
+    assert (row.severity, row.status) == (kinds.WARNING, kinds.CONFIRMED)
+    assert "k-refused-0" in str(row.evidence)
+    assert here.relation("k-refused", 0, "completing")["start_offset"] == start
+    (one,) = open_on(here.connection, "k-refused", 0)
+    mark(here.connection, "k-refused", 0, one, commit=True)
+    here.is_free("k-refused")
+    here.nothing_hangs("k-refused")

@@ -1,0 +1,131 @@
+"""The whole application as somebody who may not see everything: what is missing is named, and nothing is made of it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy.exc import OperationalError
+
+from deploy.demo.workload.raw_producer import Connection
+from service.domain.findings import kinds
+from service.domain.transaction_log import TOPIC as LOG
+from service.store.errors import StoreUnavailable
+from service.store.schema import partition_watch
+from tests import acls
+from tests.acls import Guarded
+from tests.brokers import on
+from tests.integration.application import Ingest, wait_for
+from tests.integration.hang_lab import CLUSTER, FOUND_S, PROPERTIES, HangLab
+from tests.lab.hangs import late_write, old_producer
+from tests.lab.readers import waiting_reader
+from tests.service.stores import client_of
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark]
+
+USER = "scope"
+
+
+@pytest.fixture
+def guarded(version: str, tmp_path: Path) -> Iterator[Guarded]:
+    """A broker on which transactions may hang, and USER may see all there is."""
+    with Guarded(version, tmp_path, [USER], PROPERTIES) as there:
+        there.allow(USER, acls.topic(), "READ")
+        there.allow(USER, acls.group(), "DESCRIBE")
+        there.allow(USER, acls.transactional_id(), "DESCRIBE")
+        there.allow(USER, acls.cluster(), "DESCRIBE", "DESCRIBE_CONFIGS")
+        yield there
+
+
+@contextmanager
+def watching(guarded: Guarded, directory: Path) -> Iterator[HangLab]:
+    """The application logs in as USER; tests come by the door that asks nobody."""
+    with Connection(guarded.admin, threading.Event()) as connection:
+        old_producer(connection, "before")  # brokers create the log for the first one
+        as_user = ["--bootstrap-servers", guarded.bootstrap, "--kafka-config", str(guarded.properties(USER))]
+        app = Ingest(guarded.admin, directory, *as_user, name=CLUSTER)
+        app.start()
+        try:
+            wait_for(lambda: _has_looked(app), f"a look at the partitions; {app.log}")
+            with client_of(app.url) as rest:
+                yield HangLab(guarded.broker, app, connection, rest)
+        finally:
+            assert app.stop() == 0
+
+
+def _has_looked(app: Ingest) -> bool:
+    assert app.process.poll() is None, app.log.read_text()[-3000:]
+    try:
+        return bool(app.rows(partition_watch))
+    except (StoreUnavailable, OperationalError):  # no file yet, or no tables
+        return False
+
+
+def partition(lab: HangLab, topic: str) -> Any:
+    """None while it was not seen yet."""
+    answer = lab.rest.get(f"/api/v1/clusters/{CLUSTER}/partitions/{topic}/0")
+    return answer.json() if answer.status_code == 200 else None
+
+
+def not_judged(lab: HangLab, topic: str, because: str) -> Any:
+    """The partition, once it is said to be not judged for that reason."""
+
+    def told() -> Any:
+        found = partition(lab, topic)
+        return found if found and not found["judged"] and because in (found["why"] or "") else None
+
+    with suppress(AssertionError):
+        return wait_for(told, "the reason", FOUND_S)
+    raise AssertionError(f"{topic} is not said to be not judged because of {because!r}: {partition(lab, topic)}")
+
+
+@on("4.3.1")
+def test_one_id_one_topic_and_one_group_that_may_not_be_seen(version: str, guarded: Guarded, tmp_path: Path) -> None:
+    guarded.deny(USER, acls.transactional_id("secret"), "DESCRIBE")
+    guarded.deny(USER, acls.topic("vault"), "READ")
+    guarded.deny(USER, acls.group("auditors"), "DESCRIBE")
+    with watching(guarded, tmp_path) as lab:
+        lab.app.wait_until_read()
+        for topic in ("orders", "vault", "open"):
+            lab.create_topic(topic)
+        # healthy, and hidden by ListTransactions: where Kafka's find-hanging cries wolf
+        secret = old_producer(lab.connection, "secret", timeout_ms=600_000)
+        secret.add("open", 0)
+        secret.produce("open", 0, [b"still at it"])
+        unseen = late_write(old_producer(lab.connection, "shop-1"), "vault", 0)
+        seen = late_write(old_producer(lab.connection, "shop-2"), "orders", 0)
+        with waiting_reader(guarded.admin, "auditors", "orders", expected=0):
+            lab.hanging(seen)
+            not_judged(lab, "vault", "grant READ on it")
+            assert lab.relation("open", 0, "open")["transactional_id"] == "secret"
+            gap = lab.until(kinds.COVERAGE_GAP, lambda one: True, group="auditors")
+            assert "DESCRIBE" in gap.advice
+            assert lab.groups("auditors") == []
+        vault = lab.partition("vault")
+        assert (vault["last_stable_offset"], vault["blocker"]) == (unseen.start_offset, None)
+        grants = [one["grant"] for one in lab.get("")["unknown"]]
+        assert "READ on topic vault" in grants
+        lab.nothing_hangs("vault")
+        lab.nothing_hangs("open")
+        assert [one["subject"]["topic"] for one in lab.get("/hanging")["items"]] == ["orders"]
+
+
+@on("3.9.2")
+def test_a_log_that_may_not_be_read_leaves_every_verdict_open(version: str, guarded: Guarded, tmp_path: Path) -> None:
+    guarded.deny(USER, acls.topic(LOG), "READ")
+    with watching(guarded, tmp_path) as lab:
+        lab.create_topic("orders")
+        hang = late_write(old_producer(lab.connection, "shop-1"), "orders", 0)
+        found = not_judged(lab, "orders", "log is not read")
+        assert found["lso_stalled_since"] is not None
+        assert found["last_stable_offset"] == hang.start_offset
+        assert (found["blocker"]["producer_id"], found["blocker"]["relation"]) == (hang.producer_id, "unknown")
+        assert f"READ on topic {LOG}" in [one["grant"] for one in lab.get("")["unknown"]]
+        # the finding comes after half a minute: brokers restart
+        (gap,) = wait_for(lambda: lab.found(kinds.COVERAGE_GAP, topic=LOG), f"the gap; {lab.app.log}", 60)
+        assert "grant DESCRIBE and READ on it" in gap.summary or "grant READ on it" in gap.summary
+        lab.nothing_hangs("orders")

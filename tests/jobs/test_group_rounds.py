@@ -1,0 +1,90 @@
+"""Which groups are asked, and how often: nobody where nothing stands, everybody soon where something does."""
+
+from __future__ import annotations
+
+from service.domain.offsets_topic import OFFSETS_TOPIC, offsets_partition
+from service.domain.victims import STALLED_AFTER_MS, Ends
+from spark_jobs.group_rounds import CONCERNED_EVERY_MS, GROUPS_AT_ONCE, OTHERS_EVERY_MS, Rounds, Stalls, stalls
+
+NOW_MS = 1_790_000_000_000
+ON_ORDERS = Stalls(frozenset({("orders", 0)}), frozenset(), 50)
+
+
+def rounds(*groups: str, node: int = 1) -> Rounds:
+    found = Rounds()
+    found.were_listed(dict.fromkeys(groups, node))
+    return found
+
+
+def asked(one: Rounds, now: Stalls, now_ms: int, topics: dict[str, set[str]] | None = None) -> list[str]:
+    """Everybody who is due is asked and answers."""
+    due = [group for _, groups in one.due(now, now_ms) for group in groups]
+    for group in due:
+        one.was_asked(group, now_ms, (topics or {}).get(group, set()))
+    return due
+
+
+def test_what_stands_for_long_enough_matters() -> None:
+    ends = {
+        ("orders", 0): Ends(5, 9, NOW_MS - STALLED_AFTER_MS),
+        ("orders", 1): Ends(5, 9, NOW_MS - STALLED_AFTER_MS + 1),
+        ("orders", 2): Ends(9, 9, None),
+        (OFFSETS_TOPIC, 3): Ends(5, 9, NOW_MS - STALLED_AFTER_MS),
+    }
+    assert stalls(ends, 50, NOW_MS) == Stalls(frozenset({("orders", 0)}), frozenset({3}), 50)
+    assert not stalls(ends, 50, None)
+    assert not stalls({}, None, NOW_MS)
+
+
+def test_groups_on_the_topic_are_asked_often_and_others_now_and_then() -> None:
+    one = rounds("billing", "other")
+    topics = {"billing": {"orders"}, "other": {"else"}}
+    assert asked(one, ON_ORDERS, NOW_MS, topics) == ["billing", "other"]
+    assert asked(one, ON_ORDERS, NOW_MS + CONCERNED_EVERY_MS - 1, topics) == []
+    assert asked(one, ON_ORDERS, NOW_MS + CONCERNED_EVERY_MS, topics) == ["billing"]
+    later = asked(one, ON_ORDERS, NOW_MS + OTHERS_EVERY_MS, topics)
+    assert later == ["billing", "other"]
+
+
+def test_where_only_offsets_stand_only_groups_of_that_partition_are_asked() -> None:
+    names = [f"group-{number}" for number in range(40)]
+    home = offsets_partition(names[0], 50)
+    here = {name for name in names if offsets_partition(name, 50) == home}
+    now = Stalls(frozenset(), frozenset({home}), 50)
+    assert set(asked(rounds(*names), now, NOW_MS)) == here != set(names)
+    assert asked(rounds(*names), now._replace(offsets_partitions=None), NOW_MS) == []
+
+
+def test_a_stall_of_a_topic_that_a_group_is_known_to_read_is_answered_at_once() -> None:
+    one = rounds("billing", "other")
+    topics = {"billing": {"orders"}, "other": {"else"}}
+    asked(one, Stalls(frozenset({("else", 0)}), frozenset(), 50), NOW_MS, topics)
+    assert asked(one, ON_ORDERS, NOW_MS + CONCERNED_EVERY_MS, topics) == ["billing"]
+
+
+def test_batches_are_bounded_and_of_one_coordinator_each_and_nobody_is_forgotten() -> None:
+    one = Rounds()
+    one.were_listed({f"group-{number:03d}": number % 2 for number in range(3 * GROUPS_AT_ONCE)})
+    batches = one.due(ON_ORDERS, NOW_MS)
+    assert all(len(groups) <= GROUPS_AT_ONCE for _, groups in batches)
+    assert all(int(group[-3:]) % 2 == node for node, groups in batches for group in groups)
+    assert sum(len(groups) for _, groups in batches) == 3 * GROUPS_AT_ONCE
+    (node, first), *_ = batches
+    for group in first:  # a round that had no time for more
+        one.was_asked(group, NOW_MS, {"orders"})
+    later = one.due(ON_ORDERS, NOW_MS + CONCERNED_EVERY_MS)
+    here = [group for at, groups in later for group in groups if at == node]
+    assert here[-len(first) :] == first  # behind those that were never asked
+    assert sum(len(groups) for _, groups in later) == 3 * GROUPS_AT_ONCE
+
+
+def test_who_does_not_answer_is_asked_again_and_who_is_not_listed_is_forgotten() -> None:
+    one = rounds("billing")
+    asked(one, ON_ORDERS, NOW_MS, {"billing": {"orders"}})
+    one.was_asked("billing", NOW_MS + 5, None)
+    assert asked(one, ON_ORDERS, NOW_MS + 5 + CONCERNED_EVERY_MS) == ["billing"]
+    new = rounds("new")
+    new.was_asked("new", NOW_MS, None)
+    assert asked(new, ON_ORDERS, NOW_MS + CONCERNED_EVERY_MS) == ["new"]
+    one.were_listed({})
+    assert one.due(ON_ORDERS, NOW_MS + OTHERS_EVERY_MS) == []

@@ -1,0 +1,52 @@
+"""What was seen and read of partitions, on its way from executors to the driver."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from service.domain.partition_facts import FirstBatch, OpenEntry, PartitionLook, PartitionsBatch, StalledRead
+from spark_jobs.partition_rows import batches_from_rows, reads_to_rows, seen_to_rows
+
+LOOKS = (
+    PartitionLook("orders", 0, "id", 1, 7, 3, 10, 12, 5_000, 4_000, None, False, 3_750),
+    PartitionLook("orders", 1, "id", -1, 7, -1, -1, -1, 5_000, None, "no leader"),
+    PartitionLook("pay", 0, "old", 1, 0, -1, -1, -1, 5_000, None, None, True),
+)
+READS = (
+    StalledRead(
+        "orders",
+        0,
+        "id",
+        7,
+        10,
+        12,
+        5_100,
+        FirstBatch(10, 2**40, 3, True, False, 100, 200),
+        True,
+        (OpenEntry(2**40, 3, 10, -1, 200, 2, 140), OpenEntry(4, 0, 11, 5, -1)),
+        True,
+        140,
+    ),
+    StalledRead("pay", 0, "id", 7, 10, 12, 5_100, None, False, (), why="no permission"),
+)
+
+
+def arrived(*rows: pa.RecordBatch) -> list[PartitionsBatch]:
+    return list(batches_from_rows(pa.Table.from_batches(rows)))
+
+
+def test_all_that_was_seen_and_read_arrives() -> None:
+    seen = PartitionsBatch(5_000, LOOKS, (), True, 4, "1 of 3 partitions do not answer")
+    rows = [*seen_to_rows(seen), reads_to_rows(READS[:1]), reads_to_rows(READS[1:])]
+    assert arrived(*rows) == [seen._replace(reads=READS)]
+
+
+def test_a_sample_without_news_says_so() -> None:
+    seen = PartitionsBatch(5_000)
+    assert arrived(*seen_to_rows(seen), reads_to_rows([])) == [seen]
+
+
+def test_more_looks_than_go_into_one_row() -> None:
+    looks = tuple(LOOKS[0]._replace(partition=p) for p in range(25_000))
+    (batch,) = arrived(*seen_to_rows(PartitionsBatch(5_000, looks)))
+    assert batch.looks == looks

@@ -1,0 +1,335 @@
+"""What the sampler tells and has read, look by look, of brokers that answer what a test says. No network, no clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import pytest
+
+from service.domain.partition_facts import PartitionLook
+from service.kafka import errors
+from service.kafka.ends import Ends
+from service.kafka.errors import KafkaUnavailable
+from service.kafka.layouts import Topics
+from service.kafka.metadata import Leader, TopicLayout
+from spark_jobs.source import sampler as sampling
+from spark_jobs.source.sampler import FULL_EVERY_MS, HEARTBEAT_MS, Sample, Sampler
+from spark_jobs.source.watch import Watch
+from spark_jobs.source.watched import MOVING_EVERY_MS, STALL_MS, Clock
+
+EVERYTHING = Watch()
+T0 = 1_000_000
+TICK = 250
+SILENT = Ends(-1, -1, -1, errors.LEADER_NOT_AVAILABLE)
+
+
+class Cluster:
+    """Brokers that answer with `now`, and a sampler that looks at them."""
+
+    def __init__(self, watch: Watch = EVERYTHING, clocks: Iterable[Clock] = ()) -> None:
+        self.ids: dict[str, str] = {}
+        self.leaders: dict[tuple[str, int], Leader] = {}
+        self.now: dict[tuple[str, int], Ends] = {}
+        self.listed: set[str] = set()
+        self.unlisted: dict[str, str | None] = {}
+        self.failure: str | None = None
+        self.started: list[tuple[str, int]] = []
+        self.at_ms = T0
+        self.sampler = Sampler(self, watch, clocks, lambda: self.at_ms)
+
+    def topic(self, topic: str, partitions: int = 1, topic_id: str = "id") -> None:
+        self.ids[topic] = topic_id
+        self.listed.add(topic)
+        for p in range(partitions):
+            self.leaders[topic, p] = Leader(1, 0)
+            self.stand(topic, 10, 10, p)
+
+    def stand(self, topic: str, lso: int, hw: int, partition: int = 0, start: int = 0) -> None:
+        self.now[topic, partition] = Ends(start, lso, hw, errors.NONE)
+
+    def look(self, times: int = 1) -> None:
+        for _ in range(times):
+            self.sampler.look()
+            self.at_ms += TICK
+
+    def take(self) -> Sample:
+        return self.sampler.take()
+
+    def looks(self, times: int = 1) -> list[PartitionLook]:
+        """What is told after so many more looks."""
+        self.look(times)
+        return list(self.take().seen.looks)
+
+    def topics(self) -> Topics:
+        if self.failure:
+            raise KafkaUnavailable(self.failure)
+        return Topics({topic: self._layout(topic) for topic in sorted(self.listed)}, {}, (1,))
+
+    def ends(self, layouts: Mapping[str, TopicLayout], *, with_start: bool) -> dict[tuple[str, int], Ends]:
+        if self.failure:
+            raise KafkaUnavailable(self.failure)
+        places = [(topic, p) for topic, layout in layouts.items() for p in layout.leaders]
+        return {at: self.now[at] if with_start else self.now[at]._replace(log_start=-1) for at in places}
+
+    def starts(self, layouts: Mapping[str, TopicLayout]) -> dict[tuple[str, int], Ends]:
+        found = self.ends(layouts, with_start=True)
+        self.started += found
+        return found
+
+    def why_not_listed(self, topic: str) -> str | None:
+        return self.unlisted[topic]
+
+    def _layout(self, topic: str) -> TopicLayout:
+        led = {p: leader for (of, p), leader in self.leaders.items() if of == topic}
+        return TopicLayout(topic, self.ids[topic], led)
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    """One topic, that was told of."""
+    found = Cluster()
+    found.topic("orders")
+    found.look()
+    found.take()
+    return found
+
+
+def test_the_first_sample_has_all_and_the_next_ones_nothing_until_something_changes() -> None:
+    cluster = Cluster()
+    cluster.topic("orders", 2)
+    cluster.topic("__consumer_offsets")
+    cluster.look()
+    seen = cluster.take().seen
+    assert (seen.is_full, len(seen.looks), seen.trouble, seen.looked_at_ms) == (True, 3, None, T0)
+    assert seen.looks[0] == PartitionLook("__consumer_offsets", 0, "id", 1, 0, 0, 10, 10, T0, None)
+    cluster.look(4)
+    seen = cluster.take().seen
+    assert (seen.looks, seen.is_full, seen.looked_at_ms) == ((), False, T0 + 4 * TICK)
+
+
+def test_a_sample_is_due_every_second_also_without_news(cluster: Cluster) -> None:
+    for _ in range(HEARTBEAT_MS // TICK):
+        assert not cluster.sampler.is_due()
+        cluster.look()
+    assert cluster.sampler.is_due()
+
+
+def test_all_are_told_again_now_and_then(cluster: Cluster) -> None:
+    cluster.at_ms = T0 + FULL_EVERY_MS
+    cluster.look()
+    seen = cluster.take().seen
+    assert seen.is_full
+    assert [look.looked_at_ms for look in seen.looks] == [T0 + FULL_EVERY_MS]
+
+
+def test_a_transaction_of_a_moment_is_nothing_to_hurry_for(cluster: Cluster) -> None:
+    for lso in range(10, 10 + MOVING_EVERY_MS // TICK - 2):
+        cluster.stand("orders", lso, lso + 2)
+        assert cluster.looks() == []
+        assert not cluster.sampler.is_due()
+    (told,) = cluster.looks(2)
+    assert (told.last_stable_offset, told.stalled_since_ms) == (27, None)
+
+
+def test_a_partition_that_stalls_moves_on_and_recovers_is_told_of_at_once(cluster: Cluster) -> None:
+    cluster.stand("orders", 10, 11, start=3)
+    since = cluster.at_ms
+    for _ in range(STALL_MS // TICK):
+        assert cluster.looks() == []
+    cluster.look()
+    assert cluster.sampler.is_due()
+    sample = cluster.take()
+    (told,) = sample.seen.looks
+    assert (told.stalled_since_ms, told.last_stable_offset, told.high_watermark) == (since, 10, 11)
+    assert told.log_start == 3, "where the log starts is asked for before a blocker is named"
+    assert [(ask.topic, ask.partition, ask.last_stable_offset) for ask in sample.asks] == [("orders", 0, 10)]
+
+    cluster.stand("orders", 10, 15, start=3)
+    assert [look.high_watermark for look in cluster.looks()] == [15]
+    cluster.stand("orders", 12, 15, start=3)
+    cluster.look()
+    assert cluster.sampler.is_due()
+    assert [(look.last_stable_offset, look.stalled_since_ms) for look in cluster.take().seen.looks] == [(12, None)]
+    cluster.look(4)
+    assert [look.stalled_since_ms for look in cluster.take().seen.looks] == [cluster.at_ms - 5 * TICK]
+    cluster.stand("orders", 15, 15, start=3)
+    cluster.look()
+    assert cluster.sampler.is_due()
+    assert [(look.last_stable_offset, look.stalled_since_ms) for look in cluster.take().seen.looks] == [(15, None)]
+
+
+def test_a_stall_goes_on_while_nobody_answers(cluster: Cluster) -> None:
+    cluster.stand("orders", 10, 11)
+    since = cluster.at_ms
+    cluster.look(5)
+    standing = cluster.now["orders", 0]
+    cluster.now["orders", 0] = SILENT
+    (told,) = cluster.looks(8)
+    assert (told.why, told.last_stable_offset, told.stalled_since_ms) == ("broker 1 does not answer", -1, since)
+    assert cluster.take().asks == (), "nobody is asked who does not answer"
+    cluster.now["orders", 0] = standing
+    (told,) = cluster.looks()
+    assert (told.why, told.stalled_since_ms, told.last_stable_offset) == (None, since, 10)
+
+
+def test_a_stall_goes_on_over_a_restart_where_the_lso_still_stands_there() -> None:
+    clocks = [Clock("a", 0, "id", 10, 5_000, 4_000), Clock("b", 0, "id", 9, 5_000), Clock("c", 0, "old", 10, 5_000)]
+    cluster = Cluster(clocks=clocks)
+    for topic in "abc":
+        cluster.topic(topic)
+        cluster.stand(topic, 10, 11)
+    told = {look.topic: (look.stalled_since_ms, look.absent_until_ms) for look in cluster.looks()}
+    assert told == {"a": (5_000, 4_000), "b": (None, None), "c": (None, None)}
+    told = {look.topic: (look.stalled_since_ms, look.absent_until_ms) for look in cluster.looks(4)}
+    assert told == {"b": (T0, None), "c": (T0, None)}
+
+
+def test_the_last_look_before_the_record_at_the_lso_was_there(cluster: Cluster) -> None:
+    cluster.look(3)
+    before = cluster.at_ms - TICK
+    cluster.stand("orders", 10, 11)
+    (told,) = cluster.looks(5)
+    assert told.absent_until_ms == before
+    cluster.stand("orders", 10, 20)
+    cluster.look(4)
+    last_with_20 = cluster.at_ms - TICK
+    cluster.stand("orders", 10, 30)
+    cluster.look(2)
+    cluster.stand("orders", 22, 30)
+    (told,) = [look for look in cluster.looks(5) if look.stalled_since_ms]
+    assert told.absent_until_ms == last_with_20, "the record at 22 came between the looks that saw 20 and 30"
+
+
+def test_one_look_without_an_answer_is_not_worth_a_word(cluster: Cluster) -> None:
+    was = cluster.now["orders", 0]
+    cluster.now["orders", 0] = SILENT
+    assert cluster.looks() == []
+    assert not cluster.sampler.is_due()
+    cluster.now["orders", 0] = was
+    assert cluster.looks() == []
+    cluster.now["orders", 0] = SILENT
+    cluster.look(2)
+    assert cluster.sampler.is_due()
+    seen = cluster.take().seen
+    assert [look.why for look in seen.looks] == ["broker 1 does not answer"]
+    assert seen.trouble == "1 of 1 partitions do not answer: broker 1 does not answer (1)"
+
+
+@pytest.mark.parametrize(
+    ("leader", "error", "why"),
+    [
+        (Leader(-1, 0), errors.LEADER_NOT_AVAILABLE, "no leader"),
+        (Leader(2, 0), errors.LEADER_NOT_AVAILABLE, "broker 2 does not answer"),
+        (Leader(2, 0), errors.TOPIC_AUTHORIZATION_FAILED, errors.no_permission("orders", "DESCRIBE")),
+    ],
+)
+def test_why_a_partition_cannot_be_looked_at(leader: Leader, error: int, why: str) -> None:
+    cluster = Cluster()
+    cluster.topic("orders")
+    cluster.leaders["orders", 0] = leader
+    cluster.now["orders", 0] = Ends(-1, -1, -1, error)
+    (told,) = cluster.looks()
+    assert (told.why, told.log_start, told.last_stable_offset, told.high_watermark) == (why, -1, -1, -1)
+
+
+def test_a_new_leader_is_found_as_soon_as_the_old_one_refuses(cluster: Cluster) -> None:
+    cluster.now["orders", 0] = SILENT
+    cluster.leaders["orders", 0] = Leader(2, 1)
+    cluster.look()
+    cluster.stand("orders", 10, 10)
+    cluster.at_ms += MOVING_EVERY_MS
+    assert [(look.leader, look.leader_epoch, look.why) for look in cluster.looks()] == [(2, 1, None)]
+
+
+def test_while_no_broker_answers_the_time_of_the_last_look_stands_still(cluster: Cluster) -> None:
+    cluster.stand("orders", 10, 11)
+    cluster.look(5)
+    looked_at_ms = cluster.at_ms - TICK
+    cluster.take()
+    cluster.failure = "no broker of b:9092 answers"
+    cluster.look(FULL_EVERY_MS // TICK + 1)
+    seen, asks = cluster.take()
+    assert (seen.trouble, seen.looked_at_ms, seen.looks, seen.is_full) == (cluster.failure, looked_at_ms, (), False)
+    assert asks == (), "there is nobody to be asked"
+    cluster.failure = None
+    cluster.look()
+    seen = cluster.take().seen
+    assert (seen.trouble, seen.is_full) == (None, True)
+
+
+def test_a_topic_that_is_deleted_or_created_again_is_told_as_gone(cluster: Cluster) -> None:
+    cluster.topic("deleted")
+    cluster.look(9)
+    cluster.take()
+    cluster.listed.remove("deleted")
+    cluster.unlisted["deleted"] = None
+    cluster.topic("orders", topic_id="other")
+    cluster.stand("orders", 0, 0)
+    cluster.look(9)
+    told = cluster.take().seen.looks
+    assert [(look.topic, look.topic_id, look.is_gone) for look in told] == [
+        ("orders", "id", True),
+        ("deleted", "id", True),
+        ("orders", "other", False),
+    ]
+    assert (told[0].last_stable_offset, told[2].last_stable_offset) == (-1, 0)
+    assert told[2].looked_at_ms >= told[1].looked_at_ms
+    assert cluster.looks(4) == []
+
+
+def test_a_topic_that_may_not_be_seen_any_more_is_not_called_gone(cluster: Cluster) -> None:
+    cluster.listed.remove("orders")
+    cluster.unlisted["orders"] = "no permission"
+    told = cluster.looks(18)
+    assert [(look.why, look.is_gone) for look in told] == [("no permission", False)]
+    cluster.listed.add("orders")
+    assert [look.why for look in cluster.looks(9)] == [None]
+
+
+def test_what_is_not_watched_is_counted() -> None:
+    cluster = Cluster(Watch(("orders*", "pay"), ("orders-copy-*",)))
+    for topic, partitions in {"orders": 3, "pay": 1, "payments": 2, "orders-copy-1": 4}.items():
+        cluster.topic(topic, partitions)
+    cluster.look()
+    seen = cluster.take().seen
+    assert {look.topic for look in seen.looks} == {"orders", "pay"}
+    assert seen.not_covered == 6
+
+
+def test_a_stalled_partition_is_read_every_other_second_and_the_cost_has_a_limit(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sampling, "READS_AT_ONCE", 2)
+    cluster.topic("pay", 2)
+    cluster.look(9)
+    for topic, partition in (("orders", 0), ("pay", 0), ("pay", 1)):
+        cluster.stand(topic, 10, 11, partition)
+    reads = []
+    for _ in range(8):
+        cluster.look(4)
+        reads.append([f"{ask.topic}-{ask.partition}" for ask in cluster.take().asks])
+    assert reads == [
+        [],
+        ["orders-0", "pay-0"],
+        ["pay-1"],
+        ["orders-0", "pay-0"],
+        ["pay-1"],
+        ["orders-0", "pay-0"],
+        ["pay-1"],
+        ["orders-0", "pay-0"],
+    ]
+
+
+def test_many_busy_partitions_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sampling, "LOOKS_AT_ONCE", 3)
+    cluster = Cluster()
+    cluster.topic("busy", 10)
+    cluster.look()
+    cluster.take()
+    told: list[int] = []
+    for n in range(MOVING_EVERY_MS // TICK, MOVING_EVERY_MS // TICK + 4):
+        for p in range(10):
+            cluster.stand("busy", 10 + n, 10 + n, p)
+        cluster.at_ms = T0 + n * TICK
+        told += [look.partition for look in cluster.looks()]
+    assert sorted(told) == list(range(10))

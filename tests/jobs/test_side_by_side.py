@@ -1,0 +1,89 @@
+"""Jobs beside one another: one that fails begins again alone; a lost lease ends them all."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from service.store.errors import LeaseLost
+from service.store.lease import Lease
+from spark_jobs import side_by_side
+from spark_jobs.queries import StillStoring
+from spark_jobs.side_by_side import run_jobs
+
+LEASE = Lease(1, "me", 1)
+
+
+class Job:
+    """Does `work` in each of its lives; then waits until it is to end."""
+
+    def __init__(self, name: str, work: Callable[[int], None] = lambda life: None) -> None:
+        self.name, self._work = name, work
+        self.lives = 0
+        self.is_running = False
+
+    def run(self, lease: Lease, ending: threading.Event) -> None:
+        self.lives += 1
+        self.is_running = True
+        try:
+            self._work(self.lives)
+            assert ending.wait(30)
+        finally:
+            self.is_running = False
+
+
+def renewed() -> None:
+    """The lease holds."""
+
+
+def test_one_that_fails_begins_again_and_the_other_goes_on() -> None:
+    stopping = threading.Event()
+
+    def fails_once(life: int) -> None:
+        if life == 1:
+            raise RuntimeError("no permission")
+
+    failing, steady = Job("partitions", fails_once), Job("transaction_state")
+    running = threading.Thread(target=run_jobs, args=([failing, steady], LEASE, renewed, stopping))
+    running.start()
+    deadline = time.monotonic() + 10
+    while failing.lives < 2 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    stopping.set()
+    running.join(10)
+    assert not running.is_alive()
+    assert (failing.lives, steady.lives) == (2, 1)
+    assert not failing.is_running
+    assert not steady.is_running
+
+
+@pytest.mark.parametrize("why", [LeaseLost("another writes"), StillStoring("not finished")])
+def test_one_that_may_not_write_any_more_ends_all(why: Exception) -> None:
+    def lost(life: int) -> None:
+        raise why
+
+    losing, other = Job("partitions", lost), Job("transaction_state")
+    assert run_jobs([losing, other], LEASE, renewed, threading.Event()) is why
+    assert losing.lives == 1
+    assert not other.is_running
+
+
+def test_a_lease_that_cannot_be_renewed_ends_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(side_by_side, "RENEW_EVERY_S", 0.01)
+    lost = LeaseLost("another writes")
+
+    def renew() -> None:
+        raise lost
+
+    job = Job("partitions")
+    assert run_jobs([job], LEASE, renew, threading.Event()) is lost
+    assert not job.is_running
+
+
+def test_stopping_is_no_failure() -> None:
+    stopping = threading.Event()
+    stopping.set()
+    assert run_jobs([Job("partitions")], LEASE, renewed, stopping) is None

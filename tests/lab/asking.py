@@ -1,0 +1,129 @@
+"""What a broker itself says of a data partition, and what an operator may do to one."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from kafka.protocol.admin import DeleteRecordsRequest
+from kafka.protocol.consumer import ListOffsetsRequest
+
+from deploy.demo.workload.raw_producer import Connection
+from service.kafka.client import KafkaClient
+from service.kafka.markers import write_marker
+from service.kafka.metadata import topic_layout
+from service.kafka.producers import describe_producers
+
+_COMMITTED, _UNCOMMITTED = 1, 0
+_LATEST, _EARLIEST = -1, -2
+_NOT_THERE = 3, None  # UNKNOWN_TOPIC_OR_PARTITION
+
+
+class Open(NamedTuple):
+    """A transaction that is open on a partition, as DescribeProducers tells it."""
+
+    producer_id: int
+    producer_epoch: int
+    start_offset: int
+
+
+class Ends(NamedTuple):
+    log_start: int
+    last_stable_offset: int
+    high_watermark: int
+
+
+def open_on(connection: Connection, topic: str, partition: int) -> list[Open]:
+    """Oldest first."""
+    found = [
+        Open(p.producer_id, p.producer_epoch, p.transaction_start_offset)
+        for p in _producers(connection, topic, partition)
+        if p.transaction_start_offset >= 0
+    ]
+    return sorted(found, key=lambda one: one.start_offset)
+
+
+def coordinator_epoch(connection: Connection, topic: str, partition: int, producer_id: int) -> int:
+    """Of the last marker of this producer id; -1 for none."""
+    epochs = {p.producer_id: p.coordinator_epoch for p in _producers(connection, topic, partition)}
+    return int(epochs[producer_id])
+
+
+def ends(connection: Connection, topic: str, partition: int) -> Ends:
+    return Ends(
+        _offset(connection, topic, partition, _UNCOMMITTED, _EARLIEST),
+        _offset(connection, topic, partition, _COMMITTED, _LATEST),
+        _offset(connection, topic, partition, _UNCOMMITTED, _LATEST),
+    )
+
+
+def mark(connection: Connection, topic: str, partition: int, one: Open, *, commit: bool) -> None:
+    """Write the missing marker by hand, as Kafka's tool does with ABORT and no tool does with COMMIT."""
+    last = coordinator_epoch(connection, topic, partition, one.producer_id)
+
+    def attempt(client: KafkaClient) -> tuple[int, Any]:
+        node = _leader(client, topic, partition)
+        if node is None:
+            return _NOT_THERE
+        code = write_marker(
+            client,
+            node,
+            topic=topic,
+            partition=partition,
+            producer_id=one.producer_id,
+            producer_epoch=one.producer_epoch,
+            coordinator_epoch=max(last, 0),
+            commit=commit,
+        )
+        return code, None
+
+    connection.insist(f"WriteTxnMarkers {topic}-{partition}", attempt)
+
+
+def delete_records(connection: Connection, topic: str, partition: int, before: int) -> None:
+    """The log starts at `before` then, as after retention."""
+    wanted = DeleteRecordsRequest.DeleteRecordsTopic
+    at = wanted.DeleteRecordsPartition(partition_index=partition, offset=before)
+    request = DeleteRecordsRequest(topics=[wanted(name=topic, partitions=[at])], timeout_ms=10_000)
+
+    def attempt(client: KafkaClient) -> tuple[int, Any]:
+        node = _leader(client, topic, partition)
+        if node is None:
+            return _NOT_THERE
+        return client.ask(request, node).topics[0].partitions[0].error_code, None
+
+    connection.insist(f"DeleteRecords {topic}-{partition}", attempt)
+
+
+def _producers(connection: Connection, topic: str, partition: int) -> Any:
+    def attempt(client: KafkaClient) -> tuple[int, Any]:
+        node = _leader(client, topic, partition)
+        if node is None:
+            return _NOT_THERE
+        found = describe_producers(client, node, {topic: [partition]})[topic, partition]
+        return found.error, found.producers
+
+    return connection.insist(f"DescribeProducers {topic}-{partition}", attempt)
+
+
+def _offset(connection: Connection, topic: str, partition: int, isolation: int, which: int) -> int:
+    wanted = ListOffsetsRequest.ListOffsetsTopic
+    at = wanted.ListOffsetsPartition(partition_index=partition, current_leader_epoch=-1, timestamp=which)
+    request = ListOffsetsRequest(
+        replica_id=-1, isolation_level=isolation, topics=[wanted(name=topic, partitions=[at])], max_version=5
+    )
+
+    def attempt(client: KafkaClient) -> tuple[int, Any]:
+        node = _leader(client, topic, partition)
+        if node is None:
+            return _NOT_THERE
+        answer = client.ask(request, node).topics[0].partitions[0]
+        return answer.error_code, answer.offset
+
+    return int(connection.insist(f"ListOffsets {topic}-{partition}", attempt))
+
+
+def _leader(client: KafkaClient, topic: str, partition: int) -> int | None:
+    layout = topic_layout(client, topic)
+    if layout is None or layout.leaders[partition].node < 0:
+        return None
+    return layout.leaders[partition].node

@@ -1,0 +1,161 @@
+"""A participant whose leader is not there when its transaction is decided: frozen, or stopped. Correct clients.
+
+Three brokers; the transaction log is on one of them alone, and the victim is another one: with replicas of the log on a
+frozen broker the Prepare record itself would wait.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final, NamedTuple
+
+from confluent_kafka.admin import AdminClient, NewTopic
+from kafka.protocol.admin import DescribeQuorumRequest
+
+from deploy.demo.broker import Broker
+from deploy.demo.workload.old_producer import OldProducer
+from deploy.demo.workload.raw_producer import Connection, coordinator, describe
+from service.kafka.client import KafkaClient
+from tests.brokers import Cluster, connect
+from tests.integration.application import wait_for
+from tests.integration.producers import SILENT
+from tests.lab.asking import ends, open_on
+from tests.lab.hangs import Hang
+
+PROPERTIES: Final = {
+    "transaction.state.log.num.partitions": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "min.insync.replicas": "1",
+    # a frozen broker stays the leader of its partitions for so long
+    "broker.session.timeout.ms": "60000",
+}
+SKIPS_THE_LOST: Final = ("4.3.1",)
+"""KAFKA-20734: takes a partition without a leader for a deleted one, and completes without it."""
+
+LOST, LIVING = 0, 1
+"""The topic's partitions: led by the victim, and by the coordinator."""
+
+
+class Torn(NamedTuple):
+    """A transaction that is committed on LIVING and not on LOST, where its records begin at `start_offset`."""
+
+    topic: str
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    start_offset: int
+    victim: int
+    """Of the cluster's nodes."""
+    coordinator: int
+
+    @property
+    def hang(self) -> Hang:
+        """What it is where the coordinator has given LOST up."""
+        return Hang(
+            self.topic,
+            LOST,
+            self.start_offset,
+            self.producer_id,
+            self.producer_epoch,
+            self.transactional_id,
+            decision="commit",
+        )
+
+
+@contextmanager
+def frozen_leader(cluster: Cluster, name: str) -> Iterator[Torn]:
+    """While in it, the marker for LOST is not acknowledged; afterwards the transaction completes."""
+    torn = _begin(cluster, name)
+    victim = cluster.nodes[torn.victim]
+    victim.pause()
+    try:
+        with _to(cluster.nodes[torn.coordinator]) as connection:
+            _commit(connection, torn)
+            wait_for(lambda: open_on(connection, torn.topic, LIVING) == [], "the marker on the living partition", 20)
+            assert _missing(connection, torn) == {(torn.topic, LOST)}
+        yield torn
+    finally:
+        victim.resume()
+
+
+@contextmanager
+def stopped_leader(cluster: Cluster, name: str) -> Iterator[Torn]:
+    """While in it, LOST has no leader; afterwards it hangs, or completes, as the version has it."""
+    torn = _begin(cluster, name)
+    victim, leading = cluster.nodes[torn.victim], cluster.nodes[torn.coordinator]
+    victim.stop()
+    try:
+        wait_for(lambda: _has_lost(leading, torn.topic), "the loss of the leader", 20)
+        with _to(leading) as connection:
+            _commit(connection, torn)
+            wait_for(lambda: open_on(connection, torn.topic, LIVING) == [], "the marker on the living partition", 20)
+            if leading.version in SKIPS_THE_LOST:
+                wait_for(lambda: _state(connection, torn) == "CompleteCommit", "the end without the lost one", 20)
+            else:
+                assert _missing(connection, torn) == {(torn.topic, LOST)}
+        yield torn
+    finally:
+        victim.start()
+        wait_for(lambda: not _has_lost(leading, torn.topic), "the leader's return", 30)
+
+
+def still_hangs(cluster: Cluster, torn: Torn) -> bool:
+    """What the victim itself says, once it is back."""
+    with _to(cluster.nodes[torn.victim]) as connection:
+        now = ends(connection, torn.topic, LOST)
+        return torn.hang.open in open_on(connection, torn.topic, LOST) and now.last_stable_offset == torn.start_offset
+
+
+def _begin(cluster: Cluster, name: str) -> Torn:
+    with _to(next(iter(cluster.nodes.values()))) as connection:
+        producer = OldProducer(connection, name)
+        producer.init()
+        with connect(connection.bootstrap) as client:
+            code, leading = coordinator(client, name)
+            controller = _controller(client)
+        assert code == 0
+        victim = max(cluster.nodes.keys() - {leading, controller})
+        admin = AdminClient({"bootstrap.servers": connection.bootstrap, "logger": SILENT})
+        topic = NewTopic(name, 2, replica_assignment=[[victim], [leading]])
+        admin.create_topics([topic])[name].result(20)
+        producer.add(name, LOST, LIVING)
+        start = producer.produce(name, LOST, [b"half", b"of it"])
+        producer.produce(name, LIVING, [b"the rest"])
+    return Torn(name, name, producer.producer_id, producer.producer_epoch, start, victim, leading)
+
+
+def _controller(client: KafkaClient) -> int:
+    """The active one: its loss would stop more than a leader."""
+    partition = DescribeQuorumRequest.TopicData.PartitionData(partition_index=0)
+    topic = DescribeQuorumRequest.TopicData(topic_name="__cluster_metadata", partitions=[partition])
+    answer = client.ask(DescribeQuorumRequest(topics=[topic]))
+    return int(answer.topics[0].partitions[0].leader_id)
+
+
+def _commit(connection: Connection, torn: Torn) -> None:
+    """Over a connection that has not met the victim."""
+    producer = OldProducer(connection, torn.transactional_id)
+    producer.producer_id, producer.producer_epoch = torn.producer_id, torn.producer_epoch
+    producer.end(commit=True, wait=False)
+
+
+def _missing(connection: Connection, torn: Torn) -> set[tuple[str, int]]:
+    told = describe(connection, torn.transactional_id)
+    assert told.transaction_state == "PrepareCommit"
+    return {(topic.topic, partition) for topic in told.topics for partition in topic.partitions}
+
+
+def _state(connection: Connection, torn: Torn) -> str:
+    return str(describe(connection, torn.transactional_id).transaction_state)
+
+
+def _has_lost(broker: Broker, topic: str) -> bool:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap, "logger": SILENT})
+    return bool(admin.list_topics(topic, timeout=10).topics[topic].partitions[LOST].leader == -1)
+
+
+def _to(broker: Broker) -> Connection:
+    return Connection(broker.bootstrap, threading.Event())

@@ -1,0 +1,20 @@
+"""A finding in REST says what was decided, who waits, and which command ends it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.service.findings import WithFindings, observe
+from tests.service.stores import client_of
+
+
+def test_the_way_out_is_shown(tmp_path: Path) -> None:
+    cluster = WithFindings(f"sqlite:///{tmp_path / 'store.db'}")
+    cluster.read()
+    cluster.see(observe(decision="commit", command="txnscope resolve", blocked_groups=("a", "b")), observe(name=b"x"))
+    with client_of(cluster.url) as client:
+        items = client.get("/api/v1/clusters/orders/findings").json()["items"]
+    shown = {item["subject"]["transactional_id"]: item for item in items}
+    ways = {name: (item["decision"], item["command"], item["blocked_groups"]) for name, item in shown.items()}
+    assert ways == {"pay": ("commit", "txnscope resolve", ["a", "b"]), "x": (None, None, [])}
+    cluster.close()

@@ -1,0 +1,150 @@
+"""`txnscope hanging` and `txnscope partitions` as people and scripts use them: tables, and exit codes to rely on."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import uvicorn
+
+from service.app import create_app
+from tests.service.partitions import WithPartitions, entry, hangs, moves, owner, read, silent, stands
+from tests.service.stores import NOW_MS
+
+ROOT = Path(__file__).parents[2]
+
+Ask = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[WithPartitions]:
+    cluster = WithPartitions(f"sqlite:///{tmp_path / 'store.db'}")
+    yield cluster
+    cluster.close()
+
+
+@pytest.fixture
+def ask(cluster: WithPartitions, tmp_path: Path) -> Iterator[Ask]:
+    """`txnscope …` in a process of its own, against a service of the cluster's store: exit code, stdout, stderr."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(create_app(cluster.url, "1.2.3"), log_level="warning"))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+    thread.start()
+    ours = {k: v for k, v in os.environ.items() if not k.startswith("TXNSCOPE_")} | {"PYTHONPATH": str(ROOT)}
+
+    def run(name: str, *arguments: str) -> tuple[int, str, str]:
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        command = [sys.executable, "-m", "service.cli", name, "--url", url, *arguments]
+        done = subprocess.run(command, cwd=tmp_path, env=ours, capture_output=True, text=True)
+        return done.returncode, done.stdout, done.stderr
+
+    yield run
+    server.should_exit = True
+    thread.join()
+    listening.close()
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def test_each_hanging_one_says_who_where_since_when_who_waits_and_the_way_out(
+    cluster: WithPartitions, ask: Ask
+) -> None:
+    at_ms = now_ms()
+    cluster.look(moves(at_ms=at_ms), at_ms=at_ms)
+    paste = "kafka-transactions.sh --bootstrap-server b:9092 abort --topic orders --partition 0 --start-offset 100"
+    stuck = hangs(blocked_groups=("billing", "audit"), decision="none", command=paste, owner="team-a")
+    cluster.see(stuck, hangs(1, 8, None, decision="commit"), now_ms=at_ms - 200_000)
+    code, out, err = ask("hanging")
+    assert (code, err) == (1, "")
+    blocks = {block.split("  ")[0]: block for block in out.strip().split("\n\n")}
+    first, second = blocks["orders-0"], blocks["orders-1"]
+    facts = dict(line.split(maxsplit=1) for line in first.splitlines()[:7])
+    assert facts["orders-0"] == "offset 100"
+    assert facts["who"] == "pay, producer id 7 epoch 3 [team-a]"
+    assert facts["since"].endswith("Z (3m 20s ago)")
+    assert facts["waiting"] == "billing, audit"
+    assert facts["decision"].startswith("none: ")
+    assert first.splitlines()[-1] == paste, "ready to be pasted: on a line of its own"
+    assert "no transactional.id is known, producer id 8" in second
+    assert "no consumer group that is known" in second
+    assert "decision    commit: its coordinator committed it" in second
+    assert "kafka-transactions.sh" not in second
+
+
+def test_none_is_said_with_what_it_rests_on(cluster: WithPartitions, ask: Ask) -> None:
+    at_ms = now_ms()
+    cluster.look(moves(at_ms=at_ms), moves(1, at_ms=at_ms), at_ms=at_ms)
+    code, out, err = ask("hanging")
+    assert (code, err) == (0, "")
+    assert out.startswith("no hanging transaction: all 2 watched partitions are judged, as of 20")
+    page = json.loads(ask("hanging", "--json")[1])
+    assert page["items"] == []
+    assert page["coverage"] == {"watched": 2, "judged": 2, "unknown": 0, "why": None}
+
+
+def test_who_cannot_judge_everything_does_not_say_that_all_is_well(cluster: WithPartitions, ask: Ask) -> None:
+    at_ms = now_ms()
+    cluster.look(moves(at_ms=at_ms), silent("no leader", 1, at_ms=at_ms), at_ms=at_ms)
+    code, out, err = ask("hanging")
+    assert code == 4
+    assert "no hanging transaction: 1 of 2 watched partitions are judged" in out
+    assert err == "not everything can be judged: orders-1: no leader\n"
+    assert ask("hanging", "--allow-partial")[0] == 0
+    assert ask("hanging", "--json")[0] == 4
+    cluster.see(hangs())
+    assert ask("hanging", "--allow-partial")[0] == 1, "what was found counts more"
+
+
+@pytest.mark.parametrize("looked", ["never", "in trouble", "long ago", "at nothing"])
+def test_who_has_not_looked_does_not_say_that_all_is_well(cluster: WithPartitions, ask: Ask, looked: str) -> None:
+    says = {
+        "never": "data partitions are not watched",
+        "in trouble": "no broker answers",
+        "long ago": "the last look at partitions was ",
+        "at nothing": "no partition was looked at yet",
+    }[looked]
+    if looked == "in trouble":
+        cluster.partitions.report_trouble("no broker answers", now_ms())
+    if looked == "long ago":
+        cluster.look(moves(at_ms=NOW_MS), at_ms=NOW_MS)
+    if looked == "at nothing":
+        cluster.look(at_ms=now_ms())
+    code, _, err = ask("hanging")
+    assert code == 4
+    assert err.startswith(f"not everything can be judged: {says}")
+
+
+def test_how_partitions_stand_as_a_table(cluster: WithPartitions, ask: Ask) -> None:
+    cluster.read([owner(b"pay")])
+    cluster.look(stands(), read(entry()), stands(1), read(entry(99), partition=1), moves(2), moves(0, "audit"))
+    code, out, err = ask("partitions")
+    heads, audit, orders, unknown, well = out.splitlines()
+    assert (code, heads.split()[:3]) == (0, ["PARTITION", "LAG", "LSO"])
+    assert audit.split() == ["audit-0", "0", "110", "110", "-", "-", "-", "0", "0", "yes"]
+    assert orders.split() == ["orders-0", "10", "100", "110", "20s", "pay", "open", "1", "0", "yes"]
+    assert "producer id 99" in unknown
+    assert "no: producer id 99: no transactional.id ever had its producer id" in unknown
+    assert well.split()[0] == "orders-2"
+    assert err.startswith("4 rows as of 2026-09-21T14:13:50.123Z")
+    assert len(ask("partitions", "--lagging")[1].splitlines()) == 3
+    assert len(ask("partitions", "--topic", "audit")[1].splitlines()) == 2
+    code, out, _ = ask("partitions", "--lagging", "--limit", "1", "--json")
+    page = json.loads(out)
+    assert (code, [one["partition"] for one in page["items"]], bool(page["next_cursor"])) == (0, [0], True)
+    assert "there are more (--limit)" in ask("partitions", "--limit", "1")[2]
+
+
+def test_a_cluster_nobody_knows_is_one_line_and_2(cluster: WithPartitions, ask: Ask) -> None:
+    for name in ("hanging", "partitions"):
+        code, out, err = ask(name, "--cluster", "other")
+        assert (code, out, err.count("\n")) == (2, "", 1)

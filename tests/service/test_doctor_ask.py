@@ -1,0 +1,57 @@
+"""What flags and a client.properties tell of who we are and what we would watch; what cannot begin."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from service.cli import main
+from service.cli.doctor_ask import Wish, principal_of
+from service.kafka.settings import ClientSettings
+
+LOGIN = 'sasl.jaas.config=x.PlainLoginModule required username="scope" password="p";'
+
+
+@pytest.mark.parametrize(
+    ("text", "principal"),
+    [
+        ("", "User:ANONYMOUS"),
+        (f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n{LOGIN}", "User:scope"),
+        (f"security.protocol=SASL_SSL\nsasl.mechanism=SCRAM-SHA-512\n{LOGIN}", "User:scope"),
+        # the brokers make the name out of a certificate or a ticket, by rules of their own
+        ("security.protocol=SSL", None),
+        (
+            "security.protocol=SASL_SSL\nsasl.mechanism=GSSAPI\n"
+            "sasl.jaas.config=com.sun.security.auth.module.Krb5LoginModule required;",
+            None,
+        ),
+    ],
+)
+def test_the_principal_is_told_where_the_file_tells_it(text: str, principal: str | None, tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text(text)
+    assert principal_of(ClientSettings.load("h:1", file)) == principal
+
+
+def test_mirrored_wins_over_wanted_and_nothing_wanted_is_all() -> None:
+    wish = Wish((), ("dr.*",))
+    assert (wish.wants("orders"), wish.is_mirrored("dr.orders"), wish.is_mirrored("orders")) == (True, True, False)
+    assert not Wish(("orders-*",), ()).wants("payments")
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "names"),
+    [
+        ("", 2, "--bootstrap-servers"),
+        ("--bootstrap-servers nowhere", 2, "'nowhere'"),
+        ("--bootstrap-servers h:1 --kafka-config missing.properties", 2, "missing.properties"),
+        ("--bootstrap-servers h:1 --topics or/ders", 2, "'or/ders'"),
+        ("--bootstrap-servers 127.0.0.1:1", 3, "127.0.0.1:1"),
+    ],
+)
+def test_what_cannot_begin_is_one_line(line: str, code: int, names: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", *line.split()]) == code
+    told = capsys.readouterr()
+    assert (told.out, told.err.count("\n")) == ("", 1)
+    assert names in told.err
