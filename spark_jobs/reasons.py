@@ -6,13 +6,16 @@ import re
 
 # the last line of a Python traceback, wherever it stands in the text: "package.module.Name: message"
 _RAISED = re.compile(r"^\s*(?:Caused by: )?((?:[A-Za-z_]\w*\.)*[A-Z]\w*): (.+)$", re.MULTILINE)
+_ABOUT_THE_QUERY = "=== Streaming Query ==="
+"""What Spark adds about the query itself: its lines look like exceptions."""
+
 _OURS = ("service.", "spark_jobs.")
 _LONGEST = 300
 
 
 def reason(failure: BaseException) -> str:
     """The message of our own exception if one is in the text, else the last cause in it, else its first line."""
-    raised = _RAISED.findall(str(failure))
+    raised = _RAISED.findall(str(failure).partition(_ABOUT_THE_QUERY)[0])
     ours = [message for name, message in raised if name.startswith(_OURS)]
     if ours:
         return str(ours[-1][:_LONGEST])

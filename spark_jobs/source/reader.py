@@ -169,6 +169,8 @@ class _Reading:
 
     def _fold_pieces(self) -> None:
         """Keep few pieces: merge the small ones whenever together they outweigh what is merged already."""
+        if not self._pieces:  # progress over a gap, or over records that cannot be decoded
+            return
         first, *more = (len(piece.runs.partition) for piece in self._pieces)
         if more and sum(more) >= first:
             self._pieces = [merge(concat(self._pieces), self._scope)]

@@ -62,3 +62,9 @@ def test_a_broken_batch_is_rejected_where_it_lies_and_all_others_are_read(
     assert [(reject.offset, reject.reason) for reject in batch.rejects] == [(2, reason)]
     assert batch.rejects[0].value is not None
     assert batch.rejects[0].value.startswith(broken[:12])
+
+
+def test_a_range_without_one_good_record_is_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    batch = read(monkeypatch, [BROKEN["length below a header's"][0], BROKEN["length below a header's"][0]])
+    assert [reject.offset for reject in batch.rejects] == [0, 1]
+    assert [(r.lo, r.hi) for r in batch.ranges] == [(0, 2)]

@@ -27,3 +27,11 @@ def test_otherwise_the_innermost_cause_speaks() -> None:
 def test_a_plain_exception_is_its_first_line() -> None:
     assert reason(ValueError("range 3-4 does not follow")) == "range 3-4 does not follow"
     assert reason(ValueError()) == "ValueError"
+
+
+def test_what_spark_says_of_its_query_is_no_cause() -> None:
+    text = (
+        "An exception was raised by the Python Proxy.\nValueError: not enough values\n"
+        "=== Streaming Query ===\nIdentifier: transaction_state [id = 1]\n"
+    )
+    assert reason(RuntimeError(text)) == "ValueError: not enough values"
