@@ -32,7 +32,8 @@ def of_cluster(
     coverage: Coverage,
 ) -> list[dict[str, Any]]:
     """`[{what, why, grant}]`, the gravest first: sources that fail, partitions, gaps, ids, configs."""
-    found = [_entry(f"source {status.source}", status.error) for status in statuses if status.error is not None]
+    failing = ((status.source, status.error) for status in statuses if status.error is not None)
+    found = [_entry(f"source {source}", error, _grant(error)) for source, error in failing]
     found += [_missing(missing) for missing in coverage.missing]
     if coverage.not_covered:
         found.append(
@@ -53,8 +54,13 @@ def _missing(missing: Missing) -> dict[str, Any]:
     what = named(missing.places) if missing.places else "partitions"
     if beyond > 0:
         what = f"{what} and {beyond:,} more" if missing.places else f"{beyond:,} partitions"
-    grants = _GRANT.search(missing.why)
-    return _entry(what, missing.why, grants and f"{grants[2]} on topic {grants[1]}")
+    return _entry(what, missing.why, _grant(missing.why))
+
+
+def _grant(why: str) -> str | None:
+    """The permission that the text names."""
+    named_there = _GRANT.search(why)
+    return named_there and f"{named_there[2]} on topic {named_there[1]}"
 
 
 def _gap(gap: GapRow) -> dict[str, Any]:

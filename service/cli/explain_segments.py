@@ -1,4 +1,4 @@
-"""What became of offsets, read from segment files of one partition, with no broker and no store: nobody has a name."""
+"""What became of offsets, read from segment files of their partition, with no broker and no store."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from typing import Any, Final, NamedTuple
 
 from service.api.span_shape import describe_span
 from service.cli.errors import CommandFailed
-from service.cli.segment_files import map_file, segments
-from service.domain.spans_of_offsets import SpanWalk
+from service.cli.segment_files import is_transaction_log, map_file, segments
+from service.cli.segment_owners import Owners, owners_of
+from service.domain.marker_causes import cause_of_marker
+from service.domain.spans_of_offsets import Span, SpanWalk
 from service.partition_log import walk_through
+from service.store.display import display_id
 from service.wire.batches import read_batches
 
 _NO_LSO: Final = -1
@@ -21,14 +24,17 @@ class _Segment(NamedTuple):
     path: Path
     first: int
     data: bytes
+    is_log: bool
 
 
 def explain_segments(names: Sequence[str], offset: int, to: int) -> tuple[dict[str, Any], int]:
-    """As the service answers, without names and causes, `as_of` null; and the offset up to which files were read.
+    """As the service answers, `as_of` null; and the offset up to which files were read. Names and causes are those that
+    segments of the coordinators' log tell, if some are among the files.
 
     CommandFailed for a file that cannot be read, files that are not of one partition, an offset that none has.
     """
-    files = sorted(_opened(names), key=lambda file: file.first)
+    opened = sorted(_opened(names), key=lambda file: file.first)
+    files = [file for file in opened if not file.is_log] or opened
     if not files:
         raise CommandFailed(f"{', '.join(names)}: no batch in there")
     if offset < files[0].first:
@@ -49,8 +55,20 @@ def explain_segments(names: Sequence[str], offset: int, to: int) -> tuple[dict[s
     walk.end(end, _NO_LSO, is_whole=truncated_at is None)
     if walk.to < to and truncated_at is None and walk.to < end:
         truncated_at = walk.to
-    spans = [describe_span(span) for span in walk.spans({})]
+    owners = owners_of(file.data for file in opened if file.is_log)
+    spans = [_described(span, owners) for span in walk.spans({})]
     return {"spans": spans, "truncated_at": truncated_at, "as_of": None}, end
+
+
+def _described(span: Span, owners: Owners) -> dict[str, Any]:
+    if span.producer_id is None:
+        return describe_span(span)
+    name = owners.names.get(span.producer_id)
+    decisions = owners.decisions.get(span.producer_id, ())
+    cause = None
+    if span.marker is not None and span.ended_ms is not None:
+        cause = cause_of_marker(span.marker, span.ended_ms, decisions, None)  # compaction took what else was decided
+    return describe_span(span, None if name is None else display_id(name), cause)
 
 
 def _opened(names: Sequence[str]) -> Iterator[_Segment]:
@@ -60,4 +78,4 @@ def _opened(names: Sequence[str]) -> Iterator[_Segment]:
             data = map_file(path)
             first = next(read_batches(data), None)
             if first is not None:
-                yield _Segment(path, first.base_offset, data)
+                yield _Segment(path, first.base_offset, data, is_transaction_log(path, data))

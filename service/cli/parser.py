@@ -165,7 +165,7 @@ def _explain(sub: argparse.ArgumentParser) -> None:
         "--segments",
         metavar="FILE",
         nargs="+",
-        help="read these segments (.log) or directories of them, and ask no service",
+        help="ask these segments (.log) or directories of them, not the service; __transaction_state gives names",
     )
     _json(sub)
 

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import mmap
+import re
+from itertools import islice
 from pathlib import Path
-from typing import cast
+from typing import Final, cast
 
 from service.cli.errors import CommandFailed
+from service.wire.batches import Batch, read_batches
+from service.wire.errors import DecodeError
+from service.wire.records import Record, read_records
+from service.wire.transaction_log import decode_key, decode_value
+
+_LOG_DIRECTORY: Final = re.compile(r"__transaction_state-\d+")
+_LOOKED_AT: Final = 20
+"""Batches that decide what a file in an unknown directory is."""
 
 
 def segments(path: Path) -> list[Path]:
@@ -32,3 +42,33 @@ def map_file(path: Path) -> bytes:
             return cast(bytes, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)) if file.seek(0, 2) else b""
     except OSError as error:
         raise CommandFailed(f"{path}: {error.strerror or error}") from None
+
+
+def is_transaction_log(path: Path, data: bytes) -> bool:
+    """By the directory a broker keeps it in, else by whether a record reads as one of the transaction log."""
+    if _LOG_DIRECTORY.fullmatch(path.absolute().parent.name):
+        return True
+    return any(
+        _is_transition(record) for batch in islice(read_batches(data), _LOOKED_AT) for record in records_of(batch)
+    )
+
+
+def records_of(batch: object) -> list[Record]:
+    """None of a control batch, or of one that cannot be read."""
+    if not isinstance(batch, Batch) or batch.header.is_control:
+        return []
+    try:
+        return read_records(batch)
+    except DecodeError:
+        return []
+
+
+def _is_transition(record: Record) -> bool:
+    if record.value is None:
+        return False
+    try:
+        decode_key(record.key)
+        decode_value(record.value)
+    except DecodeError:
+        return False
+    return True

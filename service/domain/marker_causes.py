@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from service.domain.causes import ADMIN, LIKELY, Cause
+from service.domain.causes import ADMIN, AMBIGUOUS, LIKELY, Cause
 
 CLOCKS_MS: Final = 5_000
 """How far the clocks of two brokers may lie apart: a marker has the time of its partition's leader."""
+
+CLOSE_MS: Final = 500
+"""Clocks that somebody looks after are closer: what lies further off may be a marker by hand, soon after a decision."""
 
 
 class Decision(NamedTuple):
@@ -30,7 +33,9 @@ class Known(NamedTuple):
 
 
 def cause_of_marker(marker: str, at_ms: int, decisions: Iterable[Decision], known: Known | None) -> Cause | None:
-    """The cause of the decision that fits best; `decisions` are all of its producer id that the store knows.
+    """The cause of the decision that fits best, ambiguous where only clocks that differ make it fit.
+
+    `decisions` are all of its producer id that are known; `known`: when these are all there were.
 
     A marker without any, at a time of which all are known, was written past the coordinator: `kafka-transactions.sh
     abort`, or another tool that sends WriteTxnMarkers. None: nobody can tell.
@@ -41,7 +46,8 @@ def cause_of_marker(marker: str, at_ms: int, decisions: Iterable[Decision], know
         if decision.marker == marker and _distance(decision, at_ms) <= CLOCKS_MS
     ]
     if fitting:
-        return min(fitting, key=lambda fit: fit[:2])[2].cause
+        distance_ms, _, decision = min(fitting, key=lambda fit: fit[:2])
+        return decision.cause if distance_ms <= CLOSE_MS else decision.cause._replace(confidence=AMBIGUOUS)
     if known is not None and known.from_ms <= at_ms <= known.until_ms:
         return Cause(ADMIN, LIKELY)
     return None

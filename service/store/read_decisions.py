@@ -16,6 +16,7 @@ from service.domain.spans_of_offsets import ABORT as ABORT_MARKER
 from service.domain.spans_of_offsets import COMMIT as COMMIT_MARKER
 from service.domain.states import COMPLETE_COMMIT, PREPARE_ABORT, PREPARE_COMMIT
 from service.domain.transaction_log import SOURCE
+from service.domain.transitions import SLOW_MARKERS_MS
 from service.store import read
 from service.store.id_key import id_key
 from service.store.read import ClusterRow
@@ -133,7 +134,8 @@ def _told_by_history(newest_first: Sequence[Any], producer_id: int) -> Iterator[
 def _told_by_minutes(
     connection: Connection, cluster_id: int, key: bytes, first_ms: int, last_ms: int
 ) -> Sequence[Decision]:
-    """Ordinary commits have no row of their own: there were some between the first and the last of a minute."""
+    """Ordinary commits have no row of their own: some were complete between the first and the last of a minute, their
+    markers not long before."""
     rows = connection.execute(
         select(_M.first_ms, _M.last_ms).where(
             _M.cluster_id == cluster_id,
@@ -142,4 +144,6 @@ def _told_by_minutes(
             _M.minute_ms.between(first_ms - 2 * CLOCKS_MS - MINUTE_MS, last_ms + 2 * CLOCKS_MS),
         )
     )
-    return [Decision(COMMIT_MARKER, row.first_ms, row.last_ms, Cause(COMMIT, CERTAIN)) for row in rows]
+    return [
+        Decision(COMMIT_MARKER, row.first_ms - SLOW_MARKERS_MS, row.last_ms, Cause(COMMIT, CERTAIN)) for row in rows
+    ]

@@ -22,6 +22,10 @@ MOST_JUDGED: Final = 2_000
 """Partitions whose LSO stands, the longest first; how the others stand is said to be unknown."""
 
 TOO_MANY: Final = f"more than {MOST_JUDGED:,} partitions stand at once: only those that stand longest are judged"
+MOST_ENTRIES: Final = 10_000
+"""Open transactions that are read at once."""
+
+TOO_MUCH: Final = f"more than {MOST_ENTRIES:,} transactions are open at once: not all of them are judged"
 WHYS_SHOWN: Final = 10
 NAMED: Final = 5
 
@@ -95,25 +99,30 @@ def judge(connection: Connection, cluster_id: int, rows: Sequence[PartitionRow])
     standing = [(row.topic, row.partition) for row in rows if row.stalled_since_ms is not None]
     if as_of_ms is None or not standing:
         return [JudgedPartition(row, why=row.why) for row in rows]
+    read = [Entry(*one) for one in read_partitions.entries(connection, cluster_id, standing, MOST_ENTRIES)]
     entries: dict[Place, list[Entry]] = {}
-    for one in read_partitions.entries(connection, cluster_id, standing):
-        entries.setdefault((one.topic, one.partition), []).append(Entry(*one))
-    producers = {one.producer_id for found in entries.values() for one in found}
+    for one in read:
+        entries.setdefault(one.place, []).append(one)
+    producers = {one.producer_id for one in read}
     producers |= {row.first.producer_id for row in rows if row.first is not None}
     judging = _Judging(
         read_partitions.owners(connection, cluster_id, sorted(producers)),
         _hanging(connection, cluster_id),
         _context(connection, cluster_id, as_of_ms),
         as_of_ms,
+        read[-1].place if len(read) == MOST_ENTRIES else None,
     )
     return [judging.judge(row, entries.get((row.topic, row.partition), [])) for row in rows]
 
 
 class _Judging(NamedTuple):
+    """`complete_to`: entries are read by place; from this one on not all of them are there."""
+
     owners: dict[int, list[Owner]]
     hanging: frozenset[tuple[str, int, int, int]]
     context: Context
     as_of_ms: int
+    complete_to: Place | None
 
     def judge(self, row: PartitionRow, entries: Sequence[Entry]) -> JudgedPartition:
         if row.stalled_since_ms is None:
@@ -121,6 +130,8 @@ class _Judging(NamedTuple):
         stall = _stall(row, row.stalled_since_ms)
         shown = [JudgedEntry(one, self._relate(one)) for one in sorted(entries, key=lambda one: one.start_offset)]
         why = row.why or why_not_judged(stall, [(one.entry, one.relation) for one in shown], self.as_of_ms)
+        if why is None and self.complete_to is not None and (row.topic, row.partition) >= self.complete_to:
+            why = TOO_MUCH
         named = blocker_of(stall, entries)
         if (closed := unreplicated(stall, entries, self.as_of_ms)) is not None:
             owner = owner_of(closed, self.owners.get(closed.producer_id, []))

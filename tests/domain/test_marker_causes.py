@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from service.domain.causes import ADMIN, CERTAIN, CLIENT_ABORT, COMMIT, LIKELY, TIMEOUT, Cause
-from service.domain.marker_causes import CLOCKS_MS, Decision, Known, cause_of_marker
+from service.domain.causes import ADMIN, AMBIGUOUS, CERTAIN, CLIENT_ABORT, COMMIT, LIKELY, TIMEOUT, Cause
+from service.domain.marker_causes import CLOCKS_MS, CLOSE_MS, Decision, Known, cause_of_marker
 
 T = 1_790_000_000_000
 COMMITTED = Cause(COMMIT, CERTAIN)
@@ -23,8 +23,11 @@ DECISIONS = (
     ("marker", "at_ms", "cause"),
     [
         ("ABORT", T + 10, OWN),
-        ("ABORT", T - CLOCKS_MS, OWN),
-        ("ABORT", T + 20 + CLOCKS_MS, OWN),
+        ("ABORT", T - CLOSE_MS, OWN),
+        ("ABORT", T + 20 + CLOSE_MS, OWN),
+        # by clocks that differ, or by hand
+        ("ABORT", T - CLOSE_MS - 1, Cause(CLIENT_ABORT, AMBIGUOUS)),
+        ("ABORT", T + 20 + CLOCKS_MS, Cause(CLIENT_ABORT, AMBIGUOUS)),
         ("ABORT", T + 21 + CLOCKS_MS, BY_HAND),
         ("ABORT", T + 89_000, LATE),
         ("COMMIT", T + 8_500, COMMITTED),

@@ -34,6 +34,8 @@ from service.store.writer_groups import GroupWriter
 from service.store.writer_partitions import PartitionWriter
 from spark_jobs.groups_watch import GroupsWatch
 from spark_jobs.source.planner import wall_clock_ms
+from tests import acls
+from tests.acls import Guarded
 from tests.brokers import connect
 from tests.integration.producers import SILENT, create_topic, open_producer
 from tests.service.stores import SeededCluster
@@ -46,7 +48,7 @@ FIRST_ANSWER_S = 3.0
 class Watched:
     """A store that learns how topics of a broker stand, and the watch of groups over it."""
 
-    def __init__(self, broker: Broker, store: str, *topics: str) -> None:
+    def __init__(self, broker: Broker, store: str, *topics: str, settings: ClientSettings | None = None) -> None:
         self.cluster = SeededCluster(store, started_ms=wall_clock_ms())
         self.topics = topics
         self.client: KafkaClient = connect(broker.bootstrap)
@@ -55,8 +57,8 @@ class Watched:
         self._since: dict[tuple[str, int], tuple[int, int]] = {}
         self.reader = open_reader(store)
         groups = GroupWriter(self.cluster.engine, self.cluster.lease)
-        settings = ClientSettings.load(broker.bootstrap, None)
-        self.watch = GroupsWatch(self.reader, groups, self.cluster.id, settings)
+        asks_as = settings or ClientSettings.load(broker.bootstrap, None)
+        self.watch = GroupsWatch(self.reader, groups, self.cluster.id, asks_as)
 
     def look(self) -> None:
         """All partitions, as the sampler would tell of them."""
@@ -101,8 +103,8 @@ class Watched:
 
 
 @contextmanager
-def watched(broker: Broker, tmp_path: Path, *topics: str) -> Iterator[Watched]:
-    found = Watched(broker, f"sqlite:///{tmp_path / 'store.db'}", *topics, OFFSETS_TOPIC)
+def watched(broker: Broker, tmp_path: Path, *topics: str, settings: ClientSettings | None = None) -> Iterator[Watched]:
+    found = Watched(broker, f"sqlite:///{tmp_path / 'store.db'}", *topics, OFFSETS_TOPIC, settings=settings)
     try:
         yield found
     finally:
@@ -232,3 +234,26 @@ def test_where_nothing_stands_no_broker_is_asked(broker_431: Broker, tmp_path: P
             assert one.watch.round(wall_clock_ms()) > 0
         assert time.thread_time() - began < 1
         assert (one.watch.is_connected, written) == (False, [])
+
+
+def test_a_group_that_may_not_be_asked_about_is_told_and_the_others_are_known(tmp_path: Path) -> None:
+    with Guarded("4.3.1", tmp_path, ["ann"]) as guarded:
+        create_topic(guarded.admin, "orders", 1)
+        for name in ("billing", "secret"):
+            one = Consumer({"bootstrap.servers": guarded.admin, "group.id": name, "logger": SILENT})
+            commit(one, "orders", 0)
+            one.close()
+        producer = open_producer(guarded.admin, "open")
+        producer.begin_transaction()
+        write(producer, "orders", 1)
+        guarded.allow("ann", acls.cluster(), "DESCRIBE")
+        guarded.allow("ann", acls.topic(), "DESCRIBE")
+        guarded.allow("ann", acls.group(), "DESCRIBE")
+        guarded.deny("ann", acls.group("secret"), "DESCRIBE")
+        ann = ClientSettings.load(guarded.bootstrap, guarded.properties("ann"))
+        with watched(guarded.broker, tmp_path, "orders", settings=ann) as seen:
+            seen.stand()
+            seen.watch.round(wall_clock_ms())
+            assert relations(seen.victims(), "orders") == {"billing": INACTIVE}
+            assert seen.watch.denied == {"secret"}
+        producer.abort_transaction(30)

@@ -10,6 +10,7 @@ import pytest
 
 from service.domain import states
 from service.domain.partition_facts import PartitionLook, StalledRead
+from service.store import read_judged
 from service.store.writer_groups import GroupSeen, GroupWriter
 from tests.service.partitions import (
     END,
@@ -380,6 +381,28 @@ def test_a_log_that_is_read_late_leaves_what_is_open_unknown(cluster: WithPartit
     cluster.look(stands(), read(entry()))
     assert get(cluster)["why"] == f"producer id {PID}: the coordinators' log is not read to its end"
     assert get(cluster, CLUSTER)["partitions"]["judged"] == 0
+
+
+def test_where_too_much_is_open_the_rest_is_not_called_judged(
+    cluster: WithPartitions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(read_judged, "MOST_ENTRIES", 4)
+    cluster.read([owner(b"%d" % n, n % 3, 10 + n) for n in range(6)])
+    both = (read(entry(10 + n), entry(13 + n, LSO + 1), partition=n) for n in range(3))
+    cluster.look(*(stands(n) for n in range(3)), *both)
+    assert [one["judged"] for one in get(cluster, PATH)["items"]] == [True, False, False]
+    assert get(cluster, CLUSTER)["partitions"]["judged"] == 1
+
+
+def test_beyond_those_that_stand_longest_nothing_is_called_judged(
+    cluster: WithPartitions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(read_judged, "MOST_JUDGED", 2)
+    cluster.read([owner(b"%d" % n, n, 10 + n) for n in range(5)])
+    cluster.look(*(stands(n) for n in range(5)), *(read(entry(10 + n), partition=n) for n in range(5)), moves(9))
+    body = get(cluster, CLUSTER)
+    assert body["partitions"] == {"watched": 6, "judged": 3, "unknown": 3, "blocked": 5, "not_covered": 0}
+    assert "3 partitions" in [one["what"] for one in body["unknown"]]
 
 
 def test_before_the_first_look_nothing_is_watched(cluster: WithPartitions) -> None:

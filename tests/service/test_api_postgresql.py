@@ -13,6 +13,7 @@ from fastapi.testclient import TestClient
 from service.domain.facts import Gap
 from service.store import clusters
 from tests.postgres import Postgres
+from tests.service.partitions import WithPartitions, entry, hangs, moves, read, silent, stands
 from tests.service.stores import DESCRIPTION, NOW_MS, Id, SeededCluster, client_of, mixed_ids, open_id
 
 API = "/api/v1/clusters"
@@ -39,6 +40,9 @@ PATHS = [
     f"{API}/orders/transaction?id=app-00007",
     f"{API}/orders/transaction?id=%ff%00",
     f"{API}/orders/transaction?id=nobody",
+    f"{API}/orders/hanging",
+    *(f"{API}/orders/partitions{query}" for query in ("", "?lagging=true", "?limit=1", "?topic=orders", "?topic=%00")),
+    *(f"{API}/orders/partitions/{place}" for place in ("orders/0", "orders/3", "b%00/0", "z/0")),
 ]
 
 
@@ -49,11 +53,15 @@ def both(tmp_path: Path, postgres: Postgres) -> Iterator[tuple[str, str]]:
         urls = (f"sqlite:///{tmp_path / 'store.db'}", url)
         for one in urls:
             SeededCluster(one, "another").close()
-            cluster = SeededCluster(one, partitions=2)
+            cluster = WithPartitions(one, partitions=2)
             clusters.describe(cluster.engine, cluster.id, DESCRIPTION, NOW_MS)
             odd = [Id(b"\xff\x00"), Id(b"100%_"), Id(b"nul\x00"), open_id("z\N{SNOWMAN}", 5_000, "b", "a")]
             cluster.read([*mixed_ids(), *odd], behind=7)
             cluster.read([open_id(LONG, 9_000)], partition=1, gap=Gap(0, 40, "retention"), trouble="not\x00now")
+            cluster.look(
+                stands(), stands(1), read(entry()), moves(2), silent("no leader", 3), moves(0, "Z"), not_covered=2
+            )
+            cluster.see(hangs())
             cluster.close()
         yield urls
 

@@ -11,7 +11,7 @@ import pytest
 
 from service.cli import main
 from tests.builders.batches import ABORT, COMMIT, TRANSACTIONAL, Rec, batch, control_batch
-from tests.wire.dumps import name_of, read_dump, segments
+from tests.wire.dumps import GOLDEN, name_of, read_dump, segments
 
 DATA_LOGS = [pytest.param(log, id=name_of(log)) for log in segments("*/[a-z]*")]
 OFFSETS_LOGS = [pytest.param(log, id=name_of(log)) for log in segments("*/__consumer_offsets-*")]
@@ -119,6 +119,33 @@ def test_a_table_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     ]
     assert "ABORT at 2" in out
     assert err == "open as far as these files tell: they end at offset 5\n"
+
+
+def test_segments_of_the_coordinators_log_give_names_and_causes(capsys: pytest.CaptureFixture[str]) -> None:
+    """As the scenarios went: old and new protocol, timeouts, and what an administrator ended behind the log's back."""
+    main_group = GOLDEN / "4.3.1" / "main"
+    told = {}
+    for name in ("a-orders-0", "f-dead-0", "q-force-0", "l-abort-0", "c-late-0"):
+        for span in explained(capsys, 0, 5, main_group / name, *main_group.glob("__transaction_state-*")):
+            cause = span["cause"] and f"{span['cause']} {span['confidence']}"
+            told[name, span["from"]] = span["kind"], span["transactional_id"], cause
+    assert {place: told[place] for place in SOME} == SOME
+
+
+SOME = {
+    ("a-orders-0", 0): ("committed", "a-shop-1", "commit certain"),
+    ("a-orders-0", 3): ("aborted", "a-shop-1", "client_abort certain"),
+    ("f-dead-0", 0): ("aborted", "f-old", "timeout likely"),
+    ("q-force-0", 0): ("aborted", "q-force-1", "admin likely"),
+    ("l-abort-0", 0): ("aborted", "l-abort-1", "client_abort certain"),
+    ("l-abort-0", 2): (
+        "aborted",
+        "l-abort-1",
+        "client_abort ambiguous",
+    ),  # by hand, 1.4 s after its client
+    ("l-abort-0", 4): ("aborted", "l-abort-2", None),  # by hand; what compaction took nobody knows
+    ("c-late-0", 3): ("open", "c-late-1", None),
+}
 
 
 @pytest.fixture

@@ -1,0 +1,96 @@
+"""Whose producer ids are, and why their transactions ended, read from segments of the coordinators' log."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from service.cli.segment_files import records_of
+from service.domain import journal
+from service.domain.causes import Cause
+from service.domain.facts import UNSEEN, LogRecord
+from service.domain.marker_causes import Decision
+from service.domain.spans_of_offsets import ABORT, COMMIT
+from service.domain.states import EXPIRED, PREPARE_ABORT, PREPARE_COMMIT, UNKNOWN
+from service.wire.batches import read_batches
+from service.wire.errors import DecodeError
+from service.wire.records import Record
+from service.wire.transaction_log import decode_key, decode_value
+
+_PREPARED: Final = {PREPARE_ABORT: ABORT, PREPARE_COMMIT: COMMIT}
+
+
+class Owners(NamedTuple):
+    """By producer id: the transactional.id that has or had it, and what was decided of its transactions."""
+
+    names: dict[int, bytes]
+    decisions: dict[int, list[Decision]]
+
+
+def owners_of(logs: Iterable[bytes]) -> Owners:
+    """Of segments in the order of their offsets; what cannot be decoded is passed over, as far as it is in the way."""
+    found = Owners({}, defaultdict(list))
+    for transactional_id, records in _by_id(logs).items():
+        for record in records:
+            if record.producer_id >= 0:
+                found.names[record.producer_id] = transactional_id
+        for producer_id, decision in _decisions(records):
+            found.decisions[producer_id].append(decision)
+    return found
+
+
+def _decisions(records: list[LogRecord]) -> Iterator[tuple[int, Decision]]:
+    """As the journal judges pair after pair; a cause may be refined by what follows."""
+    causes: dict[int, Cause] = {}
+    last_abort = journal.NO_ABORT
+    for before, after in pairwise([UNSEEN, *records]):
+        judged = journal.judge(last_abort, before, after, counts=True)
+        last_abort = judged.last_abort
+        if judged.transition.cause is not None and judged.transition.confidence is not None:
+            causes[after.offset] = Cause(judged.transition.cause, judged.transition.confidence)
+        if judged.revised is not None:
+            offset, cause = judged.revised
+            causes[offset] = cause
+    for record, following in zip(records, [*records[1:], None], strict=True):
+        if record.state in _PREPARED and record.offset in causes:
+            until_ms = None if following is None else max(following.timestamp_ms, record.timestamp_ms)
+            marker = _PREPARED[record.state]
+            yield record.producer_id, Decision(marker, record.timestamp_ms, until_ms, causes[record.offset])
+
+
+def _by_id(logs: Iterable[bytes]) -> dict[bytes, list[LogRecord]]:
+    by_id: dict[bytes, list[LogRecord]] = defaultdict(list)
+    for data in logs:
+        for batch in read_batches(data):
+            for record in records_of(batch):
+                try:
+                    by_id[decode_key(record.key)].append(_log_record(record))
+                except DecodeError:
+                    continue
+    return by_id
+
+
+def _log_record(record: Record) -> LogRecord:
+    gone = UNSEEN._replace(offset=record.offset, timestamp_ms=record.timestamp_ms)
+    if record.value is None:
+        return gone._replace(state=EXPIRED)
+    try:
+        value = decode_value(record.value)
+    except DecodeError:
+        return gone._replace(state=UNKNOWN)
+    return LogRecord(
+        record.offset,
+        record.timestamp_ms,
+        -1,
+        value.status,
+        value.producer_id,
+        value.producer_epoch,
+        value.timeout_ms,
+        value.last_update_ms,
+        value.start_ms,
+        value.client_transaction_version,
+        value.previous_producer_id,
+        value.partition_count,
+    )

@@ -1,0 +1,104 @@
+"""Who will end what is open: every way an entry and its owner can stand to each other."""
+
+from __future__ import annotations
+
+import pytest
+
+from service.domain import states
+from service.domain.findings.context import Context, Limits
+from service.domain.findings.rules import Rules
+from service.domain.open_entries import ADOPTED_AFTER_MS, Entry, Relation, owner_of, relate
+from service.domain.owners import Owner
+
+NOW_MS = 1_790_000_000_000
+PLACE = ("orders", 3)
+
+ENTRY = Entry("orders", 3, 7, 4, 120, -1, -1, None, None, NOW_MS - 9_000, NOW_MS - 100)
+OWNER = Owner(
+    transactional_id=b"pay",
+    log_partition=0,
+    generation=0,
+    offset=55,
+    timestamp_ms=NOW_MS - 10_000,
+    leader_epoch=0,
+    state=states.ONGOING,
+    producer_id=7,
+    producer_epoch=4,
+    timeout_ms=60_000,
+    start_ms=NOW_MS - 10_000,
+    last_update_ms=NOW_MS - 10_000,
+    client_transaction_version=0,
+    partitions=(PLACE,),
+    first_seen_ms=NOW_MS - 90_000,
+    last_seen_ms=NOW_MS - 10_000,
+    first_epoch=0,
+    last_epoch=4,
+    ended_offset=None,
+    ended_state=None,
+    ended_value=None,
+)
+KNOWN = Context(Limits(10_000, 604_800_000, 3_600_000, frozenset()), Rules(), {0: NOW_MS}, {0: 1}, True)
+NOT_READ = KNOWN._replace(seen_until={}, whole=False)
+
+
+def related(owner: Owner | None, context: Context = KNOWN, *, is_hanging: bool = False) -> Relation:
+    return relate(ENTRY, [] if owner is None else [owner], context, is_hanging=is_hanging)
+
+
+@pytest.mark.parametrize(
+    ("owner", "word"),
+    [
+        (OWNER, "open"),
+        (OWNER._replace(producer_epoch=9), "open"),  # any marker with an epoch not below closes it
+        (OWNER._replace(timeout_ms=2_147_483_647, start_ms=1), "open"),  # two-phase: no timeout
+        (OWNER._replace(start_ms=NOW_MS - 80_000), "overdue"),
+        (OWNER._replace(state=states.PREPARE_COMMIT), "completing"),
+        (OWNER._replace(state=states.PREPARE_ABORT, producer_epoch=5), "completing"),
+        (OWNER._replace(start_ms=ENTRY.first_seen_ms + ADOPTED_AFTER_MS + 1), "adopted"),
+        (OWNER._replace(start_ms=ENTRY.first_seen_ms + ADOPTED_AFTER_MS), "open"),
+    ],
+)
+def test_somebody_will_end_it(owner: Owner, word: str) -> None:
+    relation = related(owner)
+    assert (relation.word, relation.is_unowned, relation.why) == (word, False, None)
+    assert related(owner, NOT_READ, is_hanging=True).is_unowned is False
+
+
+@pytest.mark.parametrize(
+    "owner",
+    [
+        None,
+        OWNER._replace(state=states.COMPLETE_ABORT, partitions=()),
+        OWNER._replace(state=states.EMPTY, partitions=()),
+        OWNER._replace(state=states.EXPIRED, producer_id=-1, partitions=()),
+        OWNER._replace(partitions=(("orders", 4), ("other", 3))),
+        OWNER._replace(producer_epoch=3),
+        OWNER._replace(producer_id=8),
+    ],
+)
+def test_nobody_will_end_it(owner: Owner | None) -> None:
+    """Not known to hang before it was looked at again; and not even that where the log is not read to its end."""
+    relation = related(owner)
+    assert (relation.word, relation.is_unowned) == ("unknown", True)
+    assert related(owner, is_hanging=True).word == "hanging"
+    unread = related(owner, NOT_READ)
+    assert (unread.word, unread.is_unowned) == ("unknown", False)
+    assert "not read to its end" in str(unread.why)
+
+
+def test_an_undecodable_record_tells_nothing() -> None:
+    relation = related(OWNER._replace(state=states.UNKNOWN))
+    assert (relation.word, relation.is_unowned) == ("unknown", False)
+    assert "cannot be decoded" in str(relation.why)
+
+
+def test_one_partition_of_the_log_is_enough_for_an_id_and_all_are_needed_for_nobody() -> None:
+    partly = KNOWN._replace(whole=False)
+    assert related(OWNER._replace(state=states.EMPTY, partitions=()), partly).is_unowned
+    assert not related(None, partly).is_unowned
+
+
+def test_the_id_that_has_the_producer_id_now_comes_before_one_that_had_it() -> None:
+    before = OWNER._replace(transactional_id=b"old", producer_id=99, last_seen_ms=NOW_MS)
+    assert owner_of(ENTRY, [before, OWNER]) == OWNER
+    assert owner_of(ENTRY, [before]) == before

@@ -1,0 +1,309 @@
+"""Three looks before anything is said to hang: what counts as a look, and what takes a verdict back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from sqlalchemy import Engine, select
+
+from service.domain import states
+from service.domain.findings import kinds
+from service.domain.findings.finding import Finding
+from service.domain.findings.hanging import SETTLES_MS
+from service.domain.findings.rules import Rule, Rules
+from service.domain.look_back import Marker
+from service.kafka.bracket import Seen
+from service.kafka.ends import Ends
+from service.kafka.markers_read import MarkersRead
+from service.kafka.metadata import Leader
+from service.kafka.producers import ActiveProducer
+from service.store.audit import Attempt, record
+from service.store.engine import open_reader
+from service.store.schema import counters
+from service.store.writer_counters import SUM
+from service.store.writer_findings import FindingWriter, load
+from spark_jobs.judge import Judge
+from spark_jobs.judge_partitions import PartitionLooks
+from spark_jobs.looker import Answers, EntryKey, Questions
+from tests.store.conftest import Cluster, only_on
+from tests.store.logs import NOW_MS, Entry, batch, entry, read
+from tests.store.looks import Watched, described, look
+from tests.store.looks import entry as open_entry
+
+pytestmark = only_on("sqlite")  # the reads have their own tests on both databases
+
+KEY = EntryKey("orders", 0, 7, 100)
+PLACE = ("orders", 0)
+ENDED_MS = NOW_MS - 60_000
+DETECTION = "detection_ms_confirmed"
+
+
+class Scripted:
+    """Answers what the test says, whatever it is asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[Questions] = []
+        self.ready: list[Answers] = []
+
+    def ask(self, questions: Questions) -> bool:
+        self.asked.append(questions)
+        return True
+
+    def answers(self) -> list[Answers]:
+        ready, self.ready = self.ready, []
+        return ready
+
+
+@pytest.fixture(autouse=True)
+def a_machine_that_is_never_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spark_jobs.judge.SHARE", 0)
+
+
+@pytest.fixture
+def reader(url: str, engine: Engine) -> Iterator[Engine]:
+    reader = open_reader(url)
+    yield reader
+    reader.dispose()
+
+
+class Lab:
+    """orders-0, where producer id 7 of `pay` (or of nobody) is open at 100, and one partition of the coordinators' log."""
+
+    def __init__(self, cluster: Cluster, reader: Engine) -> None:
+        self.cluster, self.reader, self.watched = cluster, reader, Watched(cluster)
+        self.rules = Rules((Rule(prefix="pay", owner="payments"),))
+        self.next_offset = 0
+        self.restart()
+
+    def restart(self) -> None:
+        self.looker = Scripted()
+        partitions = PartitionLooks(self.cluster.id, self.looker, "broker:9092")  # type: ignore[arg-type]
+        writer = FindingWriter(self.cluster.engine, self.cluster.lease)
+        self.judge = Judge(self.reader, writer, self.cluster.id, self.rules, partitions=partitions)
+
+    def log(self, now_ms: int, *entries: Entry) -> None:
+        lo, hi = self.next_offset, self.next_offset + len(entries)
+        self.cluster.writer.apply(batch(entries, read(lo, hi, end=hi, asked_at_ms=now_ms)), now_ms)
+        self.next_offset = hi
+
+    def ended(self, now_ms: int, state: int = states.COMPLETE_ABORT) -> None:
+        """The id's transaction, on another partition, is over."""
+        self.log(now_ms, entry(self.next_offset, state, start_ms=ENDED_MS, at_ms=ENDED_MS))
+
+    def opened(self, now_ms: int) -> None:
+        """Seen open, at the time and again."""
+        self.watched.see(look(now_ms), described(now_ms, open_entry()), now_ms=now_ms)
+
+    def round(self, now_ms: int) -> Finding | None:
+        self.log(now_ms)
+        self.judge.round(now_ms)
+        return self.found(now_ms)
+
+    def found(self, now_ms: int) -> Finding | None:
+        with self.reader.connect() as connection:
+            found = load(connection, self.cluster.id, now_ms)
+        return next((one for (kind, _), one in found.items() if kind == kinds.HANGING), None)
+
+    def ends(self, asked_at_ms: int, end: int | None = None) -> None:
+        self.looker.ready.append(Answers(asked_at_ms, {0: self.next_offset if end is None else end}))
+
+    def seen(
+        self, asked_at_ms: int, *, is_open: bool = True, markers: tuple[Marker, ...] = (), topic_id: str = "T"
+    ) -> None:
+        there = (ActiveProducer(7, 0, 1, -1, 3, 100),) if is_open else ()
+        ends = Ends(10, 100 if is_open else 111, 110 if is_open else 111, 0)
+        seen = Seen(*PLACE, topic_id, asked_at_ms, Leader(1, 5), ends, True, there)
+        answers = Answers(seen={PLACE: seen})
+        if not is_open:
+            answers.ended[KEY] = MarkersRead(markers, (5,) * len(markers), 111, True)
+        self.looker.ready.append(answers)
+
+    def confirmed(self, now_ms: int = NOW_MS) -> Finding:
+        """All three looks, a second apart."""
+        self.ended(now_ms)
+        self.opened(now_ms)
+        self.round(now_ms + 1_000)
+        self.ends(now_ms + 1_500)
+        self.round(now_ms + 2_000)
+        self.seen(now_ms + 2_000 + SETTLES_MS)
+        found = self.round(now_ms + 3_000)
+        assert found is not None
+        return found
+
+
+@pytest.fixture
+def lab(cluster: Cluster, reader: Engine) -> Lab:
+    cluster.start({0: 0})
+    return Lab(cluster, reader)
+
+
+def test_three_looks_make_a_finding_with_a_name(lab: Lab) -> None:
+    found = lab.confirmed()
+    assert (found.status, found.severity, found.confidence) == ("confirmed", "critical", "likely")
+    s = found.subject
+    assert (s.topic, s.partition, s.transactional_id, s.producer_id, s.start_offset) == ("orders", 0, b"pay", 7, 100)
+    assert found.owner == "payments"
+    assert found.command is None  # no end of its producer id was seen with its partitions: not known what was decided
+    assert found.decision == "unknown"
+    with lab.reader.connect() as connection:
+        counted = connection.execute(
+            select(counters.c.label, counters.c.value).where(counters.c.name == DETECTION)
+        ).all()
+    assert dict(tuple(row) for row in counted)[SUM] == 3_000  # the LSO stood there since NOW_MS
+
+
+def test_one_look_at_the_partition_and_one_at_the_log_make_a_candidate(lab: Lab) -> None:
+    lab.ended(NOW_MS)
+    lab.opened(NOW_MS)
+    assert lab.round(NOW_MS + 1_000) is None
+    assert lab.looker.asked[0].log_partitions == {0}
+    lab.ends(NOW_MS + 1_500)
+    found = lab.round(NOW_MS + 2_000)
+    assert found is not None
+    assert (found.status, found.confirmed_at_ms) == ("candidate", None)
+
+
+def test_an_end_of_the_log_asked_for_before_the_entry_was_known_is_no_look(lab: Lab) -> None:
+    lab.ended(NOW_MS)
+    lab.opened(NOW_MS)
+    lab.round(NOW_MS + 1_000)
+    lab.ends(NOW_MS + 1_000)
+    assert lab.round(NOW_MS + 2_000) is None
+
+
+def test_a_log_that_is_not_read_to_that_end_is_no_look(lab: Lab) -> None:
+    """What lies before it may be the transaction that ends the entry."""
+    lab.ended(NOW_MS)
+    lab.opened(NOW_MS)
+    lab.round(NOW_MS + 1_000)
+    lab.ends(NOW_MS + 1_500, end=lab.next_offset + 1)
+    assert lab.round(NOW_MS + 2_000) is None
+    lab.log(NOW_MS + 2_500, entry(lab.next_offset, states.ONGOING, start_ms=NOW_MS - 2_000, at_ms=NOW_MS - 2_000))
+    assert lab.round(NOW_MS + 3_000) is None  # it lists orders-0: its marker will close the entry
+
+
+def test_a_look_at_the_partition_from_before_the_second_look_does_not_confirm(lab: Lab) -> None:
+    lab.ended(NOW_MS)
+    lab.opened(NOW_MS)
+    lab.round(NOW_MS + 1_000)
+    lab.ends(NOW_MS + 1_500)
+    lab.seen(NOW_MS + 1_900)
+    found = lab.round(NOW_MS + 2_000)
+    assert found is not None
+    assert found.status == "candidate"
+
+
+def test_a_producer_that_may_be_early_is_given_a_moment(lab: Lab) -> None:
+    """Some clients write before AddPartitionsToTxn is accepted."""
+    lab.ended(NOW_MS)
+    lab.opened(NOW_MS)
+    lab.round(NOW_MS + 1_000)
+    lab.ends(NOW_MS + 1_500)
+    lab.round(NOW_MS + 2_000)
+    lab.seen(NOW_MS + 2_000 + SETTLES_MS - 1)
+    found = lab.round(NOW_MS + 2_600)
+    assert found is not None
+    assert found.status == "candidate"
+    lab.log(NOW_MS + 2_700, entry(lab.next_offset, states.ONGOING, start_ms=NOW_MS + 2_650, at_ms=NOW_MS + 2_650))
+    found = lab.round(NOW_MS + 2_800)
+    assert found is not None
+    assert (found.status, found.resolution, found.confirmed_at_ms) == ("resolved", "not_hanging", None)
+
+
+def test_what_has_ended_by_the_third_look_is_withdrawn(lab: Lab) -> None:
+    lab.ended(NOW_MS)
+    lab.opened(NOW_MS)
+    lab.round(NOW_MS + 1_000)
+    lab.ends(NOW_MS + 1_500)
+    lab.round(NOW_MS + 2_000)
+    lab.seen(NOW_MS + 2_600, is_open=False)
+    found = lab.round(NOW_MS + 3_000)
+    assert found is not None
+    assert (found.status, found.resolution) == ("resolved", "not_hanging")
+    again = lab.round(NOW_MS + 4_000)  # the store still shows what was seen before that
+    assert again is not None
+    assert (again.status, again.reopened) == ("resolved", False)
+
+
+def test_an_orphan_needs_all_of_the_log(lab: Lab) -> None:
+    lab.opened(NOW_MS)
+    lab.round(NOW_MS + 1_000)
+    lab.ends(NOW_MS + 1_500)
+    lab.round(NOW_MS + 2_000)
+    lab.seen(NOW_MS + 2_100)
+    found = lab.round(NOW_MS + 3_000)
+    assert found is not None
+    assert (found.status, found.confidence, found.subject.transactional_id) == ("confirmed", "certain", None)
+    assert found.decision == "none"
+    assert found.command == (
+        "kafka-transactions.sh --bootstrap-server broker:9092 abort --topic orders --partition 0 --start-offset 100"
+    )
+
+
+@pytest.mark.parametrize(("is_commit", "how"), [(True, "foreign_commit"), (False, "foreign_abort")])
+def test_a_marker_ends_it_and_says_whose_it_was(lab: Lab, is_commit: bool, how: str) -> None:
+    lab.confirmed()
+    lab.seen(NOW_MS + 4_000, is_open=False, markers=(Marker(110, 0, NOW_MS + 3_900, is_commit),))
+    found = lab.round(NOW_MS + 5_000)
+    assert found is not None
+    assert (found.status, found.resolution, found.severity) == ("resolved", how, "critical")
+
+
+def test_a_marker_that_we_wrote_is_known(lab: Lab) -> None:
+    found = lab.confirmed()
+    written = Attempt(NOW_MS + 3_500, found.id, "ann", False, "ABORT", "orders", 0, 7, 0, 3, 100, "written")
+    record(lab.cluster.engine, lab.cluster.id, written)
+    lab.seen(NOW_MS + 4_000, is_open=False, markers=(Marker(110, 0, NOW_MS + 3_900, False),))
+    resolved = lab.round(NOW_MS + 5_000)
+    assert resolved is not None
+    assert resolved.resolution == "our_marker"
+
+
+def test_a_transaction_of_the_same_producer_takes_it_over(lab: Lab) -> None:
+    lab.confirmed()
+    began_ms = NOW_MS + 20_000
+    lab.log(began_ms, entry(lab.next_offset, states.ONGOING, start_ms=began_ms, at_ms=began_ms))
+    found = lab.round(began_ms + 1_000)
+    assert found is not None
+    assert (found.status, found.resolution) == ("resolved", "adopted")
+    with lab.reader.connect() as connection:
+        assert kinds.ADOPTED in {kind for kind, _ in load(connection, lab.cluster.id, began_ms)}
+
+
+def test_a_deleted_topic_ends_it(lab: Lab) -> None:
+    lab.confirmed()
+    lab.watched.see(look(NOW_MS + 4_000, -1, -1, is_gone=True, stalled_since_ms=None), now_ms=NOW_MS + 4_000)
+    found = lab.round(NOW_MS + 5_000)
+    assert found is not None
+    assert found.resolution == "topic_deleted"
+
+
+def test_a_restart_neither_forgets_nor_takes_anything_back(lab: Lab) -> None:
+    before = lab.confirmed()
+    lab.restart()
+    lab.opened(NOW_MS + 10_000)
+    lab.round(NOW_MS + 10_000)
+    lab.ends(NOW_MS + 10_500)
+    found = lab.round(NOW_MS + 11_000)
+    assert found is not None
+    assert (found.id, found.status, found.confirmed_at_ms) == (before.id, "confirmed", before.confirmed_at_ms)
+
+
+def test_what_ended_while_nobody_looked_is_resolved_after_a_restart(lab: Lab) -> None:
+    lab.confirmed()
+    lab.watched.see(look(NOW_MS + 9_000, 120, 120), now_ms=NOW_MS + 9_000)
+    lab.restart()
+    lab.round(NOW_MS + 10_000)
+    assert KEY in lab.looker.asked[-1].entries
+    lab.seen(NOW_MS + 10_100, is_open=False, markers=(Marker(110, 0, NOW_MS + 8_000, False),))
+    found = lab.round(NOW_MS + 11_000)
+    assert found is not None
+    assert (found.status, found.resolution) == ("resolved", "foreign_abort")
+
+
+def test_where_the_log_stands_still_nothing_hangs(lab: Lab) -> None:
+    lab.ended(NOW_MS)
+    lab.opened(NOW_MS)
+    assert lab.judge.round(NOW_MS + 60_000) == 0
+    assert lab.found(NOW_MS + 60_000) is None
