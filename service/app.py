@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -25,6 +25,7 @@ from service.api import (
     partitions,
     producers,
     rates,
+    resolve,
     timeline,
     transactions,
 )
@@ -43,16 +44,23 @@ _ASSETS: Final = Path(__file__).parent / "api" / "assets"
 _MAX_BODY: Final = 1_000_000
 
 
-def create_app(store_url: str, version: str = "unknown", kafka: ClientSettings | None = None) -> FastAPI:
+def create_app(
+    store_url: str,
+    version: str = "unknown",
+    kafka: ClientSettings | None = None,
+    operators: Mapping[str, str] | None = None,
+) -> FastAPI:
     """An ASGI application that reads the store; nothing is connected before the first request.
 
     StoreError: the URL is no store. A store that does not answer, or is not at head, makes requests answer 503; so do
-    the few that have to ask Kafka, where there is no `kafka`.
+    the few that have to ask Kafka, where there is no `kafka`. `operators`: keys by name of those who may resolve.
     """
     engine = open_reader(store_url)
     app = _application(engine, version)
     app.state.store = Store(engine)
+    app.state.store_url = store_url
     app.state.kafka = Kafka(kafka)
+    app.state.operators = dict(operators or {})
     app.state.metrics = create_metrics(engine)
     answer_errors_as_problems(app)
     for room in (
@@ -68,6 +76,7 @@ def create_app(store_url: str, version: str = "unknown", kafka: ClientSettings |
         groups,
         offsets,
         partitions,
+        resolve,
     ):
         app.include_router(room.router, prefix=API)
     for room in (health, metrics, landing):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import os
 import re
 import tomllib
@@ -29,8 +30,9 @@ ENV_PREFIX: Final = "TXNSCOPE_"
 
 Globs = Annotated[tuple[str, ...], NoDecode]
 """Of topics: several words of a flag, a list in the file, one text with commas or spaces in the environment."""
-_SAY_IT_ALL: Final = ("rules", "keep", "topics", "mirrored")
+_SAY_IT_ALL: Final = ("rules", "keep", "topics", "mirrored", "operators")
 """Settings whose complaints name the value, or the part of it, that is wrong."""
+SHORTEST_KEY: Final = 16
 _GLOB: Final = re.compile(r"[A-Za-z0-9._*?\[\]!-]+")
 
 
@@ -54,6 +56,8 @@ class Settings(BaseSettings):
     partitions: str = "stalled"
     topics: Globs = ()
     mirrored: Globs = ()
+    operators: dict[str, str] = Field(default_factory=dict)
+    operator_key_file: Path | None = None
     rules: Rules = Rules()
     keep: Keep = Keep()
 
@@ -93,6 +97,17 @@ class Settings(BaseSettings):
             if not isinstance(glob, str) or not _GLOB.fullmatch(glob):
                 raise ValueError(f"{glob!r} is no topic and no glob of topics like orders-*")
         return tuple(globs)
+
+    @field_validator("operators")
+    @classmethod
+    def _have_keys(cls, operators: dict[str, str]) -> dict[str, str]:
+        """Who may have markers written, by name: `[operators]` of the file, or its JSON in TXNSCOPE_OPERATORS."""
+        for name, key in operators.items():
+            if len(key) < SHORTEST_KEY or not re.fullmatch(r"[!-~]+", key):
+                raise ValueError(
+                    f"the key of {name!r} is not {SHORTEST_KEY} or more printable characters without spaces"
+                )
+        return operators
 
     @field_validator("cluster")
     @classmethod
@@ -143,11 +158,14 @@ def load(flags: Mapping[str, str | list[str] | None], config: str | None = None)
 
 
 def for_children(settings: Settings) -> dict[str, str]:
-    """Environment of the processes that a command starts or becomes: the store.
+    """Environment of the processes that a command starts or becomes: the store, and the keys of operators.
 
     Its URL may hold a password, and everybody on a machine can read command lines.
     """
-    return {f"{ENV_PREFIX}STORE": settings.store}
+    secret = {f"{ENV_PREFIX}STORE": settings.store}
+    if settings.operators:
+        secret[f"{ENV_PREFIX}OPERATORS"] = json.dumps(settings.operators)
+    return secret
 
 
 def flag(name: str) -> str:

@@ -51,8 +51,8 @@ class Kafka:
                 raise ProblemError(
                     503,
                     NO_BROKERS,
-                    f"no brokers configured for cluster {cluster.name!r}: --bootstrap-servers leads to another one, with"
-                    f" the id {self._cluster_id}",
+                    f"no brokers configured for cluster {cluster.name!r}: --bootstrap-servers leads to another one,"
+                    f" with the id {self._cluster_id}",
                 )
             yield client
         except KafkaUnavailable as error:

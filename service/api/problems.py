@@ -29,6 +29,8 @@ STORE_NOT_READY: Final = "urn:txnscope:store-not-ready"
 NO_BROKERS: Final = "urn:txnscope:no-brokers"
 KAFKA_UNAVAILABLE: Final = "urn:txnscope:kafka-unavailable"
 KAFKA_REFUSED: Final = "urn:txnscope:kafka-refused"
+NOT_ALLOWED: Final = "urn:txnscope:not-allowed"
+NOT_NOW: Final = "urn:txnscope:not-now"
 """Values of `type`; everything else is about:blank, where the status says it all."""
 
 

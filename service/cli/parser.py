@@ -19,6 +19,7 @@ _HELP: Final = {
     "store": ("URL", "sqlite:///FILE or postgresql://HOST/DATABASE"),
     "checkpoint": ("DIR", "where Spark keeps scratch files"),
     "partitions": ("MODE", "of which partitions batches are read: stalled"),
+    "operator_key_file": ("FILE", "holds the key of an operator"),
     "topics": ("GLOB", "only partitions of these topics are watched (default: all)"),
     "mirrored": ("GLOB", "not of these, which are copied byte for byte from another cluster"),
     "host": ("HOST", "address to serve on"),
@@ -174,6 +175,12 @@ def _json(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--json", action="store_true", help="the service's JSON instead of a table")
 
 
+def _resolve(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("finding", metavar="FINDING_ID", help="a confirmed hanging transaction")
+    sub.add_argument("--execute", action="store_true", help="write the marker (default: only say what it would be)")
+    _json(sub)
+
+
 def _number(text: str) -> int:
     if not (text.isascii() and text.isdigit()):
         raise argparse.ArgumentTypeError(f"{text!r} is no offset")
@@ -202,6 +209,13 @@ COMMANDS: Final = (
     Command("findings", "findings", "what is wrong or about to be, from the service", _SERVICE, _findings),
     Command("expiring", "expiring", "the transactional.ids that expire soon, from the service", _SERVICE, _expiring),
     Command("groups", "groups", "consumer groups behind open transactions, from the service", _SERVICE, _groups),
+    Command(
+        "resolve",
+        "resolve",
+        "ends a hanging transaction with the marker it lacks",
+        (*_SERVICE, "operator_key_file"),
+        _resolve,
+    ),
     Command("explain", "explain", "whose the records are, and how their transaction ended", _SERVICE, _explain),
     Command("inspect", "inspect", "decodes broker segment files, one line a batch or transition", (), _inspect),
     Command(

@@ -27,6 +27,7 @@ _CLUSTER: Final = frozenset({"cluster", "partitions", "sources"})
 _GROUP: Final = frozenset({"group", "topic", "partition", "relation", "lag_to_lso", "lag_to_hw"})
 _EXPLANATION: Final = frozenset({"spans", "truncated_at", "as_of"})
 _SPAN: Final = frozenset({"from", "to", "kind", "producer_id", "marker_offset", "ended_at", "cause"})
+_RESOLUTION: Final = frozenset({"finding_id", "dry_run", "executed", "marker", "reason", "steps", "command"})
 """What tells our answers from another server's."""
 
 # never through a proxy of the environment: the service is on this machine or beside it
@@ -94,6 +95,11 @@ class Service:
             self._known(one, _SPAN)
         return answer
 
+    def resolve(self, finding: str, key: str, *, dry_run: bool) -> dict[str, Any]:
+        """What was written, or would be. CommandFailed with 2 or 3."""
+        path = f"/clusters/{quote(self.cluster(), safe='')}/findings/{quote(finding, safe='')}/resolve"
+        return self._known(self._ask(path, {"dry_run": dry_run}, key), _RESOLUTION)
+
     def _pages(
         self, path: str, query: Mapping[str, str | Sequence[str] | None], limit: int, names: Set[str]
     ) -> dict[str, Any]:
@@ -142,7 +148,15 @@ class Service:
         return CommandFailed(f"{self._url} (--url) answers, but is no txnscope", UNREACHABLE)
 
     def _get(self, path: str) -> Any:
-        request = urllib.request.Request(f"{self._url}/api/v1{path}", headers={"Accept": "application/json"})  # noqa: S310 - http(s), checked
+        return self._ask(path)
+
+    def _ask(self, path: str, body: Mapping[str, Any] | None = None, key: str = "") -> Any:
+        """A POST where there is a body."""
+        headers = {"Accept": "application/json"}
+        if body is not None:
+            headers |= {"Content-Type": "application/json", "Authorization": f"Bearer {key}"}
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(f"{self._url}/api/v1{path}", data, headers)  # noqa: S310 - http(s), checked
         try:
             with _opener.open(request, timeout=_TIMEOUT_S) as response:
                 self._answered_at = _date(response.headers["Date"])

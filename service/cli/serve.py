@@ -38,7 +38,7 @@ def run(_flags: Namespace, settings: Settings) -> int:
 
     from service.app import create_app
 
-    app = create_app(settings.store, version(), kafka)
+    app = create_app(settings.store, version(), kafka, settings.operators)
     try:
         app.state.store.check()
     except StoreError as error:

@@ -57,6 +57,7 @@ class EndsWatcher:
         """
         if layouts != self._layouts:  # cheap while the values are the same objects
             self._prepare(layouts)
+        self._layouts = dict(layouts)
         kinds = _KINDS if with_start else _KINDS[:2]
         numbers = np.full((len(_KINDS) + 1, len(self._places)), -1, np.int64)
         numbers[_CODE] = errors.LEADER_NOT_AVAILABLE
@@ -89,7 +90,6 @@ class EndsWatcher:
                 yield self._led[node], answers
 
     def _prepare(self, layouts: Mapping[str, TopicLayout]) -> None:
-        self._layouts = dict(layouts)
         self._places = [(topic, p) for topic, layout in layouts.items() for p in layout.leaders]
         self._numbers = np.full((len(_KINDS) + 1, len(self._places)), _NOTHING, np.int64)
         self._ends = dict.fromkeys(self._places, Ends(-1, -1, -1, errors.LEADER_NOT_AVAILABLE))

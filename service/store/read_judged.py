@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, func, select
@@ -110,19 +110,19 @@ def judge(connection: Connection, cluster_id: int, rows: Sequence[PartitionRow])
         _hanging(connection, cluster_id),
         _context(connection, cluster_id, as_of_ms),
         as_of_ms,
-        read[-1].place if len(read) == MOST_ENTRIES else None,
+        entries.keys() - {read[-1].place} if len(read) == MOST_ENTRIES else None,
     )
     return [judging.judge(row, entries.get((row.topic, row.partition), [])) for row in rows]
 
 
 class _Judging(NamedTuple):
-    """`complete_to`: entries are read by place; from this one on not all of them are there."""
+    """`whole`: the partitions of which all entries were read; None: all of them."""
 
     owners: dict[int, list[Owner]]
     hanging: frozenset[tuple[str, int, int, int]]
     context: Context
     as_of_ms: int
-    complete_to: Place | None
+    whole: Set[Place] | None
 
     def judge(self, row: PartitionRow, entries: Sequence[Entry]) -> JudgedPartition:
         if row.stalled_since_ms is None:
@@ -130,7 +130,7 @@ class _Judging(NamedTuple):
         stall = _stall(row, row.stalled_since_ms)
         shown = [JudgedEntry(one, self._relate(one)) for one in sorted(entries, key=lambda one: one.start_offset)]
         why = row.why or why_not_judged(stall, [(one.entry, one.relation) for one in shown], self.as_of_ms)
-        if why is None and self.complete_to is not None and (row.topic, row.partition) >= self.complete_to:
+        if why is None and self.whole is not None and (row.topic, row.partition) not in self.whole:
             why = TOO_MUCH
         named = blocker_of(stall, entries)
         if (closed := unreplicated(stall, entries, self.as_of_ms)) is not None:

@@ -20,7 +20,7 @@ from service.kafka.metadata import Leader, TopicLayout
 from spark_jobs.source.asks import StalledAsk
 from spark_jobs.source.brokers import Asked, Place
 from spark_jobs.source.watch import Watch
-from spark_jobs.source.watched import Clock, News, Watched
+from spark_jobs.source.watched import Clock, News, Watched, is_over
 
 LAYOUT_EVERY_MS: Final = 2_000
 LOG_STARTS_EVERY_MS: Final = 10_000
@@ -31,7 +31,7 @@ READ_AGAIN_MS: Final = 1_500
 LOOKS_AT_ONCE: Final = 2_000
 READS_AT_ONCE: Final = 2_000
 _CHECKS_AT_ONCE: Final = 20
-"""Topics that are asked for by name because they are not listed any more."""
+"""Topics that are asked for by name because they are not listed any more; the others have their turn."""
 _OFFSET_NOT_AVAILABLE: Final = 78
 
 
@@ -51,7 +51,7 @@ class Sampler:
         self._layouts: dict[str, TopicLayout] = {}
         self._layouts_at_ms = self._starts_at_ms = self._full_at_ms = self._taken_at_ms = 0
         self._looked_at_ms = 0
-        self._not_covered = 0
+        self._not_covered = self._checked = 0
         self._failure: str | None = None
         self._watched: dict[Place, Watched] = {}
         self._news: dict[Place, Watched] = {}
@@ -63,10 +63,10 @@ class Sampler:
     def look(self) -> None:
         """At all partitions. Never raises for what Kafka cannot answer: that is told as trouble."""
         try:
-            if self._now_ms() - self._layouts_at_ms >= LAYOUT_EVERY_MS:
+            if is_over(self._layouts_at_ms, LAYOUT_EVERY_MS, self._now_ms()):
                 self._refresh()
             asked_at_ms = self._now_ms()
-            with_start = asked_at_ms - self._starts_at_ms >= LOG_STARTS_EVERY_MS
+            with_start = is_over(self._starts_at_ms, LOG_STARTS_EVERY_MS, asked_at_ms)
             found = self._brokers.ends(self._layouts, with_start=with_start)
             if with_start:
                 self._starts_at_ms = asked_at_ms
@@ -80,12 +80,12 @@ class Sampler:
 
     def is_due(self) -> bool:
         """Whether a micro-batch is wanted now: for news that cannot wait, or because a second has passed."""
-        return self._is_urgent or self._now_ms() - self._taken_at_ms >= HEARTBEAT_MS
+        return self._is_urgent or is_over(self._taken_at_ms, HEARTBEAT_MS, self._now_ms())
 
     def take(self) -> Sample:
         """What is to be told now; the same is not told again."""
         now = self._taken_at_ms = self._now_ms()
-        is_full = self._failure is None and now - self._full_at_ms >= FULL_EVERY_MS
+        is_full = self._failure is None and is_over(self._full_at_ms, FULL_EVERY_MS, now)
         if is_full:
             self._full_at_ms = now
             chosen = list(self._watched.values())
@@ -144,8 +144,10 @@ class Sampler:
             self._starts_at_ms = 0  # asked for with the next look
 
     def _end_what_is_gone(self, layouts: Mapping[str, TopicLayout]) -> None:
-        missing = {topic for topic, _ in self._watched if topic not in layouts}
-        checked = {topic: self._brokers.why_not_listed(topic) for topic in sorted(missing)[:_CHECKS_AT_ONCE]}
+        missing = sorted({topic for topic, _ in self._watched if topic not in layouts})
+        some = [*missing[self._checked :], *missing[: self._checked]][:_CHECKS_AT_ONCE]
+        self._checked = (self._checked + _CHECKS_AT_ONCE) % max(len(missing), 1)
+        checked = {topic: self._brokers.why_not_listed(topic) for topic in some}
         for place, one in list(self._watched.items()):
             layout = layouts.get(one.topic)
             if layout is not None:
@@ -221,7 +223,7 @@ class Sampler:
             for one in self._standing.values()
             if not one.misses
             and one.stalled_since_ms is not None
-            and (one.read_lso != one.last_stable_offset or now_ms - one.read_at_ms >= READ_AGAIN_MS)
+            and (one.read_lso != one.last_stable_offset or is_over(one.read_at_ms, READ_AGAIN_MS, now_ms))
         ]
         due.sort(key=lambda one: one.read_at_ms if one.read_lso == one.last_stable_offset else 0)
         for one in due[:READS_AT_ONCE]:

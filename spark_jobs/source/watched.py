@@ -20,6 +20,11 @@ _MISSES: Final = 2
 """Looks without answer before it is told: a leader that moves answers the second one."""
 
 
+def is_over(since_ms: int, period_ms: int, now_ms: int) -> bool:
+    """Also where the machine's clock was set back meanwhile: nothing waits for it to come there again."""
+    return not 0 <= now_ms - since_ms < period_ms
+
+
 class Clock(NamedTuple):
     """Since when the LSO of a partition stands where it stands; as stored, for the next start."""
 
@@ -78,7 +83,7 @@ class Watched:
         if ends.last_stable_offset >= ends.high_watermark:
             self.since_ms = self.absent_until_ms = None
             self._marks.clear()
-        elif self.since_ms is None or ends.last_stable_offset != self.last_stable_offset:
+        elif self.since_ms is None or ends.last_stable_offset != self.last_stable_offset or self.since_ms > asked_at_ms:
             self.since_ms = asked_at_ms
             self.absent_until_ms = max((at for at, end in self._marks if end <= ends.last_stable_offset), default=None)
         self.last_stable_offset, self.high_watermark = ends.last_stable_offset, ends.high_watermark
@@ -116,7 +121,7 @@ class Watched:
             told.leader,
         ):
             return News.NONE
-        return News.NEXT if since is not None or now_ms - told.looked_at_ms >= MOVING_EVERY_MS else News.LATER
+        return News.NEXT if since is not None or is_over(told.looked_at_ms, MOVING_EVERY_MS, now_ms) else News.LATER
 
     def look(self, now_ms: int, *, is_gone: bool = False) -> PartitionLook:
         """What there is to tell; without an answer the numbers are -1, and the clock goes on."""

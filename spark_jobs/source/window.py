@@ -11,7 +11,7 @@ from service.wire.headers import read_headers
 
 @dataclass(slots=True)
 class Window:
-    """From the LSO to `next_offset`, as far as it was read; `size` bytes lie there. `is_broken`: there is no reading on."""
+    """From the LSO to `next_offset`, as far as it was read; `size` bytes lie there. `is_broken`: no reading on."""
 
     next_offset: int
     size: int = 0

@@ -7,11 +7,31 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
-from tests.benchmarks import decode_fold, first_answer, following, freshness, look, reads, spark_throughput, store_write
+from tests.benchmarks import (
+    decode_fold,
+    detection,
+    first_answer,
+    following,
+    freshness,
+    look,
+    reads,
+    spark_throughput,
+    store_write,
+)
 from tests.benchmarks.figures import Figure, show
 from tests.benchmarks.prepared_broker import prepared_broker
 
-NAMES = ("decode_fold", "store_write", "spark_throughput", "first_answer", "freshness", "following", "reads", "look")
+NAMES = (
+    "decode_fold",
+    "store_write",
+    "spark_throughput",
+    "first_answer",
+    "freshness",
+    "following",
+    "reads",
+    "look",
+    "detection",
+)
 ON_THE_PREPARED_BROKER = {"spark_throughput", "first_answer"}
 STORE_IDS = 200_000
 
@@ -53,6 +73,7 @@ def main(argv: Sequence[str]) -> int:
         "following": lambda: following.run(probes=arguments.probes),
         "reads": lambda: reads.run(arguments.ids),
         "look": look.run,
+        "detection": detection.run,
     }
     for name, run in alone.items():
         if name in names:

@@ -24,7 +24,11 @@ def of(app: Ingest, table: Any, topic: str) -> list[Any]:
 
 
 def watched(app: Ingest, topic: str, partitions: int) -> list[Any]:
-    return wait_for(lambda: len(rows := of(app, data_partitions, topic)) == partitions and rows, f"{topic}; {app.log}")
+    def rows() -> list[Any]:
+        found = of(app, data_partitions, topic)
+        return found if len(found) == partitions else []
+
+    return wait_for(rows, f"{topic}; {app.log}")
 
 
 def test_an_open_transaction_is_shown_within_seconds_and_goes_when_it_ends(broker: Broker, tmp_path: Path) -> None:

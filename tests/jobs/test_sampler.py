@@ -114,6 +114,19 @@ def test_a_sample_is_due_every_second_also_without_news(cluster: Cluster) -> Non
     assert cluster.sampler.is_due()
 
 
+def test_a_clock_that_is_set_back_stops_nothing(cluster: Cluster) -> None:
+    cluster.stand("orders", 10, 11)
+    cluster.look(5)
+    cluster.take()
+    cluster.at_ms = since = T0 - 3_600_000
+    assert cluster.sampler.is_due()
+    cluster.look(5)
+    seen, asks = cluster.take()
+    assert (seen.is_full, seen.looked_at_ms) == (True, cluster.at_ms - TICK)
+    assert [look.stalled_since_ms for look in seen.looks] == [since]
+    assert len(asks) == 1
+
+
 def test_all_are_told_again_now_and_then(cluster: Cluster) -> None:
     cluster.at_ms = T0 + FULL_EVERY_MS
     cluster.look()
@@ -284,6 +297,20 @@ def test_a_topic_that_may_not_be_seen_any_more_is_not_called_gone(cluster: Clust
     assert [(look.why, look.is_gone) for look in told] == [("no permission", False)]
     cluster.listed.add("orders")
     assert [look.why for look in cluster.looks(9)] == [None]
+
+
+def test_many_topics_that_go_at_once_are_checked_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sampling, "_CHECKS_AT_ONCE", 2)
+    cluster = Cluster()
+    for topic in "abcde":
+        cluster.topic(topic)
+    cluster.look()
+    cluster.take()
+    cluster.listed.clear()
+    cluster.unlisted = {"a": "no permission", "b": "no permission", "c": None, "d": "no permission", "e": None}
+    told = {look.topic: (look.why, look.is_gone) for look in cluster.looks(80)}
+    assert {topic for topic, (_, is_gone) in told.items() if is_gone} == {"c", "e"}
+    assert {topic for topic, (why, _) in told.items() if why} == {"a", "b", "d"}
 
 
 def test_what_is_not_watched_is_counted() -> None:

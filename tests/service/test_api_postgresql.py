@@ -42,7 +42,7 @@ PATHS = [
     f"{API}/orders/transaction?id=nobody",
     f"{API}/orders/hanging",
     *(f"{API}/orders/partitions{query}" for query in ("", "?lagging=true", "?limit=1", "?topic=orders", "?topic=%00")),
-    *(f"{API}/orders/partitions/{place}" for place in ("orders/0", "orders/3", "b%00/0", "z/0")),
+    *(f"{API}/orders/partitions/{place}" for place in ("orders/0", "orders/3", "b%00/0", "audit/0")),
 ]
 
 
@@ -59,7 +59,7 @@ def both(tmp_path: Path, postgres: Postgres) -> Iterator[tuple[str, str]]:
             cluster.read([*mixed_ids(), *odd], behind=7)
             cluster.read([open_id(LONG, 9_000)], partition=1, gap=Gap(0, 40, "retention"), trouble="not\x00now")
             cluster.look(
-                stands(), stands(1), read(entry()), moves(2), silent("no leader", 3), moves(0, "Z"), not_covered=2
+                stands(), stands(1), read(entry()), moves(2), silent("no leader", 3), moves(0, "audit"), not_covered=2
             )
             cluster.see(hangs())
             cluster.close()

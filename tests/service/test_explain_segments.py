@@ -48,7 +48,7 @@ def dumped(log: Path) -> dict[int, Fate]:
     """Every offset looks for the next marker of its producer, on its own."""
     batches = [(batch.words, batch.records) for batch in read_dump(log).batches]
     markers = [(int(w["baseOffset"]), w["producerId"], r[0].marker) for w, r in batches if w["isControl"] == "true"]
-    found = {}
+    found: dict[int, Fate] = {}
     for words, _ in batches:
         first, last = int(words["baseOffset"]), int(words["lastOffset"])
         pid = int(words["producerId"])

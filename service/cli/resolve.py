@@ -1,0 +1,40 @@
+"""`txnscope resolve FINDING_ID`: says which marker would end a hanging transaction; with --execute has it written."""
+
+from __future__ import annotations
+
+import json
+from argparse import Namespace
+
+from service.cli.errors import FINE, CommandFailed
+from service.cli.rest import Service
+from service.settings import Settings
+
+
+def run(flags: Namespace, settings: Settings) -> int:
+    """CommandFailed: 2 if it is refused, 3 if service or Kafka do not answer."""
+    said = Service(settings).resolve(flags.finding, _key(settings), dry_run=not flags.execute)
+    if flags.json:
+        print(json.dumps(said, indent=2))
+        return FINE
+    place = f"{said['topic']}-{said['partition']}"
+    who = f"producer id {said['producer_id']}, epoch {said['producer_epoch']}"
+    verb = "wrote" if said["executed"] else "would write"
+    print(f"{verb} {said['marker']} to {place} for {who} (coordinator epoch {said['coordinator_epoch']})")
+    print(f"because {said['reason']}")
+    for number, step in enumerate(said["steps"], 1):
+        print(f"  {number}. {step}")
+    if not said["executed"]:
+        print("nothing was written: add --execute")
+        if said["command"]:
+            print(f"or, with Kafka's own tool: {said['command']}")
+    return FINE
+
+
+def _key(settings: Settings) -> str:
+    if settings.operator_key_file is None:
+        raise CommandFailed("--operator-key-file is missing: a file with the key of an operator, and nothing else")
+    try:
+        return settings.operator_key_file.read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "not a text file"
+        raise CommandFailed(f"--operator-key-file {settings.operator_key_file}: {why}") from error

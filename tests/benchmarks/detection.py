@@ -1,0 +1,159 @@
+"""How soon a hanging transaction is known and named, how soon its end; and what Kafka's own tool says meanwhile.
+
+Side by side in one run: late writes beside healthy transactions (short ones at a rate, and a long legal one). A verdict
+of `kafka-transactions.sh find-hanging` about a healthy one is a false alarm; so is a confirmed finding of ours.
+"""
+
+from __future__ import annotations
+
+import statistics
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+from deploy.demo.broker import Broker
+from deploy.demo.workload.old_producer import OldProducer
+from deploy.demo.workload.raw_producer import Connection
+from tests.benchmarks.figures import Figure, percentile, show
+from tests.benchmarks.loading import loading
+from tests.benchmarks.prepared_broker import VERSION
+from tests.benchmarks.watched import Rest, Watched, watching
+from tests.brokers import free_port, kafka_transactions
+from tests.integration.producers import create_topic, open_producer
+from tests.lab.asking import Open, mark
+from tests.lab.hangs import UNGUARDED, old_producer
+
+FOUND_S, RESOLVED_S = 3.0, 2.0
+HANGS, HEALTHY, LONG = "hangs", "healthy", "long"
+EVERY_S = 0.5
+POLL_S = 0.02
+LOST_AFTER_S = 30.0
+TOOL_RUNS = 5
+
+
+class Injected(NamedTuple):
+    """A late write: where, and when it was acknowledged (monotonic)."""
+
+    partition: int
+    open: Open
+    at_s: float
+
+
+def run(cases: int = 100, rate: float = 200, ids: int = 20) -> list[Figure]:
+    with TemporaryDirectory(prefix="txnscope-bench-") as directory:
+        log = UNGUARDED | {"transaction.state.log.num.partitions": "50", "offsets.topic.num.partitions": "50"}
+        with Broker(VERSION, free_port(), Path(directory) / "kafka", log) as broker:
+            for topic, partitions in ((HANGS, cases), (HEALTHY, 10), (LONG, 1)):
+                create_topic(broker.bootstrap, topic, partitions=partitions)
+            long = open_producer(broker.bootstrap, "long-and-legal", 900_000)
+            long.begin_transaction()
+            long.produce(LONG, b"a checkpoint later", partition=0)
+            long.flush(20)
+            with (
+                watching(broker.bootstrap) as watched,
+                Connection(broker.bootstrap, threading.Event()) as connection,
+            ):
+                watched.wait_until_read(1, 120)
+                with loading(broker.bootstrap, HEALTHY, rate, ids) as load:
+                    time.sleep(10)
+                    figures = list(_measure(broker, watched, connection, cases))
+                show(f"detection: {cases} late writes beside {load.rate:.0f} healthy transactions/s", figures)
+            long.abort_transaction()
+    return figures
+
+
+def _measure(broker: Broker, watched: Watched, connection: Connection, cases: int) -> Iterator[Figure]:
+    with _Watch(watched) as watch:
+        injected = [_late_write(connection, number) for number in _paced(cases)]
+        _wait_for(lambda: len(watch.confirmed) >= cases)
+        found = [watch.confirmed[i.partition] - i.at_s for i in injected if i.partition in watch.confirmed]
+        yield Figure("late writes found", 100 * len(found) / cases, "%", 100, at_least=True)
+        yield Figure("late write acknowledged → confirmed in REST, p50", statistics.median(found), "s")
+        yield Figure("late write acknowledged → confirmed in REST, p99", percentile(found, 0.99), "s", FOUND_S)
+        yield Figure("  the longest", max(found), "s")
+        yield from _find_hanging(broker, {i.open.producer_id for i in injected})
+        yield Figure("healthy transactions that we called hanging", len(watch.false), "", 0.5)
+        marked = [_mark(connection, injected[number]) for number in _paced(cases)]
+        _wait_for(lambda: len(watch.resolved) >= cases)
+    ended = [watch.resolved[p] - at_s for p, at_s in marked if p in watch.resolved]
+    yield Figure("marker written → resolved in REST, p50", statistics.median(ended), "s")
+    yield Figure("marker written → resolved in REST, p99", percentile(ended, 0.99), "s", RESOLVED_S)
+    yield Figure("  the longest", max(ended), "s")
+
+
+def _paced(cases: int) -> Iterator[int]:
+    began = time.monotonic()
+    for number in range(cases):
+        time.sleep(max(0.0, began + number * EVERY_S - time.monotonic()))
+        yield number
+
+
+def _late_write(connection: Connection, partition: int) -> Injected:
+    producer: OldProducer = old_producer(connection, f"late-{partition}")
+    producer.add(HANGS, partition)
+    producer.produce(HANGS, partition, [b"in time"])
+    producer.end(commit=bool(partition % 2))
+    start = producer.produce(HANGS, partition, [b"late"])
+    return Injected(partition, Open(producer.producer_id, producer.producer_epoch, start), time.monotonic())
+
+
+def _mark(connection: Connection, one: Injected) -> tuple[int, float]:
+    mark(connection, HANGS, one.partition, one.open, commit=False)
+    return one.partition, time.monotonic()
+
+
+def _find_hanging(broker: Broker, hanging: set[int]) -> Iterator[Figure]:
+    """What Kafka's tool prints at its default (15 minutes) and at 0, some runs each."""
+    for name, more in (("at its default", ()), ("at 0 minutes", ("--max-transaction-timeout", "0"))):
+        seconds, false, right = [], 0, 0
+        for _ in range(TOOL_RUNS):
+            began = time.monotonic()
+            rows = kafka_transactions(broker, "find-hanging", "--broker-id", "1", *more)
+            seconds.append(time.monotonic() - began)
+            told = {int(row["ProducerId"]) for row in rows}
+            right, false = max(right, len(told & hanging)), false + len(told - hanging)
+        yield Figure(f"find-hanging {name}: of {len(hanging)} it found", right, "")
+        yield Figure(f"find-hanging {name}: false alarms in {TOOL_RUNS} runs", false, "")
+        yield Figure(f"find-hanging {name}: a run", statistics.median(seconds), "s")
+
+
+def _wait_for(is_so: Callable[[], bool]) -> None:
+    give_up = time.monotonic() + LOST_AFTER_S
+    while not is_so() and time.monotonic() < give_up:
+        time.sleep(0.1)
+
+
+class _Watch:
+    """Asks REST all the time; when each partition's finding was seen first in either status (monotonic)."""
+
+    def __init__(self, watched: Watched) -> None:
+        self._rest: Rest = watched.rest()
+        self.confirmed: dict[int, float] = {}
+        self.resolved: dict[int, float] = {}
+        self.false: set[str] = set()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> _Watch:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+        self._rest.close()
+
+    def _run(self) -> None:
+        while not self._stop.wait(POLL_S):
+            for path, seen in (("/hanging", self.confirmed), ("/findings", self.resolved)):
+                query = {} if path == "/hanging" else {"kind": "hanging_transaction", "status": "resolved"}
+                body: Any = self._rest.get(path, limit=200, **query)
+                now = time.monotonic()
+                for one in body["items"] if body else ():
+                    if one["subject"]["topic"] == HANGS:
+                        seen.setdefault(one["subject"]["partition"], now)
+                    elif one["confirmed_at"] is not None:
+                        self.false.add(one["id"])
