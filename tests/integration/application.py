@@ -17,14 +17,22 @@ from sqlalchemy import Engine, select
 from sqlalchemy.exc import OperationalError
 
 from service.domain import states
-from service.domain.transaction_log import TOPIC
+from service.domain.transaction_log import SOURCE, TOPIC
 from service.kafka.client import KafkaClient
 from service.kafka.metadata import topic_layout
 from service.kafka.offsets import EARLIEST, LATEST, list_offsets
 from service.kafka.settings import ClientSettings
 from service.store.engine import open_reader
 from service.store.errors import StoreUnavailable
-from service.store.schema import clusters, data_gaps, log_partitions, open_participants, rejects, transactional_ids
+from service.store.schema import (
+    clusters,
+    data_gaps,
+    log_partitions,
+    open_participants,
+    rejects,
+    source_status,
+    transactional_ids,
+)
 
 ROOT = Path(__file__).parents[2]
 T = TypeVar("T")
@@ -107,6 +115,10 @@ class Ingest:
     def rows(self, table: Any) -> list[Any]:
         with self.reader() as engine, engine.connect() as connection:
             return list(connection.execute(select(table)))
+
+    def log_status(self) -> list[Any]:
+        """What the source of the coordinators' log said of itself: one row, none before its first batch."""
+        return [row for row in self.rows(source_status) if row.source == SOURCE]
 
     def positions(self) -> dict[int, int]:
         return {row.partition: row.next_offset for row in self.rows(log_partitions)}

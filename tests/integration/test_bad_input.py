@@ -24,7 +24,7 @@ from confluent_kafka.admin import (
 
 from deploy.demo.broker import Broker
 from service.domain.transaction_log import TOPIC
-from service.store.schema import rejects, source_status
+from service.store.schema import rejects
 from tests.builders.transaction_log import key
 from tests.conftest import MakeBroker
 from tests.integration.application import ingesting, log_starts, wait_for
@@ -144,10 +144,10 @@ def test_a_missing_permission_is_named_with_what_to_grant(
             created.result(20)
         transact(producer, "secret")
         told = f"no permission on topic {TOPIC}: grant {grant} on it"
-        wait_for(lambda: [r.error for r in app.rows(source_status)] == [told], f"{told}; {app.log}")
-        as_of = [r.as_of_ms for r in app.rows(source_status)]
+        wait_for(lambda: [r.error for r in app.log_status()] == [told], f"{told}; {app.log}")
+        as_of = [r.as_of_ms for r in app.log_status()]
         time.sleep(3)
-        assert [r.as_of_ms for r in app.rows(source_status)] == as_of
+        assert [r.as_of_ms for r in app.log_status()] == as_of
         ours = AclBindingFilter(*US, AclOperation.ANY, AclPermissionType.ANY)
         for revoked in admin.delete_acls([ours]).values():
             revoked.result(20)

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from service.store.schema import source_status
 from tests.conftest import MakeBroker
 from tests.integration.application import Ingest, ingesting, wait_for
 from tests.integration.producers import create_topic, open_producer, transact
@@ -35,7 +34,7 @@ def test_a_full_store_takes_the_batches_when_there_is_room_again(make_broker: Ma
             assert what_stands(app) == stands
             assert app.counts() == {"full": (1, 0)}
         app.wait_for_counts({"full": (1, 5)})
-        assert [row.error for row in app.rows(source_status)] == [None]
+        assert [row.error for row in app.log_status()] == [None]
         assert app.gaps() == []
         assert "reading stopped" not in app.log.read_text()
 
@@ -55,4 +54,4 @@ def no_room(app: Ingest, size: int) -> Iterator[None]:
 
 def what_stands(app: Ingest) -> tuple[dict[int, int], list[int]]:
     """Positions, and when the source last succeeded."""
-    return app.positions(), [row.as_of_ms for row in app.rows(source_status)]
+    return app.positions(), [row.as_of_ms for row in app.log_status()]

@@ -91,6 +91,10 @@ def test_d_a_producer_id_that_nobody_ever_had(lab: Callable[[str], HangLab], ver
 def test_e_offsets_of_a_group_hang_and_a_member_cannot_begin(lab: Callable[[str], HangLab], version: str) -> None:
     here = lab(version)
     here.create_topic("e-orders")
+    before = old_producer(here.connection, "e-before")
+    before.add_offsets("e-readers")
+    before.commit_offsets("e-readers", {("e-orders", 0): 3})
+    before.end(commit=True)
     hang = offsets_never_added(old_producer(here.connection, "e-offsets-1"), "e-readers", {("e-orders", 0): 7})
     assert hang.topic == OFFSETS
     with stuck_reader(here.bootstrap, "e-readers", "e-orders"):

@@ -12,7 +12,6 @@ from confluent_kafka.admin import AdminClient
 
 from deploy.demo.broker import Broker
 from service.domain.transaction_log import TOPIC
-from service.store.schema import source_status
 from tests.brokers import VERSIONS, describe_transaction
 from tests.conftest import MakeBroker
 from tests.integration.application import ingesting, wait_for
@@ -30,7 +29,7 @@ def test_kill_minus_9_of_the_driver_and_a_restart_of_the_broker_in_the_middle_of
     create_topic(broker.bootstrap, "restarted")
     names = [f"restarted-{n}" for n in range(2)]
     with ingesting(broker.bootstrap, tmp_path) as app:
-        wait_for(lambda: app.rows(source_status), f"the first batch; {app.log}")
+        wait_for(lambda: app.log_status(), f"the first batch; {app.log}")
         with load(broker.bootstrap, "restarted", names):
             app.wait_for_more_commits(names)
             app.kill()
@@ -38,14 +37,14 @@ def test_kill_minus_9_of_the_driver_and_a_restart_of_the_broker_in_the_middle_of
             app.wait_for_more_commits(names)
 
             broker.stop()
-            (trouble,) = wait_for(lambda: [r.error for r in app.rows(source_status) if r.error], "trouble to be told")
+            (trouble,) = wait_for(lambda: [r.error for r in app.log_status() if r.error], "trouble to be told")
             assert "answer" in trouble
             assert "\n" not in trouble
             broker.start()
             app.wait_for_more_commits(names)
         app.wait_for_counts(completed(broker_431, broker.bootstrap))
         assert app.gaps() == []
-        wait_for(lambda: [r.error for r in app.rows(source_status)] == [None], "trouble to be over")
+        wait_for(lambda: [r.error for r in app.log_status()] == [None], "trouble to be over")
 
 
 def test_killed_between_the_commit_of_the_store_and_that_of_spark(broker_392: Broker, tmp_path: Path) -> None:
@@ -123,7 +122,7 @@ def cut_before(segment: Path, transactional_id: bytes) -> None:
 def test_a_log_without_a_topic_is_waited_for_and_never_created(make_broker: MakeBroker, tmp_path: Path) -> None:
     broker = make_broker("3.9.2")
     with ingesting(broker.bootstrap, tmp_path) as app:
-        (trouble,) = wait_for(lambda: [r.error for r in app.rows(source_status) if r.error], "the wait to be told")
+        (trouble,) = wait_for(lambda: [r.error for r in app.log_status() if r.error], "the wait to be told")
         assert trouble == f"topic {TOPIC} does not exist yet: waiting for it"
         topics = AdminClient({"bootstrap.servers": broker.bootstrap, "logger": SILENT}).list_topics(timeout=10).topics
         assert TOPIC not in topics
