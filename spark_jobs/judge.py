@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Engine
 from service.domain.findings import kinds
 from service.domain.findings.blocked_group import names_by_place
 from service.domain.findings.context import Context, Limits, context_of, limits_of
-from service.domain.findings.finding import Finding, Key
+from service.domain.findings.finding import Finding, Key, Observation
 from service.domain.findings.lifecycle import QUIET_MS, REOPENS_WITHIN_MS, Change, Look, reconcile
 from service.domain.findings.rules import Rules
 from service.kafka.settings import ClientSettings
@@ -75,7 +75,7 @@ class Judge:
         self._limits: Limits = limits_of({})
         self._events = EventLooks(cluster_id)
         self._partitions, self._groups = partitions, GroupLooks(cluster_id, groups)
-        self._conditions = ConditionLooks(cluster_id, probe, self._groups.gaps)
+        self._conditions = ConditionLooks(cluster_id, probe, self._gaps)
         self._conditions_due, self._limits_due = Due(CONDITIONS_EVERY_MS), Due(LIMITS_EVERY_MS)
         self._events_due, self._partitions_due = Due(0), Due(0)
 
@@ -118,6 +118,9 @@ class Judge:
         if has_news:
             self._events.was_judged()
         return len(changes)
+
+    def _gaps(self) -> list[Observation]:
+        return [*self._groups.gaps(), *(self._partitions.gaps() if self._partitions is not None else ())]
 
     def _on_partitions(
         self, connection: Connection, context: Context, known: dict[Key, Finding], now_ms: int

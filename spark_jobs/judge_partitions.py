@@ -19,6 +19,7 @@ from service.domain.findings.context import Context
 from service.domain.findings.finding import Finding, Key, Observation, Subject
 from service.domain.findings.hanging import Case, observe, subject_of
 from service.domain.findings.lifecycle import Look
+from service.domain.findings.unreadable import NotJudged, unreadable_topics
 from service.domain.findings.unreplicated import unreplicated
 from service.domain.open_entries import ADOPTED, NOT_KNOWN, UNREPLICATED, Entry, Relation
 from service.domain.transaction_log import SOURCE
@@ -56,6 +57,11 @@ class PartitionLooks:
         self._closed_ms: dict[EntryKey, int] = {}
         self.judged: list[tuple[Entry, Relation]] = []
         """What was open at the last round, and who will end it."""
+        self._gaps: list[Observation] = []
+
+    def gaps(self) -> list[Observation]:
+        """What may not be read, as of the last round."""
+        return self._gaps
 
     @property
     def waits(self) -> bool:
@@ -74,6 +80,9 @@ class PartitionLooks:
         partitions = read_judged.judge(connection, self._cluster_id, rows)
         shown = [(partition.row, one) for partition in partitions for one in partition.entries]
         self.judged = [(one.entry, one.relation) for _, one in shown]
+        self._gaps = unreadable_topics(
+            NotJudged(one.row.topic, one.row.partition, one.row.stalled_since_ms, one.why) for one in partitions
+        )
         ends = self._take_answers(connection, context)
         ends |= self._take_rows(connection, shown, known, now_ms)
         self._cases = {key: case for key, case in self._cases.items() if case.subject not in ends}

@@ -99,6 +99,7 @@ def test_openapi_names_every_operation_and_holds_all_it_refers_to(client: TestCl
         "listPartitions",
         "listProducerOwners",
         "listTransactions",
+        "resolveFinding",
         "streamEvents",
     ]
     assert all(operation["description"] for operation in operations)
