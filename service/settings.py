@@ -20,6 +20,7 @@ from pydantic_settings import (
     PydanticBaseSettingsSource,
     SettingsConfigDict,
 )
+from pydantic_settings.exceptions import SettingsError as UnreadableSetting
 
 from service.domain.findings.rules import Rules
 from service.domain.findings.rules import parse as parse_rules
@@ -107,6 +108,10 @@ class Settings(BaseSettings):
                 raise ValueError(
                     f"the key of {name!r} is not {SHORTEST_KEY} or more printable characters without spaces"
                 )
+            if not name.strip():
+                raise ValueError("an operator has no name: the audit keeps it")
+        if len(set(operators.values())) < len(operators):
+            raise ValueError("two operators have the same key: the audit could not tell them apart")
         return operators
 
     @field_validator("cluster")
@@ -155,17 +160,22 @@ def load(flags: Mapping[str, str | list[str] | None], config: str | None = None)
         return Layered(**given)  # type: ignore[arg-type]  # strings, made into the fields' types by pydantic
     except ValidationError as error:
         raise SettingsError(_explain(error, given, path)) from None
+    except UnreadableSetting as error:  # it may hold keys: only the name is told
+        raise SettingsError(f"{_variable(error)}: not JSON") from None
 
 
 def for_children(settings: Settings) -> dict[str, str]:
-    """Environment of the processes that a command starts or becomes: the store, and the keys of operators.
+    """Environment of the processes that a command starts or becomes: the store, and no keys of operators.
 
     Its URL may hold a password, and everybody on a machine can read command lines.
     """
-    secret = {f"{ENV_PREFIX}STORE": settings.store}
-    if settings.operators:
-        secret[f"{ENV_PREFIX}OPERATORS"] = json.dumps(settings.operators)
-    return secret
+    return {f"{ENV_PREFIX}STORE": settings.store, f"{ENV_PREFIX}OPERATORS": ""}
+
+
+def for_service(settings: Settings) -> dict[str, str]:
+    """As `for_children`, with the keys of operators: for the process that compares them, and no other."""
+    keys = json.dumps(settings.operators) if settings.operators else ""
+    return for_children(settings) | {f"{ENV_PREFIX}OPERATORS": keys}
 
 
 def flag(name: str) -> str:
@@ -200,6 +210,12 @@ def _explain(error: ValidationError, given: Mapping[str, Any], path: str | None)
         origin = f"--config {path}: {name}"
     what = first["msg"].removeprefix("Value error, ")
     return f"{origin}: {what}" if name in _SAY_IT_ALL else f"{origin}: {first['input']!r}: {what}"
+
+
+def _variable(error: UnreadableSetting) -> str:
+    """pydantic-settings tells the field's name in a sentence."""
+    quoted = re.search(r'field "(\w+)"', str(error))
+    return ENV_PREFIX + quoted.group(1).upper() if quoted else f"{ENV_PREFIX}*"
 
 
 def _line(error: BaseException) -> str:

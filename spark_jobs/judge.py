@@ -38,21 +38,25 @@ LIMITS_EVERY_MS: Final = 10_000
 SHARE: Final = 20
 """What takes long is done less often: at most a twentieth of the time goes into one part."""
 
+OPEN_SHARE: Final = 4
+"""What is open on partitions is worth more: somebody waits for the verdict."""
+
 
 class Due:
-    """When to do something again: after `every_ms`, or SHARE times as long as it took."""
+    """When to do something again: after `every_ms`, or `share` times as long as it took (default: SHARE)."""
 
-    def __init__(self, every_ms: int) -> None:
-        self._every_ms, self._at_ms = every_ms, 0
+    def __init__(self, every_ms: int, share: int | None = None) -> None:
+        self._every_ms, self._at_ms, self._share = every_ms, 0, share
 
     def is_due(self, now_ms: int) -> bool:
         return now_ms >= self._at_ms
 
     @contextmanager
     def doing(self, now_ms: int) -> Iterator[None]:
-        began = time.perf_counter()
+        began = time.thread_time()  # not the wall's: on a busy machine it waits enough already
         yield
-        self._at_ms = now_ms + max(self._every_ms, int((time.perf_counter() - began) * 1000 * SHARE))
+        took_ms = (time.thread_time() - began) * 1000
+        self._at_ms = now_ms + max(self._every_ms, int(took_ms * (self._share or SHARE)))
 
 
 class Judge:
@@ -77,7 +81,7 @@ class Judge:
         self._partitions, self._groups = partitions, GroupLooks(cluster_id, groups)
         self._conditions = ConditionLooks(cluster_id, probe, self._gaps)
         self._conditions_due, self._limits_due = Due(CONDITIONS_EVERY_MS), Due(LIMITS_EVERY_MS)
-        self._events_due, self._partitions_due = Due(0), Due(0)
+        self._events_due, self._partitions_due = Due(0), Due(0, OPEN_SHARE)
 
     @property
     def waits(self) -> bool:

@@ -128,7 +128,7 @@ class PartitionLooks:
         return ends
 
     def _how(self, connection: Connection, case: OpenCase, seen: Seen, read_: MarkersRead | None) -> str | None:
-        """None: its marker could not be looked for now."""
+        """None: its marker could not be looked for now, or whether it is ours is about to be told."""
         if not seen.described:
             return kinds.HEALED
         if read_ is None:
@@ -138,13 +138,16 @@ class PartitionLooks:
         attempts = audit.of_subject(
             connection, self._cluster_id, entry.topic, entry.partition, entry.producer_id, entry.start_offset
         )
+        first = read_.markers[0].is_commit if read_.markers else None
+        if (by_us := audit.wrote(attempts, first, seen.asked_at_ms)) is None:
+            return None
         return how_ended(
             entry,
             read_.markers,
             log_start=seen.ends.log_start,
             high_watermark=seen.ends.high_watermark,
             ended=ended_of(owners[0]) if owners else None,
-            by_us=any(not attempt.dry_run and attempt.error is None for attempt in attempts),
+            by_us=by_us,
         )
 
     def _take_rows(

@@ -12,7 +12,7 @@ from argparse import Namespace
 from service.cli.errors import FINE
 from service.cli.kafka import broker_arguments, ingest_arguments
 from service.cli.listening import listen
-from service.settings import Settings, for_children
+from service.settings import Settings, for_children, for_service
 from service.supervisor import ChildCommand, Supervisor
 
 
@@ -29,8 +29,11 @@ def run(_flags: Namespace, settings: Settings) -> int:
     # the same owner for every life of the child: a new one takes the lease of a dead one over at once
     ingest += ["--owner", secrets.token_hex(8)]
     serve = [*_own("serve"), "--host", settings.host, "--port", str(settings.port), *broker_arguments(settings)]
-    commands = {"ingest": ingest, "serve": serve}
-    return Supervisor([ChildCommand(name, line, for_children(settings)) for name, line in commands.items()]).run()
+    children = (
+        ChildCommand("ingest", ingest, for_children(settings)),
+        ChildCommand("serve", serve, for_service(settings)),
+    )
+    return Supervisor(children).run()
 
 
 def _own(command: str) -> list[str]:

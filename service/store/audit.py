@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, Engine, insert, select
@@ -9,12 +10,23 @@ from sqlalchemy import Connection, Engine, insert, select
 from service.store.display import printable
 from service.store.schema import audit
 
+BEGUN: Final = "begun"
+"""Before the marker is sent. Where no row of its outcome follows, the service ended, or lost its store, meanwhile."""
+WRITTEN: Final = "written"
+REFUSED: Final = "refused"
+"""It is not in the log."""
+UNKNOWN: Final = "unknown"
+"""No answer came: it may be in the log, or get there later."""
+
+OUTCOME_WITHIN_MS: Final = 30_000
+"""How soon after BEGUN there is an outcome, if there ever is."""
+
 _SHOWN: Final = 100
 
 
 class Attempt(NamedTuple):
-    """A marker that somebody had us write, or would have (`dry_run`). `marker`: COMMIT or ABORT. `outcome`: a word of
-    whoever writes it; `error`: one line, None where all went well."""
+    """A marker that somebody had us write, or would have (`dry_run`). `marker`: COMMIT or ABORT. `outcome`: one of the
+    words above; `error`: one line, None where all went well."""
 
     at_ms: int
     finding_id: str
@@ -63,3 +75,15 @@ def of_subject(
     if start_offset is not None:
         statement = statement.where(_A.start_offset == start_offset)
     return [Attempt._make(row) for row in connection.execute(statement.order_by(_A.id.desc()).limit(limit))]
+
+
+def wrote(attempts: Sequence[Attempt], is_commit: bool | None, now_ms: int) -> bool | None:
+    """Whether a marker on the partition is of one of the attempts; None while one is under way, so that it cannot be
+    told yet. `is_commit` None: which marker it is cannot be read."""
+    ours = [one for one in attempts if not one.dry_run and is_commit in (None, one.marker == "COMMIT")]
+    if any(one.outcome in (WRITTEN, UNKNOWN) for one in ours):
+        return True
+    begun = [one.at_ms for one in ours if one.outcome == BEGUN]
+    if len(begun) > len(ours) - len(begun) and max(begun) + OUTCOME_WITHIN_MS > now_ms:
+        return None
+    return False

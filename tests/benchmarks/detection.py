@@ -10,6 +10,7 @@ import statistics
 import threading
 import time
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -35,11 +36,12 @@ TOOL_RUNS = 5
 
 
 class Injected(NamedTuple):
-    """A late write: where, and when it was acknowledged (monotonic)."""
+    """A late write: where, and when it was acknowledged (monotonic, and by the clock)."""
 
     partition: int
     open: Open
     at_s: float
+    clock_s: float
 
 
 def run(cases: int = 100, rate: float = 200, ids: int = 20) -> list[Figure]:
@@ -74,6 +76,7 @@ def _measure(broker: Broker, watched: Watched, connection: Connection, cases: in
         yield Figure("late write acknowledged → confirmed in REST, p50", statistics.median(found), "s")
         yield Figure("late write acknowledged → confirmed in REST, p99", percentile(found, 0.99), "s", FOUND_S)
         yield Figure("  the longest", max(found), "s")
+        yield from _stages(watch, injected)
         yield from _find_hanging(broker, {i.open.producer_id for i in injected})
         yield Figure("healthy transactions that we called hanging", len(watch.false), "", 0.5)
         marked = [_mark(connection, injected[number]) for number in _paced(cases)]
@@ -82,6 +85,19 @@ def _measure(broker: Broker, watched: Watched, connection: Connection, cases: in
     yield Figure("marker written → resolved in REST, p50", statistics.median(ended), "s")
     yield Figure("marker written → resolved in REST, p99", percentile(ended, 0.99), "s", RESOLVED_S)
     yield Figure("  the longest", max(ended), "s")
+
+
+def _stages(watch: _Watch, injected: list[Injected]) -> Iterator[Figure]:
+    """Until when each look was made, of the median case; the findings themselves tell it."""
+    stages: dict[str, list[float]] = {"seen open": [], "end of the log asked for": [], "opened": [], "confirmed": []}
+    for one in injected:
+        if (finding := watch.findings.get(one.partition)) is None:
+            continue
+        looks = [e["at"] for e in finding["evidence"] if not e["source"].startswith("__transaction_state-")]
+        for name, at in zip(stages, (*looks[:2], finding["opened_at"], finding["confirmed_at"]), strict=True):
+            stages[name].append(datetime.fromisoformat(at).timestamp() - one.clock_s)
+    for name, seconds in stages.items():
+        yield Figure(f"  {name}, p50", statistics.median(seconds), "s")
 
 
 def _paced(cases: int) -> Iterator[int]:
@@ -97,7 +113,8 @@ def _late_write(connection: Connection, partition: int) -> Injected:
     producer.produce(HANGS, partition, [b"in time"])
     producer.end(commit=bool(partition % 2))
     start = producer.produce(HANGS, partition, [b"late"])
-    return Injected(partition, Open(producer.producer_id, producer.producer_epoch, start), time.monotonic())
+    opened = Open(producer.producer_id, producer.producer_epoch, start)
+    return Injected(partition, opened, time.monotonic(), time.time())
 
 
 def _mark(connection: Connection, one: Injected) -> tuple[int, float]:
@@ -134,6 +151,7 @@ class _Watch:
         self.confirmed: dict[int, float] = {}
         self.resolved: dict[int, float] = {}
         self.false: set[str] = set()
+        self.findings: dict[int, Any] = {}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -155,5 +173,6 @@ class _Watch:
                 for one in body["items"] if body else ():
                     if one["subject"]["topic"] == HANGS:
                         seen.setdefault(one["subject"]["partition"], now)
+                        self.findings.setdefault(one["subject"]["partition"], one)
                     elif one["confirmed_at"] is not None:
                         self.false.add(one["id"])
