@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from argparse import Namespace
 
 from service.cli.errors import FINE, CommandFailed
@@ -31,10 +32,15 @@ def run(flags: Namespace, settings: Settings) -> int:
 
 
 def _key(settings: Settings) -> str:
-    if settings.operator_key_file is None:
+    """What is wrong with it is said without showing it."""
+    file = settings.operator_key_file
+    if file is None:
         raise CommandFailed("--operator-key-file is missing: a file with the key of an operator, and nothing else")
     try:
-        return settings.operator_key_file.read_text("utf-8").strip()
+        key = file.read_text("utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "not a text file"
-        raise CommandFailed(f"--operator-key-file {settings.operator_key_file}: {why}") from error
+        raise CommandFailed(f"--operator-key-file {file}: {why}") from error
+    if not re.fullmatch(r"[!-~]+", key):
+        raise CommandFailed(f"--operator-key-file {file}: it has to hold one key, and nothing else")
+    return key

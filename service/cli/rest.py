@@ -27,11 +27,31 @@ _CLUSTER: Final = frozenset({"cluster", "partitions", "sources"})
 _GROUP: Final = frozenset({"group", "topic", "partition", "relation", "lag_to_lso", "lag_to_hw"})
 _EXPLANATION: Final = frozenset({"spans", "truncated_at", "as_of"})
 _SPAN: Final = frozenset({"from", "to", "kind", "producer_id", "marker_offset", "ended_at", "cause"})
-_RESOLUTION: Final = frozenset({"finding_id", "dry_run", "executed", "marker", "reason", "steps", "command"})
+_RESOLUTION: Final = frozenset(
+    {
+        "executed",
+        "marker",
+        "topic",
+        "partition",
+        "producer_id",
+        "producer_epoch",
+        "coordinator_epoch",
+        "reason",
+        "steps",
+    }
+) | {"command"}
 """What tells our answers from another server's."""
 
 # never through a proxy of the environment: the service is on this machine or beside it
 _opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+class NoAnswer(CommandFailed):
+    """`was_refused`: nobody listens there, so nothing was asked."""
+
+    def __init__(self, text: str, *, was_refused: bool) -> None:
+        super().__init__(text, UNREACHABLE)
+        self.was_refused = was_refused
 
 
 class Service:
@@ -97,8 +117,18 @@ class Service:
 
     def resolve(self, finding: str, key: str, *, dry_run: bool) -> dict[str, Any]:
         """What was written, or would be. CommandFailed with 2 or 3."""
-        path = f"/clusters/{quote(self.cluster(), safe='')}/findings/{quote(finding, safe='')}/resolve"
-        return self._known(self._ask(path, {"dry_run": dry_run}, key), _RESOLUTION)
+        cluster, one = quote(self.cluster(), safe=""), quote(finding, safe="", errors="surrogateescape")
+        path = f"/clusters/{cluster}/findings/{one}/resolve"
+        try:
+            return self._known(self._ask(path, {"dry_run": dry_run}, key), _RESOLUTION)
+        except NoAnswer as error:
+            if dry_run or error.was_refused:
+                raise
+            raise CommandFailed(
+                f"{error}; whether the marker was written is not known: if it was, the finding resolves within seconds,"
+                " and the audit has it",
+                UNREACHABLE,
+            ) from None
 
     def _pages(
         self, path: str, query: Mapping[str, str | Sequence[str] | None], limit: int, names: Set[str]
@@ -154,9 +184,11 @@ class Service:
         """A POST where there is a body."""
         headers = {"Accept": "application/json"}
         if body is not None:
-            headers |= {"Content-Type": "application/json", "Authorization": f"Bearer {key}"}
+            headers |= {"Content-Type": "application/json"}
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(f"{self._url}/api/v1{path}", data, headers)  # noqa: S310 - http(s), checked
+        if body is not None:
+            request.add_unredirected_header("Authorization", f"Bearer {key}")  # for this server, whatever it answers
         try:
             with _opener.open(request, timeout=_TIMEOUT_S) as response:
                 self._answered_at = _date(response.headers["Date"])
@@ -167,7 +199,8 @@ class Service:
         except (OSError, HTTPException) as error:
             reason = getattr(error, "reason", None) or error
             text = getattr(reason, "strerror", None) or str(reason) or type(reason).__name__
-            raise CommandFailed(f"no answer from {self._url} (--url): {text}", UNREACHABLE) from None
+            refused = isinstance(reason, ConnectionRefusedError)
+            raise NoAnswer(f"no answer from {self._url} (--url): {text}", was_refused=refused) from None
         except ValueError:
             raise self._foreign() from None
 

@@ -74,10 +74,17 @@ class HangLab(NamedTuple):
         return answer.json()
 
     def partition(self, topic: str, partition: int = 0) -> Any:
-        return self.get(f"/partitions/{quote(topic, safe='')}/{partition}")
+        answer = self.rest.get(self._place(topic, partition))
+        assert answer.status_code == 200, answer.text
+        return answer.json()
 
     def groups(self, name: str) -> list[Any]:
         return [item for item in self.get("/groups?limit=200")["items"] if item["group"] == name]
+
+    def state(self, name: str) -> str | None:
+        """Of the id, as the store has it; None before it was heard of."""
+        stored = self.app.ids().get(name)
+        return None if stored is None else stored.state
 
     def found(self, kind: str, **subject: Any) -> list[Any]:
         """Findings of the kind, of any status, about what has these values."""
@@ -138,7 +145,8 @@ class HangLab(NamedTuple):
         """What blocks the partition, once it is said to be that."""
 
         def blocker() -> Any:
-            told = self.partition(topic, partition)["blocker"]
+            answer = self.rest.get(self._place(topic, partition))
+            told = answer.json()["blocker"] if answer.status_code == 200 else None  # not looked at yet
             return told if told is not None and told["relation"] == word else None
 
         return wait_for(blocker, f"{word} on {topic}-{partition}; {self.app.log}", FOUND_S)
@@ -147,6 +155,10 @@ class HangLab(NamedTuple):
         """Nobody was told so, not even for a moment that passed (a withdrawn candidate was never confirmed)."""
         told = [row for row in self.found(kinds.HANGING, topic=topic) if row.confirmed_at_ms is not None]
         assert told == []
+
+    @staticmethod
+    def _place(topic: str, partition: int) -> str:
+        return f"/api/v1/clusters/{CLUSTER}/partitions/{quote(topic, safe='')}/{partition}"
 
     @staticmethod
     def _where(hang: Hang) -> dict[str, Any]:

@@ -1,0 +1,54 @@
+"""Writing it. Kafka's own tool sends the same epochs (TransactionsCommand, KIP-664)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from service.kafka import errors
+from service.kafka.client import KafkaClient
+from service.kafka.errors import KafkaRefused, KafkaUnavailable
+from service.kafka.markers import NEEDS, write_marker
+from service.remediation.refused import Refused
+from service.remediation.way_out import WayOut
+
+_INVALID_PRODUCER_EPOCH: Final = 47
+_COORDINATOR_FENCED: Final = 52
+
+
+class Unanswered(KafkaUnavailable):
+    """The marker was sent, and no answer came: it may be in the log, now or later, or not."""
+
+
+def write(client: KafkaClient, way: WayOut) -> None:
+    """The marker is in the log when this returns. Raises Unanswered; else it was not written: Refused, KafkaRefused,
+    KafkaUnavailable."""
+    try:
+        code = write_marker(
+            client,
+            way.leader.node,
+            topic=way.topic,
+            partition=way.partition,
+            producer_id=way.producer_id,
+            producer_epoch=way.producer_epoch,
+            coordinator_epoch=way.coordinator_epoch,
+            commit=way.commit,
+        )
+    except KafkaUnavailable as e:
+        raise Unanswered(
+            f"whether {way.marker} was written to {way.place} is not known ({e}): if it was, the finding resolves within"
+            " seconds; ask again if it does not, everything is looked at again first"
+        ) from e
+    if code == errors.NONE:
+        return
+    if code == errors.CLUSTER_AUTHORIZATION_FAILED:
+        raise KafkaRefused(f"nothing was written: no permission to write markers, grant {NEEDS}")
+    if code in (_INVALID_PRODUCER_EPOCH, _COORDINATOR_FENCED):
+        raise Refused(
+            f"nothing was written: broker {way.leader.node} refuses the marker, producer id {way.producer_id} went on"
+            f" on {way.place} meanwhile (error {code})"
+        )
+    if code in errors.TRANSIENT:
+        raise KafkaUnavailable(
+            f"nothing was written: broker {way.leader.node} cannot take the marker now, error {code}"
+        )
+    raise KafkaRefused(f"nothing was written: broker {way.leader.node} refuses the marker, error {code}")

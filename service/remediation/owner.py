@@ -1,0 +1,102 @@
+"""Nobody will end it, and nobody can write to it: the judge's second look, made once more, and what a marker needs."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Final
+
+from sqlalchemy import Connection
+
+from service.domain.open_entries import Entry, owner_of, will_close
+from service.domain.owners import Owner
+from service.domain.states import EXPIRED, NAMES, UNKNOWN
+from service.domain.transaction_log import SOURCE, TOPIC
+from service.kafka.bracket import Bracket, Seen
+from service.kafka.client import KafkaClient
+from service.kafka.metadata import topic_layout
+from service.remediation.refused import Refused
+from service.store import read, read_partitions
+from service.store.display import display_id
+
+READS_WITHIN_S: Final = 5.0
+"""How long the store may take to have what coordinators have written by now."""
+
+_PAUSE_S: Final = 0.1
+
+Reading = Callable[[], AbstractContextManager[Connection]]
+
+
+def nobody_owns(entry: Entry, cluster_id: int, client: KafkaClient, bracket: Bracket, reading: Reading) -> Owner | None:
+    """The id that wrote it (None: there is none), once the store has all that is in the log by now."""
+    with reading() as connection:
+        owner = _owner(connection, cluster_id, entry)
+        known = {row.partition for row in read.partitions(connection, cluster_id, SOURCE)}
+    owner = _read_to_the_end(entry, cluster_id, bracket, reading, _needed(client, owner, known))
+    if owner is not None and owner.state == UNKNOWN:
+        raise Refused("the newest record of its transactional.id cannot be decoded: who owns it cannot be told")
+    if owner is not None and will_close(entry, owner):
+        name = display_id(owner.transactional_id)
+        raise Refused(f"its coordinator owns it: {name} is {NAMES[owner.state]} and will have a marker written there")
+    return owner
+
+
+def _needed(client: KafkaClient, owner: Owner | None, known: set[int]) -> set[int]:
+    """The partitions of the log that could say who owns it: a producer id belongs to one id for ever."""
+    if owner is not None:
+        return {owner.log_partition}
+    layout = topic_layout(client, TOPIC)
+    if layout is None or not layout.leaders or not layout.leaders.keys() <= known:
+        raise Refused(f"{TOPIC} is not read whole: who owns the transaction cannot be told")
+    return set(layout.leaders)
+
+
+def _read_to_the_end(
+    entry: Entry, cluster_id: int, bracket: Bracket, reading: Reading, needed: set[int]
+) -> Owner | None:
+    """The owner, as of what those partitions of the log hold by now, under the leaders that they have by now."""
+    seen = bracket.look({(TOPIC, p) for p in needed})
+    if missing := needed - {p for _, p in seen}:
+        named = ", ".join(f"{TOPIC}-{p}" for p in sorted(missing)[:3])
+        raise Refused(f"the coordinators' log is not seen whole: {named} cannot be looked at now")
+    give_up = time.monotonic() + READS_WITHIN_S
+    while True:
+        with reading() as connection:
+            rows = {row.partition: row for row in read.partitions(connection, cluster_id, SOURCE)}
+            owner = _owner(connection, cluster_id, entry)
+            undecodable = any(one.state == UNKNOWN for one in read.state_counts(connection, cluster_id))
+        if all(_is_read(rows.get(p), one) for (_, p), one in seen.items()):
+            break
+        if time.monotonic() > give_up:
+            raise Refused("the coordinators' log is not read to its end: who owns the transaction cannot be told now")
+        time.sleep(_PAUSE_S)
+    if owner is None and undecodable:
+        raise Refused("some transactional.id's newest record cannot be decoded: it may be the one that owns it")
+    return owner
+
+
+def _is_read(row: read.PartitionRow | None, seen: Seen) -> bool:
+    """A row of another leader epoch may be of a log that is no more."""
+    return row is not None and row.leader_epoch == seen.leader.epoch and row.next_offset >= seen.ends.high_watermark
+
+
+def is_fenced(entry: Entry, owner: Owner | None) -> None:
+    """Nobody has the producer id and epoch any more, as far as a coordinator can see to that."""
+    if owner is None or owner.state == EXPIRED or owner.producer_id != entry.producer_id:
+        return
+    if owner.producer_epoch > entry.producer_epoch:
+        return
+    name = display_id(owner.transactional_id)
+    raise Refused(
+        f"{name} can still write with producer id {entry.producer_id} and epoch {entry.producer_epoch}: what it writes"
+        " after the marker would hang again",
+        "fence it: stop its producer and start it again, or (Kafka 4.1 and newer) kafka-transactions.sh"
+        f" forceTerminateTransaction --transactional-id {shlex.quote(name)}; then ask for the marker again",
+    )
+
+
+def _owner(connection: Connection, cluster_id: int, entry: Entry) -> Owner | None:
+    found = read_partitions.owners(connection, cluster_id, [entry.producer_id])
+    return owner_of(entry, found.get(entry.producer_id, []))

@@ -1,0 +1,138 @@
+"""Which marker ends a hanging transaction: the judge's three looks, made once more.
+
+Marker epochs: the leader takes a marker whose epoch is not below the last one it saw, and a coordinator epoch that is
+not below the last marker's; DescribeProducers says both. Between the last look and the marker anything may happen. What
+makes that harmless is that no transactional.id has the producer id and epoch any more: who writes there meanwhile does
+it under a newer epoch, and then the leader refuses the marker; a second one, written by somebody else, ends nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from service.domain.findings import kinds
+from service.domain.findings.finding import Finding
+from service.domain.look_back import ABORT, COMMIT, NONE
+from service.domain.open_entries import Entry
+from service.kafka.bracket import Bracket, Seen
+from service.kafka.client import KafkaClient
+from service.kafka.metadata import Leader
+from service.remediation.owner import Reading, is_fenced, nobody_owns
+from service.remediation.refused import Refused
+
+REASONS: Final = {
+    COMMIT: "its transaction was committed, and no marker says so here: COMMIT is what its coordinator decided",
+    ABORT: "its transaction was aborted, and no marker says so here: ABORT is what its coordinator decided",
+    NONE: "its records belong to no transaction that was committed: ABORT loses nothing",
+}
+"""By decision: why the marker is right. Without a reason there is no marker."""
+
+
+class WayOut(NamedTuple):
+    """The marker that ends it, as of `checked_at_ms`. `coordinator_epoch`: of the last marker, 0 where none was."""
+
+    commit: bool
+    topic: str
+    partition: int
+    leader: Leader
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    start_offset: int
+    reason: str
+    checked_at_ms: int
+
+    @property
+    def marker(self) -> str:
+        return "COMMIT" if self.commit else "ABORT"
+
+    @property
+    def place(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+def way_out(
+    finding: Finding, cluster_id: int, client: KafkaClient, reading: Reading, now_ms: Callable[[], int]
+) -> WayOut:
+    """The judge's three looks, made once more. Raises Refused, KafkaFailure, StoreError."""
+    reason = _reason(finding)
+    bracket = Bracket(client, now_ms)
+    entry = _entry(finding, _look(bracket, finding))
+    is_fenced(entry, nobody_owns(entry, cluster_id, client, bracket, reading))
+    seen = _look(bracket, finding)
+    again = _entry(finding, seen)
+    return WayOut(
+        finding.decision == COMMIT,
+        entry.topic,
+        entry.partition,
+        seen.leader,
+        entry.producer_id,
+        entry.producer_epoch,
+        max(again.coordinator_epoch, 0),
+        entry.start_offset,
+        reason,
+        seen.asked_at_ms,
+    )
+
+
+def steps(way: WayOut, *, executed: bool) -> tuple[str, ...]:
+    """What was done, in order, and what was or would be done then."""
+    return (
+        f"looked at {way.place}: open at {way.start_offset}, as found",
+        "read the coordinators' log to its end of then: no transaction there will end it",
+        f"looked at {way.place} again: still open there",
+        f"{'wrote' if executed else 'write'} {way.marker} to broker {way.leader.node}, its leader",
+    )
+
+
+def _reason(finding: Finding) -> str:
+    """Why the marker that the finding calls for is right."""
+    if finding.kind != kinds.HANGING:
+        raise Refused(f"it is no hanging transaction but {finding.kind}: nothing of it can be ended by a marker")
+    if finding.status == kinds.RESOLVED:
+        raise Refused(f"it has ended already: {finding.resolution}")
+    if finding.status != kinds.CONFIRMED:
+        raise Refused("it is not confirmed: only a confirmed hanging transaction may be ended by hand")
+    if finding.decision not in REASONS:
+        raise Refused(
+            "whether its transaction was committed is not known, and the wrong marker would lose data",
+            "find out from the application",
+        )
+    return REASONS[finding.decision]
+
+
+def _look(bracket: Bracket, finding: Finding) -> Seen:
+    place = finding.subject.topic or "", -1 if finding.subject.partition is None else finding.subject.partition
+    seen = bracket.look({place}).get(place)
+    if seen is None:
+        raise Refused(f"{place[0]}-{place[1]} cannot be looked at now: its leader does not answer, or just changed")
+    if not seen.described:
+        raise Refused(f"what is open on {place[0]}-{place[1]} cannot be asked: grant READ on the topic")
+    return seen
+
+
+def _entry(finding: Finding, seen: Seen) -> Entry:
+    """What hangs, as its leader tells it now."""
+    s = finding.subject
+    active = None if s.producer_id is None else seen.entry(s.producer_id)
+    if active is None:
+        raise Refused(f"nothing of producer id {s.producer_id} is open on {s.topic}-{s.partition} any more")
+    if (active.transaction_start_offset, active.producer_epoch) != (s.start_offset, s.producer_epoch):
+        raise Refused(
+            f"another transaction of producer id {s.producer_id} is open on {s.topic}-{s.partition} now: it began at"
+            f" offset {active.transaction_start_offset} with epoch {active.producer_epoch}"
+        )
+    return Entry(
+        topic=seen.topic,
+        partition=seen.partition,
+        producer_id=active.producer_id,
+        producer_epoch=active.producer_epoch,
+        start_offset=active.transaction_start_offset,
+        coordinator_epoch=active.coordinator_epoch,
+        last_timestamp_ms=active.last_timestamp_ms,
+        records=None,
+        bytes=None,
+        first_seen_ms=finding.opened_at_ms,
+        seen_at_ms=seen.asked_at_ms,
+    )

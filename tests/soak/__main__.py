@@ -1,0 +1,27 @@
+"""`python -m tests.soak [--minutes N] [--hangs N] [--version V]`: three brokers, faults, healthy and hanging ones."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from tests.brokers import VERSIONS
+from tests.soak.soak import lines, plan, run, told
+
+
+def main() -> int:
+    """0 if every bar was reached, else 1."""
+    parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=30)
+    parser.add_argument("--hangs", type=int, default=20, help="how many are injected (default: 20)")
+    parser.add_argument("--version", choices=VERSIONS, default=VERSIONS[0], help="of Kafka")
+    parser.add_argument("--seed", type=int, default=1, help="which brokers are hit (default: 1)")
+    options = parser.parse_args()
+    result = run(plan(options.version, options.minutes, options.hangs), options.seed)
+    bars = lines(result)
+    sys.stdout.writelines(f"{line}\n" for line in told(result, bars))
+    return 0 if all(line.is_reached for line in bars) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

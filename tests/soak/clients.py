@@ -1,0 +1,173 @@
+"""Healthy clients of all kinds, one thread each: old protocol and new, short and long, and some that write early."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Final
+
+from confluent_kafka import KafkaException, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from deploy.demo.workload.old_producer import OldProducer
+from deploy.demo.workload.raw_producer import Connection, RawProducer, Refused
+from tests.integration.producers import SILENT, open_producer, transact
+from tests.lab.hangs import old_producer
+
+CLASSIC: Final = "soak-classic"
+MODERN: Final = "soak-modern"
+EARLY: Final = "soak-early"
+HELD: Final = "soak-held"
+HANGS: Final = "soak-hangs"
+TOPICS: Final = (CLASSIC, MODERN, EARLY, HELD, HANGS)
+LONG: Final = "long"
+PARTITIONS: Final = 6
+HELD_OPEN: Final = (0, 1, 2, 3)
+"""Of HELD: the long transaction is open there, so that all else there is looked at by name."""
+
+_EACH: Final = 3
+_PAIRS: Final = [[1, 2], [2, 3], [3, 1], [1, 3], [2, 1], [3, 2]]
+_TIMEOUT_MS: Final = 120_000
+_AGAIN: Final = frozenset({19, 20})
+"""NOT_ENOUGH_REPLICAS (also where a leader could not add the partition just now), and the same after the append."""
+
+
+def create_topics(bootstrap: str, hangs: int) -> None:
+    """No partition is without a leader while one broker is away: 4.3.1 would skip it (KAFKA-20734), which hangs.
+
+    On EARLY and HELD a write does not wait for a replica that is frozen, while the coordinators' log does.
+    """
+    two = {"min.insync.replicas": "1"}
+    new = [NewTopic(name, PARTITIONS, 3) for name in (CLASSIC, MODERN)]
+    new += [NewTopic(name, PARTITIONS, replica_assignment=_PAIRS, config=two) for name in (EARLY, HELD)]
+    new += [NewTopic(HANGS, hangs, 3)]
+    admin = AdminClient({"bootstrap.servers": bootstrap, "logger": SILENT})
+    for created in admin.create_topics(new).values():
+        created.result(30)
+
+
+class Clients:
+    """Work until the block ends; every transaction is finished then. `done`: transactions by kind of client."""
+
+    def __init__(self, bootstrap: str, *, hold_s: float, hangs: int) -> None:
+        self._bootstrap, self._hold_s = bootstrap, hold_s
+        self._stop, self._never = threading.Event(), threading.Event()
+        self._failures: list[BaseException] = []
+        self.done: Counter[str] = Counter()
+        work: list[tuple[Callable[..., None], tuple[object, ...]]] = [(self._long, ())]
+        for n in range(_EACH):
+            work.append((self._classic, (f"classic-{n}",)))
+            work.append((self._modern, (f"modern-{n}",)))
+            work.append((self._early, (f"early-{n}", EARLY, range(PARTITIONS))))
+            work.append((self._early, (f"early-held-{n}", HELD, range(PARTITIONS))))
+        work.append((self._early, ("early-behind", HANGS, range(hangs))))
+        self._threads = [threading.Thread(target=self._run, args=one, daemon=True) for one in work]
+
+    def __enter__(self) -> Clients:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, trace: TracebackType | None) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(90)
+        if e is None and self._failures:
+            raise self._failures[0]
+
+    def _run(self, work: Callable[..., None], arguments: tuple[object, ...]) -> None:
+        try:
+            work(*arguments)
+        except BaseException as e:
+            self._failures.append(e)
+
+    def _connection(self) -> Connection:
+        """Nothing interrupts it: a client that is told to stop finishes its transaction."""
+        return Connection(self._bootstrap, self._never)
+
+    def _classic(self, name: str) -> None:
+        """librdkafka: partitions are added before they are written to."""
+        producer: Producer | None = None
+        turn = 0
+        while not self._stop.wait(0.05):
+            turn += 1
+            try:
+                producer = producer or open_producer(self._bootstrap, name, _TIMEOUT_MS)
+                transact(producer, CLASSIC, commit=turn % 4 != 0)
+                self.done["classic"] += 1
+            except KafkaException:  # fatal for this instance: applications begin again with a new one
+                producer = None
+
+    def _modern(self, name: str) -> None:
+        """TV2: leaders add partitions; every end has another epoch."""
+        chance = random.Random(name)
+        with self._connection() as connection:
+            producer = RawProducer(connection, name)
+            producer.init(_TIMEOUT_MS)
+            while not self._stop.wait(0.1):
+                try:
+                    for partition in chance.sample(range(PARTITIONS), 2):
+                        _write(producer, MODERN, partition)
+                    producer.end(commit=chance.random() < 0.7)
+                    self.done["modern"] += 1
+                except Refused:
+                    self.done["modern, begun again"] += 1
+                    producer.init(_TIMEOUT_MS)
+
+    def _early(self, name: str, topic: str, partitions: Sequence[int]) -> None:
+        """Writes before AddPartitionsToTxn is accepted, which it will be."""
+        chance = random.Random(name)
+        with self._connection() as connection:
+            producer = old_producer(connection, name, _TIMEOUT_MS)
+            while not self._stop.wait(chance.uniform(0.05, 0.3)):
+                try:
+                    self._early_once(producer, topic, chance.choice(partitions), chance)
+                    self.done["early"] += 1
+                except Refused:
+                    self.done["early, begun again"] += 1
+                    producer = old_producer(connection, name, _TIMEOUT_MS)
+
+    def _early_once(self, producer: OldProducer, topic: str, partition: int, chance: random.Random) -> None:
+        producer.produce(topic, partition, [b"early"], again=_AGAIN)
+        time.sleep(chance.uniform(0.02, 0.3))
+        producer.add(topic, partition)
+        producer.produce(topic, partition, [b"in time"], again=_AGAIN)
+        producer.end(commit=chance.random() < 0.7)
+
+    def _long(self) -> None:
+        """As Flink's sink: open from one checkpoint to the next."""
+        with self._connection() as connection:
+            producer = RawProducer(connection, LONG)
+            producer.init(900_000)
+            while not self._stop.is_set():
+                try:
+                    self._hold(producer)
+                    producer.end(commit=True)
+                    self.done[LONG] += 1
+                except Refused:
+                    self.done["long, begun again"] += 1
+                    producer.init(900_000)
+
+    def _hold(self, producer: RawProducer) -> None:
+        until = time.monotonic() + self._hold_s
+        turn = 0
+        while True:
+            _write(producer, HELD, HELD_OPEN[turn % len(HELD_OPEN)])
+            turn += 1
+            if self._stop.wait(0.2) or time.monotonic() > until:
+                return
+
+
+def _write(producer: RawProducer, topic: str, partition: int) -> None:
+    give_up = time.monotonic() + 60
+    while True:
+        try:
+            return producer.produce(topic, partition, [b"payload"])
+        except Refused as e:
+            if e.code not in _AGAIN or time.monotonic() > give_up:
+                raise
+            time.sleep(0.05)

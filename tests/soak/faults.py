@@ -1,0 +1,148 @@
+"""What happens to brokers in production: they freeze, limp, restart, die, and lose the lead of partitions."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Collection
+from typing import Final, NamedTuple
+
+from confluent_kafka.admin import AdminClient
+from kafka.protocol.admin import AlterPartitionReassignmentsRequest, ElectLeadersRequest
+
+from service.domain.transaction_log import TOPIC
+from service.kafka.errors import KafkaFailure
+from service.kafka.layouts import all_topics
+from tests.brokers import Cluster, connect
+from tests.integration.application import wait_for
+from tests.integration.producers import SILENT
+from tests.soak.clients import TOPICS
+
+SESSION_S: Final = 6.0
+PROPERTIES: Final = {"broker.session.timeout.ms": f"{SESSION_S * 1000:.0f}", "broker.heartbeat.interval.ms": "500"}
+
+FROZEN: Final = "frozen, others lead"
+HICCUP: Final = "frozen, it leads on"
+LIMPING: Final = "slow markers"
+COORDINATORS: Final = "coordinators move"
+LEADERS: Final = "leaders move"
+RESTARTED: Final = "restarted"
+KILLED: Final = "killed"
+KINDS: Final = (FROZEN, COORDINATORS, KILLED, HICCUP, LEADERS, LIMPING, RESTARTED)
+
+_PREFERRED = 0
+_PULSES, _STOPPED_S, _GOING_S = 12, 0.6, 0.4
+
+
+class Done(NamedTuple):
+    """`node` None: all. Times as time.time() tells."""
+
+    kind: str
+    node: int | None
+    began_s: float
+    ended_s: float
+
+
+class Faults:
+    """One at a time. `away`: brokers that do not answer now."""
+
+    def __init__(self, cluster: Cluster, seed: int) -> None:
+        self._cluster, self._chance = cluster, random.Random(seed)
+        self.away: frozenset[int] = frozenset()
+        self.done: list[Done] = []
+
+    def do(self, kind: str) -> Done:
+        """Until it is over; replicas may have to catch up then (`settle`)."""
+        began = time.time()
+        node = self._victim(kind)
+        if node is None:
+            self._move([TOPIC] if kind == COORDINATORS else TOPICS)
+        else:
+            self._harm(kind, node)
+        self.done.append(Done(kind, node, began, time.time()))
+        return self.done[-1]
+
+    def settle(self) -> None:
+        """All replicas are in sync again."""
+        admin = AdminClient({"bootstrap.servers": self._cluster.bootstrap, "logger": SILENT})
+
+        def whole() -> bool:
+            topics = admin.list_topics(timeout=20).topics.values()
+            return all(len(p.isrs) == len(p.replicas) for topic in topics for p in topic.partitions.values())
+
+        wait_for(whole, "all replicas in sync", 60)
+
+    def _victim(self, kind: str) -> int | None:
+        if kind in (COORDINATORS, LEADERS):
+            return None
+        with connect(self._cluster.bootstrap) as client:
+            leading = {leader.node for leader in all_topics(client).layouts[TOPIC].leaders.values()}
+        return self._chance.choice(sorted(leading))
+
+    def _harm(self, kind: str, node: int) -> None:
+        broker = self._cluster.nodes[node]
+        if kind == LIMPING:
+            for _ in range(_PULSES):
+                self._freeze(node, _STOPPED_S)
+                time.sleep(_GOING_S)
+        elif kind in (FROZEN, HICCUP):
+            self._freeze(node, SESSION_S * 2 if kind == FROZEN else SESSION_S * 0.7)
+        else:
+            self.away = frozenset({node})
+            if kind == KILLED:
+                broker.kill()
+                time.sleep(SESSION_S + 2)
+            else:
+                broker.stop()
+            broker.start()
+            self.away = frozenset()
+
+    def _freeze(self, node: int, seconds: float) -> None:
+        broker = self._cluster.nodes[node]
+        self.away = frozenset({node})
+        broker.pause()
+        try:
+            time.sleep(seconds)
+        finally:
+            broker.resume()
+            self.away = frozenset()
+
+    def _move(self, topics: Collection[str]) -> None:
+        """Each partition's next replica leads from now on, as an operator has it who moves load."""
+        admin = AdminClient({"bootstrap.servers": self._cluster.bootstrap, "logger": SILENT})
+        by_replica = AlterPartitionReassignmentsRequest.ReassignableTopic
+        by_topic = ElectLeadersRequest.TopicPartitions
+        told = admin.list_topics(timeout=20).topics
+        order = {
+            name: {p.id: [*p.replicas[1:], p.replicas[0]] for p in told[name].partitions.values()} for name in topics
+        }
+        reassign = AlterPartitionReassignmentsRequest(
+            timeout_ms=20_000,
+            topics=[
+                by_replica(
+                    name=name,
+                    partitions=[
+                        by_replica.ReassignablePartition(partition_index=p, replicas=replicas)
+                        for p, replicas in of_topic.items()
+                    ],
+                )
+                for name, of_topic in order.items()
+            ],
+        )
+        election = ElectLeadersRequest(
+            election_type=_PREFERRED,
+            topic_partitions=[by_topic(topic=name, partitions=list(of_topic)) for name, of_topic in order.items()],
+            timeout_ms=20_000,
+        )
+
+        def moved() -> bool:
+            try:
+                with connect(self._cluster.bootstrap) as client:
+                    client.ask(reassign)
+                    client.ask(election)
+                    now = all_topics(client).layouts
+            except KafkaFailure:
+                return False
+            return all(now[name].leaders[p].node == to[0] for name, some in order.items() for p, to in some.items())
+
+        wait_for(moved, f"other leaders of {', '.join(topics)}", 60)

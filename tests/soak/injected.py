@@ -1,0 +1,86 @@
+"""Transactions that do hang, one after the other, each on a partition of its own."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Final, NamedTuple
+
+from deploy.demo.workload.raw_producer import Connection
+from tests.lab.asking import mark
+from tests.lab.hangs import Hang, late_write, never_added, old_producer, orphan_producer
+from tests.soak.clients import HANGS
+
+MARKED_AFTER: Final = 3
+"""So many others later it is ended by hand."""
+
+
+class Injected(NamedTuple):
+    """`at_s`: when Kafka had acknowledged it (time.time())."""
+
+    hang: Hang
+    at_s: float
+
+
+class Injecting:
+    """`count` of them in `seconds`; the block's end waits for the last one."""
+
+    def __init__(self, bootstrap: str, count: int, seconds: float) -> None:
+        self._bootstrap, self._count, self._every_s = bootstrap, count, seconds / count
+        self.injected: list[Injected] = []
+        self.marked_s: dict[int, float] = {}
+        """By partition: from then on it may be gone."""
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> Injecting:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, trace: TracebackType | None) -> None:
+        self._thread.join(self._every_s * self._count + 120 if e is None else 0)
+        if e is None and self._failure is not None:
+            raise self._failure
+
+    def _run(self) -> None:
+        began = time.monotonic()
+        try:
+            with Connection(self._bootstrap, threading.Event()) as connection:
+                for number in range(self._count):
+                    time.sleep(max(0.0, began + (number + 0.5) * self._every_s - time.monotonic()))
+                    hang = _KINDS[number % len(_KINDS)](connection, number)
+                    self.injected.append(Injected(hang, time.time()))
+                    if number >= MARKED_AFTER:
+                        self._mark(connection, self.injected[number - MARKED_AFTER].hang)
+        except BaseException as e:
+            self._failure = e
+
+    def _mark(self, connection: Connection, hang: Hang) -> None:
+        self.marked_s[hang.partition] = time.time()
+        mark(connection, HANGS, hang.partition, hang.open, commit=False)
+
+
+def _late_after_abort(connection: Connection, number: int) -> Hang:
+    return late_write(old_producer(connection, f"hang-{number}"), HANGS, number)
+
+
+def _late_after_commit(connection: Connection, number: int) -> Hang:
+    return late_write(old_producer(connection, f"hang-{number}"), HANGS, number, commit=True)
+
+
+def _never_added(connection: Connection, number: int) -> Hang:
+    return never_added(old_producer(connection, f"hang-{number}"), HANGS, number)
+
+
+def _orphan(connection: Connection, number: int) -> Hang:
+    return never_added(orphan_producer(connection, f"hang-{number}"), HANGS, number)
+
+
+_KINDS: Final[tuple[Callable[[Connection, int], Hang], ...]] = (
+    _late_after_abort,
+    _orphan,
+    _late_after_commit,
+    _never_added,
+)

@@ -1,0 +1,220 @@
+"""Healthy load, faults and hanging transactions together: what was found, said wrongly, and not judged."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import select
+
+from deploy.demo.workload.raw_producer import Connection
+from service.domain.findings import kinds
+from service.domain.transaction_log import TOPIC
+from service.store.display import display_id
+from service.store.engine import open_reader
+from service.store.schema import findings
+from tests.benchmarks.figures import percentile
+from tests.benchmarks.watched import Watched, watching
+from tests.brokers import Cluster
+from tests.integration.application import wait_for
+from tests.lab.asking import open_on
+from tests.lab.hangs import UNGUARDED
+from tests.soak.clients import HANGS, PARTITIONS, TOPICS, Clients, create_topics
+from tests.soak.faults import KINDS, PROPERTIES, Done, Faults
+from tests.soak.injected import Injecting
+from tests.soak.watch import Seen, Watching
+
+HOLD_S: Final = 300.0
+JUDGED_SHARE: Final = 0.99
+JUDGED_AGAIN_S: Final = 10.0
+_LAST_FOUND_S: Final = 30.0
+_SLACK_S: Final = 6.0
+
+Key = tuple[str, int, int, int]
+"""Topic, partition, producer id, start offset."""
+
+
+class Plan(NamedTuple):
+    version: str
+    seconds: float
+    hangs: int
+    faults: Sequence[str]
+    every_s: float
+    """From one fault's beginning to the next, at least."""
+
+
+class Result(NamedTuple):
+    """`others`: findings of transactions that were confirmed and did not hang; `own`: of those that really hang, as
+    Kafka itself shows, though nobody injected them."""
+
+    injected: int
+    delays_s: list[float]
+    missed: list[Key]
+    dropped: list[Key]
+    others: list[Any]
+    own: list[Key]
+    share: float
+    again_s: list[tuple[Done, float | None]]
+    done: dict[str, int]
+    seen: Seen
+
+    @property
+    def longest_s(self) -> float:
+        return max((s if s is not None else float("inf") for _, s in self.again_s), default=0.0)
+
+
+def plan(version: str, minutes: float, hangs: int) -> Plan:
+    every_s = 60.0 if minutes >= 10 else 30.0
+    count = max(int(minutes * 60 / every_s), 1)
+    return Plan(version, minutes * 60, hangs, [KINDS[n % len(KINDS)] for n in range(count)], every_s)
+
+
+def run(plan: Plan, seed: int = 1) -> Result:
+    with (
+        TemporaryDirectory(prefix="txnscope-soak-") as directory,
+        Cluster(plan.version, Path(directory), UNGUARDED | PROPERTIES) as cluster,
+    ):
+        create_topics(cluster.bootstrap, plan.hangs)
+        hold_s = min(HOLD_S, plan.seconds)
+        with watching(cluster.bootstrap) as watched:
+            with Clients(cluster.bootstrap, hold_s=hold_s, hangs=plan.hangs) as clients:
+                _wait_until_judged(watched)
+                faults = Faults(cluster, seed)
+                with Watching(watched, cluster, lambda: faults.away) as watch:
+                    with Injecting(cluster.bootstrap, plan.hangs, plan.seconds) as injecting:
+                        _disturb(faults, plan)
+                    _wait_for_the_last(injecting, watch.seen)
+            time.sleep(_SLACK_S)
+            return _result(watched, watch.seen, faults, injecting, _open(cluster, plan.hangs), dict(clients.done))
+
+
+def _wait_until_judged(watched: Watched) -> None:
+    """All that there is, a first time."""
+    rest = watched.rest()
+
+    def done() -> bool:
+        body = rest.get("/partitions", limit=200)
+        topics = {one["topic"] for one in body["items"]} if body else set()
+        return topics >= {*TOPICS, TOPIC} and all(one["judged"] for one in body["items"])
+
+    try:
+        wait_for(done, "all partitions judged", 120)
+    finally:
+        rest.close()
+
+
+def _disturb(faults: Faults, plan: Plan) -> None:
+    began = time.monotonic()
+    for number, kind in enumerate(plan.faults):
+        time.sleep(max(0.0, began + number * plan.every_s + plan.every_s / 3 - time.monotonic()))
+        faults.do(kind)
+        faults.settle()
+    time.sleep(max(JUDGED_AGAIN_S + 2, began + plan.seconds - time.monotonic()))
+
+
+def _wait_for_the_last(injecting: Injecting, seen: Seen) -> None:
+    give_up = time.monotonic() + _LAST_FOUND_S
+    while time.monotonic() < give_up and any(_key(one.hang) not in seen.found for one in injecting.injected):
+        time.sleep(0.2)
+
+
+def _open(cluster: Cluster, hangs: int) -> set[Key]:
+    """All that is open though nobody works any more, as the leaders tell."""
+    found: set[Key] = set()
+    with Connection(cluster.bootstrap, threading.Event()) as connection:
+        for topic in TOPICS:
+            for p in range(hangs if topic == HANGS else PARTITIONS):
+                found |= {(topic, p, one.producer_id, one.start_offset) for one in open_on(connection, topic, p)}
+    return found
+
+
+def _result(
+    watched: Watched, seen: Seen, faults: Faults, injecting: Injecting, still_open: set[Key], done: dict[str, int]
+) -> Result:
+    injected = {_key(one.hang): one.at_s for one in injecting.injected}
+    confirmed = {_of(row): row for row in _confirmed(watched.store)}
+    own = still_open - injected.keys()
+    dropped = [
+        key
+        for key, at_s in seen.dropped.items()
+        if key in injected and at_s < injecting.marked_s.get(key[1], float("inf"))
+    ]
+    return Result(
+        injected=len(injected),
+        delays_s=sorted(seen.found[key] - at_s for key, at_s in injected.items() if key in seen.found),
+        missed=sorted((injected.keys() | own) - confirmed.keys()),
+        dropped=dropped,
+        others=[row for key, row in confirmed.items() if key not in injected and key not in own],
+        own=sorted(own),
+        share=seen.share(),
+        again_s=[(one, seen.judged_again_s(one.ended_s)) for one in faults.done],
+        done=done,
+        seen=seen,
+    )
+
+
+def _key(hang: Any) -> Key:
+    return hang.topic, hang.partition, hang.producer_id, hang.start_offset
+
+
+def _of(row: Any) -> Key:
+    return row.topic, row.partition, row.producer_id, row.start_offset
+
+
+def _confirmed(store: Path) -> Collection[Any]:
+    """Also those that were confirmed for a moment only."""
+    engine = open_reader(f"sqlite:///{store}")
+    try:
+        with engine.connect() as connection:
+            of_kind = select(findings).where(findings.c.kind == kinds.HANGING, findings.c.confirmed_at_ms.is_not(None))
+            return connection.execute(of_kind).all()
+    finally:
+        engine.dispose()
+
+
+class Line(NamedTuple):
+    name: str
+    value: str
+    bar: str = ""
+    is_reached: bool = True
+
+
+def lines(result: Result, share: float = JUDGED_SHARE, again_s: float = JUDGED_AGAIN_S) -> list[Line]:
+    delays = result.delays_s or [float("nan")]
+    found = len(result.delays_s)
+    return [
+        Line("hanging transactions injected", str(result.injected)),
+        Line("  found", str(found), "all", not result.missed and found == result.injected),
+        Line("  acknowledged → confirmed in REST, p50", f"{percentile(delays, 0.5):.1f} s"),
+        Line("  the longest", f"{max(delays):.1f} s"),
+        Line("  found, and dropped while they hung", str(len(result.dropped)), "0", not result.dropped),
+        Line("others confirmed that did not hang", str(len(result.others)), "0", not result.others),
+        Line("others that do hang, as Kafka shows", str(len(result.own))),
+        Line("partition-seconds judged", f"{result.share:.2%}", f"≥ {share:.0%}", result.share >= share),
+        Line(
+            "longest until judged again", f"{result.longest_s:.1f} s", f"≤ {again_s:.0f} s", result.longest_s <= again_s
+        ),
+        Line("healthy transactions", ", ".join(f"{kind} {n:,}" for kind, n in sorted(result.done.items()))),
+    ]
+
+
+def told(result: Result, bars: Sequence[Line]) -> Iterator[str]:
+    """The table, and what is behind each figure that is not as it should be."""
+    for line in bars:
+        verdict = "" if not line.bar else f"{line.bar:>8}  {'reached' if line.is_reached else 'MISSED'}"
+        yield f"{line.name:45} {line.value:>12} {verdict}".rstrip()
+    for fault, again_s in result.again_s:
+        where = "" if fault.node is None else f" (broker {fault.node})"
+        after = "never" if again_s is None else f"{again_s:.1f} s"
+        yield f"  {fault.kind + where:35} {fault.ended_s - fault.began_s:5.1f} s, judged again after {after}"
+    for why, count in result.seen.reasons().most_common(10):
+        yield f"  not judged in {count} samples of one partition: {why}"
+    for key in result.missed:
+        yield f"  missed: {key}"
+    for row in result.others:
+        name = "nobody" if row.transactional_id is None else display_id(row.transactional_id)
+        yield f"  false: {name} {_of(row)} {row.confirmed_at_ms} {row.resolution} {row.confidence} {row.evidence}"

@@ -1,0 +1,160 @@
+"""What the application says all the time, beside who really leads: which partitions are judged, what hangs."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from types import TracebackType
+from typing import Any, Final, NamedTuple
+
+from service.kafka.client import KafkaClient
+from service.kafka.errors import KafkaFailure
+from service.kafka.layouts import all_topics
+from tests.benchmarks.watched import Watched
+from tests.brokers import Cluster, connect
+
+EVERY_S: Final = 0.5
+FRESH_S: Final = 10.0
+"""What was told longer ago says nothing."""
+
+Place = tuple[str, int]
+
+
+class Sample(NamedTuple):
+    """`as_of_s`: what was said is of then; 0: nothing was. `dark`: why each partition was not judged whose leader was
+    up; `lit`: how many of those were. `unknown`: as the cluster's page says."""
+
+    at_s: float
+    as_of_s: float
+    lit: int
+    dark: dict[Place, str]
+    away: frozenset[int]
+    unknown: int
+
+
+@dataclass
+class Seen:
+    """`found`: (topic, partition, producer id, start offset) of what was confirmed, and when that was seen first;
+    `dropped`: when it was seen no more."""
+
+    samples: list[Sample] = field(default_factory=list)
+    found: dict[tuple[str, int, int, int], float] = field(default_factory=dict)
+    said: dict[tuple[str, int, int, int], Any] = field(default_factory=dict)
+    dropped: dict[tuple[str, int, int, int], float] = field(default_factory=dict)
+
+    def share(self) -> float:
+        """Judged, of all partition-seconds whose leader was up."""
+        lit = sum(sample.lit for sample in self.samples)
+        return lit / max(lit + sum(len(sample.dark) for sample in self.samples), 1)
+
+    def judged_again_s(self, after_s: float) -> float | None:
+        """Seconds until all partitions were judged by what was seen later than that."""
+        good = (s.at_s for s in self.samples if s.as_of_s >= after_s and not s.dark and not s.away)
+        return next((at - after_s for at in good), None)
+
+    def reasons(self) -> Counter[str]:
+        """Of partitions that were not judged, by sample."""
+        return Counter(why for sample in self.samples for why in sample.dark.values())
+
+
+class Watching:
+    """Samples until the block ends. `away`: which brokers are known not to answer."""
+
+    def __init__(self, watched: Watched, cluster: Cluster, away: Callable[[], frozenset[int]]) -> None:
+        self._rest, self._away = watched.rest(), away
+        self._leaders = _Leaders(cluster, away)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.seen = Seen()
+
+    def __enter__(self) -> Watching:
+        self._leaders.start()
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, trace: TracebackType | None) -> None:
+        self._stop.set()
+        self._thread.join()
+        self._leaders.stop()
+        self._rest.close()
+
+    def _run(self) -> None:
+        next_s = time.monotonic()
+        while not self._stop.is_set():
+            before = self._away()
+            body = self._rest.get("/partitions", limit=200)
+            told = self._rest.get("")
+            hanging = self._rest.get("/hanging", limit=200)
+            now = time.time()
+            if leaders := self._leaders.now:
+                self.seen.samples.append(_sample(body, told, leaders, before | self._away(), now))
+            self._take(hanging, now)
+            next_s = max(next_s + EVERY_S, time.monotonic())
+            self._stop.wait(next_s - time.monotonic())
+
+    def _take(self, hanging: Any, now: float) -> None:
+        if hanging is None:
+            return
+        here = set()
+        for one in hanging["items"]:
+            on = one["subject"]
+            key = on["topic"], on["partition"], on["producer_id"], on["start_offset"]
+            here.add(key)
+            if key not in self.seen.found:
+                self.seen.found[key], self.seen.said[key] = now, one
+        for key in self.seen.found.keys() - here:
+            self.seen.dropped.setdefault(key, now)
+
+
+def _sample(body: Any, told: Any, leaders: dict[Place, int], away: frozenset[int], now: float) -> Sample:
+    as_of = 0.0 if body is None or body["as_of"] is None else datetime.fromisoformat(body["as_of"]).timestamp()
+    items = {} if body is None else {(one["topic"], one["partition"]): one for one in body["items"]}
+    dark: dict[Place, str] = {}
+    up = [place for place, node in leaders.items() if node not in away]
+    for place in up:
+        one = items.get(place)
+        if now - as_of > FRESH_S:
+            dark[place] = "nothing was said of late"
+        elif one is None:
+            dark[place] = "not listed"
+        elif not one["judged"]:
+            dark[place] = one["why"]
+    unknown = -1 if told is None else told["partitions"]["unknown"]
+    return Sample(now, as_of, len(up) - len(dark), dark, away, unknown)
+
+
+class _Leaders:
+    """Who leads each partition, as some broker says that answers. `now` is a new mapping every time."""
+
+    def __init__(self, cluster: Cluster, away: Callable[[], frozenset[int]]) -> None:
+        self._cluster, self._away = cluster, away
+        self._clients: dict[int, KafkaClient] = {}
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.now: dict[Place, int] = {}
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join()
+        for client in self._clients.values():
+            client.close()
+
+    def _run(self) -> None:
+        while not self._stop.wait(EVERY_S / 2):
+            node = min(self._cluster.nodes.keys() - self._away())
+            try:
+                if node not in self._clients:
+                    self._clients[node] = connect(self._cluster.nodes[node].bootstrap)
+                layouts = all_topics(self._clients[node], node).layouts
+            except KafkaFailure:
+                if node in self._clients:
+                    self._clients.pop(node).close()
+                continue
+            self.now = {(name, p): leader.node for name, of in layouts.items() for p, leader in of.leaders.items()}
