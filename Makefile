@@ -37,8 +37,8 @@ test: venv system-packages ## the whole test suite, real brokers and a real Post
 	$(BIN)/pytest
 
 .PHONY: matrix
-matrix: venv ## why transactions ended: every scenario on every Kafka version, not on one each as in `make test`
-	TXNSCOPE_TEST_MATRIX=full $(BIN)/pytest tests/integration/test_causes*.py
+matrix: venv ## every scenario of causes and of hanging on every Kafka version, not on one each as in `make test`
+	TXNSCOPE_TEST_MATRIX=full $(BIN)/pytest tests/integration/test_causes*.py tests/integration/test_lab_*.py
 
 .PHONY: check
 check: venv ## format, lint, types

@@ -14,6 +14,7 @@ from service.domain.findings.finding import Finding, Key, Observation
 from service.domain.findings.lifecycle import QUIET_MS, Look
 from service.domain.findings.mismatch import Answer, Compared, is_comparable, mismatches
 from service.domain.findings.source import Source
+from service.domain.partition_facts import SOURCE as PARTITIONS
 from service.domain.states import COMPLETE_ABORT, COMPLETE_COMMIT, EMPTY
 from service.domain.transaction_log import SOURCE, TOPIC
 from service.store import read, read_judge
@@ -74,11 +75,12 @@ class ConditionLooks:
         return open_, prepared, Look(tuple(found), judged, frozenset(context.seen_until), context.whole)
 
     def _sources(self, connection: Connection, context: Context, now_ms: int) -> Look:
-        status = read.statuses(connection, self._cluster_id).get(SOURCE)
+        statuses = read.statuses(connection, self._cluster_id)
         sources = []
-        if status is not None:
-            since_ms = self._began_ms if status.as_of_ms is None else status.as_of_ms
-            sources.append(Source(SOURCE, TOPIC, status.as_of_ms, status.error, since_ms))
+        for name, topic in ((SOURCE, TOPIC), (PARTITIONS, None)):
+            if (status := statuses.get(name)) is not None:
+                since_ms = self._began_ms if status.as_of_ms is None else status.as_of_ms
+                sources.append(Source(name, topic, status.as_of_ms, status.error, since_ms))
         gaps = source.data_gaps(read_judge.gaps(connection, self._cluster_id, now_ms - QUIET_MS))
         found = [*source.coverage_gaps(sources, now_ms), *gaps, *self._gaps()]
         judged = frozenset({kinds.COVERAGE_GAP})

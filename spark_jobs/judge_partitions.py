@@ -1,12 +1,13 @@
 """What is open on data partitions and who will end it: three looks before anything is said to hang, one when it ended.
 
 The looks: the sampler saw the entry open (in the store); the coordinators' log, read to an end asked for after that,
-has nobody who will end it; the partition, asked after that, still shows it open.
+has nobody who will end it; the partition, asked after that, still shows it open. Where the log cannot be read, its
+coordinator is asked instead, twice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Final, NamedTuple
 
 from sqlalchemy import Connection
@@ -36,6 +37,9 @@ from spark_jobs.open_cases import OpenCase
 LOOK_AGAIN_MS: Final = 1_000
 """How often what hangs is looked at again: it may end without the LSO moving."""
 
+ASK_COORDINATORS_MS: Final = 1_000
+"""A question goes to every broker, and each looks through all its ids."""
+
 MOST_CASES: Final = 2_000
 
 Groups = Mapping[Place, tuple[str, ...]]
@@ -55,6 +59,7 @@ class PartitionLooks:
         self._cluster_id, self._looker, self._bootstrap = cluster_id, looker, bootstrap
         self._cases: dict[EntryKey, OpenCase] = {}
         self._closed_ms: dict[EntryKey, int] = {}
+        self._coordinators_asked_ms = 0
         self.judged: list[tuple[Entry, Relation]] = []
         """What was open at the last round, and who will end it."""
         self._gaps: list[Observation] = []
@@ -66,7 +71,7 @@ class PartitionLooks:
     @property
     def waits(self) -> bool:
         """Whether something is about to be confirmed: the next round should come soon."""
-        return any(case.confirmed_by is None for case in self._cases.values())
+        return any(case.confirmed_by is None and not case.is_blind for case in self._cases.values())
 
     def stalled_since_ms(self, subject: Subject) -> int | None:
         """Since when the LSO has stood at what hangs there; None where something else held it."""
@@ -83,13 +88,15 @@ class PartitionLooks:
         self._gaps = unreadable_topics(
             NotJudged(one.row.topic, one.row.partition, one.row.stalled_since_ms, one.why) for one in partitions
         )
+        no_log = read_judged.why_no_log(connection, self._cluster_id) is not None
+        open_ = {s for (kind, s), finding in known.items() if kind == kinds.HANGING and finding.is_open}
         ends = self._take_answers(connection, context)
-        ends |= self._take_rows(connection, shown, known, now_ms)
+        ends |= self._take_rows(connection, shown, open_, now_ms, no_log=no_log)
         self._cases = {key: case for key, case in self._cases.items() if case.subject not in ends}
         for _, (entry, relation) in shown:
             if relation.is_unowned and (case := self._cases.get(_key(entry))) is not None:
                 case.take_log(log.read_to, now_ms)
-        self._ask(log, now_ms)
+        self._ask(log, open_, now_ms, no_log=no_log)
         hanging = [self._observe(c, context, groups, now_ms) for c in self._cases.values() if c.unowned_ms is not None]
         looked_at_ms = read_judged.looked_at_ms(connection, self._cluster_id) or 0
         found = adopted(_cases(shown, ADOPTED, groups), context.rules)
@@ -114,6 +121,9 @@ class PartitionLooks:
         for answers in self._looker.answers():
             for key, case in list(self._cases.items()):
                 case.take_ends(answers.log_asked_at_ms, answers.log_ends, read_to)
+                if answers.heard is not None and case.take_word(answers.heard):
+                    ends[case.subject] = kinds.ADOPTION
+                    continue
                 seen = answers.seen.get(key.place)
                 if seen is None or seen.asked_at_ms < case.begun_ms:
                     continue
@@ -141,7 +151,7 @@ class PartitionLooks:
         first = read_.markers[0].is_commit if read_.markers else None
         if (by_us := audit.wrote(attempts, first, seen.asked_at_ms)) is None:
             return None
-        return how_ended(
+        how = how_ended(
             entry,
             read_.markers,
             log_start=seen.ends.log_start,
@@ -149,31 +159,41 @@ class PartitionLooks:
             ended=ended_of(owners[0]) if owners else None,
             by_us=by_us,
         )
+        is_foreign = how in (kinds.FOREIGN_COMMIT, kinds.FOREIGN_ABORT)
+        return kinds.HEALED if case.is_blind and is_foreign else how  # it may be a coordinator's
 
     def _take_rows(
         self,
         connection: Connection,
         shown: Iterable[tuple[PartitionRow, JudgedEntry]],
-        known: Mapping[Key, Finding],
+        open_: Set[Subject],
         now_ms: int,
+        *,
+        no_log: bool,
     ) -> dict[Subject, str]:
-        """Begin cases for what nobody owns; end those of what somebody does, or what is no more."""
+        """Begin cases for what nobody owns (or nobody can tell: `no_log`); end those of what somebody does, or what is
+        no more. `open_`: what there are findings about."""
         ends: dict[Subject, str] = {}
         there: set[EntryKey] = set()
         for row, (entry, relation) in shown:
             key = _key(entry)
             there.add(key)
             case = self._cases.get(key)
-            if relation.is_unowned:
-                is_news = case is None and entry.seen_at_ms > self._closed_ms.get(key, -1)
-                if is_news and row.why is None and len(self._cases) < MOST_CASES:
-                    self._cases[key] = _case(row, entry, relation, now_ms)
+            is_blind = relation.is_unread and no_log
+            if relation.is_unowned or is_blind:
+                is_begun = case is not None and not _begins_anew(case, relation, is_blind=is_blind)
+                is_news = not is_begun and entry.seen_at_ms > self._closed_ms.get(key, -1)
+                if is_news and row.why is None and (case is not None or len(self._cases) < MOST_CASES):
+                    self._cases[key] = new = _case(row, entry, relation, now_ms)
+                    if is_blind:
+                        new.be_blind(open_)
             elif relation.word not in (NOT_KNOWN, UNREPLICATED) and case is not None:
                 ends[case.subject] = kinds.ADOPTION
         gone = {(row.topic, row.partition) for row in read_partitions.gone(connection, self._cluster_id)}
-        open_ = {s for (kind, s), finding in known.items() if kind == kinds.HANGING and finding.is_open}
         for subject in open_ - {case.subject for case in self._cases.values()}:
             case = _recalled(subject, now_ms)
+            if no_log:
+                case.be_blind(open_)
             self._cases.setdefault(_key(case.entry), case)
         for key, case in self._cases.items():
             if key.place in gone:
@@ -183,30 +203,37 @@ class PartitionLooks:
         self._closed_ms = {key: ms for key, ms in self._closed_ms.items() if key in there}
         return ends
 
-    def _ask(self, log: Log, now_ms: int) -> None:
+    def _ask(self, log: Log, open_: Set[Subject], now_ms: int, *, no_log: bool) -> None:
         """Everything that is needed now, in one go."""
+        may_ask = no_log and now_ms - self._coordinators_asked_ms >= ASK_COORDINATORS_MS
+        producers: set[int] = set()
         partitions: set[int] = set()
         entries: dict[EntryKey, int] = {}
         back = {}
         for key, case in self._cases.items():
             if case.log_ends is None:
                 partitions |= case.needed(log.read_to)
-            again_ms = LOOK_AGAIN_MS if case.confirmed_by is not None else 0
+            if is_asked := may_ask and case.asks_coordinators(now_ms):
+                producers.add(key.producer_id)
+            if case.is_blind and not (case.subject in open_ or (is_asked and case.let_go_ms is not None)):
+                continue  # long transactions are many
+            again_ms = LOOK_AGAIN_MS if case.confirmed_by is not None or case.is_blind else 0
             if now_ms - case.looked_at_ms >= again_ms:
                 entries[key] = case.high_watermark
             ended = ended_of(case.owner)
             case.decide(ended, None)
             if (question := case.question_back(ended, _coordinator(case, log))) is not None:
                 back[key] = question
-        if partitions or entries or back:
-            self._looker.ask(Questions(frozenset(partitions), entries, back))
+        questions = Questions(frozenset(partitions), entries, back, frozenset(producers))
+        if questions and self._looker.ask(questions) and producers:
+            self._coordinators_asked_ms = now_ms
 
     def _observe(self, case: OpenCase, context: Context, groups: Groups, now_ms: int) -> Observation:
-        owner = case.owner
-        name = None if owner is None else display_id(owner.transactional_id)
+        transactional_id = case.subject.transactional_id
+        name = None if transactional_id is None else display_id(transactional_id)
         shown = Case(
             case.entry,
-            owner,
+            case.owner,
             name,
             case.log_start,
             case.last_stable_offset,
@@ -221,7 +248,7 @@ class PartitionLooks:
             self._bootstrap,
             confirmed=case.confirmed_by is not None,
             certain=case.is_certain(context, now_ms),
-        )
+        )._replace(subject=case.subject)
 
 
 def _key(entry: Entry) -> EntryKey:
@@ -242,6 +269,11 @@ def _case(row: PartitionRow, entry: Entry, relation: Relation, now_ms: int) -> O
         high_watermark=row.high_watermark,
         begun_ms=now_ms,
     )
+
+
+def _begins_anew(case: OpenCase, relation: Relation, *, is_blind: bool) -> bool:
+    """The log can be read again; or not any more, before it told anything."""
+    return not relation.is_unread if case.is_blind else is_blind and case.unowned_ms is None
 
 
 def _recalled(subject: Subject, now_ms: int) -> OpenCase:

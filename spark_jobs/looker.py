@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import NamedTuple
 
 from service.domain.look_back import SKEW_MS, Ended, LookedBack
+from service.domain.owners import Told
 from service.domain.transaction_log import TOPIC
 from service.kafka.bracket import Bracket, Place, Seen
 from service.kafka.client import KafkaClient
@@ -21,6 +22,7 @@ from service.kafka.errors import KafkaFailure
 from service.kafka.markers_read import MarkersRead, markers_between
 from service.kafka.offsets import offset_at_time
 from service.kafka.settings import ClientSettings
+from service.kafka.told import told_of
 from spark_jobs.source.planner import wall_clock_ms
 
 log = logging.getLogger(__name__)
@@ -49,14 +51,24 @@ class Back(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Questions:
     """`log_partitions`: whose ends are asked for. `entries`: to be looked at, and from which offset on their marker
-    would lie, should they be open no more. `back`: entries whose partition is to be read back."""
+    would lie, should they be open no more. `back`: entries whose partition is to be read back. `producers`: whose ids
+    are asked for, before the entries are looked at."""
 
     log_partitions: frozenset[int] = frozenset()
     entries: Mapping[EntryKey, int] = field(default_factory=dict)
     back: Mapping[EntryKey, Back] = field(default_factory=dict)
+    producers: frozenset[int] = frozenset()
 
     def __bool__(self) -> bool:
-        return bool(self.log_partitions or self.entries or self.back)
+        return bool(self.log_partitions or self.entries or self.back or self.producers)
+
+
+class Heard(NamedTuple):
+    """What coordinators told between the two times, by producer id asked for; None: nothing, which proves nothing."""
+
+    asked_at_ms: int
+    answered_at_ms: int
+    told: Mapping[int, Told | None]
 
 
 @dataclass(slots=True)
@@ -69,6 +81,7 @@ class Answers:
     seen: dict[Place, Seen] = field(default_factory=dict)
     ended: dict[EntryKey, MarkersRead] = field(default_factory=dict)
     back: dict[EntryKey, LookedBack] = field(default_factory=dict)
+    heard: Heard | None = None
 
 
 class Looker:
@@ -132,6 +145,8 @@ class Looker:
             self._bracket = Bracket(self._client, wall_clock_ms)
         if questions.log_partitions:
             answers.log_asked_at_ms, answers.log_ends = self._bracket.ends(TOPIC, questions.log_partitions)
+        if questions.producers:
+            answers.heard = self._hear(self._client, questions.producers)
         places = {key.place for key in (*questions.entries, *questions.back)}
         if places:
             answers.seen = self._bracket.look(places)
@@ -142,6 +157,16 @@ class Looker:
         for key, back in questions.back.items():
             if (seen := answers.seen.get(key.place)) is not None and seen.described:
                 answers.back[key] = self._look_back(self._client, key, back, seen)
+
+    def _hear(self, client: KafkaClient, producers: frozenset[int]) -> Heard:
+        """A broker that does not answer leaves all unheard, and holds up no other look."""
+        asked_at_ms = wall_clock_ms()
+        told: dict[int, Told] = {}
+        try:
+            told = told_of(client, sorted(producers))
+        except KafkaFailure as e:
+            log.debug("not all coordinators could be asked: %s", e)
+        return Heard(asked_at_ms, wall_clock_ms(), {one: told.get(one) for one in producers})
 
     def _markers(self, client: KafkaClient, key: EntryKey, seen: Seen, lo: int, hi: int) -> MarkersRead:
         lo = max(lo, seen.ends.log_start)

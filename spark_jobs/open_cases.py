@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from service.domain.findings.context import Context
 from service.domain.findings.finding import Evidence, Subject
 from service.domain.findings.hanging import SETTLES_MS, can_still_write, is_certain
-from service.domain.look_back import Decision, Ended, LookedBack, decide, from_log
-from service.domain.open_entries import Entry
-from service.domain.owners import Owner
+from service.domain.look_back import NOT_KNOWN, Decision, Ended, LookedBack, decide, from_log
+from service.domain.open_entries import Entry, will_close
+from service.domain.owners import Owner, Told
+from service.domain.states import NAMES
 from service.domain.transaction_log import TOPIC
 from service.kafka.bracket import Seen
-from spark_jobs.looker import Back
+from service.store.display import display_id
+from spark_jobs.looker import Back, Heard
+
+ASK_AGAIN_MS: Final = 5_000
+"""How often coordinators are asked about what is not suspected: long transactions are many, and ids may be hidden."""
+
+UNDECIDED: Final = Decision(NOT_KNOWN, f"{TOPIC} cannot be read, and nothing else remembers how a transaction ended")
 
 
 @dataclass(slots=True)
@@ -24,6 +32,9 @@ class OpenCase:
 
     `topic_id` "": not known. `stalled_since_ms`, `absent_until_ms` as in PartitionLook; None for an entry that is not
     at the LSO. `looked_at_ms` and the offsets are of the last look at which it was open.
+
+    `is_blind`: the log cannot be read, so look 2 is its coordinator's word, twice: since `let_go_ms` it does not mean
+    to end the entry. Asked last at `heard_at_ms`, and `told` that.
     """
 
     entry: Entry
@@ -43,9 +54,23 @@ class OpenCase:
     looked_at_ms: int = -1
     decision: Decision | None = None
     evidence: list[Evidence] = field(default_factory=list)
+    is_blind: bool = False
+    heard_at_ms: int = -1
+    let_go_ms: int | None = None
+    told: Told | None = None
+
+    def be_blind(self, said: Iterable[Subject]) -> None:
+        """Go on without the log. `said`: what findings are about; maybe this, with an id that is hidden by now."""
+        self.is_blind, self.owner, self.decision = True, None, UNDECIDED
+        at = self.entry
+        where = (at.topic, at.partition, at.producer_id, at.start_offset)
+        same = (s for s in said if (s.topic, s.partition, s.producer_id, s.start_offset) == where)
+        self.subject = next(same, self.subject)
 
     def needed(self, log_partitions: Mapping[int, int]) -> frozenset[int]:
         """The partitions of the log that could say who owns it: a producer id belongs to one id for ever."""
+        if self.is_blind:
+            return frozenset()
         return frozenset(log_partitions) if self.owner is None else frozenset({self.owner.log_partition})
 
     def take_ends(self, asked_at_ms: int, ends: Mapping[int, int], log_partitions: Mapping[int, int]) -> None:
@@ -63,20 +88,49 @@ class OpenCase:
         entry = self.entry
         where = "all partitions" if self.owner is None else f"partition {self.owner.log_partition}"
         self.evidence = [
-            Evidence(
-                entry.first_seen_ms,
-                f"{entry.topic}-{entry.partition}@{entry.start_offset}",
-                f"open: producer id {entry.producer_id}, epoch {entry.producer_epoch}",
-            ),
+            _seen_open(entry),
             Evidence(self.log_asked_ms, TOPIC, f"{where} read to the end of then: no transaction there will end it"),
         ]
+
+    def asks_coordinators(self, now_ms: int) -> bool:
+        """Whether it is time: the second question comes when a producer that was early has been accepted."""
+        if not self.is_blind:
+            return False
+        if self.let_go_ms is not None and self.unowned_ms is None:
+            return now_ms >= self.let_go_ms + SETTLES_MS
+        return self.heard_at_ms < 0 or now_ms - self.heard_at_ms >= ASK_AGAIN_MS
+
+    def take_word(self, heard: Heard) -> bool:
+        """Look 2 where the log cannot be read. True: its coordinator will end what it had let go.
+
+        An id that is not told of may own the entry all the same: then nothing follows.
+        """
+        if not self.is_blind or self.entry.producer_id not in heard.told or heard.asked_at_ms <= self.begun_ms:
+            return False
+        self.heard_at_ms = heard.asked_at_ms
+        told = heard.told[self.entry.producer_id]
+        if told is None or will_close(self.entry, told):
+            self.let_go_ms = None
+            return told is not None and self.unowned_ms is not None
+        self.told = told
+        if self.subject.transactional_id is None:
+            self.subject = self.subject._replace(transactional_id=told.transactional_id)
+        if self.let_go_ms is None:
+            self.let_go_ms = heard.answered_at_ms
+        elif self.unowned_ms is None and heard.asked_at_ms >= self.let_go_ms + SETTLES_MS:
+            self.unowned_ms = heard.answered_at_ms
+            name = display_id(told.transactional_id)
+            text = f"{name} is {NAMES[told.state]} and does not list the partition, asked twice"
+            source = f"DescribeTransactions, broker {told.coordinator}"
+            self.evidence = [_seen_open(self.entry), Evidence(heard.asked_at_ms, source, text)]
+        return False
 
     def take_open(self, seen: Seen, context: Context) -> None:
         """It is still open there: look 3, if that was asked for late enough."""
         ends = seen.ends
         self.looked_at_ms, self.high_watermark = seen.asked_at_ms, ends.high_watermark
         self.log_start, self.last_stable_offset = ends.log_start, ends.last_stable_offset
-        if self.unowned_ms is None or self.confirmed_by is not None:
+        if self.unowned_ms is None or self.confirmed_by is not None or (self.is_blind and not seen.described):
             return
         may_be_early = can_still_write(self.entry, self.owner) and not self.is_certain(context, seen.asked_at_ms)
         if seen.asked_at_ms < self.unowned_ms + (SETTLES_MS if may_be_early else 0):
@@ -89,7 +143,7 @@ class OpenCase:
 
     def is_certain(self, context: Context, now_ms: int) -> bool:
         can_ask = self.confirmed_by is None or self.confirmed_by.described
-        return can_ask and is_certain(self.entry, self.owner, context, now_ms)
+        return can_ask and not self.is_blind and is_certain(self.entry, self.owner, context, now_ms)
 
     def decide(self, ended: Ended | None, back: LookedBack | None) -> None:
         """As soon as it can be told; what was told stays."""
@@ -101,3 +155,8 @@ class OpenCase:
     def question_back(self, ended: Ended | None, coordinator: int) -> Back | None:
         """What is needed to read the partition back; None where that would tell nothing."""
         return None if self.decision is not None or ended is None else Back(ended, coordinator)
+
+
+def _seen_open(entry: Entry) -> Evidence:
+    where = f"{entry.topic}-{entry.partition}@{entry.start_offset}"
+    return Evidence(entry.first_seen_ms, where, f"open: producer id {entry.producer_id}, epoch {entry.producer_epoch}")

@@ -48,8 +48,14 @@ class Stall(NamedTuple):
 
 
 def blocker_of(stall: Stall, entries: Iterable[Entry]) -> Entry | None:
-    """The entry that begins at the LSO, where the batch there says the same. An LSO at the log start may have been put
-    there by the broker (3.9 clamps it), and names nobody."""
+    """The entry that begins at the LSO, where the batch there says the same.
+
+    An LSO at the log start may have been put there by the broker (3.9), or lie below it (4.3): a batch names nobody
+    then. Where the leader told of all that is open (DescribeProducers), the oldest of it holds the LSO.
+    """
+    if stall.is_read and stall.described and stall.last_stable_offset <= stall.log_start:
+        oldest = min(entries, key=lambda one: one.start_offset, default=None)
+        return oldest if oldest is not None and oldest.start_offset <= stall.log_start else None
     if not _has_data_at_lso(stall) or stall.first is None:
         return None
     at_lso = (one for one in entries if one.start_offset == stall.last_stable_offset)

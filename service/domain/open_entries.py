@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from service.domain.findings.context import Context
 from service.domain.findings.overdue import SLACK_MS
 from service.domain.limits import is_time, times_out_at_ms
-from service.domain.owners import Owner
+from service.domain.owners import Owner, Told
 from service.domain.states import EXPIRED, NAMES, ONGOING, OPEN, UNKNOWN
 
 OPENED: Final = "open"
@@ -52,12 +52,14 @@ class Relation(NamedTuple):
     """`word`: one of RELATIONS, in the words of the API. `owner`: the id that wrote it, if its producer id was ever
     seen in the log. `why`: what is missing where the word is unknown. `is_unowned`: the log, as far as it is read, has
     no transaction that will end the entry; whether that is all there is takes three looks (`findings.hanging`).
+    `is_unread`: what the log says of its owner now is not known.
     """
 
     word: str
     owner: Owner | None
     why: str | None = None
     is_unowned: bool = False
+    is_unread: bool = False
 
 
 def owner_of(entry: Entry, owners: Sequence[Owner]) -> Owner | None:
@@ -66,7 +68,7 @@ def owner_of(entry: Entry, owners: Sequence[Owner]) -> Owner | None:
     return max(current or owners, key=lambda one: one.last_seen_ms, default=None)
 
 
-def will_close(entry: Entry, owner: Owner) -> bool:
+def will_close(entry: Entry, owner: Owner | Told) -> bool:
     """Any marker of the producer id with an epoch not below the batch's closes it (`ProducerAppendInfo`); the owner
     will have one written to every partition that its open transaction lists."""
     return (
@@ -89,12 +91,11 @@ def relate(entry: Entry, owners: Sequence[Owner], context: Context, *, is_hangin
         return Relation(NOT_KNOWN, owner, "the newest record of its transactional.id cannot be decoded")
     if owner is not None and will_close(entry, owner):
         return Relation(_kept(entry, owner, context), owner)
+    is_unread = not context.whole if owner is None else owner.log_partition not in context.seen_until
     if is_hanging:
-        return Relation(HANGING, owner, is_unowned=True)
-    if owner is None and not context.whole:
-        return Relation(NOT_KNOWN, None, NOT_READ)
-    if owner is not None and owner.log_partition not in context.seen_until:
-        return Relation(NOT_KNOWN, owner, NOT_READ)
+        return Relation(HANGING, owner, is_unowned=True, is_unread=is_unread)
+    if is_unread:
+        return Relation(NOT_KNOWN, owner, NOT_READ, is_unread=True)
     return Relation(NOT_KNOWN, owner, f"{_not_its_own(owner)}: being looked at again", is_unowned=True)
 
 

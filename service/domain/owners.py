@@ -5,6 +5,17 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
+class Told(NamedTuple):
+    """An id as its coordinator tells of it (DescribeTransactions): all there is where the log may not be read."""
+
+    transactional_id: bytes
+    coordinator: int
+    state: int
+    producer_id: int
+    producer_epoch: int
+    partitions: tuple[tuple[str, int], ...]
+
+
 class Owner(NamedTuple):
     """A transactional.id that has, or once had, the producer id in question; its newest record, field by field.
 

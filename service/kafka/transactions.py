@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from kafka.protocol.admin import DescribeTransactionsRequest, ListTransactionsRequest
 
 from service.kafka import errors
-from service.kafka.client import KafkaClient
+from service.kafka.client import REQUEST_TIMEOUT_MS, KafkaClient
 
 TRANSACTIONAL_ID_NOT_FOUND: Final = 105
 
@@ -33,24 +33,28 @@ class Listed(NamedTuple):
     state: str
 
 
-def list_transactions(client: KafkaClient, node: int, producer_ids: Sequence[int] = ()) -> list[Listed]:
+def list_transactions(
+    client: KafkaClient, node: int, producer_ids: Sequence[int] = (), timeout_ms: int = REQUEST_TIMEOUT_MS
+) -> list[Listed]:
     """The ids that broker `node` coordinates, with one of `producer_ids` (none given: all). Ids without permission
     (DESCRIBE on the id) are left out by Kafka, silently: an id that is missing here need not be missing there.
 
     Raises KafkaUnavailable (also while the broker loads any part of the transaction log) or KafkaRefused.
     """
     request = ListTransactionsRequest(state_filters=[], producer_id_filters=list(producer_ids), max_version=0)
-    answer = client.ask(request, node)
+    answer = client.ask(request, node, timeout_ms)
     if answer.error_code:
         raise errors.KafkaUnavailable(f"transactions of broker {node}: error {answer.error_code}")
     return [Listed(t.transactional_id, t.producer_id, t.transaction_state) for t in answer.transaction_states]
 
 
-def describe_transactions(client: KafkaClient, coordinator: int, ids: Sequence[str]) -> dict[str, Described]:
+def describe_transactions(
+    client: KafkaClient, coordinator: int, ids: Sequence[str], timeout_ms: int = REQUEST_TIMEOUT_MS
+) -> dict[str, Described]:
     """Asked of the broker that coordinates them. Ids it may not or cannot speak of now are left out: no permission
     (DESCRIBE on the id), not the coordinator any more, still loading. Raises KafkaUnavailable or KafkaRefused.
     """
-    answer = client.ask(DescribeTransactionsRequest(transactional_ids=list(ids)), coordinator)
+    answer = client.ask(DescribeTransactionsRequest(transactional_ids=list(ids)), coordinator, timeout_ms)
     found = {}
     for one in answer.transaction_states:
         if one.error_code == TRANSACTIONAL_ID_NOT_FOUND:

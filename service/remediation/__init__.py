@@ -1,1 +1,1 @@
-"""The missing marker of a hanging transaction, by hand and by the rules: everything is looked at again, right before."""
+"""The missing marker of a hanging transaction, written by hand: by the rules, after one more look at everything."""

@@ -11,9 +11,11 @@ from service.domain.coverage import ANSWERS_WITHIN_MS, Stall, blocker_of, unrepl
 from service.domain.findings import kinds
 from service.domain.findings.context import Context, context_of, limits_of
 from service.domain.findings.rules import Rules
+from service.domain.findings.unreadable import DENIED
 from service.domain.open_entries import UNREPLICATED, Entry, Relation, owner_of, relate
 from service.domain.owners import Owner
-from service.store import read_judge, read_partitions
+from service.domain.transaction_log import SOURCE
+from service.store import read, read_judge, read_partitions
 from service.store.partition_rows import Place
 from service.store.read_partitions import PartitionRow
 from service.store.schema import data_partitions, findings, partition_watch
@@ -93,36 +95,46 @@ def looked_at_ms(connection: Connection, cluster_id: int) -> int | None:
     return connection.scalar(select(_W.looked_at_ms).where(_W.cluster_id == cluster_id))
 
 
+def why_no_log(connection: Connection, cluster_id: int) -> str | None:
+    """Why the coordinators' log cannot be read: it may not be, or never could; None where it is, or was and will be."""
+    status = read.statuses(connection, cluster_id).get(SOURCE)
+    if status is None or status.error is None:
+        return None
+    return status.error if status.as_of_ms is None or DENIED in status.error else None
+
+
 def judge(connection: Connection, cluster_id: int, rows: Sequence[PartitionRow]) -> list[JudgedPartition]:
     """Each of the rows, as of the last look at all partitions."""
     as_of_ms = looked_at_ms(connection, cluster_id)
     standing = [(row.topic, row.partition) for row in rows if row.stalled_since_ms is not None]
     if as_of_ms is None or not standing:
         return [JudgedPartition(row, why=row.why) for row in rows]
-    read = [Entry(*one) for one in read_partitions.entries(connection, cluster_id, standing, MOST_ENTRIES)]
+    found = [Entry(*one) for one in read_partitions.entries(connection, cluster_id, standing, MOST_ENTRIES)]
     entries: dict[Place, list[Entry]] = {}
-    for one in read:
+    for one in found:
         entries.setdefault(one.place, []).append(one)
-    producers = {one.producer_id for one in read}
+    producers = {one.producer_id for one in found}
     producers |= {row.first.producer_id for row in rows if row.first is not None}
     judging = _Judging(
         read_partitions.owners(connection, cluster_id, sorted(producers)),
         _hanging(connection, cluster_id),
         _context(connection, cluster_id, as_of_ms),
         as_of_ms,
-        entries.keys() - {read[-1].place} if len(read) == MOST_ENTRIES else None,
+        entries.keys() - {found[-1].place} if len(found) == MOST_ENTRIES else None,
+        why_no_log(connection, cluster_id),
     )
     return [judging.judge(row, entries.get((row.topic, row.partition), [])) for row in rows]
 
 
 class _Judging(NamedTuple):
-    """`whole`: the partitions of which all entries were read; None: all of them."""
+    """`whole`: the partitions of which all entries were read; None: all of them. `no_log`: as `why_no_log`."""
 
     owners: dict[int, list[Owner]]
     hanging: frozenset[tuple[str, int, int, int]]
     context: Context
     as_of_ms: int
     whole: Set[Place] | None
+    no_log: str | None
 
     def judge(self, row: PartitionRow, entries: Sequence[Entry]) -> JudgedPartition:
         if row.stalled_since_ms is None:
@@ -141,7 +153,10 @@ class _Judging(NamedTuple):
 
     def _relate(self, entry: Entry) -> Relation:
         is_hanging = (*entry.place, entry.producer_id, entry.start_offset) in self.hanging
-        return relate(entry, self.owners.get(entry.producer_id, []), self.context, is_hanging=is_hanging)
+        relation = relate(entry, self.owners.get(entry.producer_id, []), self.context, is_hanging=is_hanging)
+        if relation.why is None or self.no_log is None or not relation.is_unread:
+            return relation
+        return relation._replace(why=f"{relation.why}: {self.no_log}")
 
 
 def coverage(connection: Connection, cluster_id: int) -> Coverage:

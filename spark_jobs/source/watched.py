@@ -10,7 +10,7 @@ from service.domain.partition_facts import PartitionLook
 from service.kafka.ends import Ends
 from service.kafka.metadata import Leader
 
-STALL_MS: Final = 1_000
+STALL_MS: Final = 500
 """For so long the LSO stands below the high watermark before a partition is called stalled."""
 MOVING_EVERY_MS: Final = 5_000
 """How often a partition is told of whose transactions come and go."""

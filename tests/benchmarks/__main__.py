@@ -1,4 +1,4 @@
-"""`python -m tests.benchmarks [NAME …] [--records N] [--ids N]`: a table each, then one of all the bars."""
+"""`python -m tests.benchmarks [NAME …] [--records N] [--ids N] …`: a table each, then one of all the bars."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from tests.benchmarks import (
     look,
     reads,
     spark_throughput,
+    stalls,
     store_write,
 )
 from tests.benchmarks.figures import Figure, show
@@ -30,6 +31,7 @@ NAMES = (
     "following",
     "reads",
     "look",
+    "stalls",
     "detection",
 )
 ON_THE_PREPARED_BROKER = {"spark_throughput", "first_answer"}
@@ -49,6 +51,9 @@ def main(argv: Sequence[str]) -> int:
     )
     parser.add_argument(
         "--probes", type=int, default=200, help="commits that freshness and following await (default: 200)"
+    )
+    parser.add_argument(
+        "--held-seconds", type=float, default=300, help="that stalls holds transactions open for (default: 300)"
     )
     arguments = parser.parse_args(argv)
     names = arguments.names or NAMES
@@ -73,6 +78,7 @@ def main(argv: Sequence[str]) -> int:
         "following": lambda: following.run(probes=arguments.probes),
         "reads": lambda: reads.run(arguments.ids),
         "look": look.run,
+        "stalls": lambda: stalls.run(arguments.held_seconds),
         "detection": detection.run,
     }
     for name, run in alone.items():

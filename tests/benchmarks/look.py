@@ -32,7 +32,7 @@ def run() -> list[Figure]:
     with TemporaryDirectory(prefix="txnscope-bench-") as directory:
         broker = Broker(VERSION, free_port(), Path(directory) / "kafka", heap_mb=HEAP_MB)
         with broker:
-            _create(broker.bootstrap, max(WATCHED) // OF_A_TOPIC)
+            create(broker.bootstrap, max(WATCHED) // OF_A_TOPIC)
             with connect(broker.bootstrap) as client:
                 layouts = _layouts(client)
                 figures = [figure for count in WATCHED for figure in _measure(client, _first(layouts, count), count)]
@@ -64,7 +64,7 @@ def _measure(client: KafkaClient, layouts: dict[str, TopicLayout], count: int) -
     ]
 
 
-def _create(bootstrap: str, topics: int) -> None:
+def create(bootstrap: str, topics: int) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap, "logger": SILENT})
     for number in range(topics):
         wanted = NewTopic(f"look-{number}", OF_A_TOPIC, 1)

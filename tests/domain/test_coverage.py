@@ -36,8 +36,9 @@ def test_the_entry_at_the_lso_that_its_batch_names_is_the_blocker() -> None:
 @pytest.mark.parametrize(
     "changed",
     [
-        {"log_start": 100},
-        {"log_start": 101},
+        {"log_start": 100, "described": False},
+        {"log_start": 101, "described": False},
+        {"log_start": 99, "last_stable_offset": 99, "read_lso": 99},
         {"last_stable_offset": 101},
         {"read_at_ms": None},
         {"first": None},
@@ -48,6 +49,13 @@ def test_the_entry_at_the_lso_that_its_batch_names_is_the_blocker() -> None:
 )
 def test_whoever_is_in_doubt_is_not_called_the_blocker(changed: dict[str, Any]) -> None:
     assert blocker_of(STALL._replace(**changed), [entry()]) is None
+
+
+@pytest.mark.parametrize(("log_start", "lso"), [(100, 100), (105, 105), (105, 103)])
+def test_at_the_log_start_the_leader_s_word_names_the_oldest(log_start: int, lso: int) -> None:
+    """A topic's first transaction begins there; and where retention has passed a start, 3.9 and 4.3 show other LSOs."""
+    stall = STALL._replace(log_start=log_start, last_stable_offset=lso, read_lso=lso)
+    assert blocker_of(stall, [entry(8, 107), entry()]) == entry()
 
 
 def test_an_entry_that_begins_elsewhere_is_no_blocker() -> None:

@@ -136,12 +136,12 @@ def test_all_are_told_again_now_and_then(cluster: Cluster) -> None:
 
 
 def test_a_transaction_of_a_moment_is_nothing_to_hurry_for(cluster: Cluster) -> None:
-    for lso in range(10, 10 + MOVING_EVERY_MS // TICK - 2):
+    for lso in range(11, 11 + MOVING_EVERY_MS // TICK - 2):
         cluster.stand("orders", lso, lso + 2)
         assert cluster.looks() == []
         assert not cluster.sampler.is_due()
-    (told,) = cluster.looks(2)
-    assert (told.last_stable_offset, told.stalled_since_ms) == (27, None)
+    (told,) = cluster.looks()
+    assert (told.last_stable_offset, told.stalled_since_ms) == (28, None)
 
 
 def test_a_partition_that_stalls_moves_on_and_recovers_is_told_of_at_once(cluster: Cluster) -> None:
@@ -335,16 +335,7 @@ def test_a_stalled_partition_is_read_every_other_second_and_the_cost_has_a_limit
     for _ in range(8):
         cluster.look(4)
         reads.append([f"{ask.topic}-{ask.partition}" for ask in cluster.take().asks])
-    assert reads == [
-        [],
-        ["orders-0", "pay-0"],
-        ["pay-1"],
-        ["orders-0", "pay-0"],
-        ["pay-1"],
-        ["orders-0", "pay-0"],
-        ["pay-1"],
-        ["orders-0", "pay-0"],
-    ]
+    assert reads == [["orders-0", "pay-0"], ["pay-1"]] * 4
 
 
 def test_many_busy_partitions_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:

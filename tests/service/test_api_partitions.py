@@ -170,7 +170,7 @@ def test_a_marker_that_is_not_replicated_is_no_blocker_by_name(cluster: WithPart
 @pytest.mark.parametrize(
     ("look", "shown"),
     [
-        (stands(log_start=LSO), read(entry())),
+        (stands(log_start=LSO), read(entry(), described=False)),
         (stands(), read(entry(), first=first(is_control=True))),
         (stands(), read(entry(), first=first(is_transactional=False))),
         (stands(), read(entry(), first=first(8))),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from service.store import audit
 from service.store.audit import Attempt
 from tests.store.conftest import Cluster
@@ -21,3 +23,46 @@ def test_attempts_on_a_transaction_are_told_the_newest_first(cluster: Cluster) -
         assert told == [executed._replace(error="no\\nleader"), ATTEMPT]
         assert len(audit.of_subject(connection, cluster.id, "orders", 3, 7)) == 3
         assert audit.of_subject(connection, cluster.id + 1, "orders", 3, 7) == []
+
+
+WRITE = ATTEMPT._replace(dry_run=False, outcome=audit.BEGUN)
+DONE = {word: WRITE._replace(outcome=word) for word in (audit.WRITTEN, audit.REFUSED, audit.UNKNOWN)}
+LATER_MS = NOW_MS + audit.OUTCOME_WITHIN_MS
+
+
+@pytest.mark.parametrize(
+    ("attempts", "now_ms", "expected"),
+    [
+        ([], NOW_MS, False),
+        ([ATTEMPT], NOW_MS, False),
+        ([DONE[audit.WRITTEN], WRITE], NOW_MS, True),
+        ([DONE[audit.REFUSED], WRITE], NOW_MS, False),
+        ([DONE[audit.UNKNOWN], WRITE], LATER_MS, True),
+        ([WRITE], NOW_MS + 1, None),
+        ([WRITE], LATER_MS, False),
+        ([DONE[audit.REFUSED], WRITE, WRITE], NOW_MS, None),
+        ([DONE[audit.REFUSED], WRITE, WRITE], LATER_MS, False),
+        ([DONE[audit.REFUSED], DONE[audit.WRITTEN], WRITE, WRITE], LATER_MS, True),
+    ],
+    ids=[
+        "nobody tried",
+        "a dry run",
+        "written",
+        "refused",
+        "sent, and never answered: it may have come late",
+        "under way",
+        "begun, and the service died",
+        "one of two is under way",
+        "one of two refused, the other died",
+        "one of two came first",
+    ],
+)
+def test_a_marker_is_ours_if_it_was_sent(attempts: list[Attempt], now_ms: int, expected: bool | None) -> None:
+    assert audit.wrote(attempts, True, now_ms) is expected
+
+
+def test_a_marker_of_the_other_kind_is_somebody_elses() -> None:
+    """Who aborts a committed transaction is not to be hidden behind our COMMIT."""
+    attempts = [DONE[audit.WRITTEN], WRITE]
+    assert audit.wrote(attempts, False, NOW_MS) is False
+    assert audit.wrote(attempts, None, NOW_MS) is True

@@ -25,7 +25,8 @@ AddPartitionsToTxn is accepted."""
 
 
 class Case(NamedTuple):
-    """An entry that nobody owns. `name`: of its transactional.id; None: no id ever had its producer id.
+    """An entry that nobody owns. `name`: of its transactional.id; None: no id ever had its producer id. `owner` is None
+    also where the log that tells of it cannot be read.
 
     `log_start` and `last_stable_offset` of its partition; `looks`: what each look showed, so far; `groups` wait for it.
     """
@@ -146,6 +147,8 @@ def _cause(case: Case, decision: Decision) -> Evidence:
         text = f"its records were deleted up to {case.log_start}; the leader's producer state has outlived them"
     elif decision.word in (COMMIT, ABORT):
         text = "its marker was never written here: a partition without leader is skipped (KAFKA-20734)"
+    elif owner is None and case.name is not None:
+        text = "why it hangs is not known without the coordinators' log"
     elif owner is None:
         text = "an orphan producer id: written without a coordinator"
     elif owner.state == EXPIRED:

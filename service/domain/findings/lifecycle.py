@@ -25,7 +25,7 @@ MOST_OPEN: Final = 200
 
 OPENED, CONFIRMED, REOPENED, RESOLVED, UPDATED = "opened", "confirmed", "reopened", "resolved", "updated"
 
-_RESOLUTIONS: Final = {kinds.STUCK_COMPLETION: kinds.COORDINATOR_MARKER}
+_RESOLUTIONS: Final = {kinds.STUCK_COMPLETION: kinds.COORDINATOR_MARKER, kinds.ADOPTED: kinds.COORDINATOR_MARKER}
 
 
 class Look(NamedTuple):

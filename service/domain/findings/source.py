@@ -44,10 +44,11 @@ class GapSeen(NamedTuple):
 
 
 class Source(NamedTuple):
-    """What a source last said: its last success (None: never), and its error if it fails now."""
+    """What a source last said: its last success (None: never), and its error if it fails now. `topic` None: it reads
+    all there are."""
 
     source: str
-    topic: str
+    topic: str | None
     as_of_ms: int | None
     error: str | None
     failing_since_ms: int | None
@@ -110,7 +111,7 @@ def coverage_gaps(sources: Iterable[Source], now_ms: int) -> list[Observation]:
             kind=kinds.COVERAGE_GAP,
             severity=kinds.WARNING,
             subject=Subject(topic=one.topic),
-            summary=f"{one.topic} cannot be read: {one.error}",
+            summary=f"{one.topic or 'what is open on data partitions'} cannot be read: {one.error}",
             advice="Nothing that rests on it is judged until it can be read again; what is shown is as it was then."
             " Where a permission is named, grant it to txnscope's principal; otherwise see to the brokers.",
             evidence=(Evidence(one.failing_since_ms, "txnscope", one.error or ""),),

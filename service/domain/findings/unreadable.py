@@ -26,7 +26,7 @@ class NotJudged(NamedTuple):
 
 def unreadable_topics(found: Iterable[NotJudged]) -> list[Observation]:
     """One for each topic; what cannot be judged for other reasons is none of these."""
-    denied = sorted(one for one in found if one.why is not None and DENIED in one.why)
+    denied = sorted(one for one in found if one.why is not None and f"{DENIED} {one.topic}:" in one.why)
     topics = [list(of_topic) for _, of_topic in groupby(denied, key=lambda one: one.topic)]
     return bounded(
         topics,

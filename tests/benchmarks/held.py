@@ -1,0 +1,115 @@
+"""What is read of 1,000 partitions that a long legal transaction holds for minutes, counted on the wire."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from confluent_kafka import Producer
+from kafka.protocol.consumer import FetchResponse
+
+from deploy.demo.broker import Broker
+from service.wire.headers import read_headers
+from tests.benchmarks.figures import Figure, show
+from tests.benchmarks.prepared_broker import VERSION
+from tests.benchmarks.process_tree import CpuMeter, shown
+from tests.benchmarks.watched import Watched, watching
+from tests.brokers import free_ports
+from tests.integration.application import wait_for
+from tests.integration.producers import create_topic, open_producer
+from tests.integration.wire_tap import WireTap
+
+HELD, PARTITIONS, OF_A_TRANSACTION = "held", 1_000, 100
+GROWING = 100
+"""So many of them get one more batch every GROWS_EVERY_S."""
+GROWS_EVERY_S = 10.0
+LEGAL_MS = 900_000
+TIMEOUT_S = 120
+_FETCH_VERSION: Final = 12  # as service.kafka.fetch asks
+
+
+class BatchCounter:
+    """What Fetch answers hold of the topic; called by threads of the tap."""
+
+    def __init__(self) -> None:
+        self.reads: Counter[tuple[int, int, int]] = Counter()  # (partition, LSO, base offset of a batch)
+        self.fetches = self.empty = 0
+        self._lock = threading.Lock()
+
+    def __call__(self, answer: bytes) -> bytes:
+        found = FetchResponse.decode(answer, version=_FETCH_VERSION, header=True)
+        told = [p for topic in found.responses if topic.topic == HELD for p in topic.partitions]
+        with self._lock:
+            self.fetches += bool(told)
+            for one in told:
+                batches = [header.base_offset for header in read_headers(bytes(one.records or b""))]
+                self.reads.update((one.partition_index, one.last_stable_offset, offset) for offset in batches)
+                self.empty += not batches
+        return answer
+
+
+def run(seconds: float) -> list[Figure]:
+    port, tapped, behind = free_ports(3)
+    listeners = {"PLAINTEXT": port, "TAPPED": behind, "CONTROLLER": port + 1}
+    properties = {
+        "listeners": ",".join(f"{name}://127.0.0.1:{at}" for name, at in listeners.items()),
+        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port},TAPPED://127.0.0.1:{tapped}",
+        "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in listeners),
+    }
+    counter = BatchCounter()
+    with (
+        TemporaryDirectory(prefix="txnscope-bench-") as directory,
+        Broker(VERSION, port, Path(directory) / "kafka", properties) as broker,
+        WireTap(tapped, behind, counter),
+    ):
+        create_topic(broker.bootstrap, HELD, partitions=PARTITIONS)
+        producers = [
+            open_producer(broker.bootstrap, f"long-{n}", LEGAL_MS) for n in range(PARTITIONS // OF_A_TRANSACTION)
+        ]
+        with watching(f"127.0.0.1:{tapped}") as watched:
+            watched.wait_until_read(len(producers), TIMEOUT_S)
+            return _measure(producers, watched, counter, seconds)
+
+
+def _measure(producers: Sequence[Producer], watched: Watched, counter: BatchCounter, seconds: float) -> list[Figure]:
+    for number, producer in enumerate(producers):
+        producer.begin_transaction()
+        for partition in range(number * OF_A_TRANSACTION, (number + 1) * OF_A_TRANSACTION):
+            producer.produce(HELD, b"payload", partition=partition)
+    for producer in producers:
+        assert not producer.flush(30)
+    wait_for(lambda: len(counter.reads) >= PARTITIONS, "every partition to be read", TIMEOUT_S)
+    meter, ends = CpuMeter(watched.tree), time.monotonic() + seconds
+    while time.monotonic() < ends:
+        for partition in range(GROWING):
+            producers[0].produce(HELD, b"more", partition=partition)
+        assert not producers[0].flush(30)
+        time.sleep(min(GROWS_EVERY_S, max(0.0, ends - time.monotonic())))
+    cores = meter.cores()
+    assert _blocked(watched) == PARTITIONS
+    reads = dict(counter.reads)
+    still = Counter((p, lso) for (p, lso, _), times in reads.items() for _ in range(times) if p >= GROWING)
+    figures = [
+        Figure("batches read of a (partition, LSO), at most", max(still.values()), "", 1),
+        Figure(f"  {GROWING} partitions grow: reads of the same batch, at most", max(reads.values()), "", 1),
+        Figure("Fetches of them all", counter.fetches, ""),
+        Figure("  answers for a partition without a batch", counter.empty, ""),
+        Figure("CPU of the whole application meanwhile", sum(cores.values()), "cores"),
+    ]
+    show(f"{PARTITIONS:,} partitions held open legally for {seconds:.0f} s", figures)
+    print(shown(cores, "cores"), flush=True)
+    return figures
+
+
+def _blocked(watched: Watched) -> int:
+    """Partitions whose LSO stands, as the cluster's page says."""
+    rest = watched.rest()
+    try:
+        return int(rest.get("")["partitions"]["blocked"])
+    finally:
+        rest.close()

@@ -1,0 +1,146 @@
+"""What watching 10,000 partitions costs while nothing happens, and how soon 500 that stop at once are all named."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from confluent_kafka import Producer
+
+from deploy.demo.broker import Broker
+from tests.benchmarks import held
+from tests.benchmarks.figures import Figure, show
+from tests.benchmarks.look import HEAP_MB, OF_A_TOPIC, WATCHED, create
+from tests.benchmarks.prepared_broker import VERSION
+from tests.benchmarks.process_tree import CpuMeter, shown
+from tests.benchmarks.watched import Rest, Watched, watching
+from tests.brokers import free_port
+from tests.integration.producers import create_topic, open_producer
+
+IDLE_CORES = 0.15
+NAMED_S = 3.0
+MANY, FEW = max(WATCHED), 10
+STOPPED, STOPPED_PARTITIONS, OF_A_TRANSACTION = "stopped", 500, 50
+IDLE_S = 60
+"""Twice as long as it takes until every partition is told of again."""
+SETTLE_S = 30
+ROUNDS = 5
+POLL_S = 0.05
+TIMEOUT_S = 120
+PAGE = 200
+
+
+def run(held_s: float = 300) -> list[Figure]:
+    with TemporaryDirectory(prefix="txnscope-bench-") as directory:
+        with Broker(VERSION, free_port(), Path(directory) / "kafka", heap_mb=HEAP_MB) as broker:
+            create_topic(broker.bootstrap, "few", partitions=FEW)
+            open_producer(broker.bootstrap, "creates-the-log")
+            with watching(broker.bootstrap) as watched:
+                watched.wait_until_read(1, TIMEOUT_S)
+                figures = _idle(broker.bootstrap, watched)
+                show(f"idle: the whole application beside {MANY:,} partitions that nobody writes to", figures)
+                figures += stopping(broker.bootstrap, watched)
+    return figures + held.run(held_s)
+
+
+def _idle(bootstrap: str, watched: Watched) -> list[Figure]:
+    """The same application before and after the many partitions are there."""
+    few = _cores(watched)
+    create(bootstrap, MANY // OF_A_TOPIC)
+    wait_until_watched(watched, MANY)
+    many = _cores(watched)
+    print(f"\n{FEW} partitions: {shown(few, 'cores')}\n{MANY:,} partitions: {shown(many, 'cores')}", flush=True)
+    return [
+        Figure(f"CPU of all, idle, {FEW} partitions", sum(few.values()), "cores"),
+        Figure(f"CPU of all, idle, {MANY:,} partitions", sum(many.values()), "cores"),
+        Figure("  that is, for watching them", sum(many.values()) - sum(few.values()), "cores", IDLE_CORES),
+    ]
+
+
+def _cores(watched: Watched) -> dict[str, float]:
+    time.sleep(SETTLE_S)
+    meter = CpuMeter(watched.tree)
+    time.sleep(IDLE_S)
+    return meter.cores()
+
+
+def stopping(bootstrap: str, watched: Watched) -> list[Figure]:
+    """Transactions of 50 partitions each, all left open at the same moment; then committed, and again."""
+    create_topic(bootstrap, STOPPED, partitions=STOPPED_PARTITIONS)
+    producers = [open_producer(bootstrap, f"stops-{n}") for n in range(STOPPED_PARTITIONS // OF_A_TRANSACTION)]
+    rest = watched.rest()
+    try:
+        rounds = [_stop_once(producers, rest) for _ in range(ROUNDS)]
+    finally:
+        rest.close()
+    writing_s, named_s, walk_s = (list(column) for column in zip(*rounds, strict=True))
+    figures = [
+        Figure("last write acknowledged → all are named in REST, median", statistics.median(named_s), "s"),
+        Figure("  the longest", max(named_s), "s", NAMED_S),
+        Figure("  of that the last walk through the pages, median", statistics.median(walk_s), "s"),
+        Figure("first write → last one acknowledged, median", statistics.median(writing_s), "s"),
+    ]
+    show(f"{STOPPED_PARTITIONS} partitions stop at once, {ROUNDS} times; {MANY:,} others are watched too", figures)
+    return figures
+
+
+def _stop_once(producers: Sequence[Producer], rest: Rest) -> tuple[float, float, float]:
+    """(first write → last acknowledged, that → all named, the last walk through the pages), seconds."""
+    began = time.monotonic()
+    for number, producer in enumerate(producers):
+        producer.begin_transaction()
+        for partition in range(number * OF_A_TRANSACTION, (number + 1) * OF_A_TRANSACTION):
+            producer.produce(STOPPED, b"payload", partition=partition)
+    for producer in producers:
+        assert not producer.flush(30)
+    written = time.monotonic()
+    named, walk_s = _wait_for_names(rest, {p: f"stops-{p // OF_A_TRANSACTION}" for p in range(STOPPED_PARTITIONS)})
+    for producer in producers:
+        producer.commit_transaction(30)
+    _wait_for_names(rest, {})
+    return written - began, named - written, walk_s
+
+
+def _wait_for_names(rest: Rest, expected: dict[int, str]) -> tuple[float, float]:
+    """When the walk ended that found exactly these blockers (monotonic), and what it took."""
+    give_up = time.monotonic() + TIMEOUT_S
+    while True:
+        began = time.monotonic()
+        found = {one["partition"]: one["blocker"]["transactional_id"] for one in _lagging(rest) if one["blocker"]}
+        now = time.monotonic()
+        if found == expected:
+            return now, now - began
+        assert now < give_up, f"{len(found)} instead of {len(expected)} are named"
+        time.sleep(POLL_S)
+
+
+def _lagging(rest: Rest) -> Iterator[Any]:
+    """As one page after the other shows them."""
+    cursor: dict[str, str] = {}
+    while True:
+        page = rest.get("/partitions", lagging="true", topic=STOPPED, limit=PAGE, **cursor)
+        if page is None:
+            return
+        yield from page["items"]
+        if page["next_cursor"] is None:
+            return
+        cursor = {"cursor": page["next_cursor"]}
+
+
+def wait_until_watched(watched: Watched, partitions: int) -> None:
+    """At least so many, and all of them answer."""
+    rest = watched.rest()
+    give_up = time.monotonic() + TIMEOUT_S
+    try:
+        while True:
+            told = (rest.get("") or {}).get("partitions", {})
+            if told.get("watched", 0) >= partitions and not told["unknown"]:
+                return
+            assert time.monotonic() < give_up, f"{told} instead of {partitions}\n{watched.last_words()}"
+            time.sleep(0.5)
+    finally:
+        rest.close()
