@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final
 
@@ -15,6 +15,7 @@ from service.domain.findings.context import Context, Limits, context_of, limits_
 from service.domain.findings.finding import Finding, Key, Observation
 from service.domain.findings.lifecycle import QUIET_MS, REOPENS_WITHIN_MS, Change, Look, reconcile
 from service.domain.findings.rules import Rules
+from service.domain.victims import Victim
 from service.kafka.settings import ClientSettings
 from service.store import read_judge
 from service.store.engine import open_reader
@@ -106,6 +107,8 @@ class Judge:
             if not (has_news or is_due or has_partitions):
                 return 0
             context = context_of(self._limits, self._rules, read_judge.views(connection, self._cluster_id), now_ms)
+            victims = self._groups.victims(connection)
+            context = context._replace(groups=names_by_place(victims))
             if has_news:
                 with self._events_due.doing(now_ms):
                     looks.append(self._events.look(connection, context))
@@ -117,7 +120,7 @@ class Judge:
             changes = self._reconcile(known, looks, now_ms)
             if has_partitions:
                 with self._partitions_due.doing(now_ms):
-                    changes += self._on_partitions(connection, context, known, now_ms)
+                    changes += self._on_partitions(connection, context, known, victims, now_ms)
         self._keep(changes, known, now_ms)
         if has_news:
             self._events.was_judged()
@@ -127,11 +130,15 @@ class Judge:
         return [*self._groups.gaps(), *(self._partitions.gaps() if self._partitions is not None else ())]
 
     def _on_partitions(
-        self, connection: Connection, context: Context, known: dict[Key, Finding], now_ms: int
+        self,
+        connection: Connection,
+        context: Context,
+        known: dict[Key, Finding],
+        victims: Sequence[Victim],
+        now_ms: int,
     ) -> list[Change]:
         assert self._partitions is not None
-        victims = self._groups.victims(connection)
-        looks = self._partitions.looks(connection, context, known, names_by_place(victims), now_ms)
+        looks = self._partitions.looks(connection, context, known, now_ms)
         changes = self._reconcile(known, looks, now_ms)
         waiting = self._groups.look(connection, context, known, victims, self._partitions.judged)
         return changes + self._reconcile(known, [waiting], now_ms)

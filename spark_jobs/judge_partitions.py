@@ -24,7 +24,7 @@ from service.domain.findings.unreadable import NotJudged, unreadable_topics
 from service.domain.findings.unreplicated import unreplicated
 from service.domain.open_entries import ADOPTED, NOT_KNOWN, UNREPLICATED, Entry, Relation
 from service.domain.transaction_log import SOURCE
-from service.kafka.bracket import Place, Seen
+from service.kafka.bracket import Seen
 from service.kafka.markers_read import MarkersRead
 from service.store import audit, read, read_judged, read_partitions
 from service.store.display import display_id
@@ -41,8 +41,6 @@ ASK_COORDINATORS_MS: Final = 1_000
 """A question goes to every broker, and each looks through all its ids."""
 
 MOST_CASES: Final = 2_000
-
-Groups = Mapping[Place, tuple[str, ...]]
 
 
 class Log(NamedTuple):
@@ -77,9 +75,7 @@ class PartitionLooks:
         """Since when the LSO has stood at what hangs there; None where something else held it."""
         return next((case.stalled_since_ms for case in self._cases.values() if case.subject == subject), None)
 
-    def looks(
-        self, connection: Connection, context: Context, known: Mapping[Key, Finding], groups: Groups, now_ms: int
-    ) -> list[Look]:
+    def looks(self, connection: Connection, context: Context, known: Mapping[Key, Finding], now_ms: int) -> list[Look]:
         log = self._log(connection)
         rows = read_partitions.stalled(connection, self._cluster_id)
         partitions = read_judged.judge(connection, self._cluster_id, rows)
@@ -97,10 +93,10 @@ class PartitionLooks:
             if relation.is_unowned and (case := self._cases.get(_key(entry))) is not None:
                 case.take_log(log.read_to, now_ms)
         self._ask(log, open_, now_ms, no_log=no_log)
-        hanging = [self._observe(c, context, groups, now_ms) for c in self._cases.values() if c.unowned_ms is not None]
+        hanging = [self._observe(c, context, now_ms) for c in self._cases.values() if c.unowned_ms is not None]
         looked_at_ms = read_judged.looked_at_ms(connection, self._cluster_id) or 0
-        found = adopted(_cases(shown, ADOPTED, groups), context.rules)
-        waiting = unreplicated(_cases(shown, UNREPLICATED, groups), context.rules, now_ms)
+        found = adopted(_cases(shown, ADOPTED, context), context.rules)
+        waiting = unreplicated(_cases(shown, UNREPLICATED, context), context.rules, now_ms)
         return [
             Look(tuple(hanging), frozenset({kinds.HANGING}), ends=ends),
             Look(tuple(found), frozenset({kinds.ADOPTED}), frozenset(context.seen_until), context.whole),
@@ -228,7 +224,7 @@ class PartitionLooks:
         if questions and self._looker.ask(questions) and producers:
             self._coordinators_asked_ms = now_ms
 
-    def _observe(self, case: OpenCase, context: Context, groups: Groups, now_ms: int) -> Observation:
+    def _observe(self, case: OpenCase, context: Context, now_ms: int) -> Observation:
         transactional_id = case.subject.transactional_id
         name = None if transactional_id is None else display_id(transactional_id)
         shown = Case(
@@ -239,7 +235,7 @@ class PartitionLooks:
             case.last_stable_offset,
             tuple(case.evidence),
             case.decision,
-            groups.get(case.entry.place, ()),
+            context.waiting([case.entry.place]),
         )
         rule = context.rules.of(name or "", (case.entry.topic,))
         return observe(
@@ -303,9 +299,9 @@ def _coordinator(case: OpenCase, log: Log) -> int:
     return node if epoch == case.owner.leader_epoch else -1
 
 
-def _cases(shown: Iterable[tuple[PartitionRow, JudgedEntry]], word: str, groups: Groups) -> Iterator[Case]:
+def _cases(shown: Iterable[tuple[PartitionRow, JudgedEntry]], word: str, context: Context) -> Iterator[Case]:
     for row, (entry, relation) in shown:
         if relation.word == word:
             name = None if relation.owner is None else display_id(relation.owner.transactional_id)
-            waiting = groups.get(entry.place, ())
+            waiting = context.waiting([entry.place])
             yield Case(entry, relation.owner, name, row.log_start, row.last_stable_offset, (), None, waiting)

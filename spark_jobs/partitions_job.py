@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from sqlalchemy import Engine
 
@@ -38,9 +40,12 @@ class PartitionsJob:
         """As `TransactionStateJob.run`."""
         writer = PartitionWriter(self._engine, lease)
         try:
-            options = sampler_options(self._client, self._watch, self._clocks(lease), CORES, TICK_MS)
-            sink = StoreSink(batches_from_rows, writer.apply)
-            self._queries.run(SOURCE, PartitionsSource, options, sink, ending)
+            clocks = self._clocks(lease)
+            with TemporaryDirectory(prefix="txnscope-windows-", ignore_cleanup_errors=True) as scratch:
+                kept = str(Path(scratch) / "windows.db")
+                options = sampler_options(self._client, self._watch, clocks, CORES, TICK_MS, kept)
+                sink = StoreSink(batches_from_rows, writer.apply)
+                self._queries.run(SOURCE, PartitionsSource, options, sink, ending)
         except Exception as e:
             with suppress(StoreError):
                 writer.report_trouble(reason(e), wall_clock_ms())

@@ -50,6 +50,7 @@ class PartitionsReader(DataSourceStreamReader):
         self._clocks = [Clock(*clock) for clock in json.loads(options["clocks"])]
         self._cores = int(options["cores"])
         self._tick_s = int(options["tickms"]) / 1000
+        self._kept = options["kept"]
         self._brokers: Brokers | None = None
         self._sampler: Sampler | None = None
         self._number = 0
@@ -86,7 +87,7 @@ class PartitionsReader(DataSourceStreamReader):
         assert isinstance(partition, SampleTask)
         yield from partition.seen
         if partition.asks and wall_clock_ms() - partition.planned_at_ms < TOO_LATE_MS:
-            yield reads_to_rows(read_stalled(self._settings, partition.asks, wall_clock_ms))
+            yield reads_to_rows(read_stalled(self._settings, partition.asks, self._kept, wall_clock_ms))
 
     def stop(self) -> None:
         if self._brokers is not None:
@@ -108,13 +109,14 @@ class PartitionsSource(DataSource):
 
 
 def sampler_options(
-    settings: ClientSettings, watch: Watch, clocks: Iterable[Clock], cores: int, tick_ms: int
+    settings: ClientSettings, watch: Watch, clocks: Iterable[Clock], cores: int, tick_ms: int, kept: str
 ) -> dict[str, str]:
-    """Options of the source, as Spark hands them on (strings, keys in lower case)."""
+    """Options of the source, as Spark hands them on (strings, keys in lower case). `kept`: see `read_stalled`."""
     return {
         "client": settings.to_json(),
         "watch": json.dumps(watch),
         "clocks": json.dumps(list(clocks)),
         "cores": str(cores),
         "tickms": str(tick_ms),
+        "kept": kept,
     }

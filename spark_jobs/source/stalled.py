@@ -17,6 +17,7 @@ from service.kafka.producers import Producers, describe_producers
 from service.kafka.settings import ClientSettings
 from spark_jobs.source.asks import StalledAsk
 from spark_jobs.source.connections import connected, forget
+from spark_jobs.source.kept import KeptWindows
 from spark_jobs.source.windows import LARGE, SMALL, Read, Windows
 
 _TIMEOUT_MS: Final = 5_000
@@ -24,10 +25,13 @@ _windows: dict[str, Windows] = {}  # kept between tasks, as connections are
 
 
 def read_stalled(
-    settings: ClientSettings, asks: Sequence[StalledAsk], now_ms: Callable[[], int]
+    settings: ClientSettings, asks: Sequence[StalledAsk], kept: str, now_ms: Callable[[], int]
 ) -> Iterator[StalledRead]:
-    """Of all `asks` whose LSO has not moved since."""
-    windows = _windows.setdefault(settings.to_json(), Windows())
+    """Of all `asks` whose LSO has not moved since. `kept`: the file with what was read of them before."""
+    if kept not in _windows:
+        _windows.clear()  # of a query that is over
+        _windows[kept] = Windows(KeptWindows(kept))
+    windows = _windows[kept]
     for node, of_node in groupby(sorted(asks, key=_leader), key=_leader):
         some = list(of_node)
         read_at_ms = now_ms()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 
 from service.domain.partition_facts import NOT_TOLD, FirstBatch, OpenEntry
@@ -37,6 +38,16 @@ class Window:
         """The transactions that were open where the window ends; how much they wrote only if that is all."""
         found = self._open.values()
         return tuple(found if is_whole else (one._replace(records=None, bytes=None) for one in found))
+
+    def dump(self) -> str:
+        return json.dumps([self.next_offset, self.size, self.first, self.is_broken, [*self._open.values()]])
+
+    @classmethod
+    def load(cls, text: str) -> Window:
+        """What `dump` gave."""
+        next_offset, size, first, is_broken, entries = json.loads(text)
+        found = {entry.producer_id: entry for entry in map(OpenEntry._make, entries)}
+        return cls(next_offset, size, None if first is None else FirstBatch._make(first), is_broken, found)
 
     def _follow(self, header: BatchHeader) -> None:
         known = self._open.get(header.producer_id)

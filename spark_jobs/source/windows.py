@@ -10,6 +10,7 @@ from service.kafka import errors
 from service.kafka.client import KafkaClient
 from service.kafka.fetch import FetchedAt, Wanted, fetch_many
 from spark_jobs.source.asks import StalledAsk
+from spark_jobs.source.kept import KeptWindows, Key
 from spark_jobs.source.window import Window
 
 SMALL: Final = 1 << 20
@@ -25,7 +26,6 @@ _MORE_ROUNDS: Final = ((256 << 10, 32), (2 << 20, 4), (8 << 20, 1))
 (KIP-74), so those that did not fit are asked for again with more room, and in the end alone."""
 _RESPONSE_BYTES: Final = 8 << 20
 _TIMEOUT_MS: Final = 5_000
-_KEPT: Final = 20_000
 
 
 @dataclass(slots=True)
@@ -43,33 +43,50 @@ class Read:
 class Windows:
     """Those of one cluster; kept per (topic id, partition, LSO), and extended while the high watermark moves on."""
 
-    def __init__(self) -> None:
-        self._known: dict[tuple[str, int, int], Window] = {}
+    def __init__(self, kept: KeptWindows) -> None:
+        self._kept = kept
 
     def read(
         self, client: KafkaClient, node: int, asks: Sequence[StalledAsk], limits: Mapping[StalledAsk, int]
     ) -> dict[StalledAsk, Read]:
-        """Of all `asks`, which `node` leads, up to so many bytes each. Raises KafkaUnavailable or KafkaRefused."""
-        reads = {ask: Read(self._window(ask)) for ask in asks}
+        """Of all `asks`, which `node` leads, up to so many bytes each. Raises KafkaUnavailable or KafkaRefused; what
+        was read until then is kept."""
+        known = self._kept.find(_key(ask) for ask in asks)
+        sizes = {key: window.size for key, window in known.items()}
+        reads = {ask: Read(_window(ask, known)) for ask in asks}
+        try:
+            self._fetch(client, node, reads, limits)
+        finally:
+            windows = {_key(ask): read.window for ask, read in reads.items()}
+            self._kept.keep({key: w for key, w in windows.items() if w and w.size != sizes.get(key, 0)})
+        return reads
+
+    def _fetch(
+        self,
+        client: KafkaClient,
+        node: int,
+        reads: Mapping[StalledAsk, Read],
+        limits: Mapping[StalledAsk, int],
+    ) -> None:
         fetching = _Fetching(client, node, reads)
         fetching.advance([ask for ask, read in reads.items() if read.window and not read.window.first], _FIRST_ROUNDS)
-        more = [*asks]
+        more = [*reads]
         while more := [ask for ask in more if _wants_more(ask, reads[ask], limits[ask])]:
             more = fetching.advance(more, _MORE_ROUNDS)
         for read in reads.values():
             if read.window is not None and read.window.first is None:
                 read.why = read.why or "the batch at the LSO could not be read"
-        return reads
 
-    def _window(self, ask: StalledAsk) -> Window | None:
-        if ask.last_stable_offset < ask.log_start:
-            return None  # retention passed the LSO: there is nothing to fetch
-        key = ask.topic_id, ask.partition, ask.last_stable_offset
-        if key not in self._known:
-            while len(self._known) >= _KEPT:
-                del self._known[next(iter(self._known))]
-            self._known[key] = Window(ask.last_stable_offset)
-        return self._known[key]
+
+def _key(ask: StalledAsk) -> Key:
+    return Key(ask.topic_id, ask.partition, ask.last_stable_offset)
+
+
+def _window(ask: StalledAsk, known: Mapping[Key, Window]) -> Window | None:
+    """None where retention passed the LSO: there is nothing to fetch."""
+    if ask.last_stable_offset < ask.log_start:
+        return None
+    return known.get(_key(ask)) or Window(ask.last_stable_offset)
 
 
 def _wants_more(ask: StalledAsk, read: Read, limit: int) -> bool:

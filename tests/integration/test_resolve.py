@@ -5,49 +5,227 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
-import threading
+import signal
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Final, NamedTuple
 
 import pytest
-import uvicorn
-from confluent_kafka import Consumer
-from sqlalchemy import select
 
-from deploy.demo.workload.clients import consumer
-from service.app import create_app
+from deploy.demo.workload.refused_marker import never_complete
 from service.domain.findings import kinds
-from service.kafka.settings import ClientSettings
-from service.store.schema import audit
-from tests.brokers import on
-from tests.integration.application import ROOT, wait_for
+from service.store import audit
+from tests.brokers import Cluster, on
 from tests.integration.hang_lab import HangLab, hang_lab, hang_labs
-from tests.lab.asking import open_on
-from tests.lab.hangs import Hang, late_write, never_added, old_producer, orphan_producer
-from tests.lab.lost_leaders import LIVING, LOST, PROPERTIES, still_hangs, stopped_leader
+from tests.integration.resolve_desk import KEYS, Desk, committed_on, desk
+from tests.lab.asking import ends, open_on
+from tests.lab.hangs import UNGUARDED, Hang, late_write, never_added, old_producer, orphan_producer
+from tests.lab.lost_leaders import LOST, PROPERTIES, SKIPS_THE_LOST, still_hangs, stopped_leader
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
-KEYS: Final = {"ann": "the-key-of-ann-000", "bob": "the-key-of-bob-000"}
+GUARDLESS_CLUSTER = PROPERTIES | UNGUARDED | {"broker.session.timeout.ms": "3000"}
+"""A broker that was stopped may come back when its session is over (4.3)."""
 
 
-class Desk(NamedTuple):
-    """An operator's: the lab, and the service that may resolve (`url`), with brokers and keys."""
+@pytest.fixture(scope="module")
+def at(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Desk]]:
+    """An operator's desk at the lab of a version."""
+    directory = tmp_path_factory.mktemp("resolving")
+    with ExitStack() as everything:
+        lab = everything.enter_context(hang_labs(directory))
+        desks: dict[str, Desk] = {}
 
-    lab: HangLab
-    url: str
-    key_file: Path
+        def of(version: str) -> Desk:
+            if version not in desks:
+                desks[version] = everything.enter_context(desk(lab(version), lab(version).bootstrap))
+            return desks[version]
 
-    def post(self, finding: str, body: Any = None, key: str = KEYS["ann"]) -> Any:
-        request = urllib_request(f"{self.url}/api/v1/clusters/test/findings/{finding}/resolve", body, key)
-        return request
+        yield of
 
-    def cli(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        ours = {k: v for k, v in os.environ.items() if not k.startswith("TXNSCOPE_")}
-        ours |= {"PYTHONPATH": str(ROOT), "TXNSCOPE_OPERATOR_KEY_FILE": str(self.key_file), **environment}
-        command = [sys.executable, "-m", "service.cli", "resolve", "--url", self.url, *arguments]
-        return subprocess.run(command, env=ours, capture_output=True, text=True, timeout=60)
+
+def fenced(lab: HangLab, hang: Hang) -> None:
+    """Its application was started again."""
+    assert hang.transactional_id is not None
+    assert old_producer(lab.connection, hang.transactional_id).producer_epoch > hang.producer_epoch
+
+
+@on("3.9.2")
+def test_a_late_write_is_aborted_once_its_id_is_fenced(at: Callable[[str], Desk], version: str) -> None:
+    here = at(version)
+    lab = here.lab
+    lab.create_topic("r-late")
+    hang = late_write(old_producer(lab.connection, "r-late-1"), "r-late", 0)
+    finding = lab.hanging(hang).id
+    for body in ({}, {"dry_run": False}):
+        answer = here.post(finding, body)
+        assert answer.status_code == 409
+        assert "r-late-1 can still write with producer id" in answer.json()["detail"]
+    fenced(lab, hang)
+    before = ends(lab.connection, "r-late", 0)
+    told = here.post(finding).json()
+    assert (told["executed"], told["marker"], told["producer_epoch"]) == (False, "ABORT", hang.producer_epoch)
+    assert told["coordinator_epoch"] >= 0
+    assert here.post(finding, {"dry_run": False}, key="not-a-key-of-anybody").status_code == 403
+    assert here.post("0" * 16, {"dry_run": False}).status_code == 404
+    assert (ends(lab.connection, "r-late", 0), open_on(lab.connection, "r-late", 0)) == (before, [hang.open])
+    assert here.audited(hang) == []
+    told = here.post(finding, {"dry_run": False}, key=KEYS["bob"]).json()
+    assert (told["executed"], told["marker"]) == (True, "ABORT")
+    lab.is_over(hang, kinds.OUR_MARKER)
+    lab.is_free("r-late")
+    assert here.audited(hang) == [("bob", audit.BEGUN), ("bob", audit.WRITTEN)]
+    assert committed_on(lab.bootstrap, "r-late", 1) == []
+    answer = here.post(finding, {"dry_run": False})
+    assert (answer.status_code, answer.json()["detail"]) == (409, "it has ended already: our_marker")
+
+
+@on("3.9.2")
+def test_the_command_line_ends_what_nobody_ever_had(at: Callable[[str], Desk], version: str) -> None:
+    here = at(version)
+    lab = here.lab
+    lab.create_topic("r-cli")
+    producer = orphan_producer(lab.connection, "r-nobody")
+    hang = never_added(producer, "r-cli", 0)
+    finding = lab.hanging(hang).id
+    before = here.finding(finding)
+
+    dry = here.cli(finding)
+    assert (dry.returncode, dry.stderr) == (0, "")
+    first, *_, pasteable = dry.stdout.splitlines()
+    who = f"producer id {hang.producer_id}, epoch {hang.producer_epoch} (coordinator epoch 0)"
+    assert first == f"would write ABORT to r-cli-0 for {who}"
+    assert "nothing was written: add --execute" in dry.stdout
+    assert pasteable.endswith(f"abort --topic r-cli --partition 0 --start-offset {hang.start_offset}")
+    assert json.loads(here.cli(finding, "--json").stdout)["executed"] is False
+
+    (here.key_file.parent / "two.key").write_text(f"{KEYS['ann']}\n{KEYS['bob']}\n")
+    (here.key_file.parent / "other.key").write_text("the-key-of-nobody-0\n")
+    for code, says, arguments in (
+        (2, "the key of an operator", ["--operator-key-file", str(here.key_file.with_name("other.key"))]),
+        (2, "it has to hold one key", ["--operator-key-file", str(here.key_file.with_name("two.key"))]),
+        (2, "No such file", ["--operator-key-file", str(here.key_file.with_name("no.key"))]),
+        (2, "there is no cluster 'nope'", ["--cluster", "nope"]),
+        (3, "no answer from", ["--url", "http://127.0.0.1:1", "--cluster", "test"]),
+    ):
+        done = here.cli(finding, "--execute", *arguments)
+        assert (done.returncode, done.stdout, says in done.stderr) == (code, "", True), done.stderr
+        assert done.stderr.count("\n") == 1
+        assert not [key for key in KEYS.values() if key in done.stderr]
+    assert here.cli("nope", "--execute").returncode == 2
+    assert open_on(lab.connection, "r-cli", 0) == [hang.open]
+
+    done = here.cli(finding, "--execute")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"wrote ABORT to r-cli-0 for {who}")
+    lab.is_over(hang, kinds.OUR_MARKER)
+    late = here.cli(finding, "--execute")
+    assert (late.returncode, "it has ended already" in late.stderr) == (2, True)
+
+    again = never_added(producer, "r-cli", 0)
+    says = f"it began at offset {again.start_offset} with epoch {again.producer_epoch}"
+    assert says in here.refusal(before), "the same producer id, another transaction"
+    lab.hanging(again)
+
+
+@on("3.9.2")
+def test_what_a_coordinator_will_end_is_never_touched(at: Callable[[str], Desk], version: str) -> None:
+    """Whatever a finding says of it."""
+    here = at(version)
+    lab = here.lab
+    lab.create_topic("r-owned", 2)
+    live = old_producer(lab.connection, "r-live")
+    live.add("r-owned", 0)
+    start = live.produce("r-owned", 0, [b"open"])
+    claim = Hang("r-owned", 0, start, live.producer_id, live.producer_epoch, "r-live", "none")
+    stuck = old_producer(lab.connection, "r-stuck")
+    at_offset = never_complete(stuck, "r-owned", 1)
+    (one,) = open_on(lab.connection, "r-owned", 1)
+    completing = Hang("r-owned", 1, at_offset, one.producer_id, one.producer_epoch, "r-stuck", "none")
+    for hang, state in ((claim, "Ongoing"), (completing, "Prepare")):
+        says = here.refusal(here.claimed(hang))
+        assert "its coordinator owns it" in says
+        assert state in says
+    live.end(commit=True)
+    assert "is open on r-owned-0 any more" in here.refusal(here.claimed(claim))
+    assert committed_on(lab.bootstrap, "r-owned", 1) == [b"open"]
+
+
+@on("3.9.2")
+def test_not_while_the_log_is_not_read(at: Callable[[str], Desk], version: str) -> None:
+    """What is written to it then may be that somebody ends it after all."""
+    here = at(version)
+    lab = here.lab
+    lab.create_topic("r-behind")
+    hang = late_write(old_producer(lab.connection, "r-behind-1"), "r-behind", 0)
+    finding = lab.hanging(hang).id
+    fenced(lab, hang)
+    lab.app.wait_until_read()
+    with paused(lab.app.process.pid):
+        assert here.post(finding).status_code == 200
+        old_producer(lab.connection, "r-behind-1")
+        answer = here.post(finding, {"dry_run": False})
+        assert (answer.status_code, "is not read to its end" in answer.json()["detail"]) == (409, True)
+    assert open_on(lab.connection, "r-behind", 0) == [hang.open]
+    assert here.audited(hang) == []
+    with ThreadPoolExecutor(2) as both:  # two replicas of the service, and neither knows of the other
+        answers = list(both.map(lambda one: one.post(finding, {"dry_run": False}), (here, here.other())))
+    assert sorted({answer.status_code for answer in answers}) in ([200], [200, 409]), [a.text for a in answers]
+    lab.is_over(hang, kinds.OUR_MARKER)
+    lab.is_free("r-behind")
+
+
+@on("4.3.1")
+def test_a_committed_transaction_gets_the_commit_that_it_lost(tmp_path: Path, version: str) -> None:
+    """KAFKA-20734: both halves are read then. Kafka's own abort would throw this one away."""
+    with (
+        Cluster(version, tmp_path / "kafka", GUARDLESS_CLUSTER) as brokers,
+        hang_lab(brokers.nodes[1], tmp_path, brokers.bootstrap) as lab,
+        desk(lab, brokers.bootstrap) as here,
+    ):
+        with stopped_leader(brokers, "r-lost") as torn:
+            assert "cannot be looked at now" in here.refusal(here.claimed(torn.hang))
+        if version not in SKIPS_THE_LOST:
+            lab.is_free("r-lost", LOST)
+            return
+        assert still_hangs(brokers, torn)
+        finding = lab.hanging(torn.hang).id
+        answer = here.post(finding)
+        assert (answer.status_code, "r-lost can still write" in answer.json()["detail"]) == (409, True)
+        name = ["forceTerminateTransaction", "--transactional-id", "r-lost"]
+        lab.tool("--bootstrap-server", brokers.bootstrap, *name)
+        told = here.post(finding).json()
+        assert (told["marker"], told["command"], told["producer_epoch"]) == ("COMMIT", None, torn.producer_epoch)
+        with frozen(brokers, torn.victim):
+            answer = here.post(finding, {"dry_run": False})
+            assert (answer.status_code, "cannot be looked at now" in answer.json()["detail"]) == (409, True)
+        here.until_accepted(finding)
+        assert still_hangs(brokers, torn)
+        done = here.cli(finding, "--execute")
+        assert done.stdout.startswith(f"wrote COMMIT to r-lost-{LOST} for "), done.stderr
+        lab.is_over(torn.hang, kinds.OUR_MARKER)
+        lab.is_free("r-lost", LOST)
+        assert sorted(committed_on(brokers.bootstrap, "r-lost", 2)) == [b"half", b"of it", b"the rest"]
+        assert here.audited(torn.hang) == [("ann", audit.BEGUN), ("ann", audit.WRITTEN)]
+
+
+@contextmanager
+def paused(leader: int) -> Iterator[None]:
+    """The whole application: its process and all that it started."""
+    os.killpg(leader, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.killpg(leader, signal.SIGCONT)
+        time.sleep(0.1)
+
+
+@contextmanager
+def frozen(brokers: Cluster, node: int) -> Iterator[None]:
+    brokers.nodes[node].pause()
+    try:
+        yield
+    finally:
+        brokers.nodes[node].resume()

@@ -75,8 +75,8 @@ def judged(ids: Iterable[IdNow], context: Context) -> list[IdNow]:
 
 
 def about(one: IdNow, context: Context, observation: Observation) -> Observation:
-    """With what people's rules say of the id."""
-    return ruled(observation, rule_of(one, context))
+    """With what people's rules say of the id, and who waits for it."""
+    return ruled(observation, rule_of(one, context))._replace(blocked_groups=context.waiting(one.topics))
 
 
 def rule_of(one: IdNow, context: Context) -> Rule:

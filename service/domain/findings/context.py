@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from service.domain.findings.finding import Observation
@@ -49,13 +50,19 @@ class View(NamedTuple):
 
 class Context(NamedTuple):
     """`seen_until`: by log partition, up to when it is known what was written. Partitions that cannot be judged now
-    (not read to their end, or asked too long ago) are not in it."""
+    (not read to their end, or asked too long ago) are not in it. `groups`: the consumer groups that wait behind what is
+    open, by (topic, partition)."""
 
     limits: Limits
     rules: Rules
     seen_until: Mapping[int, int]
     leaders: Mapping[int, int]
     whole: bool
+    groups: Mapping[tuple[str, int], tuple[str, ...]] = MappingProxyType({})
+
+    def waiting(self, places: Iterable[tuple[str, int]]) -> tuple[str, ...]:
+        """The groups behind any of these partitions, by name."""
+        return tuple(sorted({name for place in places for name in self.groups.get(place, ())}))
 
     def assumed(self, config: str) -> str:
         """What to add to a sentence that rests on the config."""

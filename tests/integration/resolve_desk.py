@@ -1,0 +1,175 @@
+"""An operator's desk: services that may resolve, beside a lab; the command line; what is refused without a finding."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import uvicorn
+from confluent_kafka import OFFSET_BEGINNING, TopicPartition
+from fastapi.testclient import TestClient
+from sqlalchemy import select
+
+from deploy.demo.workload.clients import consumer
+from service.app import create_app
+from service.domain.findings import kinds
+from service.domain.findings.finding import Finding, Subject
+from service.kafka.settings import ClientSettings
+from service.remediation.refused import Refused
+from service.remediation.way_out import way_out
+from service.store import read, read_findings
+from service.store.schema import audit
+from tests.brokers import connect
+from tests.integration.application import ROOT, wait_for
+from tests.integration.hang_lab import CLUSTER, HangLab
+from tests.lab.hangs import Hang
+
+KEYS: Final = {"ann": "the-key-of-ann-000", "bob": "the-key-of-bob-000"}
+_PATIENCE_S: Final = 20.0
+
+
+class Desk(NamedTuple):
+    """`rest` answers as one service, `replica` as another one, and a third listens at `url`. `key_file`: ann's."""
+
+    lab: HangLab
+    bootstrap: str
+    rest: TestClient
+    replica: TestClient
+    url: str
+    key_file: Path
+
+    def post(self, finding: str, body: Any = None, key: str = KEYS["ann"]) -> Any:
+        path = f"/api/v1/clusters/{CLUSTER}/findings/{finding}/resolve"
+        return self.rest.post(path, json=body or {}, headers={"Authorization": f"Bearer {key}"})
+
+    def other(self) -> Desk:
+        return self._replace(rest=self.replica)
+
+    def cli(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """`txnscope resolve`, with ann's key."""
+        ours = {k: v for k, v in os.environ.items() if not k.startswith("TXNSCOPE_")}
+        ours |= {"PYTHONPATH": str(ROOT), "TXNSCOPE_OPERATOR_KEY_FILE": str(self.key_file), "TXNSCOPE_URL": self.url}
+        command = [sys.executable, "-m", "service.cli", "resolve", *arguments]
+        return subprocess.run(command, env=ours, capture_output=True, text=True, timeout=60)
+
+    def audited(self, hang: Hang) -> list[tuple[str, str]]:
+        """(operator, outcome) of each row about it, in order."""
+        rows = sorted(self.lab.app.rows(audit), key=lambda row: row.id)
+        about = (hang.topic, hang.partition, hang.producer_id, hang.start_offset)
+        return [
+            (row.operator, row.outcome)
+            for row in rows
+            if (row.topic, row.partition, row.producer_id, row.start_offset) == about
+        ]
+
+    def finding(self, id_: str) -> Finding:
+        with self.lab.app.reader() as engine, engine.connect() as connection:
+            cluster = read.find_cluster(connection, CLUSTER)
+            assert cluster is not None
+            found = read_findings.find(connection, cluster.id, id_)
+        assert found is not None
+        return found
+
+    def claimed(self, hang: Hang) -> Finding:
+        """A finding as if the judge had confirmed it."""
+        name = None if hang.transactional_id is None else hang.transactional_id.encode()
+        subject = Subject(
+            topic=hang.topic,
+            partition=hang.partition,
+            transactional_id=name,
+            producer_id=hang.producer_id,
+            producer_epoch=hang.producer_epoch,
+            start_offset=hang.start_offset,
+        )
+        return Finding(
+            id="claimed",
+            kind=kinds.HANGING,
+            severity=kinds.CRITICAL,
+            status=kinds.CONFIRMED,
+            confidence=kinds.CERTAIN,
+            subject=subject,
+            opened_at_ms=0,
+            confirmed_at_ms=0,
+            resolved_at_ms=None,
+            last_seen_ms=0,
+            count=1,
+            reopened=False,
+            resolution=None,
+            owner=None,
+            muted_until_ms=None,
+            summary="",
+            advice="",
+            evidence=(),
+            self_heals_at_ms=None,
+            log_partition=None,
+            counted_to=-1,
+            decision=hang.decision,
+        )
+
+    def refusal(self, finding: Finding) -> str:
+        """Why nothing may be written for it, now."""
+        with self.lab.app.reader() as engine, connect(self.bootstrap) as client:
+            with engine.connect() as connection:
+                cluster = read.find_cluster(connection, CLUSTER)
+            assert cluster is not None
+            try:
+                way = way_out(finding, cluster.id, client, engine.connect, lambda: 0)
+            except Refused as refused:
+                return str(refused)
+        raise AssertionError(f"it would write {way}")
+
+    def until_accepted(self, finding: str) -> None:
+        wait_for(lambda: self.post(finding).status_code == 200, f"{finding} may be resolved", _PATIENCE_S)
+
+
+@contextmanager
+def desk(lab: HangLab, bootstrap: str) -> Iterator[Desk]:
+    """`bootstrap`: of all brokers."""
+    kafka = ClientSettings.load(bootstrap, None)
+    key_file = lab.app.directory / "ann.key"
+    key_file.write_text(f"{KEYS['ann']}\n")
+    with ExitStack() as everything:
+        rest, replica = (
+            everything.enter_context(TestClient(create_app(lab.app.url, "1.2.3", kafka, KEYS))) for _ in range(2)
+        )
+        listening = everything.enter_context(socket.create_server(("127.0.0.1", 0)))
+        server = uvicorn.Server(
+            uvicorn.Config(create_app(lab.app.url, "1.2.3", kafka, KEYS), log_level="warning", lifespan="on")
+        )
+        serving = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+        serving.start()
+        try:
+            yield Desk(lab, bootstrap, rest, replica, f"http://127.0.0.1:{listening.getsockname()[1]}", key_file)
+        finally:
+            server.should_exit = True
+            serving.join()
+
+
+def committed_on(bootstrap: str, topic: str, partitions: int) -> list[bytes]:
+    """All that an application which reads committed records gets of the topic, to its end."""
+    reader = consumer(bootstrap, f"all-of-{topic}")
+    try:
+        all_of_it = [TopicPartition(topic, p, OFFSET_BEGINNING) for p in range(partitions)]
+        left = {p: reader.get_watermark_offsets(TopicPartition(topic, p), timeout=10)[1] for p in range(partitions)}
+        reader.assign(all_of_it)
+        values: list[bytes] = []
+        give_up = time.monotonic() + _PATIENCE_S
+        while left:
+            assert time.monotonic() < give_up, f"{topic}: not read to the end of {sorted(left)}"
+            message = reader.poll(0.1)
+            if message is not None:
+                assert message.error() is None, message.error()
+                values.append(message.value() or b"")
+            at = {one.partition: one.offset for one in reader.position(all_of_it)}
+            left = {p: end for p, end in left.items() if end > 0 and at[p] < end}
+        return values
+    finally:
+        reader.close()
