@@ -59,6 +59,10 @@ bench: venv ## the benchmarks, with ratios; about twenty minutes
 fuzz: venv ## 1,000,000 mutated inputs to the decoders and the fold; about ten minutes (INPUTS, SEED)
 	$(BIN)/python -m tests.fuzz --inputs $(or $(INPUTS),1000000) --seed $(or $(SEED),1)
 
+.PHONY: soak
+soak: venv ## healthy load on three brokers that freeze, die and restart, with hanging ones in it; half an hour (MINUTES, HANGS)
+	$(BIN)/python -m tests.soak --minutes $(or $(MINUTES),30) --hangs $(or $(HANGS),20)
+
 .PHONY: lock
 lock: venv ## bring requirements.lock up to date with pyproject.toml
 	$(PYTHON) -m pip install --quiet --target $(VENV)/uv uv

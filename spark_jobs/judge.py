@@ -47,17 +47,18 @@ class Due:
     """When to do something again: after `every_ms`, or `share` times as long as it took (default: SHARE)."""
 
     def __init__(self, every_ms: int, share: int | None = None) -> None:
-        self._every_ms, self._at_ms, self._share = every_ms, 0, share
+        self._every_ms, self._done_ms, self._at_ms, self._share = every_ms, 0, 0, share
 
     def is_due(self, now_ms: int) -> bool:
-        return now_ms >= self._at_ms
+        """Also where the clock was set back since it was done."""
+        return not self._done_ms <= now_ms < self._at_ms
 
     @contextmanager
     def doing(self, now_ms: int) -> Iterator[None]:
         began = time.thread_time()  # not the wall's: on a busy machine it waits enough already
         yield
         took_ms = (time.thread_time() - began) * 1000
-        self._at_ms = now_ms + max(self._every_ms, int(took_ms * (self._share or SHARE)))
+        self._done_ms, self._at_ms = now_ms, now_ms + max(self._every_ms, int(took_ms * (self._share or SHARE)))
 
 
 class Judge:

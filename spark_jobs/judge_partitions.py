@@ -91,6 +91,7 @@ class PartitionLooks:
         self._cases = {key: case for key, case in self._cases.items() if case.subject not in ends}
         for _, (entry, relation) in shown:
             if relation.is_unowned and (case := self._cases.get(_key(entry))) is not None:
+                case.owner = relation.owner or case.owner  # as it is by now: superseded, or gone
                 case.take_log(log.read_to, now_ms)
         self._ask(log, open_, now_ms, no_log=no_log)
         hanging = [self._observe(c, context, now_ms) for c in self._cases.values() if c.unowned_ms is not None]

@@ -55,6 +55,8 @@ def _gap(coverage: dict[str, Any], as_of: str | None, service: Service) -> str |
     passed = service.since(as_of)
     if passed > STALE_AFTER:
         return f"the last look at partitions was {span(int(passed.total_seconds()))} ago"
+    if passed < -STALE_AFTER:
+        return f"the last look at partitions is {span(int(-passed.total_seconds()))} ahead: the clock was set back"
     return None
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from service.domain.limits import is_time
 from service.domain.open_entries import Entry
 from service.domain.owners import Owner
 from service.domain.states import EMPTY, UNKNOWN
@@ -82,7 +83,7 @@ def from_log(entry: Entry, owner: Owner | None, ended: Ended | None, absent_unti
     if owner.state == UNKNOWN:
         return Decision(NOT_KNOWN, "the newest record of its transactional.id cannot be decoded")
     last_end_ms = owner.last_update_ms if ended is None else ended.at_ms
-    if absent_until_ms is not None and absent_until_ms - SKEW_MS > last_end_ms:
+    if absent_until_ms is not None and is_time(last_end_ms) and absent_until_ms - SKEW_MS > last_end_ms:
         return Decision(NONE, "written after the last transaction of its producer id had ended: it belongs to nothing")
     if ended is None:
         if owner.state == EMPTY and owner.producer_id == entry.producer_id and owner.producer_epoch == 0:

@@ -9,6 +9,7 @@ from kafka.protocol.metadata import MetadataRequest
 from service.kafka import errors
 from service.kafka.client import KafkaClient
 
+TIMEOUT_MS = 5_000  # of a broker that may be frozen: another one is asked then
 _TOPIC_IDS = 12  # the last Metadata version that finds topics by name and shows their ids
 
 
@@ -36,7 +37,7 @@ def topic_layout(client: KafkaClient, topic: str) -> TopicLayout | None:
     """
     wanted = MetadataRequest.MetadataRequestTopic(name=topic)
     request = MetadataRequest(topics=[wanted], allow_auto_topic_creation=False, max_version=_TOPIC_IDS)
-    found = client.ask(request).topics[0]
+    found = client.ask(request, timeout_ms=TIMEOUT_MS).topics[0]
     if found.error_code == errors.UNKNOWN_TOPIC_OR_PARTITION:
         return None
     if found.error_code == errors.TOPIC_AUTHORIZATION_FAILED:

@@ -14,6 +14,9 @@ from service.kafka.metadata import Leader, TopicLayout
 
 EARLIEST: Final = -2  # the log's start
 LATEST: Final = -1  # its end: the high watermark (read uncommitted)
+TIMEOUT_MS: Final = 3_000
+"""How long all leaders together are waited for: one that is frozen must not hold up what the others tell."""
+
 _BY_NAME = 9  # versions above are not needed; this one exists since Kafka 3.7's predecessors
 
 
@@ -29,7 +32,7 @@ class Offsets:
 
 
 def list_offsets(client: KafkaClient, layout: TopicLayout, which: int) -> Offsets:
-    """ListOffsets for every partition of the layout; one request per leader.
+    """ListOffsets for every partition of the layout; one request per leader, all at once.
 
     The leader epoch is sent along: a broker that no longer leads, or a leader whose high watermark is not known yet,
     refuses (PART.fetchOffsetForTimestamp). Raises KafkaUnavailable when no leader at all answers.
@@ -39,7 +42,9 @@ def list_offsets(client: KafkaClient, layout: TopicLayout, which: int) -> Offset
     found: dict[int, int] = {}
     refused: dict[int, int] = {}
     silence: errors.KafkaUnavailable | None = None
-    for node, led in _by_leader(layout).items():
+    by_leader = _by_leader(layout)
+    requests = {}
+    for node, led in by_leader.items():
         if node < 0:
             refused |= dict.fromkeys(led, errors.LEADER_NOT_AVAILABLE)
             continue
@@ -47,19 +52,22 @@ def list_offsets(client: KafkaClient, layout: TopicLayout, which: int) -> Offset
             partition(partition_index=p, current_leader_epoch=leader.epoch, timestamp=which)
             for p, leader in led.items()
         ]
-        request = ListOffsetsRequest(
-            replica_id=-1,
-            isolation_level=0,
-            topics=[topic(name=layout.topic, partitions=wanted)],
-            max_version=_BY_NAME,
-        )
-        try:
-            answered = client.ask(request, node).topics[0].partitions
-        except errors.KafkaUnavailable as e:
-            silence = e
-            refused |= dict.fromkeys(led, errors.LEADER_NOT_AVAILABLE)
+        requests[node] = [
+            ListOffsetsRequest(
+                replica_id=-1,
+                isolation_level=0,
+                topics=[topic(name=layout.topic, partitions=wanted)],
+                max_version=_BY_NAME,
+            )
+        ]
+    for node, answers in client.ask_all(requests, TIMEOUT_MS).items():
+        if isinstance(answers, errors.KafkaUnavailable):
+            silence = answers
+            refused |= dict.fromkeys(by_leader[node], errors.LEADER_NOT_AVAILABLE)
             continue
-        for one in answered:
+        if isinstance(answers, errors.KafkaFailure):
+            raise answers
+        for one in answers[0].topics[0].partitions:
             if one.error_code:
                 refused[one.partition_index] = one.error_code
             else:

@@ -28,7 +28,7 @@ class CopyIn:
         self._copy = f"COPY {incoming} ({names}) FROM STDIN (FORMAT BINARY)"
         self._insert = insert
         self._empty = f"TRUNCATE {incoming}"
-        types = (column.type.compile(dialect) for column in columns)
+        types = (column.type.compile(dialect).partition(" COLLATE ")[0] for column in columns)
         self._types = [_DRIVERS_NAMES.get(name, name.lower()) for name in types]
 
     def run(self, cursor: Any, rows: Sequence[tuple[Any, ...]]) -> None:

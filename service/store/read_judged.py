@@ -219,8 +219,11 @@ def _hanging(connection: Connection, cluster_id: int) -> frozenset[tuple[str, in
 
 
 def _context(connection: Connection, cluster_id: int, as_of_ms: int) -> Context:
+    """The log may have been read to an end asked for later than the last look: so much the better."""
     limits = limits_of(read_judge.configs(connection, cluster_id))
-    return context_of(limits, Rules(), read_judge.views(connection, cluster_id), as_of_ms)
+    views = read_judge.views(connection, cluster_id)
+    newest_ms = max([as_of_ms, *(view.end_asked_at_ms for view in views)])
+    return context_of(limits, Rules(), views, newest_ms)
 
 
 def _stall(row: PartitionRow, stalled_since_ms: int) -> Stall:

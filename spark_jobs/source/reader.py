@@ -31,6 +31,7 @@ from spark_jobs.source.connections import connected, forget
 FETCH_BYTES = 8 << 20  # larger responses are slower, not faster, through kafka-python
 PARTITION_BYTES = 4 << 20
 MAX_FETCH_BYTES = 2**31 - 1  # an int32 in the protocol
+FETCH_TIMEOUT_MS = 5_000  # then somebody else may lead; meanwhile nothing else is read either
 PATIENCE_S = 20.0  # without any progress
 
 
@@ -85,7 +86,8 @@ class _Reading:
         try:
             client = connected(self._settings)
             for node, partitions in self._by_leader().items():
-                self._take(client, fetch(client, node, self._topic, partitions, FETCH_BYTES, max_wait_ms=100))
+                answers = fetch(client, node, self._topic, partitions, FETCH_BYTES, 100, FETCH_TIMEOUT_MS)
+                self._take(client, answers)
         except KafkaUnavailable as e:
             self._recover(e)
         if self._at != before:

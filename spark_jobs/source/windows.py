@@ -26,6 +26,7 @@ _MORE_ROUNDS: Final = ((256 << 10, 32), (2 << 20, 4), (8 << 20, 1))
 (KIP-74), so those that did not fit are asked for again with more room, and in the end alone."""
 _RESPONSE_BYTES: Final = 8 << 20
 _TIMEOUT_MS: Final = 5_000
+_NOTHING: Final = (0, False)
 
 
 @dataclass(slots=True)
@@ -52,13 +53,13 @@ class Windows:
         """Of all `asks`, which `node` leads, up to so many bytes each. Raises KafkaUnavailable or KafkaRefused; what
         was read until then is kept."""
         known = self._kept.find(_key(ask) for ask in asks)
-        sizes = {key: window.size for key, window in known.items()}
+        before = {key: _progress(window) for key, window in known.items()}
         reads = {ask: Read(_window(ask, known)) for ask in asks}
         try:
             self._fetch(client, node, reads, limits)
         finally:
             windows = {_key(ask): read.window for ask, read in reads.items()}
-            self._kept.keep({key: w for key, w in windows.items() if w and w.size != sizes.get(key, 0)})
+            self._kept.keep({key: w for key, w in windows.items() if w and _progress(w) != before.get(key, _NOTHING)})
         return reads
 
     def _fetch(
@@ -87,6 +88,11 @@ def _window(ask: StalledAsk, known: Mapping[Key, Window]) -> Window | None:
     if ask.last_stable_offset < ask.log_start:
         return None
     return known.get(_key(ask)) or Window(ask.last_stable_offset)
+
+
+def _progress(window: Window) -> tuple[int, bool]:
+    """What changes when something was read."""
+    return window.size, window.is_broken
 
 
 def _wants_more(ask: StalledAsk, read: Read, limit: int) -> bool:

@@ -35,15 +35,17 @@ PAGE = 200
 
 
 def run(held_s: float = 300) -> list[Figure]:
-    with TemporaryDirectory(prefix="txnscope-bench-") as directory:
-        with Broker(VERSION, free_port(), Path(directory) / "kafka", heap_mb=HEAP_MB) as broker:
-            create_topic(broker.bootstrap, "few", partitions=FEW)
-            open_producer(broker.bootstrap, "creates-the-log")
-            with watching(broker.bootstrap) as watched:
-                watched.wait_until_read(1, TIMEOUT_S)
-                figures = _idle(broker.bootstrap, watched)
-                show(f"idle: the whole application beside {MANY:,} partitions that nobody writes to", figures)
-                figures += stopping(broker.bootstrap, watched)
+    with (
+        TemporaryDirectory(prefix="txnscope-bench-") as directory,
+        Broker(VERSION, free_port(), Path(directory) / "kafka", heap_mb=HEAP_MB) as broker,
+    ):
+        create_topic(broker.bootstrap, "few", partitions=FEW)
+        open_producer(broker.bootstrap, "creates-the-log")
+        with watching(broker.bootstrap) as watched:
+            watched.wait_until_read(1, TIMEOUT_S)
+            figures = _idle(broker.bootstrap, watched)
+            show(f"idle: the whole application beside {MANY:,} partitions that nobody writes to", figures)
+            figures += stopping(broker.bootstrap, watched)
     return figures + held.run(held_s)
 
 

@@ -59,6 +59,15 @@ def test_a_view_is_fresh_if_read_to_an_end_asked_for_lately() -> None:
     assert not context_of(limits_of({}), Rules(), [], NOW_MS).whole
 
 
+def test_a_view_from_before_the_clock_was_set_back_says_nothing() -> None:
+    """It would look fresh until the clock comes there again, whatever was written meanwhile."""
+    just_written = View(0, 1, 50, 50, NOW_MS + 1 * S)
+    assert context_of(limits_of({}), Rules(), [just_written], NOW_MS).whole
+    set_back = View(1, 1, 50, 50, NOW_MS + 1 * S + 1)
+    found = context_of(limits_of({}), Rules(), [just_written, set_back], NOW_MS)
+    assert (dict(found.seen_until), found.whole) == ({0: NOW_MS + 1 * S}, False)
+
+
 def test_what_rests_on_an_assumed_config_says_so_and_is_never_certain() -> None:
     (found,) = overdue.overdue([id_now(age_ms=H)], context(assumed=[SCAN_CONFIG]))
     assert found.confidence == kinds.LIKELY

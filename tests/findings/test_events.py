@@ -10,7 +10,7 @@ from service.domain.findings.events import MOST_SUBJECTS, Event, group_by_subjec
 from service.domain.findings.finding import Observation, Subject
 from service.domain.findings.rules import Rule
 from service.domain.findings.source import GapSeen, Source, Undecoded
-from tests.findings.builders import NOW_MS, M, S, context, event
+from tests.findings.builders import NOW_MS, H, M, S, context, event
 
 UUID = "3f2a1b4c-1111-4222-8333-444455556666"
 
@@ -193,3 +193,13 @@ def test_a_source_that_fails_for_a_while(error: str | None, since_ms: int, gaps:
     found = source.coverage_gaps([Source("transaction_state", "__transaction_state", None, error, since_ms)], NOW_MS)
     assert len(found) == gaps
     assert all("grant READ" in o.summary for o in found)
+
+
+@pytest.mark.parametrize(("ahead_ms", "gaps"), [(30 * S - 1, 0), (30 * S, 1), (H, 1)])
+def test_a_source_whose_last_success_is_yet_to_come(ahead_ms: int, gaps: int) -> None:
+    """The clock was set back: until it comes there again everything new is dropped for being old."""
+    one = Source("partitions", None, NOW_MS + ahead_ms, None, None)
+    found = source.coverage_gaps([one], NOW_MS)
+    assert len(found) == gaps
+    assert found == source.coverage_gaps([one], NOW_MS - 1)[:gaps], "the same every time, so that it is written once"
+    assert all("the clock was set back" in o.summary for o in found)

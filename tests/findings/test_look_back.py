@@ -44,6 +44,12 @@ def test_ids_that_never_ended_anything_decided_nothing() -> None:
     assert word(from_log(ENTRY, fresh._replace(state=states.UNKNOWN), None, None)) == "unknown"
 
 
+def test_an_id_that_has_expired_does_not_tell_when_it_ended_last() -> None:
+    gone = OWNER._replace(state=states.EXPIRED, producer_id=-1, producer_epoch=-1, last_update_ms=-1, partitions=())
+    assert word(from_log(ENTRY, gone, None, NOW_MS)) == "unknown"
+    assert word(from_log(ENTRY, gone, ENDED, DECIDED_MS + SKEW_MS + 1)) == "none"
+
+
 def marker(at_ms: int, epoch: int = 4, is_commit: bool | None = True) -> Marker:
     return Marker(100, epoch, at_ms, is_commit)
 

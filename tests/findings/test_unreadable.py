@@ -15,7 +15,7 @@ def test_one_gap_a_topic_that_names_partitions_and_permission() -> None:
         [
             NotJudged("vault", 3, SINCE, why),
             NotJudged("vault", 1, SINCE + 5, f"not all that is open there could be read: {why}"),
-            NotJudged("orders", 0, SINCE, "the coordinators' log is not read to its end"),
+            NotJudged("orders", 0, SINCE, f"the log is not read: {no_permission('__transaction_state', 'READ')}"),
             NotJudged("fine", 0, SINCE, None),
         ]
     )

@@ -112,19 +112,19 @@ def test_m_the_topic_is_deleted_under_it(lab: Callable[[str], HangLab], version:
 def test_m_a_topic_is_deleted_under_a_transaction(lab: Callable[[str], HangLab], version: str) -> None:
     here = lab(version)
     here.create_topic("m-stays")
-    here.create_topic("m-goes")
+    here.create_topic("m-vanishes")
     producer = old_producer(here.connection, "m-commit")
-    for topic in ("m-stays", "m-goes"):
+    for topic in ("m-stays", "m-vanishes"):
         commit_one(producer, topic, 0)
-    for topic in ("m-stays", "m-goes"):
+    for topic in ("m-stays", "m-vanishes"):
         producer.add(topic, 0)
         producer.produce(topic, 0, [b"1"])
-    here.relation("m-goes", 0, "open")
-    here.delete_topic("m-goes")
+    here.relation("m-vanishes", 0, "open")
+    here.delete_topic("m-vanishes")
     producer.end(commit=True)
     here.is_free("m-stays")
     wait_for(lambda: here.state("m-commit") == "CompleteCommit", f"its end; {here.app.log}", 30)
-    for topic in ("m-stays", "m-goes"):
+    for topic in ("m-stays", "m-vanishes"):
         here.nothing_hangs(topic)
 
 

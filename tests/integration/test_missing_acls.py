@@ -30,14 +30,21 @@ pytestmark = [pytest.mark.broker, pytest.mark.spark]
 USER = "scope"
 
 
-@pytest.fixture
-def guarded(version: str, tmp_path: Path) -> Iterator[Guarded]:
-    """A broker on which transactions may hang, and USER may see all there is."""
+@contextmanager
+def reading(version: str, tmp_path: Path, *topics: str) -> Iterator[Guarded]:
+    """A broker on which transactions may hang, and USER may see all there is but other topics."""
     with Guarded(version, tmp_path, [USER], PROPERTIES) as there:
-        there.allow(USER, acls.topic(), "READ")
+        for topic in topics:
+            there.allow(USER, acls.topic(topic), "READ")
         there.allow(USER, acls.group(), "DESCRIBE")
         there.allow(USER, acls.transactional_id(), "DESCRIBE")
         there.allow(USER, acls.cluster(), "DESCRIBE", "DESCRIBE_CONFIGS")
+        yield there
+
+
+@pytest.fixture
+def guarded(version: str, tmp_path: Path) -> Iterator[Guarded]:
+    with reading(version, tmp_path, "*") as there:
         yield there
 
 
@@ -113,6 +120,8 @@ def test_one_id_one_topic_and_one_group_that_may_not_be_seen(version: str, guard
             gap = lab.until(kinds.COVERAGE_GAP, lambda one: True, group="auditors")
             assert "DESCRIBE" in gap.advice
             assert lab.groups("auditors") == []
+            gap = lab.until(kinds.COVERAGE_GAP, lambda one: True, topic="vault")
+            assert "READ" in gap.advice
         vault = lab.partition("vault")
         assert (vault["last_stable_offset"], vault["blocker"]) == (unseen.start_offset, None)
         assert "READ on topic vault" in grants(lab)
@@ -122,17 +131,47 @@ def test_one_id_one_topic_and_one_group_that_may_not_be_seen(version: str, guard
 
 
 @on("3.9.2")
-def test_a_log_that_may_not_be_read_leaves_every_verdict_open(version: str, guarded: Guarded, tmp_path: Path) -> None:
-    guarded.deny(USER, acls.topic(LOG), "READ")
-    with watching(guarded, tmp_path) as lab:
-        lab.create_topic("orders")
-        hang = late_write(old_producer(lab.connection, "shop-1"), "orders", 0)
-        found = not_judged(lab, "orders", "log is not read")
-        assert found["lso_stalled_since"] is not None
-        assert found["last_stable_offset"] == hang.start_offset
-        assert (found["blocker"]["producer_id"], found["blocker"]["relation"]) == (hang.producer_id, "unknown")
-        wait_for(lambda: any(f"READ on topic {LOG}" in grant for grant in grants(lab)), "the ACL", FOUND_S)
-        # the finding comes after half a minute: brokers restart
-        (gap,) = wait_for(lambda: lab.found(kinds.COVERAGE_GAP, topic=LOG), f"the gap; {lab.app.log}", 60)
-        assert "grant DESCRIBE and READ on it" in gap.summary or "grant READ on it" in gap.summary
-        lab.nothing_hangs("orders")
+def test_without_the_log_coordinators_tell_what_is_likely_and_with_it_all_is_known(
+    version: str, tmp_path: Path
+) -> None:
+    topics = ("orders", "open", "hidden")
+    with reading(version, tmp_path, *topics) as guarded:
+        guarded.allow(USER, acls.topic(LOG), "DESCRIBE")
+        guarded.deny(USER, acls.transactional_id("secret"), "DESCRIBE")
+        with watching(guarded, tmp_path) as lab:
+            for topic in topics:
+                lab.create_topic(topic)
+            keeper = old_producer(lab.connection, "keeper", timeout_ms=600_000)
+            for topic in topics:  # at the start of a log nobody is named
+                commit_one(keeper, topic, 0)
+            keeper.add("open", 0)
+            keeper.produce("open", 0, [b"still at it"])
+            hang = late_write(old_producer(lab.connection, "shop-1"), "orders", 0)
+            old_producer(lab.connection, "shop-1")  # it goes on with another epoch
+            late_write(old_producer(lab.connection, "secret"), "hidden", 0)
+
+            row = lab.until(kinds.HANGING, lambda one: one.status == kinds.CONFIRMED, topic="orders")
+            told = (row.transactional_id, row.producer_id, row.producer_epoch, row.start_offset)
+            assert told == (b"shop-1", hang.producer_id, hang.producer_epoch, hang.start_offset)
+            assert (row.confidence, row.decision, row.command) == (kinds.LIKELY, "unknown", None)
+            assert lab.relation("orders", 0, "hanging")["blocking_now"]
+            for topic in ("open", "hidden"):
+                why = not_judged(lab, topic, "grant READ on it")["why"]
+                assert LOG in why
+                assert lab.partition(topic)["blocker"]["relation"] == "unknown"
+            assert f"READ on topic {LOG}" in grants(lab)
+            # the finding comes after half a minute: brokers restart
+            (gap,) = wait_for(lambda: lab.found(kinds.COVERAGE_GAP), f"the gap; {lab.app.log}", 60)
+            assert (gap.topic, "grant READ on it" in gap.summary) == (LOG, True)
+            lab.nothing_hangs("open")
+            lab.nothing_hangs("hidden")
+
+            guarded.allow(USER, acls.topic(LOG), "READ")
+            lab.app.wait_until_read()
+            known = lab.until(kinds.HANGING, lambda one: one.confidence == kinds.CERTAIN, topic="orders")
+            assert (known.id, known.decision, known.command is None) == (row.id, "none", False)
+            found = lab.until(kinds.HANGING, lambda one: one.status == kinds.CONFIRMED, topic="hidden")
+            assert (found.transactional_id, found.decision) == (b"secret", "none")
+            assert lab.relation("open", 0, "open")["transactional_id"] == "keeper"
+            lab.until(kinds.COVERAGE_GAP, lambda one: one.status == kinds.RESOLVED, topic=LOG)
+            lab.nothing_hangs("open")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,7 +25,8 @@ FIRST = FirstBatch(10, 1, 0, True, False, 100, 100)
 class Leader:
     """A broker with one partition from offset 10 on. `fetches`: (partitions, bytes of each) of every Fetch."""
 
-    def __init__(self) -> None:
+    def __init__(self, kept: Path) -> None:
+        self.kept = str(kept)
         self.log = data(10, 1)
         self.lso, self.end = 10, 11
         self.fetch_error = errors.NONE
@@ -54,6 +56,11 @@ class Leader:
             raise self.described
         return {(topic, p): self.described for topic, of in partitions.items() for p in of}
 
+    def read(self, *asks: StalledAsk, by_another_worker: bool = False) -> list[StalledRead]:
+        if by_another_worker:
+            stalled._windows.clear()
+        return list(stalled.read_stalled(SETTINGS, asks or [ask()], self.kept, lambda: 5_000))
+
     def _from(self, wanted: Wanted, *, alone: bool) -> bytes:
         if wanted.offset >= self.end:
             return b""
@@ -61,8 +68,8 @@ class Leader:
 
 
 @pytest.fixture
-def leader(monkeypatch: pytest.MonkeyPatch) -> Leader:
-    found = Leader()
+def leader(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Leader:
+    found = Leader(tmp_path / "windows.db")
     monkeypatch.setattr(windows, "fetch_many", found.fetch_many)
     monkeypatch.setattr(stalled, "describe_producers", found.describe)
     monkeypatch.setattr(stalled, "_windows", {})
@@ -75,32 +82,30 @@ def ask(partition: int = 0, **other: Any) -> StalledAsk:
     return StalledAsk("orders", partition, "id", 1, 0, 0, 10, 11)._replace(**other)
 
 
-def read(*asks: StalledAsk) -> list[StalledRead]:
-    return list(stalled.read_stalled(SETTINGS, asks or [ask()], lambda: 5_000))
-
-
 def test_who_wrote_the_batch_at_the_lso_and_who_is_open(leader: Leader) -> None:
     size = len(leader.log)
     entry = OpenEntry(1, 0, 10, -1, 100, 1, size)
-    assert read() == [StalledRead("orders", 0, "id", 0, 10, 11, 5_000, FIRST, True, (entry,), True, size)]
+    assert leader.read() == [StalledRead("orders", 0, "id", 0, 10, 11, 5_000, FIRST, True, (entry,), True, size)]
 
 
 def test_a_batch_is_fetched_once_as_long_as_the_lso_stands_there(leader: Leader) -> None:
-    assert [read()[0].first for _ in range(5)] == [FIRST] * 5
+    told = leader.read()
+    assert told[0].first == FIRST
+    assert [leader.read(by_another_worker=bool(turn % 2)) for turn in range(5)] == [told] * 5
     assert len(leader.fetches) == 1
     leader.lso = leader.end = 11
-    assert read(ask(last_stable_offset=11, high_watermark=12))[0].first is None, "nothing has come there yet"
+    assert leader.read(ask(last_stable_offset=11, high_watermark=12))[0].first is None, "nothing has come there yet"
     leader.log, leader.end = data(11, 2), 12
-    found = read(ask(last_stable_offset=11, high_watermark=12))[0].first
+    found = leader.read(ask(last_stable_offset=11, high_watermark=12))[0].first
     assert found is not None
     assert (found.base_offset, found.producer_id) == (11, 2)
 
 
 def test_only_what_was_written_since_is_read_when_the_high_watermark_moves_on(leader: Leader) -> None:
     size = len(leader.log)
-    read()
+    leader.read()
     leader.log, leader.end = data(11, 2), 12
-    (told,) = read(ask(high_watermark=12))
+    (told,) = leader.read(ask(high_watermark=12), by_another_worker=True)
     assert (len(leader.fetches), told.is_whole, told.lag_bytes) == (2, True, size + len(leader.log))
     assert told.first == FIRST
 
@@ -108,7 +113,7 @@ def test_only_what_was_written_since_is_read_when_the_high_watermark_moves_on(le
 def test_how_much_lies_there_is_not_read_where_it_is_too_much(leader: Leader, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stalled, "SMALL", 1)
     for _ in range(3):
-        (told,) = read(ask(high_watermark=1_000_000))
+        (told,) = leader.read(ask(high_watermark=1_000_000))
     assert (told.is_whole, told.lag_bytes, len(told.entries), told.entries[0].records) == (False, None, 1, None)
     assert len(leader.fetches) == 1
 
@@ -116,7 +121,7 @@ def test_how_much_lies_there_is_not_read_where_it_is_too_much(leader: Leader, mo
 def test_a_large_batch_is_asked_for_with_more_room_and_in_the_end_alone(leader: Leader) -> None:
     leader.log = data(10, 1, records=700_000)
     assert len(leader.log) > 8 << 20
-    told = read(ask(0), ask(1))
+    told = leader.read(ask(0), ask(1))
     assert [one.first is not None for one in told] == [True, True]
     assert leader.fetches[:3] == [(2, 16 << 10), (2, 2 << 20), (1, 8 << 20)]
 
@@ -124,7 +129,7 @@ def test_a_large_batch_is_asked_for_with_more_room_and_in_the_end_alone(leader: 
 @pytest.mark.parametrize("said", [KafkaRefused("unsupported"), Producers(errors.TOPIC_AUTHORIZATION_FAILED, ())])
 def test_where_producers_are_not_told_the_batches_tell_who_is_open(leader: Leader, said: Producers | Exception) -> None:
     leader.described = said
-    (told,) = read()
+    (told,) = leader.read()
     assert [(e.producer_id, e.start_offset, e.coordinator_epoch) for e in told.entries] == [(1, 10, NOT_TOLD)]
     assert (told.described, told.is_whole, told.first) == (False, True, FIRST)
     expected = None if isinstance(said, Exception) else errors.no_permission("orders", "READ")
@@ -134,31 +139,37 @@ def test_where_producers_are_not_told_the_batches_tell_who_is_open(leader: Leade
 def test_no_permission_to_read_is_told_once(leader: Leader) -> None:
     leader.fetch_error = errors.TOPIC_AUTHORIZATION_FAILED
     leader.described = Producers(errors.TOPIC_AUTHORIZATION_FAILED, ())
-    (told,) = read()
+    (told,) = leader.read()
     assert told.why == errors.no_permission("orders", "READ")
     assert (told.first, told.entries, told.described, told.is_whole) == (None, (), False, False)
 
 
 def test_an_lso_below_the_log_start_has_no_batch_and_nothing_is_wrong_with_that(leader: Leader) -> None:
-    (told,) = read(ask(log_start=11))
+    (told,) = leader.read(ask(log_start=11))
     assert leader.fetches == []
     assert (told.first, told.why, [e.start_offset for e in told.entries]) == (None, None, [10])
     leader.fetch_error = errors.OFFSET_OUT_OF_RANGE  # it passed between look and read
-    (told,) = read()
+    (told,) = leader.read()
     assert (told.first, told.why, told.described) == (None, None, True)
 
 
 def test_an_lso_that_moved_since_the_look_is_not_spoken_of(leader: Leader) -> None:
     leader.lso = 11
-    assert read() == []
+    assert leader.read() == []
 
 
 def test_a_broker_that_does_not_answer_is_told(leader: Leader) -> None:
     leader.failure = KafkaUnavailable("broker 1 does not answer: timeout")
-    (told,) = read()
+    (told,) = leader.read()
     assert (told.why, told.first, told.described) == ("broker 1 does not answer: timeout", None, False)
     leader.failure = None
-    assert read()[0].first == FIRST, "tried again"
+    assert leader.read()[0].first == FIRST, "tried again"
+
+
+def test_where_nothing_can_be_kept_it_is_read_again(leader: Leader) -> None:
+    leader.kept += "/no/such/directory"
+    assert [leader.read()[0].first for _ in range(2)] == [FIRST] * 2
+    assert len(leader.fetches) == 2
 
 
 def test_few_partitions_are_one_task_and_many_are_shared_by_leader() -> None:

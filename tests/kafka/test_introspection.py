@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from deploy.demo.broker import Broker
+from service.domain.states import ONGOING
 from service.kafka import errors
 from service.kafka.client import KafkaClient
 from service.kafka.ends import Ends, EndsWatcher
@@ -18,6 +19,7 @@ from service.kafka.markers import write_marker
 from service.kafka.metadata import TopicLayout
 from service.kafka.offsets import offset_at_time
 from service.kafka.producers import AT_ONCE, Producers, describe_producers
+from service.kafka.told import told_of
 from service.kafka.transactions import Listed, list_transactions
 from tests.brokers import connect
 from tests.integration.producers import open_producer, transact
@@ -100,6 +102,18 @@ def test_ids_of_a_producer_id(broker: Broker, client: KafkaClient) -> None:
         one = listed["listed-open"].producer_id
         assert list_transactions(client, NODE, [one, 2**62]) == [Listed("listed-open", one, "Ongoing")]
     assert list_transactions(client, NODE, [2**62]) == []
+
+
+def test_who_has_a_producer_id_now(broker: Broker, client: KafkaClient) -> None:
+    new_topic(client, broker.bootstrap, "told", 2)
+    with open_transaction(broker.bootstrap, "told", "told", partition=1):
+        (listed,) = (t for t in list_transactions(client, NODE) if t.transactional_id == "told")
+        found = told_of(client, [listed.producer_id, 2**62])
+        assert found.keys() == {listed.producer_id}
+        one = found[listed.producer_id]
+        assert (one.transactional_id, one.coordinator, one.state) == (b"told", NODE, ONGOING)
+        assert (one.producer_id, one.partitions) == (listed.producer_id, (("told", 1),))
+    assert told_of(client, [2**62]) == {}
 
 
 def test_the_first_offset_at_a_time(broker: Broker, client: KafkaClient) -> None:

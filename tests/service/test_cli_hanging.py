@@ -105,18 +105,21 @@ def test_who_cannot_judge_everything_does_not_say_that_all_is_well(cluster: With
     assert ask("hanging", "--allow-partial")[0] == 1, "what was found counts more"
 
 
-@pytest.mark.parametrize("looked", ["never", "in trouble", "long ago", "at nothing"])
+@pytest.mark.parametrize("looked", ["never", "in trouble", "long ago", "set back", "at nothing"])
 def test_who_has_not_looked_does_not_say_that_all_is_well(cluster: WithPartitions, ask: Ask, looked: str) -> None:
     says = {
         "never": "data partitions are not watched",
         "in trouble": "no broker answers",
         "long ago": "the last look at partitions was ",
+        "set back": "the last look at partitions is ",
         "at nothing": "no partition was looked at yet",
     }[looked]
     if looked == "in trouble":
         cluster.partitions.report_trouble("no broker answers", now_ms())
     if looked == "long ago":
         cluster.look(moves(at_ms=NOW_MS), at_ms=NOW_MS)
+    if looked == "set back":
+        cluster.look(moves(at_ms=now_ms() + 60_000), at_ms=now_ms() + 60_000)
     if looked == "at nothing":
         cluster.look(at_ms=now_ms())
     code, _, err = ask("hanging")

@@ -37,7 +37,7 @@ def test_pages_follow_each_other_without_gap_or_overlap(watched: Watched) -> Non
     orders = [("orders", n) for n in range(12)]
     assert pages(watched, 5, topic="orders") == [orders[:5], orders[5:10], orders[10:]]
     everywhere = [place for page in pages(watched, 2) for place in page]
-    assert sorted(everywhere) == sorted([*orders, ("Orders.2", 0)])
+    assert everywhere == [("Orders.2", 0), *orders], "by the bytes of the topic, whatever the database's own order"
     assert len(pages(watched, 13)) == 1
 
 

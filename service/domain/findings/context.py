@@ -16,6 +16,10 @@ SWEEP_CONFIG: Final = "transaction.remove.expired.transaction.cleanup.interval.m
 VIEW_LASTS_MS: Final = 10_000
 """How long the end of the log, once asked for and read to, says what there is."""
 
+AHEAD_MS: Final = 1_000
+"""A view may be written while the round that reads it has begun. One further ahead is from before the clock was set
+back: how old it is cannot be told."""
+
 
 class Limits(NamedTuple):
     """The brokers' own configs, in ms; `assumed` names those that are Kafka's defaults because nobody told."""
@@ -78,7 +82,7 @@ def context_of(limits: Limits, rules: Rules, views: Iterable[View], now_ms: int)
 
 
 def _is_fresh(view: View, now_ms: int) -> bool:
-    return view.next_offset >= view.end_offset and now_ms - view.end_asked_at_ms <= VIEW_LASTS_MS
+    return view.next_offset >= view.end_offset and -AHEAD_MS <= now_ms - view.end_asked_at_ms <= VIEW_LASTS_MS
 
 
 def ruled(observation: Observation, rule: Rule) -> Observation:

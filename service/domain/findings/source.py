@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from service.domain.findings import kinds
 from service.domain.findings.context import Context
 from service.domain.findings.finding import Evidence, Observation, Occurrence, Subject
-from service.domain.findings.words import listed
+from service.domain.findings.words import listed, moment
 from service.domain.transaction_log import TOPIC
 
 GAP_AFTER_MS: Final = 30_000
@@ -106,16 +106,23 @@ def _data_gap(topic: str, partition: int, gaps: list[GapSeen]) -> Observation:
 
 def coverage_gaps(sources: Iterable[Source], now_ms: int) -> list[Observation]:
     """Sources that have failed for GAP_AFTER_MS: what rests on them is not judged."""
-    return [
-        Observation(
-            kind=kinds.COVERAGE_GAP,
-            severity=kinds.WARNING,
-            subject=Subject(topic=one.topic),
-            summary=f"{one.topic or 'what is open on data partitions'} cannot be read: {one.error}",
-            advice="Nothing that rests on it is judged until it can be read again; what is shown is as it was then."
-            " Where a permission is named, grant it to txnscope's principal; otherwise see to the brokers.",
-            evidence=(Evidence(one.failing_since_ms, "txnscope", one.error or ""),),
-        )
-        for one in sources
-        if one.error is not None and one.failing_since_ms is not None and now_ms - one.failing_since_ms >= GAP_AFTER_MS
-    ]
+    gaps = []
+    for one in sources:
+        if one.as_of_ms is not None and one.as_of_ms - now_ms >= GAP_AFTER_MS:
+            error = f"the clock was set back: until it is {moment(one.as_of_ms)} again, all that is seen passes for old"
+            gaps.append(_coverage_gap(one, one.as_of_ms, error))
+        elif one.error and one.failing_since_ms is not None and now_ms - one.failing_since_ms >= GAP_AFTER_MS:
+            gaps.append(_coverage_gap(one, one.failing_since_ms, one.error))
+    return gaps
+
+
+def _coverage_gap(one: Source, since_ms: int, error: str) -> Observation:
+    return Observation(
+        kind=kinds.COVERAGE_GAP,
+        severity=kinds.WARNING,
+        subject=Subject(topic=one.topic),
+        summary=f"{one.topic or 'what is open on data partitions'} cannot be read: {error}",
+        advice="Nothing that rests on it is judged until it can be read again; what is shown is as it was then."
+        " Where a permission is named, grant it to txnscope's principal; otherwise see to the brokers.",
+        evidence=(Evidence(since_ms, "txnscope", error),),
+    )

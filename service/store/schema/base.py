@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, ForeignKey, Integer, MetaData
+from sqlalchemy import BigInteger, Column, ForeignKey, Integer, MetaData, String
 
 metadata = MetaData(
     naming_convention={
@@ -16,6 +16,9 @@ metadata = MetaData(
 
 ROW_ID = BigInteger().with_variant(Integer, "sqlite")
 """SQLite counts up only a column that is exactly INTEGER."""
+
+NAME = String().with_variant(String(collation="C"), "postgresql")
+"""Of topics and groups, where they are sorted by: by their bytes, as SQLite does."""
 
 
 def cluster_column() -> Column[int]:

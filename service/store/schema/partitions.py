@@ -15,14 +15,14 @@ from sqlalchemy import (
     text,
 )
 
-from service.store.schema.base import ROW_ID, cluster_column, metadata
+from service.store.schema.base import NAME, ROW_ID, cluster_column, metadata
 
 # What is watched: service.domain.partition_facts.PartitionLook, the newest of each partition, and its newest read.
 data_partitions = Table(
     "data_partitions",
     metadata,
     cluster_column(),
-    Column("topic", String, nullable=False),
+    Column("topic", NAME, nullable=False),
     Column("partition", Integer, nullable=False),
     Column("topic_id", String, nullable=False),
     Column("leader", Integer, nullable=False),
@@ -75,7 +75,7 @@ open_entries = Table(
     "open_entries",
     metadata,
     cluster_column(),
-    Column("topic", String, nullable=False),
+    Column("topic", NAME, nullable=False),
     Column("partition", Integer, nullable=False),
     Column("producer_id", BigInteger, nullable=False),
     Column("producer_epoch", Integer, nullable=False),
@@ -94,8 +94,8 @@ group_offsets = Table(
     "group_offsets",
     metadata,
     cluster_column(),
-    Column("group", String, nullable=False),
-    Column("topic", String, nullable=False),
+    Column("group", NAME, nullable=False),
+    Column("topic", NAME, nullable=False),
     Column("partition", Integer, nullable=False),
     Column("committed_offset", BigInteger, nullable=False),  # -1: none
     Column("members", Integer),  # null: could not be asked

@@ -8,6 +8,7 @@ from alembic import op
 revision = "0004"
 down_revision = "0003"
 
+_NAME = sa.String().with_variant(sa.String(collation="C"), "postgresql")
 _STALLED = "stalled_since_ms IS NOT NULL"
 _ADVICE = (("decision", sa.String()), ("command", sa.String()), ("blocked_groups", sa.JSON()))
 
@@ -72,8 +73,8 @@ def upgrade() -> None:
     op.create_table(
         "group_offsets",
         sa.Column("cluster_id", sa.Integer(), nullable=False),
-        sa.Column("group", sa.String(), nullable=False),
-        sa.Column("topic", sa.String(), nullable=False),
+        sa.Column("group", _NAME, nullable=False),
+        sa.Column("topic", _NAME, nullable=False),
         sa.Column("partition", sa.Integer(), nullable=False),
         sa.Column("committed_offset", sa.BigInteger(), nullable=False),
         sa.Column("members", sa.Integer()),
@@ -119,7 +120,7 @@ def downgrade() -> None:
 def _place() -> list[sa.Column[object]]:
     return [
         sa.Column("cluster_id", sa.Integer(), nullable=False),
-        sa.Column("topic", sa.String(), nullable=False),
+        sa.Column("topic", _NAME, nullable=False),
         sa.Column("partition", sa.Integer(), nullable=False),
     ]
 

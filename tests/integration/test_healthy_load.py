@@ -1,0 +1,21 @@
+"""Healthy load, three faults and three hanging transactions together: all three are found, and nothing else."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.brokers import on
+from tests.soak.faults import FROZEN, LEADERS, RESTARTED
+from tests.soak.soak import Plan, lines, run, told
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark]
+
+SHARE = 0.95
+"""Half of the time something is broken; the long run (`make soak`) has to reach more."""
+
+
+@on("4.3.1")
+def test_only_what_hangs_is_said_to_hang_while_brokers_freeze_and_restart(version: str) -> None:
+    result = run(Plan(version, 75, 3, (FROZEN, LEADERS, RESTARTED), 22))
+    bars = lines(result, share=SHARE)
+    assert all(line.is_reached for line in bars), "\n".join(told(result, bars))

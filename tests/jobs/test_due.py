@@ -1,0 +1,23 @@
+"""When the judge does something again: by the clock, and by how long it takes."""
+
+from __future__ import annotations
+
+from spark_jobs.judge import Due
+
+NOW_MS = 1_700_000_000_000
+
+
+def test_it_is_due_at_first_and_then_every_so_often() -> None:
+    due = Due(1_000)
+    assert due.is_due(NOW_MS)
+    with due.doing(NOW_MS):
+        pass
+    assert not due.is_due(NOW_MS + 999)
+    assert due.is_due(NOW_MS + 1_000)
+
+
+def test_it_does_not_wait_for_a_clock_that_was_set_back() -> None:
+    due = Due(1_000)
+    with due.doing(NOW_MS):
+        pass
+    assert due.is_due(NOW_MS - 1)
