@@ -52,7 +52,7 @@ format: venv ## put the code into shape
 	$(BIN)/ruff check --fix .
 
 .PHONY: bench
-bench: venv ## the benchmarks, with ratios; about twenty minutes
+bench: venv ## the benchmarks, with ratios; about half an hour
 	$(BIN)/python -m tests.benchmarks
 
 .PHONY: fuzz

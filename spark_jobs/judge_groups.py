@@ -12,7 +12,8 @@ from service.domain.findings.finding import Finding, Key, Observation
 from service.domain.findings.lifecycle import Look
 from service.domain.findings.stall_causes import Blocker
 from service.domain.open_entries import Entry, Relation
-from service.domain.victims import Place, Victim
+from service.domain.partition_facts import Place
+from service.domain.victims import Victim
 from service.store.display import display_id
 from service.store.read_judged import looked_at_ms
 from service.store.read_victims import read_victims

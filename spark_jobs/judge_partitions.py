@@ -18,7 +18,7 @@ from service.domain.findings import kinds
 from service.domain.findings.adopted import adopted
 from service.domain.findings.context import Context
 from service.domain.findings.finding import Finding, Key, Observation, Subject
-from service.domain.findings.hanging import Case, observe, subject_of
+from service.domain.findings.hanging import Case, can_still_write, not_early_ms, observe
 from service.domain.findings.lifecycle import Look
 from service.domain.findings.unreadable import NotJudged, unreadable_topics
 from service.domain.findings.unreplicated import unreplicated
@@ -30,6 +30,7 @@ from service.store import audit, read, read_judged, read_partitions
 from service.store.display import display_id
 from service.store.read_judged import JudgedEntry
 from service.store.read_partitions import PartitionRow
+from spark_jobs.begun import begun, recalled
 from spark_jobs.ended import ended_of
 from spark_jobs.looker import EntryKey, Looker, Questions, is_open
 from spark_jobs.open_cases import OpenCase
@@ -58,6 +59,7 @@ class PartitionLooks:
         self._cases: dict[EntryKey, OpenCase] = {}
         self._closed_ms: dict[EntryKey, int] = {}
         self._coordinators_asked_ms = 0
+        self._led: dict[int, tuple[tuple[int, int], int]] = {}  # by log partition: leader, and since when; 0: always
         self.judged: list[tuple[Entry, Relation]] = []
         """What was open at the last round, and who will end it."""
         self._gaps: list[Observation] = []
@@ -77,6 +79,7 @@ class PartitionLooks:
 
     def looks(self, connection: Connection, context: Context, known: Mapping[Key, Finding], now_ms: int) -> list[Look]:
         log = self._log(connection)
+        self._see_leaders(log, now_ms)
         rows = read_partitions.stalled(connection, self._cluster_id)
         partitions = read_judged.judge(connection, self._cluster_id, rows)
         shown = [(partition.row, one) for partition in partitions for one in partition.entries]
@@ -90,10 +93,11 @@ class PartitionLooks:
         ends |= self._take_rows(connection, shown, open_, now_ms, no_log=no_log)
         self._cases = {key: case for key, case in self._cases.items() if case.subject not in ends}
         for _, (entry, relation) in shown:
-            if relation.is_unowned and (case := self._cases.get(_key(entry))) is not None:
+            case = self._cases.get(_key(entry))
+            if relation.is_unowned and case is not None and not case.is_blind:
                 case.owner = relation.owner or case.owner  # as it is by now: superseded, or gone
                 case.take_log(log.read_to, now_ms)
-        self._ask(log, open_, now_ms, no_log=no_log)
+        self._ask(log, context, open_, now_ms, no_log=no_log)
         hanging = [self._observe(c, context, now_ms) for c in self._cases.values() if c.unowned_ms is not None]
         looked_at_ms = read_judged.looked_at_ms(connection, self._cluster_id) or 0
         found = adopted(_cases(shown, ADOPTED, context), context.rules)
@@ -111,13 +115,33 @@ class PartitionLooks:
             {row.partition: (row.leader, row.leader_epoch) for row in rows},
         )
 
+    def _see_leaders(self, log: Log, now_ms: int) -> None:
+        for p, leader in log.leaders.items():
+            known, _ = self._led.setdefault(p, (leader, 0))
+            if known != leader:
+                self._led[p] = leader, now_ms
+
+    def _log_from_ms(self, case: OpenCase, context: Context, now_ms: int) -> int:
+        """From when on the end of the log says whether anybody will end it."""
+        owner = case.owner
+        if owner is None or not can_still_write(case.entry, owner) or case.is_certain(context, now_ms):
+            return case.begun_ms
+        _, led_since_ms = self._led.get(owner.log_partition, (None, 0))
+        return not_early_ms(case.entry, led_since_ms)
+
     def _take_answers(self, connection: Connection, context: Context) -> dict[Subject, str]:
         """How cases have ended."""
         ends: dict[Subject, str] = {}
-        read_to = self._log(connection).read_to
+        log = self._log(connection)
         for answers in self._looker.answers():
+            asked_at_ms = answers.log_asked_at_ms
+            # a leader that is news here: first it must be known since when
+            log_ends = {
+                p: e for p, e in answers.log_ends.items() if answers.log_leaders.get(p) in (None, log.leaders.get(p))
+            }
             for key, case in list(self._cases.items()):
-                case.take_ends(answers.log_asked_at_ms, answers.log_ends, read_to)
+                if asked_at_ms >= self._log_from_ms(case, context, asked_at_ms):
+                    case.take_ends(asked_at_ms, log_ends, log.read_to)
                 if answers.heard is not None and case.take_word(answers.heard):
                     ends[case.subject] = kinds.ADOPTION
                     continue
@@ -178,17 +202,17 @@ class PartitionLooks:
             case = self._cases.get(key)
             is_blind = relation.is_unread and no_log
             if relation.is_unowned or is_blind:
-                is_begun = case is not None and not _begins_anew(case, relation, is_blind=is_blind)
+                is_begun = case is not None and not case.begins_anew(relation, is_blind=is_blind)
                 is_news = not is_begun and entry.seen_at_ms > self._closed_ms.get(key, -1)
                 if is_news and row.why is None and (case is not None or len(self._cases) < MOST_CASES):
-                    self._cases[key] = new = _case(row, entry, relation, now_ms)
+                    self._cases[key] = new = begun(row, entry, relation, now_ms)
                     if is_blind:
                         new.be_blind(open_)
             elif relation.word not in (NOT_KNOWN, UNREPLICATED) and case is not None:
                 ends[case.subject] = kinds.ADOPTION
         gone = {(row.topic, row.partition) for row in read_partitions.gone(connection, self._cluster_id)}
         for subject in open_ - {case.subject for case in self._cases.values()}:
-            case = _recalled(subject, now_ms)
+            case = recalled(subject, now_ms)
             if no_log:
                 case.be_blind(open_)
             self._cases.setdefault(_key(case.entry), case)
@@ -200,7 +224,7 @@ class PartitionLooks:
         self._closed_ms = {key: ms for key, ms in self._closed_ms.items() if key in there}
         return ends
 
-    def _ask(self, log: Log, open_: Set[Subject], now_ms: int, *, no_log: bool) -> None:
+    def _ask(self, log: Log, context: Context, open_: Set[Subject], now_ms: int, *, no_log: bool) -> None:
         """Everything that is needed now, in one go."""
         may_ask = no_log and now_ms - self._coordinators_asked_ms >= ASK_COORDINATORS_MS
         producers: set[int] = set()
@@ -208,7 +232,7 @@ class PartitionLooks:
         entries: dict[EntryKey, int] = {}
         back = {}
         for key, case in self._cases.items():
-            if case.log_ends is None:
+            if case.log_ends is None and now_ms >= self._log_from_ms(case, context, now_ms):
                 partitions |= case.needed(log.read_to)
             if is_asked := may_ask and case.asks_coordinators(now_ms):
                 producers.add(key.producer_id)
@@ -250,46 +274,6 @@ class PartitionLooks:
 
 def _key(entry: Entry) -> EntryKey:
     return EntryKey(entry.topic, entry.partition, entry.producer_id, entry.start_offset)
-
-
-def _case(row: PartitionRow, entry: Entry, relation: Relation, now_ms: int) -> OpenCase:
-    is_first = entry.start_offset == row.last_stable_offset
-    return OpenCase(
-        entry=entry,
-        owner=relation.owner,
-        subject=subject_of(entry, relation.owner),
-        topic_id=row.topic_id,
-        stalled_since_ms=row.stalled_since_ms if is_first else None,
-        absent_until_ms=row.absent_until_ms if is_first else None,
-        log_start=row.log_start,
-        last_stable_offset=row.last_stable_offset,
-        high_watermark=row.high_watermark,
-        begun_ms=now_ms,
-    )
-
-
-def _begins_anew(case: OpenCase, relation: Relation, *, is_blind: bool) -> bool:
-    """The log can be read again; or not any more, before it told anything."""
-    return not relation.is_unread if case.is_blind else is_blind and case.unowned_ms is None
-
-
-def _recalled(subject: Subject, now_ms: int) -> OpenCase:
-    """What hung before a restart and is not in the store now: how it ended is still to be told."""
-    start = subject.start_offset or 0
-    entry = Entry(
-        subject.topic or "",
-        subject.partition or 0,
-        subject.producer_id or 0,
-        subject.producer_epoch or 0,
-        start,
-        coordinator_epoch=-1,
-        last_timestamp_ms=-1,
-        records=None,
-        bytes=None,
-        first_seen_ms=now_ms,
-        seen_at_ms=now_ms,
-    )
-    return OpenCase(entry, None, subject, "", None, None, -1, -1, high_watermark=start, begun_ms=now_ms)
 
 
 def _coordinator(case: OpenCase, log: Log) -> int:

@@ -6,23 +6,22 @@ A slow broker holds up the looks that need it, not the judge.
 from __future__ import annotations
 
 import logging
-import queue
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import NamedTuple
 
 from service.domain.look_back import SKEW_MS, Ended, LookedBack
 from service.domain.owners import Told
+from service.domain.partition_facts import Place
 from service.domain.transaction_log import TOPIC
-from service.kafka.bracket import Bracket, Place, Seen
+from service.kafka.bracket import Bracket, Seen
 from service.kafka.client import KafkaClient
 from service.kafka.errors import KafkaFailure
 from service.kafka.markers_read import MarkersRead, markers_between
 from service.kafka.offsets import offset_at_time
 from service.kafka.settings import ClientSettings
 from service.kafka.told import told_of
+from spark_jobs.asking import Asking
 from spark_jobs.source.planner import wall_clock_ms
 
 log = logging.getLogger(__name__)
@@ -73,78 +72,39 @@ class Heard(NamedTuple):
 
 @dataclass(slots=True)
 class Answers:
-    """What could be answered. `log_ends` were asked for at `log_asked_at_ms`. `ended`: the markers behind entries that
-    are open no more."""
+    """What could be answered. `log_ends` were asked for at `log_asked_at_ms`, of `log_leaders` (broker, epoch).
+    `ended`: the markers behind entries that are open no more."""
 
     log_asked_at_ms: int = -1
     log_ends: dict[int, int] = field(default_factory=dict)
+    log_leaders: dict[int, tuple[int, int]] = field(default_factory=dict)
     seen: dict[Place, Seen] = field(default_factory=dict)
     ended: dict[EntryKey, MarkersRead] = field(default_factory=dict)
     back: dict[EntryKey, LookedBack] = field(default_factory=dict)
     heard: Heard | None = None
 
 
-class Looker:
-    """`ask` and `answers` return at once. What cannot be answered is left out."""
+class Looker(Asking[Questions, Answers]):
+    """What cannot be answered is left out."""
 
     def __init__(self, client: ClientSettings) -> None:
-        self._settings = client
-        self._questions: queue.Queue[Questions] = queue.Queue(maxsize=1)
-        self._answers: queue.SimpleQueue[Answers] = queue.SimpleQueue()
-        self._client: KafkaClient | None = None
+        super().__init__("looker", client)
         self._bracket: Bracket | None = None
-        self._busy = threading.Event()
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="looker", daemon=True)
 
-    def __enter__(self) -> Looker:
-        self._thread.start()
-        return self
+    def _answer(self, question: Questions) -> None:
+        answers = Answers()
+        with self._trying("not all could be looked at"):
+            self._look(question, answers)
+        self._answers.put(answers)
 
-    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, trace: TracebackType | None) -> None:
-        """Does not wait for an answer that is under way."""
-        self._stopping.set()
-
-    def ask(self, questions: Questions) -> bool:
-        """False while it is busy with earlier ones."""
-        if self._busy.is_set():
-            return False
-        self._busy.set()
-        self._questions.put_nowait(questions)
-        return True
-
-    def answers(self) -> list[Answers]:
-        """Those that came since the last call."""
-        found = []
-        while not self._answers.empty():
-            found.append(self._answers.get())
-        return found
-
-    def _run(self) -> None:
-        while not self._stopping.is_set():
-            try:
-                questions = self._questions.get(timeout=0.5)
-            except queue.Empty:
-                continue
-            answers = Answers()
-            try:
-                self._answer(questions, answers)
-            except KafkaFailure as e:
-                log.debug("not all could be looked at: %s", e)
-                self._close()
-            except Exception:
-                log.warning("not all could be looked at", exc_info=True)
-                self._close()
-            self._answers.put(answers)
-            self._busy.clear()
-        self._close()
-
-    def _answer(self, questions: Questions, answers: Answers) -> None:
+    def _look(self, questions: Questions, answers: Answers) -> None:
         if self._client is None or self._bracket is None:
             self._client = KafkaClient(self._settings)
             self._bracket = Bracket(self._client, wall_clock_ms)
         if questions.log_partitions:
-            answers.log_asked_at_ms, answers.log_ends = self._bracket.ends(TOPIC, questions.log_partitions)
+            found = self._bracket.ends(TOPIC, questions.log_partitions)
+            answers.log_asked_at_ms, answers.log_ends = found.asked_at_ms, found.offsets
+            answers.log_leaders = {p: (leader.node, leader.epoch) for p, leader in found.leaders.items()}
         if questions.producers:
             answers.heard = self._hear(self._client, questions.producers)
         places = {key.place for key in (*questions.entries, *questions.back)}
@@ -183,9 +143,8 @@ class Looker:
         return LookedBack(lo, read.markers, read.is_whole and reaches_back, same_clock)
 
     def _close(self) -> None:
-        if self._client is not None:
-            self._client.close()
-        self._client = self._bracket = None
+        super()._close()
+        self._bracket = None
 
 
 def is_open(key: EntryKey, seen: Seen) -> bool:

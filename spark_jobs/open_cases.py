@@ -10,8 +10,8 @@ from service.domain.findings.context import Context
 from service.domain.findings.finding import Evidence, Subject
 from service.domain.findings.hanging import SETTLES_MS, can_still_write, is_certain
 from service.domain.look_back import NOT_KNOWN, Decision, Ended, LookedBack, decide, from_log
-from service.domain.open_entries import Entry, will_close
-from service.domain.owners import Owner, Told
+from service.domain.open_entries import Entry, Relation, will_close
+from service.domain.owners import Owner
 from service.domain.states import NAMES
 from service.domain.transaction_log import TOPIC
 from service.kafka.bracket import Seen
@@ -34,7 +34,7 @@ class OpenCase:
     at the LSO. `looked_at_ms` and the offsets are of the last look at which it was open.
 
     `is_blind`: the log cannot be read, so look 2 is its coordinator's word, twice: since `let_go_ms` it does not mean
-    to end the entry. Asked last at `heard_at_ms`, and `told` that.
+    to end the entry. It was asked last at `heard_at_ms`.
     """
 
     entry: Entry
@@ -57,7 +57,6 @@ class OpenCase:
     is_blind: bool = False
     heard_at_ms: int = -1
     let_go_ms: int | None = None
-    told: Told | None = None
 
     def be_blind(self, said: Iterable[Subject]) -> None:
         """Go on without the log. `said`: what findings are about; maybe this, with an id that is hidden by now."""
@@ -66,6 +65,10 @@ class OpenCase:
         where = (at.topic, at.partition, at.producer_id, at.start_offset)
         same = (s for s in said if (s.topic, s.partition, s.producer_id, s.start_offset) == where)
         self.subject = next(same, self.subject)
+
+    def begins_anew(self, relation: Relation, *, is_blind: bool) -> bool:
+        """The log can be read again; or not any more, before it told anything."""
+        return not relation.is_unread if self.is_blind else is_blind and self.unowned_ms is None
 
     def needed(self, log_partitions: Mapping[int, int]) -> frozenset[int]:
         """The partitions of the log that could say who owns it: a producer id belongs to one id for ever."""
@@ -112,7 +115,6 @@ class OpenCase:
         if told is None or will_close(self.entry, told):
             self.let_go_ms = None
             return told is not None and self.unowned_ms is not None
-        self.told = told
         if self.subject.transactional_id is None:
             self.subject = self.subject._replace(transactional_id=told.transactional_id)
         if self.let_go_ms is None:

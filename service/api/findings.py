@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi import Query as QueryParameter
+from sqlalchemy import Connection
 
 from service.api.answers import answer
 from service.api.clusters import known_cluster
@@ -58,17 +60,7 @@ def list_findings(
         partition,
     )
     filters = (cluster, *(sorted(part) if isinstance(part, frozenset) else part for part in selection))
-    after = None if cursor is None else _place(unseal(cursor, _TIME_BYTES, *filters))
-    with store_of(request).read() as connection:
-        found = known_cluster(connection, cluster)
-        page, next_place = read_findings.read_page(connection, found.id, selection, after, limit)
-        as_of_ms = read.log_as_of_ms(connection, found.id)
-    body = {
-        "items": [describe_finding(finding, found.name) for finding in page],
-        "next_cursor": None if next_place is None else seal(_bytes(next_place), *filters),
-        "as_of": text_of_time(as_of_ms),
-    }
-    return answer(request, body, as_of_ms)
+    return _page(request, cluster, selection, filters, limit, cursor, read.log_as_of_ms)
 
 
 @router.get(
@@ -88,17 +80,7 @@ def list_hanging(
     """
     selection = FindingSelection(frozenset({HANGING}), frozenset({CONFIRMED}))
     filters = (cluster, "hanging")
-    after = None if cursor is None else _place(unseal(cursor, _TIME_BYTES, *filters))
-    with store_of(request).read() as connection:
-        found = known_cluster(connection, cluster)
-        page, next_place = read_findings.read_page(connection, found.id, selection, after, limit)
-        as_of_ms = looked_at_ms(connection, found.id)
-    body = {
-        "items": [describe_finding(finding, found.name) for finding in page],
-        "next_cursor": None if next_place is None else seal(_bytes(next_place), *filters),
-        "as_of": text_of_time(as_of_ms),
-    }
-    return answer(request, body, as_of_ms)
+    return _page(request, cluster, selection, filters, limit, cursor, looked_at_ms)
 
 
 @router.get(
@@ -116,6 +98,29 @@ def get_finding(request: Request, cluster: str, finding: str) -> Response:
             raise ProblemError(404, NO_SUCH_FINDING, f"cluster {found.name!r} has no finding {finding[:64]!r}")
         as_of_ms = read.log_as_of_ms(connection, found.id)
     return answer(request, describe_finding(one, found.name) | {"as_of": text_of_time(as_of_ms)}, as_of_ms)
+
+
+def _page(
+    request: Request,
+    cluster: str,
+    selection: FindingSelection,
+    filters: tuple[Any, ...],
+    limit: int,
+    cursor: str | None,
+    as_of: Callable[[Connection, int], int | None],
+) -> Response:
+    """`as_of`: when the source answered last that these findings rest on."""
+    after = None if cursor is None else _place(unseal(cursor, _TIME_BYTES, *filters))
+    with store_of(request).read() as connection:
+        found = known_cluster(connection, cluster)
+        page, next_place = read_findings.read_page(connection, found.id, selection, after, limit)
+        as_of_ms = as_of(connection, found.id)
+    body = {
+        "items": [describe_finding(finding, found.name) for finding in page],
+        "next_cursor": None if next_place is None else seal(_bytes(next_place), *filters),
+        "as_of": text_of_time(as_of_ms),
+    }
+    return answer(request, body, as_of_ms)
 
 
 def _bytes(place: FindingPlace) -> bytes:

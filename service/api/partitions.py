@@ -21,9 +21,9 @@ from service.api.partition_shape import describe_partition
 from service.api.problems import NO_SUCH_PARTITION, ProblemError, describe
 from service.api.store import store_of
 from service.domain.findings.blocked_group import names_by_place
+from service.domain.partition_facts import Place
 from service.store import read_partitions
 from service.store.display import printable
-from service.store.partition_rows import Place
 from service.store.read import ClusterRow
 from service.store.read_judged import judge, looked_at_ms
 from service.store.read_partitions import PartitionRow

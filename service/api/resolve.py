@@ -41,9 +41,9 @@ from service.store.engine import open_engine
 from service.store.errors import StoreError
 from service.store.read import ClusterRow
 
-LOOKS_WITHIN_S: Final = 15.0
-"""From request to marker. Whoever asked has to be there for the answer, which may take another 15 s from the broker:
-`txnscope resolve` waits for 35."""
+LOOKS_WITHIN_S: Final = 10.0
+"""From request to marker. Whoever asked has to be there for the answer, which may take a broker another 15 s, and a
+busy store twice 5: `txnscope resolve` waits for 35."""
 
 log = logging.getLogger(__name__)
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from argparse import Namespace
 from typing import Any
 
-from service.cli.errors import FINE
+from service.cli.pages import print_page
 from service.cli.rest import Service
-from service.cli.text import table
 from service.settings import Settings
 
 _HEADS = ("GROUP", "PARTITION", "RELATION", "COMMITTED", "LSO", "LAG TO LSO", "LAG TO HW", "MEMBERS", "OBSERVED")
@@ -18,13 +15,7 @@ _HEADS = ("GROUP", "PARTITION", "RELATION", "COMMITTED", "LSO", "LAG TO LSO", "L
 def run(flags: Namespace, settings: Settings) -> int:
     """CommandFailed: 3 if the service does not answer."""
     page = Service(settings).groups({"blocked": "true" if flags.blocked else None}, flags.limit)
-    if flags.json:
-        print(json.dumps(page, indent=2))
-        return FINE
-    print(table(_HEADS, [_row(one) for one in page["items"]]))
-    more = ", there are more (--limit)" if page["next_cursor"] else ""
-    print(f"{len(page['items'])} rows as of {page['as_of'] or 'never: nothing was read yet'}{more}", file=sys.stderr)
-    return FINE
+    return print_page(page, flags.json, _HEADS, _row)
 
 
 def _row(one: dict[str, Any]) -> tuple[object, ...]:

@@ -47,9 +47,9 @@ _opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 class NoAnswer(CommandFailed):
-    """`was_refused`: nobody listens there, so nothing was asked."""
+    """None that the service gave. `was_refused`: nobody listens there, so nothing was asked."""
 
-    def __init__(self, text: str, *, was_refused: bool) -> None:
+    def __init__(self, text: str, *, was_refused: bool = False) -> None:
         super().__init__(text, UNREACHABLE)
         self.was_refused = was_refused
 
@@ -175,7 +175,7 @@ class Service:
         return answer
 
     def _foreign(self) -> CommandFailed:
-        return CommandFailed(f"{self._url} (--url) answers, but is no txnscope", UNREACHABLE)
+        return NoAnswer(f"{self._url} (--url) answers, but is no txnscope")
 
     def _get(self, path: str) -> Any:
         return self._ask(path)
@@ -210,7 +210,7 @@ class Service:
             problem = json.load(error)
             text = str(problem.get("detail") or problem["title"])
         except (ValueError, AttributeError, KeyError, OSError):
-            return CommandFailed(f"{self._url} (--url) answers {error.code}, and is no txnscope", UNREACHABLE)
+            return NoAnswer(f"{self._url} (--url) answers {error.code}, and is no txnscope")
         return CommandFailed(" ".join(text.split()), USAGE if error.code < 500 else UNREACHABLE)
 
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from argparse import Namespace
 from typing import Any
 
-from service.cli.errors import FINE
+from service.cli.pages import print_page
 from service.cli.rest import Service
-from service.cli.text import age, table
+from service.cli.text import age
 from service.settings import Settings
 
 _FILTERS = ("state", "prefix", "min_age", "producer_id", "topic", "q", "sort")
@@ -31,13 +29,7 @@ def run(flags: Namespace, settings: Settings) -> int:
     """CommandFailed: 3 if the service does not answer, 2 if it refuses a filter."""
     query = {name: getattr(flags, name) for name in _FILTERS}
     page = Service(settings).transactions(query, flags.limit)
-    if flags.json:
-        print(json.dumps(page, indent=2))
-        return FINE
-    print(table(_HEADS, [_row(one, page["as_of"]) for one in page["items"]]))
-    more = ", there are more (--limit)" if page["next_cursor"] else ""
-    print(f"{len(page['items'])} rows as of {page['as_of'] or 'never: nothing was read yet'}{more}", file=sys.stderr)
-    return FINE
+    return print_page(page, flags.json, _HEADS, lambda one: _row(one, page["as_of"]))
 
 
 def _row(one: dict[str, Any], as_of: str | None) -> tuple[object, ...]:

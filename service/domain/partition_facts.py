@@ -10,6 +10,9 @@ from typing import Final, NamedTuple
 
 SOURCE: Final = "partitions"
 
+Place = tuple[str, int]
+"""Topic and partition."""
+
 NOT_TOLD: Final = -2
 """A coordinator epoch that could not be asked for; -1 is Kafka's word for "no marker of it was ever written here"."""
 

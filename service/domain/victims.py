@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from service.domain.findings.kinds import CERTAIN, LIKELY
 from service.domain.offsets_topic import OFFSETS_TOPIC, offsets_partition
+from service.domain.partition_facts import Place
 
 INACTIVE: Final = "inactive"
 UNSTABLE_OFFSETS: Final = "unstable_offsets"
@@ -27,9 +28,6 @@ STALLED_AFTER_MS: Final = 1_000
 
 STOOD_STILL_MS: Final = 30_000
 """A group that has commits to make makes one in that time: the default auto.commit.interval.ms is 5 s."""
-
-Place = tuple[str, int]
-"""(topic, partition)"""
 
 
 class GroupOffset(NamedTuple):

@@ -10,21 +10,20 @@ from typing import Final, NamedTuple
 
 from kafka.protocol.metadata import MetadataRequest
 
+from service.domain.partition_facts import Place
 from service.kafka import errors
 from service.kafka.client import KafkaClient
 from service.kafka.ends import Ends, EndsWatcher
 from service.kafka.errors import KafkaFailure, KafkaRefused, KafkaUnavailable
-from service.kafka.metadata import Leader, TopicLayout
+from service.kafka.metadata import Leader, TopicLayout, layout_of, layouts_request
+from service.kafka.offsets import LATEST, list_offsets
 from service.kafka.producers import ActiveProducer, Producers, describe_producers
-
-Place = tuple[str, int]
 
 TIMEOUT_MS: Final = 2_000
 SILENT_FOR_MS: Final = 10_000
 """A broker that did not answer in time is left alone for so long: looks at the others must not wait for it."""
 
 WITNESSES: Final = 3
-_TOPIC_IDS = 12
 
 
 class Seen(NamedTuple):
@@ -45,6 +44,14 @@ class Seen(NamedTuple):
         return next((one for one in self.open if one.producer_id == producer_id), None)
 
 
+class LogEnds(NamedTuple):
+    """Of a topic's partitions: where each ended after `asked_at_ms`, and who leads it."""
+
+    asked_at_ms: int
+    offsets: dict[int, int]
+    leaders: dict[int, Leader]
+
+
 class _Witness(NamedTuple):
     brokers: tuple[int, ...]
     layouts: dict[str, TopicLayout]
@@ -58,17 +65,20 @@ class Bracket:
         self._brokers: tuple[int, ...] = ()
         self._silent_until_ms: dict[int, int] = {}
 
-    def ends(self, topic: str, partitions: Collection[int]) -> tuple[int, dict[int, int]]:
-        """(when they were asked for, high watermarks of those partitions whose leader stood). Raises KafkaFailure."""
+    def ends(self, topic: str, partitions: Collection[int]) -> LogEnds:
+        """Of those partitions whose leader stood. What waits for a replica that is frozen counts: it will be part of
+        the log once that one is given up. Raises KafkaFailure."""
         before = self._leaders({topic})
         asked_at_ms = self._now_ms()
-        found = self._ask_ends({p for p in before if p[1] in partitions}, before)
+        layout = TopicLayout(topic, "", {})
+        awake = set(self._awake({leader.node for _, leader in before.values()}))
+        layout.leaders.update((p, leader) for (_, p), (_, leader) in before.items() if leader.node in awake)
+        for p in layout.leaders.keys() - set(partitions):
+            del layout.leaders[p]
+        found = list_offsets(self._client, layout, LATEST, unreplicated=True).found if layout.leaders else {}
         after = self._leaders({topic})
-        return asked_at_ms, {
-            p: ends.high_watermark
-            for (_, p), ends in found.items()
-            if ends.error == errors.NONE and before[topic, p] == after.get((topic, p))
-        }
+        stood = {p for p in found if before[topic, p] == after.get((topic, p))}
+        return LogEnds(asked_at_ms, {p: found[p] for p in stood}, {p: layout.leaders[p] for p in stood})
 
     def look(self, places: Collection[Place]) -> dict[Place, Seen]:
         """Those of the partitions that could be looked at. Raises KafkaFailure."""
@@ -111,8 +121,7 @@ class Bracket:
         if not self._brokers:
             everyone = self._client.ask(MetadataRequest(topics=[], allow_auto_topic_creation=False))
             self._brokers = tuple(b.node_id for b in everyone.brokers)
-        wanted = [MetadataRequest.MetadataRequestTopic(name=topic) for topic in sorted(topics)]
-        request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False, max_version=_TOPIC_IDS)
+        request = layouts_request(sorted(topics))
         asked = self._awake(self._brokers)[:WITNESSES]
         found: dict[int, dict[str, TopicLayout]] = {}
         failure: KafkaFailure | None = None
@@ -121,7 +130,7 @@ class Bracket:
                 failure = answers
                 self._is_silent(node, answers)
                 continue
-            found[node] = {t.name: _layout(t) for t in answers[0].topics if not t.error_code}
+            found[node] = {t.name: layout_of(t) for t in answers[0].topics if not t.error_code}
             self._brokers = tuple(sorted(b.node_id for b in answers[0].brokers)) or self._brokers
         if not found:
             self._brokers = ()
@@ -158,8 +167,3 @@ class Bracket:
     def _is_silent(self, node: int, failure: KafkaFailure) -> None:
         if isinstance(failure, KafkaUnavailable):
             self._silent_until_ms[node] = self._now_ms() + SILENT_FOR_MS
-
-
-def _layout(topic: object) -> TopicLayout:
-    leaders = {p.partition_index: Leader(p.leader_id, p.leader_epoch) for p in topic.partitions}  # type: ignore[attr-defined]
-    return TopicLayout(topic.name, str(topic.topic_id), leaders)  # type: ignore[attr-defined]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from kafka.protocol.metadata import MetadataRequest
 
@@ -35,14 +37,23 @@ def topic_layout(client: KafkaClient, topic: str) -> TopicLayout | None:
 
     Raises KafkaUnavailable, or KafkaRefused when the principal may not describe it.
     """
-    wanted = MetadataRequest.MetadataRequestTopic(name=topic)
-    request = MetadataRequest(topics=[wanted], allow_auto_topic_creation=False, max_version=_TOPIC_IDS)
-    found = client.ask(request, timeout_ms=TIMEOUT_MS).topics[0]
+    found = client.ask(layouts_request([topic]), timeout_ms=TIMEOUT_MS).topics[0]
     if found.error_code == errors.UNKNOWN_TOPIC_OR_PARTITION:
         return None
     if found.error_code == errors.TOPIC_AUTHORIZATION_FAILED:
         raise errors.KafkaRefused(errors.no_permission(topic, "DESCRIBE", "READ"))
     if found.error_code not in (errors.NONE, errors.LEADER_NOT_AVAILABLE):
         raise errors.KafkaUnavailable(f"metadata of topic {topic}: error {found.error_code}")
+    return layout_of(found)
+
+
+def layouts_request(topics: Iterable[str] | None) -> Any:
+    """For these topics, or all; it creates none."""
+    wanted = None if topics is None else [MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics]
+    return MetadataRequest(topics=wanted, allow_auto_topic_creation=False, max_version=_TOPIC_IDS)
+
+
+def layout_of(found: Any) -> TopicLayout:
+    """Of a topic in the answer."""
     leaders = {p.partition_index: Leader(p.leader_id, p.leader_epoch) for p in found.partitions}
-    return TopicLayout(topic, str(found.topic_id), dict(sorted(leaders.items())))
+    return TopicLayout(found.name, str(found.topic_id), dict(sorted(leaders.items())))

@@ -17,6 +17,7 @@ LATEST: Final = -1  # its end: the high watermark (read uncommitted)
 TIMEOUT_MS: Final = 3_000
 """How long all leaders together are waited for: one that is frozen must not hold up what the others tell."""
 
+_CONSUMER, _DEBUGGING = -1, -2  # replica ids (ListOffsetsRequest.java)
 _BY_NAME = 9  # versions above are not needed; this one exists since Kafka 3.7's predecessors
 
 
@@ -31,11 +32,14 @@ class Offsets:
     errors: dict[int, int]
 
 
-def list_offsets(client: KafkaClient, layout: TopicLayout, which: int) -> Offsets:
+def list_offsets(client: KafkaClient, layout: TopicLayout, which: int, *, unreplicated: bool = False) -> Offsets:
     """ListOffsets for every partition of the layout; one request per leader, all at once.
 
     The leader epoch is sent along: a broker that no longer leads, or a leader whose high watermark is not known yet,
     refuses (PART.fetchOffsetForTimestamp). Raises KafkaUnavailable when no leader at all answers.
+
+    `unreplicated`: LATEST is the log's very end then, with what waits for replicas (a debugging replica is told it,
+    ReplicaManager.fetchOffset).
     """
     topic = ListOffsetsRequest.ListOffsetsTopic
     partition = ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition
@@ -54,7 +58,7 @@ def list_offsets(client: KafkaClient, layout: TopicLayout, which: int) -> Offset
         ]
         requests[node] = [
             ListOffsetsRequest(
-                replica_id=-1,
+                replica_id=_DEBUGGING if unreplicated else _CONSUMER,
                 isolation_level=0,
                 topics=[topic(name=layout.topic, partitions=wanted)],
                 max_version=_BY_NAME,

@@ -93,7 +93,7 @@ def is_fenced(entry: Entry, owner: Owner | None) -> None:
         f"{name} can still write with producer id {entry.producer_id} and epoch {entry.producer_epoch}: what it writes"
         " after the marker would hang again",
         "fence it: stop its producer and start it again, or (Kafka 4.1 and newer) kafka-transactions.sh"
-        f" forceTerminateTransaction --transactional-id {shlex.quote(name)}; then ask for the marker again",
+        f" forceTerminateTransaction --transactionalId {shlex.quote(name)}; then ask for the marker again",
     )
 
 

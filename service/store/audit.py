@@ -47,7 +47,8 @@ _A = audit.c
 
 
 def record(engine: Engine, cluster_id: int, attempt: Attempt) -> None:
-    """Durable when this returns. Needs no lease: it is people who act, through the service.
+    """Outlives this process when this returns; in SQLite a power cut may still take it. Needs no lease: it is people
+    who act, through the service.
 
     StoreUnavailable: nothing was written.
     """

@@ -6,10 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from service.domain.partition_facts import OpenEntry, PartitionLook, StalledRead
-
-Place = tuple[str, int]
-"""Topic and partition."""
+from service.domain.open_entries import Entry
+from service.domain.partition_facts import OpenEntry, PartitionLook, Place, StalledRead
 
 
 class LookRow(NamedTuple):
@@ -46,22 +44,6 @@ class LookRow(NamedTuple):
         return self.answered_at_ms is not None and self.answered_at_ms >= ms
 
 
-class EntryRow(NamedTuple):
-    """A transaction that is open on a partition: an OpenEntry, where it is, when it was seen first and last."""
-
-    topic: str
-    partition: int
-    producer_id: int
-    producer_epoch: int
-    start_offset: int
-    coordinator_epoch: int
-    last_timestamp_ms: int
-    records: int | None
-    bytes: int | None
-    first_seen_ms: int
-    seen_at_ms: int
-
-
 @dataclass(slots=True)
 class Partitions:
     """Some partitions as the store has them, and as they are after looks (first) and reads.
@@ -71,7 +53,7 @@ class Partitions:
 
     watched_ms: int
     rows: dict[Place, LookRow]
-    entries: dict[Place, dict[int, EntryRow]]
+    entries: dict[Place, dict[int, Entry]]
     looked: set[Place] = field(default_factory=set)
     reads: dict[Place, StalledRead] = field(default_factory=dict)
 
@@ -138,13 +120,13 @@ def _row(known: LookRow | None, look: PartitionLook, watched_ms: int) -> LookRow
     )
 
 
-def _entry(place: Place, known: EntryRow | None, entry: OpenEntry, read: StalledRead) -> EntryRow:
+def _entry(place: Place, known: Entry | None, entry: OpenEntry, read: StalledRead) -> Entry:
     is_same = known is not None and known.start_offset == entry.start_offset
     first_seen_ms = known.first_seen_ms if known is not None and is_same else read.read_at_ms
-    return EntryRow._make((*place, *entry, first_seen_ms, read.read_at_ms))
+    return Entry._make((*place, *entry, first_seen_ms, read.read_at_ms))
 
 
-def _open(row: LookRow, entries: Iterable[EntryRow]) -> dict[int, EntryRow]:
+def _open(row: LookRow, entries: Iterable[Entry]) -> dict[int, Entry]:
     """By producer id, those that no look shows to have ended."""
     return {
         one.producer_id: one

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Row, Select, Table, tuple_
 
-from service.store.partition_rows import Place
+from service.domain.partition_facts import Place
 from service.store.upsert import batched
 
 _AT_ONCE: Final = 100

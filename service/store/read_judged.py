@@ -14,9 +14,9 @@ from service.domain.findings.rules import Rules
 from service.domain.findings.unreadable import DENIED
 from service.domain.open_entries import UNREPLICATED, Entry, Relation, owner_of, relate
 from service.domain.owners import Owner
+from service.domain.partition_facts import Place
 from service.domain.transaction_log import SOURCE
 from service.store import read, read_judge, read_partitions
-from service.store.partition_rows import Place
 from service.store.read_partitions import PartitionRow
 from service.store.schema import data_partitions, findings, partition_watch
 
@@ -109,7 +109,7 @@ def judge(connection: Connection, cluster_id: int, rows: Sequence[PartitionRow])
     standing = [(row.topic, row.partition) for row in rows if row.stalled_since_ms is not None]
     if as_of_ms is None or not standing:
         return [JudgedPartition(row, why=row.why) for row in rows]
-    found = [Entry(*one) for one in read_partitions.entries(connection, cluster_id, standing, MOST_ENTRIES)]
+    found = read_partitions.entries(connection, cluster_id, standing, MOST_ENTRIES)
     entries: dict[Place, list[Entry]] = {}
     for one in found:
         entries.setdefault(one.place, []).append(one)

@@ -7,9 +7,9 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, case, false, func, select, tuple_
 
-from service.domain.partition_facts import FirstBatch
+from service.domain.open_entries import Entry
+from service.domain.partition_facts import FirstBatch, Place
 from service.domain.victims import GroupOffset
-from service.store.partition_rows import EntryRow, Place
 from service.store.places import rows_at
 from service.store.read_owners import owners as owners
 from service.store.schema import data_partitions, group_offsets, open_entries, partition_watch
@@ -155,12 +155,12 @@ def counts(connection: Connection, cluster_id: int, fresh_since_ms: int) -> Part
 
 def entries(
     connection: Connection, cluster_id: int, places: Sequence[Place] | None = None, limit: int = ENTRIES_READ
-) -> list[EntryRow]:
+) -> list[Entry]:
     """What is open on these partitions, or on all: by partition, then by start offset; the first `limit`."""
-    statement = select(*(_E[name] for name in EntryRow._fields))
+    statement = select(*(_E[name] for name in Entry._fields))
     statement = statement.order_by(_E.topic, _E.partition, _E.start_offset, _E.producer_id).limit(limit)
     named = None if places is None else sorted(set(places))
-    return [EntryRow._make(row) for row in rows_at(connection, statement, open_entries, cluster_id, named)][:limit]
+    return [Entry._make(row) for row in rows_at(connection, statement, open_entries, cluster_id, named)][:limit]
 
 
 def groups(

@@ -8,7 +8,8 @@ from typing import Any, Final
 from sqlalchemy import Connection, select
 
 from service.domain.offsets_topic import OFFSETS_TOPIC
-from service.domain.victims import Ends, Place, Victim, victims
+from service.domain.partition_facts import Place
+from service.domain.victims import Ends, Victim, victims
 from service.store import read_partitions
 from service.store.places import rows_at
 from service.store.read_judged import looked_at_ms

@@ -9,10 +9,11 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Engine, Table, bindparam, delete, select, update
 
-from service.domain.partition_facts import SOURCE, PartitionsBatch, StalledRead
+from service.domain.open_entries import Entry
+from service.domain.partition_facts import SOURCE, PartitionsBatch, Place, StalledRead
 from service.store.display import printable
 from service.store.lease import Lease, check_and_renew
-from service.store.partition_rows import EntryRow, LookRow, Partitions, Place
+from service.store.partition_rows import LookRow, Partitions
 from service.store.places import rows_at
 from service.store.schema import data_partitions, open_entries, partition_watch, source_status
 from service.store.upsert import Upsert
@@ -34,7 +35,7 @@ _NO_FIRST: Final = (None,) * 7
 _NEVER_MS: Final = 0
 
 _LOOKS = Upsert(data_partitions, columns=("cluster_id", *_LOOK), replace=_LOOK[2:])
-_ENTRIES = Upsert(open_entries, replace=EntryRow._fields[3:], columns=("cluster_id", *EntryRow._fields))
+_ENTRIES = Upsert(open_entries, replace=Entry._fields[3:], columns=("cluster_id", *Entry._fields))
 _WATCH = Upsert(partition_watch, replace=("looked_at_ms", "not_covered"))
 _WELL = Upsert(source_status, replace=("error",), most=("as_of_ms",))
 _IN_TROUBLE = Upsert(source_status, replace=("error",))
@@ -105,9 +106,9 @@ class PartitionWriter:
         found = Partitions(watched_ms, {}, {})
         for row in rows_at(connection, rows, data_partitions, self._cluster_id, places):
             found.rows[row[0], row[1]] = LookRow._make(row)
-        entries = select(*(open_entries.c[name] for name in EntryRow._fields))
+        entries = select(*(open_entries.c[name] for name in Entry._fields))
         for row in rows_at(connection, entries, open_entries, self._cluster_id, places):
-            found.entries.setdefault((row[0], row[1]), {})[row.producer_id] = EntryRow._make(row)
+            found.entries.setdefault((row[0], row[1]), {})[row.producer_id] = Entry._make(row)
         return found
 
     def _write_rows(self, connection: Connection, before: Partitions, after: Partitions) -> None:

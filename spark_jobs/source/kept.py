@@ -43,7 +43,7 @@ class KeptWindows:
                 if row := file.execute(_FIND, key).fetchone():
                     found[key] = Window.load(row[0])
         except sqlite3.Error:
-            self._close()
+            self._keep_for_itself()
         return found
 
     def keep(self, windows: Mapping[Key, Window]) -> None:
@@ -54,7 +54,7 @@ class KeptWindows:
                 file.executemany(_KEEP, [(*key, window.dump()) for key, window in windows.items()])
                 file.execute(_FORGET, (self._most,))
         except sqlite3.Error:
-            self._close()
+            self._keep_for_itself()
 
     def _opened(self) -> sqlite3.Connection:
         if self._file is None:
@@ -63,7 +63,8 @@ class KeptWindows:
             self._file.execute(_CREATE)
         return self._file
 
-    def _close(self) -> None:
+    def _keep_for_itself(self) -> None:
+        """Without a file that can be used, a worker still need not read again what it has read."""
         if self._file is not None:
             self._file.close()
-        self._file = None
+        self._path, self._file = ":memory:", None

@@ -23,6 +23,8 @@ from spark_jobs.source.watch import Watch
 from spark_jobs.source.watched import Clock, News, Watched, is_over
 
 LAYOUT_EVERY_MS: Final = 2_000
+LAYOUT_SOON_MS: Final = 1_000
+"""While some partition does not answer: others may lead it by now."""
 LOG_STARTS_EVERY_MS: Final = 10_000
 FULL_EVERY_MS: Final = 30_000
 HEARTBEAT_MS: Final = 1_000
@@ -63,7 +65,8 @@ class Sampler:
     def look(self) -> None:
         """At all partitions. Never raises for what Kafka cannot answer: that is told as trouble."""
         try:
-            if is_over(self._layouts_at_ms, LAYOUT_EVERY_MS, self._now_ms()):
+            every_ms = LAYOUT_SOON_MS if self._silent else LAYOUT_EVERY_MS
+            if is_over(self._layouts_at_ms, every_ms, self._now_ms()):
                 self._refresh()
             asked_at_ms = self._now_ms()
             with_start = is_over(self._starts_at_ms, LOG_STARTS_EVERY_MS, asked_at_ms)

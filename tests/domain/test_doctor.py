@@ -79,6 +79,17 @@ def test_without_describe_producers_a_broker_leaves_hanging_likely_at_most() -> 
     assert verdict(seen, "hanging transactions").trust == LIKELY
 
 
+def test_without_the_log_what_hangs_is_likely_by_what_coordinators_tell() -> None:
+    blind = FINE._replace(log=FINE.log._replace(may_read=False, ids=0, is_whole=False))
+    found = verdict(blind, "hanging transactions")
+    assert (found.trust, "without what was decided" in found.why) == (LIKELY, True)
+    assert "may not be described" not in found.why
+    some = verdict(blind._replace(ids=FINE.ids._replace(any_denied=True)), "hanging transactions")
+    assert (some.trust, "not of ids that may not be described" in some.why) == (LIKELY, True)
+    hidden = verdict(blind._replace(ids=FINE.ids._replace(listed=0, any_denied=True)), "hanging transactions")
+    assert (hidden.trust, "READ on __transaction_state is denied" in hidden.why) == (NONE, True)
+
+
 def test_some_topics_that_could_not_be_asked_are_likely_at_most() -> None:
     topics = TOPICS._replace(readable=("orders",), silent=("payments",), why_silent="timed out")
     found = verdict(FINE._replace(topics=topics), "hanging transactions")

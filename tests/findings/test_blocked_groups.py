@@ -19,6 +19,7 @@ from service.domain.limits import TWO_PHASE_TIMEOUT_MS
 from service.domain.offsets_topic import OFFSETS_TOPIC
 from service.domain.open_entries import ADOPTED, COMPLETING, HANGING, NOT_KNOWN, OPENED, OVERDUE, Entry, Relation
 from service.domain.owners import Owner
+from service.domain.partition_facts import Place
 from service.domain.victims import (
     INACTIVE,
     READS_UNCOMMITTED,
@@ -27,7 +28,6 @@ from service.domain.victims import (
     WILL_STOP,
     Ends,
     GroupOffset,
-    Place,
     Victim,
 )
 from tests.findings.builders import NOW_MS, M, S, context

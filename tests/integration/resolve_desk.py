@@ -16,7 +16,6 @@ from typing import Any, Final, NamedTuple
 import uvicorn
 from confluent_kafka import OFFSET_BEGINNING, TopicPartition
 from fastapi.testclient import TestClient
-from sqlalchemy import select
 
 from deploy.demo.workload.clients import consumer
 from service.app import create_app

@@ -14,6 +14,7 @@ SHARE = 0.95
 """Half of the time something is broken; the long run (`make soak`) has to reach more."""
 
 
+@pytest.mark.timeout(300)
 @on("4.3.1")
 def test_only_what_hangs_is_said_to_hang_while_brokers_freeze_and_restart(version: str) -> None:
     result = run(Plan(version, 75, 3, (FROZEN, LEADERS, RESTARTED), 22))

@@ -131,9 +131,7 @@ def test_one_id_one_topic_and_one_group_that_may_not_be_seen(version: str, guard
 
 
 @on("3.9.2")
-def test_without_the_log_coordinators_tell_what_is_likely_and_with_it_all_is_known(
-    version: str, tmp_path: Path
-) -> None:
+def test_without_the_log_coordinators_tell_what_is_likely(version: str, tmp_path: Path) -> None:
     topics = ("orders", "open", "hidden")
     with reading(version, tmp_path, *topics) as guarded:
         guarded.allow(USER, acls.topic(LOG), "DESCRIBE")

@@ -194,7 +194,7 @@ def test_a_committed_transaction_gets_the_commit_that_it_lost(tmp_path: Path, ve
         finding = lab.hanging(torn.hang).id
         answer = here.post(finding)
         assert (answer.status_code, "r-lost can still write" in answer.json()["detail"]) == (409, True)
-        name = ["forceTerminateTransaction", "--transactional-id", "r-lost"]
+        name = ["forceTerminateTransaction", "--transactionalId", "r-lost"]
         lab.tool("--bootstrap-server", brokers.bootstrap, *name)
         told = here.post(finding).json()
         assert (told["marker"], told["command"], told["producer_epoch"]) == ("COMMIT", None, torn.producer_epoch)

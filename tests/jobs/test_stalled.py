@@ -166,9 +166,11 @@ def test_a_broker_that_does_not_answer_is_told(leader: Leader) -> None:
     assert leader.read()[0].first == FIRST, "tried again"
 
 
-def test_where_nothing_can_be_kept_it_is_read_again(leader: Leader) -> None:
+def test_without_a_file_each_worker_reads_once(leader: Leader) -> None:
     leader.kept += "/no/such/directory"
-    assert [leader.read()[0].first for _ in range(2)] == [FIRST] * 2
+    assert [leader.read()[0].first for _ in range(3)] == [FIRST] * 3
+    assert len(leader.fetches) == 1
+    assert leader.read(by_another_worker=True)[0].first == FIRST
     assert len(leader.fetches) == 2
 
 

@@ -105,14 +105,14 @@ def test_ids_of_a_producer_id(broker: Broker, client: KafkaClient) -> None:
 
 
 def test_who_has_a_producer_id_now(broker: Broker, client: KafkaClient) -> None:
-    new_topic(client, broker.bootstrap, "told", 2)
-    with open_transaction(broker.bootstrap, "told", "told", partition=1):
-        (listed,) = (t for t in list_transactions(client, NODE) if t.transactional_id == "told")
+    new_topic(client, broker.bootstrap, "had", 2)
+    with open_transaction(broker.bootstrap, "had", "had", partition=1):
+        (listed,) = (t for t in list_transactions(client, NODE) if t.transactional_id == "had")
         found = told_of(client, [listed.producer_id, 2**62])
         assert found.keys() == {listed.producer_id}
         one = found[listed.producer_id]
-        assert (one.transactional_id, one.coordinator, one.state) == (b"told", NODE, ONGOING)
-        assert (one.producer_id, one.partitions) == (listed.producer_id, (("told", 1),))
+        assert (one.transactional_id, one.coordinator, one.state) == (b"had", NODE, ONGOING)
+        assert (one.producer_id, one.partitions) == (listed.producer_id, (("had", 1),))
     assert told_of(client, [2**62]) == {}
 
 

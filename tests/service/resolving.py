@@ -12,9 +12,10 @@ from sqlalchemy import select
 
 from service.api.kafka import Kafka
 from service.app import create_app
+from service.domain.partition_facts import Place
 from service.domain.states import COMPLETE_ABORT
 from service.domain.transaction_log import TOPIC
-from service.kafka.bracket import Place, Seen
+from service.kafka.bracket import Seen
 from service.kafka.ends import Ends
 from service.kafka.metadata import Leader, TopicLayout
 from service.kafka.producers import ActiveProducer

@@ -35,7 +35,7 @@ from tests.service.resolving import (
     resolving,
     shows,
 )
-from tests.service.stores import Id
+from tests.service.stores import NOW_MS, Id
 
 
 @pytest.fixture
@@ -157,7 +157,8 @@ def test_a_key_is_told_to_nobody(here: Resolving, caplog: pytest.LogCaptureFixtu
 
 
 def test_only_false_is_a_wish_to_write(here: Resolving) -> None:
-    for body in ({"dry_run": "false"}, {"dry_run": 0}, {"dry_run": None}, {"dryrun": False}, [], 0):
+    bodies: list[Any] = [{"dry_run": "false"}, {"dry_run": 0}, {"dry_run": None}, {"dryrun": False}, [], 0]
+    for body in bodies:
         assert here.post(body).status_code == 422, body
     assert here.brokers.looks == 0
 
@@ -260,6 +261,7 @@ LISTED = (Participants("orders", (0,)),)
     ("owner", "says"),
     [
         (FENCED._replace(state=states.ONGOING, topics=LISTED), "its coordinator owns it: pay is Ongoing"),
+        (FENCED._replace(state=states.ONGOING, topics=LISTED, start_ms=NOW_MS - 7_200_000), "pay is Ongoing"),
         (FENCED._replace(state=states.PREPARE_COMMIT, topics=LISTED), "pay is PrepareCommit"),
         (FENCED._replace(state=states.PREPARE_ABORT, topics=LISTED, producer_epoch=EPOCH), "pay is PrepareAbort"),
         (FENCED._replace(state=states.UNKNOWN), "cannot be decoded"),
@@ -295,7 +297,7 @@ def test_how_to_fence_it_is_said(here: Resolving) -> None:
     here.brokers.log_ends(2)
     told = here.post().json()["detail"]
     assert "First fence it: stop its producer and start it again" in told
-    assert "kafka-transactions.sh forceTerminateTransaction --transactional-id pay" in told
+    assert "kafka-transactions.sh forceTerminateTransaction --transactionalId pay" in told
 
 
 def test_a_log_that_is_not_read_to_its_end(here: Resolving) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -117,3 +118,38 @@ def test_other_names_of_clusters_are_taken_as_they_are() -> None:
 def test_a_url_of_the_service_is_http(url: str) -> None:
     with pytest.raises(SettingsError, match=r"^--url: "):
         settings.load({"url": url})
+
+
+KEYS = {"ann": "the-key-of-ann-000", "bob": "the-key-of-bob-000"}
+
+
+def test_operators_have_keys(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config.write_text("[operators]\n" + "\n".join(f'{name} = "{key}"' for name, key in KEYS.items()))
+    loaded = settings.load({}, str(config))
+    assert loaded.operators == KEYS
+    assert json.loads(settings.for_service(loaded)["TXNSCOPE_OPERATORS"]) == KEYS
+    assert KEYS["ann"] not in str(settings.for_children(loaded)), "only the service compares them"
+    monkeypatch.setenv("TXNSCOPE_OPERATORS", json.dumps(KEYS))
+    assert settings.load({}).operators == KEYS
+
+
+@pytest.mark.parametrize(
+    ("told", "complaint"),
+    [
+        ({"ann": "short-key"}, "the key of 'ann' is not 16 or more printable characters without spaces"),
+        ({"ann": "the key of ann 000"}, "the key of 'ann' is not 16 or more"),
+        ({"": KEYS["ann"]}, "an operator has no name"),
+        ({"ann": KEYS["ann"], "bob": KEYS["ann"]}, "two operators have the same key"),
+        ({"ann": 1234567890123456}, "Input should be a valid string"),
+        ([KEYS["ann"]], "Input should be a valid dictionary"),
+        ('{"ann": "the-key-of-ann-000', "not JSON"),
+    ],
+)
+def test_a_bad_key_is_complained_about_and_not_shown(
+    told: object, complaint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TXNSCOPE_OPERATORS", told if isinstance(told, str) else json.dumps(told))
+    with pytest.raises(SettingsError) as raised:
+        settings.load({})
+    assert str(raised.value).startswith(f"TXNSCOPE_OPERATORS: {complaint}")
+    assert not [text for text in (*KEYS.values(), "short-key", "1234567890") if text in str(raised.value)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
+from deploy.demo.signals import interrupt_on_signals
 from tests.brokers import VERSIONS
 from tests.soak.soak import lines, plan, run, told
 
@@ -17,6 +18,7 @@ def main() -> int:
     parser.add_argument("--version", choices=VERSIONS, default=VERSIONS[0], help="of Kafka")
     parser.add_argument("--seed", type=int, default=1, help="which brokers are hit (default: 1)")
     options = parser.parse_args()
+    interrupt_on_signals()
     result = run(plan(options.version, options.minutes, options.hangs), options.seed)
     bars = lines(result)
     sys.stdout.writelines(f"{line}\n" for line in told(result, bars))

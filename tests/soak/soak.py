@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Collection, Iterator, Sequence
@@ -26,12 +27,14 @@ from tests.lab.hangs import UNGUARDED
 from tests.soak.clients import HANGS, PARTITIONS, TOPICS, Clients, create_topics
 from tests.soak.faults import KINDS, PROPERTIES, Done, Faults
 from tests.soak.injected import Injecting
-from tests.soak.watch import Seen, Watching
+from tests.soak.watch import Seen, Watching, as_of_s
 
 HOLD_S: Final = 300.0
 JUDGED_SHARE: Final = 0.99
 JUDGED_AGAIN_S: Final = 10.0
-_LAST_FOUND_S: Final = 30.0
+_BEGINS_S: Final = 2.0
+"""How old the first answer may be with which counting begins."""
+_LAST_FOUND_S: Final = 60.0
 _SLACK_S: Final = 6.0
 
 Key = tuple[str, int, int, int]
@@ -98,7 +101,9 @@ def _wait_until_judged(watched: Watched) -> None:
 
     def done() -> bool:
         body = rest.get("/partitions", limit=200)
-        topics = {one["topic"] for one in body["items"]} if body else set()
+        if body is None or time.time() - as_of_s(body) > _BEGINS_S:
+            return False
+        topics = {one["topic"] for one in body["items"]}
         return topics >= {*TOPICS, TOPIC} and all(one["judged"] for one in body["items"])
 
     try:
@@ -111,7 +116,8 @@ def _disturb(faults: Faults, plan: Plan) -> None:
     began = time.monotonic()
     for number, kind in enumerate(plan.faults):
         time.sleep(max(0.0, began + number * plan.every_s + plan.every_s / 3 - time.monotonic()))
-        faults.do(kind)
+        fault = faults.do(kind)
+        sys.stderr.write(f"{time.monotonic() - began:5.0f} s: {fault.kind}\n")
         faults.settle()
     time.sleep(max(JUDGED_AGAIN_S + 2, began + plan.seconds - time.monotonic()))
 

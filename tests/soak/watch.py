@@ -110,8 +110,13 @@ class Watching:
             self.seen.dropped.setdefault(key, now)
 
 
+def as_of_s(body: Any) -> float:
+    """0: never."""
+    return 0.0 if body["as_of"] is None else datetime.fromisoformat(body["as_of"]).timestamp()
+
+
 def _sample(body: Any, told: Any, leaders: dict[Place, int], away: frozenset[int], now: float) -> Sample:
-    as_of = 0.0 if body is None or body["as_of"] is None else datetime.fromisoformat(body["as_of"]).timestamp()
+    as_of = 0.0 if body is None else as_of_s(body)
     items = {} if body is None else {(one["topic"], one["partition"]): one for one in body["items"]}
     dark: dict[Place, str] = {}
     up = [place for place, node in leaders.items() if node not in away]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from service.domain.open_entries import Entry
 from service.domain.partition_facts import (
     FirstBatch,
     OpenEntry,
@@ -12,7 +13,6 @@ from service.domain.partition_facts import (
     StalledRead,
 )
 from service.store import read_partitions
-from service.store.partition_rows import EntryRow
 from service.store.read_partitions import PartitionRow
 from service.store.writer_partitions import PartitionWriter, Written
 from tests.store.conftest import Cluster
@@ -66,7 +66,7 @@ class Watched:
         assert found is not None
         return found
 
-    def entries(self) -> list[EntryRow]:
+    def entries(self) -> list[Entry]:
         with self.cluster.engine.connect() as connection:
             return read_partitions.entries(connection, self.cluster.id)
 

@@ -12,11 +12,13 @@ from service.domain.findings import kinds
 from service.domain.findings.finding import Finding
 from service.domain.findings.lifecycle import QUIET_MS
 from service.domain.findings.rules import Rule, Rules
+from service.domain.partition_facts import PartitionsBatch
 from service.store import clusters, lease, schema
 from service.store.engine import open_reader
 from service.store.errors import LeaseLost
 from service.store.read_findings import known_sequences, told_after
 from service.store.writer_findings import EVENTS_KEPT, FindingWriter, load
+from service.store.writer_partitions import PartitionWriter
 from spark_jobs.judge import Judge
 from tests.store.conftest import Cluster, only_on
 from tests.store.logs import NOW_MS, Entry, batch, entry, read
@@ -254,6 +256,20 @@ def test_a_source_that_fails(judged: Judged) -> None:
     judged.judge.round(NOW_MS + 30_000)
     assert "grant READ" in judged.found()[kinds.COVERAGE_GAP].summary
     judged.at(NOW_MS + 40_000)
+    assert judged.found()[kinds.COVERAGE_GAP].resolution == kinds.HEALED
+
+
+def test_partitions_that_are_not_looked_at(judged: Judged) -> None:
+    partitions = PartitionWriter(judged.cluster.engine, judged.cluster.lease)
+    partitions.apply(PartitionsBatch(NOW_MS), NOW_MS)
+    why = "1 of 1 partitions do not answer: no permission on topic vault: grant DESCRIBE on it (1)"
+    partitions.apply(PartitionsBatch(NOW_MS + 29_000, trouble=why), NOW_MS + 29_000)
+    judged.at(NOW_MS + 29_000)
+    assert kinds.COVERAGE_GAP not in judged.found()
+    judged.at(NOW_MS + 30_000)
+    assert "grant DESCRIBE" in judged.found()[kinds.COVERAGE_GAP].summary
+    partitions.apply(PartitionsBatch(NOW_MS + 31_000), NOW_MS + 31_000)
+    judged.at(NOW_MS + 31_000)
     assert judged.found()[kinds.COVERAGE_GAP].resolution == kinds.HEALED
 
 

@@ -10,7 +10,7 @@ from sqlalchemy import Engine, select
 from service.domain import states
 from service.domain.findings import kinds
 from service.domain.findings.finding import Finding
-from service.domain.findings.hanging import SETTLES_MS
+from service.domain.findings.hanging import CLIENT_WAITS_MS, SETTLES_MS
 from service.domain.findings.rules import Rule, Rules
 from service.domain.look_back import Marker
 from service.kafka.bracket import Seen
@@ -58,6 +58,7 @@ class Scripted:
 @pytest.fixture(autouse=True)
 def a_machine_that_is_never_busy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spark_jobs.judge.SHARE", 0)
+    monkeypatch.setattr("spark_jobs.judge.OPEN_SHARE", 0)
 
 
 @pytest.fixture
@@ -68,12 +69,12 @@ def reader(url: str, engine: Engine) -> Iterator[Engine]:
 
 
 class Lab:
-    """orders-0, where producer id 7 of `pay` (or of nobody) is open at 100, and one partition of the coordinators' log."""
+    """orders-0, where producer id 7 of `pay` (or nobody's) is open at 100, and a partition of the coordinators' log."""
 
     def __init__(self, cluster: Cluster, reader: Engine) -> None:
         self.cluster, self.reader, self.watched = cluster, reader, Watched(cluster)
         self.rules = Rules((Rule(prefix="pay", owner="payments"),))
-        self.next_offset = 0
+        self.next_offset, self.leader = 0, 1
         self.restart()
 
     def restart(self) -> None:
@@ -84,7 +85,8 @@ class Lab:
 
     def log(self, now_ms: int, *entries: Entry) -> None:
         lo, hi = self.next_offset, self.next_offset + len(entries)
-        self.cluster.writer.apply(batch(entries, read(lo, hi, end=hi, asked_at_ms=now_ms)), now_ms)
+        span = read(lo, hi, end=hi, asked_at_ms=now_ms)._replace(leader=self.leader)
+        self.cluster.writer.apply(batch(entries, span), now_ms)
         self.next_offset = hi
 
     def ended(self, now_ms: int, state: int = states.COMPLETE_ABORT) -> None:
@@ -209,6 +211,46 @@ def test_a_producer_that_may_be_early_is_given_a_moment(lab: Lab) -> None:
     found = lab.round(NOW_MS + 2_800)
     assert found is not None
     assert (found.status, found.resolution, found.confirmed_at_ms) == ("resolved", "not_hanging", None)
+
+
+def test_an_end_asked_for_before_an_early_producer_can_be_in_the_log_is_no_look(lab: Lab) -> None:
+    lab.ended(NOW_MS)
+    lab.opened(NOW_MS)
+    assert lab.round(NOW_MS + SETTLES_MS - 100) is None
+    assert not any(questions.log_partitions for questions in lab.looker.asked)
+    lab.ends(NOW_MS + SETTLES_MS - 50)
+    assert lab.round(NOW_MS + SETTLES_MS) is None
+    assert lab.looker.asked[-1].log_partitions == {0}
+
+
+def test_a_client_that_waits_for_a_coordinator_that_froze_is_waited_for(lab: Lab) -> None:
+    """Its AddPartitionsToTxn may be on the way for as long as request.timeout.ms; the next one knows nothing."""
+    lab.ended(NOW_MS)
+    lab.opened(NOW_MS)
+    lab.judge.round(NOW_MS)
+    lab.leader = 2
+    found = lab.round(NOW_MS + 1_000)
+    for at_ms in (NOW_MS + 2_000, NOW_MS + CLIENT_WAITS_MS - 2_000):
+        lab.ends(at_ms)
+        lab.opened(at_ms)
+        found = lab.round(at_ms + 500)
+        assert found is None
+    lab.opened(NOW_MS + CLIENT_WAITS_MS)
+    lab.ends(NOW_MS + CLIENT_WAITS_MS)
+    found = lab.round(NOW_MS + CLIENT_WAITS_MS + 500)
+    assert found is not None
+    assert found.status == "candidate"
+
+
+def test_an_end_told_by_a_leader_that_the_log_was_not_read_from_is_no_look(lab: Lab) -> None:
+    """Since when it leads is not known yet, nor whether somebody waits for the one before."""
+    lab.ended(NOW_MS)
+    lab.opened(NOW_MS)
+    lab.round(NOW_MS + 1_000)
+    lab.looker.ready.append(Answers(NOW_MS + 1_500, {0: lab.next_offset}, {0: (2, 0)}))
+    assert lab.round(NOW_MS + 2_000) is None
+    lab.looker.ready.append(Answers(NOW_MS + 2_500, {0: lab.next_offset}, {0: (1, 0)}))
+    assert lab.round(NOW_MS + 3_000) is not None
 
 
 def test_what_has_ended_by_the_third_look_is_withdrawn(lab: Lab) -> None:

@@ -36,6 +36,7 @@ S = 1_000
 @pytest.fixture(autouse=True)
 def a_machine_that_is_never_busy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spark_jobs.judge.SHARE", 0)
+    monkeypatch.setattr("spark_jobs.judge.OPEN_SHARE", 0)
 
 
 @pytest.fixture

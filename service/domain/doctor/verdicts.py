@@ -43,9 +43,10 @@ def _partitions(seen: Seen) -> Verdict:
 
 
 def _hanging(seen: Seen) -> Verdict:
-    """Without the log nobody can be said to own an entry or not; without READ what is open on a topic is not known."""
+    """Without the log its coordinator tells who owns an entry, or hides it; without READ what is open on a topic is not
+    known."""
     what, topics = "hanging transactions", seen.topics
-    if not seen.log.may_read:
+    if not (seen.log.may_read or _tell_coordinators(seen)):
         return Verdict(what, NONE, _why_no_log(seen))
     if not topics.readable and not topics.silent:
         return Verdict(
@@ -55,11 +56,22 @@ def _hanging(seen: Seen) -> Verdict:
     if topics.unreadable:
         but.append(f"not at all on {listed(topics.unreadable)} (READ is denied)")
     but += _not_coordinated(seen)
+    if not seen.log.may_read:
+        if seen.ids.any_denied is not False:
+            but.append("not of ids that may not be described")
+        but.append("without what was decided")
+        return Verdict(what, LIKELY, _except([f"{_why_no_log(seen)}: by the word of coordinators alone", *but]))
     if not topics.readable:
         return Verdict(what, LIKELY, _except(["DescribeProducers could not be asked", *but]))
     if topics.silent:
         but.append(f"likely at most on {listed(topics.silent)} (DescribeProducers could not be asked)")
     return Verdict(what, CERTAIN, _except(but))
+
+
+def _tell_coordinators(seen: Seen) -> bool:
+    """Whether there is a log, and ids that coordinators would tell of."""
+    is_there = seen.log.is_there is not False
+    return is_there and seen.ids.listed is not None and (seen.ids.listed > 0 or seen.ids.any_denied is False)
 
 
 def _names(seen: Seen) -> Verdict:

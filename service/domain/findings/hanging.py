@@ -23,6 +23,10 @@ SETTLES_MS: Final = 500
 """How long nobody must own an entry whose producer is still the current one: some clients write a moment before
 AddPartitionsToTxn is accepted."""
 
+CLIENT_WAITS_MS: Final = 35_000
+"""How long a client may wait for a coordinator that is frozen, or cut off, before it finds the next one: Kafka's
+request.timeout.ms (30 s), and a moment to ask."""
+
 
 class Case(NamedTuple):
     """An entry that nobody owns. `name`: of its transactional.id; None: no id ever had its producer id. `owner` is None
@@ -63,6 +67,13 @@ def can_still_write(entry: Entry, owner: Owner | None) -> bool:
         and owner.state != EXPIRED
         and (owner.producer_id, owner.producer_epoch) == (entry.producer_id, entry.producer_epoch)
     )
+
+
+def not_early_ms(entry: Entry, led_since_ms: int) -> int:
+    """From when on the log has what would take the entry over, were its producer only early. `led_since_ms`: since when
+    its coordinator is the one that it is; a client may still be waiting for the one before."""
+    has_moved = led_since_ms > entry.first_seen_ms - CLIENT_WAITS_MS
+    return entry.first_seen_ms + (CLIENT_WAITS_MS if has_moved else SETTLES_MS)
 
 
 def is_certain(entry: Entry, owner: Owner | None, context: Context, now_ms: int) -> bool:

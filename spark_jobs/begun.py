@@ -1,0 +1,44 @@
+"""How a case begins: with an entry that is seen open, or one that hung before a restart."""
+
+from __future__ import annotations
+
+from service.domain.findings.finding import Subject
+from service.domain.findings.hanging import subject_of
+from service.domain.open_entries import Entry, Relation
+from service.store.read_partitions import PartitionRow
+from spark_jobs.open_cases import OpenCase
+
+
+def begun(row: PartitionRow, entry: Entry, relation: Relation, now_ms: int) -> OpenCase:
+    is_first = entry.start_offset == row.last_stable_offset
+    return OpenCase(
+        entry=entry,
+        owner=relation.owner,
+        subject=subject_of(entry, relation.owner),
+        topic_id=row.topic_id,
+        stalled_since_ms=row.stalled_since_ms if is_first else None,
+        absent_until_ms=row.absent_until_ms if is_first else None,
+        log_start=row.log_start,
+        last_stable_offset=row.last_stable_offset,
+        high_watermark=row.high_watermark,
+        begun_ms=now_ms,
+    )
+
+
+def recalled(subject: Subject, now_ms: int) -> OpenCase:
+    """What hung before a restart and is not in the store now: how it ended is still to be told."""
+    start = subject.start_offset or 0
+    entry = Entry(
+        subject.topic or "",
+        subject.partition or 0,
+        subject.producer_id or 0,
+        subject.producer_epoch or 0,
+        start,
+        coordinator_epoch=-1,
+        last_timestamp_ms=-1,
+        records=None,
+        bytes=None,
+        first_seen_ms=now_ms,
+        seen_at_ms=now_ms,
+    )
+    return OpenCase(entry, None, subject, "", None, None, -1, -1, high_watermark=start, begun_ms=now_ms)
