@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from service.kafka import errors
 from service.kafka.client import KafkaClient
-from service.kafka.metadata import TopicLayout, layout_of, layouts_request
+from service.kafka.metadata import TIMEOUT_MS, TopicLayout, layout_of, layouts_request
 
 
 class Topics(NamedTuple):
@@ -23,7 +23,7 @@ def all_topics(client: KafkaClient, ask: int | None = None) -> Topics:
     """Every topic, internal ones included, as broker `ask` (any if None) sees it. A topic that the principal may not
     describe is not listed by Kafka at all. Raises KafkaUnavailable or KafkaRefused.
     """
-    answer = client.ask(layouts_request(None), ask)
+    answer = client.ask(layouts_request(None), ask, TIMEOUT_MS)
     layouts: dict[str, TopicLayout] = {}
     denied: dict[str, int] = {}
     for found in answer.topics:

@@ -81,7 +81,7 @@ class _Reading:
         return [r._replace(records=self._records[p], bytes=self._bytes[p]) for p, r in self._ranges.items()]
 
     def step(self) -> None:
-        """Ask each leader once; forget connections and leaders when one does not answer."""
+        """Ask each leader once; when one does not answer, ask who leads now."""
         before = dict(self._at)
         try:
             client = connected(self._settings)
@@ -192,11 +192,11 @@ class _Reading:
     def _recover(self, e: KafkaUnavailable) -> None:
         if time.monotonic() - self._last_progress > PATIENCE_S:
             raise e
-        forget(self._settings)
         time.sleep(0.2)
         try:
             layout = topic_layout(connected(self._settings), self._topic)
         except KafkaUnavailable:
+            forget(self._settings)
             return
         for p, r in self._ranges.items():
             if layout is not None and layout.topic_id == r.topic_id and p in layout.leaders:

@@ -32,6 +32,7 @@ def read_stalled(
         _windows.clear()  # of a query that is over
         _windows[kept] = Windows(KeptWindows(kept))
     windows = _windows[kept]
+    anybody_answered = False
     for node, of_node in groupby(sorted(asks, key=_leader), key=_leader):
         some = list(of_node)
         read_at_ms = now_ms()
@@ -41,12 +42,14 @@ def read_stalled(
             limits = {ask: SMALL if _is_described(told.get(_place(ask))) else LARGE for ask in some}
             reads = windows.read(client, node, some, limits)
         except KafkaFailure as e:
-            forget(settings)
             yield from (_read(ask, read_at_ms, Read(None, str(e)), None) for ask in some)
             continue
+        anybody_answered = True
         for ask in some:
             if not reads[ask].has_moved:
                 yield _read(ask, read_at_ms, reads[ask], told.get(_place(ask)))
+    if asks and not anybody_answered:  # one broker that is frozen is no reason: to begin anew may hang on it again
+        forget(settings)
 
 
 def _leader(ask: StalledAsk) -> int:
