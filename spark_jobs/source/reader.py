@@ -83,19 +83,22 @@ class _Reading:
     def step(self) -> None:
         """Ask each leader once; when one does not answer, ask who leads now."""
         before = dict(self._at)
+        failure: KafkaUnavailable | None = None
         try:
             client = connected(self._settings)
             for node, partitions in self._by_leader().items():
                 answers = fetch(client, node, self._topic, partitions, FETCH_BYTES, 100, FETCH_TIMEOUT_MS)
                 self._take(client, answers)
         except KafkaUnavailable as e:
-            self._recover(e)
+            failure = e
         if self._at != before:
             self._last_progress = time.monotonic()
             self._fold_pieces()
         elif time.monotonic() - self._last_progress > PATIENCE_S:  # an empty answer is no error, and may not end
             p = self.unfinished[0]
-            raise KafkaUnavailable(f"{self._topic}-{p}: nothing comes from offset {self._at[p]} on")
+            raise failure or KafkaUnavailable(f"{self._topic}-{p}: nothing comes from offset {self._at[p]} on")
+        if failure is not None:
+            self._recover()
 
     def _by_leader(self) -> dict[int, list[Wanted]]:
         """Those fetched least come first: a broker fills its response in the order asked, to a limit."""
@@ -189,9 +192,7 @@ class _Reading:
             self._ranges[p] = r._replace(gap=Gap(self._at[p], min(start, r.hi), "retention"))
         self._at[p] = min(start, r.hi)
 
-    def _recover(self, e: KafkaUnavailable) -> None:
-        if time.monotonic() - self._last_progress > PATIENCE_S:
-            raise e
+    def _recover(self) -> None:
         time.sleep(0.2)
         try:
             layout = topic_layout(connected(self._settings), self._topic)
