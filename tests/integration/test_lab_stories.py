@@ -68,7 +68,8 @@ def test_d2_its_id_expires_under_it(lab: Callable[[str], HangLab], version: str)
     here.create_topic("d2-expired")
     hang = late_write(old_producer(here.connection, "d2-gone"), "d2-expired", 0)
     wait_for(lambda: here.state("d2-gone") == "Expired", f"its expiry; {here.app.log}", EXPIRED_S)
-    assert here.hanging(hang).confidence == kinds.CERTAIN
+    here.hanging(hang)
+    here.until(kinds.HANGING, lambda one: one.confidence == kinds.CERTAIN, topic="d2-expired")
     assert here.relation("d2-expired", 0, "hanging")["transactional_id"] == "d2-gone"
     mark(here.connection, "d2-expired", 0, hang.open, commit=False)
     here.is_over(hang, kinds.FOREIGN_ABORT)
