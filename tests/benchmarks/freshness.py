@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import statistics
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from deploy.demo.broker import Broker
 from tests.benchmarks.figures import Figure, percentile, show
+from tests.benchmarks.loading import loading
 from tests.benchmarks.prepared_broker import VERSION
 from tests.benchmarks.process_tree import CpuMeter, PeakMemory, shown
 from tests.benchmarks.watched import Watched, watching
 from tests.brokers import free_port
-from tests.integration.application import ROOT
 from tests.integration.producers import create_topic, open_producer, transact
 
 P50_S, P99_S, CORES_LOADED, CORES_IDLE, MEMORY_MB = 0.5, 1.0, 1.0, 0.3, 1600.0
@@ -45,7 +42,7 @@ def run(rate: int = 500, ids: int = 20, probes: int = 200, idle_s: float = 30.0)
 def _measure(
     bootstrap: str, watched: Watched, peak: PeakMemory, rate: int, ids: int, probes: int, idle_s: float
 ) -> list[Figure]:
-    with _load(bootstrap, rate, ids) as load:
+    with loading("tests.benchmarks.load", bootstrap, TOPIC, rate, ids) as load:
         time.sleep(SETTLE_S)
         unwatched = CpuMeter(watched.tree)
         time.sleep(SETTLE_S)
@@ -58,8 +55,9 @@ def _measure(
     meter = CpuMeter(watched.tree)
     time.sleep(idle_s)
     idle = meter.cores()
+    done, seconds = load.said
     figures = [
-        Figure("transactions/s that the load reached", load.rate, "1/s"),
+        Figure("transactions/s that the load reached", int(done) / float(seconds), "1/s"),
         Figure("commit returns → REST shows it, p50", statistics.median(latencies), "s", P50_S),
         Figure("commit returns → REST shows it, p99", percentile(latencies, 0.99), "s", P99_S),
         Figure("  the longest", max(latencies), "s"),
@@ -74,28 +72,6 @@ def _measure(
     print(f"loaded: {shown(alone, 'cores')}\nidle: {shown(idle, 'cores')}")
     print(f"memory at its peak: {shown(peak.parts, 'MB')}", flush=True)
     return figures
-
-
-class _Load:
-    rate = 0.0
-    """Transactions/s that were committed, known when the load has ended."""
-
-
-@contextmanager
-def _load(bootstrap: str, rate: int, ids: int) -> Iterator[_Load]:
-    arguments = [sys.executable, "-m", "tests.benchmarks.load", bootstrap, TOPIC, str(rate), str(ids)]
-    process = subprocess.Popen(arguments, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    load = _Load()
-    try:
-        process.stdout.readline()
-        yield load
-        said, _ = process.communicate(timeout=TIMEOUT_S)
-        done, seconds = said.split()
-        load.rate = int(done) / float(seconds)
-    finally:
-        process.kill()
-        process.wait()
 
 
 def _probe(bootstrap: str, watched: Watched, probes: int) -> Iterator[float]:

@@ -1,0 +1,39 @@
+"""A load in a process of its own, as long as a block lasts."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tests.integration.application import ROOT
+
+TIMEOUT_S = 120
+
+
+class Load:
+    said: tuple[str, ...] = ()
+    """The words of its last line, known when the load has ended."""
+
+
+@contextmanager
+def loading(module: str, *arguments: object) -> Iterator[Load]:
+    """`python -m module …`: prints a line once it has started, ends when its input does, and then says how it went."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", module, *map(str, arguments)],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    load = Load()
+    try:
+        process.stdout.readline()
+        yield load
+        said, _ = process.communicate(timeout=TIMEOUT_S)
+        load.said = tuple(said.split())
+    finally:
+        process.kill()
+        process.wait()
