@@ -9,7 +9,7 @@ from hashlib import blake2b
 from typing import Any
 
 from service.api.problems import BAD_CURSOR, ProblemError
-from service.store.read_transactions import Place, is_place
+from service.store.select_transactions import Place, is_place
 
 _FINGERPRINT = 8  # bytes
 

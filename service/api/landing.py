@@ -15,7 +15,7 @@ from service.api.store import Store, store_of
 from service.domain import states
 from service.store import read, read_transactions
 from service.store.errors import StoreError
-from service.store.read_transactions import Selection
+from service.store.select_transactions import Selection
 
 OLDEST_SHOWN: Final = 5
 

@@ -21,7 +21,7 @@ from service.domain.spans import span_ms
 from service.domain.states import CODES, EXPIRED
 from service.store import read, read_transactions
 from service.store.display import display_id, printable
-from service.store.read_transactions import Selection
+from service.store.select_transactions import Selection
 
 State = Literal[
     "Empty",

@@ -59,10 +59,12 @@ def run(cases: int = 100, rate: float = 200, ids: int = 20) -> list[Figure]:
                 Connection(broker.bootstrap, threading.Event()) as connection,
             ):
                 watched.wait_until_read(1, 120)
-                with loading(broker.bootstrap, HEALTHY, rate, ids) as load:
+                with loading("tests.benchmarks.load", broker.bootstrap, HEALTHY, rate, ids) as load:
                     time.sleep(10)
                     figures = list(_measure(broker, watched, connection, cases))
-                show(f"detection: {cases} late writes beside {load.rate:.0f} healthy transactions/s", figures)
+                done, seconds = load.said
+                healthy = int(done) / float(seconds)
+                show(f"detection: {cases} late writes beside {healthy:.0f} healthy transactions/s", figures)
             long.abort_transaction()
     return figures
 

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import statistics
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from deploy.demo.broker import Broker
 from tests.benchmarks.figures import Figure, percentile, show
+from tests.benchmarks.loading import loading
 from tests.benchmarks.log_load import PARTITIONS, LogWriter, transaction
 from tests.benchmarks.prepared_broker import VERSION
 from tests.benchmarks.process_tree import CpuMeter, PeakMemory, shown
 from tests.benchmarks.watched import Watched, watching
 from tests.brokers import free_port
-from tests.integration.application import ROOT
 from tests.integration.producers import open_producer
 
 P99_S = 1.5
@@ -44,22 +41,17 @@ def run(rate: int = RATE, ids: int = IDS, probes: int = 200) -> list[Figure]:
                 return _measure(broker.bootstrap, watched, peak, rate, ids, probes)
 
 
-class _Load:
-    """What was acknowledged, known when the load has ended."""
-
-    records = commits = aborts = 0
-    seconds = 1.0
-
-
 def _measure(bootstrap: str, watched: Watched, peak: PeakMemory, rate: int, ids: int, probes: int) -> list[Figure]:
-    with _load(bootstrap, rate, ids) as load:
+    with loading("tests.benchmarks.log_load", bootstrap, rate, ids) as load:
         time.sleep(SETTLE_S)
         meter = CpuMeter(watched.tree)
         latencies = list(_probe(bootstrap, watched, probes))
         cores = meter.cores()
-    caught_up_s = _wait_until_counted(watched, load.commits + probes, load.aborts)
+    *acknowledged, seconds = load.said
+    records, commits, aborts = map(int, acknowledged)
+    caught_up_s = _wait_until_counted(watched, commits + probes, aborts)
     figures = [
-        Figure("transitions/s that the load reached", load.records / load.seconds, "1/s"),
+        Figure("transitions/s that the load reached", records / float(seconds), "1/s"),
         Figure("write acknowledged → REST shows it, p50", statistics.median(latencies), "s"),
         Figure("write acknowledged → REST shows it, p99", percentile(latencies, 0.99), "s", P99_S),
         Figure("  the longest", max(latencies), "s"),
@@ -70,24 +62,6 @@ def _measure(bootstrap: str, watched: Watched, peak: PeakMemory, rate: int, ids:
     show(f"following: {len(latencies)} probes, {rate} transitions/s wanted of {ids} ids", figures)
     print(f"CPU: {shown(cores, 'cores')}\nmemory at its peak: {shown(peak.parts, 'MB')}", flush=True)
     return figures
-
-
-@contextmanager
-def _load(bootstrap: str, rate: int, ids: int) -> Iterator[_Load]:
-    arguments = [sys.executable, "-m", "tests.benchmarks.log_load", bootstrap, str(rate), str(ids)]
-    process = subprocess.Popen(arguments, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    load = _Load()
-    try:
-        process.stdout.readline()
-        yield load
-        said, _ = process.communicate(timeout=TIMEOUT_S)
-        *counts, seconds = said.split()
-        load.records, load.commits, load.aborts = map(int, counts)
-        load.seconds = float(seconds)
-    finally:
-        process.kill()
-        process.wait()
 
 
 def _probe(bootstrap: str, watched: Watched, probes: int) -> Iterator[float]:

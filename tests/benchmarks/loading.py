@@ -1,4 +1,4 @@
-"""Transactions at a steady rate from a process of their own (`tests.benchmarks.load`), as long as a block lasts."""
+"""A load in a process of its own, as long as a block lasts."""
 
 from __future__ import annotations
 
@@ -13,22 +13,27 @@ TIMEOUT_S = 120
 
 
 class Load:
-    rate = 0.0
-    """Transactions/s that were committed, known when the load has ended."""
+    said: tuple[str, ...] = ()
+    """The words of its last line, known when the load has ended."""
 
 
 @contextmanager
-def loading(bootstrap: str, topic: str, rate: float, ids: int) -> Iterator[Load]:
-    arguments = [sys.executable, "-m", "tests.benchmarks.load", bootstrap, topic, str(rate), str(ids)]
-    process = subprocess.Popen(arguments, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+def loading(module: str, *arguments: object) -> Iterator[Load]:
+    """`python -m module …`: prints a line once it has started, ends when its input does, and then says how it went."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", module, *map(str, arguments)],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     assert process.stdout is not None
     load = Load()
     try:
         process.stdout.readline()
         yield load
         said, _ = process.communicate(timeout=TIMEOUT_S)
-        done, seconds = said.split()
-        load.rate = int(done) / float(seconds)
+        load.said = tuple(said.split())
     finally:
         process.kill()
         process.wait()

@@ -71,8 +71,15 @@ class Ingest:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, module: str = "spark_jobs") -> Ingest:
-        arguments = ["--bootstrap-servers", self.bootstrap, "--store", self.url, "--cluster", self.name]
-        arguments += ["--owner", "test", "--checkpoint", str(self.directory / "checkpoint"), *self.more]
+        self._run(module, *self._flags, "--owner", "test", *self.more)
+        return self
+
+    @property
+    def _flags(self) -> list[str]:
+        where = ["--bootstrap-servers", self.bootstrap, "--store", self.url, "--cluster", self.name]
+        return [*where, "--checkpoint", str(self.directory / "checkpoint")]
+
+    def _run(self, module: str, *arguments: str) -> None:
         with self.log.open("ab") as out:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", module, *arguments],
@@ -82,7 +89,6 @@ class Ingest:
                 stderr=out,
                 start_new_session=True,
             )
-        return self
 
     @property
     def process(self) -> subprocess.Popen[bytes]:

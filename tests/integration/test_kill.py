@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 import urllib.request
 from collections import Counter
@@ -18,7 +16,7 @@ import pytest
 from deploy.demo.broker import Broker
 from service.store.schema import id_minutes, transactional_ids, transitions
 from tests.brokers import free_port
-from tests.integration.application import ROOT, Ingest, running, wait_for
+from tests.integration.application import Ingest, running, wait_for
 from tests.integration.kafka_says import completed
 from tests.integration.producers import create_topic, load
 
@@ -30,17 +28,7 @@ class Watch(Ingest):
 
     def start(self, module: str = "service.cli") -> Watch:
         self.port = free_port()
-        arguments = ["watch", "--bootstrap-servers", self.bootstrap, "--store", self.url, "--cluster", self.name]
-        arguments += ["--checkpoint", str(self.directory / "checkpoint"), "--port", str(self.port)]
-        with self.log.open("ab") as out:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", module, *arguments],
-                cwd=ROOT,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=out,
-                start_new_session=True,
-            )
+        self._run(module, "watch", *self._flags, "--port", str(self.port))
         return self
 
     def pids(self, words: str) -> list[int]:

@@ -11,7 +11,8 @@ from sqlalchemy import Connection, Engine, event
 from service.domain import states
 from service.domain.limits import LAST_TIME_MS
 from service.store.engine import open_reader
-from service.store.read_transactions import SORTS, Place, Selection, find, participants, read_page
+from service.store.read_transactions import find, participants, read_page
+from service.store.select_transactions import SORTS, Place, Selection
 from service.store.writer_rows import IdRow
 from tests.service.stores import INT64_MAX, NOW_MS, Id, SeededCluster, mixed_ids, open_id
 from tests.store.conftest import BACKENDS, new_store, only_on

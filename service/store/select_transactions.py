@@ -1,0 +1,183 @@
+"""Which ids a page is about, in which order, and the statements that walk them along the indexes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import Column, ColumnElement, Select, func, or_, select
+
+from service.domain.limits import LAST_TIME_MS
+from service.domain.states import OPEN
+from service.store.display import display_id
+from service.store.id_key import KEPT, prefix_end
+from service.store.schema import open_participants, transactional_ids
+
+_T = transactional_ids.c
+_INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
+
+
+class Selection(NamedTuple):
+    """Which ids a page is about. `states`: numbers of `service.domain.states`, at least one.
+
+    `started_until_ms` leaves only transactions that are open and began then or before; `topic` those that are open and
+    have a partition of it; `text` is looked for in what people see of the id, upper and lower case alike.
+    """
+
+    states: frozenset[int]
+    prefix: bytes = b""
+    started_until_ms: int | None = None
+    producer_id: int | None = None
+    topic: str | None = None
+    text: str | None = None
+
+
+class Place(NamedTuple):
+    """Where a page ended: the last row's segment of the sort, its time there (None: by id alone) and its id."""
+
+    segment: int
+    ms: int | None
+    transactional_id: bytes
+
+
+class ByTime(NamedTuple):
+    """Rows whose `column` lies in [lowest, highest], in its order, equal ones by id."""
+
+    column: Column[Any]
+    lowest: int
+    highest: int
+    newest_first: bool = False
+
+
+class ById(NamedTuple):
+    """Rows in one of `states`, in the order of their ids' bytes."""
+
+    states: frozenset[int] | None
+
+
+Segment = ByTime | ById
+
+# a number that is no time has no age, and null ages come last
+SORTS: Final[dict[str, tuple[Segment, ...]]] = {
+    "age": (
+        ByTime(_T.started_at_ms, 0, LAST_TIME_MS),
+        ByTime(_T.started_at_ms, _INT64_MIN, -1),
+        ByTime(_T.started_at_ms, LAST_TIME_MS + 1, _INT64_MAX),
+        ById(frozenset(range(256)) - OPEN),
+    ),
+    "transactional_id": (ById(None),),
+    "last_updated": (
+        ByTime(_T.last_update_ms, 0, LAST_TIME_MS, newest_first=True),
+        ByTime(_T.last_update_ms, LAST_TIME_MS + 1, _INT64_MAX),
+        ByTime(_T.last_update_ms, _INT64_MIN, -1),
+    ),
+}
+
+
+def is_place(sort: str, place: Place) -> bool:
+    """Whether a page of `sort` can have ended there."""
+    segments = SORTS[sort]
+    if not 0 <= place.segment < len(segments):
+        return False
+    segment = segments[place.segment]
+    if isinstance(segment, ById):
+        return place.ms is None
+    return place.ms is not None and segment.lowest <= place.ms <= segment.highest
+
+
+def by_id(cluster_id: int, selection: Selection, state: int, after: bytes | None, limit: int) -> Select[bytes]:
+    """The ids of one state in their order, from behind `after`."""
+    statement = (
+        select(_T.transactional_id)
+        .where(_T.cluster_id == cluster_id, _T.state == state, *filters(cluster_id, selection))
+        .order_by(_T.transactional_id)
+        .limit(limit)
+    )
+    return statement if after is None else statement.where(_T.transactional_id > after)
+
+
+def by_update(
+    cluster_id: int, selection: Selection, segment: ByTime, state: int, after: Place | None, limit: int
+) -> Select[int, bytes]:
+    """(time, id) of one state in the order of the segment, from behind `after`."""
+    time = segment.column
+    return (
+        select(time, _T.transactional_id)
+        .where(
+            _T.state == state,
+            *_within(cluster_id, segment, time, after),
+            *filters(cluster_id, selection, seeks=False),
+        )
+        .order_by(time.desc() if segment.newest_first else time, _T.transactional_id)
+        .limit(limit)
+    )
+
+
+def by_time(
+    cluster_id: int, selection: Selection, segment: ByTime, after: Place | None, limit: int
+) -> Select[tuple[Any, ...]]:
+    """The rows of one segment, from behind `after`.
+
+    The open ones are few: walked through in the order of their time. Otherwise what the selection names is looked up
+    and sorted. A sum is no indexed column: it leaves one choice.
+    """
+    walks = selection.producer_id is None and segment.column is _T.started_at_ms
+    time: ColumnElement[Any] = segment.column if walks else segment.column + 0
+    state: ColumnElement[Any] = _T.state + 0
+    return (
+        select(transactional_ids)
+        .where(
+            *_within(cluster_id, segment, time, after),
+            state.in_(sorted(selection.states)),
+            *filters(cluster_id, selection, seeks=not walks),
+        )
+        .order_by(time.desc() if segment.newest_first else time, _T.transactional_id)
+        .limit(limit)
+    )
+
+
+def _within(
+    cluster_id: int, segment: ByTime, time: ColumnElement[Any], after: Place | None
+) -> Iterable[ColumnElement[bool]]:
+    """In the segment, from behind `after`."""
+    lowest, highest = segment.lowest, segment.highest
+    if after is not None and after.ms is not None:
+        lowest, highest = (lowest, after.ms) if segment.newest_first else (after.ms, highest)
+    yield from (_T.cluster_id == cluster_id, time >= lowest, time <= highest)
+    if after is not None:
+        yield or_(time != after.ms, _T.transactional_id > after.transactional_id)
+
+
+def names_ids(selection: Selection) -> bool:
+    return bool(selection.prefix) or selection.producer_id is not None or selection.topic is not None
+
+
+def filters(cluster_id: int, selection: Selection, *, seeks: bool = True) -> Iterable[ColumnElement[bool]]:
+    """`seeks`: an index may find the prefix. Its ids may be half of all, which PostgreSQL cannot tell beforehand."""
+    if selection.prefix:
+        kept, text = selection.prefix[:KEPT], display_id(selection.prefix)
+        if not seeks:
+            yield func.substr(_T.transactional_id, 1, len(kept)) == kept
+        else:
+            yield _T.transactional_id >= kept
+            if (end := prefix_end(kept)) is not None:
+                yield _T.transactional_id < end
+        if len(selection.prefix) > KEPT:  # longer than any key: what people see of the id has to go on
+            yield func.substr(_T.display, 1, len(text)) == text
+    if selection.started_until_ms is not None:
+        yield _T.started_at_ms >= 0
+        yield _T.started_at_ms <= selection.started_until_ms
+    if selection.producer_id is not None:
+        same = transactional_ids.alias("same_producer").c
+        yield _T.transactional_id.in_(
+            select(same.transactional_id).where(
+                same.cluster_id == cluster_id, same.producer_id == selection.producer_id
+            )
+        )
+    if selection.topic is not None:
+        p = open_participants.c
+        yield _T.transactional_id.in_(
+            select(p.transactional_id).where(p.cluster_id == cluster_id, p.topic == selection.topic)
+        )
+    if selection.text is not None:
+        yield _T.display.icontains(selection.text, autoescape=True)
