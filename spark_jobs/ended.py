@@ -1,17 +1,54 @@
-"""The last transaction that ended under a producer id, from the bytes that the store has kept of its PrepareX."""
+"""How what hung has ended: by whose marker, beside the last transaction that ended under its producer id."""
 
 from __future__ import annotations
 
+from sqlalchemy import Connection
+
+from service.domain.endings import how_ended
+from service.domain.findings import kinds
 from service.domain.look_back import Ended
 from service.domain.owners import Owner
 from service.domain.states import PREPARE_COMMIT
+from service.kafka.bracket import Seen
+from service.kafka.markers_read import MarkersRead
+from service.store import audit, read_partitions
 from service.store.display import printable
 from service.wire.errors import DecodeError
 from service.wire.transaction_log import decode_value
+from spark_jobs.open_cases import OpenCase
+
+
+def how_it_ended(
+    connection: Connection, cluster_id: int, case: OpenCase, seen: Seen, found: MarkersRead | None
+) -> str | None:
+    """None: its marker could not be looked for now, or whether it is ours is about to be told."""
+    if not seen.described:
+        return kinds.HEALED
+    if found is None:
+        return None
+    entry = case.entry
+    owners = read_partitions.owners(connection, cluster_id, [entry.producer_id]).get(entry.producer_id, [])
+    attempts = audit.of_subject(
+        connection, cluster_id, entry.topic, entry.partition, entry.producer_id, entry.start_offset
+    )
+    first = found.markers[0].is_commit if found.markers else None
+    if (by_us := audit.wrote(attempts, first, seen.asked_at_ms)) is None:
+        return None
+    how = how_ended(
+        entry,
+        found.markers,
+        log_start=seen.ends.log_start,
+        high_watermark=seen.ends.high_watermark,
+        ended=ended_of(owners[0]) if owners else None,
+        by_us=by_us,
+    )
+    is_foreign = how in (kinds.FOREIGN_COMMIT, kinds.FOREIGN_ABORT)
+    return kinds.HEALED if case.is_blind and is_foreign else how  # it may be a coordinator's
 
 
 def ended_of(owner: Owner | None) -> Ended | None:
-    """None where none was seen, or it cannot be read."""
+    """The last transaction that ended, from the bytes that the store has kept of its PrepareX; None where none was
+    seen, or they cannot be read."""
     if owner is None or owner.ended_value is None:
         return None
     try:

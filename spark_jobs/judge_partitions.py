@@ -7,33 +7,31 @@ coordinator is asked instead, twice.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from typing import Final, NamedTuple
 
 from sqlalchemy import Connection
 
 from service.domain.coverage import ANSWERS_WITHIN_MS
-from service.domain.endings import how_ended
 from service.domain.findings import kinds
 from service.domain.findings.adopted import adopted
 from service.domain.findings.context import Context
 from service.domain.findings.finding import Finding, Key, Observation, Subject
-from service.domain.findings.hanging import Case, can_still_write, not_early_ms, observe
+from service.domain.findings.hanging import can_still_write, not_early_ms
 from service.domain.findings.lifecycle import Look
 from service.domain.findings.unreadable import NotJudged, unreadable_topics
 from service.domain.findings.unreplicated import unreplicated
 from service.domain.open_entries import ADOPTED, NOT_KNOWN, UNREPLICATED, Entry, Relation
 from service.domain.transaction_log import SOURCE
-from service.kafka.bracket import Seen
-from service.kafka.markers_read import MarkersRead
-from service.store import audit, read, read_judged, read_partitions
-from service.store.display import display_id
+from service.store import read, read_judged, read_partitions
 from service.store.read_judged import JudgedEntry
 from service.store.read_partitions import PartitionRow
 from spark_jobs.begun import begun, recalled
-from spark_jobs.ended import ended_of
-from spark_jobs.looker import EntryKey, Looker, Questions, is_open
+from spark_jobs.ended import ended_of, how_it_ended
+from spark_jobs.looker import Answers, EntryKey, Looker, Questions, is_open
+from spark_jobs.observed import cases_of, observed
 from spark_jobs.open_cases import OpenCase
+from spark_jobs.unrest import Unrest
 
 LOOK_AGAIN_MS: Final = 1_000
 """How often what hangs is looked at again: it may end without the LSO moving."""
@@ -59,19 +57,16 @@ class PartitionLooks:
         self._cases: dict[EntryKey, OpenCase] = {}
         self._closed_ms: dict[EntryKey, int] = {}
         self._coordinators_asked_ms = 0
-        self._led: dict[int, tuple[tuple[int, int], int]] = {}  # by log partition: leader, and since when; 0: always
+        self._unrest = Unrest()
         self.judged: list[tuple[Entry, Relation]] = []
         """What was open at the last round, and who will end it."""
         self._gaps: list[Observation] = []
+        self.waits = False
+        """Whether something is about to be confirmed: the next round should come soon."""
 
     def gaps(self) -> list[Observation]:
         """What may not be read, as of the last round."""
         return self._gaps
-
-    @property
-    def waits(self) -> bool:
-        """Whether something is about to be confirmed: the next round should come soon."""
-        return any(case.confirmed_by is None and not case.is_blind for case in self._cases.values())
 
     def stalled_since_ms(self, subject: Subject) -> int | None:
         """Since when the LSO has stood at what hangs there; None where something else held it."""
@@ -79,7 +74,7 @@ class PartitionLooks:
 
     def looks(self, connection: Connection, context: Context, known: Mapping[Key, Finding], now_ms: int) -> list[Look]:
         log = self._log(connection)
-        self._see_leaders(log, now_ms)
+        self._see_unrest(connection, log, now_ms)
         rows = read_partitions.stalled(connection, self._cluster_id)
         partitions = read_judged.judge(connection, self._cluster_id, rows)
         shown = [(partition.row, one) for partition in partitions for one in partition.entries]
@@ -89,7 +84,7 @@ class PartitionLooks:
         )
         no_log = read_judged.why_no_log(connection, self._cluster_id) is not None
         open_ = {s for (kind, s), finding in known.items() if kind == kinds.HANGING and finding.is_open}
-        ends = self._take_answers(connection, context)
+        ends = self._take_answers(connection, context, now_ms)
         ends |= self._take_rows(connection, shown, open_, now_ms, no_log=no_log)
         self._cases = {key: case for key, case in self._cases.items() if case.subject not in ends}
         for _, (entry, relation) in shown:
@@ -98,10 +93,12 @@ class PartitionLooks:
                 case.owner = relation.owner or case.owner  # as it is by now: superseded, or gone
                 case.take_log(log.read_to, now_ms)
         self._ask(log, context, open_, now_ms, no_log=no_log)
-        hanging = [self._observe(c, context, now_ms) for c in self._cases.values() if c.unowned_ms is not None]
+        hanging = [
+            observed(c, context, self._bootstrap, now_ms) for c in self._cases.values() if c.unowned_ms is not None
+        ]
         looked_at_ms = read_judged.looked_at_ms(connection, self._cluster_id) or 0
-        found = adopted(_cases(shown, ADOPTED, context), context.rules)
-        waiting = unreplicated(_cases(shown, UNREPLICATED, context), context.rules, now_ms)
+        found = adopted(cases_of(shown, ADOPTED, context), context.rules)
+        waiting = unreplicated(cases_of(shown, UNREPLICATED, context), context.rules, now_ms)
         return [
             Look(tuple(hanging), frozenset({kinds.HANGING}), ends=ends),
             Look(tuple(found), frozenset({kinds.ADOPTED}), frozenset(context.seen_until), context.whole),
@@ -115,34 +112,45 @@ class PartitionLooks:
             {row.partition: (row.leader, row.leader_epoch) for row in rows},
         )
 
-    def _see_leaders(self, log: Log, now_ms: int) -> None:
-        for p, leader in log.leaders.items():
-            known, _ = self._led.setdefault(p, (leader, 0))
-            if known != leader:
-                self._led[p] = leader, now_ms
+    def _see_unrest(self, connection: Connection, log: Log, now_ms: int) -> None:
+        self._unrest.see_leaders(log.leaders, now_ms)
+        if read_partitions.some_broker_is_silent(connection, self._cluster_id):
+            self._unrest.see_silence(now_ms)
 
     def _log_from_ms(self, case: OpenCase, context: Context, now_ms: int) -> int:
-        """From when on the end of the log says whether anybody will end it."""
+        """From when on the end of the log, or the word of its coordinator, says whether anybody will end it."""
         owner = case.owner
+        if case.is_blind:
+            return not_early_ms(case.entry, self._unrest.silent_ms)
         if owner is None or not can_still_write(case.entry, owner) or case.is_certain(context, now_ms):
             return case.begun_ms
-        _, led_since_ms = self._led.get(owner.log_partition, (None, 0))
-        return not_early_ms(case.entry, led_since_ms)
+        return not_early_ms(case.entry, self._unrest.newest_ms(owner.log_partition))
 
-    def _take_answers(self, connection: Connection, context: Context) -> dict[Subject, str]:
+    def _take_unrest(self, answered: Iterable[Answers], context: Context, now_ms: int) -> None:
+        """What the log was asked before it could be trusted is asked again."""
+        for answers in answered:
+            if answers.silent_at_ms is not None:
+                self._unrest.see_silence(answers.silent_at_ms)
+        for case in self._cases.values():
+            case.forget_the_log(self._log_from_ms(case, context, now_ms))
+
+    def _take_answers(self, connection: Connection, context: Context, now_ms: int) -> dict[Subject, str]:
         """How cases have ended."""
         ends: dict[Subject, str] = {}
         log = self._log(connection)
-        for answers in self._looker.answers():
+        answered = self._looker.answers()
+        self._take_unrest(answered, context, now_ms)
+        for answers in answered:
             asked_at_ms = answers.log_asked_at_ms
             # a leader that is news here: first it must be known since when
             log_ends = {
                 p: e for p, e in answers.log_ends.items() if answers.log_leaders.get(p) in (None, log.leaders.get(p))
             }
             for key, case in list(self._cases.items()):
-                if asked_at_ms >= self._log_from_ms(case, context, asked_at_ms):
+                from_ms = self._log_from_ms(case, context, asked_at_ms)
+                if asked_at_ms >= from_ms:
                     case.take_ends(asked_at_ms, log_ends, log.read_to)
-                if answers.heard is not None and case.take_word(answers.heard):
+                if answers.heard is not None and case.take_word(answers.heard, from_ms):
                     ends[case.subject] = kinds.ADOPTION
                     continue
                 seen = answers.seen.get(key.place)
@@ -150,38 +158,16 @@ class PartitionLooks:
                     continue
                 if case.topic_id not in ("", seen.topic_id):
                     ends[case.subject] = kinds.TOPIC_DELETED
-                elif is_open(key, seen):
+                    continue
+                if is_open(key, seen):
                     case.take_open(seen, context)
                     case.decide(ended_of(case.owner), answers.back.get(key))
-                elif (how := self._how(connection, case, seen, answers.ended.get(key))) is not None:
+                elif (
+                    how := how_it_ended(connection, self._cluster_id, case, seen, answers.ended.get(key))
+                ) is not None:
                     ends[case.subject] = how
                     self._closed_ms[key] = seen.asked_at_ms
         return ends
-
-    def _how(self, connection: Connection, case: OpenCase, seen: Seen, read_: MarkersRead | None) -> str | None:
-        """None: its marker could not be looked for now, or whether it is ours is about to be told."""
-        if not seen.described:
-            return kinds.HEALED
-        if read_ is None:
-            return None
-        entry = case.entry
-        owners = read_partitions.owners(connection, self._cluster_id, [entry.producer_id]).get(entry.producer_id, [])
-        attempts = audit.of_subject(
-            connection, self._cluster_id, entry.topic, entry.partition, entry.producer_id, entry.start_offset
-        )
-        first = read_.markers[0].is_commit if read_.markers else None
-        if (by_us := audit.wrote(attempts, first, seen.asked_at_ms)) is None:
-            return None
-        how = how_ended(
-            entry,
-            read_.markers,
-            log_start=seen.ends.log_start,
-            high_watermark=seen.ends.high_watermark,
-            ended=ended_of(owners[0]) if owners else None,
-            by_us=by_us,
-        )
-        is_foreign = how in (kinds.FOREIGN_COMMIT, kinds.FOREIGN_ABORT)
-        return kinds.HEALED if case.is_blind and is_foreign else how  # it may be a coordinator's
 
     def _take_rows(
         self,
@@ -226,19 +212,23 @@ class PartitionLooks:
 
     def _ask(self, log: Log, context: Context, open_: Set[Subject], now_ms: int, *, no_log: bool) -> None:
         """Everything that is needed now, in one go."""
+        self.waits = False
         may_ask = no_log and now_ms - self._coordinators_asked_ms >= ASK_COORDINATORS_MS
         producers: set[int] = set()
         partitions: set[int] = set()
         entries: dict[EntryKey, int] = {}
         back = {}
         for key, case in self._cases.items():
-            if case.log_ends is None and now_ms >= self._log_from_ms(case, context, now_ms):
+            is_due = now_ms >= self._log_from_ms(case, context, now_ms)
+            if case.log_ends is None and is_due:
                 partitions |= case.needed(log.read_to)
             if is_asked := may_ask and case.asks_coordinators(now_ms):
                 producers.add(key.producer_id)
             if case.is_blind and not (case.subject in open_ or (is_asked and case.let_go_ms is not None)):
                 continue  # long transactions are many
-            again_ms = LOOK_AGAIN_MS if case.confirmed_by is not None or case.is_blind else 0
+            is_urgent = is_due and case.confirmed_by is None and not case.is_blind
+            self.waits |= is_urgent
+            again_ms = 0 if is_urgent else LOOK_AGAIN_MS
             if now_ms - case.looked_at_ms >= again_ms:
                 entries[key] = case.high_watermark
             ended = ended_of(case.owner)
@@ -248,28 +238,6 @@ class PartitionLooks:
         questions = Questions(frozenset(partitions), entries, back, frozenset(producers))
         if questions and self._looker.ask(questions) and producers:
             self._coordinators_asked_ms = now_ms
-
-    def _observe(self, case: OpenCase, context: Context, now_ms: int) -> Observation:
-        transactional_id = case.subject.transactional_id
-        name = None if transactional_id is None else display_id(transactional_id)
-        shown = Case(
-            case.entry,
-            case.owner,
-            name,
-            case.log_start,
-            case.last_stable_offset,
-            tuple(case.evidence),
-            case.decision,
-            context.waiting([case.entry.place]),
-        )
-        rule = context.rules.of(name or "", (case.entry.topic,))
-        return observe(
-            shown,
-            rule,
-            self._bootstrap,
-            confirmed=case.confirmed_by is not None,
-            certain=case.is_certain(context, now_ms),
-        )._replace(subject=case.subject)
 
 
 def _key(entry: Entry) -> EntryKey:
@@ -282,11 +250,3 @@ def _coordinator(case: OpenCase, log: Log) -> int:
         return -1
     node, epoch = log.leaders.get(case.owner.log_partition, (-1, -1))
     return node if epoch == case.owner.leader_epoch else -1
-
-
-def _cases(shown: Iterable[tuple[PartitionRow, JudgedEntry]], word: str, context: Context) -> Iterator[Case]:
-    for row, (entry, relation) in shown:
-        if relation.word == word:
-            name = None if relation.owner is None else display_id(relation.owner.transactional_id)
-            waiting = context.waiting([entry.place])
-            yield Case(entry, relation.owner, name, row.log_start, row.last_stable_offset, (), None, waiting)

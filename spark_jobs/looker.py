@@ -73,7 +73,7 @@ class Heard(NamedTuple):
 @dataclass(slots=True)
 class Answers:
     """What could be answered. `log_ends` were asked for at `log_asked_at_ms`, of `log_leaders` (broker, epoch).
-    `ended`: the markers behind entries that are open no more."""
+    `ended`: the markers behind entries that are open no more. `silent_at_ms`: some broker did not answer then."""
 
     log_asked_at_ms: int = -1
     log_ends: dict[int, int] = field(default_factory=dict)
@@ -82,6 +82,7 @@ class Answers:
     ended: dict[EntryKey, MarkersRead] = field(default_factory=dict)
     back: dict[EntryKey, LookedBack] = field(default_factory=dict)
     heard: Heard | None = None
+    silent_at_ms: int | None = None
 
 
 class Looker(Asking[Questions, Answers]):
@@ -117,6 +118,7 @@ class Looker(Asking[Questions, Answers]):
         for key, back in questions.back.items():
             if (seen := answers.seen.get(key.place)) is not None and seen.described:
                 answers.back[key] = self._look_back(self._client, key, back, seen)
+        answers.silent_at_ms = self._bracket.silent_at_ms
 
     def _hear(self, client: KafkaClient, producers: frozenset[int]) -> Heard:
         """A broker that does not answer leaves all unheard, and holds up no other look."""

@@ -81,6 +81,11 @@ class OpenCase:
         if self.log_ends is None and asked_at_ms > self.begun_ms and needed and needed <= ends.keys():
             self.log_ends, self.log_asked_ms = {p: ends[p] for p in needed}, asked_at_ms
 
+    def forget_the_log(self, before_ms: int) -> None:
+        """What it was asked before then tells nothing: a client may have been waiting, as is known by now."""
+        if self.confirmed_by is None and 0 <= self.log_asked_ms < before_ms:
+            self.log_ends, self.log_asked_ms, self.unowned_ms = None, -1, None
+
     def take_log(self, read_to: Mapping[int, int], now_ms: int) -> None:
         """Look 2, if the store has the log to the ends that were asked for: nobody owned it when `read_to` was read."""
         if self.unowned_ms is not None or self.log_ends is None:
@@ -103,8 +108,9 @@ class OpenCase:
             return now_ms >= self.let_go_ms + SETTLES_MS
         return self.heard_at_ms < 0 or now_ms - self.heard_at_ms >= ASK_AGAIN_MS
 
-    def take_word(self, heard: Heard) -> bool:
-        """Look 2 where the log cannot be read. True: its coordinator will end what it had let go.
+    def take_word(self, heard: Heard, from_ms: int) -> bool:
+        """Look 2 where the log cannot be read; before `from_ms` a client may have been waiting. True: its coordinator
+        will end what it had let go.
 
         An id that is not told of may own the entry all the same: then nothing follows.
         """
@@ -119,7 +125,7 @@ class OpenCase:
             self.subject = self.subject._replace(transactional_id=told.transactional_id)
         if self.let_go_ms is None:
             self.let_go_ms = heard.answered_at_ms
-        elif self.unowned_ms is None and heard.asked_at_ms >= self.let_go_ms + SETTLES_MS:
+        elif self.unowned_ms is None and heard.asked_at_ms >= max(self.let_go_ms + SETTLES_MS, from_ms):
             self.unowned_ms = heard.answered_at_ms
             name = display_id(told.transactional_id)
             text = f"{name} is {NAMES[told.state]} and does not list the partition, asked twice"

@@ -64,6 +64,8 @@ class Bracket:
         self._client, self._now_ms = client, now_ms
         self._brokers: tuple[int, ...] = ()
         self._silent_until_ms: dict[int, int] = {}
+        self.silent_at_ms: int | None = None
+        """When a broker did not answer last."""
 
     def ends(self, topic: str, partitions: Collection[int]) -> LogEnds:
         """Of those partitions whose leader stood. What waits for a replica that is frozen counts: it will be part of
@@ -166,4 +168,5 @@ class Bracket:
 
     def _is_silent(self, node: int, failure: KafkaFailure) -> None:
         if isinstance(failure, KafkaUnavailable):
-            self._silent_until_ms[node] = self._now_ms() + SILENT_FOR_MS
+            self.silent_at_ms = self._now_ms()
+            self._silent_until_ms[node] = self.silent_at_ms + SILENT_FOR_MS

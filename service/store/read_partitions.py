@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, case, false, func, select, tuple_
+from sqlalchemy import ColumnElement, Connection, Select, and_, case, exists, false, func, select, tuple_
 
+from service.domain.findings.unreadable import DENIED
 from service.domain.open_entries import Entry
 from service.domain.partition_facts import FirstBatch, Place
 from service.domain.victims import GroupOffset
@@ -112,6 +113,12 @@ def find(connection: Connection, cluster_id: int, topic: str, partition: int) ->
 def gone(connection: Connection, cluster_id: int) -> list[PartitionRow]:
     """Partitions that are no more: remembered for an hour, or until a topic of that name comes back."""
     return _read(connection, _ROWS.where(_D.cluster_id == cluster_id, _D.is_gone.is_(True)))
+
+
+def some_broker_is_silent(connection: Connection, cluster_id: int) -> bool:
+    """Whether a partition that has a leader gets no answer of it, and not for want of a permission."""
+    silent = and_(_D.cluster_id == cluster_id, _D.why.is_not(None), _THERE, _D.leader >= 0, ~_D.why.contains(DENIED))
+    return connection.scalar(select(exists().where(silent))) is True
 
 
 def page(

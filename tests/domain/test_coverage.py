@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from service.domain.coverage import (
+    LOOKS_TAKE_MS,
     NOT_ALL_READ,
     NOT_READ_YET,
     SETTLED_MS,
@@ -97,6 +98,14 @@ def test_what_was_seen_first_a_moment_ago_may_be_unknown() -> None:
     young = entry(8, 105, NOW_MS - YOUNG_MS + 1)
     assert why_not_judged(STALL, [(young, Relation(NOT_KNOWN, None, "why"))], NOW_MS) is None
     assert why_not_judged(STALL, [(young, Relation(NOT_KNOWN, None, "why"))], NOW_MS + 1) is not None
+
+
+def test_what_is_being_looked_at_again_may_take_as_long_as_a_client_waits() -> None:
+    """All that is needed to judge it is there."""
+    looked_at = entry(8, 105, NOW_MS - LOOKS_TAKE_MS + 1)
+    relation = Relation(NOT_KNOWN, None, "why", is_unowned=True)
+    assert why_not_judged(STALL, [(looked_at, relation)], NOW_MS) is None
+    assert why_not_judged(STALL, [(looked_at, relation)], NOW_MS + 1) is not None
 
 
 @pytest.mark.parametrize(

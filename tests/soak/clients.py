@@ -1,8 +1,14 @@
-"""Healthy clients of all kinds, one thread each: old protocol and new, short and long, and some that write early."""
+"""Healthy clients of all kinds, one thread each: old protocol and new, short and long, and some that write early.
+
+`python -m tests.soak.clients BOOTSTRAP HOLD_S HANGS` works until its standard input ends, and prints what was done. A
+process of their own can be ended whatever they wait for (`tests.soak.working`).
+"""
 
 from __future__ import annotations
 
+import json
 import random
+import sys
 import threading
 import time
 from collections import Counter
@@ -171,3 +177,14 @@ def _write(producer: RawProducer, topic: str, partition: int) -> None:
             if e.code not in _AGAIN or time.monotonic() > give_up:
                 raise
             time.sleep(0.05)
+
+
+def main() -> None:
+    bootstrap, hold_s, hangs = sys.argv[1:]
+    with Clients(bootstrap, hold_s=float(hold_s), hangs=int(hangs)) as clients:
+        sys.stdin.read()
+    sys.stdout.write(json.dumps(clients.done))
+
+
+if __name__ == "__main__":
+    main()

@@ -24,10 +24,11 @@ from tests.brokers import Cluster
 from tests.integration.application import wait_for
 from tests.lab.asking import open_on
 from tests.lab.hangs import UNGUARDED
-from tests.soak.clients import HANGS, PARTITIONS, TOPICS, Clients, create_topics
+from tests.soak.clients import HANGS, PARTITIONS, TOPICS, create_topics
 from tests.soak.faults import KINDS, PROPERTIES, Done, Faults
 from tests.soak.injected import Injecting
 from tests.soak.watch import Seen, Watching, as_of_s
+from tests.soak.working import working
 
 HOLD_S: Final = 300.0
 JUDGED_SHARE: Final = 0.99
@@ -84,7 +85,7 @@ def run(plan: Plan, seed: int = 1) -> Result:
         create_topics(cluster.bootstrap, plan.hangs)
         hold_s = min(HOLD_S, plan.seconds)
         with watching(cluster.bootstrap) as watched:
-            with Clients(cluster.bootstrap, hold_s=hold_s, hangs=plan.hangs) as clients:
+            with working(cluster.bootstrap, hold_s=hold_s, hangs=plan.hangs) as done:
                 _wait_until_judged(watched)
                 faults = Faults(cluster, seed)
                 with Watching(watched, cluster, lambda: faults.away) as watch:
@@ -92,7 +93,7 @@ def run(plan: Plan, seed: int = 1) -> Result:
                         _disturb(faults, plan)
                     _wait_for_the_last(injecting, watch.seen)
             time.sleep(_SLACK_S)
-            return _result(watched, watch.seen, faults, injecting, _open(cluster, plan.hangs), dict(clients.done))
+            return _result(watched, watch.seen, faults, injecting, _open(cluster, plan.hangs), dict(done))
 
 
 def _wait_until_judged(watched: Watched) -> None:

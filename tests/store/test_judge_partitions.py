@@ -28,7 +28,7 @@ from spark_jobs.judge_partitions import PartitionLooks
 from spark_jobs.looker import Answers, EntryKey, Questions
 from tests.store.conftest import Cluster, only_on
 from tests.store.logs import NOW_MS, Entry, batch, entry, read
-from tests.store.looks import Watched, described, look
+from tests.store.looks import Watched, described, look, silent
 from tests.store.looks import entry as open_entry
 
 pytestmark = only_on("sqlite")  # the reads have their own tests on both databases
@@ -111,12 +111,18 @@ class Lab:
         self.looker.ready.append(Answers(asked_at_ms, {0: self.next_offset if end is None else end}))
 
     def seen(
-        self, asked_at_ms: int, *, is_open: bool = True, markers: tuple[Marker, ...] = (), topic_id: str = "T"
+        self,
+        asked_at_ms: int,
+        *,
+        is_open: bool = True,
+        markers: tuple[Marker, ...] = (),
+        topic_id: str = "T",
+        silent_at_ms: int | None = None,
     ) -> None:
         there = (ActiveProducer(7, 0, 1, -1, 3, 100),) if is_open else ()
         ends = Ends(10, 100 if is_open else 111, 110 if is_open else 111, 0)
         seen = Seen(*PLACE, topic_id, asked_at_ms, Leader(1, 5), ends, True, there)
-        answers = Answers(seen={PLACE: seen})
+        answers = Answers(seen={PLACE: seen}, silent_at_ms=silent_at_ms)
         if not is_open:
             answers.ended[KEY] = MarkersRead(markers, (5,) * len(markers), 111, True)
         self.looker.ready.append(answers)
@@ -238,6 +244,33 @@ def test_a_client_that_waits_for_a_coordinator_that_froze_is_waited_for(lab: Lab
     lab.opened(NOW_MS + CLIENT_WAITS_MS)
     lab.ends(NOW_MS + CLIENT_WAITS_MS)
     found = lab.round(NOW_MS + CLIENT_WAITS_MS + 500)
+    assert found is not None
+    assert found.status == "candidate"
+
+
+def test_while_a_broker_is_silent_a_client_may_be_waiting_for_it(lab: Lab) -> None:
+    """Whatever it asks next may go to that one: who leads what, who its coordinator is."""
+    lab.ended(NOW_MS)
+    lab.opened(NOW_MS)
+    lab.watched.see(silent(NOW_MS + 500, "broker 3 does not answer", partition=1, leader=3, leader_epoch=5))
+    lab.round(NOW_MS + 1_000)
+    lab.ends(NOW_MS + 1_500)
+    assert lab.round(NOW_MS + 2_000) is None
+    lab.opened(NOW_MS + CLIENT_WAITS_MS)
+    lab.ends(NOW_MS + CLIENT_WAITS_MS)
+    found = lab.round(NOW_MS + CLIENT_WAITS_MS + 500)
+    assert found is not None
+    assert found.status == "candidate"
+
+
+def test_looks_from_before_a_broker_was_seen_to_be_silent_are_made_again(lab: Lab) -> None:
+    lab.ended(NOW_MS)
+    lab.opened(NOW_MS)
+    lab.round(NOW_MS + 1_000)
+    lab.ends(NOW_MS + 1_500)
+    lab.round(NOW_MS + 2_000)
+    lab.seen(NOW_MS + 2_000 + SETTLES_MS, silent_at_ms=NOW_MS + 2_400)
+    found = lab.round(NOW_MS + 3_000)
     assert found is not None
     assert found.status == "candidate"
 

@@ -9,7 +9,7 @@ from sqlalchemy import Engine
 
 from service.domain import states
 from service.domain.findings import kinds
-from service.domain.findings.hanging import SETTLES_MS
+from service.domain.findings.hanging import CLIENT_WAITS_MS, SETTLES_MS
 from service.domain.look_back import Marker
 from service.domain.owners import Told
 from service.domain.transaction_log import TOPIC
@@ -21,7 +21,7 @@ from spark_jobs.looker import Answers, Heard
 from spark_jobs.open_cases import ASK_AGAIN_MS
 from tests.store.conftest import Cluster, only_on
 from tests.store.logs import NOW_MS, entry
-from tests.store.looks import described, look
+from tests.store.looks import described, look, silent
 from tests.store.looks import entry as open_entry
 from tests.store.test_judge_partitions import KEY, PLACE, Lab
 
@@ -117,6 +117,19 @@ def test_before_it_is_confirmed_it_is_unknown_and_names_the_permission(lab: Blin
     assert word == "unknown"
     assert why is not None
     assert DENIED in why
+
+
+def test_while_a_broker_is_silent_nothing_is_said(lab: Blind) -> None:
+    """Its client may be waiting for that one before it adds the partition."""
+    lab.denied()
+    lab.opened(NOW_MS)
+    lab.watched.see(silent(NOW_MS + 500, "broker 3 does not answer", partition=1, leader=3, leader_epoch=5))
+    for after_ms in range(S, CLIENT_WAITS_MS, S):
+        assert lab.at(NOW_MS + after_ms) is None
+        lab.heard_and_seen(NOW_MS + after_ms + 1, DONE)
+    lab.at(NOW_MS + CLIENT_WAITS_MS)
+    lab.heard_and_seen(NOW_MS + CLIENT_WAITS_MS + 1, DONE)
+    assert lab.at(NOW_MS + CLIENT_WAITS_MS + S) == "confirmed"
 
 
 def test_an_id_that_is_hidden_is_never_said_to_hang(lab: Blind) -> None:

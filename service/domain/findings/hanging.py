@@ -24,7 +24,7 @@ SETTLES_MS: Final = 500
 AddPartitionsToTxn is accepted."""
 
 CLIENT_WAITS_MS: Final = 35_000
-"""How long a client may wait for a coordinator that is frozen, or cut off, before it finds the next one: Kafka's
+"""How long a client may wait for a broker that is frozen, or cut off, before it asks the next one: Kafka's
 request.timeout.ms (30 s), and a moment to ask."""
 
 
@@ -69,11 +69,11 @@ def can_still_write(entry: Entry, owner: Owner | None) -> bool:
     )
 
 
-def not_early_ms(entry: Entry, led_since_ms: int) -> int:
-    """From when on the log has what would take the entry over, were its producer only early. `led_since_ms`: since when
-    its coordinator is the one that it is; a client may still be waiting for the one before."""
-    has_moved = led_since_ms > entry.first_seen_ms - CLIENT_WAITS_MS
-    return entry.first_seen_ms + (CLIENT_WAITS_MS if has_moved else SETTLES_MS)
+def not_early_ms(entry: Entry, unrest_ms: int) -> int:
+    """From when on the log has what would take the entry over, were its producer only early. `unrest_ms`: when a broker
+    last was silent, or the coordinator became another: its client may be waiting for the one that was."""
+    may_wait = unrest_ms > entry.first_seen_ms - CLIENT_WAITS_MS
+    return entry.first_seen_ms + (CLIENT_WAITS_MS if may_wait else SETTLES_MS)
 
 
 def is_certain(entry: Entry, owner: Owner | None, context: Context, now_ms: int) -> bool:

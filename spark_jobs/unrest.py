@@ -1,0 +1,30 @@
+"""Whether clients may be waiting for a broker that is frozen, or for a coordinator that is one no more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+
+class Unrest:
+    """As far back as this process has seen."""
+
+    def __init__(self) -> None:
+        self._led: dict[int, tuple[tuple[int, int], int]] = {}  # by log partition: leader, and since when; 0: always
+        self.silent_ms = 0
+        """When some broker last did not answer, as is known."""
+
+    def see_leaders(self, leaders: Mapping[int, tuple[int, int]], now_ms: int) -> None:
+        """(broker, epoch) by partition of the coordinators' log."""
+        for p, leader in leaders.items():
+            known, _ = self._led.setdefault(p, (leader, 0))
+            if known != leader:
+                self._led[p] = leader, now_ms
+
+    def see_silence(self, at_ms: int) -> None:
+        """Some broker did not answer then: whatever is asked of any broker may wait for that one."""
+        self.silent_ms = max(self.silent_ms, at_ms)
+
+    def newest_ms(self, log_partition: int) -> int:
+        """When a client of that coordinator may last have begun to wait."""
+        _, led_since_ms = self._led.get(log_partition, (None, 0))
+        return max(led_since_ms, self.silent_ms)
