@@ -34,7 +34,7 @@ demo: venv ## a broker, a workload, the application and its page; Ctrl-C stops a
 
 .PHONY: test
 test: venv system-packages ## the whole test suite, real brokers and a real PostgreSQL included
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses 2 --dist loadfile
 
 .PHONY: matrix
 matrix: venv ## every scenario of causes and of hanging on every Kafka version, not on one each as in `make test`

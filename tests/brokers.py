@@ -22,6 +22,8 @@ from service.kafka.settings import ClientSettings
 VERSIONS = ("4.3.1", "3.9.2")
 FULL_MATRIX = os.environ.get("TXNSCOPE_TEST_MATRIX") == "full"
 
+_PORTS = range(20_000, 32_000)
+_PORTS_EACH = len(_PORTS) // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")) // 2 * 2
 _NODES = (1, 2, 3)
 _REPLICATED = {
     "transaction.state.log.num.partitions": "3",
@@ -52,10 +54,12 @@ def on(version: str) -> pytest.MarkDecorator:
 def free_port() -> int:
     """The first of two neighbouring free ports (a broker's and its controller's).
 
-    Below the range that the kernel hands out to outgoing connections, so that nothing slips in between two starts.
+    Below the range that the kernel hands out to outgoing connections, and of those that this process of the tests may
+    take, so that nothing slips in between two starts.
     """
+    first = _PORTS.start + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) * _PORTS_EACH
     while True:
-        port = random.randrange(20_000, 32_000, 2)
+        port = random.randrange(first, first + _PORTS_EACH, 2)
         if is_free(port) and is_free(port + 1):
             return port
 
