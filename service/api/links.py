@@ -18,11 +18,13 @@ def cluster_link(cluster: str) -> str:
 
 
 def transaction_link(cluster: str, transactional_id: bytes) -> str:
+    return f"{cluster_link(cluster)}/transaction?{id_query(transactional_id)}"
+
+
+def id_query(transactional_id: bytes) -> str:
     """By `id`, unless that became too long; then by `id_b64`."""
     percent = quote(transactional_id, safe="")
-    if len(percent) <= _PERCENT_UP_TO:
-        return f"{cluster_link(cluster)}/transaction?id={percent}"
-    return f"{cluster_link(cluster)}/transaction?id_b64={encode_bytes(transactional_id)}"
+    return f"id={percent}" if len(percent) <= _PERCENT_UP_TO else f"id_b64={encode_bytes(transactional_id)}"
 
 
 def partition_link(cluster: str, topic: str, partition: int) -> str:

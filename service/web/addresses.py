@@ -1,0 +1,30 @@
+"""Addresses of the pages; deep links are stable, whatever characters a name or an id holds."""
+
+from __future__ import annotations
+
+from urllib.parse import quote, urlencode
+
+from service.api.links import id_query
+
+
+def cluster_page(cluster: str) -> str:
+    return f"/clusters/{quote(cluster, safe='')}"
+
+
+def page_of(cluster: str, name: str, **query: object) -> str:
+    """`name`: findings, transactions, partitions, expiring, groups, pipeline, goto."""
+    given = {key: value for key, value in query.items() if value is not None}
+    return f"{cluster_page(cluster)}/{name}" + (f"?{urlencode(given, doseq=True)}" if given else "")
+
+
+def finding_page(cluster: str, finding: str) -> str:
+    return f"{cluster_page(cluster)}/findings/{quote(finding, safe='')}"
+
+
+def transaction_page(cluster: str, transactional_id: bytes) -> str:
+    return f"{cluster_page(cluster)}/transaction?{id_query(transactional_id)}"
+
+
+def partition_page(cluster: str, topic: str, partition: int, offset: int | None = None) -> str:
+    place = f"{cluster_page(cluster)}/partitions/{quote(topic, safe='')}/{partition}"
+    return place if offset is None else f"{place}?offset={offset}"
