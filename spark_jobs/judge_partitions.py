@@ -17,7 +17,7 @@ from service.domain.findings import kinds
 from service.domain.findings.adopted import adopted
 from service.domain.findings.context import Context
 from service.domain.findings.finding import Finding, Key, Observation, Subject
-from service.domain.findings.hanging import can_still_write, not_early_ms
+from service.domain.findings.hanging import not_early_ms
 from service.domain.findings.lifecycle import Look
 from service.domain.findings.unreadable import NotJudged, unreadable_topics
 from service.domain.findings.unreplicated import unreplicated
@@ -119,12 +119,11 @@ class PartitionLooks:
 
     def _log_from_ms(self, case: OpenCase, context: Context, now_ms: int) -> int:
         """From when on the end of the log, or the word of its coordinator, says whether anybody will end it."""
-        owner = case.owner
         if case.is_blind:
             return not_early_ms(case.entry, self._unrest.silent_ms)
-        if owner is None or not can_still_write(case.entry, owner) or case.is_certain(context, now_ms):
+        if case.owner is None or not case.may_be_early(context, now_ms):
             return case.begun_ms
-        return not_early_ms(case.entry, self._unrest.newest_ms(owner.log_partition))
+        return not_early_ms(case.entry, self._unrest.newest_ms(case.owner.log_partition))
 
     def _take_unrest(self, answered: Iterable[Answers], context: Context, now_ms: int) -> None:
         """What the log was asked before it could be trusted is asked again."""

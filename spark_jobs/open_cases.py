@@ -9,7 +9,7 @@ from typing import Final
 from service.domain.findings.context import Context
 from service.domain.findings.finding import Evidence, Subject
 from service.domain.findings.hanging import SETTLES_MS, can_still_write, is_certain
-from service.domain.look_back import NOT_KNOWN, Decision, Ended, LookedBack, decide, from_log
+from service.domain.look_back import ABORT, COMMIT, NOT_KNOWN, Decision, Ended, LookedBack, decide, from_log
 from service.domain.open_entries import Entry, Relation, will_close
 from service.domain.owners import Owner
 from service.domain.states import NAMES
@@ -140,14 +140,20 @@ class OpenCase:
         self.log_start, self.last_stable_offset = ends.log_start, ends.last_stable_offset
         if self.unowned_ms is None or self.confirmed_by is not None or (self.is_blind and not seen.described):
             return
-        may_be_early = can_still_write(self.entry, self.owner) and not self.is_certain(context, seen.asked_at_ms)
-        if seen.asked_at_ms < self.unowned_ms + (SETTLES_MS if may_be_early else 0):
+        if seen.asked_at_ms < self.unowned_ms + (SETTLES_MS if self.may_be_early(context, seen.asked_at_ms) else 0):
             return
         self.confirmed_by = seen
         question, text = (
             ("DescribeProducers", "still open") if seen.described else ("ListOffsets", "the LSO still there")
         )
         self.evidence.append(Evidence(seen.asked_at_ms, f"{question}, broker {seen.leader.node}", text))
+
+    def may_be_early(self, context: Context, now_ms: int) -> bool:
+        """Whether its producer may be about to add the partition. Not where it is known to be of a transaction that has
+        ended, and that had added it."""
+        if self.decision is not None and self.decision.word in (COMMIT, ABORT):
+            return False
+        return can_still_write(self.entry, self.owner) and not self.is_certain(context, now_ms)
 
     def is_certain(self, context: Context, now_ms: int) -> bool:
         can_ask = self.confirmed_by is None or self.confirmed_by.described

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from service.domain.findings.hanging import CLIENT_WAITS_MS
+from service.domain.findings.hanging import CLIENT_WAITS_MS, can_still_write
 from service.domain.limits import NO_TIME
 from service.domain.open_entries import NOT_KNOWN, Entry, Relation
 from service.domain.partition_facts import NOT_TOLD, FirstBatch
@@ -17,8 +17,8 @@ YOUNG_MS: Final = 3_000
 """For so long what has begun to stand may have to be read yet, and its owner to arrive: not to know it is no gap."""
 
 LOOKS_TAKE_MS: Final = CLIENT_WAITS_MS + 10_000
-"""For so long three looks at what nobody owns may take, where a client may be waiting for a broker: all that is needed
-to judge it is there meanwhile."""
+"""For so long three looks at what nobody owns may take, where its client may be waiting for a broker: all that
+is needed to judge it is there meanwhile."""
 
 SETTLED_MS: Final = 1_000
 """An LSO that moves at all after what held it has ended has moved by then."""
@@ -98,7 +98,8 @@ def why_not_judged(stall: Stall, relations: Sequence[tuple[Entry, Relation]], as
     if not stall.is_complete:
         return f"{NOT_ALL_READ}: {stall.read_why}" if stall.read_why else NOT_ALL_READ
     for entry, relation in relations:
-        takes_ms = LOOKS_TAKE_MS if relation.is_unowned else YOUNG_MS
+        may_wait = relation.is_unowned and can_still_write(entry, relation.owner)
+        takes_ms = LOOKS_TAKE_MS if may_wait else YOUNG_MS
         if relation.word == NOT_KNOWN and as_of_ms - entry.first_seen_ms >= takes_ms:
             return f"producer id {entry.producer_id}: {relation.why}"
     return None

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from service.domain import states
 from service.domain.coverage import (
     LOOKS_TAKE_MS,
     NOT_ALL_READ,
@@ -19,6 +20,7 @@ from service.domain.coverage import (
 )
 from service.domain.open_entries import HANGING, NOT_KNOWN, OPENED, Entry, Relation
 from service.domain.partition_facts import FirstBatch
+from tests.findings.test_open_entries import OWNER
 
 SINCE_MS = 1_000_000
 NOW_MS = SINCE_MS + 60_000
@@ -100,12 +102,15 @@ def test_what_was_seen_first_a_moment_ago_may_be_unknown() -> None:
     assert why_not_judged(STALL, [(young, Relation(NOT_KNOWN, None, "why"))], NOW_MS + 1) is not None
 
 
-def test_what_is_being_looked_at_again_may_take_as_long_as_a_client_waits() -> None:
-    """All that is needed to judge it is there."""
-    looked_at = entry(8, 105, NOW_MS - LOOKS_TAKE_MS + 1)
-    relation = Relation(NOT_KNOWN, None, "why", is_unowned=True)
+def test_what_a_living_producer_may_take_over_may_be_looked_at_as_long_as_it_waits() -> None:
+    """All that is needed to judge it is there. What nobody can take over needs no such patience."""
+    looked_at = entry(7, 105, NOW_MS - LOOKS_TAKE_MS + 1)
+    living = OWNER._replace(state=states.COMPLETE_COMMIT, producer_epoch=3, partitions=())
+    relation = Relation(NOT_KNOWN, living, "why", is_unowned=True)
     assert why_not_judged(STALL, [(looked_at, relation)], NOW_MS) is None
     assert why_not_judged(STALL, [(looked_at, relation)], NOW_MS + 1) is not None
+    for owner in (None, living._replace(producer_epoch=4), living._replace(state=states.EXPIRED)):
+        assert why_not_judged(STALL, [(looked_at, relation._replace(owner=owner))], NOW_MS) is not None
 
 
 @pytest.mark.parametrize(

@@ -200,7 +200,9 @@ def test_a_committed_transaction_gets_the_commit_that_it_lost(tmp_path: Path, ve
         assert (told["marker"], told["command"], told["producer_epoch"]) == ("COMMIT", None, torn.producer_epoch)
         with frozen(brokers, torn.victim):
             answer = here.post(finding, {"dry_run": False})
-            assert (answer.status_code, "cannot be looked at now" in answer.json()["detail"]) == (409, True)
+            # the frozen broker leads the partition, and may be the one that is asked who leads it
+            refusals = {409: "cannot be looked at now", 503: "does not answer"}
+            assert refusals[answer.status_code] in answer.json()["detail"]
         here.until_accepted(finding)
         assert still_hangs(brokers, torn)
         done = here.cli(finding, "--execute")
