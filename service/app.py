@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -11,6 +12,7 @@ from fastapi import FastAPI
 from sqlalchemy import Engine
 from starlette.staticfiles import StaticFiles
 
+from service import web
 from service.api import (
     clusters,
     coordinators,
@@ -44,16 +46,22 @@ _ASSETS: Final = Path(__file__).parent / "api" / "assets"
 _MAX_BODY: Final = 1_000_000
 
 
+def _wall_clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
 def create_app(
     store_url: str,
     version: str = "unknown",
     kafka: ClientSettings | None = None,
     operators: Mapping[str, str] | None = None,
+    now_ms: Callable[[], int] = _wall_clock_ms,
 ) -> FastAPI:
     """An ASGI application that reads the store; nothing is connected before the first request.
 
     StoreError: the URL is no store. A store that does not answer, or is not at head, makes requests answer 503; so do
     the few that have to ask Kafka, where there is no `kafka`. `operators`: keys by name of those who may resolve.
+    `now_ms`: the clock that pages tell ages by.
     """
     engine = open_reader(store_url)
     app = _application(engine, version)
@@ -61,6 +69,7 @@ def create_app(
     app.state.store_url = store_url
     app.state.kafka = Kafka(kafka)
     app.state.operators = dict(operators or {})
+    app.state.now_ms = now_ms
     app.state.metrics = create_metrics(engine)
     answer_errors_as_problems(app)
     for room in (
@@ -82,7 +91,10 @@ def create_app(
     for room in (health, metrics, landing):
         app.include_router(room.router)
     app.include_router(events.router, include_in_schema=False)  # the same stream where pages look for it
+    for page in web.ROOMS:
+        app.include_router(page.router)
     app.mount("/assets", StaticFiles(directory=_ASSETS))
+    app.mount("/static", StaticFiles(directory=web.STATIC))
     app.add_middleware(HeadAsGet)
     app.add_middleware(SecurityHeaders)
     app.add_middleware(HttpMetrics, metrics=app.state.metrics)

@@ -97,6 +97,7 @@ def _link(
     owner = None if blocker is None else blocker.relation.owner
     start = None if blocker is None else blocker.entry.start_offset
     finding = hanging.get((row.topic, row.partition, start))
+    heal = OF_UNKNOWN._replace(more=judged.why or "") if blocker is None else heal_of(blocker.relation, limits)
     return Link(
         topic=row.topic,
         partition=row.partition,
@@ -111,7 +112,7 @@ def _link(
         last_stable_offset=row.last_stable_offset,
         high_watermark=row.high_watermark,
         waiting=tuple(sorted(map(_waiting, victims), key=lambda one: (STOPPED_FIRST.index(one.relation), one.group))),
-        heal=OF_UNKNOWN._replace(more=judged.why or "") if blocker is None else heal_of(blocker.relation, limits, now_ms),
+        heal=heal,
         finding=None if finding is None else finding.id,
         why=judged.why,
     )

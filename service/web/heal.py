@@ -26,7 +26,7 @@ HANGS: Final = Heal(0, NO, "critical", "will not heal by itself")
 OF_UNKNOWN: Final = Heal(3, UNKNOWN, "unknown", "unknown")
 
 
-def heal_of(relation: Relation, limits: Limits, now_ms: int) -> Heal:
+def heal_of(relation: Relation, limits: Limits) -> Heal:
     """`limits`: of the brokers; transactions that time out are looked for every `scan_ms`."""
     owner = relation.owner
     if relation.word == HANGING:
@@ -36,7 +36,9 @@ def heal_of(relation: Relation, limits: Limits, now_ms: int) -> Heal:
     if relation.word == UNREPLICATED:
         return Heal(1, WHEN, "completing", "heals when the replicas catch up", more="the leader has the marker already")
     if relation.word == ADOPTED:
-        return Heal(2, SELF, "clock", "ends with the id's present transaction", more="its marker decides about these too")
+        return Heal(
+            2, SELF, "clock", "ends with the id's present transaction", more="its marker decides about these too"
+        )
     if relation.word == OVERDUE:
         return Heal(1, NOW, "warning", "overdue", more="the coordinator should have aborted it")
     if relation.word == OPENED and owner is not None:

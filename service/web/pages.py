@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -19,4 +18,4 @@ def framed(request: Request, cluster: str) -> Iterator[tuple[Connection, Frame]]
     """ProblemError (404) for a cluster that the store does not know; StoreError if it does not answer."""
     with store_of(request).read() as connection:
         found = known_cluster(connection, cluster)
-        yield connection, read_frame(connection, found, time.time_ns() // 1_000_000)
+        yield connection, read_frame(connection, found, request.app.state.now_ms())

@@ -1,4 +1,4 @@
-"""The first line: does anything hang, and does it heal by itself? Unknown, hangs, blocked, nothing hangs: in that order."""
+"""The first line: does anything hang, and does it heal by itself? Unknown, hangs, blocked, nothing hangs."""
 
 from __future__ import annotations
 
@@ -34,24 +34,29 @@ def verdict_of(
     A few partitions that cannot be judged never hide what hangs, nor turn green: only what is fresh and judged whole
     says that nothing hangs.
     """
-    if freshness.word == READING and freshness.read is not None:
-        return Verdict(READING, "unknown", f"Reading the transaction log: {100 * freshness.read:.0f} %.")
-    if freshness.word == NEVER:
-        return Verdict(NEVER, "unknown", f"Unknown: nothing of {cluster} was read yet.")
-    if freshness.word == UNKNOWN:
-        age = words.duration(freshness.age_ms)
-        return Verdict(UNKNOWN, "unknown", f"Unknown: nothing of {cluster} has been read for {age}.")
-    last_known = "Last known: " if freshness.is_old else ""
+    if freshness.word in (READING, NEVER, UNKNOWN):
+        return Verdict(freshness.word, "unknown", _not_judged(freshness, cluster))
     if hanging:
-        hang = "hang. They will" if hanging > 1 else "hangs. It will"
-        title = f"{last_known}{words.plural(hanging, 'transaction')} {hang} not heal by themselves."
-        return Verdict(HANGS, "critical", title if hanging > 1 else title.replace("by themselves", "by itself"))
+        last_known = "Last known: " if freshness.is_old else ""
+        ends = "hangs. It will not heal by itself." if hanging == 1 else "hang. They will not heal by themselves."
+        return Verdict(HANGS, "critical", f"{last_known}{words.plural(hanging, 'transaction')} {ends}")
     if freshness.is_old:
-        return Verdict(UNKNOWN, "unknown", f"{last_known}nothing hung. Nothing new is judged.")
-    if not coverage.watched:
-        return Verdict(UNKNOWN, "unknown", "Unknown: no partition was looked at yet.")
+        return Verdict(UNKNOWN, "unknown", "Last known: nothing hung. Nothing new is judged.")
+    return _nothing_hangs(links, coverage, ids)
+
+
+def _not_judged(freshness: Freshness, cluster: str) -> str:
+    if freshness.read is not None:
+        return f"Reading the transaction log: {100 * freshness.read:.0f} %."
+    if freshness.word == NEVER:
+        return f"Unknown: nothing of {cluster} was read yet."
+    return f"Unknown: nothing of {cluster} has been read for {words.duration(freshness.age_ms)}."
+
+
+def _nothing_hangs(links: Sequence[Link], coverage: Coverage, ids: int) -> Verdict:
     if not coverage.judged:
-        return Verdict(UNKNOWN, "unknown", "Unknown: none of the partitions can be judged.")
+        which = "none of the partitions can be judged" if coverage.watched else "no partition was looked at yet"
+        return Verdict(UNKNOWN, "unknown", f"Unknown: {which}.")
     if coverage.unknown:
         text = f"Nothing hangs in the {coverage.judged:,} of {coverage.watched:,} partitions that can be judged."
         return Verdict(PARTLY, "info", text)
