@@ -22,11 +22,8 @@ $(VENV)/.complete: requirements.lock pyproject.toml
 	@touch $@
 
 .PHONY: system-packages
-system-packages: ## what the tests need beside Python: a PostgreSQL server, by apt-get where there is none
-	@ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || command -v postgres >/dev/null || { \
-	  command -v apt-get >/dev/null || { echo "the tests need a PostgreSQL server, 15 or newer, on PATH" >&2; exit 1; }; \
-	  echo "installing PostgreSQL's server (apt-get) …" && $(SUDO) apt-get update --quiet=2 && \
-	  $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet=2 --no-install-recommends postgresql; }
+system-packages: ## what the tests need beside Python: PostgreSQL, Prometheus, Alertmanager, Chromium; by apt-get where they are not there
+	@deploy/system-packages.sh
 
 .PHONY: demo
 demo: venv ## a broker, a workload, the application and its page; Ctrl-C stops all (PORT, KAFKA_PORT, KAFKA_VERSION, DEMO_SECONDS)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any, Final
 
 from fastapi import FastAPI
@@ -21,7 +20,6 @@ from service.api import (
     findings,
     groups,
     health,
-    landing,
     metrics,
     offsets,
     partitions,
@@ -34,6 +32,7 @@ from service.api import (
 from service.api.head import HeadAsGet
 from service.api.kafka import Kafka
 from service.api.links import API
+from service.api.parameters import describe_absence
 from service.api.problems import Problem, answer_errors_as_problems
 from service.api.security import SecurityHeaders
 from service.api.store import Store
@@ -41,8 +40,8 @@ from service.kafka.settings import ClientSettings
 from service.metrics import create_metrics
 from service.metrics.http import HttpMetrics
 from service.store.engine import open_reader
+from service.web.errors import answer_errors_of_pages
 
-_ASSETS: Final = Path(__file__).parent / "api" / "assets"
 _MAX_BODY: Final = 1_000_000
 
 
@@ -72,6 +71,7 @@ def create_app(
     app.state.now_ms = now_ms
     app.state.metrics = create_metrics(engine)
     answer_errors_as_problems(app)
+    answer_errors_of_pages(app)
     for room in (
         clusters,
         coordinators,
@@ -88,17 +88,16 @@ def create_app(
         resolve,
     ):
         app.include_router(room.router, prefix=API)
-    for room in (health, metrics, landing):
+    for room in (health, metrics):
         app.include_router(room.router)
     app.include_router(events.router, include_in_schema=False)  # the same stream where pages look for it
     for page in web.ROOMS:
         app.include_router(page.router)
-    app.mount("/assets", StaticFiles(directory=_ASSETS))
     app.mount("/static", StaticFiles(directory=web.STATIC))
     app.add_middleware(HeadAsGet)
     app.add_middleware(SecurityHeaders)
     app.add_middleware(HttpMetrics, metrics=app.state.metrics)
-    _describe_problems(app)
+    _describe(app)
     return app
 
 
@@ -121,8 +120,8 @@ def _application(engine: Engine, version: str) -> FastAPI:
     )
 
 
-def _describe_problems(app: FastAPI) -> None:
-    """The routes name the Problem; the document has to hold it."""
+def _describe(app: FastAPI) -> None:
+    """What the framework leaves out of the document: the Problem that the routes name, and what absence means."""
     describe_routes = app.openapi
 
     def openapi() -> dict[str, Any]:
@@ -131,6 +130,9 @@ def _describe_problems(app: FastAPI) -> None:
         parts = schema.pop("$defs", {})
         for name, part in {**parts, "Problem": schema}.items():
             document["components"]["schemas"].setdefault(name, part)
+        for operation in (operation for path in document["paths"].values() for operation in path.values()):
+            for parameter in operation.get("parameters", ()):
+                describe_absence(parameter)
         return document
 
     app.openapi = openapi  # type: ignore[method-assign]

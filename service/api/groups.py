@@ -14,7 +14,7 @@ from service.api.clusters import known_cluster
 from service.api.cursors import foreign_cursor, seal, unseal
 from service.api.fields import text_of_time
 from service.api.models_groups import Groups
-from service.api.parameters import only_known
+from service.api.parameters import Truth, only_known
 from service.api.problems import describe
 from service.api.store import store_of
 from service.domain.victims import Victim
@@ -37,7 +37,7 @@ def list_groups(
     request: Request,
     cluster: str,
     blocked: Annotated[
-        bool | None,
+        Truth | None,
         QueryParameter(description="true: stopped, will_stop and unstable_offsets only; false: the others only."),
     ] = None,
     limit: Annotated[int, QueryParameter(ge=1, le=200)] = 50,

@@ -26,4 +26,5 @@ class HeadAsGet:
         try:
             await self._app(as_get, receive, send_start)
         finally:
-            scope["route"] = as_get.get("route")  # where the metrics look for it
+            # where the metrics look for it
+            scope["route"], scope["path_params"] = as_get.get("route"), as_get.get("path_params", {})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, Final
+
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel
 
@@ -18,15 +20,16 @@ class Version(BaseModel):
     version: str
 
 
-@router.get(
-    "/-/healthy", operation_id="getHealthy", response_class=Response, responses={200: {"content": {"text/plain": {}}}}
-)
+_TEXT: Final[dict[int | str, dict[str, Any]]] = {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}
+
+
+@router.get("/-/healthy", operation_id="getHealthy", response_class=Response, responses=_TEXT)
 async def get_healthy() -> Response:
     """The process answers; nothing else is looked at."""
     return Response("OK\n", media_type="text/plain")
 
 
-@router.get("/-/ready", operation_id="getReady", response_class=Response, responses=describe(503))
+@router.get("/-/ready", operation_id="getReady", response_class=Response, responses={**_TEXT, **describe(503)})
 def get_ready(request: Request) -> Response:
     """The store answers and is at head. What can be judged is in `/api/v1/clusters`."""
     store_of(request).check()

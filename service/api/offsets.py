@@ -38,6 +38,14 @@ Partition = Annotated[int, PathParameter(ge=0, lt=2**31)]
 router = APIRouter(tags=["partitions"], dependencies=[Depends(only_known)])
 
 
+class Explained(NamedTuple):
+    """`spans` as the API shows them. `truncated_at`: where reading stopped with something left to tell, or None."""
+
+    spans: list[dict[str, Any]]
+    truncated_at: int | None
+    as_of_ms: int
+
+
 class _Past(NamedTuple):
     """What the store knows of a producer id. `decided`: by its owners, in their order."""
 
@@ -70,16 +78,25 @@ def explain_offsets(
         raise unusable("to", f"has to be above the offset {offset}")
     with store_of(request).read() as connection:
         found = known_cluster(connection, cluster)
+    told = explained(request, found, topic, partition, offset, end)
+    body = {"spans": told.spans, "truncated_at": told.truncated_at, "as_of": text_of_time(told.as_of_ms)}
+    return answer(request, body, told.as_of_ms)
+
+
+def explained(request: Request, cluster: ClusterRow, topic: str, partition: int, offset: int, end: int) -> Explained:
+    """Of the offsets [offset, end). ProblemError: there is no such place or offset, or Kafka cannot be asked.
+
+    Seconds may pass: nobody should hold the store meanwhile.
+    """
     walk = SpanWalk(offset, end)
     as_of_ms = time.time_ns() // 1_000_000
-    with kafka_of(request).asking(found) as client:
+    with kafka_of(request).asking(cluster) as client:
         place = offsets_reading.find(client, topic, partition, offset)
         truncated_at = offsets_reading.read(client, place, walk)
     # after the log was read: what ended in it may have been decided just before
     with store_of(request).read() as connection:
-        spans = _told(connection, found, walk, hanging(connection, found.id, topic, partition))
-    body = {"spans": spans, "truncated_at": truncated_at, "as_of": text_of_time(as_of_ms)}
-    return answer(request, body, as_of_ms)
+        spans = _told(connection, cluster, walk, hanging(connection, cluster.id, topic, partition))
+    return Explained(spans, truncated_at, as_of_ms)
 
 
 def _told(

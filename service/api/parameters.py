@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from urllib.parse import unquote_to_bytes
 
 from fastapi import Request
-from pydantic import AfterValidator, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 
 from service.api.problems import BAD_PARAMETER, UNKNOWN_PARAMETER, ParameterError, ProblemError
 from service.domain.spans import PATTERN, span_ms
@@ -17,11 +17,28 @@ def _check_duration(text: str) -> str:
     return text
 
 
+def _check_truth(value: Any) -> Any:
+    """The framework takes 1, on and yes for true, and more: what the document does not say."""
+    if value not in ("true", "false"):
+        raise ValueError("neither true nor false")
+    return value
+
+
+Truth = Annotated[bool, BeforeValidator(_check_truth)]
 Duration = Annotated[
     str,
     AfterValidator(_check_duration),
     WithJsonSchema({"type": "string", "pattern": f"^{PATTERN}$", "examples": ["90s", "15m", "24h", "7d"]}),
 ]
+
+
+def describe_absence(parameter: dict[str, Any]) -> None:
+    """In the OpenAPI document: what need not be given may be left out. It cannot be null, as the framework has it."""
+    schema = parameter["schema"]
+    kinds = [kind for kind in schema.get("anyOf", ()) if kind != {"type": "null"}]
+    if len(kinds) == 1:
+        del schema["anyOf"]
+        parameter["schema"] = kinds[0] | schema
 
 
 def unusable(parameter: str, message: str) -> ProblemError:

@@ -16,7 +16,7 @@ from service.api.clusters import known_cluster
 from service.api.cursors import foreign_cursor, seal, unseal
 from service.api.fields import text_of_time
 from service.api.models_partitions import OnePartition, Partitions
-from service.api.parameters import only_known
+from service.api.parameters import Truth, only_known
 from service.api.partition_shape import describe_partition
 from service.api.problems import NO_SUCH_PARTITION, ProblemError, describe
 from service.api.store import store_of
@@ -45,7 +45,7 @@ def list_partitions(
     request: Request,
     cluster: str,
     lagging: Annotated[
-        bool | None, QueryParameter(description="true: the LSO stands below the high watermark; false: it does not.")
+        Truth | None, QueryParameter(description="true: the LSO stands below the high watermark; false: it does not.")
     ] = None,
     topic: Annotated[str | None, QueryParameter(max_length=249, description="Of this topic.")] = None,
     limit: Annotated[int, QueryParameter(ge=1, le=200)] = 50,

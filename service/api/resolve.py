@@ -63,7 +63,7 @@ class Wish(BaseModel):
     "/clusters/{cluster}/findings/{finding}/resolve",
     operation_id="resolveFinding",
     response_model=Resolution,
-    responses=describe(403, 404, 409, 422, 502, 503),
+    responses=describe(400, 403, 404, 409, 422, 502, 503),
 )
 def resolve_finding(
     request: Request,

@@ -38,5 +38,15 @@ class HttpMetrics:
         try:
             await self._app(scope, receive, sending)
         finally:
-            route = getattr(scope.get("route"), "path", UNROUTED)  # the router leaves it in the scope
-            self._metrics.requests.count(scope["method"], route, status, time.perf_counter() - began)
+            self._metrics.requests.count(scope["method"], route_of(scope), status, time.perf_counter() - began)
+
+
+def route_of(scope: Message) -> str:
+    """The template that the router left in the scope, with the prefix under which its router is included: the same
+    path may be REST's and a page's."""
+    template = getattr(scope.get("route"), "path", None)
+    if template is None:
+        return UNROUTED
+    filled = template.format(**scope["path_params"])
+    prefix = scope["path"].removesuffix(filled) if scope["path"].endswith(filled) else ""
+    return f"{prefix}{template}"

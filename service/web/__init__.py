@@ -5,9 +5,33 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from service.web import overview
+from service.web import (
+    expiring,
+    findings,
+    goto,
+    groups,
+    landing,
+    one_id,
+    one_partition,
+    overview,
+    partitions,
+    pipeline,
+    transactions,
+)
 
-ROOMS: Final = (overview,)
+ROOMS: Final = (
+    landing,
+    goto,
+    overview,
+    findings,
+    partitions,
+    one_partition,
+    groups,
+    expiring,
+    pipeline,
+    transactions,
+    one_id,
+)
 """Each has a `router`."""
 
 STATIC: Final = Path(__file__).parent / "static"

@@ -13,6 +13,8 @@ from service.domain.transaction_log import SOURCE
 from service.store import read, read_expiring, read_findings
 from service.store.read import ClusterRow, StatusRow
 from service.store.read_findings import FindingSelection
+from service.store.read_first_read import FirstRead, first_read
+from service.store.read_judged import why_no_log
 from service.web.freshness import Freshness
 
 _DAY_MS = 86_400_000
@@ -20,7 +22,8 @@ _MOST_COUNTED = 200
 
 
 class Frame(NamedTuple):
-    """`body`: the cluster as REST tells of it. `api`: this page as JSON."""
+    """`body`: the cluster as REST tells of it. `first_read`: of the coordinators' log, while it lasts. `expiring`: ids
+    within 24 hours."""
 
     clusters: tuple[str, ...]
     cluster: ClusterRow
@@ -30,6 +33,7 @@ class Frame(NamedTuple):
     findings: int
     critical: int
     expiring: int
+    first_read: FirstRead | None = None
 
     @property
     def name(self) -> str:
@@ -44,24 +48,26 @@ def read_frame(connection: Connection, cluster: ClusterRow, now_ms: int) -> Fram
     body, _ = describe_cluster(connection, cluster)
     statuses = read.statuses(connection, cluster.id)
     critical = FindingSelection(statuses=frozenset({CONFIRMED}), severities=frozenset({CRITICAL}))
-    (expiring,) = read_expiring.count_expiring(connection, cluster.id, [now_ms + _DAY_MS])
+    (expiring,) = read_expiring.count_expiring(connection, cluster.id, [now_ms + _DAY_MS - cluster.expiration_ms])
+    progress = first_read(connection, cluster.id)
     return Frame(
         clusters=tuple(one.name for one in read.all_clusters(connection)),
         cluster=cluster,
         body=body,
         statuses=statuses,
-        freshness=_freshness(body, statuses, now_ms),
+        freshness=Freshness(
+            now_ms, _as_of_ms(connection, cluster.id, statuses), None if progress is None else progress.share
+        ),
         findings=sum(one["count"] for one in body["findings"] if one["status"] == CONFIRMED),
         critical=len(read_findings.read_page(connection, cluster.id, critical, None, _MOST_COUNTED)[0]),
         expiring=expiring,
+        first_read=progress,
     )
 
 
-def _freshness(body: Mapping[str, Any], statuses: Mapping[str, StatusRow], now_ms: int) -> Freshness:
-    """Of the source that answered longest ago: verdicts need all of them."""
-    told = [status.as_of_ms for status in statuses.values()]
-    as_of_ms = None if not told or any(one is None for one in told) else min(one for one in told if one is not None)
-    log = next((one for one in body["sources"] if one["source"] == SOURCE), None)
-    if log is None or log["caught_up"] or not log["end"] or log["coverage"]["judged"]:
-        return Freshness(now_ms, as_of_ms)
-    return Freshness(now_ms, as_of_ms, log["position"] / log["end"])
+def _as_of_ms(connection: Connection, cluster_id: int, statuses: Mapping[str, StatusRow]) -> int | None:
+    """Of the source that answered longest ago: verdicts need all of them. Where the coordinators' log may not be read
+    they rest on the others alone, and what that leaves open is unknown, not old."""
+    without_log = len(statuses) > 1 and why_no_log(connection, cluster_id) is not None
+    told = [status.as_of_ms for source, status in statuses.items() if not (without_log and source == SOURCE)]
+    return None if None in told else min((one for one in told if one is not None), default=None)

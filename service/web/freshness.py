@@ -32,13 +32,13 @@ class Freshness(NamedTuple):
     @property
     def word(self) -> str:
         """`reading`: nothing is judged yet. `late`: worth a mark; `old`: greyed, last known; `unknown`: no verdict."""
+        age_ms = self.age_ms
+        if self.as_of_ms is not None and age_ms >= UNKNOWN_MS:
+            return UNKNOWN  # also a first read that came to a halt
         if self.read is not None:
             return READING
         if self.as_of_ms is None:
             return NEVER
-        age_ms = self.age_ms
-        if age_ms >= UNKNOWN_MS:
-            return UNKNOWN
         return OLD if age_ms >= OLD_MS else LATE if age_ms >= LATE_MS else LIVE
 
     @property

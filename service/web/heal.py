@@ -7,12 +7,14 @@ from typing import Final, NamedTuple
 from service.domain.findings.context import Limits
 from service.domain.limits import is_time, times_out_at_ms
 from service.domain.open_entries import ADOPTED, COMPLETING, HANGING, OPENED, OVERDUE, UNREPLICATED, Relation
+from service.domain.partition_facts import NOT_TOLD
 
 NO, WHEN, SELF, NOW, UNKNOWN = "no", "when", "self", "now", "unknown"
 
 
 class Heal(NamedTuple):
-    """`tone` and `icon` of the drawing; `at_ms`: counted down to. `order`: what does not heal comes first."""
+    """`tone` and `icon` of the drawing; `at_ms`: counted down to, `latest_ms`: at the latest. `order`: what does not
+    heal comes first. `brief`: the same behind a subject, "payments-7 hangs"; with `at_ms` the time left follows."""
 
     order: int
     tone: str
@@ -20,31 +22,39 @@ class Heal(NamedTuple):
     text: str
     at_ms: int | None = None
     more: str = ""
+    latest_ms: int | None = None
+    brief: str = ""
 
 
-HANGS: Final = Heal(0, NO, "critical", "will not heal by itself")
-OF_UNKNOWN: Final = Heal(3, UNKNOWN, "unknown", "unknown")
+HANGS: Final = Heal(0, NO, "critical", "will not heal by itself", brief="hangs")
+OF_UNKNOWN: Final = Heal(3, UNKNOWN, "unknown", "unknown", brief="cannot be judged")
 
 
-def heal_of(relation: Relation, limits: Limits) -> Heal:
-    """`limits`: of the brokers; transactions that time out are looked for every `scan_ms`."""
+def heal_of(relation: Relation, limits: Limits, leader: int = NOT_TOLD) -> Heal:
+    """`limits`: of the brokers; what timed out is looked for every `scan_ms`. `leader`: of the partition."""
     owner = relation.owner
     if relation.word == HANGING:
         return HANGS
     if relation.word == COMPLETING:
-        return Heal(1, WHEN, "completing", "heals when its markers are written", more="retried without limit")
-    if relation.word == UNREPLICATED:
-        return Heal(1, WHEN, "completing", "heals when the replicas catch up", more="the leader has the marker already")
-    if relation.word == ADOPTED:
+        when = f"when broker {leader} acknowledges" if leader >= 0 else "when its leader is back"
         return Heal(
-            2, SELF, "clock", "ends with the id's present transaction", more="its marker decides about these too"
+            1, WHEN, "completing", f"heals {when}", more="its marker is sent without limit", brief=f"heals {when}"
         )
+    if relation.word == UNREPLICATED:
+        when = "when the replicas catch up"
+        more = "the leader has the marker already"
+        return Heal(1, WHEN, "completing", f"heals {when}", more=more, brief=f"heals {when}")
+    if relation.word == ADOPTED:
+        text = "ends with the id's present transaction"
+        return Heal(2, SELF, "clock", text, more="its marker decides about these too", brief=text)
     if relation.word == OVERDUE:
-        return Heal(1, NOW, "warning", "overdue", more="the coordinator should have aborted it")
+        text = "overdue, not aborted by its coordinator"
+        return Heal(1, NOW, "warning", text, more="it should have been, on its timeout", brief="is overdue")
     if relation.word == OPENED and owner is not None:
         times_out_ms = times_out_at_ms(owner.state, owner.start_ms, owner.timeout_ms)
         if times_out_ms is None or not is_time(times_out_ms):
-            return Heal(1, WHEN, "open", "no timeout: ends when its application ends it", more="two-phase commit")
-        more = f"at the latest {limits.scan_ms // 1000} s after; its records are then discarded"
-        return Heal(4, SELF, "clock", "aborts itself", times_out_ms, more)
+            text = "no timeout: ends when its application ends it"
+            return Heal(1, WHEN, "open", text, more="two-phase commit", brief="has no timeout")
+        latest_ms, more = times_out_ms + limits.scan_ms, "its records are then discarded"
+        return Heal(4, SELF, "clock", "aborts itself", times_out_ms, more, latest_ms, "frees itself")
     return OF_UNKNOWN._replace(more=relation.why or "")

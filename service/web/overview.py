@@ -2,27 +2,39 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final
 
 from fastapi import APIRouter, Request, Response
 from sqlalchemy import Connection
 
-from service.domain import states
+from service.domain import open_entries, states
 from service.domain.findings.context import limits_of
 from service.domain.findings.finding import Finding
-from service.domain.findings.kinds import CONFIRMED, EVENTS, HANGING, RESOLVED
-from service.store import read_findings, read_partitions, read_transactions
+from service.domain.findings.kinds import CONFIRMED, HANGING, OVERDUE
+from service.domain.look_back import COMMIT
+from service.store import read_findings, read_lately, read_partitions, read_transactions
 from service.store.read_findings import FindingSelection
-from service.store.read_judged import coverage, judge
+from service.store.read_judged import Coverage, coverage, judge
 from service.store.read_victims import read_victims
 from service.store.select_transactions import Selection
-from service.web.chain import Link, links
+from service.web.chain import Link, by_id, by_key, links
+from service.web.finding_words import is_muted
 from service.web.frame import Frame
+from service.web.last_hour import read_last_hour
+from service.web.other_findings import other_findings
 from service.web.pages import framed
 from service.web.render import render
-from service.web.verdict import verdict_of
+from service.web.ruler import mini
+from service.web.verdict import Seen, Verdict, verdict_of
 
 SHOWN: Final = 50
+OTHERS_SHOWN: Final = 20
+_FINDINGS_READ: Final = 1_000
+_DAY_MS: Final = 86_400_000
+_SAYS_SOMETHING: Final = 0.02
+_SILENT: Final = "no broker"
+"""How the errors of a source begin where none of the brokers answers (service.kafka.client, service.kafka.bracket)."""
 
 router = APIRouter(include_in_schema=False)
 
@@ -35,48 +47,96 @@ def get_overview(request: Request, cluster: str) -> Response:
 
 
 def _overview(connection: Connection, frame: Frame) -> Response:
-    cluster_id = frame.cluster.id
-    chain = read_chain(connection, frame)
-    others = [
-        one
-        for one in _confirmed(connection, cluster_id)
-        if one.kind not in (HANGING, "blocked_group") and one.kind != "stuck_completion"
-    ]
-    oldest = read_transactions.read_page(connection, cluster_id, Selection(states.OPEN), "age", None, 1).rows
-    resolved = FindingSelection(statuses=frozenset({RESOLVED}))
-    last, _ = read_findings.read_page(connection, cluster_id, resolved, None, 1)
+    cluster_id, now_ms = frame.cluster.id, frame.now_ms
+    hanging, confirmed = read_confirmed(connection, frame)
+    chain = read_chain(connection, frame, [*hanging, *confirmed])
     covered = coverage(connection, cluster_id)
+    verdict = judged(frame, hanging, chain, covered)
+    loud = [one for one in hanging if not is_muted(one, now_ms)]
+    heads = [link for link in chain if link.relation == open_entries.HANGING and not link.is_muted]
+    top = heads[0] if heads else None if loud else next((link for link in chain if not link.is_muted), None)
+    others = other_findings([*hanging, *confirmed], chain, frame.name, now_ms)
+    oldest = read_transactions.read_page(connection, cluster_id, Selection(states.OPEN), "age", None, 1).rows
     return render(
         "overview.html",
         frame,
         page="overview",
-        verdict=verdict_of(
-            frame.freshness, frame.body["hanging"], chain, covered, sum(frame.body["states"].values()), frame.name
-        ),
+        verdict=verdict,
+        top=top,
+        first=loud[0] if loud and not heads else None,
+        beside=[link for link in chain if link is not top and not link.is_muted],
+        committed=sum(one.decision == COMMIT for one in loud),
+        muted=len(hanging) - len(loud),
         chain=chain[:SHOWN],
-        more=max(len(chain) - SHOWN, 0),
+        minis={
+            link.place: mini(link.log_start, link.last_stable_offset, link.high_watermark, link.relation)
+            for link in chain[:SHOWN]
+        },
+        more=max(covered.blocked - SHOWN, 0),
         covered=covered,
-        others=others,
-        events=EVENTS,
+        others=others[:OTHERS_SHOWN],
+        others_count=len(others),
         oldest=oldest[0] if oldest else None,
-        last=last[0] if last else None,
-        stopped=len({w.group for link in chain for w in link.waiting if w.to_go is None}),
-        will_stop=len({w.group for link in chain for w in link.waiting if w.to_go is not None}),
+        last=read_lately.last_resolved(connection, cluster_id),
+        resolved=read_lately.resolved_since(connection, cluster_id, now_ms - _DAY_MS),
+        halves=read_lately.halves(connection, cluster_id),
+        hour=read_last_hour(connection, frame),
+        in_time=not any(one.kind == OVERDUE for one in confirmed),
+        silent=is_silent(frame),
+        **_groups(chain),
     )
 
 
-def read_chain(connection: Connection, frame: Frame) -> list[Link]:
+def read_confirmed(connection: Connection, frame: Frame) -> tuple[Sequence[Finding], Sequence[Finding]]:
+    """Findings that are open: what hangs, the longest first; and the others, those opened last first."""
+    hanging = read_findings.longest(connection, frame.cluster.id, HANGING, _FINDINGS_READ)
+    open_ = FindingSelection(statuses=frozenset({CONFIRMED}))
+    found, _ = read_findings.read_page(connection, frame.cluster.id, open_, None, _FINDINGS_READ)
+    return hanging, [one for one in found if one.kind != HANGING]
+
+
+def read_chain(connection: Connection, frame: Frame, findings: Sequence[Finding]) -> list[Link]:
     """Every partition whose LSO stands, the worst first."""
     rows = read_partitions.stalled(connection, frame.cluster.id)
-    judged = judge(connection, frame.cluster.id, rows)
-    hanging = {
-        (one.subject.topic or "", one.subject.partition or 0, one.subject.start_offset): one
-        for one in _confirmed(connection, frame.cluster.id, HANGING)
-    }
+    standing = judge(connection, frame.cluster.id, rows)
     victims = read_victims(connection, frame.cluster.id)
-    return links(judged, victims, hanging, limits_of(frame.body["configs"]), frame.now_ms)
+    limits = limits_of(frame.body["configs"])
+    return links(standing, victims, by_key(findings), limits, frame.now_ms, by_id(findings))
 
 
-def _confirmed(connection: Connection, cluster_id: int, *kinds: str) -> list[Finding]:
-    selection = FindingSelection(frozenset(kinds), frozenset({CONFIRMED}))
-    return read_findings.read_page(connection, cluster_id, selection, None, SHOWN)[0]
+def judged(frame: Frame, hanging: Sequence[Finding], chain: Sequence[Link], covered: Coverage) -> Verdict:
+    """The verdict over the cluster; what is muted does not head the page."""
+    muted = sum(is_muted(one, frame.now_ms) for one in hanging)
+    return verdict_of(
+        Seen(
+            cluster=frame.name,
+            freshness=frame.freshness,
+            hanging=len(hanging) - muted,
+            muted=muted,
+            links=[link for link in chain if not link.is_muted],
+            coverage=covered,
+            ids=sum(frame.body["states"].values()),
+            left_ms=left_ms(frame),
+            is_silent=is_silent(frame),
+        )
+    )
+
+
+def is_silent(frame: Frame) -> bool:
+    """No broker answers."""
+    return any(_SILENT in status.error for status in frame.statuses.values() if status.error is not None)
+
+
+def left_ms(frame: Frame) -> int | None:
+    """About how long the first read will take from now on, at the speed it had until now."""
+    read, since_ms, as_of_ms = frame.first_read, frame.cluster.counted_since_ms, frame.freshness.as_of_ms
+    if read is None or since_ms is None or as_of_ms is None or read.share < _SAYS_SOMETHING:
+        return None
+    return int(max(as_of_ms - since_ms, 0) * (1 - read.share) / read.share)
+
+
+def _groups(chain: Sequence[Link]) -> dict[str, Any]:
+    """How many groups wait, each counted once."""
+    stopped = {one.group for link in chain for one in link.waiting if one.to_go is None}
+    will_stop = {one.group for link in chain for one in link.waiting if one.to_go is not None}
+    return {"stopped": len(stopped), "will_stop": len(will_stop - stopped)}

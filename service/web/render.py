@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import cache
 from typing import Any, Final
 
@@ -22,17 +23,16 @@ _BREAKS: Final = re.compile(r"(?<=[-_./:])(?=\w)")
 def render(template: str, frame: Frame, *, page: str, status: int = 200, **values: Any) -> Response:
     """`page`: what the navigation marks as the current one."""
     text = _environment().get_template(template).render(frame=frame, page=page, now=frame.now_ms, **values)
-    return html_answer(text, status)
+    return html_answer(text, status, {"Content-Security-Policy": PAGE_CSP})
 
 
 def render_bare(template: str, status: int = 200, **values: Any) -> Response:
-    """A page without a cluster."""
-    return html_answer(_environment().get_template(template).render(**values), status)
+    """A page without a cluster, and without script."""
+    return html_answer(_environment().get_template(template).render(**values), status, {})
 
 
-def html_answer(text: str, status: int) -> Response:
-    headers = {"Cache-Control": "no-cache", "Content-Security-Policy": PAGE_CSP}
-    return Response(text, status, headers, media_type="text/html")
+def html_answer(text: str, status: int, headers: Mapping[str, str]) -> Response:
+    return Response(text, status, {"Cache-Control": "no-cache", **headers}, media_type="text/html")
 
 
 def breakable(text: str) -> Markup:
@@ -51,7 +51,7 @@ def _environment() -> Environment:
     )
     environment.filters |= {
         name: getattr(words, name)
-        for name in ("duration", "count", "about", "size", "share", "rate", "plural", "clock", "exact", "iso")
+        for name in ("duration", "fine", "count", "about", "size", "share", "rate", "plural", "clock", "exact", "iso")
     }
     environment.filters["breakable"] = breakable
     environment.globals |= {

@@ -13,6 +13,7 @@ from service.web.freshness import NEVER, READING, UNKNOWN, Freshness
 
 HANGS: Final = "hangs"
 BLOCKED: Final = "blocked"
+MUTED: Final = "muted"
 QUIET: Final = "quiet"
 PARTLY: Final = "partly"
 EMPTY: Final = "empty"
@@ -26,44 +27,71 @@ class Verdict(NamedTuple):
     title: str
 
 
-def verdict_of(
-    freshness: Freshness, hanging: int, links: Sequence[Link], coverage: Coverage, ids: int, cluster: str
-) -> Verdict:
-    """`hanging`: confirmed findings. `ids`: transactional.ids that are known.
+class Seen(NamedTuple):
+    """What a verdict rests on. `hanging`, `muted`: confirmed findings that may head the page, and that may not. `ids`:
+    transactional.ids that are known. `is_silent`: no broker answers. `left_ms`: of the first read, about."""
 
-    A few partitions that cannot be judged never hide what hangs, nor turn green: only what is fresh and judged whole
-    says that nothing hangs.
-    """
+    cluster: str
+    freshness: Freshness
+    hanging: int
+    muted: int
+    links: Sequence[Link]
+    coverage: Coverage
+    ids: int
+    is_silent: bool = False
+    left_ms: int | None = None
+
+
+def verdict_of(seen: Seen) -> Verdict:
+    """A few partitions that cannot be judged never hide what hangs, nor turn green: only what is fresh and judged whole
+    says that nothing hangs."""
+    freshness = seen.freshness
     if freshness.word in (READING, NEVER, UNKNOWN):
-        return Verdict(freshness.word, "unknown", _not_judged(freshness, cluster))
-    if hanging:
+        return Verdict(freshness.word, "unknown", _not_judged(seen))
+    if seen.hanging:
         last_known = "Last known: " if freshness.is_old else ""
-        ends = "hangs. It will not heal by itself." if hanging == 1 else "hang. They will not heal by themselves."
-        return Verdict(HANGS, "critical", f"{last_known}{words.plural(hanging, 'transaction')} {ends}")
+        ends = "hangs. It will not heal by itself." if seen.hanging == 1 else "hang. They will not heal by themselves."
+        return Verdict(HANGS, "critical", f"{last_known}{words.plural(seen.hanging, 'transaction')} {ends}")
     if freshness.is_old:
-        return Verdict(UNKNOWN, "unknown", "Last known: nothing hung. Nothing new is judged.")
-    return _nothing_hangs(links, coverage, ids)
+        return Verdict(UNKNOWN, "unknown", f"Last known: {_nothing(seen, 'hung', 'could')}. Nothing new is judged.")
+    return _nothing_hangs(seen)
 
 
-def _not_judged(freshness: Freshness, cluster: str) -> str:
-    if freshness.read is not None:
-        return f"Reading the transaction log: {100 * freshness.read:.0f} %."
+def _not_judged(seen: Seen) -> str:
+    freshness = seen.freshness
+    if freshness.word == READING:
+        left = "" if seen.left_ms is None else f", about {words.duration(seen.left_ms)} left"
+        return f"Reading the transaction log: {100 * (freshness.read or 0):.0f} %{left}."
     if freshness.word == NEVER:
-        return f"Unknown: nothing of {cluster} was read yet."
-    return f"Unknown: nothing of {cluster} has been read for {words.duration(freshness.age_ms)}."
+        return f"Unknown: nothing of {seen.cluster} was read yet."
+    who = f"no broker of {seen.cluster} has answered" if seen.is_silent else f"nothing of {seen.cluster} has been read"
+    return f"Unknown: {who} for {words.duration(freshness.age_ms)}."
 
 
-def _nothing_hangs(links: Sequence[Link], coverage: Coverage, ids: int) -> Verdict:
+def _nothing_hangs(seen: Seen) -> Verdict:
+    coverage, links = seen.coverage, seen.links
+    if not coverage.unknown and not links and not seen.ids and coverage.looked_at_ms is not None:
+        return Verdict(EMPTY, "info", "No transactions seen yet.")
     if not coverage.judged:
         which = "none of the partitions can be judged" if coverage.watched else "no partition was looked at yet"
         return Verdict(UNKNOWN, "unknown", f"Unknown: {which}.")
-    if coverage.unknown:
-        text = f"Nothing hangs in the {coverage.judged:,} of {coverage.watched:,} partitions that can be judged."
-        return Verdict(PARTLY, "info", text)
+    nothing = _nothing(seen, "hangs", "can")
     if links:
-        text = f"Nothing hangs. {words.plural(len(links), 'partition is', 'partitions are')} blocked."
-        tone = "warning" if any(link.tone for link in links if link.relation != HANGING) else "info"
-        return Verdict(BLOCKED, tone, text)
-    if not ids:
-        return Verdict(EMPTY, "info", "No transactions seen yet.")
+        text = f"{nothing}. {words.plural(len(links), 'partition is', 'partitions are')} blocked."
+        is_grave = any(link.tone for link in links if link.relation != HANGING)
+        return Verdict(BLOCKED, "warning" if is_grave else "info", text)
+    if coverage.unknown:
+        return Verdict(PARTLY, "info", f"{nothing}.")
+    if seen.muted:
+        return Verdict(MUTED, "info", f"{nothing}.")
     return Verdict(QUIET, "ok", "Nothing hangs. Nothing is blocked.")
+
+
+def _nothing(seen: Seen, hangs: str, can: str) -> str:
+    """ "nothing hangs" with what that does not speak of; a sentence's beginning where it is said of now."""
+    known = seen.coverage
+    where = f" in the {known.judged:,} of {known.watched:,} partitions that {can} be judged" if known.unknown else ""
+    if seen.muted:
+        muted = words.plural(seen.muted, "hanging transaction is", "hanging transactions are")
+        return f"{muted} muted. Nothing else {hangs}{where}"
+    return f"{'Nothing' if can == 'can' else 'nothing'} {hangs}{where}"

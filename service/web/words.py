@@ -21,6 +21,11 @@ def duration(ms: int) -> str:
     return "0.0 s"
 
 
+def fine(ms: int) -> str:
+    """As `duration`, what is shorter than a second in milliseconds: `38 ms`."""
+    return duration(ms) if ms >= 1_000 else f"{max(ms, 0)} ms"
+
+
 def _rest(seconds: int, place: int) -> str:
     if place == len(_UNITS) or seconds < _UNITS[place][1]:
         return ""

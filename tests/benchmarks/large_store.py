@@ -73,7 +73,7 @@ def fill(url: str, ids: int) -> LargeStore:
             for busy in store.busy:
                 _add_week(connection, held.cluster_id, busy)
         FindingWriter(engine, held).save([Change(one, "opened") for one in _findings(store)], NOW_MS)
-        _settle(engine)
+        settle(engine)
         ended = time.perf_counter()
         print(
             f"{engine.dialect.name}: {ids:,} ids written in {written - began:.0f} s,"
@@ -212,7 +212,7 @@ def _findings(store: LargeStore) -> Iterator[Finding]:
         )
 
 
-def _settle(engine: Engine) -> None:
+def settle(engine: Engine) -> None:
     """PostgreSQL: what autovacuum has done a minute later."""
     if engine.dialect.name == "postgresql":
         with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:

@@ -53,7 +53,7 @@ def run(ids: int = 1_000_000, stores: tuple[str, ...] = STORES) -> list[Figure]:
 
 
 def _on(kind: str, ids: int) -> list[Figure]:
-    with _database(kind) as url:
+    with database(kind) as url:
         store = fill(url, ids)
         with serving(url) as client:
             print(f"{f'{kind}, {ids:,} ids, {ASKED} requests each':50} {'p50':>9} {'p99':>9}")
@@ -75,7 +75,8 @@ def _slowest(kind: str, pages: dict[str, Times]) -> Figure:
 
 
 @contextmanager
-def _database(kind: str) -> Iterator[str]:
+def database(kind: str) -> Iterator[str]:
+    """The URL of an empty one, gone afterwards."""
     if kind == "sqlite":
         with tempfile.TemporaryDirectory(prefix="txnscope-bench-") as directory:
             yield f"sqlite:///{directory}/store.db"

@@ -28,7 +28,7 @@ def client(tmp_path: Path) -> Iterator[TestClient]:
 def test_every_route_answers_head_with_the_headers_of_get(client: TestClient) -> None:
     paths = [path.format(**NAMES) for path in client.get("/openapi.json").json()["paths"] if path not in STREAMS]
     assert {"/-/healthy", f"{CLUSTER}/transactions"} <= set(paths)
-    for path in [*paths, "/", "/openapi.json", "/assets/icon.svg", f"{CLUSTER}/transaction?id=a", "/nothing"]:
+    for path in [*paths, "/", "/openapi.json", "/static/icon.svg", f"{CLUSTER}/transaction?id=a", "/nothing"]:
         got, headed = client.get(path), client.head(path)
         assert headed.status_code == got.status_code, path
         moving = {"content-length"} if path == "/metrics" else set()

@@ -73,7 +73,7 @@ def test_a_head_is_answered_like_a_get_and_the_connection_lives_on(port: int) ->
     """Bytes of a body would be read as the beginning of the next answer."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
     answers = []
-    for path in ("/-/healthy", "/api/v1/clusters/orders/transactions", "/assets/landing.css", "/nothing"):
+    for path in ("/-/healthy", "/api/v1/clusters/orders/transactions", "/static/style.css", "/nothing"):
         for method in ("GET", "HEAD"):
             connection.request(method, path)
             response = connection.getresponse()

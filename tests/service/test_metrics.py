@@ -24,6 +24,7 @@ from service.store import clusters, lease, migrate, progress, schema
 from service.store.engine import open_engine, open_reader
 from service.store.writer import TransactionLogWriter
 from service.store.writer_counters import count_detection
+from tests.service.crowds import open_ids, stalled
 from tests.service.partitions import WithPartitions, hangs, moves, silent
 from tests.service.stores import NOW_MS as SEEN_MS
 from tests.store.logs import NOW_MS, batch, entry, read, transaction
@@ -67,19 +68,6 @@ def bind(engine: Engine, name: str = "orders") -> TransactionLogWriter:
     starts = [progress.PartitionStart(partition, "T", 1, 0, 0, 0) for partition in (0, 1)]
     progress.start_positions(engine, held, SOURCE, TOPIC, starts, NOW_MS)
     return TransactionLogWriter(engine, held)
-
-
-def open_ids(engine: Engine, count: int) -> None:
-    """`count` open transactions of cluster 1, one a second; the last id is the oldest."""
-    blank = dict.fromkeys((c.name for c in schema.transactional_ids.c), 0) | {"cluster_id": 1, "state": states.ONGOING}
-    rows: list[dict[str, Any]] = [
-        blank
-        | {"transactional_id": b"id-%05d" % n, "display": f"id-{n:05d}", "started_at_ms": NOW_MS - 1_000 * n}
-        | {"state_since_ms": NOW_MS - 1_000 * n}
-        for n in range(count)
-    ]
-    with engine.begin() as connection:
-        connection.execute(insert(schema.transactional_ids), rows)
 
 
 def page(metrics: Metrics, now_ms: int = NOW_MS) -> Samples:
@@ -287,21 +275,6 @@ def test_the_store_is_read_once_a_second_whoever_asks(engine: Engine, reader: En
     assert len(reads) == 1
     metrics.render("", "", NOW_MS + 19 + KEPT_MS)
     assert len(reads) == 2
-
-
-def stalled(engine: Engine, count: int) -> None:
-    """`count` partitions of cluster 1 whose LSO stands, one second longer each; the last one stands longest."""
-    blank: dict[str, Any] = {c.name: 0 for c in schema.data_partitions.c if not c.nullable}
-    rows = [
-        blank
-        | {"cluster_id": 1, "topic": f"t{n % 10}", "partition": n, "topic_id": "T", "is_gone": False, "log_start": 1}
-        | {"last_stable_offset": 100, "high_watermark": 100 + n, "looked_at_ms": NOW_MS, "answered_at_ms": NOW_MS}
-        | {"stalled_since_ms": NOW_MS - 1_000 * n}
-        for n in range(1, count + 1)
-    ]
-    with engine.begin() as connection:
-        connection.execute(insert(schema.data_partitions), rows)
-        connection.execute(insert(schema.partition_watch), {"cluster_id": 1, "looked_at_ms": NOW_MS, "not_covered": 0})
 
 
 def test_of_10000_lagging_partitions_the_longest_are_shown_and_the_others_counted(

@@ -26,7 +26,7 @@ def metrics(tmp_path: Path) -> Iterator[Metrics]:
 
 
 def app(metrics: Metrics) -> FastAPI:
-    router = APIRouter(prefix="/api/v1")
+    router = APIRouter()
 
     @router.get("/clusters/{cluster}")
     def cluster(cluster: str) -> str:
@@ -45,7 +45,8 @@ def app(metrics: Metrics) -> FastAPI:
         return StreamingResponse(parts())
 
     made = FastAPI()
-    made.include_router(router)
+    made.include_router(router, prefix="/api/v1")
+    made.include_router(router)  # as pages have the same paths
     made.add_middleware(HttpMetrics, metrics=metrics)
     return made
 

@@ -25,5 +25,5 @@ document.addEventListener("keydown", (event) => {
 });
 
 const show = () => document.querySelectorAll("button[data-copy]").forEach((button) => (button.hidden = false));
-document.addEventListener("htmx:after:swap", show);
+document.addEventListener("txnscope:refreshed", show);
 show();

@@ -6,7 +6,7 @@ const txnscope = (window.txnscope = window.txnscope || {});
 txnscope.duration = (ms) => {
   ms = Math.max(ms, 0);
   if (ms < 9950) return `${(ms / 1000).toFixed(1)} s`;
-  const seconds = ms < 60000 ? Math.round(ms / 1000) : Math.floor(ms / 1000);
+  const seconds = ms < 60000 ? Math.floor((ms + 500) / 1000) : Math.floor(ms / 1000);
   const units = [["d", 86400], ["h", 3600], ["m", 60], ["s", 1]];
   const place = units.findIndex(([, length]) => seconds >= length);
   const [unit, length] = units[place];
@@ -25,16 +25,29 @@ txnscope.setClock = (iso) => {
   if (!Number.isNaN(told)) txnscope.skewMs = told - Date.now();
 };
 
+// the time of day, UTC
+txnscope.clock = (ms) => new Date(ms).toISOString().slice(11, 19);
+
+txnscope.countdown = (leftMs, lateMs) => {
+  if (leftMs > 0) return `in ${txnscope.duration(leftMs)}`;
+  return lateMs > 0 ? `(overdue by ${txnscope.duration(lateMs)})` : "any moment now";
+};
+
 txnscope.tick = () => {
   const now = txnscope.now();
-  for (const time of document.querySelectorAll("time[data-since]")) {
-    const text = txnscope.duration(now - Date.parse(time.dateTime));
+  const say = (time, text) => {
     if (time.textContent !== text) time.textContent = text;
+  };
+  for (const time of document.querySelectorAll("time[data-since]")) {
+    say(time, txnscope.duration(now - Date.parse(time.dateTime)));
   }
   for (const time of document.querySelectorAll("time[data-until]")) {
     const left = Date.parse(time.dateTime) - now;
-    const text = left > 0 ? txnscope.duration(left) : "a moment";
-    if (time.textContent !== text) time.textContent = text;
+    say(time, left > 0 ? txnscope.duration(left) : "a moment");
+  }
+  for (const time of document.querySelectorAll("time[data-in]")) {
+    const late = time.dataset.latest ? now - Date.parse(time.dataset.latest) : 0;
+    say(time, txnscope.countdown(Date.parse(time.dateTime) - now, late));
   }
 };
 

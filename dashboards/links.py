@@ -1,0 +1,76 @@
+"""Where a click leads: the service's pages, whose addresses are stable, and one dashboard from another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from dashboards.sdk import dashboard
+
+SITE: Final = "${txnscope:raw}"
+ONE_ID: Final = "txnscope-transactional-id"
+PARTITIONS: Final = "txnscope-partitions"
+PRODUCERS: Final = "txnscope-producers"
+PIPELINE: Final = "txnscope-pipeline"
+
+At = Callable[[str], str]
+
+
+def of_row(label: str) -> str:
+    """The label's value in a table's row."""
+    return f"${{__data.fields.{label}:percentencode}}"
+
+
+def of_series(label: str) -> str:
+    """The label's value of a line or a big number."""
+    return f"${{__field.labels.{label}:percentencode}}"
+
+
+class Link(NamedTuple):
+    title: str
+    url: str
+
+    @property
+    def leaves(self) -> bool:
+        """Whether it leaves Grafana: then in a tab of its own."""
+        return self.url.startswith(SITE)
+
+    def model(self) -> dashboard.DashboardLink:
+        return dashboard.DashboardLink(
+            title=self.title, type_val=dashboard.DashboardLinkType.LINK, url=self.url, target_blank=self.leaves
+        )
+
+    def override(self) -> dict[str, object]:
+        """As a column of a table has it."""
+        return {"title": self.title, "url": self.url, "targetBlank": self.leaves}
+
+
+def page(at: At, path: str = "") -> Link:
+    """A page of the cluster; `path` begins with a slash."""
+    return Link("Open in txnscope", f"{SITE}/clusters/{at('cluster')}{path}")
+
+
+def partition_page(at: At) -> Link:
+    return page(at, f"/partitions/{at('topic')}/{at('partition')}")
+
+
+def finding_page(at: At) -> Link:
+    return page(at, f"/findings/{at('finding')}")
+
+
+def transaction_page(at: At) -> Link:
+    return page(at, f"/transaction?id={at('transactional_id')}")
+
+
+def board(uid: str, title: str, at: At) -> Link:
+    """Another dashboard, for this cluster and time."""
+    return Link(title, f"/d/{uid}?var-cluster={at('cluster')}&{_KEPT}")
+
+
+def one_id(at: At) -> Link:
+    """The dashboard of that transactional.id."""
+    known = board(ONE_ID, "Dashboard of this transactional.id", at)
+    return known._replace(url=f"{known.url}&var-transactional_id={at('transactional_id')}")
+
+
+_KEPT: Final = "${datasource:queryparam}&${txnscope:queryparam}&${__url_time_range}"

@@ -1,0 +1,181 @@
+"""Partitions and LSO: where readers stop, since when, and who waits there."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dashboards import thresholds as at
+from dashboards.frame import Board, of_label
+from dashboards.links import of_row, of_series, page, partition_page
+from dashboards.panels import Column, Query, big, density, lines, means, rows, steps
+from dashboards.queries import buckets, groups_waiting, or_zero, selector, value
+from dashboards.shared import blocked, hanging, longest_lso, not_judged, waiting, what_hangs
+from service.metrics import catalogue
+
+_TOPIC: Final = 'topic=~"$topic"'
+_PLACE: Final = ("topic", "partition")
+_MOST: Final = 10
+"""Lines in a panel: the worst."""
+
+
+def _of(metric: catalogue.Metric) -> str:
+    return value(metric, *_PLACE, where=(_TOPIC,))
+
+
+def _where_most_is_out_of_reach(metric: catalogue.Metric) -> str:
+    most = f"topk({_MOST}, {_of(catalogue.PARTITION_LSO_LAG)})"
+    return f"{_of(metric)} and on (cluster, topic, partition) {most}"
+
+
+_STANDS: Final = f"time() - {_of(catalogue.PARTITION_LSO_LAST_ADVANCE)}"
+_PARTITION: Final = "{{cluster}} {{topic}}-{{partition}}"
+
+_NOW: Final = [
+    blocked(),
+    longest_lso(),
+    big(
+        "Offsets out of reach",
+        "Between the last stable offset and the high watermark, over all blocked partitions: what read_committed"
+        " consumers cannot see yet.",
+        "short",
+        or_zero(f"sum by (cluster) ({value(catalogue.PARTITION_LSO_LAG, *_PLACE)})"),
+        page(of_series, "/partitions"),
+    ),
+    hanging(),
+    waiting(),
+    not_judged(),
+]
+
+_STANDING: Final = [
+    rows(
+        "Partitions whose LSO stands",
+        means(
+            "The longest first. Open the partition: it shows who blocks, whose records those are, and when it ends by"
+            " itself.",
+            "KafkaLastStableOffsetStuck",
+            empty=True,
+        ),
+        [_STANDS, *(_of(metric) for metric in (catalogue.PARTITION_LSO_LAG, catalogue.PARTITION_LSO))],
+        [
+            Column("cluster"),
+            Column("topic"),
+            Column("partition", links=(partition_page(of_row),)),
+            Column("Value #A", "stands for", "s", steps(at.LSO_STANDS_S, at.LSO_STUCK_S)),
+            Column("Value #B", "offsets out of reach", "none"),
+            Column("Value #C", "last stable offset", "none"),
+        ],
+        worst="stands for",
+        width=14,
+    ),
+    rows(
+        "Groups waiting",
+        means(
+            "Which consumer groups stop where. They go on by themselves once the transaction ends; restarting them does"
+            " not help.",
+            empty=True,
+        ),
+        [value(catalogue.GROUP_BLOCKED, "group", *_PLACE, where=(_TOPIC,))],
+        [
+            Column("cluster", links=(page(of_row, "/groups"),)),
+            Column("group"),
+            Column("topic"),
+            Column("partition", links=(partition_page(of_row),)),
+        ],
+        worst="group",
+        width=10,
+    ),
+    lines(
+        "How long LSOs stand",
+        means(
+            f"The {_MOST} longest. A saw is a producer at work; a line that only climbs is a transaction that does not"
+            " end.",
+            "KafkaLastStableOffsetStuck",
+            empty=True,
+        ),
+        "s",
+        [Query(f"topk({_MOST}, {_STANDS})", _PARTITION)],
+        partition_page(of_series),
+        steps=steps(at.LSO_STANDS_S, at.LSO_STUCK_S),
+    ),
+    lines(
+        "Offsets out of reach",
+        means(
+            f"Of the {_MOST} partitions with the most. Growing while the LSO stands: producers go on writing what"
+            " readers do not see.",
+            empty=True,
+        ),
+        "short",
+        [Query(f"topk({_MOST}, {_of(catalogue.PARTITION_LSO_LAG)})", _PARTITION)],
+        partition_page(of_series),
+    ),
+    lines(
+        "Last stable offset and high watermark",
+        means(
+            f"Of the {_MOST} partitions with the most offsets between the two. The lower line of a pair is where"
+            " readers stop.",
+            empty=True,
+        ),
+        "none",
+        [
+            Query(_where_most_is_out_of_reach(metric), f"{_PARTITION} {name}")
+            for metric, name in (
+                (catalogue.PARTITION_LSO, "last stable"),
+                (catalogue.PARTITION_HIGH_WATERMARK, "high watermark"),
+            )
+        ],
+        partition_page(of_series),
+    ),
+    lines(
+        "Groups waiting",
+        means("Distinct consumer groups over time: how many felt it, and for how long.", "KafkaConsumerGroupBlocked"),
+        "none",
+        [Query(or_zero(groups_waiting()))],
+        page(of_series, "/groups"),
+        steps=steps(orange=at.BLOCKED_GROUPS),
+    ),
+]
+
+_JUDGED: Final = [
+    lines(
+        "Watched partitions by whether they can be judged",
+        "`no` should be 0. It rises when a leader is away, a permission is missing, or the coordinators' log is"
+        " behind.",
+        "none",
+        [Query(value(catalogue.PARTITIONS, "judged"), "{{cluster}} judged: {{judged}}")],
+        page(of_series, "/partitions"),
+        stacked=True,
+        width=8,
+    ),
+    lines(
+        "Partitions blocked",
+        "How many LSOs stand, over time. A level that only rises: look at the longest above.",
+        "none",
+        [Query(value(catalogue.PARTITIONS_BLOCKED))],
+        page(of_series, "/partitions"),
+        width=8,
+    ),
+    density(
+        "How long it took to confirm a hanging transaction",
+        "From the first look that saw the LSO standing there until the third look confirmed it. Seconds are right:"
+        " an alert adds the scrape and its own evaluation.",
+        "s",
+        buckets(catalogue.DETECTION),
+        width=8,
+    ),
+    what_hangs(24, _TOPIC),
+]
+
+BOARD: Final = Board(
+    "partitions",
+    "Partitions and LSO",
+    "Where read_committed consumers stop, since when, and who waits there. Single partitions are told about only while"
+    " their last stable offset stands.",
+    [("Now", _NOW), ("Where it stands", _STANDING), ("How sure", _JUDGED)],
+    [
+        of_label(
+            "topic",
+            f"label_values({selector(catalogue.PARTITION_LSO_LAG)}, topic)",
+            "Topics with a partition whose LSO stands",
+        )
+    ],
+)

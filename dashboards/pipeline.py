@@ -1,0 +1,196 @@
+"""Pipeline: how fresh and complete what all the others show is, and how the service itself is doing."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dashboards import thresholds as at
+from dashboards.frame import Board
+from dashboards.links import of_row, of_series, page
+from dashboards.panels import Column, Query, at_least, big, lines, means, rows, steps
+from dashboards.queries import data_age, increase, rate, value
+from dashboards.the_service import THE_SERVICE
+from service.metrics import catalogue
+
+_MOST: Final = 10
+_SOURCE: Final = "{{cluster}} {{source}}"
+_PROCESS: Final = "{{job}} {{instance}}"
+
+_NOW: Final = [
+    big(
+        "Service answers",
+        means(
+            "1: the store answered when the page of metrics was made. 0: the store is down, full or not migrated; the"
+            " service's log says which. Nothing: Prometheus does not reach the service.",
+            "KafkaTxnStoreDown",
+        ),
+        "none",
+        f"min by (job, instance) ({catalogue.UP.name})",
+        steps=at_least(1),
+        legend=_PROCESS,
+    ),
+    big(
+        "Age of the data",
+        means(
+            "By source, since it was last read without any trouble. `transaction_state` is the coordinators' log,"
+            " `partitions` the look at data partitions. Red with no partition answering: no verdict any more; look at"
+            " the streaming application's log and at the brokers. Decades: never read.",
+            "KafkaTxnPipelineStale",
+        ),
+        "s",
+        data_age(),
+        page(of_series, "/pipeline"),
+        steps=steps(at.STALE_WARN_S, at.STALE_S),
+        legend=_SOURCE,
+    ),
+    big(
+        "Partitions that answer",
+        means(
+            "Share of a source's partitions that answered in the last 30 s. Below 100 % what rests on the others is not"
+            " judged: a leader is away, or a permission is missing. The page names it.",
+            "KafkaTxnCoverageLow",
+        ),
+        "percentunit",
+        value(catalogue.COVERAGE, "source"),
+        page(of_series, "/pipeline"),
+        steps=at_least(at.COVERAGE_LEAST),
+        legend=_SOURCE,
+    ),
+    big(
+        "Offsets behind",
+        means(
+            "Written to the coordinators' log and not yet read. Many are normal while the log is read for the first"
+            " time.",
+            "KafkaTxnPipelineLagging",
+        ),
+        "short",
+        f"sum by (cluster) ({value(catalogue.LAG, 'source')})",
+        page(of_series, "/pipeline"),
+        steps=steps(orange=at.LAG_RECORDS),
+    ),
+    big(
+        f"Undecodable in {at.DECODE_WINDOW}",
+        means(
+            "Records and batches that could not be decoded. Somebody writes to the topic who should not, or the brokers"
+            " are newer than txnscope. Do not restart a coordinator older than 4.3 before you know.",
+            "KafkaTxnDecodeErrors",
+        ),
+        "short",
+        f"ceil(sum by (cluster) ({increase(catalogue.DECODE_ERRORS, 'source', 'reason', over=at.DECODE_WINDOW)}))",
+        page(of_series, "/pipeline"),
+        steps=steps(orange=at.DECODE_ERRORS),
+    ),
+    big(
+        "Series left out",
+        means(
+            "The cap on series cuts the least important ones; what is not there cannot be shown or fire. The worst are"
+            " kept, and the pages show all.",
+            "KafkaTxnSeriesDropped",
+        ),
+        "none",
+        value(catalogue.SERIES_DROPPED),
+        page(of_series, "/partitions"),
+        steps=steps(orange=at.SERIES_DROPPED),
+    ),
+]
+
+_READING: Final = [
+    lines(
+        "Age of the data",
+        means(
+            "Near a second while all is well: heartbeats count. A climbing line is a source that is not read without"
+            " trouble any more. No line: never read.",
+            "KafkaTxnPipelineStale",
+        ),
+        "s",
+        [Query(f"time() - ({value(catalogue.LAST_SUCCESS, 'source')} > 0)", _SOURCE)],
+        page(of_series, "/pipeline"),
+        steps=steps(at.STALE_WARN_S, at.STALE_S),
+    ),
+    lines(
+        "Offsets behind",
+        means(
+            "By source. Above the threshold and still growing: the application cannot keep up; look at its CPU and at"
+            " the store.",
+            "KafkaTxnPipelineLagging",
+        ),
+        "short",
+        [Query(value(catalogue.LAG, "source"), _SOURCE)],
+        page(of_series, "/pipeline"),
+        steps=steps(orange=at.LAG_RECORDS),
+    ),
+    lines(
+        "Records read",
+        "Per second, by source. Compare with the transactions: each writes three to five records.",
+        "ops",
+        [Query(rate(catalogue.RECORDS, "source"), _SOURCE)],
+        page(of_series, "/pipeline"),
+    ),
+    lines(
+        "Bytes read",
+        "Per second, of record batches as they are on the brokers.",
+        "Bps",
+        [Query(rate(catalogue.BYTES, "source"), _SOURCE)],
+        page(of_series, "/pipeline"),
+    ),
+    lines(
+        "Coordinator partitions read late",
+        f"The {_MOST} partitions of __transaction_state with the most offsets not yet read. One alone: its leader is"
+        " slow or away.",
+        "short",
+        [
+            Query(
+                f"topk({_MOST}, {value(catalogue.COORDINATOR_LAG, 'coordinator_partition')})",
+                "{{cluster}} __transaction_state-{{coordinator_partition}}",
+            )
+        ],
+        page(of_series, "/pipeline"),
+        width=8,
+    ),
+    lines(
+        "Partitions that answer",
+        "Share of a source's partitions that answered in the last 30 s, over time. A dip is a broker that restarted.",
+        "percentunit",
+        [Query(value(catalogue.COVERAGE, "source"), _SOURCE)],
+        page(of_series, "/pipeline"),
+        width=8,
+    ),
+    lines(
+        "Undecodable records",
+        "By reason, how many in each step. Each is kept with its position; the page lists them.",
+        "short",
+        [
+            Query(
+                increase(catalogue.DECODE_ERRORS, "source", "reason"),
+                "{{cluster}} {{source}} {{reason}}",
+            )
+        ],
+        page(of_series, "/pipeline"),
+        stacked=True,
+        width=8,
+    ),
+]
+
+_CLUSTERS: Final = [
+    rows(
+        "Clusters",
+        "What each cluster says of itself. transaction_version 2 is the new protocol (KIP-890); empty: not known yet.",
+        [
+            value(catalogue.CLUSTER_INFO, "kafka_cluster_id", "transaction_version", "metadata_version"),
+        ],
+        [
+            Column("cluster", links=(page(of_row, "/pipeline"),)),
+            Column("kafka_cluster_id"),
+            Column("transaction_version"),
+            Column("metadata_version"),
+        ],
+        worst="cluster",
+    ),
+]
+
+BOARD: Final = Board(
+    "pipeline",
+    "Pipeline",
+    "How fresh and complete what all other dashboards show is, and how the service itself is doing.",
+    [("Now", _NOW), ("Reading", _READING), ("The service", THE_SERVICE), ("Clusters", _CLUSTERS)],
+)

@@ -1,0 +1,171 @@
+"""Producers, epochs, expiry: how ids come, are fought over, wear out and go."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dashboards import thresholds as at
+from dashboards.frame import Board
+from dashboards.links import of_series, page
+from dashboards.panels import Query, big, lines, means, steps
+from dashboards.queries import increase, rate, value
+from service.metrics import catalogue
+
+_MOST: Final = 10
+_OLD_PROTOCOL: Final = 'protocol="1"'
+_EXPIRES_SOON: Final = f'within="{at.EXPIRING_WITHIN}"'
+_COORDINATOR: Final = "{{cluster}} __transaction_state-{{coordinator_partition}}"
+
+_NOW: Final = [
+    big(
+        f"Fenced in {at.FENCED_WINDOW}",
+        means(
+            "Transactions aborted because a producer was started with the same id, or an admin did it. A restart makes"
+            " one; many are two instances that share an id, or a deployment that restarts in a loop. The findings name"
+            " the ids.",
+            "KafkaTransactionFencingStorm",
+        ),
+        "short",
+        f"ceil({increase(catalogue.FENCED, over=at.FENCED_WINDOW)})",
+        page(of_series),
+        steps=steps(orange=at.FENCED_MANY),
+    ),
+    big(
+        "New producer ids",
+        means(
+            f"Per second, over {at.PRODUCER_IDS_WINDOW}. Applications that make up a transactional.id at every start:"
+            " brokers keep each for days, and nothing fences what an earlier start left open. Give instances fixed"
+            " ids.",
+            "KafkaProducerIdChurn",
+        ),
+        "ops",
+        rate(catalogue.PRODUCER_IDS, over=at.PRODUCER_IDS_WINDOW),
+        page(of_series, "/transactions"),
+        steps=steps(orange=at.PRODUCER_IDS_PER_S),
+    ),
+    big(
+        "Highest epoch, old protocol",
+        means(
+            f"They end at {at.EPOCH_LAST:,}. Each start, fence and timeout takes one: an id near the end"
+            " is in such a loop. The finding names it.",
+            "KafkaProducerEpochNearExhaustion",
+        ),
+        "none",
+        value(catalogue.EPOCH_MAX, where=(_OLD_PROTOCOL,)),
+        page(of_series),
+        steps=steps(orange=at.EPOCH_WARN),
+    ),
+    big(
+        f"Expire within {at.EXPIRING_WITHIN}",
+        means(
+            "Unused ids that their coordinator will remove. Harmless for applications that are gone; one that comes"
+            " back gets a new producer id. The list says which, soonest first.",
+            "KafkaTransactionalIdsExpiring",
+        ),
+        "none",
+        value(catalogue.EXPIRING, where=(_EXPIRES_SOON,)),
+        page(of_series, f"/expiring?within={at.EXPIRING_WITHIN}"),
+        steps=steps(blue=at.EXPIRING),
+    ),
+    big(
+        "Transactional ids",
+        "Known to the coordinators. Each takes memory there until it expires, 7 days after its last use by default.",
+        "short",
+        value(catalogue.TRANSACTIONAL_IDS),
+        page(of_series, "/transactions"),
+    ),
+    big(
+        "Unreadable ids",
+        "Ids whose newest record could not be decoded: their state is unknown until they write again.",
+        "none",
+        value(catalogue.TRANSACTIONS, where=('state="Unknown"',)),
+        page(of_series, "/transactions?state=Unknown"),
+        steps=steps(orange=at.DECODE_ERRORS),
+    ),
+]
+
+_PRODUCERS: Final = [
+    lines(
+        "Fenced producers",
+        "Per second. Steps at each deployment are right; a constant level is a conflict.",
+        "ops",
+        [Query(rate(catalogue.FENCED))],
+        page(of_series),
+    ),
+    lines(
+        "New producer ids",
+        means(
+            "Per second, producer ids seen under an id for the first time. Rotation under the new protocol (KIP-890)"
+            " counts, one in 32,767 transactions.",
+            "KafkaProducerIdChurn",
+        ),
+        "ops",
+        [Query(rate(catalogue.PRODUCER_IDS))],
+        page(of_series, "/transactions"),
+        steps=steps(orange=at.PRODUCER_IDS_PER_S),
+    ),
+    lines(
+        "Highest producer epoch",
+        means(
+            "By protocol. Protocol 2 raises it with every transaction and takes a new producer id at the end, as a"
+            " routine: the threshold is for protocol 1.",
+            "KafkaProducerEpochNearExhaustion",
+        ),
+        "none",
+        [Query(value(catalogue.EPOCH_MAX, "protocol"), "{{cluster}} protocol {{protocol}}")],
+        page(of_series),
+        steps=steps(orange=at.EPOCH_WARN),
+    ),
+    lines(
+        "Transactional ids by state",
+        "Empty: initialised and not used since. CompleteCommit and CompleteAbort: at rest, in use before.",
+        "short",
+        [Query(value(catalogue.TRANSACTIONS, "state"), "{{cluster}} {{state}}")],
+        page(of_series, "/transactions"),
+        stacked=True,
+    ),
+]
+
+_EXPIRY: Final = [
+    lines(
+        "Ids that will expire",
+        "If nobody uses them, within 1, 24 and 72 hours; those past it and not yet removed included. Coordinators sweep"
+        " hourly.",
+        "none",
+        [Query(value(catalogue.EXPIRING, "within"), "{{cluster}} within {{within}}")],
+        page(of_series, "/expiring"),
+    ),
+    lines(
+        "Ids removed",
+        "Per second. A burst is what a deployment that made up ids left behind a week ago.",
+        "ops",
+        [Query(rate(catalogue.EXPIRED))],
+        page(of_series, "/expiring"),
+    ),
+]
+
+_COORDINATORS: Final = [
+    lines(
+        "Ids by coordinator",
+        f"The {_MOST} partitions of __transaction_state with the most. Ids are spread by their hash: one far above the"
+        " rest has many of one application's.",
+        "short",
+        [Query(f"topk({_MOST}, {value(catalogue.COORDINATOR_IDS, 'coordinator_partition')})", _COORDINATOR)],
+        page(of_series, "/pipeline"),
+    ),
+    lines(
+        "Open transactions by coordinator",
+        f"The {_MOST} with the most. One that grows alone is a coordinator that does not end what it should: look at"
+        " the broker that leads that partition.",
+        "none",
+        [Query(f"topk({_MOST}, {value(catalogue.COORDINATOR_OPEN, 'coordinator_partition')})", _COORDINATOR)],
+        page(of_series, "/pipeline"),
+    ),
+]
+
+BOARD: Final = Board(
+    "producers",
+    "Producers, epochs, expiry",
+    "How transactional ids come, are fought over, wear out and go.",
+    [("Now", _NOW), ("Producers", _PRODUCERS), ("Expiry", _EXPIRY), ("Coordinators", _COORDINATORS)],
+)

@@ -1,0 +1,1 @@
+"""Recording and alerting rules: built here, committed as YAML, tested with promtool."""

@@ -1,0 +1,66 @@
+"""The share of transactions that abort: recorded over four windows, and alerted on when it burns the budget."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dashboards.rules.promql import grown, most, pick
+from dashboards.rules.rule import CRITICAL, OF_CLUSTER, WARNING, Alert, Group, Recording
+from dashboards.thresholds import ABORT_BUDGET, ABORT_FAST, ABORT_SLOW
+from service.domain.transaction_log import SOURCE
+from service.metrics import catalogue as of
+
+FEWEST: Final = 10
+"""Aborts within the long window: of three transactions a day one may abort without waking anybody."""
+
+ENDED: Final = "cluster:kafka_txn_completed:rate5m"
+
+
+def ratio(window: str) -> str:
+    """Name of the recorded share; it is absent, not 0, while no transaction ends."""
+    return f"cluster:kafka_txn_aborted:ratio_rate{window}"
+
+
+def _ended(window: str) -> str:
+    return f"sum by (cluster) ({most(f'rate({pick(of.COMPLETED)}[{window}])', 'outcome')})"
+
+
+def _recorded(window: str) -> Recording:
+    aborted = most(f"rate({pick(of.COMPLETED, outcome='abort')}[{window}])")
+    return Recording(ratio(window), f"{aborted}\n  /\n({_ended(window)} > 0)")
+
+
+RECORDED: Final = (Recording(ENDED, _ended("5m")), *map(_recorded, ("5m", "30m", "1h", "6h")))
+
+
+def _burns(share: float, long: str, short: str) -> str:
+    fewest = f"{grown(of.COMPLETED, long, outcome='abort')} >= {FEWEST}"
+    return f"{ratio(long)} > {share:g}\n  and on (cluster)\n{ratio(short)} > {share:g}\n  and on (cluster)\n{fewest}"
+
+
+_FAST: Final = Alert(
+    name="KafkaTransactionAbortRatioHigh",
+    expr=_burns(ABORT_FAST, "1h", "5m"),
+    severity=CRITICAL,
+    wait="2m",
+    labels={"window": "1h", "source": SOURCE},
+    summary="{{ $value | humanizePercentage }} of the transactions of {{ $labels.cluster }} aborted in an hour",
+    description="{{ $value | humanizePercentage }} of the transactions that ended in the last hour were aborted, and it"
+    f" goes on: a budget of {ABORT_BUDGET:.0%} over 30 days is spent in two days. kafka_txn_aborts_total says who"
+    " aborted them: clients, the timeout, a fence, an administrator.",
+    page=OF_CLUSTER + "/transactions",
+    board="txnscope-overview",
+)
+_SLOW: Final = _FAST._replace(
+    expr=_burns(ABORT_SLOW, "6h", "30m"),
+    severity=WARNING,
+    wait="15m",
+    labels={"window": "6h", "source": SOURCE},
+    summary="{{ $value | humanizePercentage }} of the transactions of {{ $labels.cluster }} aborted in 6 hours",
+    description="{{ $value | humanizePercentage }} of the transactions that ended in the last 6 hours were aborted, and"
+    f" it goes on: a budget of {ABORT_BUDGET:.0%} over 30 days is spent in five days. kafka_txn_aborts_total says who"
+    " aborted them: clients, the timeout, a fence, an administrator.",
+)
+
+RECORDING_GROUP: Final = Group("txnscope-recording", RECORDED, interval="30s")
+GROUP: Final = Group("txnscope-aborts", (_FAST, _SLOW))

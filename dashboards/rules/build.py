@@ -1,0 +1,68 @@
+"""All rules as Prometheus' rule file, and the same wrapped as the Prometheus Operator's PrometheusRule."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import yaml
+
+from dashboards.rules import aborts, hanging, partitions, pipeline, producers, service, transactions
+from dashboards.rules.rule import Alert, Group, Links
+
+RULES: Final = "txnscope.rules.yml"
+PROMETHEUS_RULE: Final = "txnscope.prometheusrule.yaml"
+
+GROUPS: Final[tuple[Group, ...]] = (
+    aborts.RECORDING_GROUP,
+    hanging.GROUP,
+    partitions.GROUP,
+    transactions.GROUP,
+    aborts.GROUP,
+    producers.GROUP,
+    pipeline.GROUP,
+    service.GROUP,
+)
+
+_ONE_LINE: Final = 10_000
+"""A URL with a template in it has spaces, and folded there it is hard to read."""
+
+_HEAD: Final = "# Made by `python -m dashboards.rules`: change dashboards/rules/*.py, not this.\n"
+
+
+def alerts() -> list[Alert]:
+    """Every alerting rule, in the order of the file; a name may come more than once."""
+    return [rule for group in GROUPS for rule in group.rules if isinstance(rule, Alert)]
+
+
+def documents(links: Links) -> dict[str, dict[str, Any]]:
+    """By file name."""
+    spec = {"groups": [group.render(links) for group in GROUPS]}
+    wrapped = {
+        "apiVersion": "monitoring.coreos.com/v1",
+        "kind": "PrometheusRule",
+        "metadata": {"name": "txnscope", "labels": {"app.kubernetes.io/name": "txnscope"}},
+        "spec": spec,
+    }
+    return {RULES: spec, PROMETHEUS_RULE: wrapped}
+
+
+def files(links: Links) -> dict[str, str]:
+    """What to write, by file name."""
+    return {
+        name: _HEAD + yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=_ONE_LINE)
+        for name, document in documents(links).items()
+    }
+
+
+class _Dumper(yaml.SafeDumper):
+    """Expressions of several lines keep them; nothing is written as a reference to something above."""
+
+    def ignore_aliases(self, _: Any) -> bool:
+        return True
+
+    def represent_text(self, text: str) -> yaml.Node:
+        style = "|" if "\n" in text else None
+        return self.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _Dumper.represent_text)

@@ -1,0 +1,50 @@
+"""The one alert that pages without waiting: a transaction that nobody will end. Confirmed means three looks already.
+
+It names no `source`: data that grow old do not mute it (alertmanager.example.yml).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dashboards.rules.promql import most, pick
+from dashboards.rules.rule import CRITICAL, OF_CLUSTER, Alert, Group
+from dashboards.thresholds import HANGING_PAGE
+from service.metrics import catalogue as of
+
+NAME: Final = "KafkaTransactionHanging"
+
+_NAMED = most(pick(of.HANGING_INFO), *of.HANGING_INFO.labels)
+_COUNTED = most(pick(of.HANGING))
+
+EACH: Final = Alert(
+    name=NAME,
+    expr=f"(\n  {_NAMED}\n    * on (cluster) group_left ()\n  {_COUNTED}\n) >= {HANGING_PAGE}",
+    severity=CRITICAL,
+    keep="1m",
+    labels={"scope": "finding"},
+    summary="A transaction hangs on {{ $labels.topic }}-{{ $labels.partition }} of {{ $labels.cluster }}",
+    description="No coordinator will ever end the transaction of {{ with $labels.transactional_id }}{{ . }}{{ else }}a"
+    " producer without a known transactional.id{{ end }} on {{ $labels.topic }}-{{ $labels.partition }}: read_committed"
+    " consumers stand still there until a marker is written by hand. Waiting, its timeout and restarts do not end it."
+    " The finding says which marker, and how. Hanging in this cluster now: {{ $value | humanize }}.",
+    page=OF_CLUSTER + "/findings/{{ $labels.finding }}",
+    board="txnscope-partitions",
+)
+
+MORE: Final = Alert(
+    name=NAME,
+    expr=f"(\n  {_COUNTED}\n    -\n  (count by (cluster) ({_NAMED}) or {_COUNTED} * 0)\n) >= {HANGING_PAGE}",
+    severity=CRITICAL,
+    keep="1m",
+    labels={"scope": "cluster"},
+    summary="{{ $value | humanize }} more hang on {{ $labels.cluster }} than are named one by one",
+    description="{{ $value | humanize }} confirmed hanging transaction(s) have no alert of their own: only those that"
+    " hang longest are named in metrics. The page lists them all; so many at once have one cause, as a rule a broker"
+    " that was lost or a bug of its version.",
+    page=OF_CLUSTER + "/findings",
+    board="txnscope-partitions",
+)
+
+GROUP: Final = Group("txnscope-hanging", (EACH, MORE), interval="10s")
+"""Looked at more often than Prometheus' default of a minute: a page should not wait for that."""

@@ -1,0 +1,76 @@
+"""Alerts about data partitions and who waits there. They rest on the looks at partitions: `source` says so."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dashboards.rules.promql import most, pick
+from dashboards.rules.rule import CRITICAL, OF_CLUSTER, WARNING, Alert, Group
+from dashboards.thresholds import BLOCKED_GROUPS, LSO_STUCK_S, UNJUDGED
+from service.domain.findings.kinds import CONFIRMED, UNREPLICATED
+from service.domain.partition_facts import SOURCE
+from service.metrics import catalogue as of
+
+_RESTS_ON: Final = {"source": SOURCE}
+_PLACE: Final = ("topic", "partition")
+_ON_PLACE: Final = "and on (cluster, topic, partition)"
+
+STUCK: Final = Alert(
+    name="KafkaLastStableOffsetStuck",
+    expr=f"(time() - {most(pick(of.PARTITION_LSO_LAST_ADVANCE), *_PLACE)}) > {LSO_STUCK_S}\n"
+    f"  {_ON_PLACE}\n{most(pick(of.PARTITION_LSO_LAG), *_PLACE)} > 0",
+    severity=CRITICAL,
+    wait="1m",
+    labels=_RESTS_ON,
+    summary="The LSO of {{ $labels.topic }}-{{ $labels.partition }} has stood for {{ $value | humanizeDuration }}",
+    description="read_committed consumers of {{ $labels.topic }}-{{ $labels.partition }} see nothing behind its LSO"
+    " (last stable offset), which has not moved for {{ $value | humanizeDuration }}: longer than brokers let a"
+    " transaction be open by default. The page of the partition says what holds it, and whether that ends by itself.",
+    page=OF_CLUSTER + "/partitions/{{ $labels.topic }}/{{ $labels.partition }}",
+    board="txnscope-partitions",
+)
+
+GROUP_BLOCKED: Final = Alert(
+    name="KafkaConsumerGroupBlocked",
+    expr=f"count by (cluster, group, topic) (\n  {most(pick(of.GROUP_BLOCKED), 'group', *_PLACE)} > 0\n)"
+    f" >= {BLOCKED_GROUPS}",
+    severity=WARNING,
+    wait="5m",
+    labels=_RESTS_ON,
+    summary="Consumer group {{ $labels.group }} waits behind open transactions of {{ $labels.topic }}",
+    description="{{ $labels.group }} waits, or soon will, on {{ $value | humanize }} partition(s) of"
+    " {{ $labels.topic }} behind a transaction that is still open. Its lag as clients measure it may read 0. Restarting"
+    " the group, or resetting its offsets, does not help.",
+    page=OF_CLUSTER + "/groups",
+    board="txnscope-partitions",
+)
+
+NOT_REPLICATED: Final = Alert(
+    name="KafkaTransactionMarkerUnreplicated",
+    expr=f"{most(pick(of.FINDINGS, kind=UNREPLICATED, status=CONFIRMED))} > 0",
+    severity=WARNING,
+    wait="1m",
+    labels=_RESTS_ON,
+    summary="Markers of ended transactions are not replicated on {{ $labels.cluster }}",
+    description="On {{ $value | humanize }} partition(s) of {{ $labels.cluster }} the leader has the transaction's"
+    " marker and its replicas do not: read_committed consumers wait for the ISR. Nothing hangs; another marker would"
+    " not help.",
+    page=OF_CLUSTER + "/findings",
+    board="txnscope-partitions",
+)
+
+NOT_JUDGED: Final = Alert(
+    name="KafkaTxnPartitionsUnjudged",
+    expr=f"{most(pick(of.PARTITIONS, judged='no'))} >= {UNJUDGED}",
+    severity=WARNING,
+    wait="5m",
+    labels=_RESTS_ON,
+    summary="{{ $value | humanize }} partition(s) of {{ $labels.cluster }} cannot be judged",
+    description="What is open on {{ $value | humanize }} watched partition(s) of {{ $labels.cluster }} is not known:"
+    " a transaction may hang there unseen. The page of the pipeline says why, and names the permission where one is"
+    " missing.",
+    page=OF_CLUSTER + "/pipeline",
+    board="txnscope-pipeline",
+)
+
+GROUP: Final = Group("txnscope-partitions", (STUCK, GROUP_BLOCKED, NOT_REPLICATED, NOT_JUDGED))

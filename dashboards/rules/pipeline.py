@@ -1,0 +1,142 @@
+"""Alerts about the reading itself: what is old, late, not covered or not decoded. `source` comes from the metric."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dashboards import thresholds as limits
+from dashboards.rules.promql import grown, most, pick
+from dashboards.rules.rule import CRITICAL, OF_CLUSTER, WARNING, Alert, Group
+from service.domain import partition_facts, transaction_log
+from service.domain.findings.kinds import CONFIRMED, COVERAGE_GAP, DATA_GAP
+from service.metrics import catalogue as of
+
+_PAGE: Final = OF_CLUSTER + "/pipeline"
+_BOARD: Final = "txnscope-pipeline"
+_OF: Final = "source"
+
+_WHAT: Final = (
+    "{{ if eq $labels.source `" + partition_facts.SOURCE + "` }}the data partitions{{ else }}the coordinators' log"
+    "{{ end }} of {{ $labels.cluster }}"
+)
+
+STALE_NAME: Final = "KafkaTxnPipelineStale"
+NEVER_NAME: Final = "KafkaTxnSourceNeverRead"
+
+
+def _read_last(**labels: str) -> str:
+    return most(pick(of.LAST_SUCCESS, **labels), _OF)
+
+
+# a single partition without a leader keeps the last success back, and says nothing of the others: that is coverage
+_NOTHING_ANSWERS: Final = f"and on (cluster, source)\n{most(pick(of.COVERAGE), _OF)} == 0"
+
+STALE: Final = Alert(
+    name=STALE_NAME,
+    expr=f"(time() - ({_read_last()} > 0)) > {limits.STALE_S}\n  {_NOTHING_ANSWERS}",
+    severity=CRITICAL,
+    wait="1m",
+    summary=f"Nothing of {_WHAT} was read for " + "{{ $value | humanizeDuration }}",
+    description=f"What is known of {_WHAT} is "
+    "{{ $value | humanizeDuration }} old: the streaming application, the brokers or the store stand still. What begins"
+    " to hang now is not seen. Alerts that rest on these data are muted, confirmed hanging transactions are not.",
+    page=_PAGE,
+    board=_BOARD,
+)
+
+
+def _never(source: str, severity: str) -> Alert:
+    return Alert(
+        name=NEVER_NAME,
+        expr=f"{_read_last(source=source)} == 0\n  {_NOTHING_ANSWERS}",
+        severity=severity,
+        wait="5m",
+        summary=f"txnscope has never read {_WHAT}",
+        description=f"txnscope has never read {_WHAT} without trouble, and nothing of it answers now. What rests on it"
+        " is unknown. A missing permission does this, or brokers that cannot be reached.",
+        page=_PAGE,
+        board=_BOARD,
+    )
+
+
+NEVER: Final = (_never(partition_facts.SOURCE, CRITICAL), _never(transaction_log.SOURCE, WARNING))
+"""The coordinators' log may not be readable at all (managed services): no reason to page for ever."""
+
+LAGGING: Final = Alert(
+    name="KafkaTxnPipelineLagging",
+    expr=f"{most(pick(of.LAG), _OF)} > {limits.LAG_RECORDS}\n  and on (cluster, source)\n"
+    f"{most(f'deriv({pick(of.LAG)}[{limits.LAG_WINDOW}])', _OF)} > 0",
+    severity=WARNING,
+    wait="10m",
+    summary="Reading is {{ $value | humanize }} records behind " + _WHAT,
+    description="{{ $value | humanize }} records of " + _WHAT + " are written and not"
+    " yet read, and there are more of them every minute: verdicts come late. The streaming application or the store is"
+    " too slow.",
+    page=_PAGE,
+    board=_BOARD,
+)
+
+UNDECODED: Final = Alert(
+    name="KafkaTxnDecodeErrors",
+    expr=f"{grown(of.DECODE_ERRORS, limits.DECODE_WINDOW, *of.DECODE_ERRORS.labels)} > 0",
+    severity=WARNING,
+    summary=f"Records of {_WHAT} cannot be decoded: " + "{{ $labels.reason }}",
+    description="{{ $value | humanize }} record(s) of "
+    + f"{_WHAT} could not be decoded in {limits.DECODE_WINDOW}"
+    + " ({{ $labels.reason }}). The state of their ids is Unknown until a newer record. A coordinator older than 4.3"
+    " that loads such a record may drop all later ids of the partition: do not restart it before you know.",
+    page=_PAGE,
+    board=_BOARD,
+)
+
+COVERAGE_LOW: Final = Alert(
+    name="KafkaTxnCoverageLow",
+    expr=f"{most(pick(of.COVERAGE), _OF)} < {limits.COVERAGE_LEAST:g} > 0",  # 0 is STALE's, or nothing to cover
+    severity=WARNING,
+    wait="5m",
+    summary="Only {{ $value | humanizePercentage }} of " + _WHAT + " answers",
+    description="{{ $value | humanizePercentage }} of "
+    + _WHAT
+    + " answered in the last 30 s; what is open on the rest is"
+    " not judged. A broker is away, or partitions have no"
+    " leader.",
+    page=_PAGE,
+    board=_BOARD,
+)
+
+NOT_COVERED: Final = Alert(
+    name="KafkaTxnCoverageGap",
+    expr=f"{most(pick(of.FINDINGS, kind=COVERAGE_GAP, status=CONFIRMED))} > 0",
+    severity=WARNING,
+    wait="5m",
+    summary="Something of {{ $labels.cluster }} may not be read or asked",
+    description="{{ $value | humanize }} finding(s) of kind coverage_gap on {{ $labels.cluster }}: what rests on it is"
+    " unknown, never fine. Each finding names what, and the permission to grant.",
+    page=OF_CLUSTER + "/findings",
+    board=_BOARD,
+)
+
+GAP: Final = Alert(
+    name="KafkaTxnDataGap",
+    expr=f"{most(pick(of.FINDINGS, kind=DATA_GAP, status=CONFIRMED))} > 0",
+    severity=WARNING,
+    summary="Part of a log of {{ $labels.cluster }} was gone before it was read",
+    description="{{ $value | humanize }} partition(s) of {{ $labels.cluster }} lost records before they were read, or"
+    " were truncated or created anew. Reading went on behind the gap; counts and history of the ids in it have a hole.",
+    page=_PAGE,
+    board=_BOARD,
+)
+
+DROPPED: Final = Alert(
+    name="KafkaTxnSeriesDropped",
+    expr=f"{most(pick(of.SERIES_DROPPED))} >= {limits.SERIES_DROPPED}",
+    severity=WARNING,
+    wait="15m",
+    summary="{{ $value | humanize }} series of {{ $labels.cluster }} are not exported",
+    description="The cap on series leaves out {{ $value | humanize }} series of {{ $labels.cluster }}: for what is not"
+    " exported no alert of a single partition, group or id can fire. The worst are kept; the pages and REST have all.",
+    page=_PAGE,
+    board=_BOARD,
+)
+
+GROUP: Final = Group("txnscope-pipeline", (STALE, *NEVER, LAGGING, UNDECODED, COVERAGE_LOW, NOT_COVERED, GAP, DROPPED))

@@ -1,0 +1,74 @@
+"""Alerts about ids and the producers under them: fences, churn, epochs, expiry."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dashboards import thresholds as limits
+from dashboards.rules.promql import grown, most, pick
+from dashboards.rules.rule import INFO, OF_CLUSTER, WARNING, Alert, Group
+from service.domain.transaction_log import SOURCE
+from service.metrics import catalogue as of
+
+_RESTS_ON: Final = {"source": SOURCE}
+_BOARD: Final = "txnscope-producers"
+
+FENCING: Final = Alert(
+    name="KafkaTransactionFencingStorm",
+    expr=f"{grown(of.FENCED, limits.FENCED_WINDOW)} > {limits.FENCED_MANY}",
+    severity=WARNING,
+    wait="5m",
+    keep="10m",
+    labels=_RESTS_ON,
+    summary="{{ $value | humanize }} producers of {{ $labels.cluster }} were fenced within " + limits.FENCED_WINDOW,
+    description="{{ $value | humanize }} open transactions of {{ $labels.cluster }} were aborted in "
+    f"{limits.FENCED_WINDOW} because somebody initialised their transactional.id again: two instances share an id and"
+    " fence each other in turns, or an application restarts in a loop.",
+    page=OF_CLUSTER + "/findings",
+    board=_BOARD,
+)
+
+CHURN: Final = Alert(
+    name="KafkaProducerIdChurn",
+    expr=f"{most(f'rate({pick(of.PRODUCER_IDS)}[{limits.PRODUCER_IDS_WINDOW}])')} > {limits.PRODUCER_IDS_PER_S:g}",
+    severity=WARNING,
+    wait="15m",
+    labels=_RESTS_ON,
+    summary="{{ $value | humanize }} new producer ids a second on {{ $labels.cluster }}",
+    description="Applications of {{ $labels.cluster }} take {{ $value | humanize }} new producer ids a second: as a"
+    " rule they make up a transactional.id at every start. Nothing fences what an earlier start left open, and brokers"
+    " keep the state of each producer id for a day.",
+    page=OF_CLUSTER + "/findings",
+    board=_BOARD,
+)
+
+EPOCH: Final = Alert(
+    name="KafkaProducerEpochNearExhaustion",
+    expr=f"{most(pick(of.EPOCH_MAX, protocol='1'))} > {limits.EPOCH_WARN}",
+    severity=WARNING,
+    wait="10m",
+    labels=_RESTS_ON,
+    summary="A producer of {{ $labels.cluster }} has used {{ $value }} epochs of its producer id",
+    description=f"Of {limits.EPOCH_LAST:,} epochs one producer of the old protocol has used "
+    "{{ $value }}: each start, fence and timeout takes one, so it starts far too often. A fence or timeout in the last"
+    " epochs can fail on brokers before 4.3.",
+    page=OF_CLUSTER + "/findings",
+    board=_BOARD,
+)
+
+EXPIRING: Final = Alert(
+    name="KafkaTransactionalIdsExpiring",
+    expr=f"{most(pick(of.EXPIRING, within=limits.EXPIRING_WITHIN))} >= {limits.EXPIRING}",
+    severity=INFO,
+    wait="1h",
+    labels=_RESTS_ON,
+    summary="{{ $value | humanize }} transactional.id(s) of {{ $labels.cluster }} expire within "
+    + limits.EXPIRING_WITHIN,
+    description="Nobody has used {{ $value | humanize }} transactional.id(s) of {{ $labels.cluster }} for long; their"
+    f" coordinator removes them within {limits.EXPIRING_WITHIN}. A producer that still has one open fails once with"
+    " INVALID_PRODUCER_ID_MAPPING afterwards. Any transaction renews an id.",
+    page=OF_CLUSTER + "/expiring",
+    board=_BOARD,
+)
+
+GROUP: Final = Group("txnscope-producers", (FENCING, CHURN, EPOCH, EXPIRING))

@@ -1,0 +1,79 @@
+"""Alerts about the service that all others come from, and the heartbeat of alerting itself."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dashboards.rules.promql import pick
+from dashboards.rules.rule import CRITICAL, HOME, INFO, NONE, Alert, Group
+from dashboards.thresholds import SCRAPE_SLOW_S
+from service.metrics import catalogue as of
+
+JOB: Final = ".*txnscope.*"
+"""Names of the scrape jobs of the service."""
+
+_BOARD: Final = "txnscope-pipeline"
+
+DOWN_NAME: Final = "KafkaTxnExporterDown"
+ABSENT_NAME: Final = "KafkaTxnMetricsAbsent"
+
+DOWN: Final = Alert(
+    name=DOWN_NAME,
+    expr=f'up{{job=~"{JOB}"}} == 0',
+    severity=CRITICAL,
+    wait="2m",
+    summary="txnscope at {{ $labels.instance }} cannot be scraped",
+    description="Prometheus gets no metrics of {{ $labels.instance }} (job {{ $labels.job }}). If no other instance of"
+    " the service is scraped, no other alert about transactions can fire: what hangs is not seen.",
+    page=HOME,
+    board=_BOARD,
+)
+
+ABSENT: Final = Alert(
+    name=ABSENT_NAME,
+    expr=f"absent({pick(of.UP)})",
+    severity=CRITICAL,
+    wait="5m",
+    summary="Prometheus has no metrics of txnscope at all",
+    description="No instance of the service is scraped, or its scrape job is gone from Prometheus' configuration. No"
+    " other alert about transactions can fire: what hangs is not seen.",
+    page=HOME,
+    board=_BOARD,
+)
+
+STORE_DOWN: Final = Alert(
+    name="KafkaTxnStoreDown",
+    expr=f"{pick(of.UP)} == 0",
+    severity=CRITICAL,
+    wait="2m",
+    summary="The store of txnscope at {{ $labels.instance }} does not answer",
+    description="The service at {{ $labels.instance }} runs and cannot read its store: its page of metrics tells of no"
+    " cluster. The streaming application keeps what it reads and applies it when the store is back.",
+    page=HOME,
+    board=_BOARD,
+)
+
+SLOW: Final = Alert(
+    name="KafkaTxnMetricsSlow",
+    expr=f"{pick(of.RENDER_SECONDS)} > {SCRAPE_SLOW_S:g}",
+    severity=INFO,
+    wait="10m",
+    summary="Metrics of txnscope at {{ $labels.instance }} take {{ $value | humanizeDuration }} to make",
+    description="The page of metrics at {{ $labels.instance }} took {{ $value | humanizeDuration }} to make from the"
+    " store. Prometheus gives up after its scrape_timeout (10 s by default), and all alerts would end.",
+    page=HOME,
+    board=_BOARD,
+)
+
+WATCHDOG: Final = Alert(
+    name="KafkaTxnWatchdog",
+    expr="vector(1)",
+    severity=NONE,
+    summary="Alerting about transactions works",
+    description="Always firing. Route it to a dead man's switch that complains when it stops: then Prometheus,"
+    " Alertmanager or the way between them is broken.",
+    page=HOME,
+    board=_BOARD,
+)
+
+GROUP: Final = Group("txnscope-service", (DOWN, ABSENT, STORE_DOWN, SLOW, WATCHDOG))

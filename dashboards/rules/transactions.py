@@ -1,0 +1,83 @@
+"""Alerts about transactions that do not end as they should. They rest on the coordinators' log: `source` says so."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dashboards.rules.promql import most, pick
+from dashboards.rules.rule import CRITICAL, OF_CLUSTER, WARNING, Alert, Group
+from dashboards.thresholds import OVERDUE as OVERDUE_FEWEST
+from dashboards.thresholds import PREPARE_STUCK_S
+from service.domain.findings import kinds
+from service.domain.transaction_log import SOURCE
+from service.metrics import catalogue as of
+
+_RESTS_ON: Final = {"source": SOURCE}
+_BOARD: Final = "txnscope-overview"
+_PREPARED: Final = ("PrepareCommit", "PrepareAbort")
+
+
+def _confirmed(kind: str) -> str:
+    return most(pick(of.FINDINGS, kind=kind, status=kinds.CONFIRMED))
+
+
+# the finding beside the age: an id that was in PrepareX at the moment reading stopped grows old and is not stuck
+PREPARE_STUCK: Final = Alert(
+    name="KafkaTransactionPrepareStuck",
+    expr=f"(\n  time() - min by (cluster, state) ({pick(of.OLDEST_STATE_ENTRY, state=_PREPARED)} > 0)\n)"
+    f" > {PREPARE_STUCK_S}\n  and on (cluster)\n{_confirmed(kinds.STUCK_COMPLETION)} > 0",
+    severity=CRITICAL,
+    wait="1m",
+    labels=_RESTS_ON,
+    summary="A transaction of {{ $labels.cluster }} is in {{ $labels.state }} for {{ $value | humanizeDuration }}",
+    description="Its end was decided {{ $value | humanizeDuration }} ago and its markers are not all written: that"
+    " takes milliseconds. The leader of one of its partitions does not acknowledge; consumers wait there. No timeout"
+    " ends it. The finding (stuck_completion) names the partitions and their leaders.",
+    page=OF_CLUSTER + "/transactions?state={{ $labels.state }}",
+    board=_BOARD,
+)
+
+_LATE: Final = Alert(
+    name="KafkaTransactionOverdue",
+    expr=f"{_confirmed(kinds.OVERDUE)} >= {OVERDUE_FEWEST}",
+    severity=WARNING,
+    wait="1m",
+    labels=_RESTS_ON,
+    summary="{{ $value | humanize }} transaction(s) of {{ $labels.cluster }} are past their timeout and not aborted",
+    description="The coordinator should have aborted {{ $value | humanize }} transaction(s) of {{ $labels.cluster }} by"
+    " now, its scan every 10 s included. They block their partitions until it does. Restarting the application does not"
+    " help before the coordinator works.",
+    page=OF_CLUSTER + "/findings",
+    board=_BOARD,
+)
+OVERDUE: Final = (_LATE, _LATE._replace(severity=CRITICAL, wait="5m"))
+"""A ticket first: a coordinator that is just being elected aborts them within seconds."""
+
+MISMATCH: Final = Alert(
+    name="KafkaCoordinatorMismatch",
+    expr=f"{_confirmed(kinds.COORDINATOR_MISMATCH)} > 0",
+    severity=CRITICAL,
+    wait="1m",
+    labels=_RESTS_ON,
+    summary="A coordinator of {{ $labels.cluster }} says something else than its own log",
+    description="Of {{ $value | humanize }} transactional.id(s) of {{ $labels.cluster }} the coordinator knows nothing,"
+    " or something else than its log says: it has loaded its partition of __transaction_state only in part, and may"
+    " never end their open transactions.",
+    page=OF_CLUSTER + "/findings",
+    board=_BOARD,
+)
+
+TIMED_OUT_TOGETHER: Final = Alert(
+    name="KafkaTransactionsTimedOutTogether",
+    expr=f"{_confirmed(kinds.CORRELATED_TIMEOUTS)} > 0",
+    severity=WARNING,
+    labels=_RESTS_ON,
+    summary="Many transactions of {{ $labels.cluster }} were aborted by timeout together",
+    description="Many producers of {{ $labels.cluster }} lost their transactions to the timeout at once"
+    " ({{ $value | humanize }} time(s) of late): the trace of an outage. They see ProducerFenced although nobody fenced"
+    " them. The finding says what they had in common, and which timeout would have survived.",
+    page=OF_CLUSTER + "/findings",
+    board=_BOARD,
+)
+
+GROUP: Final = Group("txnscope-transactions", (PREPARE_STUCK, *OVERDUE, MISMATCH, TIMED_OUT_TOGETHER))

@@ -1,0 +1,83 @@
+"""Panels about the service itself: its page of metrics, its answers, its process."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dashboards import thresholds as at
+from dashboards.panels import Query, lines, means, steps
+from dashboards.queries import INTERVAL, ours
+from service.metrics import catalogue
+
+_PROCESS: Final = "{{job}} {{instance}}"
+
+THE_SERVICE: Final = [
+    lines(
+        "Making the page of metrics",
+        means(
+            "Seconds for one reading of the store; it is kept for a second. Slow with a busy store or many clusters."
+            " Keep it far below Prometheus' scrape_timeout.",
+            "KafkaTxnMetricsSlow",
+        ),
+        "s",
+        [Query(f"max by (job, instance) ({catalogue.RENDER_SECONDS.name})", _PROCESS)],
+        steps=steps(blue=at.SCRAPE_SLOW_S),
+    ),
+    lines(
+        "Requests",
+        "Per second by route, of the REST interface and the pages.",
+        "reqps",
+        [
+            Query(
+                f"sum by (route) ({ours(f'rate({catalogue.HTTP_REQUESTS.name}[{INTERVAL}])')})",
+                "{{route}}",
+            )
+        ],
+        stacked=True,
+    ),
+    lines(
+        "Requests that failed",
+        means(
+            "Per second with a status of 500 and above, by route. 503 is a store that did not answer; anything else is"
+            " a fault of the service: its log has it.",
+            empty=True,
+        ),
+        "reqps",
+        [
+            Query(
+                "sum by (route, status)"
+                f""" ({ours(f'rate({catalogue.HTTP_REQUESTS.name}{{status=~"5.."}}[{INTERVAL}])')})""",
+                "{{status}} {{route}}",
+            )
+        ],
+        stacked=True,
+    ),
+    lines(
+        "Answers, 99 of 100",
+        means(
+            "Seconds by route. That of events is an open stream: it lasts as long as somebody listens. Nothing where"
+            " nobody asked.",
+            empty=True,
+        ),
+        "s",
+        [
+            Query(
+                "histogram_quantile(0.99, sum by (route, le)"
+                f" ({ours(f'rate({catalogue.HTTP_SECONDS.name}_bucket[{INTERVAL}])')}))",
+                "{{route}}",
+            )
+        ],
+    ),
+    lines(
+        "Memory of the service",
+        "Resident. The streaming application is another process; its host's metrics have it.",
+        "bytes",
+        [Query(ours("process_resident_memory_bytes"), _PROCESS)],
+    ),
+    lines(
+        "CPU of the service",
+        "Cores in use. One for long: too many scrapes, or people with many open pages.",
+        "none",
+        [Query(ours(f"rate(process_cpu_seconds_total[{INTERVAL}])"), _PROCESS)],
+    ),
+]

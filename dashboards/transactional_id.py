@@ -1,0 +1,174 @@
+"""One transactional.id: how long it is open, where it hangs, who waits; and what goes on around it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dashboards import thresholds as at
+from dashboards.frame import Board, typed
+from dashboards.links import (
+    Link,
+    finding_page,
+    of_row,
+    of_series,
+    one_id,
+    page,
+    partition_page,
+    transaction_page,
+)
+from dashboards.panels import Column, Query, big, lines, means, rows, steps
+from dashboards.queries import OPEN, or_zero, quantile, rate, value
+from service.metrics import catalogue
+
+_THIS: Final = 'transactional_id="$transactional_id"'
+_PLACE: Final = ("topic", "partition")
+_OPEN_FOR: Final = f"time() - {value(catalogue.TOP_OPEN, 'transactional_id', where=(_THIS,))}"
+_HANGS: Final = value(catalogue.HANGING_INFO, *_PLACE, where=(_THIS,))
+_OPEN_STEPS: Final = steps(at.OPEN_LONG_S, at.OPEN_TOO_LONG_S)
+
+
+def _there(metric: catalogue.Metric, *more: str) -> str:
+    """Of the partitions where this id hangs."""
+    return f"{value(metric, *more, *_PLACE)} and on (cluster, topic, partition) {_HANGS}"
+
+
+def _typed_id_page(path: str) -> Link:
+    return page(of_row, f"{path}=${{transactional_id:percentencode}}")
+
+
+_ID: Final = [
+    big(
+        "Open for",
+        means(
+            "Age of its open transaction. Told for the 20 that are open longest in a cluster; all others are on their"
+            " page.",
+            empty=True,
+        ),
+        "s",
+        _OPEN_FOR,
+        transaction_page(of_series),
+        steps=_OPEN_STEPS,
+        width=6,
+    ),
+    big(
+        "Partitions it hangs on",
+        means(
+            "Confirmed: nobody will end what it left there. Open the finding below for the command.",
+            "KafkaTransactionHanging",
+        ),
+        "none",
+        or_zero(f"count by (cluster) ({_HANGS})"),
+        page(of_series),
+        steps=steps(red=at.HANGING_PAGE),
+        width=6,
+    ),
+    big(
+        "Offsets out of reach",
+        "Where it hangs: between the last stable offset and the high watermark.",
+        "short",
+        or_zero(f"sum by (cluster) ({_there(catalogue.PARTITION_LSO_LAG)})"),
+        page(of_series, "/partitions"),
+        width=6,
+    ),
+    big(
+        "Groups waiting there",
+        means("Consumer groups that wait, or soon will, at partitions where it hangs.", "KafkaConsumerGroupBlocked"),
+        "none",
+        or_zero(f"count by (cluster) (count by (cluster, group) ({_there(catalogue.GROUP_BLOCKED, 'group')}))"),
+        page(of_series, "/groups"),
+        steps=steps(orange=at.BLOCKED_GROUPS),
+        width=6,
+    ),
+    rows(
+        "Its page",
+        "The page of this id in each cluster: its state now, its timeline with the cause of every end, rates, and who"
+        " else used its producer id. Type or paste the id above; any part of an id finds it in the list.",
+        [value(catalogue.TRANSACTIONAL_IDS)],
+        [
+            Column(
+                "cluster",
+                links=(
+                    _typed_id_page("/transaction?id")._replace(title="This id in txnscope"),
+                    _typed_id_page("/transactions?q")._replace(title="Ids with this in their name"),
+                ),
+            ),
+            Column("Value", "ids of the cluster", "none"),
+        ],
+        worst="ids of the cluster",
+        width=8,
+    ),
+    lines(
+        "How long it was open",
+        means(
+            "A saw is work as usual. A line that climbs past the threshold is a transaction that its application"
+            " forgot, or cannot end.",
+            empty=True,
+        ),
+        "s",
+        [Query(_OPEN_FOR)],
+        transaction_page(of_series),
+        steps=_OPEN_STEPS,
+        width=16,
+    ),
+    rows(
+        "Where it hangs",
+        means("Open the finding: what was decided about these records, and the command that ends it.", empty=True),
+        [value(catalogue.HANGING_INFO, "finding", *_PLACE, "owner", where=(_THIS,))],
+        [
+            Column("cluster"),
+            Column("finding", links=(finding_page(of_row),)),
+            Column("topic"),
+            Column("partition", links=(partition_page(of_row),)),
+            Column("owner"),
+        ],
+        worst="topic",
+    ),
+]
+
+_AROUND: Final = [
+    rows(
+        "Open longest",
+        means(
+            "The 20 transactions of each cluster that are open longest: choose one. Is only this id slow, or are all?",
+            empty=True,
+        ),
+        [f"time() - {value(catalogue.TOP_OPEN, 'transactional_id')}"],
+        [
+            Column("cluster"),
+            Column("transactional_id", links=(one_id(of_row), transaction_page(of_row))),
+            Column("Value", "open for", "s", _OPEN_STEPS),
+        ],
+        worst="open for",
+        width=12,
+    ),
+    lines(
+        "Open transactions of the cluster",
+        "By state. If all of them pile up, look at brokers and coordinators rather than at this application.",
+        "short",
+        [Query(value(catalogue.TRANSACTIONS, "state", where=(OPEN,)), "{{cluster}} {{state}}")],
+        page(of_series, "/transactions?sort=age"),
+    ),
+    lines(
+        "Aborts of the cluster",
+        "By who ended them, per second. The causes of this id's own aborts are in its timeline.",
+        "ops",
+        [Query(rate(catalogue.ABORTS, "cause"), "{{cluster}} {{cause}}")],
+        page(of_series),
+        stacked=True,
+    ),
+    lines(
+        "How long transactions of the cluster are open",
+        means("99 of 100, by outcome: is this id an exception? Nothing where nothing ended.", empty=True),
+        "s",
+        [Query(quantile(0.99, catalogue.DURATION, "outcome"), "{{cluster}} {{outcome}}")],
+        steps=_OPEN_STEPS,
+    ),
+]
+
+BOARD: Final = Board(
+    "transactional-id",
+    "One transactional.id",
+    "Prometheus knows single ids only while they are among the 20 open longest or hang; the id's own page knows all.",
+    [("This id", _ID), ("Around it", _AROUND)],
+    [typed("transactional_id", "", "One transactional.id, exactly")],
+)

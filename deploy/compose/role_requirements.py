@@ -1,0 +1,60 @@
+"""The part of requirements.lock that an image needs: `python role_requirements.py EXTRA…` prints it, hashes and all.
+
+The lock tells of every package who asked for it (`# via`), so nothing has to be resolved again.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final, NamedTuple
+
+LOCK: Final = "requirements.lock"
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+class Locked(NamedTuple):
+    """A package of the lock: its lines (of all its versions, for this Python or that), and who requires it."""
+
+    text: str
+    via: frozenset[str]
+
+
+def role(root: Path, extras: Iterable[str]) -> str:
+    """The lines of pyproject.toml's dependencies, those of `extras`, and all that these require."""
+    project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
+    wanted = {_name(line) for line in project["dependencies"]}
+    for extra in extras:
+        wanted |= {_name(line) for line in project["optional-dependencies"][extra]}
+    locked = parse((root / LOCK).read_text("utf-8"))
+    if missing := wanted - locked.keys():
+        raise SystemExit(f"{LOCK} lacks {', '.join(sorted(missing))}: make lock")
+    while more := {name for name, package in locked.items() if package.via & wanted} - wanted:
+        wanted |= more
+    return "".join(package.text for name, package in locked.items() if name in wanted)
+
+
+def parse(lock: str) -> dict[str, Locked]:
+    """A package begins at the margin; hashes and comments below it are indented."""
+    found: dict[str, Locked] = {}
+    for text in re.findall(r"^\S.*\n(?:[ \t].*\n)*", lock, re.MULTILINE):
+        comment = " ".join(re.findall(r"^\s+#(.*)$", text, re.MULTILINE)).replace("via", " ", 1)
+        before = found.get(_name(text), Locked("", frozenset()))
+        via = {_name(word) for word in comment.split() if _NAME.match(word)}
+        found[_name(text)] = Locked(before.text + text, before.via | via)
+    return found
+
+
+def _name(requirement: str) -> str:
+    """Normalised, without version, extras and markers."""
+    matched = _NAME.match(requirement)
+    if matched is None:
+        raise SystemExit(f"not a requirement: {requirement!r}")
+    return re.sub(r"[-_.]+", "-", matched.group()).lower()
+
+
+if __name__ == "__main__":
+    sys.stdout.write(role(Path(__file__).parent, sys.argv[1:]))

@@ -1,0 +1,67 @@
+"""Reads what tells how far the reading can be believed: rejects, and when groups and configs were asked last."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from sqlalchemy import Connection, func, select
+
+from service.store.schema import clusters, group_offsets, rejects
+
+REJECTS_READ: Final = 20
+
+_R = rejects.c
+
+
+class RejectRow(NamedTuple):
+    """A record that could not be decoded. `transactional_id` as the store keys it; `bytes_kept` of key and value."""
+
+    source: str
+    topic: str
+    partition: int
+    offset: int
+    reason: str
+    transactional_id: bytes | None
+    seen_at_ms: int
+    bytes_kept: int
+
+
+class Asked(NamedTuple):
+    """When groups and the brokers' configs were asked last; None: never. `groups`: how many were seen then."""
+
+    groups_ms: int | None
+    groups: int
+    configs_ms: int | None
+
+
+def rejects_since(connection: Connection, cluster_id: int, since_ms: int, limit: int = REJECTS_READ) -> list[RejectRow]:
+    """The newest `limit`, newest first."""
+    kept = func.coalesce(func.length(_R.key), 0) + func.coalesce(func.length(_R.value), 0)
+    rows = connection.execute(
+        select(_R.source, _R.topic, _R.partition, _R.offset, _R.reason, _R.transactional_id, _R.seen_at_ms, kept)
+        .where(_R.cluster_id == cluster_id, _R.seen_at_ms >= since_ms)
+        .order_by(_R.id.desc())
+        .limit(limit)
+    )
+    return [RejectRow(*row) for row in rows]
+
+
+def count_rejects(connection: Connection, cluster_id: int, since_ms: int) -> dict[tuple[str, int], int]:
+    """By source and partition; of the newest that are kept."""
+    rows = connection.execute(
+        select(_R.source, _R.partition, func.count())
+        .where(_R.cluster_id == cluster_id, _R.seen_at_ms >= since_ms)
+        .group_by(_R.source, _R.partition)
+    )
+    return {(source, partition): number for source, partition, number in rows}
+
+
+def asked(connection: Connection, cluster_id: int) -> Asked:
+    of_cluster = group_offsets.c.cluster_id == cluster_id
+    groups_ms, groups = connection.execute(
+        select(func.max(group_offsets.c.observed_at_ms), func.count(func.distinct(group_offsets.c.group))).where(
+            of_cluster
+        )
+    ).one()
+    configs_ms = connection.scalar(select(clusters.c.described_at_ms).where(clusters.c.id == cluster_id))
+    return Asked(groups_ms, groups, configs_ms)

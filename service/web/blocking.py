@@ -1,0 +1,52 @@
+"""Which ids hang, and which groups wait behind what they have open."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from sqlalchemy import Connection
+
+from service.domain.findings.finding import Finding
+from service.domain.findings.kinds import CONFIRMED, HANGING
+from service.domain.partition_facts import Place
+from service.store import read_findings, read_partitions
+from service.store.id_key import id_key
+from service.store.read_findings import FindingSelection
+from service.store.read_judged import judge
+from service.store.read_victims import read_victims
+
+HANGING_READ: Final = 200
+_PARTITIONS_JUDGED: Final = 50
+
+
+class Blocking(NamedTuple):
+    """By the id's key: confirmed findings of what hangs, and the groups that its open transaction blocks."""
+
+    hanging: Mapping[bytes, Sequence[Finding]]
+    groups: Mapping[bytes, Sequence[str]]
+
+
+def read_blocking(connection: Connection, cluster_id: int, places: Collection[Place]) -> Blocking:
+    """`places`: the partitions that the open transactions in question list."""
+    selection = FindingSelection(frozenset({HANGING}), frozenset({CONFIRMED}))
+    found, _ = read_findings.read_page(connection, cluster_id, selection, None, HANGING_READ)
+    hanging: dict[bytes, list[Finding]] = {}
+    for one in found:
+        if one.subject.transactional_id is not None:
+            hanging.setdefault(id_key(one.subject.transactional_id), []).append(one)
+    return Blocking(hanging, _groups(connection, cluster_id, places) if places else {})
+
+
+def _groups(connection: Connection, cluster_id: int, places: Collection[Place]) -> dict[bytes, list[str]]:
+    waiting: dict[Place, set[str]] = {}
+    for victim in read_victims(connection, cluster_id):
+        if victim.is_blocked and victim.behind in places:
+            waiting.setdefault(victim.behind, set()).add(victim.offset.group)
+    rows = [read_partitions.find(connection, cluster_id, *place) for place in sorted(waiting)[:_PARTITIONS_JUDGED]]
+    groups: dict[bytes, set[str]] = {}
+    for one in judge(connection, cluster_id, [row for row in rows if row is not None]):
+        owner = None if one.blocker is None else one.blocker.relation.owner
+        if owner is not None:
+            groups.setdefault(id_key(owner.transactional_id), set()).update(waiting[one.row.topic, one.row.partition])
+    return {key: sorted(names) for key, names in groups.items()}

@@ -1,0 +1,90 @@
+"""Causes as pages write them: a letter in a square, words, and what to do about each (docs/causes.md says more)."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from service.domain.causes import (
+    ADMIN,
+    AMBIGUOUS,
+    CERTAIN,
+    CLIENT_ABORT,
+    COMMIT,
+    EMPTY_ABORT,
+    EXPIRY,
+    FENCED,
+    INITIALIZED,
+    LIKELY,
+    PID_ROTATED,
+    TIMEOUT,
+    UNATTRIBUTED,
+)
+
+
+class Word(NamedTuple):
+    """`style`: of the square and of the drawings (`key--…`, `tx--…`); `letter` "" where there is no square."""
+
+    letter: str
+    style: str
+    text: str
+
+
+WORDS: Final = {
+    COMMIT: Word("C", "commit", "commit"),
+    CLIENT_ABORT: Word("A", "abort", "client abort"),
+    TIMEOUT: Word("T", "timeout", "timeout"),
+    FENCED: Word("F", "fenced", "fenced"),
+    ADMIN: Word("M", "admin", "admin"),
+    UNATTRIBUTED: Word("?", "none", "unattributed"),
+    EMPTY_ABORT: Word("A", "init", "empty abort"),
+    INITIALIZED: Word("I", "init", "initialized"),
+    PID_ROTATED: Word("", "none", "producer id rotated"),
+    EXPIRY: Word("", "none", "expired"),
+}
+
+COUNTED: Final = {
+    "client": CLIENT_ABORT,
+    "timeout": TIMEOUT,
+    "fenced": FENCED,
+    "admin": ADMIN,
+    "unattributed": UNATTRIBUTED,
+}
+"""The words of counts, and the causes they stand for."""
+
+TO_DO: Final = {
+    (CLIENT_ABORT, CERTAIN): (
+        "ask the application why it aborts. Applications abort on purpose (a failed check), and after errors of the"
+        " producer."
+    ),
+    (CLIENT_ABORT, AMBIGUOUS): (
+        "look in the client's log. Or in the coordinator's: a fence leaves Initialized transactionalId … there (INFO)."
+    ),
+    (TIMEOUT, LIKELY): (
+        "find what took so long (garbage collection, a slow sink, a batch too large), make transactions smaller, or"
+        " raise transaction.timeout.ms (at most the brokers' transaction.max.timeout.ms). The old protocol's producer"
+        " is fenced by it and must be created anew. Many at once point to a broker, not to clients."
+    ),
+    (FENCED, LIKELY): (
+        "one restart while a transaction was open leaves one of these, and that is how it should be. Several in turns"
+        " are two instances with one id: give each its own."
+    ),
+    (FENCED, AMBIGUOUS): (
+        "look in the old client's log for ProducerFencedException or InvalidProducerEpochException. There: fenced. Not"
+        " there: it aborted, and was started anew."
+    ),
+    (ADMIN, LIKELY): "start the application again; the id keeps the administrator's timeout until then.",
+    (EMPTY_ABORT, CERTAIN): "nothing.",
+    (EMPTY_ABORT, LIKELY): "nothing.",
+    (UNATTRIBUTED, AMBIGUOUS): "the client's log and the coordinator's.",
+}
+TO_DO[CLIENT_ABORT, LIKELY] = TO_DO[CLIENT_ABORT, CERTAIN]
+
+PROOFS: Final = {
+    TIMEOUT: "Completed rollback of ongoing transaction for transactionalId … due to timeout",
+    FENCED: "Initialized transactionalId …",
+}
+"""The line in the coordinator's log that proves it."""
+
+
+def word_of(cause: str) -> Word:
+    return WORDS[cause]

@@ -1,0 +1,84 @@
+"""One consumer group on a partition whose LSO stands, as pages tell of it: how it stands, and both of its lags."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from service.domain.partition_facts import Place
+from service.domain.victims import (
+    INACTIVE,
+    READS_UNCOMMITTED,
+    STOPPED,
+    UNSTABLE_OFFSETS,
+    WILL_STOP,
+    Victim,
+)
+
+ORDER: Final = (STOPPED, UNSTABLE_OFFSETS, WILL_STOP, READS_UNCOMMITTED, INACTIVE)
+
+
+class GroupRow(NamedTuple):
+    """`committed` None: nothing yet. `lag_to_lso` below 0: it is beyond the LSO; both lags are None where the partition
+    is not watched. `behind`: the partition whose LSO it feels. `to_go`: offsets until it stops, if it will."""
+
+    group: str
+    topic: str
+    partition: int
+    relation: str
+    behind: Place
+    committed: int | None
+    last_stable_offset: int | None
+    high_watermark: int | None
+    lag_to_lso: int | None
+    lag_to_hw: int | None
+    members: int | None
+    standing_since_ms: int
+    is_blocked: bool
+    to_go: int | None
+
+    @property
+    def place(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+    @property
+    def behind_place(self) -> str:
+        return f"{self.behind[0]}-{self.behind[1]}"
+
+    @property
+    def is_measured_to_the_lso(self) -> bool:
+        """Its client tells of no lag, and it waits all the same."""
+        return self.is_blocked and self.lag_to_lso == 0
+
+
+def group_rows(victims: Iterable[Victim]) -> list[GroupRow]:
+    """Those that wait first; then by name."""
+    rows = [_row(one) for one in victims]
+    return sorted(rows, key=lambda row: (ORDER.index(row.relation), row.group, row.topic, row.partition))
+
+
+def _row(one: Victim) -> GroupRow:
+    committed = None if one.offset.committed_offset < 0 else one.offset.committed_offset
+    last_stable_offset = None if one.ends is None else one.ends.last_stable_offset
+    high_watermark = None if one.ends is None else one.ends.high_watermark
+    group, topic, partition = one.key
+    return GroupRow(
+        group=group,
+        topic=topic,
+        partition=partition,
+        relation=one.relation,
+        behind=one.behind,
+        committed=committed,
+        last_stable_offset=last_stable_offset,
+        high_watermark=high_watermark,
+        lag_to_lso=_lag(committed, last_stable_offset),
+        lag_to_hw=_lag(committed, high_watermark),
+        members=one.offset.members,
+        standing_since_ms=one.offset.standing_since_ms,
+        is_blocked=one.is_blocked,
+        to_go=max(one.lso_behind - (committed or 0), 0) if one.relation == WILL_STOP else None,
+    )
+
+
+def _lag(committed: int | None, end: int | None) -> int | None:
+    return None if committed is None or end is None else end - committed

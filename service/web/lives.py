@@ -1,0 +1,144 @@
+"""The transactions of one id as they are drawn: from the rows of its history, the minutes of its commits, its newest
+record. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from service.domain import states
+from service.domain.causes import CLIENT_ABORT, COMMIT, EMPTY_ABORT, UNATTRIBUTED
+from service.domain.limits import is_time
+from service.domain.minutes import minute_of
+from service.domain.timeline import Commits, Row
+from service.domain.transitions import REPEATED
+from service.store.read_history import MinuteRow
+from service.store.writer_rows import IdRow
+
+_PREPARED = (states.PREPARE_COMMIT, states.PREPARE_ABORT)
+_COMPLETE = (states.COMPLETE_COMMIT, states.COMPLETE_ABORT)
+
+
+class Life(NamedTuple):
+    """A transaction; or a `number` of commits that ended in one minute, of which no more is known than when the first
+    and the last did (`prepared_ms`, `ended_ms`), and how long they were open: on average (`open_ms`), at most
+    (`longest_ms`; 0 where one that is drawn by itself was open for longer).
+
+    `cause` "": not decided yet. `began_ms` None: not known; `prepared_ms`, `ended_ms` None: not yet. `offset`: of its
+    PrepareX, where that has a row.
+    """
+
+    cause: str
+    began_ms: int | None
+    prepared_ms: int | None
+    ended_ms: int | None
+    epoch: int | None = None
+    open_ms: int | None = None
+    longest_ms: int | None = None
+    number: int = 1
+    offset: int | None = None
+
+    @property
+    def first_ms(self) -> int:
+        return next(ms for ms in (self.began_ms, self.prepared_ms, self.ended_ms) if ms is not None)
+
+
+def lives(
+    newest: IdRow, rows: Iterable[Row], minutes: Iterable[MinuteRow], commits: Mapping[int, Commits]
+) -> list[Life]:
+    """Oldest first. `rows`: oldest first, of the time that is drawn; `commits`: by minute."""
+    rows = [row for row in rows if is_time(row.at_ms) and row.note != REPEATED]
+    told = [*of_rows(rows), *_of_minutes(rows, minutes, commits), *_of_newest(newest)]
+    return sorted(told, key=lambda life: life.first_ms)
+
+
+def of_rows(rows: Sequence[Row]) -> list[Life]:
+    """Those that left rows of their own, complete ones; oldest first, as the rows."""
+    found: list[Life] = []
+    prepared: Row | None = None
+    for row in rows:
+        if row.to_state in _PREPARED:
+            prepared = row
+        elif row.to_state in _COMPLETE:
+            own = prepared if prepared is not None and row.from_state == prepared.to_state else None
+            prepared = None
+            if own is None or own.cause != EMPTY_ABORT:
+                found.append(_complete(own, row))
+        else:
+            prepared = None
+    return found
+
+
+def _complete(prepared: Row | None, row: Row) -> Life:
+    """`prepared` None: its PrepareX left no row, as that of a commit."""
+    is_commit = row.to_state == states.COMPLETE_COMMIT
+    if prepared is None:
+        prepared_ms = row.at_ms - (row.marker_ms or 0)
+        cause = COMMIT if is_commit else UNATTRIBUTED
+        return Life(cause, None, max(prepared_ms, 0), row.at_ms, row.producer_epoch)
+    cause = prepared.cause or (COMMIT if is_commit else UNATTRIBUTED)
+    began_ms = None if prepared.duration_ms is None else max(prepared.at_ms - prepared.duration_ms, 0)
+    return Life(
+        cause,
+        began_ms,
+        prepared.at_ms,
+        max(row.at_ms, prepared.at_ms),
+        prepared.producer_epoch,
+        prepared.duration_ms,
+        prepared.duration_ms,
+        offset=prepared.offset,
+    )
+
+
+def _of_minutes(rows: Sequence[Row], minutes: Iterable[MinuteRow], commits: Mapping[int, Commits]) -> Iterable[Life]:
+    """The ordinary commits: one alone in its minute is known whole, several are drawn as one."""
+    own: dict[int, list[Row]] = {}
+    for row in rows:
+        if row.counted:
+            own.setdefault(minute_of(row.at_ms), []).append(row)
+    for minute in minutes:
+        known = commits.get(minute.minute_ms)
+        rest = _without(minute, own.get(minute.minute_ms, ()))
+        if rest.commits <= 0 or known is None or not (is_time(known.first_ms) and is_time(known.last_ms)):
+            continue
+        open_ms = round(rest.open_sum_ms / rest.opened) if rest.opened > 0 else None
+        longest_ms = rest.open_max_ms if rest.opened > 0 else None
+        if rest.commits == rest.opened == rest.marked == 1 and open_ms is not None:
+            prepared_ms = max(known.last_ms - rest.marker_sum_ms, 0)
+            began_ms = max(prepared_ms - open_ms, 0)
+            yield Life(COMMIT, began_ms, prepared_ms, known.last_ms, open_ms=open_ms, longest_ms=open_ms)
+        else:
+            began_ms = max(known.first_ms - (open_ms or 0), 0)
+            yield Life(COMMIT, began_ms, known.first_ms, known.last_ms, None, open_ms, longest_ms, number=rest.commits)
+
+
+def _without(minute: MinuteRow, own: Iterable[Row]) -> MinuteRow:
+    """The minute without what rows of their own tell; the longest of the rest may have been shorter then."""
+    own = list(own)
+    ended = sum(row.to_state == states.COMPLETE_COMMIT for row in own)
+    opened = [row.duration_ms for row in own if row.duration_ms is not None and row.to_state in _PREPARED]
+    marked = [row.marker_ms for row in own if row.marker_ms is not None and row.to_state in _COMPLETE]
+    return minute._replace(
+        commits=minute.commits - ended,
+        opened=minute.opened - len(opened),
+        open_sum_ms=max(minute.open_sum_ms - sum(opened), 0),
+        open_max_ms=minute.open_max_ms if minute.open_max_ms > max(opened, default=-1) else 0,
+        marked=minute.marked - len(marked),
+        marker_sum_ms=max(minute.marker_sum_ms - sum(marked), 0),
+    )
+
+
+def _of_newest(newest: IdRow) -> Iterable[Life]:
+    """What is open now."""
+    if newest.state not in states.OPEN:
+        return
+    began_ms = newest.started_at_ms if is_time(newest.started_at_ms) else None
+    if newest.state == states.ONGOING:
+        if began_ms is not None:
+            yield Life("", began_ms, None, None, newest.producer_epoch)
+    elif is_time(newest.timestamp_ms):
+        cause = COMMIT
+        if newest.state == states.PREPARE_ABORT:
+            cause = newest.abort_cause or CLIENT_ABORT
+        open_ms = None if began_ms is None else max(newest.timestamp_ms - began_ms, 0)
+        yield Life(cause, began_ms, newest.timestamp_ms, None, newest.producer_epoch, open_ms, open_ms)

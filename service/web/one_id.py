@@ -1,0 +1,211 @@
+"""One transactional.id: why it was aborted, how it stands, its transactions over time, every transition."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from fastapi import APIRouter, Depends, Request, Response
+from sqlalchemy import Connection
+
+from service.api.cursors import foreign_cursor
+from service.api.links import transaction_link
+from service.api.one_id import Id, IdBase64, id_of
+from service.api.parameters import only_known, unusable
+from service.api.transaction_shape import read_surroundings
+from service.domain import states
+from service.domain.findings.context import limits_of
+from service.domain.findings.finding import Finding
+from service.domain.findings.kinds import CANDIDATE, CONFIRMED, HANGING
+from service.domain.limits import expires_at_ms, is_time
+from service.domain.timeline import Mark, Row
+from service.store import read, read_findings, read_transactions
+from service.store.display import display_id, readings
+from service.store.id_key import id_key
+from service.store.read_findings import FindingSelection
+from service.store.read_history import read_timeline
+from service.store.read_ids import ProducerRow, producers_of
+from service.store.writer_rows import IdRow
+from service.web.abort_answers import answers, is_abort
+from service.web.addresses import page_of, transaction_page
+from service.web.blocking import read_blocking
+from service.web.cause_words import COUNTED, WORDS
+from service.web.frame import Frame
+from service.web.next_step import is_overdue, is_stuck, next_step
+from service.web.one_history import History, read_history
+from service.web.pages import framed
+from service.web.phases import phases_of
+from service.web.render import render
+from service.web.swimlane import PREPARE_PX, WINDOWS, Window
+from service.web.transactions import last_outcome
+
+TRANSITIONS_SHOWN: Final = 50
+FINDINGS_SHOWN: Final = 20
+_SHOWN_OF_UNKNOWN: Final = 200
+
+# of a row its generation, offset and number, and a minute; either may be missing
+_OLDER: Final = re.compile(r"(?:([0-9]{1,9})\.([0-9]{1,19})\.([0-9]{1,19}))?_(-?[0-9]{1,19})?")
+
+router = APIRouter(include_in_schema=False, dependencies=[Depends(only_known)])
+
+
+class Expiry(NamedTuple):
+    """`at_ms` None: not while a transaction is open, or nobody can tell."""
+
+    at_ms: int | None
+    after_ms: int
+    sweep_ms: int
+
+
+@router.get("/clusters/{cluster}/transaction")
+def get_transaction(
+    request: Request,
+    cluster: str,
+    id: Id = None,  # noqa: A002 - the contract's name
+    id_b64: IdBase64 = None,
+    window: str = "15m",
+    older: str = "",
+    at: str = "",
+) -> Response:
+    """200; 404 for a cluster or an id that the store does not know, 422 where no id is named. `at`: the offset of the
+    record that ended the transaction to show phase by phase."""
+    transactional_id = id_of(request, id, id_b64)
+    if window not in WINDOWS:
+        raise unusable("window", f"{window!r} is none of {', '.join(WINDOWS)}")
+    with framed(request, cluster) as (connection, frame):
+        row = read_transactions.find(connection, frame.cluster.id, transactional_id)
+        if row is None:
+            return _unknown(connection, frame, transactional_id)
+        return _one(connection, frame, row, WINDOWS[window], _mark(older), _offset(at))
+
+
+def _one(connection: Connection, frame: Frame, row: IdRow, window: Window, begin: Mark, offset: int | None) -> Response:
+    cluster_id, now_ms = frame.cluster.id, frame.now_ms
+    limits = limits_of(frame.body["configs"])
+    as_of_ms = read.log_as_of_ms(connection, cluster_id)
+    producers = producers_of(connection, cluster_id, row.transactional_id)
+    history = read_history(connection, row, producers, window, now_ms)
+    timeline = read_timeline(connection, cluster_id, row.transactional_id, begin, TRANSITIONS_SHOWN)
+    places = read_transactions.participants(connection, cluster_id, [row.transactional_id]).get(
+        row.transactional_id, []
+    )
+    found = _findings(connection, cluster_id, row.transactional_id)
+    blocks = read_blocking(connection, cluster_id, set(places)).groups.get(id_key(row.transactional_id), ())
+    outcome, confidence = last_outcome(row)
+    address = transaction_page(frame.name, row.transactional_id)
+    return render(
+        "transaction.html",
+        frame,
+        page="transactions",
+        row=row,
+        state=states.NAMES[row.state],
+        is_open=row.state in states.OPEN,
+        is_late=is_stuck(row, now_ms) or is_overdue(row, limits, as_of_ms),
+        open_since_ms=row.started_at_ms if is_time(row.started_at_ms) else None,
+        since_ms=row.state_since_ms if is_time(row.state_since_ms) else None,
+        next=next_step(row, limits, as_of_ms, now_ms),
+        outcome=outcome,
+        confidence=confidence,
+        places=places,
+        blocks=blocks,
+        findings=found,
+        hanging=[one for one in found if (one.kind, one.status) == (HANGING, CONFIRMED)],
+        answers=answers(history.within),
+        last_abort=answers(_newest_abort(history))[:1],
+        coordinator=read_surroundings(connection, frame.cluster).coordinators.get(row.partition),
+        expiry=_expiry(row, frame, limits.sweep_ms),
+        producers=producers,
+        before=_before(row, producers),
+        history=history,
+        window=window,
+        windows=[(one.text, f"{address}&window={one.word}", one == window) for one in WINDOWS.values()],
+        prepare_px=PREPARE_PX,
+        counted=COUNTED,
+        words=WORDS,
+        names=states.NAMES,
+        phases=phases_of(history.rows, offset),
+        is_chosen=offset is not None,
+        items=timeline.items,
+        is_time=is_time,
+        older=None if timeline.after is None else f"{address}&window={window.word}&older={_text(timeline.after)}#rows",
+        newest=f"{address}&window={window.word}#rows" if begin != Mark() else None,
+        address=address,
+        rates=f"{transaction_link(frame.name, row.transactional_id).replace('/transaction?', '/transaction/rates?')}"
+        f"&window={window.word}",
+        json_address=transaction_link(frame.name, row.transactional_id),
+    )
+
+
+def _newest_abort(history: History) -> Sequence[Row]:
+    """Of the rows that were read, where the window has none."""
+    return [row for row in history.rows if is_abort(row)][:1]
+
+
+def _findings(connection: Connection, cluster_id: int, transactional_id: bytes) -> list[Finding]:
+    open_ = frozenset({CANDIDATE, CONFIRMED})
+    selection = FindingSelection(statuses=open_, transactional_id=transactional_id)
+    return read_findings.read_page(connection, cluster_id, selection, None, FINDINGS_SHOWN)[0]
+
+
+def _expiry(row: IdRow, frame: Frame, sweep_ms: int) -> Expiry:
+    after_ms = frame.cluster.expiration_ms
+    at_ms = expires_at_ms(row.state, row.last_update_ms, after_ms)
+    return Expiry(at_ms if is_time(at_ms) else None, after_ms, sweep_ms)
+
+
+def _before(row: IdRow, producers: Sequence[ProducerRow]) -> ProducerRow | None:
+    """The producer id that it had before the present one."""
+    earlier = [one for one in producers if one.producer_id != row.producer_id]
+    return earlier[0] if earlier else None
+
+
+def _unknown(connection: Connection, frame: Frame, transactional_id: bytes) -> Response:
+    """404, with the ids that may have been meant: escapes may have been copied as they are shown."""
+    shown = display_id(transactional_id[:_SHOWN_OF_UNKNOWN])
+    try:
+        typed = list(readings(transactional_id.decode()))
+    except UnicodeDecodeError:
+        typed = []
+    meant = [
+        (display_id(one), transaction_page(frame.name, one))
+        for one in dict.fromkeys(typed)
+        if one != transactional_id and read_transactions.find(connection, frame.cluster.id, one) is not None
+    ]
+    return render(
+        "no_transaction.html",
+        frame,
+        page="transactions",
+        status=404,
+        shown=shown,
+        is_cut=len(transactional_id) > _SHOWN_OF_UNKNOWN,
+        meant=meant,
+        search=page_of(frame.name, "transactions", q=shown),
+    )
+
+
+def _offset(text: str) -> int | None:
+    if not text:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) <= 19):
+        raise unusable("at", f"{text!r} is no offset")
+    return int(text)
+
+
+def _text(mark: Mark) -> str:
+    row = "" if mark.row is None else ".".join(map(str, mark.row))
+    return f"{row}_{'' if mark.minute_ms is None else mark.minute_ms}"
+
+
+def _mark(text: str) -> Mark:
+    """ProblemError (400) for what `_text` did not write."""
+    if not text:
+        return Mark()
+    match = _OLDER.fullmatch(text)
+    numbers = [] if match is None else [None if part is None else int(part) for part in match.groups()]
+    if not numbers or any(number is not None and abs(number) >= 2**63 for number in numbers):
+        raise foreign_cursor()
+    generation, offset, number, minute_ms = numbers
+    if generation is None or offset is None or number is None:
+        return Mark(None, minute_ms)
+    return Mark((generation, offset, number), minute_ms)

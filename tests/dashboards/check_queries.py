@@ -1,0 +1,123 @@
+"""Runs every query of every dashboard in a Prometheus that scrapes the service, and says what does not work.
+
+`python -m tests.dashboards.check_queries http://127.0.0.1:9090` prints the failures.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+from urllib.error import HTTPError
+from urllib.parse import urlencode
+from urllib.request import urlopen
+
+from dashboards.build import FOLDER
+from dashboards.panels import MAY_BE_EMPTY
+
+Json = dict[str, Any]
+Ask = Callable[[str, Mapping[str, str]], Any]
+"""(path below /api/v1/, parameters) → `data` of the answer; QueryRefusedError where there is none."""
+
+BUILT_IN: Final = {"__rate_interval": "1m", "__interval": "15s", "__range": "1h", "__range_s": "3600"}
+_VARIABLE: Final = re.compile(r"\$\{?(\w+)(?::\w+)?\}?")
+_LABEL_VALUES: Final = re.compile(r"label_values\((?:(.+),\s*)?(\w+)\)")
+
+
+class QueryRefusedError(Exception):
+    """What Prometheus says of a query."""
+
+
+def failures(url: str, given: Mapping[str, str] | None = None) -> list[str]:
+    """A line for each query that fails, finds nothing though it should, or lacks a label of its legend.
+
+    `given`: values of variables. Where none is given, query variables take all values there are, and a text that is
+    empty takes the first value of the label of that name.
+    """
+    boards = [json.loads(file.read_text(encoding="utf-8")) for file in sorted(FOLDER.glob("*.json"))]
+    return failures_of(boards, asking(url), given or {})
+
+
+def failures_of(boards: Sequence[Json], ask: Ask, given: Mapping[str, str]) -> list[str]:
+    """The same, of these dashboards."""
+    found: list[str] = []
+    for board in boards:
+        values = dict(BUILT_IN)
+        for variable in board["templating"]["list"]:
+            if variable["type"] in ("query", "textbox"):
+                values[variable["name"]] = given.get(variable["name"]) or _value(variable, values, ask)
+        for annotation in board["annotations"]["list"]:
+            found += _failures(f"{board['title']}: {annotation['name']}", annotation["expr"], "", True, values, ask)
+        for panel, target in targets(board):
+            where = f"{board['title']}: {panel['title']}: {target['refId']}"
+            may_be_empty = panel["description"].endswith(MAY_BE_EMPTY)
+            found += _failures(where, target["expr"], target.get("legendFormat", ""), may_be_empty, values, ask)
+    return found
+
+
+def targets(board: Json) -> Iterator[tuple[Json, Json]]:
+    """(panel, one of its queries), rows included that are folded."""
+    panels = [inner for panel in board["panels"] for inner in (panel, *panel.get("panels", []))]
+    for panel in panels:
+        for target in panel.get("targets", []):
+            yield panel, target
+
+
+def labels_of(legend: str) -> list[str]:
+    """The labels a legend shows."""
+    return re.findall(r"{{\s*(\w+)\s*}}", legend)
+
+
+def substituted(expr: str, values: Mapping[str, str]) -> str:
+    """As Grafana sends it; unknown variables stay, and Prometheus refuses them."""
+    return _VARIABLE.sub(lambda match: values.get(match[1], match[0]), expr)
+
+
+def asking(url: str) -> Ask:
+    """The HTTP interface of the Prometheus there."""
+
+    def ask(path: str, parameters: Mapping[str, str]) -> Any:
+        try:
+            with urlopen(f"{url.rstrip('/')}/api/v1/{path}?{urlencode(parameters)}", timeout=20) as answer:
+                told = json.load(answer)
+        except HTTPError as error:
+            raise QueryRefusedError(error.read().decode(errors="replace")[:300]) from error
+        if told["status"] != "success":
+            raise QueryRefusedError(str(told)[:300])
+        return told["data"]
+
+    return ask
+
+
+def _value(variable: Json, values: Mapping[str, str], ask: Ask) -> str:
+    if variable["type"] == "textbox":
+        return variable["query"] or next(iter(ask(f"label/{variable['name']}/values", {})), "")
+    match = _LABEL_VALUES.fullmatch(variable["query"])
+    assert match, variable["query"]
+    told = ask(f"label/{match[2]}/values", {"match[]": substituted(match[1], values)} if match[1] else {})
+    escaped = [re.escape(value).replace("\\", "\\\\") for value in told]
+    return f"({'|'.join(escaped)})" if escaped else str(variable["allValue"])
+
+
+def _failures(
+    where: str, expr: str, legend: str, may_be_empty: bool, values: Mapping[str, str], ask: Ask
+) -> Iterator[str]:
+    query = substituted(expr, values)
+    try:
+        result = ask("query", {"query": query})["result"]
+    except QueryRefusedError as refused:
+        yield f"{where}: {query}: {refused}"
+        return
+    if not result and not may_be_empty:
+        yield f"{where}: {query}: nothing found"
+    for label in labels_of(legend):
+        if any(label not in series["metric"] for series in result):
+            yield f"{where}: {query}: no label {label}, which the legend shows"
+
+
+if __name__ == "__main__":
+    failed = failures(sys.argv[1])
+    sys.stdout.write("".join(f"{line}\n" for line in failed))
+    sys.exit(bool(failed))

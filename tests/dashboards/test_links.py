@@ -1,0 +1,94 @@
+"""Links lead to pages whose addresses are stable, and to dashboards that exist, with what these need."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from urllib.parse import quote, unquote
+
+import pytest
+
+from tests.dashboards.boards import FILES, Json, links, load, panels
+from tests.service.partitions import WithPartitions, hangs, stands
+from tests.service.stores import client_of, open_id
+
+SITE = "${txnscope:raw}"
+PAGES = (
+    r"/",
+    r"/clusters/C",
+    r"/clusters/C/findings/F",
+    r"/clusters/C/transaction\?id=I",
+    r"/clusters/C/transactions(\?(state=\w+(&state=\w+)*|sort=age|q=I))?",
+    r"/clusters/C/partitions(/T/P)?",
+    r"/clusters/C/expiring(\?within=24h)?",
+    r"/clusters/C/groups",
+    r"/clusters/C/pipeline",
+)
+STANDS_FOR = {"cluster": "C", "finding": "F", "transactional_id": "I", "topic": "T", "partition": "P"}
+_VALUE = re.compile(r"\$\{(?:__data\.fields\.|__field\.labels\.)?(\w+):percentencode}")
+
+
+@pytest.fixture(params=FILES)
+def board(request: pytest.FixtureRequest) -> Json:
+    return load(request.param)
+
+
+def filled(url: str, values: dict[str, str]) -> str:
+    """As Grafana makes it: each value percent-encoded."""
+    return _VALUE.sub(lambda match: quote(values[match[1]], safe=""), url)
+
+
+def test_every_link_is_a_page_with_a_stable_address_or_a_dashboard(board: Json) -> None:
+    uids = {load(file)["uid"] for file in FILES}
+    variables = {load(file)["uid"]: {one["name"] for one in load(file)["templating"]["list"]} for file in FILES}
+    found = links(board)
+    assert len(found) > 5
+    for where, url in found:
+        if url.startswith(SITE):
+            path = filled(url.removeprefix(SITE), STANDS_FOR)
+            assert any(re.fullmatch(page, path) for page in PAGES), f"{where}: {path}"
+        else:
+            match = re.fullmatch(r"/d/([a-z-]+)\?(.*)", url)
+            assert match, f"{where}: {url}"
+            assert match[1] in uids
+            assert set(re.findall(r"var-(\w+)=", url)) <= variables[match[1]]
+            for kept in ("${datasource:queryparam}", "${txnscope:queryparam}", "${__url_time_range}"):
+                assert kept in url, f"{where}: {url}"
+
+
+def test_a_link_has_what_it_needs_from_its_series_or_row(board: Json) -> None:
+    for panel in panels(board):
+        told = set(re.findall(r"\w+", " ".join(re.findall(r"by \(([^)]*)\)", panel["targets"][0]["expr"]))))
+        for _, url in links(board | {"links": [], "panels": [panel]}):
+            of_row, of_series = (
+                set(re.findall(rf"\${{__{kind}\.(\w+)", url)) for kind in ("data.fields", "field.labels")
+            )
+            assert not (of_series if panel["type"] == "table" else of_row), panel["title"]
+            assert of_row | of_series <= told, f"{panel['title']}: {url}"
+
+
+def test_every_panel_about_a_cluster_leads_to_it(board: Json) -> None:
+    """But heatmaps, which add the clusters up, and panels about the shares and times of all transactions."""
+    without = {panel["title"] for panel in panels(board) if not links({"links": [], "panels": [panel]})}
+    assert len(without) <= (7 if board["uid"] == "txnscope-pipeline" else 4), without
+
+
+def test_the_service_answers_at_these_addresses(board: Json, tmp_path: Path) -> None:
+    """Names of any characters arrive as they were."""
+    name, topic = "pay/ment & co?#%", "orders"
+    cluster = WithPartitions(f"sqlite:///{tmp_path / 'store.db'}")
+    cluster.read([open_id(name, 30_000, topic)])
+    cluster.look(stands())
+    cluster.see(hangs(name=name.encode()))
+    with client_of(cluster.url) as client:
+        (finding,) = client.get("/api/v1/clusters/orders/hanging").json()["items"]
+        values = {"cluster": "orders", "finding": finding["id"], "transactional_id": name} | {
+            "topic": topic,
+            "partition": "0",
+        }
+        for _, url in {*links(board)}:
+            if url.startswith(SITE):
+                path = filled(url.removeprefix(SITE), values)
+                answer = client.get(path, headers={"Accept": "text/html"})
+                assert answer.status_code == 200, f"{unquote(path)}: {answer.status_code}"
+    cluster.close()

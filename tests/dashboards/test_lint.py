@@ -1,0 +1,162 @@
+"""What Grafana's dashboard-linter asks for, and what this project asks beyond it."""
+
+from __future__ import annotations
+
+import re
+from itertools import combinations
+from typing import Any
+
+import pytest
+
+from dashboards.panels import MAY_BE_EMPTY
+from tests.dashboards.boards import FILES, Json, load, panels
+from tests.dashboards.check_queries import labels_of
+
+UNITS = {"none", "short", "s", "ops", "reqps", "percentunit", "bytes", "Bps", "string"}
+WINDOWS_OF_ALERTS = {"Aborted, last hour", "Fenced in 10m", "New producer ids", "Undecodable in 15m"}
+
+
+@pytest.fixture(params=FILES)
+def board(request: pytest.FixtureRequest) -> Json:
+    return load(request.param)
+
+
+def variable(board: Json, name: str) -> Json:
+    (found,) = (one for one in board["templating"]["list"] if one["name"] == name)
+    return dict(found)
+
+
+def test_the_frame(board: Json) -> None:
+    assert re.fullmatch(r"txnscope-[a-z-]+", board["uid"])
+    assert board["description"]
+    assert board["editable"] is False
+    assert board["schemaVersion"] == 42
+    assert board["time"] == {"from": "now-1h", "to": "now"}
+    assert board["refresh"] == "30s"
+    assert board["graphTooltip"] == 1, "shared crosshair"
+    assert "txnscope" in board["tags"]
+
+
+def test_variables(board: Json) -> None:
+    source = board["templating"]["list"][0]
+    assert (source["name"], source["type"], source["query"], source["label"]) == (
+        "datasource",
+        "datasource",
+        "prometheus",
+        "Data source",
+    )
+    cluster = variable(board, "cluster")
+    assert cluster["multi"]
+    assert cluster["includeAll"]
+    queried = [one for one in board["templating"]["list"] if one["type"] == "query"]
+    for one in queried:
+        assert (one["allValue"], one["refresh"], one["sort"]) == (".+", 2, 1), one["name"]
+        assert one["datasource"]["uid"] == "${datasource}"
+        assert re.fullmatch(r"label_values\(.+, \w+\)", one["query"])
+    assert variable(board, "txnscope")["query"] == "http://127.0.0.1:8080"
+
+
+def test_alerts_are_drawn_and_the_heartbeat_is_not(board: Json) -> None:
+    (alerts,) = board["annotations"]["list"]
+    assert alerts["enable"]
+    assert alerts["datasource"]["uid"] == "${datasource}"
+    assert alerts["expr"].startswith('ALERTS{service="txnscope",alertstate="firing",severity!="none"')
+
+
+def test_the_others_are_one_click_away(board: Json) -> None:
+    (others,) = (link for link in board["links"] if link["type"] == "dashboards")
+    assert others["tags"] == ["txnscope"]
+    assert others["keepTime"]
+    assert others["includeVars"]
+
+
+def test_every_panel_says_what_it_means_and_what_to_do(board: Json) -> None:
+    titles = [(panel["type"], panel["title"]) for panel in panels(board)]
+    assert len(titles) == len(set(titles))
+    for panel in panels(board):
+        assert panel["title"]
+        text = panel["description"].removesuffix(MAY_BE_EMPTY)
+        assert len(text) > 40, panel["title"]
+        assert text.rstrip().endswith((".", "?")), panel["title"]
+
+
+def test_every_panel_has_queries_a_source_and_a_unit(board: Json) -> None:
+    for panel in panels(board):
+        defaults = panel["fieldConfig"]["defaults"]
+        assert defaults["unit"] in UNITS, panel["title"]
+        assert panel["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
+        assert panel["targets"]
+        refs = [target["refId"] for target in panel["targets"]]
+        assert refs == [chr(ord("A") + number) for number in range(len(refs))]
+        for target in panel["targets"]:
+            assert target["datasource"]["uid"] == "${datasource}"
+            assert target["instant"] == (panel["type"] in ("stat", "table")) != target["range"]
+        if panel["type"] == "stat":
+            assert panel["options"]["reduceOptions"]["calcs"] == ["lastNotNull"]
+
+
+def test_columns_of_tables_have_units_and_are_sorted_by_one_there_is(board: Json) -> None:
+    for panel in (one for one in panels(board) if one["type"] == "table"):
+        organized = panel["transformations"][-1]["options"]
+        fields = sorted(organized["indexByName"], key=organized["indexByName"].__getitem__)
+        shown = [organized["renameByName"].get(field, field) for field in fields]
+        overridden = {one["matcher"]["options"]: one["properties"] for one in panel["fieldConfig"]["overrides"]}
+        assert list(overridden) == shown
+        for name, properties in overridden.items():
+            (unit,) = (one["value"] for one in properties if one["id"] == "unit")
+            assert unit in UNITS, name
+        (sorted_by,) = panel["options"]["sortBy"]
+        assert sorted_by["displayName"] in shown
+
+
+def test_ranges_are_grafanas_but_where_an_alerts_window_is_shown(board: Json) -> None:
+    for panel in panels(board):
+        for target in panel["targets"]:
+            ranges = set(re.findall(r"\[([^]]+)]", target["expr"]))
+            if panel["type"] == "stat" and panel["title"] in WINDOWS_OF_ALERTS:
+                assert len(ranges) == 1
+                assert "$" not in ranges.pop()
+            else:
+                assert ranges <= {"$__rate_interval"}, panel["title"]
+
+
+def test_counters_are_never_shown_raw(board: Json) -> None:
+    for panel in panels(board):
+        for target in panel["targets"]:
+            counters = re.findall(r"\w+(?:_total|_bucket)\b", target["expr"])
+            grown = re.findall(r"(?:rate|increase)\(\w+(?:_total|_bucket)\b", target["expr"])
+            assert len(counters) == len(grown), target["expr"]
+
+
+def test_metrics_of_clusters_are_selected_by_cluster(board: Json) -> None:
+    for panel in panels(board):
+        for target in panel["targets"]:
+            selectors = re.findall(r"kafka_txn_(?!exporter_)\w+(\{[^}]*\})?", target["expr"])
+            assert all('cluster=~"$cluster"' in found for found in selectors), target["expr"]
+
+
+def test_a_legend_shows_only_labels_its_query_keeps(board: Json) -> None:
+    for panel in panels(board):
+        for target in panel["targets"]:
+            kept = {name.strip() for by in re.findall(r"by \(([^)]*)\)", target["expr"]) for name in by.split(",")}
+            kept |= {"job", "instance"} if "by (" not in target["expr"] else set()
+            assert set(labels_of(target.get("legendFormat", ""))) <= kept, target
+
+
+def test_ids_are_unique_and_nothing_overlaps(board: Json) -> None:
+    assert [panel["id"] for panel in board["panels"]] == list(range(1, len(board["panels"]) + 1))
+    boxes: list[Any] = [(panel["title"], panel["gridPos"]) for panel in board["panels"]]
+    for title, box in boxes:
+        assert 0 <= box["x"] < box["x"] + box["w"] <= 24, title
+    for (one, a), (other, b) in combinations(boxes, 2):
+        apart = a["x"] + a["w"] <= b["x"] or b["x"] + b["w"] <= a["x"]
+        assert apart or a["y"] + a["h"] <= b["y"] or b["y"] + b["h"] <= a["y"], f"{one} overlaps {other}"
+
+
+def test_rows_of_panels_fill_the_width(board: Json) -> None:
+    """A hole in the grid moves when Grafana packs it."""
+    widths: dict[int, int] = {}
+    for panel in board["panels"]:
+        for y in range(panel["gridPos"]["y"], panel["gridPos"]["y"] + panel["gridPos"]["h"]):
+            widths[y] = widths.get(y, 0) + panel["gridPos"]["w"]
+    assert {y: width for y, width in widths.items() if width != 24} == {}

@@ -1,0 +1,146 @@
+"""The queries: of metrics the service exports; and the check that later runs them in a real Prometheus."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+
+from service.domain import states
+from service.store.writer_counters import count_detection
+from service.store.writer_groups import GroupSeen, GroupWriter
+from tests.dashboards.boards import FILES, Json, load
+from tests.dashboards.check_queries import BUILT_IN, QueryRefusedError, failures_of, substituted, targets
+from tests.service.partitions import LSO, WithPartitions, hangs, stands
+from tests.service.stores import NOW_MS, client_of, open_id
+
+PROMQL = {
+    *("max", "min", "sum", "count", "topk", "by", "on", "and", "or", "rate", "increase", "ceil", "time"),
+    "histogram_quantile",
+}
+
+
+@pytest.fixture
+def exported(tmp_path: Path) -> dict[str, set[str]]:
+    """Labels by name of every sample on the page of a service that has seen one of everything."""
+    cluster = WithPartitions(f"sqlite:///{tmp_path / 'store.db'}")
+    cluster.read([open_id("pay", 30_000, "orders"), open_id("ship", 20_000, "orders", state=states.PREPARE_COMMIT)])
+    cluster.look(stands())
+    cluster.see(hangs())
+    GroupWriter(cluster.engine, cluster.lease).replace([GroupSeen("at", "orders", 0, LSO, 2, False)], NOW_MS, NOW_MS)
+    with cluster.engine.begin() as connection:
+        count_detection(connection, cluster.id, NOW_MS - 1_000, NOW_MS)
+    cluster.close()
+    with client_of(cluster.url) as client:
+        client.get("/api/v1/clusters")
+        page = client.get("/metrics").text
+    return {sample.name: set(sample.labels) for family in parse_text(page) for sample in family.samples}
+
+
+def test_every_metric_and_every_label_is_one_the_service_exports(exported: dict[str, set[str]]) -> None:
+    used = set()
+    for expr in (target["expr"] for file in FILES for _, target in targets(load(file))):
+        bare = re.sub(r'"[^"]*"|\[[^]]*]', "", expr)
+        names = set(re.findall(r"[a-z_]\w*", re.sub(r"{[^}]*}|(?:by|on) \([^)]*\)", "", bare))) - PROMQL
+        assert names <= exported.keys(), expr
+        labels = set(re.findall(r"\w+(?=[=!]~?)", bare))
+        for by in re.findall(r"(?:by|on) \(([^)]*)\)", bare):
+            labels |= {label.strip() for label in by.split(",")}
+        assert labels <= set().union(*(exported[name] for name in names), {"job", "instance"}), expr
+        used |= names
+    ours = {name for name in exported if name.startswith("kafka_txn_") and not name.endswith(("_sum", "_count"))}
+    assert ours <= used, "of each metric of ours there is a panel"
+
+
+def test_values_of_labels_are_ones_the_service_knows(exported: dict[str, set[str]], tmp_path: Path) -> None:
+    """A misspelt state would find nothing, silently, for ever."""
+    with client_of(f"sqlite:///{tmp_path / 'store.db'}") as client:
+        page = client.get("/metrics").text
+    known: dict[tuple[str, str], set[str]] = {}
+    for sample in (sample for family in parse_text(page) for sample in family.samples):
+        for label, value in sample.labels.items():
+            known.setdefault((sample.name, label), set()).add(value)
+    asked = 0
+    for expr in (target["expr"] for file in FILES for _, target in targets(load(file))):
+        for name, matchers in re.findall(r"(kafka_txn_\w+){([^}]*)}", expr):
+            for label, values in re.findall(r'(\w+)=~?"([^"$]+)"', matchers):
+                asked += 1
+                assert set(values.split("|")) <= known[name, label], f"{name}{{{matchers}}}"
+    assert asked > 10
+
+
+BOARD: Json = {
+    "title": "B",
+    "templating": {
+        "list": [
+            {"name": "datasource", "type": "datasource", "query": "prometheus"},
+            {"name": "cluster", "type": "query", "query": "label_values(ids, cluster)", "allValue": ".+"},
+            {"name": "transactional_id", "type": "textbox", "query": ""},
+        ]
+    },
+    "annotations": {"list": [{"name": "Alerts", "expr": "ALERTS"}]},
+    "panels": [
+        {
+            "title": "P",
+            "description": "It means this.",
+            "targets": [
+                {
+                    "refId": "A",
+                    "expr": 'rate(x{cluster=~"$cluster",id="$transactional_id"}[$__rate_interval])',
+                    "legendFormat": "{{cluster}}",
+                }
+            ],
+        }
+    ],
+}
+
+
+class FakePrometheus:
+    def __init__(self, result: Any) -> None:
+        self.result, self.asked = result, list[str]()
+
+    def __call__(self, path: str, parameters: Mapping[str, str]) -> Any:
+        if path.startswith("label/"):
+            return {"label/cluster/values": ["a.b", "c"], "label/transactional_id/values": ["pay", "ship"]}[path]
+        self.asked.append(parameters["query"])
+        if parameters["query"] == "ALERTS":
+            return {"result": []}
+        if isinstance(self.result, Exception):
+            raise self.result
+        return {"result": self.result}
+
+
+def check(result: Any, given: Mapping[str, str] | None = None, **panel: str) -> tuple[list[str], list[str]]:
+    prometheus = FakePrometheus(result)
+    board = BOARD | {"panels": [BOARD["panels"][0] | panel]}
+    return failures_of([board], prometheus, given or {}), prometheus.asked
+
+
+def test_variables_are_substituted_as_grafana_does() -> None:
+    failures, asked = check([{"metric": {"cluster": "c"}}])
+    assert failures == []
+    assert asked == ["ALERTS", r'rate(x{cluster=~"(a\\.b|c)",id="pay"}[1m])']
+    assert check([], {"transactional_id": "mine"})[1][1].endswith(',id="mine"}[1m])')
+
+
+def test_a_query_that_does_not_work_is_named() -> None:
+    (refused,) = check(QueryRefusedError("parse error"))[0]
+    (nothing,) = check([])[0]
+    (unnamed,) = check([{"metric": {}}])[0]
+    assert refused.startswith("B: P: A: rate(x{")
+    assert refused.endswith("parse error")
+    assert nothing.endswith("nothing found")
+    assert unnamed.endswith("no label cluster, which the legend shows")
+    assert check([], description="It means this. (may be empty)")[0] == []
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_no_variable_of_a_query_is_unknown(file: str) -> None:
+    board = load(file)
+    values = BUILT_IN | {one["name"]: "x" for one in board["templating"]["list"]}
+    for _, target in targets(board):
+        assert "$" not in substituted(target["expr"], values)

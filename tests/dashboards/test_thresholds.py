@@ -1,0 +1,70 @@
+"""One place of thresholds: the panels' colours, the alerts and the service's own judgement agree."""
+
+from __future__ import annotations
+
+import re
+
+from dashboards import thresholds
+from dashboards.rules import aborts, hanging, partitions, pipeline, producers, service, transactions
+from dashboards.rules.rule import SERVICE, Alert
+from service.domain.findings import epochs, expiring, kinds, long_running, stuck
+from service.domain.transitions import LAST_EPOCH
+from service.store.read_metrics import EXPIRES_WITHIN_MS
+from service.web import freshness
+from tests.dashboards.boards import FILES, Json, load, panels
+
+
+def test_what_the_service_judges_by_itself_it_judges_by_the_same_numbers() -> None:
+    assert thresholds.STALE_WARN_S * 1000 == freshness.OLD_MS
+    assert thresholds.STALE_S * 1000 == freshness.UNKNOWN_MS
+    assert thresholds.PREPARE_SLOW_S * 1000 == stuck.STUCK_AFTER_MS
+    assert thresholds.PREPARE_STUCK_S * 1000 == kinds.CRITICAL_AFTER_MS
+    assert thresholds.OPEN_LONG_S * 1000 == long_running.LONG_AFTER_MS
+    assert (thresholds.EPOCH_WARN, thresholds.EPOCH_LAST) == (epochs.WORN_FROM, LAST_EPOCH - 1)
+    assert EXPIRES_WITHIN_MS[thresholds.EXPIRING_WITHIN] == expiring.SOON_MS
+
+
+def steps_of(panel: Json) -> set[float]:
+    """Of the panel, or of a column of the table."""
+    config = panel["fieldConfig"]
+    found = [config["defaults"]["thresholds"]["steps"]]
+    for override in config["overrides"]:
+        found += [one["value"]["steps"] for one in override["properties"] if one["id"] == "thresholds"]
+    return {step["value"] for steps in found for step in steps if step.get("value") is not None}
+
+
+def test_every_threshold_is_one_of_the_constants() -> None:
+    known = {value for value in vars(thresholds).values() if isinstance(value, int | float)}
+    for panel in (panel for file in FILES for panel in panels(load(file))):
+        unnamed = {step for step in steps_of(panel) if step > 0.001} - known
+        assert unnamed <= {1}, panel["title"]
+
+
+def alerts() -> list[Alert]:
+    rooms = (aborts, hanging, partitions, pipeline, producers, service, transactions)
+    return [rule for room in rooms for rule in room.GROUP.rules if isinstance(rule, Alert)]
+
+
+def fires_from(expr: str) -> set[float]:
+    """The numbers an alert's expression compares with; of what is counted, more than 0 is from 1 on."""
+    compared = re.findall(r"(>=|>|<|==) ([0-9.]+)", expr)
+    return {1.0 if (sign, number) == (">", "0") else float(number) for sign, number in compared}
+
+
+def test_a_panel_changes_its_colour_where_its_alerts_fire() -> None:
+    expressions: dict[str, list[str]] = {}
+    for alert in alerts():
+        expressions.setdefault(alert.name, []).append(alert.expr)
+    told = 0
+    for panel in (panel for file in FILES for panel in panels(load(file))):
+        for name in re.findall(r"Kafka\w+", " ".join(re.findall(r"Alert: (.*?)\.", panel["description"]))):
+            told += 1
+            fires = set().union(*map(fires_from, expressions[name]))
+            turns = steps_of(panel) | ({0.0} if panel["title"] == "Service answers" else set())
+            assert fires & turns, f"{panel['title']}: {turns}; {name} compares with {fires}"
+    assert told > 20
+
+
+def test_alerts_lead_to_dashboards_there_are_and_are_drawn_on_them() -> None:
+    assert SERVICE == thresholds.SERVICE
+    assert {alert.board for alert in alerts()} <= {load(file)["uid"] for file in FILES}

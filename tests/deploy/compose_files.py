@@ -1,0 +1,82 @@
+"""deploy/compose as Docker would read it: variables put in, mounts followed back into the repository."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any, Final, NamedTuple
+
+import yaml
+
+ROOT: Final = Path(__file__).parents[2]
+COMPOSE: Final = ROOT / "deploy" / "compose"
+SECRETS: Final = {"POSTGRES_PASSWORD": "s3cret-store", "GRAFANA_PASSWORD": "s3cret-grafana"}
+OURS: Final = ("job", "service")
+
+_VARIABLE: Final = re.compile(r"\$\{(?P<name>\w+)(?::(?P<sign>[-?])(?P<rest>[^}]*))?\}")
+
+
+class Mount(NamedTuple):
+    """A file or folder of the repository, as a container sees it."""
+
+    source: Path
+    target: PurePosixPath
+    mode: str
+
+
+def read_yaml(path: Path) -> Any:
+    return yaml.safe_load(path.read_text("utf-8"))
+
+
+def example_environment() -> dict[str, str]:
+    """.env.example, with the passwords that it asks for."""
+    return dict(re.findall(r"^(\w+)=(.*)$", (COMPOSE / ".env.example").read_text("utf-8"), re.MULTILINE)) | SECRETS
+
+
+def compose(environment: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """KeyError for a variable that has to be given and is not."""
+    given = example_environment() if environment is None else environment
+
+    def put_in(match: re.Match[str]) -> str:
+        value = given.get(match["name"], "")
+        if match["sign"] == "?" and not value:
+            raise KeyError(match["name"])
+        return value or (match["rest"] or "" if match["sign"] == "-" else "")
+
+    def interpolated(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: interpolated(item) for key, item in value.items()}
+        if isinstance(value, list):
+            return [interpolated(item) for item in value]
+        return _VARIABLE.sub(put_in, value) if isinstance(value, str) else value
+
+    read: dict[str, Any] = interpolated(read_yaml(COMPOSE / "compose.yml"))
+    return read
+
+
+def variables() -> set[str]:
+    """Those that compose.yml puts in."""
+    return {match["name"] for match in _VARIABLE.finditer((COMPOSE / "compose.yml").read_text("utf-8"))}
+
+
+def mounts(service: Mapping[str, Any]) -> Iterator[Mount]:
+    """Of files; named volumes are left out."""
+    for volume in service.get("volumes", ()):
+        source, target, *mode = volume.split(":")
+        if source.startswith("."):
+            yield Mount((COMPOSE / source).resolve(), PurePosixPath(target), ":".join(mode))
+
+
+def behind(service: Mapping[str, Any], path: str) -> Path:
+    """Where a path of the container comes from."""
+    for mount in mounts(service):
+        if PurePosixPath(path).is_relative_to(mount.target):
+            return mount.source / PurePosixPath(path).relative_to(mount.target)
+    raise AssertionError(f"nothing is mounted at {path}")
+
+
+def published(service: Mapping[str, Any]) -> list[tuple[str, int, int]]:
+    """(address, port of the host, port of the container)."""
+    found = (port.rsplit(":", 2) for port in service.get("ports", ()))
+    return [(address, int(host), int(container)) for address, host, container in found]

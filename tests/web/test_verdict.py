@@ -1,0 +1,120 @@
+"""The first line: unknown, hangs, blocked, nothing hangs; and what it must not say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from service.store.read_judged import Coverage, Missing
+from service.web.chain import Link
+from service.web.freshness import Freshness
+from service.web.heal import HANGS, Heal
+from service.web.verdict import Seen, verdict_of
+
+NOW_MS = 1_790_000_000_000
+WHOLE = Coverage(NOW_MS, 1_246, 1_246, 1_246, 0)
+PARTLY = Coverage(NOW_MS, 1_246, 1_240, 1_240, 0, 0, (Missing("no permission", 6, ()),))
+OPEN = Link(
+    "orders", 0, b"pay", "pay", 7, "open", NOW_MS, 10, None, 0, 5, 15, (), Heal(4, "self", "clock", "x"), None, None
+)
+STUCK = OPEN._replace(relation="completing")
+HUNG = OPEN._replace(relation="hanging", heal=HANGS)
+
+
+def seen(age_ms: int = 1_000, read: float | None = None, **more: Any) -> Seen:
+    told = Seen("prod-eu", Freshness(NOW_MS, NOW_MS - age_ms, read), 0, 0, (), WHOLE, 9)
+    return told._replace(**more)
+
+
+@pytest.mark.parametrize(
+    ("what", "word", "tone", "title"),
+    [
+        (seen(), "quiet", "ok", "Nothing hangs. Nothing is blocked."),
+        (seen(links=[OPEN]), "blocked", "info", "Nothing hangs. 1 partition is blocked."),
+        (seen(links=[OPEN, STUCK]), "blocked", "warning", "Nothing hangs. 2 partitions are blocked."),
+        (seen(hanging=1, links=[HUNG]), "hangs", "critical", "1 transaction hangs. It will not heal by itself."),
+        (seen(hanging=3), "hangs", "critical", "3 transactions hang. They will not heal by themselves."),
+        (
+            seen(coverage=PARTLY),
+            "partly",
+            "info",
+            "Nothing hangs in the 1,240 of 1,246 partitions that can be judged.",
+        ),
+        (
+            seen(coverage=PARTLY, links=[OPEN]),
+            "blocked",
+            "info",
+            "Nothing hangs in the 1,240 of 1,246 partitions that can be judged. 1 partition is blocked.",
+        ),
+        (seen(muted=1), "muted", "info", "1 hanging transaction is muted. Nothing else hangs."),
+        (seen(ids=0), "empty", "info", "No transactions seen yet."),
+        (seen(ids=0, coverage=Coverage(NOW_MS)), "empty", "info", "No transactions seen yet."),
+        (seen(coverage=Coverage()), "unknown", "unknown", "Unknown: no partition was looked at yet."),
+        (
+            seen(coverage=Coverage(NOW_MS, 5)),
+            "unknown",
+            "unknown",
+            "Unknown: none of the partitions can be judged.",
+        ),
+        (
+            seen(372_000),
+            "unknown",
+            "unknown",
+            "Unknown: nothing of prod-eu has been read for 6 m 12 s.",
+        ),
+        (
+            seen(372_000, is_silent=True),
+            "unknown",
+            "unknown",
+            "Unknown: no broker of prod-eu has answered for 6 m 12 s.",
+        ),
+        (
+            seen(read=0.63, left_ms=40_000),
+            "reading",
+            "unknown",
+            "Reading the transaction log: 63 %, about 40 s left.",
+        ),
+    ],
+)
+def test_each_state_has_its_sentence(what: Seen, word: str, tone: str, title: str) -> None:
+    assert verdict_of(what) == (word, tone, title)
+
+
+def test_a_few_unknown_partitions_hide_nothing_that_hangs() -> None:
+    assert verdict_of(seen(hanging=1, coverage=PARTLY)).word == "hangs"
+
+
+def test_what_is_unknown_comes_first() -> None:
+    assert verdict_of(seen(120_000, hanging=2)).word == "unknown"
+    assert verdict_of(seen(read=0.5, hanging=2)).word == "reading"
+    assert verdict_of(seen()._replace(freshness=Freshness(NOW_MS, None))).word == "never"
+
+
+def test_old_data_are_the_last_known_and_never_green() -> None:
+    hung = verdict_of(seen(43_000, hanging=1))
+    assert hung.title == "Last known: 1 transaction hangs. It will not heal by itself."
+    quiet = verdict_of(seen(43_000))
+    assert (quiet.tone, quiet.title) == ("unknown", "Last known: nothing hung. Nothing new is judged.")
+    partly = verdict_of(seen(43_000, coverage=PARTLY))
+    assert "nothing hung in the 1,240 of 1,246 partitions that could be judged" in partly.title
+
+
+def test_only_what_is_fresh_and_judged_whole_is_green() -> None:
+    others = [
+        seen(30_000),
+        seen(read=0.1),
+        seen(links=[OPEN]),
+        seen(coverage=PARTLY),
+        seen(muted=1),
+        seen(hanging=1),
+        seen(ids=0),
+    ]
+    assert verdict_of(seen()).tone == "ok"
+    assert {verdict_of(one).tone for one in others} == {"unknown", "info", "critical"}
+
+
+def test_silence_about_one_does_not_silence_another() -> None:
+    assert verdict_of(seen(hanging=1, muted=2)).title.startswith("1 transaction hangs.")
+    blocked = verdict_of(seen(muted=2, links=[OPEN])).title
+    assert blocked == "2 hanging transactions are muted. Nothing else hangs. 1 partition is blocked."
