@@ -22,7 +22,7 @@ from service.domain.limits import CONFIG_DEFAULTS
 from service.store import read, read_findings
 from service.store.read import ClusterRow
 from service.store.read_findings import FindingCount
-from service.store.read_judged import coverage
+from service.store.read_judged import Coverage, coverage
 from service.store.writer_counters import ABORTS, COMMITS
 
 CAUSES: Final = ("client", "timeout", "fenced", "admin", "unattributed")
@@ -67,11 +67,13 @@ def configs_of(cluster: ClusterRow) -> dict[str, dict[str, str]]:
     return assumed | dict((cluster.description or {}).get("configs", {}))
 
 
-def describe_cluster(connection: Connection, cluster: ClusterRow) -> tuple[dict[str, Any], int | None]:
-    """The Cluster of the API, and when its newest source last succeeded."""
+def describe_cluster(
+    connection: Connection, cluster: ClusterRow, covered: Coverage | None = None
+) -> tuple[dict[str, Any], int | None]:
+    """The Cluster of the API, and when its newest source last succeeded. `covered`: where it is known already."""
     statuses = read.statuses(connection, cluster.id)
     as_of_ms = max((status.as_of_ms for status in statuses.values() if status.as_of_ms is not None), default=None)
-    covered = coverage(connection, cluster.id)
+    covered = covered or coverage(connection, cluster.id)
     found = read_findings.counts(connection, cluster.id)
     description = cluster.description or {}
     ids = dict.fromkeys(states.NAMES, 0)

@@ -159,16 +159,20 @@ class _Judging(NamedTuple):
         return relation._replace(why=f"{relation.why}: {self.no_log}")
 
 
-def coverage(connection: Connection, cluster_id: int) -> Coverage:
-    """As of the last look at all partitions."""
+def judged_standing(connection: Connection, cluster_id: int) -> list[JudgedPartition]:
+    """Those whose LSO stands, the longest first, MOST_JUDGED at most."""
+    return judge(connection, cluster_id, read_partitions.stalled(connection, cluster_id, MOST_JUDGED))
+
+
+def coverage(connection: Connection, cluster_id: int, judged: Sequence[JudgedPartition] | None = None) -> Coverage:
+    """As of the last look at all partitions. `judged`: `judged_standing`, where that was asked for already."""
     as_of_ms = looked_at_ms(connection, cluster_id)
     if as_of_ms is None:
         return Coverage()
     counts = read_partitions.counts(connection, cluster_id, as_of_ms - ANSWERS_WITHIN_MS)
-    stalled = read_partitions.stalled(connection, cluster_id, MOST_JUDGED)
     unjudged: dict[str, list[Place]] = {}
-    for one in judge(connection, cluster_id, [row for row in stalled if row.why is None]):
-        if one.why is not None:
+    for one in judged_standing(connection, cluster_id) if judged is None else judged:
+        if one.why is not None and one.row.why is None:
             unjudged.setdefault(one.why, []).append((one.row.topic, one.row.partition))
     missing = [Missing(why, len(places), tuple(places[:NAMED])) for why, places in unjudged.items()]
     if counts.stalled > MOST_JUDGED:

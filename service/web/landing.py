@@ -15,7 +15,6 @@ from service.api.store import store_of
 from service.store import read
 from service.store.errors import StoreError
 from service.store.read import ClusterRow
-from service.store.read_judged import Coverage, coverage
 from service.web.addresses import cluster_page
 from service.web.frame import Frame, read_frame
 from service.web.overview import judged, read_chain, read_confirmed
@@ -30,7 +29,6 @@ class Listed(NamedTuple):
 
     frame: Frame
     verdict: Verdict
-    covered: Coverage
 
 
 @router.get("/")
@@ -67,7 +65,6 @@ def go(request: Request, cluster: str) -> Response:
 
 def _listed(connection: Connection, cluster: ClusterRow, now_ms: int) -> Listed:
     frame = read_frame(connection, cluster, now_ms)
-    covered = coverage(connection, cluster.id)
     hanging, confirmed = read_confirmed(connection, frame)
     chain = read_chain(connection, frame, [*hanging, *confirmed])
-    return Listed(frame, judged(frame, hanging, chain, covered), covered)
+    return Listed(frame, judged(frame, hanging, chain))

@@ -93,7 +93,7 @@ def _seen(connection: Connection, frame: Frame, topic: str, partition: int) -> _
     (judged,) = judge(connection, frame.cluster.id, [row])
     standing = None
     if row.stalled_since_ms is not None:
-        (standing,) = read_standing(connection, frame, [row], victims)
+        (standing,) = read_standing(connection, frame, [judged], victims)
     limits = limits_of(frame.body["configs"])
     findings, _ = read_findings.read_page(
         connection, frame.cluster.id, FindingSelection(topic=topic, partition=partition), None, FINDINGS_SHOWN

@@ -13,9 +13,8 @@ from service.domain.findings.context import limits_of
 from service.domain.findings.finding import Finding
 from service.domain.findings.kinds import CONFIRMED, HANGING, OVERDUE
 from service.domain.look_back import COMMIT
-from service.store import read_findings, read_lately, read_partitions, read_transactions
+from service.store import read_findings, read_lately, read_transactions
 from service.store.read_findings import FindingSelection
-from service.store.read_judged import Coverage, coverage, judge
 from service.store.read_victims import read_victims
 from service.store.select_transactions import Selection
 from service.web.chain import Link, by_id, by_key, links
@@ -50,8 +49,7 @@ def _overview(connection: Connection, frame: Frame) -> Response:
     cluster_id, now_ms = frame.cluster.id, frame.now_ms
     hanging, confirmed = read_confirmed(connection, frame)
     chain = read_chain(connection, frame, [*hanging, *confirmed])
-    covered = coverage(connection, cluster_id)
-    verdict = judged(frame, hanging, chain, covered)
+    verdict = judged(frame, hanging, chain)
     loud = [one for one in hanging if not is_muted(one, now_ms)]
     heads = [link for link in chain if link.relation == open_entries.HANGING and not link.is_muted]
     top = heads[0] if heads else None if loud else next((link for link in chain if not link.is_muted), None)
@@ -72,8 +70,8 @@ def _overview(connection: Connection, frame: Frame) -> Response:
             link.place: mini(link.log_start, link.last_stable_offset, link.high_watermark, link.relation)
             for link in chain[:SHOWN]
         },
-        more=max(covered.blocked - SHOWN, 0),
-        covered=covered,
+        more=max(frame.covered.blocked - SHOWN, 0),
+        covered=frame.covered,
         others=others[:OTHERS_SHOWN],
         others_count=len(others),
         oldest=oldest[0] if oldest else None,
@@ -97,14 +95,12 @@ def read_confirmed(connection: Connection, frame: Frame) -> tuple[Sequence[Findi
 
 def read_chain(connection: Connection, frame: Frame, findings: Sequence[Finding]) -> list[Link]:
     """Every partition whose LSO stands, the worst first."""
-    rows = read_partitions.stalled(connection, frame.cluster.id)
-    standing = judge(connection, frame.cluster.id, rows)
     victims = read_victims(connection, frame.cluster.id)
     limits = limits_of(frame.body["configs"])
-    return links(standing, victims, by_key(findings), limits, frame.now_ms, by_id(findings))
+    return links(frame.standing, victims, by_key(findings), limits, frame.now_ms, by_id(findings))
 
 
-def judged(frame: Frame, hanging: Sequence[Finding], chain: Sequence[Link], covered: Coverage) -> Verdict:
+def judged(frame: Frame, hanging: Sequence[Finding], chain: Sequence[Link]) -> Verdict:
     """The verdict over the cluster; what is muted does not head the page."""
     muted = sum(is_muted(one, frame.now_ms) for one in hanging)
     return verdict_of(
@@ -114,7 +110,7 @@ def judged(frame: Frame, hanging: Sequence[Finding], chain: Sequence[Link], cove
             hanging=len(hanging) - muted,
             muted=muted,
             links=[link for link in chain if not link.is_muted],
-            coverage=covered,
+            coverage=frame.covered,
             ids=sum(frame.body["states"].values()),
             left_ms=left_ms(frame),
             is_silent=is_silent(frame),

@@ -15,8 +15,7 @@ from service.domain.open_entries import COMPLETING, OPENED, OVERDUE
 from service.domain.victims import Victim
 from service.store import read_findings
 from service.store.read_findings import FindingSelection
-from service.store.read_judged import JudgedEntry, judge
-from service.store.read_partitions import PartitionRow
+from service.store.read_judged import JudgedEntry, JudgedPartition
 from service.web.chain import Link, by_id, by_key, links
 from service.web.frame import Frame
 
@@ -40,10 +39,9 @@ class StandingRow(NamedTuple):
 
 
 def read_standing(
-    connection: Connection, frame: Frame, rows: Sequence[PartitionRow], victims: Iterable[Victim]
+    connection: Connection, frame: Frame, judged: Sequence[JudgedPartition], victims: Iterable[Victim]
 ) -> list[StandingRow]:
-    """Of rows whose LSO stands; the worst first."""
-    judged = judge(connection, frame.cluster.id, rows)
+    """Of partitions whose LSO stands; the worst first."""
     confirmed = FindingSelection(kinds=_BLOCKING, statuses=frozenset({CONFIRMED}))
     findings, _ = read_findings.read_page(connection, frame.cluster.id, confirmed, None, _FINDINGS_READ)
     limits = limits_of(frame.body["configs"])

@@ -7,7 +7,6 @@ from typing import Annotated, Final, Literal
 from fastapi import APIRouter, Query, Request, Response
 from sqlalchemy import Connection
 
-from service.store import read_partitions
 from service.store.read_judged import MOST_JUDGED
 from service.store.read_silent import SILENT_READ, read_silent
 from service.store.read_victims import read_victims
@@ -38,8 +37,7 @@ def get_partitions(
 
 
 def _partitions(connection: Connection, frame: Frame, show: str, topic: str, sort: str, page: int) -> Response:
-    stalled = read_partitions.stalled(connection, frame.cluster.id, MOST_JUDGED)
-    rows = read_standing(connection, frame, stalled, read_victims(connection, frame.cluster.id))
+    rows = read_standing(connection, frame, frame.standing, read_victims(connection, frame.cluster.id))
     silent = [] if show == "waiting" else read_silent(connection, frame.cluster.id, topic)
     chosen = ordered((row for row in rows if topic in row.link.topic and _is_shown(row, show)), sort)
     shown = paged(chosen, page)
