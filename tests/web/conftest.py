@@ -2,6 +2,27 @@
 
 from __future__ import annotations
 
-from tests.web.browser import browse, chromium
+from collections.abc import Iterator
+from pathlib import Path
 
-__all__ = ["browse", "chromium"]
+import pytest
+
+from tests.service.partitions import WithPartitions
+from tests.web.breaking import well
+from tests.web.browser import browse, chromium
+from tests.web.stories import empty_store
+
+__all__ = ["browse", "chromium", "well"]
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'store.db'}"
+
+
+@pytest.fixture
+def cluster(url: str) -> Iterator[WithPartitions]:
+    """prod-eu, of which nothing was read yet."""
+    cluster = empty_store(url)
+    yield cluster
+    cluster.close()

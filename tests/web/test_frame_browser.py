@@ -3,50 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
 from service.domain.findings import kinds
 from tests.service.findings import observe
-from tests.service.partitions import WithPartitions, entry, moves
+from tests.service.partitions import WithPartitions, entry
 from tests.service.stores import Id
-from tests.web.browser import DESK, PHONE, Browse, Tab, is_wider_than_the_window
+from tests.web.breaking import HANGS, PAGE, breaks, take, title
+from tests.web.browser import DESK, PHONE, Browse, is_wider_than_the_window
 from tests.web.stories import empty_store, group, hanging, on, wait
 
-PAGE = "/clusters/prod-eu"
-HANGS = "1 transaction hangs. It will not heal by itself."
 
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[WithPartitions]:
-    cluster = empty_store(f"sqlite:///{tmp_path / 'store.db'}")
-    cluster.read([Id(b"payments-3", producer_id=7)])
-    cluster.look(moves(7, "payments"))
-    yield cluster
-    cluster.close()
-
-
-def breaks(cluster: WithPartitions, *more: str) -> None:
-    cluster.look(*on("payments", 7, entry(7)))
-    cluster.see(hanging(), *(observe(kinds.OVERDUE, name.encode()) for name in more))
-
-
-def title(page: Page, text: str | re.Pattern[str]) -> None:
-    expect(page.locator("h1")).to_have_text(text)
-
-
-def take(tab: Tab, pattern: str) -> list[str]:
-    """Complaints that a test brings about itself."""
-    taken = [one for one in tab.complaints if re.search(pattern, one)]
-    tab.complaints[:] = [one for one in tab.complaints if one not in taken]
-    return taken
-
-
-def test_the_search_works_by_keyboard(cluster: WithPartitions, browse: Browse) -> None:
-    page = browse(cluster.url).open(PAGE)
+def test_the_search_works_by_keyboard(well: WithPartitions, browse: Browse) -> None:
+    page = browse(well.url).open(PAGE)
     page.keyboard.press("Tab")
     expect(page.get_by_role("link", name="Skip to content")).to_be_focused()
     page.keyboard.press("/")
@@ -58,16 +29,16 @@ def test_the_search_works_by_keyboard(cluster: WithPartitions, browse: Browse) -
     expect(page).to_have_url(re.compile(r"/clusters/prod-eu/partitions/payments/7$"))
 
 
-def test_another_cluster_is_chosen_at_once(cluster: WithPartitions, browse: Browse) -> None:
-    empty_store(cluster.url, "staging").close()
-    page = browse(cluster.url).open(PAGE)
+def test_another_cluster_is_chosen_at_once(well: WithPartitions, browse: Browse) -> None:
+    empty_store(well.url, "staging").close()
+    page = browse(well.url).open(PAGE)
     page.get_by_label("Cluster").select_option("staging")
     expect(page).to_have_url(re.compile(r"/clusters/staging$"))
 
 
-def test_a_command_is_copied_as_it_stands(cluster: WithPartitions, browse: Browse) -> None:
-    breaks(cluster)
-    page = browse(cluster.url, permissions=["clipboard-read", "clipboard-write"]).open(PAGE)
+def test_a_command_is_copied_as_it_stands(well: WithPartitions, browse: Browse) -> None:
+    breaks(well)
+    page = browse(well.url, permissions=["clipboard-read", "clipboard-write"]).open(PAGE)
     page.get_by_role("link", name="What to do").first.click()
     page.locator("button[data-copy]").first.click()
     copied = page.evaluate("navigator.clipboard.readText()")
@@ -76,9 +47,9 @@ def test_a_command_is_copied_as_it_stands(cluster: WithPartitions, browse: Brows
     assert "\n" not in copied
 
 
-def test_everything_is_there_without_script(cluster: WithPartitions, browse: Browse) -> None:
-    breaks(cluster)
-    page = browse(cluster.url, script=False).open(PAGE)
+def test_everything_is_there_without_script(well: WithPartitions, browse: Browse) -> None:
+    breaks(well)
+    page = browse(well.url, script=False).open(PAGE)
     title(page, HANGS)
     expect(page.locator("#chain tbody tr")).to_have_count(1)
     expect(page.locator("#pause")).to_be_hidden()
@@ -86,9 +57,9 @@ def test_everything_is_there_without_script(cluster: WithPartitions, browse: Bro
     expect(page).to_have_url(re.compile(r"/clusters/prod-eu$"))
 
 
-def test_what_is_announced(cluster: WithPartitions, browse: Browse) -> None:
-    breaks(cluster)
-    page = browse(cluster.url).open(PAGE)
+def test_what_is_announced(well: WithPartitions, browse: Browse) -> None:
+    breaks(well)
+    page = browse(well.url).open(PAGE)
     assert page.locator("h1").get_attribute("aria-live") == "polite"
     assert page.locator("[aria-live] time").count() == 0, "a tick would be announced each second"
     assert page.locator("table:not(:has(caption))").count() == 0
@@ -98,13 +69,13 @@ def test_what_is_announced(cluster: WithPartitions, browse: Browse) -> None:
 
 
 @pytest.mark.parametrize("dark", [False, True])
-def test_no_page_scrolls_sideways(cluster: WithPartitions, browse: Browse, dark: bool) -> None:
+def test_no_page_scrolls_sideways(well: WithPartitions, browse: Browse, dark: bool) -> None:
     name = b"warehouse.loader_" * 12
-    cluster.read([Id(name, producer_id=8), Id(b"x" * 200, producer_id=9)])
-    cluster.look(*on("t" * 200, 7, entry(8)), *on("payments", 7, entry(9)))
-    wait(cluster, [group("consumer-group-" * 14, "payments", 7), group("g" * 200, "t" * 200, 7)])
-    cluster.see(hanging("t" * 200, 7, name, 8), observe(kinds.OVERDUE, b"y" * 200, summary="z" * 300))
-    tab = browse(cluster.url, dark=dark)
+    well.read([Id(name, producer_id=8), Id(b"x" * 200, producer_id=9)])
+    well.look(*on("t" * 200, 7, entry(8)), *on("payments", 7, entry(9)))
+    wait(well, [group("consumer-group-" * 14, "payments", 7), group("g" * 200, "t" * 200, 7)])
+    well.see(hanging("t" * 200, 7, name, 8), observe(kinds.OVERDUE, b"y" * 200, summary="z" * 300))
+    tab = browse(well.url, dark=dark)
     for path in (PAGE, "/", f"{PAGE}/goto?q=x", f"{PAGE}/goto?q={'q' * 300}", "/nope"):
         page = tab.open(path)
         for width in (PHONE, 768, 1_024, DESK, 1_920):

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from service.domain import states
@@ -18,18 +15,6 @@ from tests.store.histories import MINUTE, aborted, committed
 from tests.store.logs import batch
 from tests.store.logs import read as read_range
 from tests.web.stories import HOUR_MS, empty_store
-
-
-@pytest.fixture
-def url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path / 'store.db'}"
-
-
-@pytest.fixture
-def cluster(url: str) -> Iterator[WithPartitions]:
-    cluster = empty_store(url)
-    yield cluster
-    cluster.close()
 
 
 def last_hour(cluster: WithPartitions) -> LastHour | None:

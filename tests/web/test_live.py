@@ -3,78 +3,49 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from pathlib import Path
 
-import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
 from service.app import create_app
 from service.domain.findings import kinds
 from service.store import read
 from tests.service.findings import observe
-from tests.service.partitions import WithPartitions, entry, moves
-from tests.service.stores import NOW_MS, Id
-from tests.web.browser import PHONE, Browse, Clock, Tab
-from tests.web.stories import empty_store, hanging, on, tell
+from tests.service.partitions import WithPartitions, moves
+from tests.service.stores import NOW_MS
+from tests.web.breaking import HANGS, PAGE, breaks, take, title
+from tests.web.browser import PHONE, Browse, Clock
+from tests.web.stories import hanging, tell
 
-PAGE = "/clusters/prod-eu"
 QUIET = "Nothing hangs. Nothing is blocked."
-HANGS = "1 transaction hangs. It will not heal by itself."
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[WithPartitions]:
-    cluster = empty_store(f"sqlite:///{tmp_path / 'store.db'}")
-    cluster.read([Id(b"payments-3", producer_id=7)])
-    cluster.look(moves(7, "payments"))
-    yield cluster
-    cluster.close()
-
-
-def breaks(cluster: WithPartitions, *more: str) -> None:
-    cluster.look(*on("payments", 7, entry(7)))
-    cluster.see(hanging(), *(observe(kinds.OVERDUE, name.encode()) for name in more))
-
-
-def title(page: Page, text: str | re.Pattern[str]) -> None:
-    expect(page.locator("h1")).to_have_text(text)
-
-
-def take(tab: Tab, pattern: str) -> list[str]:
-    """Complaints that a test brings about itself."""
-    taken = [one for one in tab.complaints if re.search(pattern, one)]
-    tab.complaints[:] = [one for one in tab.complaints if one not in taken]
-    return taken
-
-
-def test_a_finding_appears_by_itself_and_goes(cluster: WithPartitions, browse: Browse) -> None:
-    page = browse(cluster.url).open(PAGE)
+def test_a_finding_appears_by_itself_and_goes(well: WithPartitions, browse: Browse) -> None:
+    page = browse(well.url).open(PAGE)
     title(page, QUIET)
     page.evaluate("window.same = true")
-    breaks(cluster)
+    breaks(well)
     title(page, HANGS)
     expect(page).to_have_title("1 hanging · prod-eu · txnscope")
     expect(page.locator("#nav .n--critical")).to_contain_text("1")
-    cluster.look(moves(7, "payments", stalled_since_ms=None))
-    cluster.see()
+    well.look(moves(7, "payments", stalled_since_ms=None))
+    well.see()
     title(page, QUIET)
     assert page.evaluate("window.same"), "the page was never loaded anew"
 
 
-def test_without_events_it_is_asked_every_five_seconds(cluster: WithPartitions, browse: Browse) -> None:
-    tab = browse(cluster.url)
+def test_without_events_it_is_asked_every_five_seconds(well: WithPartitions, browse: Browse) -> None:
+    tab = browse(well.url)
     tab.page.route("**/events?*", lambda route: route.fulfill(status=204))
     page = tab.open(PAGE)
-    breaks(cluster)
+    breaks(well)
     page.wait_for_timeout(2_000)
     title(page, QUIET)
     title(page, HANGS)
 
 
-def test_ages_tick_between_refreshes(cluster: WithPartitions, browse: Browse) -> None:
-    breaks(cluster)
-    page = browse(cluster.url).open(PAGE)
+def test_ages_tick_between_refreshes(well: WithPartitions, browse: Browse) -> None:
+    breaks(well)
+    page = browse(well.url).open(PAGE)
     page.locator("#pause").click()
     age = page.locator("#verdict time").first
     first = age.inner_text()
@@ -85,13 +56,13 @@ def test_ages_tick_between_refreshes(cluster: WithPartitions, browse: Browse) ->
     expect(old).to_have_text(re.compile(r"^[1-9]\.\d s old$"))
 
 
-def test_pause_keeps_the_page_and_counts_what_it_misses(cluster: WithPartitions, browse: Browse) -> None:
-    page = browse(cluster.url).open(PAGE)
+def test_pause_keeps_the_page_and_counts_what_it_misses(well: WithPartitions, browse: Browse) -> None:
+    page = browse(well.url).open(PAGE)
     pause = page.get_by_role("button", name="Pause")
     pause.click()
     live = page.get_by_role("status")
     expect(live).to_contain_text(re.compile(r"Paused at 14:13:5\d, 0 changes since, data \d\.\d s old"))
-    breaks(cluster, "late")
+    breaks(well, "late")
     expect(live).to_contain_text("2 changes since")
     title(page, QUIET)
     page.get_by_role("button", name="Go on").click()
@@ -100,8 +71,8 @@ def test_pause_keeps_the_page_and_counts_what_it_misses(cluster: WithPartitions,
     expect(pause).to_have_attribute("aria-pressed", "false")
 
 
-def test_what_a_reader_does_survives_a_refresh(cluster: WithPartitions, browse: Browse) -> None:
-    page = browse(cluster.url, width=PHONE).open(PAGE)
+def test_what_a_reader_does_survives_a_refresh(well: WithPartitions, browse: Browse) -> None:
+    page = browse(well.url, width=PHONE).open(PAGE)
     page.evaluate(
         """() => {
             scrollTo(0, 300);
@@ -109,7 +80,7 @@ def test_what_a_reader_does_survives_a_refresh(cluster: WithPartitions, browse: 
             getSelection().setBaseAndExtent(word, 0, word, 3);
         }"""
     )
-    breaks(cluster)
+    breaks(well)
     title(page, HANGS)
     assert page.evaluate("getSelection().toString()") == "Who"
     assert page.evaluate("scrollY") > 0
@@ -117,20 +88,20 @@ def test_what_a_reader_does_survives_a_refresh(cluster: WithPartitions, browse: 
     search.fill("payments-")
     page.keyboard.press("Shift+Home")
     link = page.locator("#chain a.tid")
-    cluster.see(hanging(), observe(kinds.OVERDUE, b"late"))
+    well.see(hanging(), observe(kinds.OVERDUE, b"late"))
     expect(page.locator("#others tbody tr")).to_have_count(1)
     assert page.evaluate("document.activeElement.id") == "q"
     assert page.evaluate("getSelection().toString()") == "payments-"
     link.focus()
-    cluster.see(hanging(), observe(kinds.OVERDUE, b"late"), observe(kinds.OVERDUE, b"later"))
+    well.see(hanging(), observe(kinds.OVERDUE, b"late"), observe(kinds.OVERDUE, b"later"))
     expect(page.locator("#others tbody tr")).to_have_count(2)
     assert page.evaluate("document.activeElement.textContent") == "payments-3"
     assert search.input_value() == "payments-"
 
 
-def test_what_was_opened_stays_open(cluster: WithPartitions, browse: Browse) -> None:
+def test_what_was_opened_stays_open(well: WithPartitions, browse: Browse) -> None:
     """A page that has details: those of an id with a life."""
-    page = browse(cluster.url).open(PAGE)
+    page = browse(well.url).open(PAGE)
     page.evaluate(
         """() => {
             const fetched = window.fetch;
@@ -142,16 +113,16 @@ def test_what_was_opened_stays_open(cluster: WithPartitions, browse: Browse) -> 
         }"""
     )
     details = page.locator("#d")
-    breaks(cluster)
+    breaks(well)
     expect(details).to_be_attached()
     details.locator("summary").click()
-    cluster.see(hanging(), observe(kinds.OVERDUE, b"late"))
+    well.see(hanging(), observe(kinds.OVERDUE, b"late"))
     expect(page.locator("#others tbody tr")).to_have_count(1)
     expect(details).to_have_attribute("open", "")
 
 
-def test_a_hidden_tab_pauses_itself(cluster: WithPartitions, browse: Browse) -> None:
-    page = browse(cluster.url).open(PAGE)
+def test_a_hidden_tab_pauses_itself(well: WithPartitions, browse: Browse) -> None:
+    page = browse(well.url).open(PAGE)
     hide = """(hidden) => {
         Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
         document.dispatchEvent(new Event("visibilitychange"));
@@ -160,15 +131,15 @@ def test_a_hidden_tab_pauses_itself(cluster: WithPartitions, browse: Browse) -> 
     page.wait_for_timeout(1_200)
     page.evaluate(hide, True)
     page.on("request", lambda request: asked.append(request.url))
-    breaks(cluster)
+    breaks(well)
     page.wait_for_timeout(6_000)
     assert asked == []
     page.evaluate(hide, False)
     title(page, HANGS)
 
 
-def test_a_lost_connection_is_said_and_what_is_there_is_the_last_known(cluster: WithPartitions, browse: Browse) -> None:
-    tab = browse(cluster.url)
+def test_a_lost_connection_is_said_and_what_is_there_is_the_last_known(well: WithPartitions, browse: Browse) -> None:
+    tab = browse(well.url)
     page = tab.open(PAGE)
     title(page, QUIET)
     page.context.set_offline(True)
@@ -190,33 +161,33 @@ def test_a_lost_connection_is_said_and_what_is_there_is_the_last_known(cluster: 
     assert take(tab, "ERR_INTERNET_DISCONNECTED")
 
 
-def test_a_store_that_is_gone_is_another_thing_than_a_lost_connection(cluster: WithPartitions, browse: Browse) -> None:
-    tab = browse(cluster.url)
+def test_a_store_that_is_gone_is_another_thing_than_a_lost_connection(well: WithPartitions, browse: Browse) -> None:
+    tab = browse(well.url)
     page = tab.open(PAGE)
-    with cluster.engine.begin() as connection:
+    with well.engine.begin() as connection:
         revision = read.revision(connection)
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = 'future'")
     notice = page.get_by_role("alert")
     expect(notice).to_contain_text("txnscope stopped to answer with this page")
     expect(notice).to_contain_text("has the tables of revision future")
-    with cluster.engine.begin() as connection:
+    with well.engine.begin() as connection:
         connection.exec_driver_sql(f"UPDATE alembic_version SET version_num = '{revision}'")
     expect(notice).to_have_count(0)
     assert take(tab, "503")
 
 
-def test_a_paused_page_does_not_stay_green(cluster: WithPartitions, browse: Browse) -> None:
-    page = browse(cluster.url).open(PAGE)
+def test_a_paused_page_does_not_stay_green(well: WithPartitions, browse: Browse) -> None:
+    page = browse(well.url).open(PAGE)
     page.locator("#pause").click()
     page.evaluate("txnscope.skewMs += 30000")
     title(page, f"Last known: {QUIET}")
     expect(page.locator("#verdict")).not_to_have_class(re.compile("verdict--ok"))
 
 
-def test_countdowns_end_and_go_on_as_overdue(cluster: WithPartitions, browse: Browse) -> None:
-    tell(cluster.url.replace("store.db", "other.db")).close()
+def test_countdowns_end_and_go_on_as_overdue(well: WithPartitions, browse: Browse) -> None:
+    tell(well.url.replace("store.db", "other.db")).close()
     clock = Clock(NOW_MS + 47_900)
-    page = browse(create_app(cluster.url.replace("store.db", "other.db"), "1", now_ms=clock)).open(PAGE)
+    page = browse(create_app(well.url.replace("store.db", "other.db"), "1", now_ms=clock)).open(PAGE)
     page.locator("#pause").click()
     heal = page.locator("#chain-settlements-2 .heal")
     expect(heal).to_have_text(re.compile(r"aborts itself any moment now"))
@@ -224,11 +195,11 @@ def test_countdowns_end_and_go_on_as_overdue(cluster: WithPartitions, browse: Br
     expect(heal).to_have_text(re.compile(r"aborts itself \(overdue by \d\.\d s\)"))
 
 
-def test_a_page_of_results_is_not_asked_for_again(cluster: WithPartitions, browse: Browse) -> None:
-    page = browse(cluster.url).open(f"{PAGE}/goto?q=nobody")
+def test_a_page_of_results_is_not_asked_for_again(well: WithPartitions, browse: Browse) -> None:
+    page = browse(well.url).open(f"{PAGE}/goto?q=nobody")
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
-    breaks(cluster)
+    breaks(well)
     expect(page.get_by_role("status")).to_contain_text("Late, data 5.")
     assert [url for url in asked if "/clusters/" in url or "/events" in url] == []
     expect(page.locator("#pause")).to_be_hidden()

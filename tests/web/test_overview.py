@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
 
 from service.domain import states
 from service.domain.facts import Participants
@@ -16,18 +12,6 @@ from tests.store.histories import MINUTE, committed
 from tests.store.logs import batch, read
 from tests.web.opened import h1, links_of, page_of, quiet, words_of
 from tests.web.stories import empty_store, group, hanging, on, tell, wait
-
-
-@pytest.fixture
-def url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path / 'store.db'}"
-
-
-@pytest.fixture
-def cluster(url: str) -> Iterator[WithPartitions]:
-    cluster = empty_store(url)
-    yield cluster
-    cluster.close()
 
 
 def test_the_story_of_the_design(url: str) -> None:

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
 
 from service.domain.findings import kinds
 from service.domain.findings.finding import Subject
@@ -17,18 +13,6 @@ from tests.service.partitions import WithPartitions, entry, moves, silent
 from tests.service.stores import NOW_MS, Id
 from tests.web.opened import h1, links_of, page_of, quiet, words_of
 from tests.web.stories import DENIED, HOUR_MS, empty_store, group, hanging, on, tell, wait
-
-
-@pytest.fixture
-def url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path / 'store.db'}"
-
-
-@pytest.fixture
-def cluster(url: str) -> Iterator[WithPartitions]:
-    cluster = empty_store(url)
-    yield cluster
-    cluster.close()
 
 
 def test_nothing_hangs_in_what_can_be_judged(cluster: WithPartitions, url: str) -> None:
