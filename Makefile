@@ -29,6 +29,10 @@ system-packages: ## what the tests need beside Python: PostgreSQL, Prometheus, A
 demo: venv ## a broker, a workload, the application and its page; Ctrl-C stops all (PORT, KAFKA_PORT, KAFKA_VERSION, DEMO_SECONDS)
 	@$(BIN)/python -m deploy.demo
 
+.PHONY: demo-full
+demo-full: venv ## the same with Prometheus, the alert rules and Alertmanager; alerts are printed (PROMETHEUS_PORT, ALERTMANAGER_PORT)
+	@$(BIN)/python -m deploy.demo --full
+
 .PHONY: test
 test: venv system-packages ## the whole test suite, real brokers and a real PostgreSQL included
 	$(BIN)/pytest -m "not spark" --numprocesses 2 --dist loadfile

@@ -1,5 +1,6 @@
 """`make demo`: a real broker, applications at work, and txnscope watching them, on one machine until Ctrl-C.
 
+`--full` (`make demo-full`): Prometheus, the alert rules and Alertmanager, too; alerts are printed.
 Exit codes: 0 ended as wished, 2 a bad value in the environment, 3 something cannot be had or died.
 """
 
@@ -15,9 +16,11 @@ from tempfile import mkdtemp
 
 from deploy.demo import jars, tour
 from deploy.demo.broker import BrokerError
+from deploy.demo.monitoring import NotInstalled, find_programs
 from deploy.demo.options import BadOption, Options, PortTaken, check_ports, read
 from deploy.demo.signals import interrupt_on_signals
 from deploy.demo.stage import Died, Stage
+from deploy.demo.webhook import Notice
 from deploy.demo.workload.workload import WorkloadError
 from spark_jobs.java import JavaNotFound
 
@@ -25,13 +28,16 @@ FINE, USAGE, CANNOT = 0, 2, 3
 
 
 def main(arguments: list[str]) -> int:
-    if arguments:
+    if arguments not in ([], ["--full"]):
         _say("usage: [PORT=8080] [KAFKA_PORT=19092] [KAFKA_VERSION=4.3.1] [DEMO_SECONDS=n] make demo")
+        _say("       [PROMETHEUS_PORT=9090] [ALERTMANAGER_PORT=9093] [… as above] make demo-full")
         return FINE if arguments[0] in ("-h", "--help") else USAGE
     interrupt_on_signals()
     try:
-        options = read()
+        options = read(full=bool(arguments))
         check_ports(options)
+        if options.watchers is not None:
+            find_programs()  # said before anything is downloaded
         _fetch(options.kafka_version)
         with _scratch() as directory:
             _show(options, directory)
@@ -39,7 +45,7 @@ def main(arguments: list[str]) -> int:
         pass
     except BadOption as e:
         return _complain(e, USAGE)
-    except (PortTaken, BrokerError, Died, JavaNotFound, WorkloadError, jars.JarsError) as e:
+    except (PortTaken, NotInstalled, BrokerError, Died, JavaNotFound, WorkloadError, jars.JarsError) as e:
         return _complain(e, CANNOT)
     _say("ended: nothing of it runs any more")
     return FINE
@@ -56,11 +62,12 @@ def _fetch(version: str) -> None:
 
 def _show(options: Options, directory: Path) -> None:
     began = time.monotonic()
-    _say(f"starting Kafka {options.kafka_version} on 127.0.0.1:{options.kafka_port}, applications, and txnscope …")
-    with Stage(options, directory) as stage:
-        stage.wait_until_ready()
+    more = "txnscope" if options.watchers is None else "txnscope, Prometheus, Alertmanager"
+    _say(f"starting Kafka {options.kafka_version} on 127.0.0.1:{options.kafka_port}, applications, and {more} …")
+    with Stage(options, directory, _tell) as stage:
+        finding = stage.wait_until_ready()
         _say(f"ready after {time.monotonic() - began:.1f} s\n")
-        _say(tour.text(options, stage.apps))
+        _say(tour.text(options, stage.apps, finding, stage.key_file))
         _say(f"\n{_until(options)}")
         try:
             stage.stay(options.seconds)
@@ -88,6 +95,10 @@ def _scratch() -> Iterator[Path]:
             _say(f"the logs are in {directory}")
         else:
             shutil.rmtree(directory, ignore_errors=True)
+
+
+def _tell(notice: Notice) -> None:
+    _say(f"{time.strftime('%H:%M:%S')} {notice.line}")
 
 
 def _say(text: str) -> None:

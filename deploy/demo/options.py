@@ -1,9 +1,10 @@
-"""What can be chosen for `make demo`, from the environment; every bad value is one line."""
+"""What can be chosen for `make demo` and `make demo-full`, from the environment; every bad value is one line."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from itertools import combinations
 from typing import NamedTuple
 
 from deploy.demo import jars
@@ -20,48 +21,89 @@ class PortTaken(Exception):
     """Somebody else listens where the demo would; says how to go elsewhere."""
 
 
+class Watchers(NamedTuple):
+    """Ports of what `make demo-full` adds."""
+
+    prometheus_port: int = 9090
+    alertmanager_port: int = 9093
+
+
 class Options(NamedTuple):
     """`port` serves the page, `kafka_port` the broker and the next one its controller.
 
-    `seconds`: how long the demo stays once it is ready; None for until it is stopped.
+    `seconds`: how long the demo stays once it is ready; None for until it is stopped. `watchers`: None without them.
     """
 
     port: int = 8080
     kafka_port: int = 19092
     kafka_version: str = "4.3.1"
     seconds: float | None = None
+    watchers: Watchers | None = None
+
+    @property
+    def target(self) -> str:
+        """Of the Makefile."""
+        return "demo" if self.watchers is None else "demo-full"
 
 
 DEFAULTS = Options()
+_WATCHERS = ("PROMETHEUS_PORT", "ALERTMANAGER_PORT")
+"""Variables, in the order of Watchers."""
 
 
-def read(environment: Mapping[str, str] = os.environ) -> Options:
-    """PORT, KAFKA_PORT, KAFKA_VERSION, DEMO_SECONDS; an empty one counts as not set. Raises BadOption."""
+class _Place(NamedTuple):
+    """Ports in a row that somebody needs, and the variable that moves them."""
+
+    variable: str
+    first: int
+    last: int
+    who: str
+
+    @property
+    def ports(self) -> frozenset[int]:
+        return frozenset(range(self.first, self.last + 1))
+
+
+def read(environment: Mapping[str, str] = os.environ, *, full: bool = False) -> Options:
+    """PORT, KAFKA_PORT, KAFKA_VERSION, DEMO_SECONDS, and where it is `full` PROMETHEUS_PORT, ALERTMANAGER_PORT; an
+    empty one counts as not set. Raises BadOption."""
     port = _port(environment, "PORT", DEFAULTS.port, LAST_PORT)
     kafka_port = _port(environment, "KAFKA_PORT", DEFAULTS.kafka_port, LAST_PORT - 1)
-    if port in (kafka_port, kafka_port + 1):
-        raise BadOption(f"PORT={port} is one of the broker's two ports, {kafka_port} and {kafka_port + 1}")
     version = environment.get("KAFKA_VERSION") or DEFAULTS.kafka_version
     if version not in jars.versions():
         raise BadOption(f"KAFKA_VERSION={version} is not one of {', '.join(jars.versions())}")
-    return Options(port, kafka_port, version, _seconds(environment))
+    options = Options(port, kafka_port, version, _seconds(environment), _watchers(environment) if full else None)
+    for one, other in combinations(_places(options), 2):
+        if shared := one.ports & other.ports:
+            given = f"{one.variable}={one.first} and {other.variable}={other.first}"
+            raise BadOption(f"{given} are in each other's way: both need port {min(shared)}")
+    return options
 
 
 def check_ports(options: Options) -> None:
     """Raises PortTaken with a way out."""
-    if not is_free(options.port):
-        other = _free_after(options.port, 1, (options.kafka_port, options.kafka_port + 1))
-        raise PortTaken(f"port {options.port} is taken, so the page cannot be there: PORT={other} make demo")
-    for port in (options.kafka_port, options.kafka_port + 1):
-        if not is_free(port):
-            other = _free_after(options.kafka_port, 2, (options.port,))
-            raise PortTaken(f"port {port} is taken, so the broker cannot be there: KAFKA_PORT={other} make demo")
+    places = _places(options)
+    ours = frozenset[int]().union(*(place.ports for place in places))
+    for place in places:
+        if taken := [port for port in sorted(place.ports) if not is_free(port)]:
+            other = _free_after(place.first, len(place.ports), ours)
+            way_out = f"{place.variable}={other} make {options.target}"
+            raise PortTaken(f"port {taken[0]} is taken, so {place.who} cannot be there: {way_out}")
 
 
-def _free_after(port: int, count: int, ours: tuple[int, ...]) -> int:
+def _places(options: Options) -> list[_Place]:
+    page, kafka, watchers = options.port, options.kafka_port, options.watchers
+    places = [_Place("PORT", page, page, "the page"), _Place("KAFKA_PORT", kafka, kafka + 1, "the broker")]
+    if watchers is not None:
+        for name, who, port in zip(_WATCHERS, ("Prometheus", "Alertmanager"), watchers, strict=True):
+            places.append(_Place(name, port, port, who))
+    return places
+
+
+def _free_after(port: int, count: int, ours: frozenset[int]) -> int:
     """The next port from which on `count` are free and not `ours`; 0 where there is none, which nobody has seen."""
     candidates = ((*range(first, first + count),) for first in range(port + 1, LAST_PORT - count))
-    return next((block[0] for block in candidates if not {*block} & {*ours} and all(map(is_free, block))), 0)
+    return next((block[0] for block in candidates if ours.isdisjoint(block) and all(map(is_free, block))), 0)
 
 
 def _port(environment: Mapping[str, str], name: str, default: int, last: int) -> int:
@@ -69,6 +111,11 @@ def _port(environment: Mapping[str, str], name: str, default: int, last: int) ->
     if not (text.isascii() and text.isdigit() and 1 <= int(text) <= last):
         raise BadOption(f"{name}={text} is not a port between 1 and {last}")
     return int(text)
+
+
+def _watchers(environment: Mapping[str, str]) -> Watchers:
+    pairs = zip(_WATCHERS, Watchers(), strict=True)
+    return Watchers(*(_port(environment, name, default, LAST_PORT) for name, default in pairs))
 
 
 def _seconds(environment: Mapping[str, str]) -> float | None:

@@ -1,13 +1,16 @@
-"""Everything that runs in the demo: a broker, the product as a user starts it, and the workload."""
+"""Everything that runs in the demo: a broker, the product as a user starts it, the workload, and who watches it."""
 
 from __future__ import annotations
 
 import http.client
+import json
 import os
+import secrets
 import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -15,11 +18,13 @@ from types import TracebackType
 from deploy.demo import troubles
 from deploy.demo.broker import Broker
 from deploy.demo.leash import Leashed
+from deploy.demo.monitoring import Monitoring, find_programs
 from deploy.demo.options import Options
 from deploy.demo.properties import PROPERTIES, WORKLOAD_TIMEOUT_MS
 from deploy.demo.signals import ignore_signals
-from deploy.demo.tour import CLUSTER, sights
-from deploy.demo.troubles import TroubleError
+from deploy.demo.tour import API, CLUSTER, sights
+from deploy.demo.troubles import REFUNDS, TroubleError
+from deploy.demo.webhook import Notice, Webhook
 from deploy.demo.workload.app import App
 from deploy.demo.workload.workload import Workload, WorkloadError
 
@@ -28,6 +33,8 @@ READY_TIMEOUT_S = 180.0
 WORKLOAD_END_S = 3.0
 PRODUCT_END_S = 14.0
 TAIL_LINES = 20
+OPERATOR = "demo"
+_HANGING = f"{API}/findings?kind=hanging_transaction&status=confirmed&topic={REFUNDS}"
 _TICK_S = 0.2
 
 
@@ -36,13 +43,15 @@ class Died(Exception):
 
 
 class Stage:
-    """`with Stage(options, directory) as stage:` everything is started; all of it has ended after the block.
+    """`with Stage(options, directory, tell) as stage:` everything is started; all of it has ended after the block.
 
-    Raises BrokerError, JarsError, WorkloadError, JavaNotFound at the start.
+    `tell` hears of alerts, in another thread. Raises BrokerError, JarsError, WorkloadError, JavaNotFound, NotInstalled
+    at the start.
     """
 
-    def __init__(self, options: Options, directory: Path) -> None:
-        self._options, self._directory = options, directory
+    def __init__(self, options: Options, directory: Path, tell: Callable[[Notice], None]) -> None:
+        self._options, self._directory, self._tell = options, directory, tell
+        self._monitoring: Monitoring | None = None
         self._ending = ExitStack()
         self._broker = Broker(options.kafka_version, options.kafka_port, directory / "kafka", PROPERTIES)
         self._stop = threading.Event()
@@ -52,6 +61,11 @@ class Stage:
     @property
     def apps(self) -> tuple[App, ...]:
         return self._workload.apps
+
+    @property
+    def key_file(self) -> Path:
+        """Holds the key of an operator, who may end what hangs."""
+        return self._directory / "operator.key"
 
     def __enter__(self) -> Stage:
         with ExitStack() as starting:
@@ -67,16 +81,19 @@ class Stage:
         ignore_signals()
         self._ending.close()
 
-    def wait_until_ready(self) -> None:
-        """Until everything that the tour points at is there. Raises Died."""
+    def wait_until_ready(self) -> str:
+        """Until everything that the tour points at is there; the id of the finding about what hangs. Raises Died."""
         give_up = time.monotonic() + READY_TIMEOUT_S
-        for path in ("/-/ready", *(sight.path for sight in sights(self.apps))):
-            while (status := self._get(path)) != 200:
-                self.check()
-                if time.monotonic() > give_up:
-                    answer = f"answers {status}" if status else "does not answer"
-                    raise Died(f"{path} {answer} after {READY_TIMEOUT_S:.0f} s\n{self._tail()}")
-                time.sleep(_TICK_S)
+        self._wait_for("/-/ready", give_up)
+        while not (found := json.loads(self._wait_for(_HANGING, give_up))["items"]):
+            self._pause(give_up, f"nothing is confirmed to hang on {REFUNDS}")
+        finding = str(found[0]["id"])
+        for sight in sights(self.apps, finding):
+            self._wait_for(sight.path, give_up)
+        if self._options.watchers is not None:
+            for port in self._options.watchers:
+                self._wait_for("/-/ready", give_up, port)
+        return finding
 
     def stay(self, seconds: float | None) -> None:
         """For so long, or for ever. Raises Died."""
@@ -91,6 +108,8 @@ class Stage:
             raise Died(f"the Kafka broker ended with code {code}; its log ends:\n{self._broker.log_tail(TAIL_LINES)}")
         if (code := self._product.poll()) is not None:
             raise Died(f"txnscope ended with code {code}; its log ends:\n{self._tail()}")
+        if self._monitoring is not None and (ended := self._monitoring.dead(TAIL_LINES)) is not None:
+            raise Died(ended)
         if self._workload_failed is not None:
             raise Died(f"the workload failed: {self._workload_failed}")
         if self._trouble_failed is not None:
@@ -100,6 +119,13 @@ class Stage:
         """`ending` gets what ends each part; the last added is done first."""
         self._product = self._start_product()
         ending.callback(self._product.stop, PRODUCT_END_S)
+        if self._options.watchers is not None:
+            webhook = ending.enter_context(Webhook(self._tell))
+            self._monitoring = Monitoring(
+                find_programs(), self._options.watchers, self._directory, self._options.port, webhook.url
+            )
+            ending.callback(self._monitoring.kill)
+            self._monitoring.start()
         ending.callback(self._broker.kill)  # its data are thrown away
         self._broker.start()
         self._workload = Workload(self._broker.bootstrap, SEED, timeout_ms=WORKLOAD_TIMEOUT_MS)
@@ -117,7 +143,10 @@ class Stage:
         where = ["--bootstrap-servers", self._broker.bootstrap, "--cluster", CLUSTER, "--store", store]
         scratch = ["--checkpoint", str(self._directory / "checkpoint"), "--port", str(self._options.port)]
         # what it leaves behind when it has to be killed goes with the directory
-        environment = os.environ | {"TMPDIR": str(self._directory)}
+        key = secrets.token_hex(16)
+        self.key_file.touch(0o600)
+        self.key_file.write_text(f"{key}\n")
+        environment = os.environ | {"TMPDIR": str(self._directory), "TXNSCOPE_OPERATORS": json.dumps({OPERATOR: key})}
         with self._log.open("wb") as log:
             return Leashed([sys.executable, "-m", "service.cli", "watch", *where, *scratch], log, environment)
 
@@ -133,16 +162,19 @@ class Stage:
         except TroubleError as e:
             self._trouble_failed = e
 
-    def _get(self, path: str) -> int | None:
-        """The status of a GET, or None where nobody answers."""
-        connection = http.client.HTTPConnection("127.0.0.1", self._options.port, timeout=5)
-        try:
-            connection.request("GET", path)
-            return connection.getresponse().status
-        except (OSError, http.client.HTTPException):
-            return None
-        finally:
-            connection.close()
+    def _wait_for(self, path: str, give_up: float, port: int | None = None) -> bytes:
+        """What the product, or somebody else at `port`, says there, once it answers 200. Raises Died."""
+        while True:
+            status, body = _get(port or self._options.port, path)
+            if status == 200:
+                return body
+            self._pause(give_up, f"{path} answers {status}" if status else f"{path} does not answer")
+
+    def _pause(self, give_up: float, why: str) -> None:
+        self.check()
+        if time.monotonic() > give_up:
+            raise Died(f"{why} after {READY_TIMEOUT_S:.0f} s\n{self._tail()}")
+        time.sleep(_TICK_S)
 
     @property
     def _log(self) -> Path:
@@ -150,3 +182,16 @@ class Stage:
 
     def _tail(self) -> str:
         return "\n".join(self._log.read_text(errors="replace").splitlines()[-TAIL_LINES:])
+
+
+def _get(port: int, path: str) -> tuple[int | None, bytes]:
+    """Status and body of a GET; (None, nothing) where nobody answers."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    try:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+    except (OSError, http.client.HTTPException):
+        return None, b""
+    finally:
+        connection.close()

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
-from deploy.demo.options import DEFAULTS, Options
+from deploy.demo.options import DEFAULTS, Options, Watchers
 from deploy.demo.troubles import ARCHIVE_ID, INVOICES_ID, LATE_AT, REFUND_MAILS, REFUNDS, REFUNDS_ID
 from deploy.demo.workload.app import App
 
 CLUSTER = "demo"
-API = f"/api/v1/clusters/{CLUSTER}"
+PAGE = f"/clusters/{CLUSTER}"
+API = f"/api/v1{PAGE}"
 
 
 class Sight(NamedTuple):
@@ -24,48 +25,88 @@ class Sight(NamedTuple):
     shows: str
 
 
-def sights(apps: Sequence[App]) -> list[Sight]:
-    """Every path answers 200 once all applications have done a first step and the service has seen it."""
+def pages(apps: Sequence[App], finding: str) -> list[Sight]:
+    """`finding`: id of the one about what hangs."""
     return [
-        Sight("/", "the page"),
-        Sight(API, "the cluster: states, totals, rates, settings, how far the log is read"),
+        Sight(PAGE, "is anything wrong, who waits, since when; it follows by itself"),
+        Sight(f"{PAGE}/findings/{finding}", f"{REFUNDS_ID} wrote after its end: nobody ends that; the way out with it"),
+        Sight(f"{PAGE}/partitions/{REFUNDS}/0?offset={LATE_AT}", "what it holds back; and whose the record there is"),
+        Sight(f"{PAGE}/groups", f"{REFUND_MAILS} has read all it may see, and stands still"),
+        *(Sight(f"{PAGE}/{_transaction(app.example)}", app.shows) for app in apps),
+        Sight(f"{PAGE}/{_transaction(INVOICES_ID)}", "decided and not completed: its partition refuses the marker"),
+        Sight(f"{PAGE}/{_transaction(ARCHIVE_ID)}", "open for ten minutes each time, and legal: it does not hang"),
+        Sight(f"{PAGE}/expiring", "ids that their coordinator will remove, soonest first"),
+        Sight(f"{PAGE}/pipeline", "how far the log is read, how old what you see is"),
+    ]
+
+
+def rest(apps: Sequence[App], finding: str) -> list[Sight]:
+    return [
+        Sight(API, "the cluster: states, totals, rates, settings"),
         Sight(f"{API}/transactions?sort=age", "every transactional.id, the longest open transaction first"),
+        Sight(f"{API}/{_transaction(apps[0].example)}", "one id"),
+        Sight(f"{API}/transaction/timeline?id={_quoted(apps[0].example)}", "why each of its transactions ended"),
         Sight(f"{API}/findings?status=confirmed", "what is wrong or about to be, with evidence and advice"),
-        *(Sight(f"{API}/transaction?id={quote(app.example, safe='')}", app.shows) for app in apps),
-        Sight(f"{API}/transaction/timeline?id={quote(apps[0].example, safe='')}", "why each of its transactions ended"),
-        Sight(f"{API}/expiring?within=24h", "ids that their coordinator will remove, soonest first"),
-        Sight(f"{API}/hanging", f"{REFUNDS_ID} wrote after its end: nobody will ever end that; the way out with it"),
-        Sight(f"{API}/partitions/{REFUNDS}/0", "what it holds back, since when, and who waits behind it"),
-        Sight(f"{API}/groups?blocked=true", f"{REFUND_MAILS} has read all it may see, and stands still"),
-        Sight(f"{API}/transaction?id={INVOICES_ID}", "decided and not completed: its partition refuses the marker"),
-        Sight(f"{API}/transaction?id={ARCHIVE_ID}", "open for ten minutes each time, and legal: it does not hang"),
+        Sight(f"{API}/findings/{finding}", "what hangs"),
+        Sight(f"{API}/partitions/{REFUNDS}/0", "what holds it, since when, and who waits behind it"),
+        Sight(f"{API}/groups?blocked=true", "who waits"),
         Sight("/metrics", "the same for Prometheus"),
     ]
 
 
-def text(options: Options, apps: Sequence[App]) -> str:
+def sights(apps: Sequence[App], finding: str) -> list[Sight]:
+    """Every path answers 200 once all applications have done a first step and the service has seen it."""
+    return pages(apps, finding) + rest(apps, finding)
+
+
+def text(options: Options, apps: Sequence[App], finding: str, key_file: Path) -> str:
     """The tour as it is printed: a line for the address, one below it for the sight."""
     base = f"http://127.0.0.1:{options.port}"
-    lines = ["Look at:", ""]
-    for sight in sights(apps):
-        lines += [f"  {base}{sight.path}", f"      {sight.shows}"]
-    where = [] if options.port == DEFAULTS.port else ["--url", base]
-    txnscope = _shown(Path(sys.executable).with_name("txnscope"))
+    lines = ["The page:", "", *_shown(base, pages(apps, finding)), "", "REST:", "", *_shown(base, rest(apps, finding))]
+    if options.watchers is not None:
+        lines += ["", *_alerting(options.watchers)]
+    where = ["--cluster", CLUSTER, *([] if options.port == DEFAULTS.port else ["--url", base])]
+    txnscope = _short(Path(sys.executable).with_name("txnscope"))
     lines += ["", "On the command line:", ""]
     for command in (
-        ["transactions", "--cluster", CLUSTER, *where, "--sort", "age"],
-        ["transaction", "--cluster", CLUSTER, *where, apps[0].example],
-        ["findings", "--cluster", CLUSTER, *where],
-        ["expiring", "--cluster", CLUSTER, *where],
-        ["hanging", "--cluster", CLUSTER, *where],
-        ["partitions", "--cluster", CLUSTER, *where, "--lagging"],
-        ["groups", "--cluster", CLUSTER, *where, "--blocked"],
-        ["explain", "--cluster", CLUSTER, *where, f"{REFUNDS}-0@0", "--to", str(LATE_AT + 1)],
+        ["transactions", *where, "--sort", "age"],
+        ["transaction", *where, apps[0].example],
+        ["findings", *where],
+        ["expiring", *where],
+        ["hanging", *where],
+        ["partitions", *where, "--lagging"],
+        ["groups", *where, "--blocked"],
+        ["explain", *where, f"{REFUNDS}-0@0", "--to", str(LATE_AT + 1)],
     ):
         lines.append("  " + shlex.join([txnscope, *command]))
-    return "\n".join(lines)
+    resolve = ["resolve", *where, "--operator-key-file", str(key_file), finding, "--execute"]
+    lines += ["", f"What hangs ends with this, when {REFUNDS_ID} has expired (a minute after the start):", ""]
+    return "\n".join([*lines, "  " + shlex.join([txnscope, *resolve])])
 
 
-def _shown(program: Path) -> str:
+def _alerting(ports: Watchers) -> list[str]:
+    return [
+        "Alerts are printed here when they fire and when they resolve, and are at",
+        "",
+        f"  http://127.0.0.1:{ports.prometheus_port}/",
+        "      Prometheus with the shipped rules",
+        f"  http://127.0.0.1:{ports.alertmanager_port}/api/v2/alerts",
+        "      Alertmanager with the shipped routes: what fires now",
+    ]
+
+
+def _shown(base: str, to_see: Sequence[Sight]) -> list[str]:
+    return [line for sight in to_see for line in (f"  {base}{sight.path}", f"      {sight.shows}")]
+
+
+def _transaction(transactional_id: str) -> str:
+    return f"transaction?id={_quoted(transactional_id)}"
+
+
+def _quoted(transactional_id: str) -> str:
+    return quote(transactional_id, safe="")
+
+
+def _short(program: Path) -> str:
     """Short where the reader's shell finds it that way."""
     return str(program.relative_to(Path.cwd())) if program.is_relative_to(Path.cwd()) else str(program)

@@ -1,4 +1,4 @@
-"""`make demo` as a person meets it: what it prints, what it answers, and that nothing of it stays."""
+"""`make demo` and `make demo-full` as people meet them: what they print, what answers, and that nothing of it stays."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from uuid import uuid4
 import pytest
 
 from deploy.demo.broker import is_free
-from deploy.demo.options import BadOption, Options, read
-from tests.brokers import free_port
+from deploy.demo.options import BadOption, Options, Watchers, read
+from tests.brokers import free_ports
 
 ROOT = Path(__file__).parents[2]
 MARK = "DEMO_TEST_MARK"
@@ -29,15 +29,15 @@ MARK = "DEMO_TEST_MARK"
 class Demo:
     """`python -m deploy.demo` in a group of its own; every process that comes from it carries a mark."""
 
-    def __init__(self, scratch: Path, **environment: str) -> None:
+    def __init__(self, scratch: Path, *arguments: str, **environment: str) -> None:
         self.scratch, self.mark, self.said = scratch, uuid4().hex, ""
-        self.kafka_port = free_port()
-        self.port = free_port()
-        ports = {"PORT": str(self.port), "KAFKA_PORT": str(self.kafka_port), "TMPDIR": str(scratch), MARK: self.mark}
+        ports = dict(zip(("KAFKA_PORT", "PORT", "PROMETHEUS_PORT", "ALERTMANAGER_PORT"), free_ports(4), strict=True))
+        self.ports = (*ports.values(), ports["KAFKA_PORT"] + 1)
+        mine = {name: str(port) for name, port in ports.items()} | {"TMPDIR": str(scratch), MARK: self.mark}
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "deploy.demo"],
+            [sys.executable, "-m", "deploy.demo", *arguments],
             cwd=ROOT,
-            env=os.environ | ports | environment,
+            env=os.environ | mine | environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             start_new_session=True,
@@ -70,7 +70,7 @@ class Demo:
         return {pid: command for pid, command in found.items() if command}
 
     def leftovers(self) -> list[str]:
-        ports = [port for port in (self.port, self.kafka_port, self.kafka_port + 1) if not is_free(port)]
+        ports = [port for port in self.ports if not is_free(port)]
         files = [path.name for path in self.scratch.iterdir()]
         return [f"port {port}" for port in ports] + files + list(self.processes().values())
 
@@ -79,8 +79,8 @@ class Demo:
 def start(tmp_path: Path) -> Iterator[Callable[..., Demo]]:
     started: list[Demo] = []
 
-    def begin(**environment: str) -> Demo:
-        demo = Demo(tmp_path, **environment)
+    def begin(*arguments: str, **environment: str) -> Demo:
+        demo = Demo(tmp_path, *arguments, **environment)
         started.append(demo)
         return demo
 
@@ -101,10 +101,10 @@ def status(url: str) -> int:
         connection.close()
 
 
-def refuse(**environment: str) -> tuple[int, str]:
+def refuse(*arguments: str, **environment: str) -> tuple[int, str]:
     """Exit code and stderr of a demo that must not even start."""
     done = subprocess.run(
-        [sys.executable, "-m", "deploy.demo"],
+        [sys.executable, "-m", "deploy.demo", *arguments],
         cwd=ROOT,
         env=os.environ | environment,
         capture_output=True,
@@ -123,6 +123,13 @@ def test_reads_its_environment() -> None:
     assert read(dict.fromkeys(chosen, "")) == Options()
 
 
+def test_reads_where_the_watchers_are_only_if_they_are_wanted() -> None:
+    chosen = {"PROMETHEUS_PORT": "1234", "ALERTMANAGER_PORT": "2345"}
+    assert read({}, full=True).watchers == Watchers(prometheus_port=9090, alertmanager_port=9093)
+    assert read(chosen, full=True).watchers == Watchers(1234, 2345)
+    assert read(chosen | {"PROMETHEUS_PORT": "http"}, full=False).watchers is None
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -134,11 +141,15 @@ def test_reads_its_environment() -> None:
         ("KAFKA_VERSION", "0.8"),
         ("DEMO_SECONDS", "-1"),
         ("DEMO_SECONDS", "soon"),
+        ("PROMETHEUS_PORT", "0"),
+        ("PROMETHEUS_PORT", "8080"),
+        ("ALERTMANAGER_PORT", "19093"),
+        ("ALERTMANAGER_PORT", "9090"),
     ],
 )
 def test_names_a_bad_value(name: str, value: str) -> None:
-    with pytest.raises(BadOption, match=f"^{name}={value} "):
-        read({name: value})
+    with pytest.raises(BadOption, match=rf"\b{name}={value} "):
+        read({name: value}, full=True)
 
 
 def test_a_bad_value_is_one_line_and_exit_code_2() -> None:
@@ -146,15 +157,25 @@ def test_a_bad_value_is_one_line_and_exit_code_2() -> None:
     assert (code, said) == (2, "demo: PORT=http is not a port between 1 and 65535\n")
 
 
-@pytest.mark.parametrize("name", ["PORT", "KAFKA_PORT"])
-@pytest.mark.parametrize("offset", [0, 1])
-def test_a_taken_port_is_named_with_a_way_out(name: str, offset: int) -> None:
-    first = free_port()
-    environment = {"PORT": str(free_port()), "KAFKA_PORT": str(free_port()), name: str(first)}
-    taken = first + (offset if name == "KAFKA_PORT" else 0)
+@pytest.mark.parametrize(
+    ("name", "offset", "who", "target"),
+    [
+        ("PORT", 0, "the page", "demo"),
+        ("KAFKA_PORT", 0, "the broker", "demo"),
+        ("KAFKA_PORT", 1, "the broker", "demo"),
+        ("PROMETHEUS_PORT", 0, "Prometheus", "demo-full"),
+        ("ALERTMANAGER_PORT", 0, "Alertmanager", "demo-full"),
+    ],
+)
+def test_a_taken_port_is_named_with_a_way_out(name: str, offset: int, who: str, target: str) -> None:
+    names = ("PORT", "KAFKA_PORT", "PROMETHEUS_PORT", "ALERTMANAGER_PORT")
+    ports = dict(zip(names, free_ports(4), strict=True))
+    taken = ports[name] + offset
     with socket.create_server(("127.0.0.1", taken)):
-        code, said = refuse(**environment)
-        advice = re.fullmatch(rf"demo: port {taken} is taken, .*: {name}=(\d+) make demo\n", said)
+        full = ["--full"] if target == "demo-full" else []
+        code, said = refuse(*full, **{name: str(port) for name, port in ports.items()})
+        way_out = rf"demo: port {taken} is taken, so {who} cannot be there: {name}=(\d+) make {target}\n"
+        advice = re.fullmatch(way_out, said)
         assert code == 3
         assert advice, said
         assert is_free(int(advice[1]))
@@ -167,9 +188,31 @@ def test_shows_every_sight_and_leaves_nothing(start: Callable[..., Demo]) -> Non
     demo = start(DEMO_SECONDS="8")
     demo.read_until("All of it ends in 8 s.")
     urls = re.findall(r"http://\S+$", demo.said, re.MULTILINE)
-    assert len({url for url in urls if "/transaction?id=" in url}) == 9
+    assert urls[0].endswith("/clusters/demo")
+    assert len({url for url in urls if "/transaction?id=" in url}) == 10
     assert {url: status(url) for url in urls} == dict.fromkeys(urls, 200)
     assert demo.end(8 + 20) == 0
+    assert demo.leftovers() == []
+
+
+@pytest.mark.broker
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+def test_tells_an_alert_and_how_to_end_it(start: Callable[..., Demo]) -> None:
+    demo = start("--full")
+    demo.read_until("Ctrl-C ends all of it.")
+    urls = re.findall(r"http://\S+$", demo.said, re.MULTILINE)
+    assert {status(url) for url in urls if urlsplit(url).port in demo.ports[2:4]} == {200}
+    demo.read_until("firing    KafkaTransactionHanging (critical): A transaction hangs on refunds-0 of demo")
+    demo.read_until("\n")
+    finding = next(url for url in urls if "/findings/" in url)
+    assert f"refunds-0 of demo  {finding}\n" in demo.said
+    resolve = next(line for line in demo.said.splitlines() if "txnscope resolve" in line)
+    assert resolve.endswith(f" {finding.rpartition('/')[2]} --execute")
+    key = Path(resolve.split("--operator-key-file ")[1].split()[0])
+    assert (key.stat().st_mode & 0o777, key.parent.parent) == (0o600, demo.scratch)
+    demo.process.terminate()
+    assert demo.end() == 0
     assert demo.leftovers() == []
 
 

@@ -1,0 +1,140 @@
+"""Prometheus with the shipped rules and Alertmanager with the shipped routes, as `make demo-full` runs them."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import yaml
+
+from dashboards.rules import __main__ as rules
+from dashboards.rules.build import RULES
+from deploy.demo.leash import Leashed
+from deploy.demo.options import Watchers
+
+EXAMPLE: Final = Path(rules.__file__).with_name("alertmanager.example.yml")
+SCRAPE_EVERY_S: Final = 15
+TO_PEOPLE: Final = ("page", "ticket")
+"""Receivers of the example's that the webhook stands for; the heartbeat would be a line every minute."""
+_HOST: Final = "127.0.0.1"
+
+
+class NotInstalled(Exception):
+    """A program is missing; says how to get it."""
+
+
+class Programs(NamedTuple):
+    """Paths."""
+
+    prometheus: str
+    alertmanager: str
+
+
+def find_programs(path: str | None = None) -> Programs:
+    """On `path` (default: PATH). Raises NotInstalled."""
+    return Programs(
+        _find("Prometheus", ("prometheus",), path),
+        _find("Alertmanager", ("prometheus-alertmanager", "alertmanager"), path),
+    )
+
+
+class Monitoring:
+    """Both, on loopback, with all they write below `directory`.
+
+    `port`: of txnscope, which is scraped and which alerts link to; `webhook`: where they go.
+    """
+
+    def __init__(self, programs: Programs, ports: Watchers, directory: Path, port: int, webhook: str) -> None:
+        self._programs, self._ports, self._directory = programs, ports, directory
+        self._port, self._webhook = port, webhook
+        self._running: dict[str, Leashed] = {}
+
+    @property
+    def prometheus(self) -> str:
+        return f"http://{_HOST}:{self._ports.prometheus_port}"
+
+    @property
+    def alertmanager(self) -> str:
+        return f"http://{_HOST}:{self._ports.alertmanager_port}"
+
+    def start(self) -> None:
+        """They need a second until they answer at /-/ready."""
+        self._configure()
+        at = f"--web.listen-address={_HOST}"
+        here = self._directory
+        self._run(
+            "Alertmanager",
+            self._programs.alertmanager,
+            f"--config.file={here / 'alertmanager.yml'}",
+            f"--storage.path={here / 'alertmanager'}",
+            f"{at}:{self._ports.alertmanager_port}",
+            f"--web.external-url={self.alertmanager}",
+            "--cluster.listen-address=",  # it would look for others on the network
+        )
+        self._run(
+            "Prometheus",
+            self._programs.prometheus,
+            f"--config.file={here / 'prometheus.yml'}",
+            f"--storage.tsdb.path={here / 'prometheus'}",
+            f"{at}:{self._ports.prometheus_port}",
+            f"--web.external-url={self.prometheus}",
+        )
+
+    def kill(self) -> None:
+        """SIGKILL: their data are thrown away."""
+        for process in self._running.values():
+            process.kill()
+        self._running.clear()
+
+    def dead(self, lines: int = 20) -> str | None:
+        """Which of them ended though it should run, with the end of its log; None while both run."""
+        for name, process in self._running.items():
+            if (code := process.poll()) is not None:
+                log = self._log(name).read_text(errors="replace").splitlines()[-lines:]
+                return "\n".join([f"{name} ended with code {code}; its log ends:", *log])
+        return None
+
+    def _configure(self) -> None:
+        folder = self._directory / "rules"
+        folder.mkdir()
+        rules.main(["--page", f"http://{_HOST}:{self._port}", "--out", str(folder)])
+        self._write("prometheus.yml", scraping(self._port, self._ports.alertmanager_port, folder / RULES))
+        self._write("alertmanager.yml", routing(self._webhook))
+
+    def _write(self, name: str, document: dict[str, Any]) -> None:
+        (self._directory / name).write_text(yaml.safe_dump(document, sort_keys=False), "utf-8")
+
+    def _run(self, name: str, *command: str) -> None:
+        with self._log(name).open("wb") as log:
+            self._running[name] = Leashed(list(command), log)
+
+    def _log(self, name: str) -> Path:
+        return self._directory / f"{name.lower()}.log"
+
+
+def scraping(port: int, alertmanager_port: int, rule_file: Path) -> dict[str, Any]:
+    """Configuration of Prometheus, for a txnscope at `port`."""
+    every = f"{SCRAPE_EVERY_S}s"
+    service, alertmanager = f"{_HOST}:{port}", f"{_HOST}:{alertmanager_port}"
+    return {
+        "global": {"scrape_interval": every, "evaluation_interval": every},
+        "rule_files": [str(rule_file)],
+        "alerting": {"alertmanagers": [{"static_configs": [{"targets": [alertmanager]}]}]},
+        "scrape_configs": [{"job_name": "txnscope", "static_configs": [{"targets": [service]}]}],
+    }
+
+
+def routing(webhook: str) -> dict[str, Any]:
+    """Configuration of Alertmanager: routes and inhibitions of the example, whose people are the webhook."""
+    example: dict[str, Any] = yaml.safe_load(EXAMPLE.read_text("utf-8"))
+    receives = {"webhook_configs": [{"url": webhook, "send_resolved": True}]}
+    names = [receiver["name"] for receiver in example["receivers"]]
+    return example | {"receivers": [{"name": name} | (receives if name in TO_PEOPLE else {}) for name in names]}
+
+
+def _find(name: str, programs: tuple[str, ...], path: str | None) -> str:
+    for program in programs:
+        if (found := shutil.which(program, path=path)) is not None:
+            return found
+    raise NotInstalled(f"{name} is not installed (no {programs[0]} on PATH): make system-packages")

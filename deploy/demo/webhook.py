@@ -1,0 +1,112 @@
+"""Where the demo's Alertmanager sends: an endpoint on loopback that tells each alert once when it fires or resolves."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any, Final, NamedTuple
+
+from service.store.display import printable
+
+MAX_BYTES: Final = 4 * 2**20
+FIRING: Final = "firing"
+RESOLVED: Final = "resolved"
+
+
+class Notice(NamedTuple):
+    """An alert that began to fire, or resolved. `link`: where txnscope's page says more."""
+
+    status: str
+    alert: str
+    severity: str
+    summary: str
+    link: str
+
+    @property
+    def line(self) -> str:
+        return printable(f"{self.status:<8}  {self.alert} ({self.severity}): {self.summary}  {self.link}")
+
+
+class Webhook:
+    """`with Webhook(tell) as webhook: webhook.url`. Alertmanager repeats what fires; `tell` hears of changes alone, one
+    after another, in a thread of this."""
+
+    def __init__(self, tell: Callable[[Notice], None]) -> None:
+        self._tell = tell
+        self._statuses: dict[str, str] = {}
+        self._lock = threading.Lock()
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Handler, self.take))
+        self._server.daemon_threads = True
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), name="webhook", daemon=True)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_port}/"
+
+    def take(self, body: bytes) -> None:
+        """What Alertmanager posts (version 4). Raises ValueError."""
+        notices = _notices(body)
+        with self._lock:
+            for fingerprint, notice in notices:
+                if self._statuses.get(fingerprint) != notice.status:
+                    self._statuses[fingerprint] = notice.status
+                    self._tell(notice)
+
+    def start(self) -> Webhook:
+        self._thread.start()
+        return self
+
+    def stop(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    def __enter__(self) -> Webhook:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    def __init__(self, take: Callable[[bytes], None], *arguments: Any) -> None:
+        self._take = take
+        super().__init__(*arguments)
+
+    def do_POST(self) -> None:
+        length = self.headers.get("Content-Length", "")
+        if not (length.isascii() and length.isdigit() and int(length) <= MAX_BYTES):
+            self.close_connection = True
+            self._answer(413)
+            return
+        try:
+            self._take(self.rfile.read(int(length)))
+        except ValueError:
+            self._answer(400)
+        else:
+            self._answer(200)
+
+    def log_message(self, *_: Any) -> None:
+        """Nothing: what arrives is told already."""
+
+    def _answer(self, status: int) -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+
+def _notices(body: bytes) -> list[tuple[str, Notice]]:
+    """(fingerprint, what is told of it), as they come. Raises ValueError."""
+    try:
+        return [(str(one["fingerprint"]), _notice(one)) for one in json.loads(body)["alerts"]]
+    except (KeyError, TypeError, AttributeError) as e:
+        raise ValueError(f"not a notification of Alertmanager: {type(e).__name__} {e}") from e
+
+
+def _notice(alert: dict[str, Any]) -> Notice:
+    labels, notes = alert["labels"], alert["annotations"]
+    status, link = alert["status"], notes.get("page_url", "")
+    return Notice(status, labels["alertname"], labels.get("severity", "none"), notes.get("summary", ""), link)

@@ -1,0 +1,168 @@
+"""From a late write to the people who are called: broker, application, Prometheus, Alertmanager, and back when it ends.
+
+With the shipped rules and routes, at a scrape every 15 s. The dashboards' queries run in the same Prometheus.
+"""
+
+from __future__ import annotations
+
+import http.client
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import pytest
+
+from dashboards.rules.hanging import NAME
+from deploy.demo.broker import Broker
+from deploy.demo.monitoring import SCRAPE_EVERY_S, Monitoring, NotInstalled, find_programs
+from deploy.demo.options import Watchers
+from deploy.demo.webhook import FIRING, RESOLVED, Notice, Webhook
+from deploy.demo.workload.raw_producer import Connection
+from tests.benchmarks.watched import CLUSTER, Watched, watching
+from tests.brokers import VERSIONS, free_port, free_ports
+from tests.dashboards.check_queries import asking, failures
+from tests.integration.application import wait_for
+from tests.integration.producers import create_topic
+from tests.lab.asking import mark
+from tests.lab.hangs import UNGUARDED, commit_one, late_write, old_producer
+
+pytestmark = [pytest.mark.alone, pytest.mark.broker, pytest.mark.spark]
+
+GOAL_S: Final = 40
+TOLD_S: Final = 120.0
+RESOLVED_S: Final = 180.0
+TOPIC: Final = "refunds"
+NAME_OF_IT: Final = "refunds-1"
+
+
+class Heard(NamedTuple):
+    """`at_s`: monotonic."""
+
+    at_s: float
+    notice: Notice
+
+
+class Called:
+    """Who is called: everything that the webhook got, in order."""
+
+    def __init__(self) -> None:
+        self.heard: list[Heard] = []
+
+    def __call__(self, notice: Notice) -> None:
+        self.heard.append(Heard(time.monotonic(), notice))
+
+    def of(self, status: str) -> list[Heard]:
+        """About what hangs."""
+        return [one for one in self.heard if (one.notice.alert, one.notice.status) == (NAME, status)]
+
+
+class SetUp(NamedTuple):
+    connection: Connection
+    watched: Watched
+    monitoring: Monitoring
+    called: Called
+
+
+@pytest.fixture
+def set_up(tmp_path: Path) -> Iterator[SetUp]:
+    """All of it runs, an ordinary transaction was read, and Prometheus has seen that."""
+    try:
+        programs = find_programs()
+    except NotInstalled as e:
+        pytest.skip(str(e))
+    with ExitStack() as running:
+        broker = running.enter_context(Broker(VERSIONS[0], free_port(), tmp_path / "kafka", UNGUARDED))
+        create_topic(broker.bootstrap, TOPIC, 1)
+        connection = running.enter_context(Connection(broker.bootstrap, threading.Event()))
+        commit_one(old_producer(connection, "before"), TOPIC, 0)
+        watched = running.enter_context(watching(broker.bootstrap))
+        called = Called()
+        webhook = running.enter_context(Webhook(called))
+        monitoring = Monitoring(programs, Watchers(*free_ports(2)), tmp_path, watched.port, webhook.url)
+        running.callback(monitoring.kill)
+        watched.wait_until_read(1, TOLD_S)
+        monitoring.start()
+        wait_for(lambda: _has_scraped(monitoring), "Prometheus to see the service", 60)
+        yield SetUp(connection, watched, monitoring, called)
+
+
+@pytest.mark.timeout(600)
+def test_what_hangs_calls_with_its_finding_and_calls_again_when_it_ends(
+    set_up: SetUp, capsys: pytest.CaptureFixture[str]
+) -> None:
+    connection, watched, monitoring, called = set_up
+    hang = late_write(old_producer(connection, NAME_OF_IT), TOPIC, 0)
+    written_s = time.monotonic()
+    (first, *_) = wait_for(lambda: called.of(FIRING), NAME, TOLD_S)
+    _say(
+        capsys,
+        f"late write → webhook: {first.at_s - written_s:.1f} s (scrape every {SCRAPE_EVERY_S} s, goal {GOAL_S} s)",
+    )
+    address = f"http://127.0.0.1:{watched.port}/clusters/{CLUSTER}/findings/"
+    assert first.notice.link.startswith(address)
+    assert (first.notice.severity, f"{TOPIC}-0 of {CLUSTER}" in first.notice.summary) == ("critical", True)
+    status, page = _get(watched.port, first.notice.link.removeprefix(f"http://127.0.0.1:{watched.port}"))
+    assert (status, NAME_OF_IT in page) == (200, True)
+
+    _promtool_takes(_get(watched.port, "/metrics")[1])
+    _until_empty(lambda: failures(monitoring.prometheus), 75)
+
+    mark(connection, TOPIC, 0, hang.open, commit=False)
+    marked_s = time.monotonic()
+    wait_for(lambda: called.of(RESOLVED) or not _fires(monitoring), f"the end of the alert; {called.heard}", RESOLVED_S)
+    how = "notice of it" if called.of(RESOLVED) else "gone from Alertmanager"
+    _say(capsys, f"marker → {how}: {time.monotonic() - marked_s:.1f} s")
+    assert [one.notice.link for one in called.of(FIRING)] == [first.notice.link], "one call for one transaction"
+
+
+def _say(capsys: pytest.CaptureFixture[str], line: str) -> None:
+    """Measured, to be read: nothing is asserted of it."""
+    with capsys.disabled():
+        sys.stdout.write(f"\n{line}\n")
+
+
+def _has_scraped(monitoring: Monitoring) -> bool:
+    try:
+        return bool(asking(monitoring.prometheus)("query", {"query": "kafka_txn_hanging_transactions"})["result"])
+    except OSError:
+        return False
+
+
+def _fires(monitoring: Monitoring) -> bool:
+    port = int(monitoring.alertmanager.rpartition(":")[2])
+    status, alerts = _get(port, f"/api/v2/alerts?filter=alertname%3D{NAME}")
+    assert status == 200
+    return alerts.strip() != "[]"
+
+
+def _promtool_takes(metrics: str) -> None:
+    promtool = shutil.which("promtool")
+    assert promtool is not None
+    done = subprocess.run(
+        [promtool, "check", "metrics"], input=metrics, capture_output=True, text=True, timeout=30, check=False
+    )
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+
+
+def _until_empty(probe: Callable[[], list[str]], timeout_s: float) -> None:
+    """Rates want two scrapes."""
+    give_up = time.monotonic() + timeout_s
+    while (found := probe()) and time.monotonic() < give_up:
+        time.sleep(5)
+    assert found == []
+
+
+def _get(port: int, path: str) -> tuple[int, str]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    try:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+    finally:
+        connection.close()
