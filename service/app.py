@@ -20,6 +20,7 @@ from service.api import (
     groups,
     health,
     landing,
+    ledger,
     metrics,
     offsets,
     partitions,
@@ -76,6 +77,7 @@ def create_app(
         groups,
         offsets,
         partitions,
+        ledger,
         resolve,
     ):
         app.include_router(room.router, prefix=API)
