@@ -20,6 +20,7 @@ from service.api import (
     findings,
     groups,
     health,
+    ledger,
     metrics,
     offsets,
     partitions,
@@ -85,6 +86,7 @@ def create_app(
         groups,
         offsets,
         partitions,
+        ledger,
         resolve,
     ):
         app.include_router(room.router, prefix=API)

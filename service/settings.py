@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 from urllib.parse import urlsplit
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import (
     BaseSettings,
     InitSettingsSource,
@@ -31,8 +31,10 @@ ENV_PREFIX: Final = "TXNSCOPE_"
 
 Globs = Annotated[tuple[str, ...], NoDecode]
 """Of topics: several words of a flag, a list in the file, one text with commas or spaces in the environment."""
-_SAY_IT_ALL: Final = ("rules", "keep", "topics", "mirrored", "operators")
+_SAY_IT_ALL: Final = ("rules", "keep", "topics", "mirrored", "partitions", "operators")
 """Settings whose complaints name the value, or the part of it, that is wrong."""
+STALLED: Final = "stalled"
+ALL: Final = "all"
 SHORTEST_KEY: Final = 16
 _GLOB: Final = re.compile(r"[A-Za-z0-9._*?\[\]!-]+")
 
@@ -54,9 +56,9 @@ class Settings(BaseSettings):
     host: str = "127.0.0.1"
     port: int = Field(default=8080, ge=1, le=65535)
     url: str = "http://127.0.0.1:8080"
-    partitions: str = "stalled"
     topics: Globs = ()
     mirrored: Globs = ()
+    partitions: str = STALLED
     operators: dict[str, str] = Field(default_factory=dict)
     operator_key_file: Path | None = None
     rules: Rules = Rules()
@@ -78,15 +80,6 @@ class Settings(BaseSettings):
         """`[keep]` of the file, or its JSON in TXNSCOPE_KEEP."""
         return keep if isinstance(keep, Keep) else parse_keep(keep)
 
-    @field_validator("partitions")
-    @classmethod
-    def _can_be_done(cls, partitions: str) -> str:
-        if partitions == "all":
-            raise ValueError("reading every batch is not there yet: only stalled partitions are read")
-        if partitions != "stalled":
-            raise ValueError("not a way to read partitions: stalled")
-        return partitions
-
     @field_validator("topics", "mirrored", mode="before")
     @classmethod
     def _are_globs(cls, globs: Any) -> tuple[str, ...]:
@@ -98,6 +91,16 @@ class Settings(BaseSettings):
             if not isinstance(glob, str) or not _GLOB.fullmatch(glob):
                 raise ValueError(f"{glob!r} is no topic and no glob of topics like orders-*")
         return tuple(globs)
+
+    @field_validator("partitions")
+    @classmethod
+    def _can_be_done(cls, partitions: str, info: ValidationInfo) -> str:
+        """After `topics`."""
+        if partitions not in (STALLED, ALL):
+            raise ValueError(f"{partitions!r}: not a way to read partitions: {STALLED}, {ALL}")
+        if partitions == ALL and not info.data.get("topics"):
+            raise ValueError("all needs --topics: it reads every byte of the topics it is given")
+        return partitions
 
     @field_validator("operators")
     @classmethod

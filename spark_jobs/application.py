@@ -20,6 +20,7 @@ from service.store.errors import StoreError, StoreUnavailable
 from service.store.migrate import upgrade
 from spark_jobs.housekeeping import forgetting
 from spark_jobs.judge import judging
+from spark_jobs.ledger_job import LedgerJob, end_tailing
 from spark_jobs.partitions_job import PartitionsJob
 from spark_jobs.queries import Queries
 from spark_jobs.reasons import reason
@@ -50,7 +51,9 @@ class Application:
             threading.Thread(target=self._describe, args=(engine, cluster_id), daemon=True).start()
             with spark_session() as spark:
                 queries = Queries(spark, self._settings.checkpoint)
-                jobs = [job(queries, self._settings, engine) for job in (TransactionStateJob, PartitionsJob)]
+                jobs: list[Job] = [job(queries, self._settings, engine) for job in (TransactionStateJob, PartitionsJob)]
+                if self._settings.tails:
+                    jobs.append(LedgerJob(queries, self._settings, engine))
                 self._keep_running(jobs, engine, cluster_id)
         finally:
             engine.dispose()
@@ -83,6 +86,8 @@ class Application:
             if held is None:
                 return
             try:
+                if not self._settings.tails:
+                    end_tailing(engine, held)
                 with (
                     judging(self._settings.store, engine, held, self._settings.client, self._settings.rules),
                     forgetting(engine, held, self._settings.keep),

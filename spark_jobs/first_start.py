@@ -9,7 +9,7 @@ from service.kafka.errors import KafkaUnavailable
 from service.kafka.metadata import topic_layout
 from service.kafka.settings import ClientSettings
 from service.store.lease import Lease
-from service.store.progress import PartitionStart, read_positions, start_positions
+from service.store.progress import PartitionStart, Position, read_positions, start_positions
 from spark_jobs.source.look import look, silence
 from spark_jobs.source.position import LogPosition
 
@@ -28,16 +28,20 @@ def begin(
     if not known:
         known = start_positions(engine, lease, source, topic, _partitions(client, topic, now_ms), now_ms)
     return {
-        p: LogPosition(
-            topic_id=position.topic_id,
-            generation=position.generation,
-            next_offset=position.next_offset,
-            leader_epoch=position.leader_epoch,
-            counted_from=position.counted_from,
-            stale=now_ms - position.read_at_ms > STALE_AFTER_MS,
-        )
+        p: as_known(position)._replace(stale=now_ms - position.read_at_ms > STALE_AFTER_MS)
         for p, position in known.items()
     }
+
+
+def as_known(position: Position) -> LogPosition:
+    """What a source has to know of a stored position."""
+    return LogPosition(
+        topic_id=position.topic_id,
+        generation=position.generation,
+        next_offset=position.next_offset,
+        leader_epoch=position.leader_epoch,
+        counted_from=position.counted_from,
+    )
 
 
 def _partitions(client: ClientSettings, topic: str, now_ms: int) -> list[PartitionStart]:

@@ -21,7 +21,8 @@ STORE: Final = "TXNSCOPE_STORE"
 
 @dataclass(frozen=True, slots=True)
 class IngestSettings:
-    """`cluster` None: named after the Kafka cluster id. `owner`: whoever comes with the same one takes a lease over."""
+    """`cluster` None: named after the Kafka cluster id. `owner`: whoever comes with the same one takes a lease over.
+    `tails`: every batch of the watched topics is read."""
 
     client: ClientSettings
     cluster: str | None
@@ -31,6 +32,7 @@ class IngestSettings:
     rules: Rules
     keep: Keep
     watch: Watch
+    tails: bool = False
 
 
 _T = TypeVar("_T")
@@ -52,10 +54,13 @@ def parse(argv: list[str]) -> IngestSettings:
     parser.add_argument("--owner", default="")
     parser.add_argument("--rules", type=_json(Rules.load), default=Rules())  # the command line has read the file
     parser.add_argument("--keep", type=_json(Keep.load), default=Keep())
-    parser.add_argument("--partitions", choices=("stalled",))  # the only way to read them yet
+    parser.add_argument("--partitions", choices=("stalled", "all"), default="stalled")
     parser.add_argument("--topics", nargs="+", default=[])
     parser.add_argument("--mirrored", nargs="+", default=[])
     flags = parser.parse_args(argv)
+    tails = flags.partitions == "all"
+    if tails and not flags.topics:
+        parser.error("partitions: all needs --topics: it reads every byte of the topics it is given")
     return IngestSettings(
         client=ClientSettings.load(flags.bootstrap_servers, flags.kafka_config),
         cluster=flags.cluster,
@@ -65,6 +70,7 @@ def parse(argv: list[str]) -> IngestSettings:
         rules=flags.rules,
         keep=flags.keep,
         watch=Watch(tuple(flags.topics), tuple(flags.mirrored)),
+        tails=tails,
     )
 
 

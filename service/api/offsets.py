@@ -29,7 +29,7 @@ from service.domain.spans_of_offsets import NON_TRANSACTIONAL, Span, SpanWalk
 from service.store.display import display_id
 from service.store.read import ClusterRow
 from service.store.read_decisions import Decided, Hanging, decided, hanging, known_decisions
-from service.store.read_history import Owner, read_owners
+from service.store.read_history import Owner, owner_at, read_owners
 
 _LAST = 2**63 - 1
 
@@ -113,7 +113,7 @@ def _told(
         if span.producer_id not in past:
             past[span.producer_id] = _past(connection, cluster, span.producer_id, spans)
         owners, decisions = past[span.producer_id]
-        owner = min(owners, key=lambda one: _apart_ms(one, span.ended_ms), default=None)
+        owner = owner_at(owners, span.ended_ms)
         told.append(_described(cluster, span, owner, _cause(span, decisions, hangs, known)))
     return told
 
@@ -147,11 +147,6 @@ def _cause(span: Span, past: Sequence[Decided], hangs: Iterable[Hanging], known:
     if known is not None:
         known = known._replace(from_ms=max(known.from_ms, since_ms))
     return cause_of_marker(span.marker, span.ended_ms, [d for one in past for d in one.decisions], known)
-
-
-def _apart_ms(owner: Owner, at_ms: int | None) -> int:
-    """How far the time lies from when the id was seen with the producer id; owners come newest first."""
-    return 0 if at_ms is None else max(owner.first_seen_ms - at_ms, at_ms - owner.last_seen_ms, 0)
 
 
 def _described(cluster: ClusterRow, span: Span, owner: Owner | None, cause: Cause | None) -> dict[str, Any]:

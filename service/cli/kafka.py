@@ -8,7 +8,7 @@ from service.cli.errors import CommandFailed
 from service.domain.keeping import DEFAULT
 from service.kafka.errors import BadClientConfig
 from service.kafka.settings import ClientSettings
-from service.settings import Settings
+from service.settings import STALLED, Settings
 
 
 def ingest_arguments(settings: Settings) -> list[str]:
@@ -21,6 +21,7 @@ def ingest_arguments(settings: Settings) -> list[str]:
     for flag, value in {
         "--cluster": settings.cluster,
         "--checkpoint": settings.checkpoint,
+        "--partitions": settings.partitions if settings.partitions != STALLED else None,
     }.items():
         if value is not None:
             arguments += [flag, str(value)]

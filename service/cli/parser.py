@@ -18,7 +18,7 @@ _HELP: Final = {
     "cluster": ("NAME", "name of the cluster"),
     "store": ("URL", "sqlite:///FILE or postgresql://HOST/DATABASE"),
     "checkpoint": ("DIR", "where Spark keeps scratch files"),
-    "partitions": ("MODE", "of which partitions batches are read: stalled"),
+    "partitions": ("MODE", "of which partitions batches are read: stalled, or all of --topics"),
     "operator_key_file": ("FILE", "holds the key of an operator"),
     "topics": ("GLOB", "only partitions of these topics are watched (default: all)"),
     "mirrored": ("GLOB", "not of these, which are copied byte for byte from another cluster"),

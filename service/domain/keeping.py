@@ -14,8 +14,9 @@ _SHORTEST_MS: Final = 3_600_000
 
 
 class Keep(NamedTuple):
-    """In ms. `history`: transitions and minutes of ids, and ids that expired. `minutes`: commits and aborts of the
-    whole cluster by minute. `producer_ids`: those that no id has now. `findings`: resolved ones.
+    """In ms. `history`: transitions and minutes of ids, ids that expired, volume and markers of tailed partitions.
+    `minutes`: commits and aborts of the whole cluster by minute. `producer_ids`: those that no id has now. `findings`:
+    resolved ones.
     """
 
     history: int = 7 * _DAY_MS

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Engine, and_, delete, func, select, update
+from sqlalchemy import ColumnElement, Connection, Engine, and_, delete, select, update
 
 from service.store.clusters import begin_counting
 from service.store.lease import Lease, check_and_renew
-from service.store.schema import log_partitions
+from service.store.schema import log_partitions, source_status
 from service.store.upsert import Upsert
 
 
@@ -45,6 +45,7 @@ class PartitionStart(NamedTuple):
     log_end: int
 
 
+_L = log_partitions
 _KEPT = Upsert(log_partitions)
 _REPLACED = Upsert(log_partitions, replace=Position._fields[1:])
 
@@ -105,20 +106,48 @@ def save_positions(connection: Connection, cluster_id: int, source: str, topic: 
 
 
 def drop_positions(connection: Connection, cluster_id: int, source: str, topic: str, gone: Sequence[Position]) -> None:
-    """Forget partitions that are no more. `records` and `bytes` of a log never fall: its first partition takes them."""
+    """Forget partitions that are no more. `records` and `bytes` of a source never fall: its first partition takes
+    them."""
     if not gone:
         return
     of_log = _of_log(cluster_id, source, topic)
-    connection.execute(delete(log_partitions).where(of_log, log_partitions.c.partition.in_(p.partition for p in gone)))
-    first = select(func.min(log_partitions.c.partition)).where(of_log).scalar_subquery()
-    connection.execute(
-        update(log_partitions)
-        .where(of_log, log_partitions.c.partition == first)
-        .values(
-            records=log_partitions.c.records + sum(p.records for p in gone),
-            bytes=log_partitions.c.bytes + sum(p.bytes for p in gone),
+    connection.execute(delete(_L).where(of_log, _L.c.partition.in_(p.partition for p in gone)))
+    first = connection.execute(
+        select(_L.c.topic, _L.c.partition)
+        .where(_L.c.cluster_id == cluster_id, _L.c.source == source)
+        .order_by(_L.c.topic, _L.c.partition)
+        .limit(1)
+    ).one_or_none()
+    if first is not None:
+        connection.execute(
+            update(_L)
+            .where(_of_log(cluster_id, source, first.topic), _L.c.partition == first.partition)
+            .values(
+                records=_L.c.records + sum(p.records for p in gone),
+                bytes=_L.c.bytes + sum(p.bytes for p in gone),
+            )
         )
-    )
+
+
+def keep_topics(
+    engine: Engine, lease: Lease, source: str, keeps: Callable[[str], bool], now_ms: int
+) -> dict[str, dict[int, Position]]:
+    """The positions of those topics of a source that it still reads; the others are forgotten. LeaseLost as in
+    `check_and_renew`."""
+    with engine.begin() as connection:
+        check_and_renew(connection, lease, now_ms)
+        here = _L.c.cluster_id == lease.cluster_id, _L.c.source == source
+        topics = connection.scalars(select(_L.c.topic).where(*here).distinct().order_by(_L.c.topic)).all()
+        found = {topic: positions(connection, lease.cluster_id, source, topic) for topic in topics}
+        for topic in topics:
+            if not keeps(topic):
+                drop_positions(connection, lease.cluster_id, source, topic, list(found.pop(topic).values()))
+        if not found:
+            status = source_status.c
+            connection.execute(
+                delete(source_status).where(status.cluster_id == lease.cluster_id, status.source == source)
+            )
+        return found
 
 
 def _of_log(cluster_id: int, source: str, topic: str) -> ColumnElement[bool]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
@@ -105,6 +105,15 @@ def read_owners(connection: Connection, cluster_id: int, producer_id: int) -> li
         .order_by(_P.last_seen_ms.desc(), _P.transactional_id)
     )
     return [Owner(*row[:-1], current=row.state is not None) for row in rows]
+
+
+def owner_at(owners: Sequence[Owner], at_ms: int | None) -> Owner | None:
+    """Who had the producer id then, or was seen with it next to then; `owners` come newest first."""
+
+    def apart_ms(one: Owner) -> int:
+        return 0 if at_ms is None else max(one.first_seen_ms - at_ms, at_ms - one.last_seen_ms, 0)
+
+    return min(owners, key=apart_ms, default=None)
 
 
 def rows_of(cluster_id: int, transactional_id: bytes, after: tuple[int, int, int] | None) -> Select[tuple[Any, ...]]:

@@ -11,6 +11,7 @@ from sqlalchemy import Column, Connection, Engine, and_, delete, exists, select,
 
 from service.domain.keeping import DEFAULT, Keep
 from service.domain.states import EXPIRED
+from service.domain.transaction_log import SOURCE
 from service.store.lease import Lease, check_and_renew
 from service.store.schema import (
     HAS_EXPIRED,
@@ -22,6 +23,8 @@ from service.store.schema import (
     id_minutes,
     log_partitions,
     open_participants,
+    partition_markers,
+    partition_minutes,
     producer_ids,
     rejects,
     transactional_ids,
@@ -31,6 +34,9 @@ from service.store.upsert import Upsert
 
 ROWS_AT_ONCE: Final = 4_000
 """Of every table in one call, which takes up to half a second in a store of a million ids."""
+
+MARKERS_FOR_ONE: Final = 5
+"""So many more markers than other rows go at once: a tailed topic may have thousands a second, and they are small."""
 
 IDS_AT_ONCE: Final = 500
 """Of expired ids, which lie in many indexes, far apart."""
@@ -50,7 +56,12 @@ _OWNS = and_(
 # what a log had that is another one now (writer_ids.void_ids) may come again while that is read
 _MAY_COME_AGAIN = and_(
     _T.offset < 0,
-    exists().where(_L.cluster_id == _T.cluster_id, _L.partition == _T.partition, _L.next_offset < _L.end_offset),
+    exists().where(
+        _L.cluster_id == _T.cluster_id,
+        _L.source == SOURCE,
+        _L.partition == _T.partition,
+        _L.next_offset < _L.end_offset,
+    ),
 )
 
 
@@ -67,6 +78,8 @@ class Forgotten(NamedTuple):
     producer_ids: int
     audit: int
     more: bool
+    partition_minutes: int = 0
+    partition_markers: int = 0
 
 
 class Retention:
@@ -95,6 +108,10 @@ class Retention:
         with self._transaction(now_ms) as connection:
             minutes = self._delete_oldest(connection, id_minutes.c.minute_ms, history_ms)
         with self._transaction(now_ms) as connection:
+            volumes = self._delete_oldest(connection, partition_minutes.c.minute_ms, history_ms)
+        with self._transaction(now_ms) as connection:
+            markers = self._delete_oldest(connection, partition_markers.c.at_ms, history_ms, MARKERS_FOR_ONE)
+        with self._transaction(now_ms) as connection:
             expired = self._delete_expired_ids(connection, history_ms)
         with self._transaction(now_ms) as connection:
             of_clusters = self._delete_oldest(connection, cluster_minutes.c.minute_ms, now_ms - keep.minutes)
@@ -104,9 +121,10 @@ class Retention:
             audited = self._delete_oldest(connection, audit.c.at_ms, now_ms - AUDIT_KEPT_MS)
         with self._transaction(now_ms) as connection:
             producers = self._delete_producer_ids(connection, now_ms - keep.producer_ids)
-        pieces = (steps, minutes, of_clusters, gaps, refused, ended, audited)
+        pieces = (steps, minutes, volumes, markers // MARKERS_FOR_ONE, of_clusters, gaps, refused, ended, audited)
         more = self._rows_at_once in pieces or expired == self._ids_at_once
-        return Forgotten(steps, minutes, expired, of_clusters, gaps, refused, ended, producers, audited, more)
+        told = (steps, minutes, expired, of_clusters, gaps, refused, ended, producers, audited, more)
+        return Forgotten(*told, partition_minutes=volumes, partition_markers=markers)
 
     @contextmanager
     def _transaction(self, now_ms: int) -> Iterator[Connection]:
@@ -114,11 +132,11 @@ class Retention:
             check_and_renew(connection, self._lease, now_ms)
             yield connection
 
-    def _delete_oldest(self, connection: Connection, time: Column[Any], before_ms: int) -> int:
+    def _delete_oldest(self, connection: Connection, time: Column[Any], before_ms: int, for_one: int = 1) -> int:
         """Rows from before `before_ms` of the table that has the column `time`."""
         key = list(time.table.primary_key.columns)
         oldest = select(*key).where(time.table.c.cluster_id == self._cluster_id, time < before_ms)
-        oldest = oldest.order_by(time).limit(self._rows_at_once)
+        oldest = oldest.order_by(time).limit(self._rows_at_once * for_one)
         named = key[0] if len(key) == 1 else tuple_(*key)
         return connection.execute(delete(time.table).where(named.in_(oldest))).rowcount
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
@@ -18,8 +18,8 @@ from service.store.progress import positions
 from service.store.schema import source_status
 from service.store.upsert import Upsert
 from service.store.writer_counters import count_durations, count_ends, keep_rejects
-from service.store.writer_ids import Ended, IdWriter, Told, by_id, whole_ids
-from service.store.writer_plan import Plan, plan, select_runs
+from service.store.writer_ids import Ended, IdWriter, Told, by_id, void_ids, whole_ids
+from service.store.writer_plan import Plan, Step, plan, select_runs
 from service.store.writer_progress import begin_generations, finish_ranges
 from service.store.writer_settle import settle_causes
 
@@ -72,8 +72,9 @@ class TransactionLogWriter:
         started = time.monotonic()
         told = Told.of(batch)
         with self._transaction(now_ms) as connection:
-            todo = plan(positions(connection, *self._log), batch)
+            todo = self._plan(connection, batch)
             uncounted = by_id(select_runs(todo.steps, batch.runs, counts=False))
+            self._void(connection, [step for step in todo.steps.values() if step.voids])
             begin_generations(connection, *self._log, todo.steps.values(), now_ms)
             if len(uncounted) <= self._runs_at_once:
                 self._ids.write(connection, todo.generations, uncounted, told, now_ms, counts=False)
@@ -82,7 +83,7 @@ class TransactionLogWriter:
             with self._transaction(now_ms + int((time.monotonic() - started) * 1000)) as connection:
                 self._ids.write(connection, todo.generations, runs, told, now_ms, counts=False)
         with self._transaction(now_ms + int((time.monotonic() - started) * 1000)) as connection:
-            todo = plan(positions(connection, *self._log), batch)
+            todo = self._plan(connection, batch)
             return self._finish(connection, todo, batch, told, now_ms)
 
     def report_trouble(self, error: str, now_ms: int) -> None:
@@ -96,6 +97,14 @@ class TransactionLogWriter:
             check_and_renew(connection, self._lease, now_ms)
             yield connection
 
+    def _plan(self, connection: Connection, batch: LogBatch) -> Plan:
+        return plan(positions(connection, *self._log), batch.ranges, {run.partition for run in batch.runs})
+
+    def _void(self, connection: Connection, steps: Iterable[Step]) -> None:
+        """What was read of these partitions is not in their logs any more."""
+        for step in steps:
+            void_ids(connection, self._cluster_id, step.read.partition)
+
     def _finish(self, connection: Connection, todo: Plan, batch: LogBatch, told: Told, now_ms: int) -> Applied:
         """Everything that must happen once, and the progress that says it did."""
         runs = by_id(select_runs(todo.steps, batch.runs, counts=True))
@@ -106,6 +115,7 @@ class TransactionLogWriter:
         rejects = [reject for reject in batch.rejects if reject.partition in todo.steps]
         count_ends(connection, self._cluster_id, ended, now_ms)
         keep_rejects(connection, *self._log, rejects, now_ms)
+        self._void(connection, [step for step in todo.steps.values() if step.read.is_gone])
         finish_ranges(connection, *self._log, todo.steps.values(), now_ms)
         if batch.trouble is None:
             _WELL.write(connection, [(self._cluster_id, SOURCE, now_ms, None)])

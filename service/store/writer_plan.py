@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from service.domain.facts import Gap, LogBatch, RangeRead, Run
+from service.domain.facts import Gap, RangeRead, Run
 from service.store.errors import OutOfSequence
 from service.store.progress import Position
 
@@ -36,18 +36,21 @@ class Plan(NamedTuple):
         return {partition: step.read.generation for partition, step in self.steps.items()}
 
 
-def plan(positions: Mapping[int, Position], batch: LogBatch) -> Plan:
-    """Judge every range; OutOfSequence if one neither follows nor repeats what the store has."""
+def plan(positions: Mapping[int, Position], ranges: Iterable[RangeRead], told: Iterable[int]) -> Plan:
+    """Judge every range; OutOfSequence if one neither follows nor repeats what the store has.
+
+    `told`: the partitions that a batch has facts of.
+    """
     steps: dict[int, Step] = {}
     seen: set[int] = set()
-    for read in batch.ranges:
+    for read in ranges:
         if read.partition in seen:
             raise OutOfSequence(f"partition {read.partition} is twice in one batch")
         seen.add(read.partition)
         step = _step(positions.get(read.partition), read)
         if step is not None:
             steps[read.partition] = step
-    strangers = {run.partition for run in batch.runs} - seen
+    strangers = set(told) - seen
     if strangers:
         raise OutOfSequence(f"partitions {sorted(strangers)} have records but no range")
     return Plan(steps, len(seen) - len(steps))

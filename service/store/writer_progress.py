@@ -10,7 +10,6 @@ from sqlalchemy import Connection
 from service.store.progress import Position, drop_positions, save_positions
 from service.store.schema import data_gaps
 from service.store.upsert import Upsert
-from service.store.writer_ids import void_ids
 from service.store.writer_plan import Step
 
 RATE_WINDOW_MS: Final = 10_000
@@ -21,11 +20,10 @@ _GAPS = Upsert(data_gaps, columns=[column.name for column in data_gaps.c if colu
 def begin_generations(
     connection: Connection, cluster_id: int, source: str, topic: str, steps: Iterable[Step], now_ms: int
 ) -> None:
-    """Void what earlier generations left of these partitions, and stand where the new ones begin."""
+    """Stand where new generations begin. What is known of the earlier ones is the caller's to void."""
     begun = []
     for step in steps:
         if step.before is not None and step.voids:
-            void_ids(connection, cluster_id, step.read.partition)
             begun.append(
                 step.before._replace(
                     topic_id=step.read.topic_id,
@@ -43,14 +41,13 @@ def finish_ranges(
 ) -> None:
     """Move the positions behind what was read and refresh the views; generations have begun.
 
-    A partition that is no more leaves what `begin_generations` leaves of one that is another now, and no position.
+    A partition that is no more leaves no position.
     """
     moved, gone = [], []
     for step in steps:
         if not step.voids:
             _save_gap(connection, cluster_id, source, topic, step, now_ms)
         if step.read.is_gone and step.before is not None:
-            void_ids(connection, cluster_id, step.read.partition)
             gone.append(step.before)
         else:
             moved.append(_after(step, now_ms))

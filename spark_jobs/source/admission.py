@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 from service.domain.facts import RangeRead
 from spark_jobs.source.position import LogPosition
@@ -53,13 +54,37 @@ def _whole_partitions(
     return until
 
 
-def into_tasks(ranges: Sequence[RangeRead], cores: int) -> list[list[RangeRead]]:
+def shares(lags: Mapping[str, int], sizes: Mapping[str, int], budget: int) -> dict[str, Limits]:
+    """How much of each topic is read in a batch of about `budget` bytes: `lags` in records, `sizes` bytes of one."""
+    total = sum(lag * sizes[topic] for topic, lag in lags.items())
+    if total <= budget:
+        return {topic: Limits(records=lag) for topic, lag in lags.items()}
+    return {topic: Limits(records=lag * budget // total) for topic, lag in lags.items()}
+
+
+class Spanning(Protocol):
+    """A RangeRead, or what stands for one."""
+
+    @property
+    def leader(self) -> int: ...
+
+    @property
+    def lo(self) -> int: ...
+
+    @property
+    def hi(self) -> int: ...
+
+
+Range = TypeVar("Range", bound=Spanning)
+
+
+def into_tasks(ranges: Sequence[Range], cores: int) -> list[list[Range]]:
     """At most `cores` lists of about equal size, each asking few leaders; what only keeps a view fresh rides along.
 
     A task costs about 16 ms whatever it does: never one per partition.
     """
     to_read = sorted((r for r in ranges if r.hi > r.lo), key=lambda r: (r.leader, r.lo - r.hi))
-    tasks: list[list[RangeRead]] = [[] for _ in range(min(cores, len(to_read)) or 1)]
+    tasks: list[list[Range]] = [[] for _ in range(min(cores, len(to_read)) or 1)]
     loads = [0] * len(tasks)
     for r in to_read:
         lightest = loads.index(min(loads))

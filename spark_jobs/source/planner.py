@@ -7,8 +7,9 @@ the store, not Spark's checkpoint, is what a restart begins from (docs/adr/0005)
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from service.domain.facts import NO_LEADER, Gap, RangeRead
 from service.kafka.client import KafkaClient
@@ -65,10 +66,7 @@ class LogPlanner:
 
     def advance(self, plan: Plan) -> None:
         """The batch of this plan is being read: plan behind it from now on."""
-        for r in plan.ranges:
-            if not r.is_gone:
-                known = self._positions[r.partition]
-                self._positions[r.partition] = known._replace(next_offset=r.hi, leader_epoch=r.leader_epoch)
+        self._positions = advanced(self._positions, plan.ranges)
 
     def close(self) -> None:
         if self._client is not None:
@@ -90,22 +88,62 @@ class LogPlanner:
 
     def _plan(self, seen: Look) -> Plan:
         """The positions move together, after the last question: a gap that no plan names would never be told."""
-        assert self._client is not None
-        gone = no_more(seen, self._positions)
-        positions = {p: position for p, position in self._positions.items() if p not in gone}
-        gaps: dict[int, Gap] = {}
-        for p, start in seen.starts.items():
-            position = positions.get(p)
-            if position is None:  # a partition that came later: all of it counts
-                positions[p] = LogPosition(seen.layout.topic_id, 0, start, -1, start)
-            elif gap := other_log(self._client, seen, p, position):
-                gaps[p] = gap
-                positions[p] = position.read_again(seen.layout.topic_id, start, gap)
-        until = admit(positions, seen.ends, self._limits)
-        ranges = [_range(seen, p, positions[p], hi, gaps.get(p)) for p, hi in until.items()]
-        ranges += [_end(seen, p, self._positions[p], gap) for p, gap in gone.items()]
-        self._positions = positions
-        return Plan(tuple(ranges), silence(seen))
+        client = self._client
+        assert client is not None
+        followed = follow(seen, self._positions, lambda p, position: other_log(client, seen, p, position))
+        ranges = ranges_to(admit(followed.positions, seen.ends, self._limits), seen, followed)
+        self._positions = followed.positions
+        return Plan(ranges, silence(seen))
+
+
+class Followed(NamedTuple):
+    """Where reading stands in the logs of a look: `gaps` by partition where they are others than those that were read,
+    `gone` partitions with what was read of them."""
+
+    positions: dict[int, LogPosition]
+    gaps: dict[int, Gap]
+    gone: dict[int, tuple[LogPosition, Gap]]
+
+
+def follow(
+    seen: Look,
+    known: Mapping[int, LogPosition],
+    other: Callable[[int, LogPosition], Gap | None],
+    *,
+    reads_again: bool = True,
+) -> Followed:
+    """`other`: as `look.other_log`. A log that is another one is read from its start, or where the two are the same so
+    far (not `reads_again`), from where they part."""
+    lost = no_more(seen, known)
+    positions = {p: position for p, position in known.items() if p not in lost}
+    gaps: dict[int, Gap] = {}
+    for p, start in seen.starts.items():
+        position = positions.get(p)
+        if position is None:  # a partition that came later: all of it counts
+            positions[p] = LogPosition(seen.layout.topic_id, 0, start, -1, start)
+        elif gap := other(p, position):
+            gaps[p] = gap
+            begin = start if reads_again else max(start, gap.from_offset)
+            positions[p] = position.read_again(seen.layout.topic_id, begin, gap)
+    return Followed(positions, gaps, {p: (known[p], gap) for p, gap in lost.items()})
+
+
+def ranges_to(until: Mapping[int, int], seen: Look, followed: Followed) -> tuple[RangeRead, ...]:
+    """From each position to `until`, and the ends of partitions that are no more."""
+    ranges = [_range(seen, p, followed.positions[p], hi, followed.gaps.get(p)) for p, hi in until.items()]
+    topic_id, asked_at_ms = seen.layout.topic_id, seen.asked_at_ms
+    ranges += [end_of(p, position, topic_id, asked_at_ms, gap) for p, (position, gap) in followed.gone.items()]
+    return tuple(ranges)
+
+
+def advanced(positions: Mapping[int, LogPosition], ranges: Iterable[RangeRead]) -> dict[int, LogPosition]:
+    """Behind what is being read."""
+    moved = {
+        r.partition: positions[r.partition]._replace(next_offset=r.hi, leader_epoch=r.leader_epoch)
+        for r in ranges
+        if not r.is_gone
+    }
+    return {**positions, **moved}
 
 
 def _range(seen: Look, partition: int, position: LogPosition, hi: int, gap: Gap | None) -> RangeRead:
@@ -128,10 +166,10 @@ def _range(seen: Look, partition: int, position: LogPosition, hi: int, gap: Gap 
     )
 
 
-def _end(seen: Look, partition: int, position: LogPosition, gap: Gap) -> RangeRead:
-    """How `RangeRead` says that a partition is no more."""
-    topic_id, generation = seen.layout.topic_id, position.generation + 1
-    return RangeRead(partition, topic_id, generation, 0, 0, NO_LEADER, -1, 0, 0, seen.asked_at_ms, 0, 0, gap, True)
+def end_of(partition: int, position: LogPosition, topic_id: str, asked_at_ms: int, gap: Gap | None) -> RangeRead:
+    """How `RangeRead` says that a partition is no more; `topic_id`: of the topic that is there instead."""
+    generation = position.generation + 1
+    return RangeRead(partition, topic_id, generation, 0, 0, NO_LEADER, -1, 0, 0, asked_at_ms, 0, 0, gap, True)
 
 
 def wall_clock_ms() -> int:

@@ -24,9 +24,9 @@ class LogPosition(NamedTuple):
     counted_from: int
     stale: bool = False
 
-    def read_again(self, topic_id: str, log_start: int, gap: Gap) -> LogPosition:
-        """The log is another one from `gap.from_offset` on: a new generation, read from its start."""
-        return LogPosition(topic_id, self.generation + 1, log_start, -1, gap.from_offset)
+    def read_again(self, topic_id: str, begin: int, gap: Gap) -> LogPosition:
+        """The log is another one from `gap.from_offset` on: a new generation, read from `begin`."""
+        return LogPosition(topic_id, self.generation + 1, begin, -1, gap.from_offset)
 
 
 def to_json(positions: Mapping[int, LogPosition]) -> str:

@@ -7,6 +7,7 @@ raised, and the batch is planned anew from what the store has.
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
@@ -40,7 +41,7 @@ def read_ranges(
 ) -> Iterator[pa.RecordBatch]:
     """Rows of `spark_jobs.rows` for all of `ranges`. Raises KafkaUnavailable after `PATIENCE_S` without progress."""
     for some in at_once(ranges):
-        reading = _Reading(settings, topic, some, kept)
+        reading = _LogReading(settings, topic, some, kept)
         while reading.unfinished:
             reading.step()
         if reading.folded is not None:
@@ -50,12 +51,10 @@ def read_ranges(
         yield reads_to_rows(reading.done())
 
 
-class _Reading:
-    """Where each range stands, and what was found so far."""
+class Reading(ABC):
+    """Where each range of one topic stands. A subclass says what is kept of the bytes."""
 
-    def __init__(
-        self, settings: ClientSettings, topic: str, ranges: Sequence[RangeRead], kept: Sequence[bytes]
-    ) -> None:
+    def __init__(self, settings: ClientSettings, topic: str, ranges: Sequence[RangeRead]) -> None:
         self._settings, self._topic = settings, topic
         self._ranges = {r.partition: r for r in ranges}
         self._at = {r.partition: r.lo for r in ranges}
@@ -64,21 +63,18 @@ class _Reading:
         self._records = dict.fromkeys(self._ranges, 0)
         self._bytes = dict.fromkeys(self._ranges, 0)
         self._doubted: set[tuple[int, int]] = set()
-        self._pieces: list[Folded] = []
-        self._scope = Scope(frozenset(r.partition for r in ranges if r.counts), kept)
         self._last_progress = time.monotonic()
-        self.rejects: list[Reject] = []
 
     @property
     def unfinished(self) -> list[int]:
         return [p for p, r in self._ranges.items() if self._at[p] < r.hi]
 
-    @property
-    def folded(self) -> Folded | None:
-        return merge(concat(self._pieces), self._scope) if self._pieces else None
-
     def done(self) -> list[RangeRead]:
         return [r._replace(records=self._records[p], bytes=self._bytes[p]) for p, r in self._ranges.items()]
+
+    @abstractmethod
+    def _keep(self, chunks: Sequence[Chunk]) -> None:
+        """Take what is whole of these bytes, and move `_at`, `_bytes` and `_records` behind it."""
 
     def step(self) -> None:
         """Ask each leader once; when one does not answer, ask who leads now."""
@@ -93,7 +89,6 @@ class _Reading:
             failure = e
         if self._at != before:
             self._last_progress = time.monotonic()
-            self._fold_pieces()
         elif time.monotonic() - self._last_progress > PATIENCE_S:  # an empty answer is no error, and may not end
             p = self.unfinished[0]
             raise failure or KafkaUnavailable(f"{self._topic}-{p}: nothing comes from offset {self._at[p]} on")
@@ -123,9 +118,49 @@ class _Reading:
             elif answer.records:
                 chunks.append(Chunk(p, self._at[p], self._ranges[p].hi, answer.records))
         if chunks:
-            self._keep(decode(chunks), chunks)
+            self._keep(chunks)
 
-    def _keep(self, columns: LogColumns, chunks: Sequence[Chunk]) -> None:
+    def _skip_what_is_gone(self, client: KafkaClient, p: int) -> None:
+        layout = topic_layout(client, self._topic)
+        if layout is None:
+            raise KafkaUnavailable(f"topic {self._topic} is gone")
+        start = list_offsets(client, layout, EARLIEST).found.get(p)
+        if start is None or start <= self._at[p]:
+            raise KafkaUnavailable(f"{self._topic}-{p}: offset {self._at[p]} is beyond the log's end")
+        r = self._ranges[p]
+        if r.gap is None:
+            self._ranges[p] = r._replace(gap=Gap(self._at[p], min(start, r.hi), "retention"))
+        self._at[p] = min(start, r.hi)
+
+    def _recover(self) -> None:
+        time.sleep(0.2)
+        try:
+            layout = topic_layout(connected(self._settings), self._topic)
+        except KafkaUnavailable:
+            forget(self._settings)
+            return
+        for p, r in self._ranges.items():
+            if layout is not None and layout.topic_id == r.topic_id and p in layout.leaders:
+                self._leader[p] = (layout.leaders[p].node, layout.leaders[p].epoch)
+
+
+class _LogReading(Reading):
+    """Of the coordinators' log: records, folded, and what could not be decoded."""
+
+    def __init__(
+        self, settings: ClientSettings, topic: str, ranges: Sequence[RangeRead], kept: Sequence[bytes]
+    ) -> None:
+        super().__init__(settings, topic, ranges)
+        self._pieces: list[Folded] = []
+        self._scope = Scope(frozenset(r.partition for r in ranges if r.counts), kept)
+        self.rejects: list[Reject] = []
+
+    @property
+    def folded(self) -> Folded | None:
+        return merge(concat(self._pieces), self._scope) if self._pieces else None
+
+    def _keep(self, chunks: Sequence[Chunk]) -> None:
+        columns = decode(chunks)
         sizes = {c.partition: len(c.data) for c in chunks}
         broken_ones = [*columns.broken, *self._leading_nowhere(columns, chunks)]
         found_broken = {(b.partition, b.offset) for b in broken_ones}
@@ -155,6 +190,7 @@ class _Reading:
         ]
         if len(columns.offset):
             self._pieces.append(fold(columns, self._scope))
+            self._fold_pieces()
 
     def _leading_nowhere(self, columns: LogColumns, chunks: Sequence[Chunk]) -> Iterator[BrokenBatch]:
         """Answers with room for more and not one whole batch. A broker sends the first batch whole or nothing at all
@@ -174,31 +210,6 @@ class _Reading:
 
     def _fold_pieces(self) -> None:
         """Keep few pieces: merge the small ones whenever together they outweigh what is merged already."""
-        if not self._pieces:  # progress over a gap, or over records that cannot be decoded
-            return
         first, *more = (len(piece.runs.partition) for piece in self._pieces)
         if more and sum(more) >= first:
             self._pieces = [merge(concat(self._pieces), self._scope)]
-
-    def _skip_what_is_gone(self, client: KafkaClient, p: int) -> None:
-        layout = topic_layout(client, self._topic)
-        if layout is None:
-            raise KafkaUnavailable(f"topic {self._topic} is gone")
-        start = list_offsets(client, layout, EARLIEST).found.get(p)
-        if start is None or start <= self._at[p]:
-            raise KafkaUnavailable(f"{self._topic}-{p}: offset {self._at[p]} is beyond the log's end")
-        r = self._ranges[p]
-        if r.gap is None:
-            self._ranges[p] = r._replace(gap=Gap(self._at[p], min(start, r.hi), "retention"))
-        self._at[p] = min(start, r.hi)
-
-    def _recover(self) -> None:
-        time.sleep(0.2)
-        try:
-            layout = topic_layout(connected(self._settings), self._topic)
-        except KafkaUnavailable:
-            forget(self._settings)
-            return
-        for p, r in self._ranges.items():
-            if layout is not None and layout.topic_id == r.topic_id and p in layout.leaders:
-                self._leader[p] = (layout.leaders[p].node, layout.leaders[p].epoch)

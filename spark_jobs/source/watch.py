@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+_INTERNAL: Final = "__"
 
 
 class Watch(NamedTuple):
@@ -16,3 +18,8 @@ class Watch(NamedTuple):
     def covers(self, topic: str) -> bool:
         is_wanted = not self.topics or any(fnmatchcase(topic, glob) for glob in self.topics)
         return is_wanted and not any(fnmatchcase(topic, glob) for glob in self.mirrored)
+
+    def tails(self, topic: str) -> bool:
+        """Where every batch is wanted: never of Kafka's own topics, of which the coordinators' log has its own
+        source."""
+        return self.covers(topic) and not topic.startswith(_INTERNAL)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from service.domain.facts import RangeRead
-from spark_jobs.source.admission import READ_AT_ONCE, Limits, admit, at_once, into_tasks
+from spark_jobs.source.admission import READ_AT_ONCE, Limits, admit, at_once, into_tasks, shares
 from spark_jobs.source.position import LogPosition, from_json, to_json
 
 
@@ -40,6 +40,15 @@ def test_under_load_every_partition_gets_its_share_and_none_starves() -> None:
     assert until[0] in range(900, 1_002)
     assert until[1] > 0
     assert until[2] == 7
+
+
+def test_topics_share_the_bytes_of_a_batch_by_what_lies_unread() -> None:
+    lags, sizes = {"small": 1_000, "large": 1_000, "idle": 0}, {"small": 100, "large": 900, "idle": 100}
+    assert shares(lags, sizes, 1_000_000) == {"small": Limits(1_000), "large": Limits(1_000), "idle": Limits(0)}
+    limits = shares(lags, sizes, 100_000)
+    assert sum(limits[topic].records * sizes[topic] for topic in lags) == 100_000
+    until = admit({0: at(0)}, {0: lags["large"]}, limits["large"])
+    assert until[0] in (100, 101)
 
 
 def test_never_more_tasks_than_cores_and_views_ride_along() -> None:

@@ -67,3 +67,23 @@ def test_settings_that_no_command_line_made_are_one_line_and_2(flag: str, capsys
             parse([*FLAGS, flag, text])
         assert ended.value.code == 2
         assert capsys.readouterr().err.startswith(f"txnscope ingest: argument {flag}: not the JSON")
+
+
+def test_every_batch_is_read_only_of_topics_that_were_named(capsys: pytest.CaptureFixture[str]) -> None:
+    flags: dict[str, str | list[str] | None] = {"bootstrap_servers": "broker:9092", "partitions": "all"}
+    arguments = ingest_arguments(settings.load(flags | {"topics": ["pay"]}))
+    parsed = parse(arguments[arguments.index("spark_jobs") + 1 :])
+    assert (parsed.tails, parsed.watch) == (True, Watch(("pay",)))
+    assert not parse(FLAGS).tails
+    with pytest.raises(SystemExit) as ended:
+        parse([*FLAGS, "--partitions", "all"])
+    assert ended.value.code == 2
+    why = "partitions: all needs --topics: it reads every byte of the topics it is given\n"
+    assert capsys.readouterr().err == f"txnscope ingest: {why}"
+
+
+def test_what_is_tailed_is_neither_kafkas_own_nor_copied() -> None:
+    watch = Watch(("*",), ("eu.*",))
+    topics = ("pay", "eu.pay", "__transaction_state", "__consumer_offsets")
+    assert [topic for topic in topics if watch.tails(topic)] == ["pay"]
+    assert [topic for topic in topics if watch.covers(topic)] == ["pay", "__transaction_state", "__consumer_offsets"]

@@ -11,9 +11,11 @@ import pytest
 from fastapi.testclient import TestClient
 from pydantic import BaseModel
 
-from service.api import models, models_findings, models_history, models_partitions
+from service.api import models, models_findings, models_history, models_ledger, models_partitions
 from service.domain import states
+from service.domain.ledger import LedgerBatch, Marker, TopicRange, Volume
 from service.store import clusters
+from service.store.writer_ledger import LedgerWriter
 from tests.service.partitions import WithPartitions, entry, hangs, moves, silent, stands
 from tests.service.partitions import read as read_of
 from tests.service.stores import DESCRIPTION, INT64_MAX, NOW_MS, Id, client_of, mixed_ids, open_id
@@ -34,6 +36,10 @@ def client(tmp_path: Path) -> Iterator[TestClient]:
     held = entry(INT64_MAX, records=5, bytes=500, last_timestamp_ms=INT64_MAX)
     cluster.look(stands(), stands(1), moves(2), silent("no leader", 3), read_of(held), not_covered=3)
     cluster.see(hangs(producer_id=INT64_MAX))
+    markers = Marker("tailed", 0, 0, INT64_MAX - 1, INT64_MAX, 3, 1, True, INT64_MAX)
+    volume = Volume("tailed", 0, MINUTE, 3, INT64_MAX, 1, 1, 0)
+    tailed = LedgerBatch((TopicRange("tailed", read(0, 3, asked_at_ms=MINUTE)),), (volume,), (markers,))
+    LedgerWriter(cluster.engine, cluster.lease).apply(tailed, MINUTE)
     with client_of(cluster.url) as client:
         yield client
     cluster.close()
@@ -61,6 +67,8 @@ def keys(body: Any) -> set[str]:
         ("/expiring?within=7d", models.Transactions),
         ("/partitions", models_partitions.Partitions),
         ("/partitions/orders/0", models_partitions.OnePartition),
+        ("/partitions/tailed/0/markers", models_ledger.Markers),
+        ("/partitions/tailed/0/volume", models_ledger.Volume),
         ("/hanging", models_findings.Findings),
     ],
 )
@@ -89,12 +97,14 @@ def test_openapi_names_every_operation_and_holds_all_it_refers_to(client: TestCl
         "getTransaction",
         "getTransactionRates",
         "getVersion",
+        "getVolume",
         "listClusters",
         "listCoordinators",
         "listExpiring",
         "listFindings",
         "listGroups",
         "listHanging",
+        "listMarkers",
         "listPartitions",
         "listProducerOwners",
         "listTransactions",

@@ -66,8 +66,8 @@ def test_foreign_variables_are_nobodys_business(monkeypatch: pytest.MonkeyPatch)
         ('topics = "a/b"', "topics: 'a/b' is no topic and no glob of topics like orders-*"),
         ("mirrored = 5", "mirrored: not a list of topics"),
         ("mirrored = [5]", "mirrored: 5 is no topic and no glob of topics like orders-*"),
-        ('partitions = "all"', "partitions: 'all': reading every batch is not there yet"),
-        ('partitions = "some"', "partitions: 'some': not a way to read partitions: stalled"),
+        ('partitions = "all"', "partitions: all needs --topics: it reads every byte of the topics it is given"),
+        ('partitions = "some"', "partitions: 'some': not a way to read partitions: stalled, all"),
         ("cluster = 5", "cluster: 5: Input should be a valid string"),
     ],
 )
@@ -101,6 +101,16 @@ def test_globs_of_topics_in_the_environment(globs: str, monkeypatch: pytest.Monk
     monkeypatch.setenv("TXNSCOPE_TOPICS", "orders/*")
     with pytest.raises(SettingsError, match=r"^TXNSCOPE_TOPICS: 'orders/\*' is no topic"):
         settings.load({})
+
+
+def test_every_batch_is_read_only_where_topics_were_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert settings.load({}).partitions == "stalled"
+    assert settings.load({"partitions": "all", "topics": ["pay"]}).partitions == "all"
+    monkeypatch.setenv("TXNSCOPE_PARTITIONS", "all")
+    with pytest.raises(SettingsError, match=r"^TXNSCOPE_PARTITIONS: all needs --topics: it reads every byte of"):
+        settings.load({})
+    monkeypatch.setenv("TXNSCOPE_TOPICS", "pay")
+    assert settings.load({}).partitions == "all"
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "eu/orders", " orders", "or\nders"])

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from alembic import command
-from sqlalchemy import Engine
+from sqlalchemy import Engine, inspect
 
 from service.domain.findings import kinds
 from service.domain.findings.finding import Finding, Observation, Subject
@@ -66,3 +66,15 @@ def test_the_way_back_leaves_what_the_earlier_version_had(at_0003: Engine) -> No
         assert connection.exec_driver_sql("SELECT id, count FROM findings").all() == [("f1", 1)]
     upgrade(at_0003)
     assert [one.id for one in stored(at_0003)] == ["f1"]
+
+
+def test_a_store_can_go_back_to_before_there_was_a_ledger(engine: Engine) -> None:
+    assert clusters.bind(engine, "orders", "kafka", NOW_MS) == 1
+    tables = {"partition_markers", "partition_minutes"}
+    with engine.begin() as connection:
+        command.downgrade(config(connection), "0004")
+        assert tables.isdisjoint(inspect(connection).get_table_names())
+    upgrade(engine)
+    with engine.connect() as connection:
+        assert tables <= set(inspect(connection).get_table_names())
+    assert clusters.bind(engine, "orders", "kafka", NOW_MS) == 1

@@ -15,11 +15,13 @@ from service.domain.findings import kinds
 from service.domain.findings.finding import Observation, Subject
 from service.domain.findings.lifecycle import Look, reconcile
 from service.domain.keeping import Keep
+from service.domain.ledger import LedgerBatch, Marker, TopicRange, Volume
 from service.store import audit, lease, read, schema
 from service.store.audit import Attempt
 from service.store.errors import LeaseLost
 from service.store.retention import Forgotten, Retention
 from service.store.writer_findings import FindingWriter
+from service.store.writer_ledger import LedgerWriter
 from tests.store.conftest import Cluster, only_on
 from tests.store.histories import aborted, committed
 from tests.store.logs import NOW_MS, Entry, batch, entry, everything, rows
@@ -130,6 +132,21 @@ def test_minutes_of_the_cluster_and_gaps_are_kept_for_a_month(cluster: Cluster) 
     assert retention.forget(NOW_MS + 32 * DAY_MS)[3:5] == (1, 1)
 
 
+def test_volume_and_markers_of_partitions_go_with_the_history(cluster: Cluster) -> None:
+    days = (0, 1, 2)
+    volumes = [Volume("pay", 0, NOW_MS + day * DAY_MS, 1, 9, 0, 0, 0) for day in days]
+    markers = [
+        Marker("pay", 0, 0, 10 * day + n, 7, 0, 1, True, NOW_MS + day * DAY_MS) for day in days for n in range(6)
+    ]
+    read_ = TopicRange("pay", span(0, 3))
+    LedgerWriter(cluster.engine, cluster.lease).apply(LedgerBatch((read_,), tuple(volumes), tuple(markers)), NOW_MS)
+    retention = Retention(cluster.engine, cluster.lease, keep=Keep(history=5 * DAY_MS), rows_at_once=2)
+    told = [retention.forget(NOW_MS + day * DAY_MS + 1) for day in (4, 5, 20, 20, 20)]
+    assert [one.partition_markers for one in told] == [0, 6, 10, 2, 0]
+    assert [one.partition_minutes for one in told] == [0, 2, 2, 0, 0], "the first row says since when it is tailed"
+    assert [one.more for one in told] == [False, True, True, False, False]
+
+
 def test_rejects_and_resolved_findings_are_kept_as_long_as_people_say(cluster: Cluster) -> None:
     cluster.start({0: 0})
     broken = Reject(0, 0, 3, "value version 9", b"pay", b"key", b"value")
@@ -163,6 +180,15 @@ def test_ids_of_a_log_that_is_read_again_are_kept_until_it_is(cluster: Cluster) 
     assert retention.forget(much_later_ms).expired_ids == 0
     cluster.writer.apply(batch([], span(0, 20, generation=1, end=20, counts=False)), much_later_ms)
     assert retention.forget(much_later_ms).expired_ids == 2
+
+
+def test_a_partition_that_is_tailed_and_behind_keeps_no_id(cluster: Cluster) -> None:
+    seed(cluster)
+    behind = TopicRange("pay", span(0, 3, end=99))
+    LedgerWriter(cluster.engine, cluster.lease).apply(LedgerBatch((behind,)), NOW_MS)
+    cluster.writer.apply(batch([], span(0, 0, generation=1, end=20, gap=Gap(20, 20, "away"))), LATER_MS)
+    cluster.writer.apply(batch([], span(0, 20, generation=1, end=20, counts=False)), LATER_MS)
+    assert Retention(cluster.engine, cluster.lease).forget(LATER_MS + 2 * HISTORY_MS).expired_ids == 2
 
 
 def test_of_other_clusters_everything_stays(cluster: Cluster, new_cluster: Any) -> None:

@@ -90,8 +90,12 @@ def _data_gap(topic: str, partition: int, gaps: list[GapSeen]) -> Observation:
         severity=kinds.WARNING,
         subject=Subject(topic=topic, partition=partition),
         summary=f"{topic}-{partition}: a part of the log could not be read as it was",
-        advice="Reading went on behind the gap. Counts and history of the ids in it have a hole; what an id does next"
-        " is right again.",
+        advice="Reading went on behind the gap. "
+        + (
+            "Counts and history of the ids in it have a hole; what an id does next is right again."
+            if topic == TOPIC
+            else "What is counted of the partition, volume and markers, has a hole there."
+        ),
         evidence=tuple(
             Evidence(
                 gap.seen_at_ms,

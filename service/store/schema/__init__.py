@@ -15,6 +15,7 @@ from service.store.schema.ids import (
     producer_ids,
     transactional_ids,
 )
+from service.store.schema.ledger import partition_markers, partition_minutes
 from service.store.schema.partitions import audit, data_partitions, group_offsets, open_entries, partition_watch
 from service.store.schema.reading import clusters, data_gaps, leases, log_partitions, rejects, source_status
 
@@ -37,6 +38,8 @@ __all__ = [
     "metadata",
     "open_entries",
     "open_participants",
+    "partition_markers",
+    "partition_minutes",
     "partition_watch",
     "producer_ids",
     "rejects",

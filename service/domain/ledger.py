@@ -1,0 +1,70 @@
+"""What tailing data partitions tells: their volume by minute, and the markers that ended transactions there.
+
+Everything is frozen and plain. Unlike what the sampler sees, this is counted: every batch of a tailed partition is in
+exactly one range, the one that holds its last offset.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from service.domain.facts import RangeRead
+
+SOURCE: Final = "ledger"
+
+
+class TopicRange(NamedTuple):
+    """A range that was read, or is to be, of a partition of `topic`."""
+
+    topic: str
+    read: RangeRead
+
+    @property
+    def leader(self) -> int:
+        return self.read.leader
+
+    @property
+    def lo(self) -> int:
+        return self.read.lo
+
+    @property
+    def hi(self) -> int:
+        return self.read.hi
+
+
+class Volume(NamedTuple):
+    """What was written to a partition in one minute of its batches' timestamps. `bytes`: of whole batches as they lie
+    in the log, markers included, which are no `records`."""
+
+    topic: str
+    partition: int
+    minute_ms: int
+    records: int
+    bytes: int
+    transactional_records: int
+    commits: int
+    aborts: int
+
+
+class Marker(NamedTuple):
+    """A control record that ended a transaction on a partition; `at_ms` is the leader's clock. `generation`: offsets
+    begin anew in each (service.domain.facts.RangeRead)."""
+
+    topic: str
+    partition: int
+    generation: int
+    offset: int
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    is_commit: bool
+    at_ms: int
+
+
+class LedgerBatch(NamedTuple):
+    """All that one micro-batch read. `trouble`: what could not be read and why, one line for people."""
+
+    ranges: tuple[TopicRange, ...]
+    volumes: tuple[Volume, ...] = ()
+    markers: tuple[Marker, ...] = ()
+    trouble: str | None = None

@@ -1,0 +1,95 @@
+"""Headers of many record batches at once, as columns: what a partition holds, without looking at a payload."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from service.wire import batches
+from service.wire.batches import Batch, read_batches
+from service.wire.control import OTHER, ControlRecord, read_control
+from service.wire.errors import DecodeError
+from service.wire.starts import batch_length, batch_starts
+from service.wire.vectors import Bools, Ints, structs
+
+_HEADER: Final = np.dtype(
+    {
+        "names": ["base", "length", "magic", "attributes", "delta", "max_ms", "producer_id", "epoch", "count"],
+        "formats": [">i8", ">i4", "u1", ">i2", ">i4", ">i8", ">i8", ">i2", ">i4"],
+        "offsets": [0, 8, 16, 21, 23, 35, 43, 51, 57],
+        "itemsize": batches.HEADER_SIZE,
+    }
+)
+_HIGHEST_BASE: Final = 2**63 - 2**31 - 1
+"""Above, base + delta + 1 may not fit into an int64."""
+
+
+class HeaderColumns(NamedTuple):
+    """One row per whole batch, in the order of the log; `position` and `size` are bytes of the buffer.
+
+    `records` is what the header says, so that a compressed batch need not be opened; `max_timestamp_ms` may be -1.
+    """
+
+    position: Ints
+    size: Ints
+    next_offset: Ints
+    records: Ints
+    max_timestamp_ms: Ints
+    producer_id: Ints
+    producer_epoch: Ints
+    is_transactional: Bools
+    is_control: Bools
+
+    def rows(self, which: Bools) -> HeaderColumns:
+        return HeaderColumns._make(column[which] for column in self)
+
+
+def header_columns(data: bytes) -> HeaderColumns:
+    """Of all whole batches up to what cannot be one of format 2, or lies before the end of its predecessor.
+
+    Checksums are of whole batches, payload included, and so not looked at.
+    """
+    starts = _whole(data)
+    if not starts.size:
+        return HeaderColumns(*(np.zeros(0, np.int64),) * 7, *(np.zeros(0, np.bool_),) * 2)
+    header = structs(np.frombuffer(data, np.uint8), starts, _HEADER)
+    base, delta = header["base"].astype(np.int64), header["delta"].astype(np.int64)
+    behind = np.minimum(base, _HIGHEST_BASE) + delta + 1
+    bad = (header["magic"] != batches.MAGIC) | (delta < 0) | (header["count"] < 0)
+    bad |= (base < 0) | (base > _HIGHEST_BASE)
+    bad[1:] |= base[1:] < behind[:-1]
+    attributes = header["attributes"]
+    columns = HeaderColumns(
+        position=starts,
+        size=header["length"].astype(np.int64) + batches.LENGTH_END,
+        next_offset=behind,
+        records=header["count"].astype(np.int64),
+        max_timestamp_ms=header["max_ms"].astype(np.int64),
+        producer_id=header["producer_id"].astype(np.int64),
+        producer_epoch=header["epoch"].astype(np.int64),
+        is_transactional=(attributes & batches.TRANSACTIONAL) != 0,
+        is_control=(attributes & batches.CONTROL) != 0,
+    )
+    return columns.rows(~np.logical_or.accumulate(bad)) if bad.any() else columns
+
+
+def marker_at(data: bytes, position: int, size: int) -> ControlRecord | None:
+    """The marker in the control batch that lies there; None where it is none, was compacted away or is damaged."""
+    try:
+        for batch in read_batches(data[position : position + size]):
+            if isinstance(batch, Batch):
+                control = read_control(batch)
+                return None if control is None or control.type == OTHER else control
+    except DecodeError:
+        pass
+    return None
+
+
+def _whole(data: bytes) -> Ints:
+    """Where whole batches begin: without a last one that the Fetch cut."""
+    starts = batch_starts(data)
+    if not starts.size:
+        return starts
+    last = int(starts[-1])
+    return starts[:-1] if last + batches.LENGTH_END + batch_length(data, last) > len(data) else starts

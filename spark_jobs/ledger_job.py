@@ -1,0 +1,58 @@
+"""The query that tails data partitions, where people asked for it: from the store's positions into the store."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+
+from sqlalchemy import Engine
+
+from service.domain.ledger import SOURCE
+from service.store.errors import StoreError
+from service.store.lease import Lease
+from service.store.progress import keep_topics
+from service.store.writer_ledger import LedgerWriter
+from spark_jobs.first_start import as_known
+from spark_jobs.ledger_rows import batches_from_rows
+from spark_jobs.queries import Queries
+from spark_jobs.reasons import reason
+from spark_jobs.session import CORES
+from spark_jobs.settings import IngestSettings
+from spark_jobs.sinks import StoreSink
+from spark_jobs.source.ledger import LedgerSource, ledger_options
+from spark_jobs.source.planner import wall_clock_ms
+from spark_jobs.source.position import LogPosition
+
+POLL_MS = 500
+HEARTBEAT_MS = 1_000
+
+
+class LedgerJob:
+    """Every (re)start begins at what the store has, of the topics that are tailed now."""
+
+    name = SOURCE
+
+    def __init__(self, queries: Queries, settings: IngestSettings, engine: Engine) -> None:
+        self._queries, self._engine = queries, engine
+        self._client, self._watch = settings.client, settings.watch
+
+    def run(self, lease: Lease, ending: threading.Event) -> None:
+        """As `TransactionStateJob.run`."""
+        writer = LedgerWriter(self._engine, lease)
+        try:
+            positions = self._positions(lease)
+            options = ledger_options(self._client, self._watch, positions, CORES, POLL_MS, HEARTBEAT_MS)
+            self._queries.run(SOURCE, LedgerSource, options, StoreSink(batches_from_rows, writer.apply), ending)
+        except Exception as e:
+            with suppress(StoreError):
+                writer.report_trouble(reason(e), wall_clock_ms())
+            raise
+
+    def _positions(self, lease: Lease) -> dict[str, dict[int, LogPosition]]:
+        kept = keep_topics(self._engine, lease, SOURCE, self._watch.tails, wall_clock_ms())
+        return {topic: {p: as_known(position) for p, position in of.items()} for topic, of in kept.items()}
+
+
+def end_tailing(engine: Engine, lease: Lease) -> None:
+    """Nobody reads on where the store stands: whoever tails again later begins at the ends of the logs then."""
+    keep_topics(engine, lease, SOURCE, lambda _: False, wall_clock_ms())

@@ -1,0 +1,88 @@
+"""The Spark streaming DataSource that tails data partitions: Spark's interface, nothing else (docs/adr/0008)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.types import StructType
+
+from service.domain.ledger import TopicRange
+from service.kafka.settings import ClientSettings
+from spark_jobs.rows import SCHEMA, trouble_to_rows
+from spark_jobs.source import position
+from spark_jobs.source.admission import into_tasks
+from spark_jobs.source.ledger_brokers import LedgerBrokers
+from spark_jobs.source.ledger_planner import LedgerPlan, LedgerPlanner
+from spark_jobs.source.ledger_reader import read_tails
+from spark_jobs.source.planner import wall_clock_ms
+from spark_jobs.source.planning import PlanningReader
+from spark_jobs.source.watch import Watch
+
+
+@dataclass(frozen=True)
+class LedgerTask(InputPartition):
+    """What one Spark task reads; `trouble` travels with the first task."""
+
+    ranges: tuple[TopicRange, ...]
+    trouble: str | None
+
+
+class LedgerReader(PlanningReader[LedgerPlan]):
+    def __init__(self, options: dict[str, str]) -> None:
+        super().__init__(int(options["pollms"]), int(options["heartbeatms"]))
+        self._settings = ClientSettings.from_json(options["client"])
+        self._watch = Watch(*map(tuple, json.loads(options["watch"])))
+        self._positions = {topic: position.from_json(text) for topic, text in json.loads(options["positions"]).items()}
+        self._cores = int(options["cores"])
+
+    def planner(self) -> LedgerPlanner:
+        return LedgerPlanner(LedgerBrokers(self._settings), self._watch, self._positions, wall_clock_ms)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        plan = self.at_hand(end)
+        tasks = into_tasks(plan.ranges, self._cores)
+        return [LedgerTask(tuple(task), None if i else plan.trouble) for i, task in enumerate(tasks)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, LedgerTask)
+        if partition.trouble:
+            yield trouble_to_rows(partition.trouble)
+        yield from read_tails(self._settings, partition.ranges, wall_clock_ms)
+
+
+class LedgerSource(DataSource):
+    """`spark.readStream.format("txnscope_ledger")`; options as in `ledger_options`."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "txnscope_ledger"
+
+    def schema(self) -> StructType:
+        return SCHEMA
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        return LedgerReader(dict(self.options))
+
+
+def ledger_options(
+    settings: ClientSettings,
+    watch: Watch,
+    positions: Mapping[str, Mapping[int, position.LogPosition]],
+    cores: int,
+    poll_ms: int,
+    heartbeat_ms: int,
+) -> dict[str, str]:
+    """Options of the source, as Spark hands them on (strings, keys in lower case). `positions`: by topic."""
+    return {
+        "client": settings.to_json(),
+        "watch": json.dumps(watch),
+        "positions": json.dumps({topic: position.to_json(of_topic) for topic, of_topic in positions.items()}),
+        "cores": str(cores),
+        "pollms": str(poll_ms),
+        "heartbeatms": str(heartbeat_ms),
+    }

@@ -1,0 +1,193 @@
+"""Decides which bytes of tailed partitions the next micro-batch reads: many topics, each by the rules of one log.
+
+A topic is tailed from its end on, once all of its partitions answer and may be read: what is in it by then is never
+read. A partition that it gains later is new, and read from its start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from service.domain.facts import RangeRead
+from service.domain.ledger import TopicRange
+from service.kafka.ends import Ends
+from service.kafka.errors import KafkaFailure
+from service.kafka.metadata import TopicLayout
+from spark_jobs.source.admission import Limits, admit, shares
+from spark_jobs.source.brokers import Place
+from spark_jobs.source.ledger_brokers import LedgerAsked
+from spark_jobs.source.look import Look, silence
+from spark_jobs.source.planner import Followed, advanced, end_of, follow, ranges_to
+from spark_jobs.source.position import LogPosition
+from spark_jobs.source.record_sizes import RecordSizes
+from spark_jobs.source.watch import Watch
+from spark_jobs.source.watched import is_over
+
+BUDGET: Final = 32 << 20
+"""Bytes of one micro-batch, about: what it holds is written in one transaction."""
+LAYOUT_EVERY_MS: Final = 2_000
+_NO_TOPIC: Final = ""
+"""The id of the topic that is there instead of one that was deleted."""
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerPlan:
+    """What one micro-batch reads; `trouble`: what could not be asked."""
+
+    ranges: tuple[TopicRange, ...]
+    trouble: str | None
+
+    @property
+    def has_data(self) -> bool:
+        return any(r.hi > r.lo or r.gap or r.is_gone for _, r in self.ranges)
+
+
+class _Tailed(NamedTuple):
+    """A topic in one look; `size`: bytes of a record, None where it may not be read now."""
+
+    seen: Look
+    followed: Followed
+    size: int | None
+
+    @property
+    def topic(self) -> str:
+        return self.seen.layout.topic
+
+    @property
+    def lag(self) -> int:
+        positions = self.followed.positions
+        return sum(max(end - positions[p].next_offset, 0) for p, end in self.seen.ends.items())
+
+    def ranges(self, limits: Limits | None) -> list[TopicRange]:
+        """Without limits nothing is read, and only the views are kept fresh."""
+        positions, ends = self.followed.positions, self.seen.ends
+        until = {p: positions[p].next_offset for p in ends} if limits is None else admit(positions, ends, limits)
+        return [TopicRange(self.topic, read) for read in ranges_to(until, self.seen, self.followed)]
+
+
+class LedgerPlanner:
+    """Plans batches from `positions` (by topic) on. Time comes from `now_ms`."""
+
+    def __init__(
+        self,
+        kafka: LedgerAsked,
+        watch: Watch,
+        positions: Mapping[str, Mapping[int, LogPosition]],
+        now_ms: Callable[[], int],
+        budget: int = BUDGET,
+    ) -> None:
+        self._kafka, self._watch, self._now_ms, self._budget = kafka, watch, now_ms, budget
+        self._positions = dict(positions)
+        self._sizes = RecordSizes(kafka, now_ms)
+        self._layouts: dict[str, TopicLayout] = {}
+        self._layouts_at_ms = 0
+        self._absent: set[str] = set()
+        self._deleted: list[str] = []
+        self._missing: list[str] = []
+
+    def plan(self) -> LedgerPlan:
+        """Never raises for what Kafka cannot answer: that is `trouble`, and the other topics go on."""
+        try:
+            looks = self._look()
+        except KafkaFailure as e:
+            self._layouts_at_ms = 0
+            return LedgerPlan((), str(e))
+        troubles = list(self._missing)
+        tailed = [one for seen in looks if (one := self._tailed(seen, troubles))]
+        sizes = {one.topic: one.size for one in tailed if one.size is not None}
+        limits = shares({one.topic: one.lag for one in tailed if one.topic in sizes}, sizes, self._budget)
+        ranges = self._ends_of_deleted()
+        for one in tailed:
+            ranges += one.ranges(limits.get(one.topic))
+            self._positions[one.topic] = one.followed.positions
+        return LedgerPlan(tuple(ranges), "; ".join(troubles) or None)
+
+    def advance(self, plan: LedgerPlan) -> None:
+        """The batch of this plan is being read: plan behind it from now on."""
+        reads: dict[str, list[RangeRead]] = {}
+        for topic, read in plan.ranges:
+            reads.setdefault(topic, []).append(read)
+        for topic, of_topic in reads.items():
+            if topic in self._positions:
+                self._positions[topic] = advanced(self._positions[topic], of_topic)
+
+    def close(self) -> None:
+        self._kafka.close()
+
+    def _look(self) -> list[Look]:
+        now = self._now_ms()
+        if is_over(self._layouts_at_ms, LAYOUT_EVERY_MS, now):
+            self._refresh(now)
+        found = self._kafka.ends(self._layouts, with_start=True)
+        return [_look_of(layout, found, now) for layout in self._layouts.values()]
+
+    def _refresh(self, now_ms: int) -> None:
+        topics = self._kafka.topics()
+        layouts = {name: layout for name, layout in topics.layouts.items() if self._watch.tails(name)}
+        missing = {topic: self._kafka.why_not_listed(topic) for topic in self._positions.keys() - layouts.keys()}
+        absent = {topic for topic, why in missing.items() if why is None}
+        self._deleted = sorted(absent & self._absent)  # twice: a broker that comes back may not know of all at once
+        self._absent = absent
+        self._missing = [why for why in missing.values() if why]
+        self._layouts, self._layouts_at_ms = layouts, now_ms
+
+    def _tailed(self, seen: Look, troubles: list[str]) -> _Tailed | None:
+        """None: nothing is known of it in this look, or it has not begun."""
+        topic = seen.layout.topic
+        known = self._positions.get(topic)
+        if why := silence(seen):
+            troubles.append(why)
+            self._layouts_at_ms = 0  # perhaps somebody else leads now
+        if known is None and (why or not seen.ends):
+            return None
+        try:
+            followed = _begun(seen) if known is None else self._followed(seen, known)
+        except KafkaFailure as e:
+            troubles.append(str(e))
+            return None
+        one = _Tailed(seen, followed, None)
+        try:
+            return one._replace(size=self._size(one))
+        except KafkaFailure as e:
+            troubles.append(str(e))
+            return None if known is None else one
+
+    def _followed(self, seen: Look, known: Mapping[int, LogPosition]) -> Followed:
+        return follow(seen, known, lambda p, position: self._kafka.other_log(seen, p, position), reads_again=False)
+
+    def _size(self, one: _Tailed) -> int | None:
+        """Measured where most is unread."""
+        positions, ends = one.followed.positions, one.seen.ends
+        if not ends:
+            return None
+        p = max(ends, key=lambda p: ends[p] - positions[p].next_offset)
+        offset = max(positions[p].next_offset, one.seen.starts[p])
+        return self._sizes.of(one.seen.layout, p, offset, is_news=ends[p] > offset)
+
+    def _ends_of_deleted(self) -> list[TopicRange]:
+        deleted, self._deleted = self._deleted, []
+        return [
+            TopicRange(topic, end_of(p, position, _NO_TOPIC, self._layouts_at_ms, None))
+            for topic in deleted
+            for p, position in self._positions.pop(topic, {}).items()
+        ]
+
+
+def _begun(seen: Look) -> Followed:
+    """A topic that is tailed from now on: nothing that lies there already counts."""
+    topic_id = seen.layout.topic_id
+    return Followed({p: LogPosition(topic_id, 0, end, -1, end) for p, end in seen.ends.items()}, {}, {})
+
+
+def _look_of(layout: TopicLayout, found: Mapping[Place, Ends], asked_at_ms: int) -> Look:
+    here = {p: found[layout.topic, p] for p in layout.leaders}
+    answered = {p: ends for p, ends in here.items() if not ends.error}
+    return Look(
+        layout,
+        asked_at_ms,
+        {p: ends.log_start for p, ends in answered.items()},
+        {p: ends.high_watermark for p, ends in answered.items()},
+        {p: ends.error for p, ends in here.items() if ends.error},
+    )

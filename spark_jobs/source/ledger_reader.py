@@ -1,0 +1,71 @@
+"""Reads the ranges of tailed partitions to their ends, headers only: the executors' half of the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
+from operator import attrgetter
+
+import pyarrow as pa
+
+from service.domain.facts import RangeRead
+from service.domain.ledger import TopicRange
+from service.kafka.settings import ClientSettings
+from service.wire.log_columns import Chunk
+from spark_jobs.ledger_fold import Tail
+from spark_jobs.ledger_rows import markers_to_rows, ranges_to_rows, volumes_to_rows
+from spark_jobs.rows import trouble_to_rows
+from spark_jobs.source.reader import MAX_FETCH_BYTES, Reading
+
+
+def read_tails(
+    settings: ClientSettings, ranges: Iterable[TopicRange], now_ms: Callable[[], int]
+) -> Iterator[pa.RecordBatch]:
+    """Rows of `spark_jobs.ledger_rows` for all of `ranges`. Raises KafkaUnavailable as `read_ranges`."""
+    done: list[TopicRange] = []
+    for topic, of_topic in groupby(sorted(ranges, key=attrgetter("topic")), attrgetter("topic")):
+        reading = _Tailing(settings, topic, [one.read for one in of_topic], now_ms)
+        while reading.unfinished:
+            reading.step()
+        done += (TopicRange(topic, read) for read in reading.done())
+        if reading.tail.volumes:
+            yield volumes_to_rows(reading.tail.volumes)
+            yield markers_to_rows(reading.tail.markers)
+        for broken in reading.broken:
+            yield trouble_to_rows(broken)
+    yield ranges_to_rows(done)
+
+
+class _Tailing(Reading):
+    """Of one topic. `broken`: batches that nobody can read, one line each."""
+
+    def __init__(
+        self, settings: ClientSettings, topic: str, ranges: Sequence[RangeRead], now_ms: Callable[[], int]
+    ) -> None:
+        super().__init__(settings, topic, ranges)
+        self._now_ms = now_ms
+        self.tail = Tail(topic)
+        self.broken: list[str] = []
+
+    def _keep(self, chunks: Sequence[Chunk]) -> None:
+        for chunk in chunks:
+            p = chunk.partition
+            reached, records = self.tail.add(chunk, self._ranges[p].generation, self._now_ms())
+            if reached > chunk.lo:
+                self._at[p] = reached
+                self._bytes[p] += len(chunk.data)
+                self._records[p] += records
+            else:
+                self._came_nowhere(chunk)
+
+    def _came_nowhere(self, chunk: Chunk) -> None:
+        """Not one whole batch: it does not fit, or what lies there is none (a broker sends the first batch whole)."""
+        p = chunk.partition
+        if len(chunk.data) >= self._max_bytes[p]:
+            self._max_bytes[p] = min(self._max_bytes[p] * 2, MAX_FETCH_BYTES)
+        elif (p, chunk.lo) not in self._doubted:
+            self._doubted.add((p, chunk.lo))  # bytes may have suffered on the way
+        else:
+            if not self.broken:
+                self.broken.append(f"{self._topic}-{p}: what lies at offset {chunk.lo} is no batch")
+            self._at[p] += 1  # no telling where the next batch begins: feel forward

@@ -1,0 +1,74 @@
+"""A Spark stream reader that plans micro-batches by asking Kafka: what sources that read logs to their ends share.
+
+How Spark 4.3 talks to it (python_streaming_source_runner.py): one reader object in one driver-side process plans, as
+long as the query runs; `read` runs in pooled workers, on a pickled copy.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import abstractmethod
+from typing import Any, Generic, Protocol, TypeVar
+
+from pyspark.sql.datasource import DataSourceStreamReader
+
+
+class Planned(Protocol):
+    @property
+    def has_data(self) -> bool: ...
+
+
+P = TypeVar("P", bound=Planned)
+
+
+class Planner(Protocol[P]):
+    def plan(self) -> P: ...
+
+    def advance(self, plan: P) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class PlanningReader(DataSourceStreamReader, Generic[P]):
+    """Plans whenever there is something new, and once a heartbeat when there is not."""
+
+    def __init__(self, poll_ms: int, heartbeat_ms: int) -> None:
+        self._poll_s, self._heartbeat_s = poll_ms / 1000, heartbeat_ms / 1000
+        self._planner: Planner[P] | None = None
+        self._number = 0
+        self._plan: P | None = None
+        self._planned_at = 0.0
+
+    @abstractmethod
+    def planner(self) -> Planner[P]:
+        """Called once, where plans are made."""
+
+    def initialOffset(self) -> dict[str, Any]:
+        return {"plan": 0}
+
+    def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
+        """Block until there is a plan worth a micro-batch: new records, or a heartbeat that is due."""
+        if self._planner is None:
+            self._planner = self.planner()
+        while True:
+            wait = self._planned_at + self._poll_s - time.monotonic()
+            if wait > 0:
+                time.sleep(wait)
+            plan = self._planner.plan()
+            due = time.monotonic() - self._planned_at >= self._heartbeat_s
+            if plan.has_data or due:
+                break
+            time.sleep(self._poll_s)
+        self._planner.advance(plan)
+        self._plan, self._number, self._planned_at = plan, self._number + 1, time.monotonic()
+        return {"plan": self._number}
+
+    def at_hand(self, end: dict[str, Any]) -> P:
+        """The plan that ends at Spark's offset `end`."""
+        if self._plan is None or end["plan"] != self._number:
+            raise RuntimeError(f"plan {end['plan']} is not the one at hand ({self._number}): restart from the store")
+        return self._plan
+
+    def stop(self) -> None:
+        if self._planner is not None:
+            self._planner.close()
