@@ -142,10 +142,10 @@ class Stage:
         store = f"sqlite:///{self._directory / 'txnscope.db'}"
         where = ["--bootstrap-servers", self._broker.bootstrap, "--cluster", CLUSTER, "--store", store]
         scratch = ["--checkpoint", str(self._directory / "checkpoint"), "--port", str(self._options.port)]
-        # what it leaves behind when it has to be killed goes with the directory
         key = secrets.token_hex(16)
         self.key_file.touch(0o600)
         self.key_file.write_text(f"{key}\n")
+        # what it leaves behind when it has to be killed goes with the directory
         environment = os.environ | {"TMPDIR": str(self._directory), "TXNSCOPE_OPERATORS": json.dumps({OPERATOR: key})}
         with self._log.open("wb") as log:
             return Leashed([sys.executable, "-m", "service.cli", "watch", *where, *scratch], log, environment)
