@@ -34,8 +34,8 @@ demo: venv ## a broker, a workload, the application and its page; Ctrl-C stops a
 
 .PHONY: test
 test: venv system-packages ## the whole test suite, real brokers and a real PostgreSQL included
-	$(BIN)/pytest -m "not spark" --numprocesses 2 --dist loadfile
-	$(BIN)/pytest -m spark
+	$(BIN)/pytest -m "not alone" --numprocesses 2 --dist loadfile
+	$(BIN)/pytest -m alone
 
 .PHONY: matrix
 matrix: venv ## every scenario of causes and of hanging on every Kafka version, not on one each as in `make test`

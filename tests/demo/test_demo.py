@@ -161,6 +161,7 @@ def test_a_taken_port_is_named_with_a_way_out(name: str, offset: int) -> None:
 
 
 @pytest.mark.broker
+@pytest.mark.alone
 @pytest.mark.spark
 @pytest.mark.timeout(300)
 def test_shows_every_sight_and_leaves_nothing(start: Callable[..., Demo]) -> None:
@@ -174,6 +175,7 @@ def test_shows_every_sight_and_leaves_nothing(start: Callable[..., Demo]) -> Non
 
 
 @pytest.mark.broker
+@pytest.mark.alone
 @pytest.mark.spark
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
@@ -202,6 +204,7 @@ def test_however_it_ends_nothing_runs_on(
 
 
 @pytest.mark.broker
+@pytest.mark.alone
 @pytest.mark.spark
 @pytest.mark.timeout(300)
 def test_a_dead_broker_is_named_with_the_end_of_its_log(start: Callable[..., Demo]) -> None:
