@@ -35,8 +35,8 @@ demo-full: venv ## the same with Prometheus, the alert rules and Alertmanager; a
 
 .PHONY: test
 test: venv system-packages ## the whole test suite, real brokers and a real PostgreSQL included
-	$(BIN)/pytest -m "not spark" --numprocesses 2 --dist loadfile
-	$(BIN)/pytest -m spark
+	$(BIN)/pytest -m "not alone" --numprocesses 2 --dist loadfile
+	$(BIN)/pytest -m alone
 
 .PHONY: matrix
 matrix: venv ## every scenario of causes and of hanging on every Kafka version, not on one each as in `make test`

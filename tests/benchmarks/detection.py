@@ -84,6 +84,7 @@ def _measure(broker: Broker, watched: Watched, connection: Connection, cases: in
         marked = [_mark(connection, injected[number]) for number in _paced(cases)]
         _wait_for(lambda: len(watch.resolved) >= cases)
     ended = [watch.resolved[p] - at_s for p, at_s in marked if p in watch.resolved]
+    yield Figure("hanging transactions that we saw end", 100 * len(ended) / cases, "%", 100, at_least=True)
     yield Figure("marker written → resolved in REST, p50", statistics.median(ended), "s")
     yield Figure("marker written → resolved in REST, p99", percentile(ended, 0.99), "s", RESOLVED_S)
     yield Figure("  the longest", max(ended), "s")

@@ -182,6 +182,7 @@ def test_a_taken_port_is_named_with_a_way_out(name: str, offset: int, who: str, 
 
 
 @pytest.mark.broker
+@pytest.mark.alone
 @pytest.mark.spark
 @pytest.mark.timeout(300)
 def test_shows_every_sight_and_leaves_nothing(start: Callable[..., Demo]) -> None:
@@ -196,6 +197,7 @@ def test_shows_every_sight_and_leaves_nothing(start: Callable[..., Demo]) -> Non
 
 
 @pytest.mark.broker
+@pytest.mark.alone
 @pytest.mark.spark
 @pytest.mark.timeout(300)
 def test_tells_an_alert_and_how_to_end_it(start: Callable[..., Demo]) -> None:
@@ -245,6 +247,7 @@ def test_however_it_ends_nothing_runs_on(
 
 
 @pytest.mark.broker
+@pytest.mark.alone
 @pytest.mark.spark
 @pytest.mark.timeout(300)
 def test_a_dead_broker_is_named_with_the_end_of_its_log(start: Callable[..., Demo]) -> None:

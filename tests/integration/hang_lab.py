@@ -78,6 +78,11 @@ class HangLab(NamedTuple):
         assert answer.status_code == 200, answer.text
         return answer.json()
 
+    def is_dark(self, topic: str, partition: int) -> bool:
+        """Whether it is watched by now, and cannot be judged."""
+        answer = self.rest.get(self._place(topic, partition))
+        return answer.status_code == 200 and not answer.json()["judged"]
+
     def groups(self, name: str) -> list[Any]:
         return [item for item in self.get("/groups?limit=200")["items"] if item["group"] == name]
 

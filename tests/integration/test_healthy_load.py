@@ -8,7 +8,7 @@ from tests.brokers import on
 from tests.soak.faults import FROZEN, LEADERS, RESTARTED
 from tests.soak.soak import Plan, lines, run, told
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark]
+pytestmark = [pytest.mark.alone, pytest.mark.broker, pytest.mark.spark]
 
 SHARE = 0.95
 """Half of the time something is broken; the long run (`make soak`) has to reach more."""

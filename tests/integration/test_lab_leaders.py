@@ -42,7 +42,7 @@ def test_k_the_leader_of_a_participant_is_frozen(cluster: Callable[..., tuple[Cl
         row = here.until(kinds.STUCK_COMPLETION, lambda one: missing in str(one.evidence), transactional_id=b"k-frozen")
         assert (row.severity, row.decision) == (kinds.WARNING, None)
         assert f"k-frozen-{1 - LOST}" not in row.summary
-        wait_for(lambda: not here.partition("k-frozen", LOST)["judged"], "that the leader does not answer", 30)
+        wait_for(lambda: here.is_dark("k-frozen", LOST), "that the leader does not answer", 30)
     here.until(kinds.STUCK_COMPLETION, lambda one: one.status == kinds.RESOLVED, transactional_id=b"k-frozen")
     here.is_free("k-frozen", LOST)
     here.nothing_hangs("k-frozen")

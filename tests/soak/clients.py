@@ -7,10 +7,12 @@ process of their own can be ended whatever they wait for (`tests.soak.working`).
 from __future__ import annotations
 
 import json
+import os
 import random
 import sys
 import threading
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
 from types import TracebackType
@@ -20,7 +22,7 @@ from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from deploy.demo.workload.old_producer import OldProducer
-from deploy.demo.workload.raw_producer import Connection, RawProducer, Refused
+from deploy.demo.workload.raw_producer import Connection, RawProducer, Refused, transaction_version
 from tests.integration.producers import SILENT, open_producer, transact
 from tests.lab.hangs import old_producer
 
@@ -38,6 +40,7 @@ HELD_OPEN: Final = (0, 1, 2, 3)
 _EACH: Final = 3
 _PAIRS: Final = [[1, 2], [2, 3], [3, 1], [1, 3], [2, 1], [3, 2]]
 _TIMEOUT_MS: Final = 120_000
+_TV2: Final = 2
 _AGAIN: Final = frozenset({19, 20})
 """NOT_ENOUGH_REPLICAS (also where a leader could not add the partition just now), and the same after the append."""
 
@@ -57,17 +60,24 @@ def create_topics(bootstrap: str, hangs: int) -> None:
 
 
 class Clients:
-    """Work until the block ends; every transaction is finished then. `done`: transactions by kind of client."""
+    """Work until the block ends; every transaction is finished then. `done`: transactions by kind of client.
 
-    def __init__(self, bootstrap: str, *, hold_s: float, hangs: int) -> None:
-        self._bootstrap, self._hold_s = bootstrap, hold_s
+    `on_failure` is called where a client cannot go on. Clients of the new protocol work where brokers speak it.
+    """
+
+    def __init__(
+        self, bootstrap: str, *, hold_s: float, hangs: int, on_failure: Callable[[BaseException], None]
+    ) -> None:
+        self._bootstrap, self._hold_s, self._on_failure = bootstrap, hold_s, on_failure
         self._stop, self._never = threading.Event(), threading.Event()
-        self._failures: list[BaseException] = []
+        with self._connection() as connection:
+            self._is_modern = transaction_version(connection) >= _TV2
         self.done: Counter[str] = Counter()
         work: list[tuple[Callable[..., None], tuple[object, ...]]] = [(self._long, ())]
         for n in range(_EACH):
             work.append((self._classic, (f"classic-{n}",)))
-            work.append((self._modern, (f"modern-{n}",)))
+            if self._is_modern:
+                work.append((self._modern, (f"modern-{n}",)))
             work.append((self._early, (f"early-{n}", EARLY, range(PARTITIONS))))
             work.append((self._early, (f"early-held-{n}", HELD, range(PARTITIONS))))
         work.append((self._early, ("early-behind", HANGS, range(hangs))))
@@ -82,14 +92,12 @@ class Clients:
         self._stop.set()
         for thread in self._threads:
             thread.join(90)
-        if e is None and self._failures:
-            raise self._failures[0]
 
     def _run(self, work: Callable[..., None], arguments: tuple[object, ...]) -> None:
         try:
             work(*arguments)
         except BaseException as e:
-            self._failures.append(e)
+            self._on_failure(e)
 
     def _connection(self) -> Connection:
         """Nothing interrupts it: a client that is told to stop finishes its transaction."""
@@ -147,7 +155,7 @@ class Clients:
     def _long(self) -> None:
         """As Flink's sink: open from one checkpoint to the next."""
         with self._connection() as connection:
-            producer = RawProducer(connection, LONG)
+            producer = RawProducer(connection, LONG) if self._is_modern else OldProducer(connection, LONG)
             producer.init(900_000)
             while not self._stop.is_set():
                 try:
@@ -158,8 +166,10 @@ class Clients:
                     self.done["long, begun again"] += 1
                     producer.init(900_000)
 
-    def _hold(self, producer: RawProducer) -> None:
+    def _hold(self, producer: RawProducer | OldProducer) -> None:
         until = time.monotonic() + self._hold_s
+        if isinstance(producer, OldProducer):
+            producer.add(HELD, *HELD_OPEN)
         turn = 0
         while True:
             _write(producer, HELD, HELD_OPEN[turn % len(HELD_OPEN)])
@@ -168,20 +178,28 @@ class Clients:
                 return
 
 
-def _write(producer: RawProducer, topic: str, partition: int) -> None:
+def _write(producer: RawProducer | OldProducer, topic: str, partition: int) -> None:
     give_up = time.monotonic() + 60
     while True:
         try:
-            return producer.produce(topic, partition, [b"payload"])
+            producer.produce(topic, partition, [b"payload"])
         except Refused as e:
             if e.code not in _AGAIN or time.monotonic() > give_up:
                 raise
             time.sleep(0.05)
+        else:
+            return
+
+
+def _end(e: BaseException) -> None:
+    """Of the whole process, and at once: a soak without one of its clients says nothing."""
+    traceback.print_exception(e)
+    os._exit(1)
 
 
 def main() -> None:
     bootstrap, hold_s, hangs = sys.argv[1:]
-    with Clients(bootstrap, hold_s=float(hold_s), hangs=int(hangs)) as clients:
+    with Clients(bootstrap, hold_s=float(hold_s), hangs=int(hangs), on_failure=_end) as clients:
         sys.stdin.read()
     sys.stdout.write(json.dumps(clients.done))
 

@@ -28,7 +28,7 @@ from tests.soak.clients import HANGS, PARTITIONS, TOPICS, create_topics
 from tests.soak.faults import KINDS, PROPERTIES, Done, Faults
 from tests.soak.injected import Injecting
 from tests.soak.watch import Seen, Watching, as_of_s
-from tests.soak.working import working
+from tests.soak.working import Work, working
 
 HOLD_S: Final = 300.0
 JUDGED_SHARE: Final = 0.99
@@ -85,15 +85,15 @@ def run(plan: Plan, seed: int = 1) -> Result:
         create_topics(cluster.bootstrap, plan.hangs)
         hold_s = min(HOLD_S, plan.seconds)
         with watching(cluster.bootstrap) as watched:
-            with working(cluster.bootstrap, hold_s=hold_s, hangs=plan.hangs) as done:
+            with working(cluster.bootstrap, hold_s=hold_s, hangs=plan.hangs) as work:
                 _wait_until_judged(watched)
                 faults = Faults(cluster, seed)
                 with Watching(watched, cluster, lambda: faults.away) as watch:
                     with Injecting(cluster.bootstrap, plan.hangs, plan.seconds) as injecting:
-                        _disturb(faults, plan)
+                        _disturb(faults, plan, work)
                     _wait_for_the_last(injecting, watch.seen)
             time.sleep(_SLACK_S)
-            return _result(watched, watch.seen, faults, injecting, _open(cluster, plan.hangs), dict(done))
+            return _result(watched, watch.seen, faults, injecting, _open(cluster, plan.hangs), dict(work.done))
 
 
 def _wait_until_judged(watched: Watched) -> None:
@@ -113,9 +113,10 @@ def _wait_until_judged(watched: Watched) -> None:
         rest.close()
 
 
-def _disturb(faults: Faults, plan: Plan) -> None:
+def _disturb(faults: Faults, plan: Plan, work: Work) -> None:
     began = time.monotonic()
     for number, kind in enumerate(plan.faults):
+        work.check()
         time.sleep(max(0.0, began + number * plan.every_s + plan.every_s / 3 - time.monotonic()))
         fault = faults.do(kind)
         sys.stderr.write(f"{time.monotonic() - began:5.0f} s: {fault.kind}\n")

@@ -6,18 +6,25 @@ import json
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from tests.integration.application import ROOT
 
 _END_S = 120
 
 
+class Work(NamedTuple):
+    """`done`: what they did, by kind of client, once the block has ended. `check` raises if they ended before that."""
+
+    done: Counter[str]
+    check: Callable[[], None]
+
+
 @contextmanager
-def working(bootstrap: str, *, hold_s: float, hangs: int) -> Iterator[Counter[str]]:
-    """What they did, by kind of client, once the block has ended; every transaction is finished then."""
-    done: Counter[str] = Counter()
+def working(bootstrap: str, *, hold_s: float, hangs: int) -> Iterator[Work]:
+    """Every transaction is finished when the block has ended."""
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.soak.clients", bootstrap, str(hold_s), str(hangs)],
         cwd=ROOT,
@@ -25,11 +32,16 @@ def working(bootstrap: str, *, hold_s: float, hangs: int) -> Iterator[Counter[st
         stdout=subprocess.PIPE,
         text=True,
     )
+
+    def check() -> None:
+        assert process.poll() in (None, 0), f"the clients ended with {process.returncode}"
+
+    work = Work(Counter(), check)
     try:
-        yield done
+        yield work
         told, _ = process.communicate(timeout=_END_S)
-        assert process.returncode == 0, f"the clients ended with {process.returncode}"
-        done.update(json.loads(told))
+        check()
+        work.done.update(json.loads(told))
     finally:
         process.kill()
         process.communicate()
