@@ -31,7 +31,7 @@ from spark_jobs.log_read import LogRead, log_read
 from spark_jobs.looker import Answers, EntryKey, Looker, Questions, is_open
 from spark_jobs.observed import cases_of, observed
 from spark_jobs.open_cases import OpenCase
-from spark_jobs.unrest import Unrest
+from spark_jobs.unrest import NEVER_MS, Unrest
 
 LOOK_AGAIN_MS: Final = 1_000
 """How often what hangs is looked at again: it may end without the LSO moving."""
@@ -109,7 +109,8 @@ class PartitionLooks:
             return not_early_ms(case.entry, self._unrest.silent_ms)
         if case.owner is None or not case.may_be_early(context, now_ms):
             return case.begun_ms
-        return not_early_ms(case.entry, self._unrest.newest_ms(case.owner.log_partition))
+        unrest_ms = NEVER_MS if case.was_listed else self._unrest.newest_ms(case.owner.log_partition)
+        return not_early_ms(case.entry, unrest_ms)
 
     def _take_unrest(self, answered: Iterable[Answers], context: Context, now_ms: int) -> None:
         """What the log was asked before it could be trusted is asked again."""
