@@ -8,7 +8,7 @@ coordinator is asked instead, twice.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Set
-from typing import Final, NamedTuple
+from typing import Final
 
 from sqlalchemy import Connection
 
@@ -22,16 +22,16 @@ from service.domain.findings.lifecycle import Look
 from service.domain.findings.unreadable import NotJudged, unreadable_topics
 from service.domain.findings.unreplicated import unreplicated
 from service.domain.open_entries import ADOPTED, NOT_KNOWN, UNREPLICATED, Entry, Relation
-from service.domain.transaction_log import SOURCE
-from service.store import read, read_judged, read_partitions
+from service.store import read_judged, read_partitions
 from service.store.read_judged import JudgedEntry
 from service.store.read_partitions import PartitionRow
 from spark_jobs.begun import begun, recalled
 from spark_jobs.ended import ended_of, how_it_ended
+from spark_jobs.log_read import LogRead, log_read
 from spark_jobs.looker import Answers, EntryKey, Looker, Questions, is_open
 from spark_jobs.observed import cases_of, observed
 from spark_jobs.open_cases import OpenCase
-from spark_jobs.unrest import Unrest
+from spark_jobs.unrest import NEVER_MS, Unrest
 
 LOOK_AGAIN_MS: Final = 1_000
 """How often what hangs is looked at again: it may end without the LSO moving."""
@@ -40,13 +40,6 @@ ASK_COORDINATORS_MS: Final = 1_000
 """A question goes to every broker, and each looks through all its ids."""
 
 MOST_CASES: Final = 2_000
-
-
-class Log(NamedTuple):
-    """The coordinators' log, by partition: read up to, and led by (broker, epoch)."""
-
-    read_to: dict[int, int]
-    leaders: dict[int, tuple[int, int]]
 
 
 class PartitionLooks:
@@ -73,7 +66,7 @@ class PartitionLooks:
         return next((case.stalled_since_ms for case in self._cases.values() if case.subject == subject), None)
 
     def looks(self, connection: Connection, context: Context, known: Mapping[Key, Finding], now_ms: int) -> list[Look]:
-        log = self._log(connection)
+        log = log_read(connection, self._cluster_id)
         self._see_unrest(connection, log, now_ms)
         rows = read_partitions.stalled(connection, self._cluster_id)
         partitions = read_judged.judge(connection, self._cluster_id, rows)
@@ -84,7 +77,7 @@ class PartitionLooks:
         )
         no_log = read_judged.why_no_log(connection, self._cluster_id) is not None
         open_ = {s for (kind, s), finding in known.items() if kind == kinds.HANGING and finding.is_open}
-        ends = self._take_answers(connection, context, now_ms)
+        ends = self._take_answers(connection, log, context, now_ms)
         ends |= self._take_rows(connection, shown, open_, now_ms, no_log=no_log)
         self._cases = {key: case for key, case in self._cases.items() if case.subject not in ends}
         for _, (entry, relation) in shown:
@@ -105,14 +98,7 @@ class PartitionLooks:
             Look(tuple(waiting), frozenset({kinds.UNREPLICATED}), whole=now_ms - looked_at_ms <= ANSWERS_WITHIN_MS),
         ]
 
-    def _log(self, connection: Connection) -> Log:
-        rows = read.partitions(connection, self._cluster_id, SOURCE)
-        return Log(
-            {row.partition: row.next_offset for row in rows},
-            {row.partition: (row.leader, row.leader_epoch) for row in rows},
-        )
-
-    def _see_unrest(self, connection: Connection, log: Log, now_ms: int) -> None:
+    def _see_unrest(self, connection: Connection, log: LogRead, now_ms: int) -> None:
         self._unrest.see_leaders(log.leaders, now_ms)
         if read_partitions.some_broker_is_silent(connection, self._cluster_id):
             self._unrest.see_silence(now_ms)
@@ -123,7 +109,8 @@ class PartitionLooks:
             return not_early_ms(case.entry, self._unrest.silent_ms)
         if case.owner is None or not case.may_be_early(context, now_ms):
             return case.begun_ms
-        return not_early_ms(case.entry, self._unrest.newest_ms(case.owner.log_partition))
+        unrest_ms = NEVER_MS if case.was_listed else self._unrest.newest_ms(case.owner.log_partition)
+        return not_early_ms(case.entry, unrest_ms)
 
     def _take_unrest(self, answered: Iterable[Answers], context: Context, now_ms: int) -> None:
         """What the log was asked before it could be trusted is asked again."""
@@ -133,10 +120,9 @@ class PartitionLooks:
         for case in self._cases.values():
             case.forget_the_log(self._log_from_ms(case, context, now_ms))
 
-    def _take_answers(self, connection: Connection, context: Context, now_ms: int) -> dict[Subject, str]:
+    def _take_answers(self, connection: Connection, log: LogRead, context: Context, now_ms: int) -> dict[Subject, str]:
         """How cases have ended."""
         ends: dict[Subject, str] = {}
-        log = self._log(connection)
         answered = self._looker.answers()
         self._take_unrest(answered, context, now_ms)
         for answers in answered:
@@ -145,28 +131,33 @@ class PartitionLooks:
             log_ends = {
                 p: e for p, e in answers.log_ends.items() if answers.log_leaders.get(p) in (None, log.leaders.get(p))
             }
-            for key, case in list(self._cases.items()):
+            for key, case in self._cases.items():
                 from_ms = self._log_from_ms(case, context, asked_at_ms)
                 if asked_at_ms >= from_ms:
                     case.take_ends(asked_at_ms, log_ends, log.read_to)
                 if answers.heard is not None and case.take_word(answers.heard, from_ms):
                     ends[case.subject] = kinds.ADOPTION
-                    continue
-                seen = answers.seen.get(key.place)
-                if seen is None or seen.asked_at_ms < case.begun_ms:
-                    continue
-                if case.topic_id not in ("", seen.topic_id):
-                    ends[case.subject] = kinds.TOPIC_DELETED
-                    continue
-                if is_open(key, seen):
-                    case.take_open(seen, context)
-                    case.decide(ended_of(case.owner), answers.back.get(key))
-                elif (
-                    how := how_it_ended(connection, self._cluster_id, case, seen, answers.ended.get(key))
-                ) is not None:
+                elif (how := self._take_seen(connection, context, key, case, answers)) is not None:
                     ends[case.subject] = how
-                    self._closed_ms[key] = seen.asked_at_ms
         return ends
+
+    def _take_seen(
+        self, connection: Connection, context: Context, key: EntryKey, case: OpenCase, answers: Answers
+    ) -> str | None:
+        """How it has ended; None where it has not, or that is not known yet."""
+        seen = answers.seen.get(key.place)
+        if seen is None or seen.asked_at_ms < case.begun_ms:
+            return None
+        if case.topic_id not in ("", seen.topic_id):
+            return kinds.TOPIC_DELETED
+        if is_open(key, seen):
+            case.take_open(seen, context)
+            case.decide(ended_of(case.owner), answers.back.get(key))
+            return None
+        how = how_it_ended(connection, self._cluster_id, case, seen, answers.ended.get(key))
+        if how is not None:
+            self._closed_ms[key] = seen.asked_at_ms
+        return how
 
     def _take_rows(
         self,
@@ -209,7 +200,7 @@ class PartitionLooks:
         self._closed_ms = {key: ms for key, ms in self._closed_ms.items() if key in there}
         return ends
 
-    def _ask(self, log: Log, context: Context, open_: Set[Subject], now_ms: int, *, no_log: bool) -> None:
+    def _ask(self, log: LogRead, context: Context, open_: Set[Subject], now_ms: int, *, no_log: bool) -> None:
         """Everything that is needed now, in one go."""
         self.waits = False
         may_ask = no_log and now_ms - self._coordinators_asked_ms >= ASK_COORDINATORS_MS
@@ -232,7 +223,7 @@ class PartitionLooks:
                 entries[key] = case.high_watermark
             ended = ended_of(case.owner)
             case.decide(ended, None)
-            if (question := case.question_back(ended, _coordinator(case, log))) is not None:
+            if (question := case.question_back(ended, log.coordinator(case.owner))) is not None:
                 back[key] = question
         questions = Questions(frozenset(partitions), entries, back, frozenset(producers))
         if questions and self._looker.ask(questions) and producers:
@@ -241,11 +232,3 @@ class PartitionLooks:
 
 def _key(entry: Entry) -> EntryKey:
     return EntryKey(entry.topic, entry.partition, entry.producer_id, entry.start_offset)
-
-
-def _coordinator(case: OpenCase, log: Log) -> int:
-    """The broker that coordinates its id, if it has led that partition since the id's newest record; else -1."""
-    if case.owner is None:
-        return -1
-    node, epoch = log.leaders.get(case.owner.log_partition, (-1, -1))
-    return node if epoch == case.owner.leader_epoch else -1

@@ -149,11 +149,14 @@ class OpenCase:
         self.evidence.append(Evidence(seen.asked_at_ms, f"{question}, broker {seen.leader.node}", text))
 
     def may_be_early(self, context: Context, now_ms: int) -> bool:
-        """Whether its producer may be about to add the partition. Not where it is known to be of a transaction that has
-        ended, and that had added it."""
-        if self.decision is not None and self.decision.word in (COMMIT, ABORT):
-            return False
+        """Whether its producer may be about to add the partition."""
         return can_still_write(self.entry, self.owner) and not self.is_certain(context, now_ms)
+
+    @property
+    def was_listed(self) -> bool:
+        """Whether it is known to be of a transaction that has ended, and that had added the partition: no client waits
+        for a broker to add it."""
+        return self.decision is not None and self.decision.word in (COMMIT, ABORT)
 
     def is_certain(self, context: Context, now_ms: int) -> bool:
         can_ask = self.confirmed_by is None or self.confirmed_by.described

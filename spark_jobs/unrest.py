@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
+
+NEVER_MS: Final = 0
 
 
 class Unrest:
     """As far back as this process has seen."""
 
     def __init__(self) -> None:
-        self._led: dict[int, tuple[tuple[int, int], int]] = {}  # by log partition: leader, and since when; 0: always
-        self.silent_ms = 0
+        self._led: dict[int, tuple[tuple[int, int], int]] = {}  # by log partition: leader, and since when
+        self.silent_ms = NEVER_MS
         """When some broker last did not answer, as is known."""
 
     def see_leaders(self, leaders: Mapping[int, tuple[int, int]], now_ms: int) -> None:
         """(broker, epoch) by partition of the coordinators' log."""
         for p, leader in leaders.items():
-            known, _ = self._led.setdefault(p, (leader, 0))
+            known, _ = self._led.setdefault(p, (leader, NEVER_MS))
             if known != leader:
                 self._led[p] = leader, now_ms
 
@@ -26,5 +29,5 @@ class Unrest:
 
     def newest_ms(self, log_partition: int) -> int:
         """When a client of that coordinator may last have begun to wait."""
-        _, led_since_ms = self._led.get(log_partition, (None, 0))
+        _, led_since_ms = self._led.get(log_partition, (None, NEVER_MS))
         return max(led_since_ms, self.silent_ms)

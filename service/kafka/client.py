@@ -1,6 +1,6 @@
 """One connection pool to a cluster: send a request to a broker, get its response or a KafkaFailure.
 
-The only place that touches kafka-python's client; the other modules of this room use its request classes alone.
+Only this and its bootstrap touch kafka-python's client; the other modules of this room use its request classes alone.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from types import TracebackType
 from typing import Any
 
 import kafka.errors
-from kafka.net.compat import KafkaNetClient
 
+from service.kafka.bootstrap import CONNECT_TIMEOUT_MS, PASS_ON_MS, bootstrapped
 from service.kafka.errors import BadClientConfig, KafkaFailure, KafkaRefused, KafkaUnavailable
 from service.kafka.settings import ClientSettings
 
@@ -21,7 +21,6 @@ from service.kafka.settings import ClientSettings
 logging.getLogger("kafka").setLevel(logging.CRITICAL)
 
 MAX_RESPONSE_BYTES = 96 << 20  # the library's default (1 MB) refuses most Fetch responses
-CONNECT_TIMEOUT_MS = 5_000
 REQUEST_TIMEOUT_MS = 15_000
 RECONNECT_MS = 20  # how long asking many brokers waits for connections to those that were silent before
 RECONNECT_BACKOFF_MS = 1_000  # at most, as in Kafka's own clients; the library's default leaves a broker alone for 30 s
@@ -32,35 +31,46 @@ class KafkaClient:
 
     def __init__(self, settings: ClientSettings, client_id: str = "txnscope") -> None:
         """Connect and learn the brokers. Raises KafkaUnavailable or KafkaRefused."""
-        config = {"client_id": client_id} | settings.kafka_python()
         self._servers = ",".join(settings.bootstrap_servers)
         self._silent: dict[int, KafkaFailure] = {}
+        config = {
+            "client_id": client_id,
+            **settings.kafka_python(),
+            "receive_message_max_bytes": MAX_RESPONSE_BYTES,
+            "request_timeout_ms": REQUEST_TIMEOUT_MS,
+            "socket_connection_setup_timeout_ms": CONNECT_TIMEOUT_MS,
+            "reconnect_backoff_max_ms": RECONNECT_BACKOFF_MS,
+            "metadata_max_age_ms": 30_000,
+        }
         try:
-            self._client = KafkaNetClient(
-                **config,
-                receive_message_max_bytes=MAX_RESPONSE_BYTES,
-                request_timeout_ms=REQUEST_TIMEOUT_MS,
-                socket_connection_setup_timeout_ms=CONNECT_TIMEOUT_MS,
-                reconnect_backoff_max_ms=RECONNECT_BACKOFF_MS,
-                metadata_max_age_ms=30_000,
-            )
+            self._client = bootstrapped(config, settings.bootstrap_servers)
         except (ValueError, AssertionError, OSError) as e:
             raise BadClientConfig(f"client properties: {e}") from e
-        try:
-            self._client._manager.bootstrap(timeout_ms=CONNECT_TIMEOUT_MS)
         except Exception as e:
-            self.close()
             raise self._failure(e, self._servers) from e
 
     def ask(self, request: Any, node: int | None = None, timeout_ms: int = REQUEST_TIMEOUT_MS) -> Any:
         """Send `request` to broker `node` (any broker if None) and return its response."""
-        target = node if node is not None else self._client.least_loaded_node()
-        if target is None:
+        return self._ask_any(request, timeout_ms) if node is None else self._ask(request, node, timeout_ms)
+
+    def _ask_any(self, request: Any, timeout_ms: int) -> Any:
+        """Another one when the first is silent: it may be frozen."""
+        first = self._client.least_loaded_node()
+        others = [broker.node_id for broker in self._client.cluster.brokers() if broker.node_id != first]
+        if first is None:
             raise KafkaUnavailable(f"no broker of {self._servers} answers")
+        if not others:
+            return self._ask(request, first, timeout_ms)
         try:
-            return self._client.send_and_receive(target, request, timeout_ms=timeout_ms)
+            return self._ask(request, first, min(timeout_ms, PASS_ON_MS))
+        except KafkaUnavailable:
+            return self._ask(request, others[0], timeout_ms)
+
+    def _ask(self, request: Any, node: int, timeout_ms: int) -> Any:
+        try:
+            return self._client.send_and_receive(node, request, timeout_ms=timeout_ms)
         except Exception as e:
-            raise self._not_asked(e, target) from e
+            raise self._not_asked(e, node) from e
 
     def ask_all(
         self, requests: Mapping[int, Sequence[Any]], timeout_ms: int = REQUEST_TIMEOUT_MS

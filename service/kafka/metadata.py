@@ -32,12 +32,12 @@ class TopicLayout:
     leaders: dict[int, Leader]  # by partition
 
 
-def topic_layout(client: KafkaClient, topic: str) -> TopicLayout | None:
-    """The topic's layout, or None while it does not exist. Never creates it.
+def topic_layout(client: KafkaClient, topic: str, ask: int | None = None) -> TopicLayout | None:
+    """The topic's layout as broker `ask` (any if None) sees it, or None while it does not exist. Never creates it.
 
     Raises KafkaUnavailable, or KafkaRefused when the principal may not describe it.
     """
-    found = client.ask(layouts_request([topic]), timeout_ms=TIMEOUT_MS).topics[0]
+    found = client.ask(layouts_request([topic]), ask, TIMEOUT_MS).topics[0]
     if found.error_code == errors.UNKNOWN_TOPIC_OR_PARTITION:
         return None
     if found.error_code == errors.TOPIC_AUTHORIZATION_FAILED:

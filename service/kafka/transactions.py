@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kafka.protocol.admin import DescribeTransactionsRequest, ListTransactionsRequest
 
@@ -51,10 +51,18 @@ def list_transactions(
 def describe_transactions(
     client: KafkaClient, coordinator: int, ids: Sequence[str], timeout_ms: int = REQUEST_TIMEOUT_MS
 ) -> dict[str, Described]:
-    """Asked of the broker that coordinates them. Ids it may not or cannot speak of now are left out: no permission
-    (DESCRIBE on the id), not the coordinator any more, still loading. Raises KafkaUnavailable or KafkaRefused.
+    """Asked of the broker that coordinates them. Raises KafkaUnavailable or KafkaRefused."""
+    return described_in(client.ask(describe_request(ids), coordinator, timeout_ms))
+
+
+def describe_request(ids: Sequence[str]) -> Any:
+    return DescribeTransactionsRequest(transactional_ids=list(ids))
+
+
+def described_in(answer: Any) -> dict[str, Described]:
+    """What a coordinator says of ids. Those it may not or cannot speak of now are left out: no permission (DESCRIBE on
+    the id), not the coordinator any more, still loading.
     """
-    answer = client.ask(DescribeTransactionsRequest(transactional_ids=list(ids)), coordinator, timeout_ms)
     found = {}
     for one in answer.transaction_states:
         if one.error_code == TRANSACTIONAL_ID_NOT_FOUND:

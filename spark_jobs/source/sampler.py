@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from service.domain.partition_facts import PartitionLook, PartitionsBatch
-from service.kafka import errors
 from service.kafka.ends import Ends
 from service.kafka.errors import KafkaFailure
 from service.kafka.metadata import Leader, TopicLayout
@@ -34,7 +33,6 @@ LOOKS_AT_ONCE: Final = 2_000
 READS_AT_ONCE: Final = 2_000
 _CHECKS_AT_ONCE: Final = 20
 """Topics that are asked for by name because they are not listed any more; the others have their turn."""
-_OFFSET_NOT_AVAILABLE: Final = 78
 
 
 class Sample(NamedTuple):
@@ -171,7 +169,7 @@ class Sampler:
         for place, ends in found.items():
             one = self._watched[place]
             if ends.error:
-                self._miss(place, one, _why(one, ends.error))
+                self._miss(place, one, one.why_silent(ends.error))
                 continue
             if (
                 ends.last_stable_offset == one.last_stable_offset
@@ -253,15 +251,3 @@ class Sampler:
         reasons = Counter(one.why for one in self._silent.values()).most_common(3)
         told = ", ".join(f"{why} ({count})" for why, count in reasons)
         return f"{len(self._silent)} of {len(self._watched)} partitions do not answer: {told}"
-
-
-def _why(one: Watched, error: int) -> str:
-    if error == errors.TOPIC_AUTHORIZATION_FAILED:
-        return errors.no_permission(one.topic, "DESCRIBE")
-    if one.leader.node < 0:
-        return "no leader"
-    if error == errors.LEADER_NOT_AVAILABLE:
-        return f"broker {one.leader.node} does not answer"
-    if error == _OFFSET_NOT_AVAILABLE:
-        return f"broker {one.leader.node} leads since a moment ago, and does not know the high watermark yet"
-    return f"broker {one.leader.node} answers with error {error}"

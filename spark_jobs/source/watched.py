@@ -7,6 +7,7 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from service.domain.partition_facts import PartitionLook
+from service.kafka import errors
 from service.kafka.ends import Ends
 from service.kafka.metadata import Leader
 
@@ -90,6 +91,19 @@ class Watched:
         if ends.log_start >= 0:
             self.log_start = ends.log_start
         self.seen_at_ms, self.misses, self.why = asked_at_ms, 0, None
+
+    def why_silent(self, error: int) -> str:
+        """What its leader's error means, one line for people."""
+        broker = f"broker {self.leader.node}"
+        if error == errors.TOPIC_AUTHORIZATION_FAILED:
+            return errors.no_permission(self.topic, "DESCRIBE")
+        if self.leader.node < 0:
+            return "no leader"
+        if error == errors.LEADER_NOT_AVAILABLE:
+            return f"{broker} does not answer"
+        if error == errors.OFFSET_NOT_AVAILABLE:
+            return f"{broker} leads since a moment ago, and does not know the high watermark yet"
+        return f"{broker} answers with error {error}"
 
     def missed(self, why: str) -> None:
         """Did not answer. One look without answer is passed over."""

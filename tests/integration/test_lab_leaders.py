@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 
 from service.domain.findings import kinds
+from service.kafka.client import KafkaClient
+from service.kafka.cluster import cluster_id
+from service.kafka.settings import ClientSettings
 from tests.brokers import Cluster, on
 from tests.integration.application import wait_for
 from tests.integration.hang_lab import HangLab, hang_lab
@@ -43,6 +46,9 @@ def test_k_the_leader_of_a_participant_is_frozen(cluster: Callable[..., tuple[Cl
         assert (row.severity, row.decision) == (kinds.WARNING, None)
         assert f"k-frozen-{1 - LOST}" not in row.summary
         wait_for(lambda: here.is_dark("k-frozen", LOST), "that the leader does not answer", 30)
+        for _ in range(4):  # whichever broker comes first
+            with KafkaClient(ClientSettings.load(brokers.bootstrap, None)) as client:
+                assert cluster_id(client)
     here.until(kinds.STUCK_COMPLETION, lambda one: one.status == kinds.RESOLVED, transactional_id=b"k-frozen")
     here.is_free("k-frozen", LOST)
     here.nothing_hangs("k-frozen")
