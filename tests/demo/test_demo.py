@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import os
 import re
-import select
 import signal
 import socket
 import subprocess
@@ -14,65 +13,13 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
-from uuid import uuid4
 
 import pytest
 
 from deploy.demo.broker import is_free
 from deploy.demo.options import BadOption, Options, Watchers, read
 from tests.brokers import free_ports
-
-ROOT = Path(__file__).parents[2]
-MARK = "DEMO_TEST_MARK"
-
-
-class Demo:
-    """`python -m deploy.demo` in a group of its own; every process that comes from it carries a mark."""
-
-    def __init__(self, scratch: Path, *arguments: str, **environment: str) -> None:
-        self.scratch, self.mark, self.said = scratch, uuid4().hex, ""
-        ports = dict(zip(("KAFKA_PORT", "PORT", "PROMETHEUS_PORT", "ALERTMANAGER_PORT"), free_ports(4), strict=True))
-        self.ports = (*ports.values(), ports["KAFKA_PORT"] + 1)
-        mine = {name: str(port) for name, port in ports.items()} | {"TMPDIR": str(scratch), MARK: self.mark}
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "deploy.demo", *arguments],
-            cwd=ROOT,
-            env=os.environ | mine | environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-
-    def read_until(self, text: str, timeout_s: float = 200) -> None:
-        assert self.process.stdout is not None
-        give_up = time.monotonic() + timeout_s
-        while text not in self.said:
-            assert time.monotonic() < give_up, f"no {text!r} in:\n{self.said}"
-            if select.select([self.process.stdout], [], [], 0.2)[0]:
-                some = os.read(self.process.stdout.fileno(), 65_536)
-                assert some, f"ended before it said {text!r}:\n{self.said}"
-                self.said += some.decode()
-
-    def end(self, timeout_s: float = 20) -> int:
-        """Its exit code, once it ends by itself."""
-        self.said += self.process.communicate(timeout=timeout_s)[0].decode()
-        return self.process.returncode
-
-    def processes(self) -> dict[int, str]:
-        """Command lines of all that came from it and still run."""
-        found = {}
-        for directory in Path("/proc").glob("[0-9]*"):
-            try:
-                if f"{MARK}={self.mark}".encode() in (directory / "environ").read_bytes():
-                    found[int(directory.name)] = (directory / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-            except OSError:
-                continue
-        return {pid: command for pid, command in found.items() if command}
-
-    def leftovers(self) -> list[str]:
-        ports = [port for port in self.ports if not is_free(port)]
-        files = [path.name for path in self.scratch.iterdir()]
-        return [f"port {port}" for port in ports] + files + list(self.processes().values())
+from tests.demo.running import ROOT, Demo
 
 
 @pytest.fixture
@@ -86,9 +33,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Demo]]:
 
     yield begin
     for demo in started:
-        for pid in demo.processes():
-            os.kill(pid, signal.SIGKILL)
-        demo.process.communicate()
+        demo.kill()
 
 
 def status(url: str) -> int:
@@ -188,7 +133,7 @@ def test_a_taken_port_is_named_with_a_way_out(name: str, offset: int, who: str, 
 def test_shows_every_sight_and_leaves_nothing(start: Callable[..., Demo]) -> None:
     demo = start(DEMO_SECONDS="8")
     demo.read_until("All of it ends in 8 s.")
-    urls = re.findall(r"http://\S+$", demo.said, re.MULTILINE)
+    urls = demo.urls()
     assert urls[0].endswith("/clusters/demo")
     assert len({url for url in urls if "/transaction?id=" in url}) == 10
     assert {url: status(url) for url in urls} == dict.fromkeys(urls, 200)
@@ -203,13 +148,12 @@ def test_shows_every_sight_and_leaves_nothing(start: Callable[..., Demo]) -> Non
 def test_tells_an_alert_and_how_to_end_it(start: Callable[..., Demo]) -> None:
     demo = start("--full")
     demo.read_until("Ctrl-C ends all of it.")
-    urls = re.findall(r"http://\S+$", demo.said, re.MULTILINE)
+    urls = demo.urls()
     watchers = [url for url in urls if urlsplit(url).port in demo.ports[2:4]]
     assert [status(url) for url in watchers] == [302, 200]  # Prometheus has its pages elsewhere, by its version
-    demo.read_until("firing    KafkaTransactionHanging (critical): A transaction hangs on refunds-0 of demo")
-    demo.read_until("\n")
     finding = next(url for url in urls if "/findings/" in url)
-    assert f"refunds-0 of demo  {finding}\n" in demo.said
+    what = "firing    KafkaTransactionHanging (critical): A transaction hangs on refunds-0 of demo"
+    demo.read_until(f"{what}  {finding}\n")
     resolve = next(line for line in demo.said.splitlines() if "txnscope resolve" in line)
     assert resolve.endswith(f" {finding.rpartition('/')[2]} --execute")
     key = Path(resolve.split("--operator-key-file ")[1].split()[0])

@@ -88,15 +88,19 @@ def chromium() -> Iterator[Browser]:
 
 @pytest.fixture
 def browse(chromium: Browser) -> Iterator[Browse]:
-    """`browse(cluster.url)` or `browse(app)`: a tab at a server of its own, in a context of its own."""
+    """A tab in a context of its own: `browse(cluster.url)` or `browse(app)` at a server of its own, `browse("http://…")`
+    at one that runs."""
     with ExitStack() as running:
         tabs: list[Tab] = []
 
         def browse(
             app: ASGIApp | str, *, width: int = DESK, dark: bool = False, script: bool = True, **context: Any
         ) -> Tab:
-            served = create_app(app, "1.2.3", now_ms=Clock()) if isinstance(app, str) else app
-            address = running.enter_context(serving(served))
+            if isinstance(app, str) and app.startswith("http://"):
+                address = app
+            else:
+                served = create_app(app, "1.2.3", now_ms=Clock()) if isinstance(app, str) else app
+                address = running.enter_context(serving(served))
             opened = chromium.new_context(
                 viewport={"width": width, "height": 900},
                 color_scheme="dark" if dark else "light",
