@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 
-from confluent_kafka import Message, TopicPartition
+from confluent_kafka import KafkaException, Message, Producer, TopicPartition
 
 from deploy.demo.workload.app import App, World
 from deploy.demo.workload.clients import PATIENCE_S, check, consumer, insist, partition_count, producer, send
+from deploy.demo.workload.ledger import Participant
 from deploy.demo.workload.orders import ORDERS, PARTITIONS
 
 SHIPMENTS = "shipments"
@@ -27,10 +28,9 @@ class Shipping(App):
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self._producer = producer(world.bootstrap, self.example)
+        self._producer: Producer | None = None
         self._consumer = consumer(world.bootstrap, self.named("shipping"))
         self._consumer.subscribe([self.named(ORDERS)])
-        self._begun = False
 
     @property
     def example(self) -> str:
@@ -38,10 +38,9 @@ class Shipping(App):
 
     def step(self) -> None:
         """Ships as many orders as one step of the orders application takes, so that neither waits for long."""
-        if not self._begun:
-            insist(self.world.stop, self._producer.init_transactions)
+        if self._producer is None:
+            self._producer = self._start()
             self.book.initialised(self.example)
-            self._begun = True
         orders = self._read(PARTITIONS)
         if self.choices.random() < ABORT_RATE:
             self._ship(orders, commit=False)  # what went wrong is gone: the same orders again
@@ -57,21 +56,39 @@ class Shipping(App):
             orders += [m for m in self._consumer.consume(count - len(orders), 0.2) if m.error() is None]
         return orders
 
+    def _start(self) -> Producer:
+        instance = producer(self.world.bootstrap, self.example)
+        insist(self.world.stop, instance.init_transactions)
+        return instance
+
     def _ship(self, orders: list[Message], *, commit: bool) -> None:
+        assert self._producer is not None
         shipments = (self.named(SHIPMENTS), self.choices.randrange(self.topics[SHIPMENTS]))
-        self._producer.begin_transaction()
-        self.book.began(self.example, [shipments])
-        send(self._producer, [(shipments, b"ship " + (order.value() or b"")) for order in orders], self.world.stop)
-        shipped = [TopicPartition(o.topic(), o.partition(), o.offset() + 1) for o in orders]
-        group = self._consumer.consumer_group_metadata()
-        insist(self.world.stop, self._producer.send_offsets_to_transaction, _last(shipped), group)
-        self.book.began(self.example, [(OFFSETS, self._offsets_partition())])
+        try:
+            self._fill(self._producer, orders, shipments)
+        except KafkaException as e:
+            if not e.args[0].fatal():
+                raise
+            # seldom, INVALID_TXN_STATE to offsets: librdkafka is done with it then, and an application starts again
+            self._producer = self._start()
+            self.book.aborted(self.example, "fenced")
+            self._fill(self._producer, orders, shipments)
         if commit:
             insist(self.world.stop, self._producer.commit_transaction)
             self.book.committed(self.example)
         else:
             insist(self.world.stop, self._producer.abort_transaction)
             self.book.aborted(self.example, "client")
+
+    def _fill(self, instance: Producer, orders: list[Message], shipments: Participant) -> None:
+        """Leaves a transaction open with the records and the offsets in it."""
+        instance.begin_transaction()
+        self.book.began(self.example, [shipments])
+        send(instance, [(shipments, b"ship " + (order.value() or b"")) for order in orders], self.world.stop)
+        shipped = [TopicPartition(o.topic(), o.partition(), o.offset() + 1) for o in orders]
+        group = self._consumer.consumer_group_metadata()
+        insist(self.world.stop, instance.send_offsets_to_transaction, _last(shipped), group)
+        self.book.began(self.example, [(OFFSETS, self._offsets_partition())])
 
     def _offsets_partition(self) -> int:
         """Where the group's coordinator keeps its offsets (GroupMetadataManager.partitionFor)."""
