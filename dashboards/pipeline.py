@@ -8,7 +8,7 @@ from dashboards import thresholds as at
 from dashboards.frame import Board
 from dashboards.links import of_row, of_series, page
 from dashboards.panels import Column, Query, at_least, big, lines, means, rows, steps
-from dashboards.queries import data_age, increase, rate, value
+from dashboards.queries import data_age, increase, quantile, rate, value
 from dashboards.the_service import THE_SERVICE
 from service.metrics import catalogue
 
@@ -125,6 +125,7 @@ _READING: Final = [
         "ops",
         [Query(rate(catalogue.RECORDS, "source"), _SOURCE)],
         page(of_series, "/pipeline"),
+        width=8,
     ),
     lines(
         "Bytes read",
@@ -132,6 +133,16 @@ _READING: Final = [
         "Bps",
         [Query(rate(catalogue.BYTES, "source"), _SOURCE)],
         page(of_series, "/pipeline"),
+        width=8,
+    ),
+    lines(
+        "Batches: 99 % are stored within",
+        "By source, from the moment a micro-batch was begun to be read. Seconds are a slow store or too little CPU; the"
+        " first read of a long log takes longer.",
+        "s",
+        [Query(quantile(0.99, catalogue.BATCH_DURATION, "source"), _SOURCE)],
+        page(of_series, "/pipeline"),
+        width=8,
     ),
     lines(
         "Coordinator partitions read late",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, Final, Generic, TypeVar
@@ -29,24 +30,29 @@ class StoreSink(Generic[_Batch]):
     """
 
     def __init__(
-        self, batches_from_rows: Callable[[pa.Table], Iterable[_Batch]], apply: Callable[[_Batch, int], Any]
+        self,
+        batches_from_rows: Callable[[pa.Table], Iterable[_Batch]],
+        apply: Callable[[_Batch, int, int | None], Any],
     ) -> None:
+        """`apply` gets a batch, the time, and how many ms the micro-batch before took, once."""
         self._batches, self._apply = batches_from_rows, apply
         self._ending = threading.Event()
         self._idle = threading.Event()
         self._idle.set()
         self._thread = ThreadPoolExecutor(1, "store")
         self._storing: Future[None] | None = None
+        self._took_ms: int | None = None
         self.failure: BaseException | None = None
 
     def __call__(self, frame: DataFrame, _batch_id: int) -> None:
         """Materialised once: a frame evaluated twice would read a compacting log twice."""
         self._idle.clear()
+        began_s = time.monotonic()
         try:
             table = frame.toArrow()
             if self._storing is not None:
                 self._storing.result()
-            self._storing = self._thread.submit(self._store, table)
+            self._storing = self._thread.submit(self._store, table, began_s)
         finally:
             self._idle.set()
 
@@ -62,10 +68,12 @@ class StoreSink(Generic[_Batch]):
         self._thread.shutdown(wait=False, cancel_futures=True)
         return self._storing is None or self._storing.done()
 
-    def _store(self, table: pa.Table) -> None:
+    def _store(self, table: pa.Table, began_s: float) -> None:
         try:
             for batch in self._batches(table):
                 self._store_one(batch)
+                self._took_ms = None
+            self._took_ms = int((time.monotonic() - began_s) * 1000)
         except BaseException as e:
             self.failure = e
             raise
@@ -74,7 +82,7 @@ class StoreSink(Generic[_Batch]):
         pause_s = 0.2
         while True:
             try:
-                self._apply(batch, wall_clock_ms())
+                self._apply(batch, wall_clock_ms(), self._took_ms)
                 return
             except StoreUnavailable as e:
                 log.warning("the store does not take the batch, trying again in %.1f s: %s", pause_s, e)

@@ -52,8 +52,8 @@ class TransactionStateJob:
         positions = begin(self._engine, lease, SOURCE, TOPIC, self._client, wall_clock_ms())
         shown = FirstReadProgress(positions.values())
 
-        def apply(batch: LogBatch, now_ms: int) -> None:
-            writer.apply(batch, now_ms)
+        def apply(batch: LogBatch, now_ms: int, before_ms: int | None) -> None:
+            writer.apply(batch, now_ms, before_ms)
             shown.advance(sum(r.hi - r.lo for r in batch.ranges), now_ms)
 
         options = source_options(self._client, positions, CORES, POLL_MS, HEARTBEAT_MS, self._kept)

@@ -146,6 +146,12 @@ DETECTION = _metric(
     "histogram",
     "From the first look that saw the last stable offset standing until a hanging transaction was confirmed.",
 )
+BATCH_DURATION = _metric(
+    "pipeline_batch_duration_seconds",
+    "histogram",
+    "From the moment a micro-batch of a source was begun to be read until all of it was stored.",
+    "source",
+)
 
 LAST_SUCCESS = _metric(
     "pipeline_last_success_timestamp_seconds",
@@ -204,6 +210,7 @@ OF_CLUSTERS: Final = (
     PARTITION_LSO_LAST_ADVANCE,
     GROUP_BLOCKED,
     DETECTION,
+    BATCH_DURATION,
     LAST_SUCCESS,
     LAG,
     RECORDS,

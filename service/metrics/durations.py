@@ -1,4 +1,4 @@
-"""How long transactions were open, their markers took, and detection took: histograms that the store has counted."""
+"""How long transactions were open, markers, detection and batches took: histograms that the store has counted."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Iterator, Mapping
 from itertools import accumulate
 from typing import Final
 
-from service.domain.durations import BOUNDS_MS, DETECTION, MARKER, OPEN
+from service.domain.durations import BATCH, BOUNDS_MS, DETECTION, MARKER, OPEN
+from service.domain.partition_facts import SOURCE as PARTITIONS
+from service.domain.transaction_log import SOURCE as TRANSACTION_LOG
 from service.metrics import catalogue
 from service.metrics.series import Distribution, Series
 from service.store.read_metrics import ClusterFacts
@@ -21,6 +23,8 @@ def durations(facts: ClusterFacts) -> Iterator[Series]:
         yield Series(catalogue.DURATION, (outcome,), _distribution(facts.counters, OPEN, (outcome,)))
     yield Series(catalogue.MARKER_DURATION, (), _distribution(facts.counters, MARKER, OUTCOMES))
     yield Series(catalogue.DETECTION, (), _distribution(facts.counters, DETECTION, (CONFIRMED,)))
+    for source in sorted({TRANSACTION_LOG, PARTITIONS, *facts.statuses}):
+        yield Series(catalogue.BATCH_DURATION, (source,), _distribution(facts.counters, BATCH, (source,)))
 
 
 def _distribution(counters: Mapping[tuple[str, str], int], kind: str, outcomes: tuple[str, ...]) -> Distribution:

@@ -17,7 +17,7 @@ from service.store.lease import Lease, check_and_renew
 from service.store.progress import positions
 from service.store.schema import source_status
 from service.store.upsert import Upsert
-from service.store.writer_counters import count_durations, count_ends, keep_rejects
+from service.store.writer_counters import count_batch, count_durations, count_ends, keep_rejects
 from service.store.writer_ids import Ended, IdWriter, Told, by_id, void_ids, whole_ids
 from service.store.writer_plan import Plan, Step, plan, select_runs
 from service.store.writer_progress import begin_generations, finish_ranges
@@ -60,12 +60,13 @@ class TransactionLogWriter:
         self._log = (lease.cluster_id, SOURCE, TOPIC)
         self._runs_at_once = runs_at_once
 
-    def apply(self, batch: LogBatch, now_ms: int) -> Applied:
+    def apply(self, batch: LogBatch, now_ms: int, before_ms: int | None = None) -> Applied:
         """Write the batch, all of it or (whatever is raised) nothing that counts.
 
         A batch goes into one transaction, together with the progress it makes. The first read of a long log would
         hold the write lock for too long: what does not count goes ahead in short transactions, without progress; after
-        a crash between them the same ranges come again and find their rows written.
+        a crash between them the same ranges come again and find their rows written. `before_ms`: how long the batch
+        before took, to count.
 
         OutOfSequence: start again at the store's progress. LeaseLost: stop. StoreUnavailable: try again.
         """
@@ -75,6 +76,7 @@ class TransactionLogWriter:
             todo = self._plan(connection, batch)
             uncounted = by_id(select_runs(todo.steps, batch.runs, counts=False))
             self._void(connection, [step for step in todo.steps.values() if step.voids])
+            count_batch(connection, self._cluster_id, SOURCE, before_ms)
             begin_generations(connection, *self._log, todo.steps.values(), now_ms)
             if len(uncounted) <= self._runs_at_once:
                 self._ids.write(connection, todo.generations, uncounted, told, now_ms, counts=False)

@@ -8,7 +8,7 @@ from typing import Final
 
 from sqlalchemy import Connection, delete, func, select, update
 
-from service.domain.durations import DETECTION, between, bucket
+from service.domain.durations import BATCH, DETECTION, between, bucket
 from service.domain.facts import Durations, Reject
 from service.store.id_key import id_key
 from service.store.schema import cluster_minutes, counters, rejects
@@ -36,7 +36,8 @@ KEPT_RAW_BYTES: Final = 32 << 20
 _MINUTE_MS = 60_000
 
 SUM: Final = "sum"
-"""Histograms are counters `open_ms_commit`, …: a label for every bucket (service.domain.durations), and this one."""
+"""Histograms are counters `open_ms_commit`, `batch_ms_partitions`, …: a label for every bucket
+(service.domain.durations), and this one."""
 
 CONFIRMED: Final = "confirmed"
 """The one outcome of a detection that is counted."""
@@ -83,8 +84,18 @@ def count_detection(connection: Connection, cluster_id: int, standing_since_ms: 
 
     In the transaction that keeps the finding: together they count once.
     """
-    name, ms = f"{DETECTION}_ms_{CONFIRMED}", between(standing_since_ms, confirmed_at_ms)
-    _COUNTERS.write(connection, [(cluster_id, name, SUM, ms), (cluster_id, name, str(bucket(DETECTION, ms)), 1)])
+    _count_one(connection, cluster_id, DETECTION, CONFIRMED, between(standing_since_ms, confirmed_at_ms))
+
+
+def count_batch(connection: Connection, cluster_id: int, source: str, took_ms: int | None) -> None:
+    """Add how long a batch of the source took; None: there was none."""
+    if took_ms is not None:
+        _count_one(connection, cluster_id, BATCH, source, took_ms)
+
+
+def _count_one(connection: Connection, cluster_id: int, kind: str, label: str, ms: int) -> None:
+    name = f"{kind}_ms_{label}"
+    _COUNTERS.write(connection, [(cluster_id, name, SUM, ms), (cluster_id, name, str(bucket(kind, ms)), 1)])
 
 
 def keep_rejects(

@@ -15,6 +15,7 @@ from service.store.lease import Lease, check_and_renew
 from service.store.progress import positions
 from service.store.schema import partition_markers, partition_minutes, source_status
 from service.store.upsert import Upsert
+from service.store.writer_counters import count_batch
 from service.store.writer_plan import plan
 from service.store.writer_progress import begin_generations, finish_ranges
 
@@ -38,12 +39,14 @@ class LedgerWriter:
     def __init__(self, engine: Engine, lease: Lease) -> None:
         self._engine, self._lease, self._cluster_id = engine, lease, lease.cluster_id
 
-    def apply(self, batch: LedgerBatch, now_ms: int) -> Tailed:
-        """Facts and positions in one transaction; or, whatever is raised, nothing.
+    def apply(self, batch: LedgerBatch, now_ms: int, before_ms: int | None = None) -> Tailed:
+        """Facts and positions in one transaction; or, whatever is raised, nothing. `before_ms`: how long the batch
+        before took, to count.
 
         OutOfSequence: start again at the store's progress. LeaseLost: stop. StoreUnavailable: try again.
         """
         with self._transaction(now_ms) as connection:
+            count_batch(connection, self._cluster_id, SOURCE, before_ms)
             done = [self._apply_topic(connection, batch, topic, now_ms) for topic in _topics(batch)]
             if batch.trouble is None:
                 _WELL.write(connection, [(self._cluster_id, SOURCE, now_ms, None)])

@@ -17,6 +17,7 @@ from service.store.partition_rows import LookRow, Partitions
 from service.store.places import rows_at
 from service.store.schema import data_partitions, open_entries, partition_watch, source_status
 from service.store.upsert import Upsert
+from service.store.writer_counters import count_batch
 
 ALL_FROM: Final = 500
 """From so many partitions on all rows are read at once, and not each by its key."""
@@ -67,12 +68,14 @@ class PartitionWriter:
     def __init__(self, engine: Engine, lease: Lease) -> None:
         self._engine, self._lease, self._cluster_id = engine, lease, lease.cluster_id
 
-    def apply(self, batch: PartitionsBatch, now_ms: int) -> Written:
-        """All that is news, in one transaction; or, whatever is raised, nothing.
+    def apply(self, batch: PartitionsBatch, now_ms: int, before_ms: int | None = None) -> Written:
+        """All that is news, in one transaction; or, whatever is raised, nothing. `before_ms`: how long the batch before
+        took, to count.
 
         LeaseLost: stop. StoreUnavailable: try again.
         """
         with self._transaction(now_ms) as connection:
+            count_batch(connection, self._cluster_id, SOURCE, before_ms)
             watched_ms = connection.scalar(
                 select(partition_watch.c.looked_at_ms).where(partition_watch.c.cluster_id == self._cluster_id)
             )

@@ -14,13 +14,13 @@ from spark_jobs.__main__ import main
 _apply = TransactionLogWriter.apply
 
 
-def _apply_and_die(self: TransactionLogWriter, batch: LogBatch, now_ms: int) -> Any:
-    applied = _apply(self, batch, now_ms)
+def _apply_and_die(self: TransactionLogWriter, batch: LogBatch, now_ms: int, before_ms: int | None) -> Any:
+    applied = _apply(self, batch, now_ms, before_ms)
     if batch.runs:
         os.kill(os.getpid(), signal.SIGKILL)
     return applied
 
 
 if __name__ == "__main__":
-    TransactionLogWriter.apply = _apply_and_die  # type: ignore[method-assign]
+    TransactionLogWriter.apply = _apply_and_die  # type: ignore[method-assign, assignment]
     sys.exit(main(sys.argv[1:]))

@@ -35,7 +35,7 @@ def test_the_next_batch_is_read_while_one_is_stored() -> None:
     stored: list[str | None] = []
     may_go_on = threading.Event()
 
-    def apply(batch: LogBatch, _now_ms: int) -> Any:
+    def apply(batch: LogBatch, _now_ms: int, _before_ms: int | None) -> Any:
         assert may_go_on.wait(10)
         stored.append(batch.trouble)
 
@@ -56,7 +56,7 @@ def test_a_store_that_is_down_is_asked_again_until_it_takes_the_batch() -> None:
     answers = [StoreUnavailable("locked"), StoreUnavailable("locked"), None]
     stored: list[str | None] = []
 
-    def apply(batch: LogBatch, _now_ms: int) -> Any:
+    def apply(batch: LogBatch, _now_ms: int, _before_ms: int | None) -> Any:
         if (answer := answers.pop(0)) is not None:
             raise answer
         stored.append(batch.trouble)
@@ -70,8 +70,25 @@ def test_a_store_that_is_down_is_asked_again_until_it_takes_the_batch() -> None:
     assert (stored, sink.failure) == (["one"], None)
 
 
+def test_how_long_a_batch_took_is_told_once_with_the_next() -> None:
+    told: list[int | None] = []
+
+    def apply(_batch: LogBatch, _now_ms: int, before_ms: int | None) -> Any:
+        told.append(before_ms)
+        time.sleep(0.05)
+
+    sink = StoreSink(lambda table: [*batches_from_rows(table)] * 2, apply)
+    give(sink, "one")
+    give(sink, "two")
+    sink.close()
+    first, none, second, again = told
+    assert (first, none, again) == (None, None, None)
+    assert second is not None
+    assert 100 <= second < 10_000, "both of its parts"
+
+
 def test_a_failure_is_kept_and_ends_the_next_call() -> None:
-    def apply(_batch: LogBatch, _now_ms: int) -> Any:
+    def apply(_batch: LogBatch, _now_ms: int, _before_ms: int | None) -> Any:
         raise OutOfSequence("start again")
 
     sink = StoreSink(batches_from_rows, apply)
@@ -85,7 +102,7 @@ def test_a_failure_is_kept_and_ends_the_next_call() -> None:
 def test_closing_does_not_wait_for_a_store_that_is_down() -> None:
     asked = threading.Event()
 
-    def apply(_batch: LogBatch, _now_ms: int) -> Any:
+    def apply(_batch: LogBatch, _now_ms: int, _before_ms: int | None) -> Any:
         asked.set()
         raise StoreUnavailable("down")
 

@@ -23,7 +23,7 @@ from service.metrics.transactions import CAUSES
 from service.store import clusters
 from service.store.engine import open_reader
 from service.store.read_metrics import EXPIRES_WITHIN_MS, HANGING_NAMED, TOP_OPEN
-from service.store.writer_counters import count_detection
+from service.store.writer_counters import count_batch, count_detection
 from service.store.writer_groups import GroupSeen, GroupWriter
 from tests.service.partitions import LSO, WithPartitions, hangs, moves, stands
 from tests.service.stores import DESCRIPTION, NOW_MS, Id, open_id
@@ -182,6 +182,7 @@ def _fill(cluster: WithPartitions) -> None:
     GroupWriter(cluster.engine, cluster.lease).replace([waiting], NOW_MS, NOW_MS)
     with cluster.engine.begin() as connection:
         count_detection(connection, cluster.id, NOW_MS - 1_200, NOW_MS)
+        count_batch(connection, cluster.id, SOURCE, 320)
 
 
 if __name__ == "__main__":
