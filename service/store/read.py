@@ -120,11 +120,11 @@ def partitions(connection: Connection, cluster_id: int, source: str | None = Non
 
 
 def statuses(connection: Connection, cluster_id: int) -> dict[str, StatusRow]:
-    """By source. The writer keeps 0 for "never"."""
+    """By source, in the order of their names. The writer keeps 0 for "never"."""
     rows = connection.execute(
-        select(source_status.c.source, source_status.c.as_of_ms, source_status.c.error).where(
-            source_status.c.cluster_id == cluster_id
-        )
+        select(source_status.c.source, source_status.c.as_of_ms, source_status.c.error)
+        .where(source_status.c.cluster_id == cluster_id)
+        .order_by(source_status.c.source)
     )
     return {row.source: StatusRow(row.source, row.as_of_ms or None, row.error) for row in rows}
 

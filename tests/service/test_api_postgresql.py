@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from service.app import create_app
 from service.domain.facts import Gap
 from service.store import clusters
 from tests.postgres import Postgres
@@ -43,6 +44,21 @@ PATHS = [
     f"{API}/orders/hanging",
     *(f"{API}/orders/partitions{query}" for query in ("", "?lagging=true", "?limit=1", "?topic=orders", "?topic=%00")),
     *(f"{API}/orders/partitions/{place}" for place in ("orders/0", "orders/3", "b%00/0", "audit/0")),
+]
+
+PAGE = "/clusters/orders"
+PAGES = [
+    "/",
+    PAGE,
+    *(f"{PAGE}/findings{query}" for query in ("", "?status=resolved", "?kind=hanging_transaction")),
+    f"{PAGE}/transactions",
+    *(f"{PAGE}/transactions?{query}" for query in ("state=Expired", "q=APP-0012", "sort=age&min_age=20s", "topic=b")),
+    *(f"{PAGE}/transaction?id={name}" for name in ("app-00007", "%ff%00", "z%E2%98%83", "nobody")),
+    *(f"{PAGE}/transaction?id=app-00007&window={window}" for window in ("1h", "7d")),
+    *(f"{PAGE}/partitions{query}" for query in ("", "?topic=orders", "?topic=%00", "?shown=unknown")),
+    *(f"{PAGE}/partitions/{place}" for place in ("orders/0", "orders/3", "audit/0", "b%00/0")),
+    *(f"{PAGE}/{name}" for name in ("groups", "groups?q=mail", "expiring", "expiring?within=9999d", "pipeline")),
+    *(f"{PAGE}/goto?q={text}" for text in ("app-0000", "7", "orders-1", "%00", "nothing")),
 ]
 
 
@@ -88,6 +104,16 @@ def test_every_answer_is_the_same(both: tuple[str, str]) -> None:
             assert (found.status_code, found.text) == (expected.status_code, expected.text), path
         assert walked(postgresql) == walked(sqlite)
         assert samples(postgresql) == samples(sqlite) != []
+
+
+def test_every_page_is_the_same(both: tuple[str, str]) -> None:
+    sqlite, postgresql = (TestClient(create_app(url, "1.2.3", now_ms=lambda: NOW_MS + 1_200)) for url in both)
+    with sqlite, postgresql:
+        (finding,) = sqlite.get(f"{API}/orders/findings").json()["items"]
+        for path in (*PAGES, f"{PAGE}/findings/{finding['id']}"):
+            expected, found = (client.get(path, follow_redirects=False) for client in (sqlite, postgresql))
+            assert expected.status_code < 500, path
+            assert (found.status_code, found.text) == (expected.status_code, expected.text), path
 
 
 def test_an_id_of_30_kb_is_listed_linked_and_found(both: tuple[str, str]) -> None:
