@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, Engine
@@ -12,23 +11,18 @@ from sqlalchemy import Connection, Engine
 from service.domain.facts import LogBatch
 from service.domain.keeping import Keep
 from service.domain.transaction_log import SOURCE, TOPIC
-from service.store.display import printable
-from service.store.lease import Lease, check_and_renew
+from service.store.lease import Lease
 from service.store.progress import positions
-from service.store.schema import source_status
-from service.store.upsert import Upsert
-from service.store.writer_counters import count_batch, count_durations, count_ends, keep_rejects
-from service.store.writer_ids import Ended, IdWriter, Told, by_id, void_ids, whole_ids
+from service.store.writer_counters import count_durations, count_ends, keep_rejects
+from service.store.writer_ids import IdWriter, void_ids
 from service.store.writer_plan import Plan, Step, plan, select_runs
 from service.store.writer_progress import begin_generations, finish_ranges
+from service.store.writer_runs import Ended, Told, by_id, whole_ids
 from service.store.writer_settle import settle_causes
+from service.store.writer_source import SourceWriter
 
 RUNS_AT_ONCE: Final = 10_000
 """How many runs (about as many ids) the first read writes in one transaction: the write lock for a quarter second."""
-
-_WELL = Upsert(source_status, replace=("as_of_ms", "error"))
-_IN_TROUBLE = Upsert(source_status, replace=("error",))
-_NEVER_MS = 0
 
 
 class Applied(NamedTuple):
@@ -40,8 +34,10 @@ class Applied(NamedTuple):
     ended: Ended
 
 
-class TransactionLogWriter:
-    """The one writer of what `__transaction_state` tells about a cluster."""
+class TransactionLogWriter(SourceWriter):
+    """Keeps what is read of ids, and counts it."""
+
+    source = SOURCE
 
     def __init__(
         self,
@@ -53,10 +49,8 @@ class TransactionLogWriter:
         kept: tuple[bytes, ...] = (),
     ) -> None:
         """`kept`: prefixes of ids of which every transition is kept, not only the notable ones."""
-        self._engine = engine
+        super().__init__(engine, lease)
         self._ids = IdWriter(lease.cluster_id, history_ms, kept)
-        self._lease = lease
-        self._cluster_id = lease.cluster_id
         self._log = (lease.cluster_id, SOURCE, TOPIC)
         self._runs_at_once = runs_at_once
 
@@ -72,11 +66,10 @@ class TransactionLogWriter:
         """
         started = time.monotonic()
         told = Told.of(batch)
-        with self._transaction(now_ms) as connection:
+        with self._transaction(now_ms, before_ms) as connection:
             todo = self._plan(connection, batch)
             uncounted = by_id(select_runs(todo.steps, batch.runs, counts=False))
             self._void(connection, [step for step in todo.steps.values() if step.voids])
-            count_batch(connection, self._cluster_id, SOURCE, before_ms)
             begin_generations(connection, *self._log, todo.steps.values(), now_ms)
             if len(uncounted) <= self._runs_at_once:
                 self._ids.write(connection, todo.generations, uncounted, told, now_ms, counts=False)
@@ -87,17 +80,6 @@ class TransactionLogWriter:
         with self._transaction(now_ms + int((time.monotonic() - started) * 1000)) as connection:
             todo = self._plan(connection, batch)
             return self._finish(connection, todo, batch, told, now_ms)
-
-    def report_trouble(self, error: str, now_ms: int) -> None:
-        """Say in one line why nothing can be read; `as_of_ms` stands still. Raises as `apply`."""
-        with self._transaction(now_ms) as connection:
-            self._save_trouble(connection, error)
-
-    @contextmanager
-    def _transaction(self, now_ms: int) -> Iterator[Connection]:
-        with self._engine.begin() as connection:
-            check_and_renew(connection, self._lease, now_ms)
-            yield connection
 
     def _plan(self, connection: Connection, batch: LogBatch) -> Plan:
         return plan(positions(connection, *self._log), batch.ranges, {run.partition for run in batch.runs})
@@ -119,11 +101,5 @@ class TransactionLogWriter:
         keep_rejects(connection, *self._log, rejects, now_ms)
         self._void(connection, [step for step in todo.steps.values() if step.read.is_gone])
         finish_ranges(connection, *self._log, todo.steps.values(), now_ms)
-        if batch.trouble is None:
-            _WELL.write(connection, [(self._cluster_id, SOURCE, now_ms, None)])
-        else:
-            self._save_trouble(connection, batch.trouble)
+        self._save_status(connection, now_ms, batch.trouble)
         return Applied(len(todo.steps), todo.skipped, len(rejects), ended)
-
-    def _save_trouble(self, connection: Connection, error: str) -> None:
-        _IN_TROUBLE.write(connection, [(self._cluster_id, SOURCE, _NEVER_MS, printable(error))])

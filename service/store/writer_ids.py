@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, select, update
 
-from service.domain.facts import NO_ID, UNSEEN, LogBatch, Minute, Run, Step
+from service.domain.facts import NO_ID, UNSEEN, Run
 from service.domain.journal import NO_ABORT
 from service.domain.states import EXPIRED, OPEN
-from service.store.display import display_id, printable
-from service.store.id_key import KEPT, id_key
+from service.store.display import printable
 from service.store.look_up import look_up
 from service.store.schema import coordinator_states, open_participants, producer_ids, transactional_ids
 from service.store.upsert import Upsert
 from service.store.writer_history import HistoryRows
 from service.store.writer_rows import IdRow, last_abort, new_row, newest_record
+from service.store.writer_runs import Ended, Told, keyed
 from service.store.writer_story import Story, tell
 
 _IDS = Upsert(transactional_ids, replace=IdRow._fields[2:])
@@ -37,28 +37,6 @@ _CLOSE = delete(open_participants).where(
 _PAIR = ("transactional_id", "producer_id")
 _LONGEST_TOPIC = 249  # Kafka's limit; a longer name, from a broken record, might not fit into the index
 _NOWHERE = -1  # the offset of an id that has no record in the log as it is now
-
-
-class Ended(NamedTuple):
-    """What the runs add to the cluster's counters. `durations`: (outcome, kind, ms) of the pairs judged here."""
-
-    commits: int
-    aborts: int
-    by_cause: Counter[str]
-    expired: int
-    producer_ids_assigned: int
-    durations: list[tuple[str, str, int]]
-
-
-class Told(NamedTuple):
-    """What the executors told of ids besides their runs, by (key of the id, log partition)."""
-
-    steps: Mapping[tuple[bytes, int], list[Step]]
-    minutes: Mapping[tuple[bytes, int], list[Minute]]
-
-    @classmethod
-    def of(cls, batch: LogBatch) -> Told:
-        return cls(_by_key(batch.steps), _by_key(batch.minutes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +64,7 @@ class IdWriter:
 
         Without `counts` the call may repeat: what the store has already is left alone.
         """
-        runs, displays = _keyed(runs)
+        runs, displays = keyed(runs)
         stored = _look_up(connection, self.cluster_id, list(dict.fromkeys(run.transactional_id for run in runs)))
         if stored and not counts:
             runs = [run for run in runs if not _is_stored(stored.get(run.transactional_id), run)]
@@ -159,29 +137,6 @@ class _Changes:
         _STATES.write(connection, moved)
 
 
-def by_id(runs: Iterable[Run]) -> list[Run]:
-    """Runs ordered by id, those of one id in log order: neighbours go to the same pages of the store."""
-    return sorted(runs, key=attrgetter("transactional_id"))
-
-
-def whole_ids(runs: Sequence[Run], at_once: int) -> Iterator[Sequence[Run]]:
-    """Slices of about `at_once` runs, in the order of `by_id`, none of which cuts an id's runs apart."""
-    start = 0
-    while start < len(runs):
-        end = min(start + at_once, len(runs))
-        while end < len(runs) and runs[end].transactional_id == runs[end - 1].transactional_id:
-            end += 1
-        yield runs[start:end]
-        start = end
-
-
-def _by_key(facts: Iterable[Any]) -> dict[tuple[bytes, int], list[Any]]:
-    found: dict[tuple[bytes, int], list[Any]] = {}
-    for fact in facts:
-        found.setdefault((id_key(fact.transactional_id), fact.partition), []).append(fact)
-    return found
-
-
 def _plus(ended: Ended, story: Story) -> Ended:
     ended.by_cause.update(story.aborts)
     ended.durations.extend(story.durations)
@@ -218,18 +173,6 @@ def void_ids(connection: Connection, cluster_id: int, partition: int) -> None:
 def _look_up(connection: Connection, cluster_id: int, ids: Sequence[bytes]) -> dict[bytes, IdRow]:
     found = look_up(connection, transactional_ids, IdRow._fields, cluster_id, ids)
     return {row.transactional_id: IdRow(*row) for row in found}
-
-
-def _keyed(runs: Sequence[Run]) -> tuple[Sequence[Run], dict[bytes, str]]:
-    """The runs under the keys of their ids; what people see of those that are not whole, by key."""
-    displays = {}
-    keyed = list(runs)
-    for number, run in enumerate(runs):
-        if len(run.transactional_id) > KEPT:
-            key = id_key(run.transactional_id)
-            displays[key] = display_id(run.transactional_id)
-            keyed[number] = run._replace(transactional_id=key)
-    return keyed, displays
 
 
 def _is_stored(row: IdRow | None, run: Run) -> bool:

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection
 
 from service.domain.ledger import SOURCE, LedgerBatch, Volume
 from service.domain.minutes import minute_of
-from service.store.display import printable
-from service.store.lease import Lease, check_and_renew
 from service.store.progress import positions
-from service.store.schema import partition_markers, partition_minutes, source_status
+from service.store.schema import partition_markers, partition_minutes
 from service.store.upsert import Upsert
-from service.store.writer_counters import count_batch
 from service.store.writer_plan import plan
 from service.store.writer_progress import begin_generations, finish_ranges
+from service.store.writer_source import SourceWriter
 
 _VOLUMES = Upsert(partition_minutes, add=Volume._fields[3:])
 _MARKERS = Upsert(partition_markers)
-_WELL = Upsert(source_status, replace=("as_of_ms", "error"))
-_IN_TROUBLE = Upsert(source_status, replace=("error",))
-_NEVER_MS: Final = 0
 
 
 class Tailed(NamedTuple):
@@ -33,11 +26,10 @@ class Tailed(NamedTuple):
     skipped: int
 
 
-class LedgerWriter:
-    """The one writer of what is counted of a cluster's tailed partitions."""
+class LedgerWriter(SourceWriter):
+    """Counts what is read of tailed partitions."""
 
-    def __init__(self, engine: Engine, lease: Lease) -> None:
-        self._engine, self._lease, self._cluster_id = engine, lease, lease.cluster_id
+    source = SOURCE
 
     def apply(self, batch: LedgerBatch, now_ms: int, before_ms: int | None = None) -> Tailed:
         """Facts and positions in one transaction; or, whatever is raised, nothing. `before_ms`: how long the batch
@@ -45,25 +37,10 @@ class LedgerWriter:
 
         OutOfSequence: start again at the store's progress. LeaseLost: stop. StoreUnavailable: try again.
         """
-        with self._transaction(now_ms) as connection:
-            count_batch(connection, self._cluster_id, SOURCE, before_ms)
+        with self._transaction(now_ms, before_ms) as connection:
             done = [self._apply_topic(connection, batch, topic, now_ms) for topic in _topics(batch)]
-            if batch.trouble is None:
-                _WELL.write(connection, [(self._cluster_id, SOURCE, now_ms, None)])
-            else:
-                self._save_trouble(connection, batch.trouble)
+            self._save_status(connection, now_ms, batch.trouble)
             return Tailed(sum(one.ranges for one in done), sum(one.skipped for one in done))
-
-    def report_trouble(self, error: str, now_ms: int) -> None:
-        """Say in one line why nothing can be read; `as_of_ms` stands still. Raises as `apply`."""
-        with self._transaction(now_ms) as connection:
-            self._save_trouble(connection, error)
-
-    @contextmanager
-    def _transaction(self, now_ms: int) -> Iterator[Connection]:
-        with self._engine.begin() as connection:
-            check_and_renew(connection, self._lease, now_ms)
-            yield connection
 
     def _apply_topic(self, connection: Connection, batch: LedgerBatch, topic: str, now_ms: int) -> Tailed:
         log = (self._cluster_id, SOURCE, topic)
@@ -83,9 +60,6 @@ class LedgerWriter:
         _MARKERS.write(connection, [(self._cluster_id, *one) for one in markers if one.partition in todo.steps])
         finish_ranges(connection, *log, todo.steps.values(), now_ms)
         return Tailed(len(todo.steps), todo.skipped)
-
-    def _save_trouble(self, connection: Connection, error: str) -> None:
-        _IN_TROUBLE.write(connection, [(self._cluster_id, SOURCE, _NEVER_MS, printable(error))])
 
 
 def _topics(batch: LedgerBatch) -> list[str]:

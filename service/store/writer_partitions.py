@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Engine, Table, bindparam, delete, select, update
+from sqlalchemy import ColumnElement, Connection, Table, bindparam, delete, select, update
 
 from service.domain.open_entries import Entry
 from service.domain.partition_facts import SOURCE, PartitionsBatch, Place, StalledRead
 from service.store.display import printable
-from service.store.lease import Lease, check_and_renew
 from service.store.partition_rows import LookRow, Partitions
 from service.store.places import rows_at
-from service.store.schema import data_partitions, open_entries, partition_watch, source_status
+from service.store.schema import data_partitions, open_entries, partition_watch
 from service.store.upsert import Upsert
-from service.store.writer_counters import count_batch
+from service.store.writer_source import NEVER_MS, SourceWriter
 
 ALL_FROM: Final = 500
 """From so many partitions on all rows are read at once, and not each by its key."""
@@ -33,13 +31,10 @@ _READ = (
 )
 _NOT_READ: Final = (None,) * len(_READ)
 _NO_FIRST: Final = (None,) * 7
-_NEVER_MS: Final = 0
 
 _LOOKS = Upsert(data_partitions, columns=("cluster_id", *_LOOK), replace=_LOOK[2:])
 _ENTRIES = Upsert(open_entries, replace=Entry._fields[3:], columns=("cluster_id", *Entry._fields))
 _WATCH = Upsert(partition_watch, replace=("looked_at_ms", "not_covered"))
-_WELL = Upsert(source_status, replace=("error",), most=("as_of_ms",))
-_IN_TROUBLE = Upsert(source_status, replace=("error",))
 
 
 def _at(table: Table) -> ColumnElement[bool]:
@@ -62,11 +57,10 @@ class Written(NamedTuple):
     reads: int
 
 
-class PartitionWriter:
-    """The one writer of what the sampler sees of a cluster's data partitions."""
+class PartitionWriter(SourceWriter):
+    """Keeps the newest of what the sampler sees."""
 
-    def __init__(self, engine: Engine, lease: Lease) -> None:
-        self._engine, self._lease, self._cluster_id = engine, lease, lease.cluster_id
+    source = SOURCE
 
     def apply(self, batch: PartitionsBatch, now_ms: int, before_ms: int | None = None) -> Written:
         """All that is news, in one transaction; or, whatever is raised, nothing. `before_ms`: how long the batch before
@@ -74,13 +68,12 @@ class PartitionWriter:
 
         LeaseLost: stop. StoreUnavailable: try again.
         """
-        with self._transaction(now_ms) as connection:
-            count_batch(connection, self._cluster_id, SOURCE, before_ms)
+        with self._transaction(now_ms, before_ms) as connection:
             watched_ms = connection.scalar(
                 select(partition_watch.c.looked_at_ms).where(partition_watch.c.cluster_id == self._cluster_id)
             )
             places = _places(batch)
-            before = self._stored(connection, places, watched_ms or _NEVER_MS)
+            before = self._stored(connection, places, watched_ms or NEVER_MS)
             after = Partitions(before.watched_ms, dict(before.rows), {at: dict(e) for at, e in before.entries.items()})
             looks = sum([after.look(look) for look in sorted(batch.looks, key=attrgetter("looked_at_ms"))])
             reads = sum([after.read(read) for read in sorted(batch.reads, key=attrgetter("read_at_ms"))])
@@ -92,17 +85,6 @@ class PartitionWriter:
             if is_newest:
                 self._finish(connection, batch)
             return Written(looks, reads)
-
-    def report_trouble(self, text: str, now_ms: int) -> None:
-        """Say in one line why nothing can be looked at; `as_of_ms` stands still. Raises as `apply`."""
-        with self._transaction(now_ms) as connection:
-            self._save_trouble(connection, text)
-
-    @contextmanager
-    def _transaction(self, now_ms: int) -> Iterator[Connection]:
-        with self._engine.begin() as connection:
-            check_and_renew(connection, self._lease, now_ms)
-            yield connection
 
     def _stored(self, connection: Connection, places: Sequence[Place] | None, watched_ms: int) -> Partitions:
         rows = select(*(data_partitions.c[name] for name in LookRow._fields))
@@ -143,13 +125,7 @@ class PartitionWriter:
 
     def _finish(self, connection: Connection, batch: PartitionsBatch) -> None:
         _WATCH.write(connection, [(self._cluster_id, batch.looked_at_ms, batch.not_covered)])
-        if batch.trouble is None:
-            _WELL.write(connection, [(self._cluster_id, SOURCE, batch.looked_at_ms, None)])
-        else:
-            self._save_trouble(connection, batch.trouble)
-
-    def _save_trouble(self, connection: Connection, text: str) -> None:
-        _IN_TROUBLE.write(connection, [(self._cluster_id, SOURCE, _NEVER_MS, printable(text))])
+        self._save_status(connection, batch.looked_at_ms, batch.trouble)
 
 
 def _places(batch: PartitionsBatch) -> list[Place] | None:

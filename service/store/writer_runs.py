@@ -1,0 +1,70 @@
+"""Runs of ids as they are written: in order, under the keys of their ids, with what else was told of them; and what
+they add up to."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+from service.domain.facts import LogBatch, Minute, Run, Step
+from service.store.display import display_id
+from service.store.id_key import KEPT, id_key
+
+
+class Ended(NamedTuple):
+    """What the runs add to the cluster's counters. `durations`: (outcome, kind, ms) of the pairs judged here."""
+
+    commits: int
+    aborts: int
+    by_cause: Counter[str]
+    expired: int
+    producer_ids_assigned: int
+    durations: list[tuple[str, str, int]]
+
+
+class Told(NamedTuple):
+    """What the executors told of ids besides their runs, by (key of the id, log partition)."""
+
+    steps: Mapping[tuple[bytes, int], list[Step]]
+    minutes: Mapping[tuple[bytes, int], list[Minute]]
+
+    @classmethod
+    def of(cls, batch: LogBatch) -> Told:
+        return cls(_by_key(batch.steps), _by_key(batch.minutes))
+
+
+def by_id(runs: Iterable[Run]) -> list[Run]:
+    """Runs ordered by id, those of one id in log order: neighbours go to the same pages of the store."""
+    return sorted(runs, key=attrgetter("transactional_id"))
+
+
+def whole_ids(runs: Sequence[Run], at_once: int) -> Iterator[Sequence[Run]]:
+    """Slices of about `at_once` runs, in the order of `by_id`, none of which cuts an id's runs apart."""
+    start = 0
+    while start < len(runs):
+        end = min(start + at_once, len(runs))
+        while end < len(runs) and runs[end].transactional_id == runs[end - 1].transactional_id:
+            end += 1
+        yield runs[start:end]
+        start = end
+
+
+def keyed(runs: Sequence[Run]) -> tuple[Sequence[Run], dict[bytes, str]]:
+    """The runs under the keys of their ids; what people see of those that are not whole, by key."""
+    displays = {}
+    keyed = list(runs)
+    for number, run in enumerate(runs):
+        if len(run.transactional_id) > KEPT:
+            key = id_key(run.transactional_id)
+            displays[key] = display_id(run.transactional_id)
+            keyed[number] = run._replace(transactional_id=key)
+    return keyed, displays
+
+
+def _by_key(facts: Iterable[Any]) -> dict[tuple[bytes, int], list[Any]]:
+    found: dict[tuple[bytes, int], list[Any]] = {}
+    for fact in facts:
+        found.setdefault((id_key(fact.transactional_id), fact.partition), []).append(fact)
+    return found

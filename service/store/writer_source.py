@@ -1,0 +1,49 @@
+"""What the writers of all sources share: transactions under the lease, and how the source is doing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import ClassVar, Final
+
+from sqlalchemy import Connection, Engine
+
+from service.store.display import printable
+from service.store.lease import Lease, check_and_renew
+from service.store.schema import source_status
+from service.store.upsert import Upsert
+from service.store.writer_counters import count_batch
+
+NEVER_MS: Final = 0
+
+_WELL = Upsert(source_status, replace=("error",), most=("as_of_ms",))
+_IN_TROUBLE = Upsert(source_status, replace=("error",))
+
+
+class SourceWriter:
+    """The one writer of what `source` tells about a cluster, for as long as it has the lease."""
+
+    source: ClassVar[str]
+
+    def __init__(self, engine: Engine, lease: Lease) -> None:
+        self._engine, self._lease, self._cluster_id = engine, lease, lease.cluster_id
+
+    def report_trouble(self, trouble: str, now_ms: int) -> None:
+        """Say in one line why nothing can be read; `as_of_ms` stands still. Raises as `apply`."""
+        with self._transaction(now_ms) as connection:
+            self._save_status(connection, NEVER_MS, trouble)
+
+    @contextmanager
+    def _transaction(self, now_ms: int, before_ms: int | None = None) -> Iterator[Connection]:
+        """LeaseLost: stop. StoreUnavailable: try again. `before_ms`: how long the batch before took, to count."""
+        with self._engine.begin() as connection:
+            check_and_renew(connection, self._lease, now_ms)
+            count_batch(connection, self._cluster_id, self.source, before_ms)
+            yield connection
+
+    def _save_status(self, connection: Connection, as_of_ms: int, trouble: str | None) -> None:
+        """Read well as of then, or in trouble."""
+        if trouble is None:
+            _WELL.write(connection, [(self._cluster_id, self.source, as_of_ms, None)])
+        else:
+            _IN_TROUBLE.write(connection, [(self._cluster_id, self.source, NEVER_MS, printable(trouble))])
