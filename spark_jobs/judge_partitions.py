@@ -106,11 +106,11 @@ class PartitionLooks:
     def _log_from_ms(self, case: OpenCase, context: Context, now_ms: int) -> int:
         """From when on the end of the log, or the word of its coordinator, says whether anybody will end it."""
         if case.is_blind:
-            return not_early_ms(case.entry, self._unrest.silent_ms)
+            return not_early_ms(case.there_since_ms, self._unrest.silent_ms)
         if case.owner is None or not case.may_be_early(context, now_ms):
             return case.begun_ms
         unrest_ms = NEVER_MS if case.was_listed else self._unrest.newest_ms(case.owner.log_partition)
-        return not_early_ms(case.entry, unrest_ms)
+        return not_early_ms(case.there_since_ms, unrest_ms)
 
     def _take_unrest(self, answered: Iterable[Answers], context: Context, now_ms: int) -> None:
         """What the log was asked before it could be trusted is asked again."""

@@ -148,6 +148,12 @@ class OpenCase:
         )
         self.evidence.append(Evidence(seen.asked_at_ms, f"{question}, broker {seen.leader.node}", text))
 
+    @property
+    def there_since_ms(self) -> int:
+        """It was written before then: it is what the LSO stands at, or it was seen open."""
+        first_ms = self.entry.first_seen_ms
+        return first_ms if self.stalled_since_ms is None else min(self.stalled_since_ms, first_ms)
+
     def may_be_early(self, context: Context, now_ms: int) -> bool:
         """Whether its producer may be about to add the partition."""
         return can_still_write(self.entry, self.owner) and not self.is_certain(context, now_ms)

@@ -45,3 +45,12 @@ def test_nobody_comes_back_under_what_is_superseded(owner: Owner | None) -> None
 
 def test_who_would_have_been_timed_out_by_now_is_not_early() -> None:
     assert not case().may_be_early(KNOWN, ENTRY.first_seen_ms + IDLE.timeout_ms + KNOWN.limits.scan_ms + 1)
+
+
+@pytest.mark.parametrize(("stood_for_ms", "was_there_for_ms"), [(None, 0), (500, 500), (-1_000, 0)])
+def test_what_holds_the_lso_was_there_when_it_was_first_seen_standing(
+    stood_for_ms: int | None, was_there_for_ms: int
+) -> None:
+    one = case()
+    one.stalled_since_ms = None if stood_for_ms is None else ENTRY.first_seen_ms - stood_for_ms
+    assert one.there_since_ms == ENTRY.first_seen_ms - was_there_for_ms

@@ -69,11 +69,12 @@ def can_still_write(entry: Entry, owner: Owner | None) -> bool:
     )
 
 
-def not_early_ms(entry: Entry, unrest_ms: int) -> int:
-    """From when on the log has what would take the entry over, were its producer only early. `unrest_ms`: when a broker
-    last was silent, or the coordinator became another: its client may be waiting for the one that was."""
-    may_wait = unrest_ms > entry.first_seen_ms - CLIENT_WAITS_MS
-    return entry.first_seen_ms + (CLIENT_WAITS_MS if may_wait else SETTLES_MS)
+def not_early_ms(there_since_ms: int, unrest_ms: int) -> int:
+    """From when on the log has what would take an entry over, were its producer only early. `there_since_ms`: it was
+    written before then. `unrest_ms`: when a broker last was silent, or the coordinator became another: its client may
+    be waiting for the one that was."""
+    may_wait = unrest_ms > there_since_ms - CLIENT_WAITS_MS
+    return there_since_ms + (CLIENT_WAITS_MS if may_wait else SETTLES_MS)
 
 
 def is_certain(entry: Entry, owner: Owner | None, context: Context, now_ms: int) -> bool:
