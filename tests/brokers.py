@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import pytest
 from kafka.protocol.admin import DescribeTransactionsRequest, ListTransactionsRequest
@@ -139,11 +139,19 @@ def transactional_ids(bootstrap: str) -> dict[str, str]:
     return {t.transactional_id: t.transaction_state for answer in answers for t in answer.transaction_states}
 
 
+_NOT_YET: Final = (14, 15, 16)  # the coordinator loads its log, is not known, or is another: it just started
+
+
 def describe_transaction(bootstrap: str, transactional_id: str) -> Described:
+    give_up = time.monotonic() + 20
     with connect(bootstrap) as client:
-        node = client.ask(FindCoordinatorRequest(key=transactional_id, key_type=1, max_version=3)).node_id
-        answer = client.ask(DescribeTransactionsRequest(transactional_ids=[transactional_id]), node)
-    found = answer.transaction_states[0]
+        while True:
+            node = client.ask(FindCoordinatorRequest(key=transactional_id, key_type=1, max_version=3)).node_id
+            answer = client.ask(DescribeTransactionsRequest(transactional_ids=[transactional_id]), node)
+            (found,) = answer.transaction_states
+            if found.error_code not in _NOT_YET or time.monotonic() > give_up:
+                break
+            time.sleep(0.1)
     assert found.error_code == 0, f"DescribeTransactions {transactional_id}: error {found.error_code}"
     return Described(
         found.transaction_state,
