@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import threading
-from contextlib import suppress
 
 from sqlalchemy import Engine
 
 from service.domain.ledger import SOURCE
-from service.store.errors import StoreError
 from service.store.lease import Lease
 from service.store.progress import keep_topics
 from service.store.writer_ledger import LedgerWriter
 from spark_jobs.first_start import as_known
 from spark_jobs.ledger_rows import batches_from_rows
 from spark_jobs.queries import Queries
-from spark_jobs.reasons import reason
 from spark_jobs.session import CORES
 from spark_jobs.settings import IngestSettings
 from spark_jobs.sinks import StoreSink
 from spark_jobs.source.ledger import LedgerSource, ledger_options
 from spark_jobs.source.planner import wall_clock_ms
 from spark_jobs.source.position import LogPosition
+from spark_jobs.told_trouble import trouble_is_told
 
 POLL_MS = 500
 HEARTBEAT_MS = 1_000
@@ -39,14 +37,10 @@ class LedgerJob:
     def run(self, lease: Lease, ending: threading.Event) -> None:
         """As `TransactionStateJob.run`."""
         writer = LedgerWriter(self._engine, lease)
-        try:
+        with trouble_is_told(writer):
             positions = self._positions(lease)
             options = ledger_options(self._client, self._watch, positions, CORES, POLL_MS, HEARTBEAT_MS)
             self._queries.run(SOURCE, LedgerSource, options, StoreSink(batches_from_rows, writer.apply), ending)
-        except Exception as e:
-            with suppress(StoreError):
-                writer.report_trouble(reason(e), wall_clock_ms())
-            raise
 
     def _positions(self, lease: Lease) -> dict[str, dict[int, LogPosition]]:
         kept = keep_topics(self._engine, lease, SOURCE, self._watch.tails, wall_clock_ms())

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import threading
-from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from sqlalchemy import Engine
 
 from service.domain.partition_facts import SOURCE
-from service.store.errors import StoreError
 from service.store.lease import Lease
 from service.store.read_partitions import stall_clocks
 from service.store.writer_partitions import PartitionWriter
 from spark_jobs.partition_rows import batches_from_rows
 from spark_jobs.queries import Queries
-from spark_jobs.reasons import reason
 from spark_jobs.session import CORES
 from spark_jobs.settings import IngestSettings
 from spark_jobs.sinks import StoreSink
 from spark_jobs.source.partitions import PartitionsSource, sampler_options
-from spark_jobs.source.planner import wall_clock_ms
 from spark_jobs.source.watched import Clock
+from spark_jobs.told_trouble import trouble_is_told
 
 TICK_MS = 250
 
@@ -39,17 +36,13 @@ class PartitionsJob:
     def run(self, lease: Lease, ending: threading.Event) -> None:
         """As `TransactionStateJob.run`."""
         writer = PartitionWriter(self._engine, lease)
-        try:
+        with trouble_is_told(writer):
             clocks = self._clocks(lease)
             with TemporaryDirectory(prefix="txnscope-windows-", ignore_cleanup_errors=True) as scratch:
                 kept = str(Path(scratch) / "windows.db")
                 options = sampler_options(self._client, self._watch, clocks, CORES, TICK_MS, kept)
                 sink = StoreSink(batches_from_rows, writer.apply)
                 self._queries.run(SOURCE, PartitionsSource, options, sink, ending)
-        except Exception as e:
-            with suppress(StoreError):
-                writer.report_trouble(reason(e), wall_clock_ms())
-            raise
 
     def _clocks(self, lease: Lease) -> list[Clock]:
         with self._engine.connect() as connection:

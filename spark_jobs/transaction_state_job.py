@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import threading
-from contextlib import suppress
 
 from sqlalchemy import Engine
 
 from service.domain.facts import LogBatch
 from service.domain.transaction_log import SOURCE, TOPIC
-from service.store.errors import StoreError
 from service.store.lease import Lease
 from service.store.writer import TransactionLogWriter
 from spark_jobs.arrivals import batches_from_rows
 from spark_jobs.first_start import begin
 from spark_jobs.progress import FirstReadProgress
 from spark_jobs.queries import Queries
-from spark_jobs.reasons import reason
 from spark_jobs.session import CORES
 from spark_jobs.settings import IngestSettings
 from spark_jobs.sinks import StoreSink
 from spark_jobs.source.planner import wall_clock_ms
 from spark_jobs.source.transaction_log import TransactionLogSource, source_options
+from spark_jobs.told_trouble import trouble_is_told
 
 POLL_MS = 200
 HEARTBEAT_MS = 1_000
@@ -41,12 +39,8 @@ class TransactionStateJob:
         exception, or StillStoring."""
         kept = tuple(prefix.encode() for prefix in self._kept)
         writer = TransactionLogWriter(self._engine, lease, history_ms=self._history_ms, kept=kept)
-        try:
+        with trouble_is_told(writer):
             self._run(writer, lease, ending)
-        except Exception as e:
-            with suppress(StoreError):
-                writer.report_trouble(reason(e), wall_clock_ms())
-            raise
 
     def _run(self, writer: TransactionLogWriter, lease: Lease, ending: threading.Event) -> None:
         positions = begin(self._engine, lease, SOURCE, TOPIC, self._client, wall_clock_ms())

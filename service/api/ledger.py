@@ -27,7 +27,6 @@ from service.store import read_ledger
 from service.store.display import display_id, printable
 from service.store.read import ClusterRow
 from service.store.read_history import Owner, owner_at, read_owners
-from service.store.read_ledger import MarkerRow
 
 LONGEST_MS: Final = 7 * 24 * 3_600_000
 """More minutes than this make no page."""
@@ -127,7 +126,7 @@ def _tailed_as_of_ms(connection: Connection, cluster: ClusterRow, topic: str, pa
     return as_of_ms
 
 
-def _marker(cluster: ClusterRow, row: MarkerRow, owner: Owner | None) -> dict[str, Any]:
+def _marker(cluster: ClusterRow, row: ledger.Marker, owner: Owner | None) -> dict[str, Any]:
     name = None if owner is None else display_id(owner.transactional_id)
     return {
         "offset": row.offset,

@@ -2,26 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from sqlalchemy import Connection, func, select, tuple_
 
-from service.domain.ledger import SOURCE, Volume
+from service.domain.ledger import SOURCE, Marker, Volume
 from service.store.schema import log_partitions, partition_markers, partition_minutes
 
 _L, _M, _V = log_partitions.c, partition_markers.c, partition_minutes.c
-
-
-class MarkerRow(NamedTuple):
-    """Of `partition_markers`."""
-
-    generation: int
-    offset: int
-    producer_id: int
-    producer_epoch: int
-    coordinator_epoch: int
-    is_commit: bool
-    at_ms: int
 
 
 def tailed_as_of_ms(connection: Connection, cluster_id: int, topic: str, partition: int) -> int | None:
@@ -38,18 +24,18 @@ def tailed_as_of_ms(connection: Connection, cluster_id: int, topic: str, partiti
 
 def read_markers(
     connection: Connection, cluster_id: int, topic: str, partition: int, before: tuple[int, int] | None, limit: int
-) -> tuple[list[MarkerRow], tuple[int, int] | None]:
+) -> tuple[list[Marker], tuple[int, int] | None]:
     """The newest from before (generation, offset) `before`, and where the next page begins: None, this is the last."""
     place = (_M.generation, _M.offset)
     statement = (
-        select(*(_M[name] for name in MarkerRow._fields))
+        select(*(_M[name] for name in Marker._fields))
         .where(_M.cluster_id == cluster_id, _M.topic == topic, _M.partition == partition)
         .order_by(*(column.desc() for column in place))
         .limit(limit + 1)
     )
     if before is not None:
         statement = statement.where(tuple_(*place) < before)
-    rows = [MarkerRow(*row) for row in connection.execute(statement)]
+    rows = [Marker(*row) for row in connection.execute(statement)]
     return rows[:limit], (rows[limit - 1].generation, rows[limit - 1].offset) if len(rows) > limit else None
 
 

@@ -16,7 +16,7 @@ from service.store.writer_counters import count_batch
 
 NEVER_MS: Final = 0
 
-_WELL = Upsert(source_status, replace=("error",), most=("as_of_ms",))
+_WELL = Upsert(source_status, replace=("as_of_ms", "error"))
 _IN_TROUBLE = Upsert(source_status, replace=("error",))
 
 

@@ -229,19 +229,7 @@ class Sampler:
         due.sort(key=lambda one: one.read_at_ms if one.read_lso == one.last_stable_offset else 0)
         for one in due[:READS_AT_ONCE]:
             one.read_at_ms, one.read_lso = now_ms, one.last_stable_offset
-        return tuple(
-            StalledAsk(
-                one.topic,
-                one.partition,
-                one.topic_id,
-                one.leader.node,
-                one.leader.epoch,
-                one.log_start,
-                one.last_stable_offset,
-                one.high_watermark,
-            )
-            for one in due[:READS_AT_ONCE]
-        )
+        return tuple(one.ask() for one in due[:READS_AT_ONCE])
 
     def _trouble(self) -> str | None:
         if self._failure is not None:

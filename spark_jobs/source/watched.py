@@ -10,6 +10,7 @@ from service.domain.partition_facts import PartitionLook
 from service.kafka import errors
 from service.kafka.ends import Ends
 from service.kafka.metadata import Leader
+from spark_jobs.source.asks import StalledAsk
 
 STALL_MS: Final = 500
 """For so long the LSO stands below the high watermark before a partition is called stalled."""
@@ -154,6 +155,19 @@ class Watched:
             why=None if is_gone else self.why,
             is_gone=is_gone,
             absent_until_ms=None if is_gone else self.absent_until_ms,
+        )
+
+    def ask(self) -> StalledAsk:
+        """To read it as it was seen last."""
+        return StalledAsk(
+            self.topic,
+            self.partition,
+            self.topic_id,
+            self.leader.node,
+            self.leader.epoch,
+            self.log_start,
+            self.last_stable_offset,
+            self.high_watermark,
         )
 
     def _mark(self, high_watermark: int) -> None:
