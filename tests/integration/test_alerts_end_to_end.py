@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final, NamedTuple
+from urllib.request import urlopen
 
 import pytest
 
@@ -128,10 +129,13 @@ def _say(capsys: pytest.CaptureFixture[str], line: str) -> None:
 
 
 def _has_scraped(monitoring: Monitoring) -> bool:
+    """Prometheus listens, and refuses every query, while it replays its log: asked for its readiness first."""
     try:
-        return bool(asking(monitoring.prometheus)("query", {"query": "kafka_txn_hanging_transactions"})["result"])
-    except OSError:
+        with urlopen(f"{monitoring.prometheus}/-/ready", timeout=10):
+            pass
+    except OSError:  # HTTPError too: 503 until it is ready
         return False
+    return bool(asking(monitoring.prometheus)("query", {"query": "kafka_txn_hanging_transactions"})["result"])
 
 
 def _fires(monitoring: Monitoring) -> bool:
