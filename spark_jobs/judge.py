@@ -29,6 +29,8 @@ from spark_jobs.judge_now import ConditionLooks
 from spark_jobs.judge_partitions import PartitionLooks
 from spark_jobs.looker import Looker
 from spark_jobs.probe import Probe
+from spark_jobs.source.planner import wall_clock_ms
+from spark_jobs.unrest import unrest_at_start
 
 ROUND_S: Final = 0.25
 SOON_S: Final = 0.1
@@ -181,13 +183,15 @@ def _quiet(context: Context) -> Look:
 @contextmanager
 def judging(store: str, engine: Engine, lease: Lease, client: ClientSettings, rules: Rules) -> Iterator[None]:
     """A judge works in the background until the block ends, or the lease is lost."""
+    with engine.connect() as connection:
+        unrest = unrest_at_start(connection, lease.cluster_id, wall_clock_ms())
     reader = open_reader(store)
     with (
         Probe(client) as probe,
         Looker(client) as looker,
         watching_groups(store, engine, lease, client) as groups,
     ):
-        partitions = PartitionLooks(lease.cluster_id, looker, ",".join(client.bootstrap_servers))
+        partitions = PartitionLooks(lease.cluster_id, looker, ",".join(client.bootstrap_servers), unrest)
         judge = Judge(reader, FindingWriter(engine, lease), lease.cluster_id, rules, probe, partitions, groups)
 
         def work(now_ms: int) -> float:

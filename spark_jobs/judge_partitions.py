@@ -43,14 +43,14 @@ MOST_CASES: Final = 2_000
 
 
 class PartitionLooks:
-    """Remembers a case for each entry that nobody owns. `bootstrap`: servers, for the commands it shows."""
+    """Remembers a case for each entry that nobody owns. `bootstrap`: servers, for the commands it shows. `unrest`: what
+    is known from before it."""
 
-    def __init__(self, cluster_id: int, looker: Looker, bootstrap: str) -> None:
-        self._cluster_id, self._looker, self._bootstrap = cluster_id, looker, bootstrap
+    def __init__(self, cluster_id: int, looker: Looker, bootstrap: str, unrest: Unrest) -> None:
+        self._cluster_id, self._looker, self._bootstrap, self._unrest = cluster_id, looker, bootstrap, unrest
         self._cases: dict[EntryKey, OpenCase] = {}
         self._closed_ms: dict[EntryKey, int] = {}
         self._coordinators_asked_ms = 0
-        self._unrest = Unrest()
         self.judged: list[tuple[Entry, Relation]] = []
         """What was open at the last round, and who will end it."""
         self._gaps: list[Observation] = []

@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from sqlalchemy import Connection
+
+from service.store import read_judged
+
 NEVER_MS: Final = 0
 
 
 class Unrest:
-    """As far back as this process has seen."""
+    """As far back as this process has seen; `silent_ms`: what is known from before."""
 
-    def __init__(self) -> None:
+    def __init__(self, silent_ms: int = NEVER_MS) -> None:
         self._led: dict[int, tuple[tuple[int, int], int]] = {}  # by log partition: leader, and since when
-        self.silent_ms = NEVER_MS
+        self.silent_ms = silent_ms
         """When some broker last did not answer, as is known."""
 
     def see_leaders(self, leaders: Mapping[int, tuple[int, int]], now_ms: int) -> None:
@@ -31,3 +35,10 @@ class Unrest:
         """When a client of that coordinator may last have begun to wait."""
         _, led_since_ms = self._led.get(log_partition, (None, NEVER_MS))
         return max(led_since_ms, self.silent_ms)
+
+
+def unrest_at_start(connection: Connection, cluster_id: int, now_ms: int) -> Unrest:
+    """What took the place of another process may have ended that one: a node with a broker on it. Until now counts as
+    silence then. Where nobody has looked before, nothing suggests any."""
+    looked_ms = read_judged.looked_at_ms(connection, cluster_id)
+    return Unrest() if looked_ms is None else Unrest(now_ms)

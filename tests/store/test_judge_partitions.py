@@ -26,6 +26,7 @@ from service.store.writer_findings import FindingWriter, load
 from spark_jobs.judge import Judge
 from spark_jobs.judge_partitions import PartitionLooks
 from spark_jobs.looker import Answers, EntryKey, Questions
+from spark_jobs.unrest import unrest_at_start
 from tests.store.conftest import Cluster, only_on
 from tests.store.logs import NOW_MS, Entry, batch, entry, read
 from tests.store.looks import Watched, described, look, silent
@@ -77,9 +78,11 @@ class Lab:
         self.next_offset, self.leader = 0, 1
         self.restart()
 
-    def restart(self) -> None:
+    def restart(self, now_ms: int = NOW_MS) -> None:
         self.looker = Scripted()
-        partitions = PartitionLooks(self.cluster.id, self.looker, "broker:9092")  # type: ignore[arg-type]
+        with self.reader.connect() as connection:
+            unrest = unrest_at_start(connection, self.cluster.id, now_ms)
+        partitions = PartitionLooks(self.cluster.id, self.looker, "broker:9092", unrest)  # type: ignore[arg-type]
         writer = FindingWriter(self.cluster.engine, self.cluster.lease)
         self.judge = Judge(self.reader, writer, self.cluster.id, self.rules, partitions=partitions)
 
@@ -253,6 +256,21 @@ def test_while_a_broker_is_silent_a_client_may_be_waiting_for_it(lab: Lab) -> No
     lab.ended(NOW_MS)
     lab.opened(NOW_MS)
     lab.watched.see(silent(NOW_MS + 500, "broker 3 does not answer", partition=1, leader=3, leader_epoch=5))
+    lab.round(NOW_MS + 1_000)
+    lab.ends(NOW_MS + 1_500)
+    assert lab.round(NOW_MS + 2_000) is None
+    lab.opened(NOW_MS + CLIENT_WAITS_MS)
+    lab.ends(NOW_MS + CLIENT_WAITS_MS)
+    found = lab.round(NOW_MS + CLIENT_WAITS_MS + 500)
+    assert found is not None
+    assert found.status == "candidate"
+
+
+def test_whoever_takes_over_does_not_know_who_was_silent_before(lab: Lab) -> None:
+    """The node that ended the other process may have been a broker's, too."""
+    lab.ended(NOW_MS)
+    lab.opened(NOW_MS)
+    lab.restart(NOW_MS)
     lab.round(NOW_MS + 1_000)
     lab.ends(NOW_MS + 1_500)
     assert lab.round(NOW_MS + 2_000) is None
