@@ -22,7 +22,11 @@ def main(arguments: list[str]) -> int:
     defaults = Links()
     parser.add_argument("--page", default=defaults.page, help="where people reach the service (default: %(default)s)")
     parser.add_argument("--grafana", default=defaults.grafana, help="where they reach Grafana (default: %(default)s)")
-    parser.add_argument("--runbooks", default=defaults.runbooks, help="where docs/runbooks is (default: %(default)s)")
+    parser.add_argument(
+        "--runbooks",
+        default=defaults.runbooks,
+        help="where docs/runbooks is (default: PAGE/guide/runbooks, the service shows it)",
+    )
     asked = parser.parse_args(arguments)
     links = Links(*(url.rstrip("/") for url in (asked.page, asked.grafana, asked.runbooks)))
     differ = False

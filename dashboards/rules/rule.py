@@ -22,7 +22,8 @@ HOME: Final = "/"
 
 
 class Links(NamedTuple):
-    """Where annotations lead: the service's pages, Grafana, the runbooks; each without a slash at its end.
+    """Where annotations lead: the service's pages, Grafana, the runbooks (empty: the service shows them); each without
+    a slash at its end.
 
     These are where `make demo` and deploy/compose serve them. `python -m dashboards.rules --page … --grafana …
     --runbooks …` writes the rules with others.
@@ -30,7 +31,10 @@ class Links(NamedTuple):
 
     page: str = "http://127.0.0.1:8080"
     grafana: str = "http://127.0.0.1:3000"
-    runbooks: str = "https://git.example.org/txnscope/blob/main/docs/runbooks"
+    runbooks: str = ""
+
+    def runbook(self, alert: str) -> str:
+        return f"{self.runbooks or f'{self.page}/guide/runbooks'}/{alert}.md"
 
 
 class Recording(NamedTuple):
@@ -68,7 +72,7 @@ class Alert(NamedTuple):
         rule["annotations"] = {
             "summary": self.summary,
             "description": self.description,
-            "runbook_url": f"{links.runbooks}/{self.name}.md",
+            "runbook_url": links.runbook(self.name),
             "page_url": links.page + self.page,
             "dashboard_url": f"{links.grafana}/d/{self.board}{of_cluster}",
         }

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+from typing import Any, Final
 
 from service.metrics.page import Metrics
 from service.metrics.requests import UNROUTED
@@ -13,6 +14,9 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Message, Receive, Send], Awaitable[None]]
+
+_CONVERTOR: Final = re.compile(r":\w+}")
+"""Of `{name:path}`: no part of the name."""
 
 
 class HttpMetrics:
@@ -44,9 +48,10 @@ class HttpMetrics:
 def route_of(scope: Message) -> str:
     """The template that the router left in the scope, with the prefix under which its router is included: the same
     path may be REST's and a page's."""
-    template = getattr(scope.get("route"), "path", None)
-    if template is None:
+    declared = getattr(scope.get("route"), "path", None)
+    if declared is None:
         return UNROUTED
+    template = _CONVERTOR.sub("}", declared)
     filled = template.format(**scope["path_params"])
     prefix = scope["path"].removesuffix(filled) if scope["path"].endswith(filled) else ""
     return f"{prefix}{template}"

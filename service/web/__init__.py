@@ -10,6 +10,7 @@ from service.web import (
     findings,
     goto,
     groups,
+    guide,
     landing,
     one_id,
     one_partition,
@@ -31,6 +32,7 @@ ROOMS: Final = (
     pipeline,
     transactions,
     one_id,
+    guide,
 )
 """Each has a `router`."""
 

@@ -16,6 +16,7 @@ from playwright.sync_api import Page, expect
 
 from deploy.demo.tour import CLUSTER
 from deploy.demo.troubles import INVOICES_ID, LATE_AT, REFUNDS, REFUNDS_ID
+from service.web.guide import RUNBOOKS
 from tests.demo.running import ROOT, Demo, showing
 from tests.web.browser import DESK, PHONE, Browse, browse, chromium, is_wider_than_the_window
 
@@ -45,11 +46,12 @@ def service(demo: Demo) -> str:
 @pytest.fixture(scope="module")
 def paths(demo: Demo, service: str) -> list[str]:
     """Every kind of page: those of the tour, of ids one with bars, one with a swimlane and one that is stuck; and the
-    lists that it does not name."""
+    lists that it does not name, a runbook and the list of runbooks."""
     toured = [url.removeprefix(service) for url in demo.urls() if "/api/" not in url and not url.endswith("/metrics")]
     toured = [path for path in toured if "/transaction?" not in path or path.endswith(DRAWN_APART)]
     lists = [f"{PAGE}/{name}" for name in ("findings", "transactions?state=Ongoing", "partitions", "goto?q=refunds")]
-    return list(dict.fromkeys(["/", *toured, *lists]))
+    guide = [f"{RUNBOOKS}/{name}.md" for name in ("README", "KafkaTransactionHanging")]
+    return list(dict.fromkeys(["/", *toured, *lists, *guide]))
 
 
 @pytest.mark.parametrize(("width", "dark"), [(PHONE, False), (PHONE, True), (DESK, False), (DESK, True)])

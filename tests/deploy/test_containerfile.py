@@ -15,6 +15,7 @@ from fastapi.routing import APIRoute
 from deploy.compose.role_requirements import parse, role
 from service.api import health
 from service.cli.parser import parse as parse_command
+from service.web.guide import DOCS
 from tests.deploy.compose_files import COMPOSE, OURS, ROOT, compose, published
 from tests.deploy.containerfile import lineage, stages
 
@@ -93,6 +94,7 @@ def test_what_is_copied_exists_and_is_let_into_the_build() -> None:
         assert any(fnmatch(source, pattern) for pattern in let_in), source
     packages = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["hatch"]["build"]["targets"]["wheel"]
     assert set(packages["packages"]) <= set(let_in)
+    assert DOCS.resolve().relative_to(ROOT).as_posix() in let_in, "the guide is a link to docs/"
 
 
 def test_the_service_is_asked_for_its_health_where_it_serves() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from dashboards.rules import hanging, pipeline
 from dashboards.rules.rule import SERVICE, SEVERITIES, Links
+from service.web.guide import GUIDE, RUNBOOKS, guide_names
 from tests.rules.files import ALERTS, COMMITTED, ROOT
 
 BOARDS = {json.loads(path.read_text("utf-8"))["uid"] for path in (ROOT / "dashboards" / "grafana").glob("*.json")}
@@ -27,7 +28,8 @@ def test_an_alert_has_a_severity_and_all_that_people_need(alert: dict[str, Any])
     notes = alert["annotations"]
     assert set(notes) == {"summary", "description", "runbook_url", "page_url", "dashboard_url"}
     assert len(notes["description"]) > len(notes["summary"])
-    assert notes["runbook_url"] == f"{Links().runbooks}/{alert['alert']}.md"
+    assert notes["runbook_url"] == f"{Links().page}{RUNBOOKS}/{alert['alert']}.md"
+    assert notes["runbook_url"].removeprefix(f"{Links().page}{GUIDE}/") in guide_names()
 
 
 def test_the_dashboard_exists(alert: dict[str, Any]) -> None:

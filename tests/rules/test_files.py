@@ -13,6 +13,7 @@ from dashboards.rules.build import PROMETHEUS_RULE, RULES, documents, files
 from dashboards.rules.promql import pick
 from dashboards.rules.rule import Links
 from service.metrics import catalogue
+from service.web.guide import RUNBOOKS
 from tests.rules.files import ALERTS, COMMITTED, FOLDER, WRAPPED
 
 
@@ -57,14 +58,20 @@ def test_links_lead_where_they_are_told_to(tmp_path: Path) -> None:
         assert links["runbook_url"] == f"https://r.example/{after['alert']}.md"
         assert after == {key: value for key, value in before.items() if key != "annotations"}
     texts = [after["annotations"]["description"] for after in ALERTS]
-    assert not any(default in text for text in texts for default in Links())
+    assert not any(default in text for text in texts for default in Links() if default)
+
+
+def test_the_service_shows_the_runbooks_unless_told_otherwise(tmp_path: Path) -> None:
+    assert main(["--page", "https://txn.example/", "--out", str(tmp_path)]) == 0
+    for alert in _alerts(yaml.safe_load((tmp_path / RULES).read_text("utf-8"))):
+        assert alert["annotations"]["runbook_url"] == f"https://txn.example{RUNBOOKS}/{alert['alert']}.md"
 
 
 def test_the_page_about_rules_names_the_addresses_to_replace() -> None:
     text = (FOLDER / "README.md").read_text("utf-8")
     assert f"s|{Links().page}|" in text
     assert f"s|{Links().grafana}|" in text
-    assert Links().runbooks in text
+    assert "--runbooks" in text
 
 
 def test_a_label_that_a_metric_has_not_cannot_be_asked_for() -> None:

@@ -32,6 +32,10 @@ def app(metrics: Metrics) -> FastAPI:
     def cluster(cluster: str) -> str:
         return cluster
 
+    @router.get("/guide/{name:path}")
+    def guide(name: str) -> str:
+        return name
+
     @router.get("/broken")
     def broken() -> str:
         raise RuntimeError("on purpose")
@@ -97,6 +101,11 @@ def test_requests_by_template_and_status(metrics: Metrics) -> None:
         ("GET", "(none)", "404"): 1,
         ("GET", "/api/v1/broken", "500"): 1,
     }
+
+
+def test_a_name_with_slashes_is_one_name(metrics: Metrics) -> None:
+    assert ask(app(metrics), "/api/v1/guide/runbooks/One.md") == (200, [b'"runbooks/One.md"'])
+    assert counted(metrics) == {("GET", "/api/v1/guide/{name}", "200"): 1}
 
 
 def test_durations_by_template(metrics: Metrics) -> None:

@@ -1,0 +1,87 @@
+"""`/guide/…`: the pages of docs/ as pages, so that an alert's runbook opens wherever the service does.
+
+Addresses are those of the files (`/guide/runbooks/KafkaTransactionHanging.md`), so links between them hold here too.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from functools import cache
+from pathlib import Path
+from typing import Final, NamedTuple
+from urllib.parse import urlsplit
+
+from fastapi import APIRouter, Response
+from fastapi.responses import RedirectResponse
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+from markupsafe import Markup
+from mdit_py_plugins.anchors import anchors_plugin
+from starlette.exceptions import HTTPException
+
+from service.web.render import render_bare
+
+GUIDE: Final = "/guide"
+RUNBOOKS: Final = f"{GUIDE}/runbooks"
+INDEX: Final = "runbooks/README.md"
+DOCS: Final = Path(__file__).parent / "docs"
+"""A link to docs/ in a checkout, a copy of it where this is installed."""
+
+router = APIRouter(include_in_schema=False)
+
+
+class GuidePage(NamedTuple):
+    """`title`: of its first heading."""
+
+    title: str
+    body: Markup
+
+
+@router.get(GUIDE)
+@router.get(f"{GUIDE}/")
+def get_guide() -> Response:
+    """303 to the list of runbooks."""
+    return RedirectResponse(f"{GUIDE}/{INDEX}", 303)
+
+
+@router.get(GUIDE + "/{name:path}")
+def get_guide_page(name: str) -> Response:
+    """404 for what docs/ does not have."""
+    if name not in guide_names():
+        raise HTTPException(404, f"The guide has no page {name!r}. {GUIDE} lists the runbooks.")
+    return render_bare("guide.html", guide=guide_page(name), name=name, index=f"{GUIDE}/{INDEX}")
+
+
+@cache
+def guide_names() -> frozenset[str]:
+    """Paths below docs/: no other file is ever opened."""
+    return frozenset(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
+
+
+@cache
+def guide_page(name: str) -> GuidePage:
+    """`name`: one of `guide_names()`."""
+    markdown = MarkdownIt("commonmark").enable("table").use(anchors_plugin, max_level=3)
+    tokens = markdown.parse((DOCS / name).read_text("utf-8"))
+    for token in tokens:
+        _unlink(token.children or [], name)
+    title = next(token.content for token in tokens if token.type == "inline")
+    # our own text, not a user's
+    return GuidePage(title, Markup(markdown.renderer.render(tokens, markdown.options, {})))  # noqa: S704
+
+
+def _unlink(inline: list[Token], name: str) -> None:
+    """A link that leaves docs/ becomes plain text: its file is in the repository, not here. Links do not nest."""
+    kept = True
+    for token in inline:
+        if token.type == "link_open":
+            kept = _leads_somewhere(str(token.attrs["href"]), name)
+        if token.type in ("link_open", "link_close") and not kept:
+            token.tag, token.attrs = "span", {}
+
+
+def _leads_somewhere(address: str, name: str) -> bool:
+    target = urlsplit(address)
+    if target.scheme or not target.path:
+        return True
+    return posixpath.normpath(posixpath.join(posixpath.dirname(name), target.path)) in guide_names()
