@@ -33,7 +33,7 @@ from tests.integration.producers import create_topic
 from tests.lab.asking import mark
 from tests.lab.hangs import UNGUARDED, commit_one, late_write, old_producer
 
-pytestmark = [pytest.mark.alone, pytest.mark.broker, pytest.mark.spark]
+pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
 GOAL_S: Final = 40
 TOLD_S: Final = 120.0
