@@ -17,6 +17,7 @@ _BOARD: Final = "txnscope-pipeline"
 DOWN_NAME: Final = "KafkaTxnExporterDown"
 ABSENT_NAME: Final = "KafkaTxnMetricsAbsent"
 
+# These two say what to do: their runbook is where the service is, which is away.
 DOWN: Final = Alert(
     name=DOWN_NAME,
     expr=f'up{{job=~"{JOB}"}} == 0',
@@ -24,7 +25,8 @@ DOWN: Final = Alert(
     wait="2m",
     summary="txnscope at {{ $labels.instance }} cannot be scraped",
     description="Prometheus gets no metrics of {{ $labels.instance }} (job {{ $labels.job }}). If no other instance of"
-    " the service is scraped, no other alert about transactions can fire: what hangs is not seen.",
+    " the service is scraped, no other alert about transactions can fire: what hangs is not seen. Start it again"
+    " (`txnscope serve`, or `watch`): its log says why it ended.",
     page=HOME,
     board=_BOARD,
 )
@@ -36,7 +38,8 @@ ABSENT: Final = Alert(
     wait="5m",
     summary="Prometheus has no metrics of txnscope at all",
     description="No instance of the service is scraped, or its scrape job is gone from Prometheus' configuration. No"
-    " other alert about transactions can fire: what hangs is not seen.",
+    " other alert about transactions can fire: what hangs is not seen. Prometheus' page of targets says which of"
+    " the two it is; `txnscope serve` starts the service.",
     page=HOME,
     board=_BOARD,
 )
