@@ -4,21 +4,43 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Final
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 SILENT = logging.getLogger("librdkafka.silent")
 SILENT.setLevel(logging.CRITICAL + 1)  # librdkafka tells of every refused connect; the tests look at results
 SILENT.propagate = False
 
+_CREATED_S: Final = 20.0
+
 
 def create_topic(bootstrap: str, topic: str, partitions: int = 3) -> None:
+    create_topics(bootstrap, NewTopic(topic, partitions, 1))
+
+
+def create_topics(bootstrap: str, *topics: NewTopic) -> None:
+    """Asked again where librdkafka gave a request up because its broker was not among those of the cluster for a
+    moment, as one that just starts is not."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "logger": SILENT})
-    for created in admin.create_topics([NewTopic(topic, partitions, 1)]).values():
-        created.result(20)
+    wanted, again = {topic.topic: topic for topic in topics}, set[str]()
+    give_up = time.monotonic() + _CREATED_S
+    while wanted:
+        for name, created in admin.create_topics([*wanted.values()]).items():
+            try:
+                created.result(_CREATED_S)
+            except KafkaException as error:
+                code = error.args[0].code()
+                if code == KafkaError._DESTROY_BROKER and time.monotonic() < give_up:
+                    again.add(name)
+                    continue
+                if code != KafkaError.TOPIC_ALREADY_EXISTS or name not in again:
+                    raise
+            del wanted[name]
 
 
 def open_producer(bootstrap: str, transactional_id: str, timeout_ms: int = 60_000, codec: str = "none") -> Producer:

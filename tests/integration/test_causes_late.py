@@ -22,7 +22,7 @@ from service.store.schema import id_minutes
 from tests.brokers import free_ports, on
 from tests.integration.application import wait_for
 from tests.integration.causes_lab import CLIENT, EXPIRED, INIT, TIMEOUT, Lab, lab, told
-from tests.integration.producers import SILENT, create_topic, open_producer, transact
+from tests.integration.producers import SILENT, create_topic, create_topics, open_producer, transact
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
@@ -43,9 +43,7 @@ class Pair(NamedTuple):
     other: Broker
 
     def create_topic(self, name: str) -> None:
-        topic = NewTopic(name, 2, replica_assignment=[[2], [1]])
-        admin = AdminClient({"bootstrap.servers": self.lab.bootstrap, "logger": SILENT})
-        admin.create_topics([topic])[name].result(20)
+        create_topics(self.lab.bootstrap, NewTopic(name, 2, replica_assignment=[[2], [1]]))
 
     def has_lost(self, topic: str) -> bool:
         admin = AdminClient({"bootstrap.servers": self.lab.bootstrap, "logger": SILENT})

@@ -21,7 +21,7 @@ from tests.builders import transaction_log as records
 from tests.conftest import MakeBroker
 from tests.integration.application import Ingest, ingesting, wait_for
 from tests.integration.kafka_says import completed
-from tests.integration.producers import SILENT, create_topic, load, open_producer, transact
+from tests.integration.producers import SILENT, create_topic, create_topics, load, open_producer, transact
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
@@ -32,8 +32,7 @@ OTHER_LEADER = {1: 2, 2: 3, 3: 1}
 def test_leaders_move_and_a_broker_that_leads_dies_under_load(tmp_path: Path) -> None:
     names = [f"moved-{n}" for n in range(3)]
     with Cluster("4.3.1", tmp_path / "kafka") as cluster:
-        admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "logger": SILENT})
-        admin.create_topics([NewTopic("moved", 3, 3)])["moved"].result(20)
+        create_topics(cluster.bootstrap, NewTopic("moved", 3, 3))
         open_producer(cluster.bootstrap, names[0])  # creates the log
         with ingesting(cluster.bootstrap, tmp_path) as app:
             app.wait_until_read()

@@ -20,7 +20,7 @@ from deploy.demo.workload.raw_producer import Connection, coordinator, describe
 from service.kafka.client import KafkaClient
 from tests.brokers import Cluster, connect
 from tests.integration.application import wait_for
-from tests.integration.producers import SILENT
+from tests.integration.producers import SILENT, create_topics
 from tests.lab.asking import ends, open_on
 from tests.lab.hangs import Hang
 
@@ -118,9 +118,7 @@ def _begin(cluster: Cluster, name: str) -> Torn:
             controller = _controller(client)
         assert code == 0
         victim = max(cluster.nodes.keys() - {leading, controller})
-        admin = AdminClient({"bootstrap.servers": connection.bootstrap, "logger": SILENT})
-        topic = NewTopic(name, 2, replica_assignment=[[victim], [leading]])
-        admin.create_topics([topic])[name].result(20)
+        create_topics(connection.bootstrap, NewTopic(name, 2, replica_assignment=[[victim], [leading]]))
         producer.add(name, LOST, LIVING)
         start = producer.produce(name, LOST, [b"half", b"of it"])
         producer.produce(name, LIVING, [b"the rest"])

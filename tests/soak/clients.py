@@ -19,11 +19,11 @@ from types import TracebackType
 from typing import Final
 
 from confluent_kafka import KafkaException, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import NewTopic
 
 from deploy.demo.workload.old_producer import OldProducer
 from deploy.demo.workload.raw_producer import Connection, RawProducer, Refused, transaction_version
-from tests.integration.producers import SILENT, open_producer, transact
+from tests.integration.producers import create_topics, open_producer, transact
 from tests.lab.hangs import old_producer
 
 CLASSIC: Final = "soak-classic"
@@ -45,7 +45,7 @@ _AGAIN: Final = frozenset({19, 20})
 """NOT_ENOUGH_REPLICAS (also where a leader could not add the partition just now), and the same after the append."""
 
 
-def create_topics(bootstrap: str, hangs: int) -> None:
+def prepare_topics(bootstrap: str, hangs: int) -> None:
     """No partition is without a leader while one broker is away: 4.3.1 would skip it (KAFKA-20734), which hangs.
 
     On EARLY and HELD a write does not wait for a replica that is frozen, while the coordinators' log does.
@@ -54,9 +54,7 @@ def create_topics(bootstrap: str, hangs: int) -> None:
     new = [NewTopic(name, PARTITIONS, 3) for name in (CLASSIC, MODERN)]
     new += [NewTopic(name, PARTITIONS, replica_assignment=_PAIRS, config=two) for name in (EARLY, HELD)]
     new += [NewTopic(HANGS, hangs, 3)]
-    admin = AdminClient({"bootstrap.servers": bootstrap, "logger": SILENT})
-    for created in admin.create_topics(new).values():
-        created.result(30)
+    create_topics(bootstrap, *new)
 
 
 class Clients:

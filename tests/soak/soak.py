@@ -24,7 +24,7 @@ from tests.brokers import Cluster
 from tests.integration.application import wait_for
 from tests.lab.asking import open_on
 from tests.lab.hangs import UNGUARDED
-from tests.soak.clients import HANGS, PARTITIONS, TOPICS, create_topics
+from tests.soak.clients import HANGS, PARTITIONS, TOPICS, prepare_topics
 from tests.soak.faults import KINDS, PROPERTIES, Done, Faults
 from tests.soak.injected import Injecting
 from tests.soak.watch import Seen, Watching, as_of_s
@@ -82,7 +82,7 @@ def run(plan: Plan, seed: int = 1) -> Result:
         TemporaryDirectory(prefix="txnscope-soak-") as directory,
         Cluster(plan.version, Path(directory), UNGUARDED | PROPERTIES) as cluster,
     ):
-        create_topics(cluster.bootstrap, plan.hangs)
+        prepare_topics(cluster.bootstrap, plan.hangs)
         hold_s = min(HOLD_S, plan.seconds)
         with watching(cluster.bootstrap) as watched:
             with working(cluster.bootstrap, hold_s=hold_s, hangs=plan.hangs) as work:
