@@ -39,8 +39,8 @@ test: venv system-packages ## the whole test suite, real brokers and a real Post
 	$(BIN)/pytest -m alone
 
 .PHONY: matrix
-matrix: venv ## every scenario of causes and of hanging on every Kafka version, not on one each as in `make test`
-	TXNSCOPE_TEST_MATRIX=full $(BIN)/pytest tests/integration/test_causes*.py tests/integration/test_lab_*.py
+matrix: venv ## every scenario of causes, of hanging and of survival on every Kafka version, not on one each as in `make test`
+	TXNSCOPE_TEST_MATRIX=full $(BIN)/pytest tests/integration/test_causes*.py tests/integration/test_lab_*.py tests/integration/test_survival.py
 
 .PHONY: check
 check: venv ## format, lint, types

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 
 from deploy.demo.broker import Broker
 from service.domain.transaction_log import TOPIC
-from tests.brokers import VERSIONS, describe_transaction
+from tests.brokers import describe_transaction, on
 from tests.conftest import MakeBroker
 from tests.integration.application import ingesting, wait_for
 from tests.integration.kafka_says import completed
@@ -21,7 +21,7 @@ from tests.integration.producers import SILENT, create_topic, load, open_produce
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@on("3.9.2")
 def test_kill_minus_9_of_the_driver_and_a_restart_of_the_broker_in_the_middle_of_load(
     version: str, make_broker: MakeBroker, broker_431: Broker, tmp_path: Path
 ) -> None:
