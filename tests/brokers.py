@@ -25,6 +25,7 @@ FULL_MATRIX = os.environ.get("TXNSCOPE_TEST_MATRIX") == "full"
 _PORTS = range(20_000, 32_000)
 _PORTS_EACH = len(_PORTS) // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")) // 2 * 2
 _NODES = (1, 2, 3)
+_NOT_YET: Final = (14, 15, 16)  # the coordinator loads its log, is not known, or is another: it just started
 _REPLICATED = {
     "transaction.state.log.num.partitions": "3",
     "transaction.state.log.replication.factor": "3",
@@ -137,9 +138,6 @@ def transactional_ids(bootstrap: str) -> dict[str, str]:
             for broker in brokers
         ]
     return {t.transactional_id: t.transaction_state for answer in answers for t in answer.transaction_states}
-
-
-_NOT_YET: Final = (14, 15, 16)  # the coordinator loads its log, is not known, or is another: it just started
 
 
 def describe_transaction(bootstrap: str, transactional_id: str) -> Described:

@@ -34,7 +34,8 @@ class Links(NamedTuple):
     runbooks: str = ""
 
     def runbook(self, alert: str) -> str:
-        return f"{self.runbooks or f'{self.page}/guide/runbooks'}/{alert}.md"
+        where = self.runbooks or f"{self.page}/guide/runbooks"
+        return f"{where}/{alert}.md"
 
 
 class Recording(NamedTuple):

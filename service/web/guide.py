@@ -49,7 +49,7 @@ def get_guide_page(name: str) -> Response:
     """404 for what docs/ does not have."""
     if name not in guide_names():
         raise HTTPException(404, f"The guide has no page {name!r}. {GUIDE} lists the runbooks.")
-    return render_bare("guide.html", guide=guide_page(name), name=name, index=f"{GUIDE}/{INDEX}")
+    return render_bare("guide.html", guide=guide_page(name), name=name, index=INDEX)
 
 
 @cache

@@ -45,8 +45,8 @@ def service(demo: Demo) -> str:
 
 @pytest.fixture(scope="module")
 def paths(demo: Demo, service: str) -> list[str]:
-    """Every kind of page: those of the tour, of ids one with bars, one with a swimlane and one that is stuck; and the
-    lists that it does not name, a runbook and the list of runbooks."""
+    """Every kind of page: those of the tour, of ids one with bars, one with a swimlane and one that is stuck; the
+    lists that it does not name; a runbook and the list of runbooks."""
     toured = [url.removeprefix(service) for url in demo.urls() if "/api/" not in url and not url.endswith("/metrics")]
     toured = [path for path in toured if "/transaction?" not in path or path.endswith(DRAWN_APART)]
     lists = [f"{PAGE}/{name}" for name in ("findings", "transactions?state=Ongoing", "partitions", "goto?q=refunds")]

@@ -232,6 +232,22 @@ def test_an_end_asked_for_before_an_early_producer_can_be_in_the_log_is_no_look(
     assert lab.looker.asked[-1].log_partitions == {0}
 
 
+def told_when_nobody_can_be_waiting(lab: Lab) -> None:
+    """Not by the looks that would do otherwise."""
+    lab.round(NOW_MS + 1_000)
+    lab.ends(NOW_MS + 1_500)
+    assert lab.round(NOW_MS + 2_000) is None
+    told_after_the_wait(lab)
+
+
+def told_after_the_wait(lab: Lab) -> None:
+    lab.opened(NOW_MS + CLIENT_WAITS_MS)
+    lab.ends(NOW_MS + CLIENT_WAITS_MS)
+    found = lab.round(NOW_MS + CLIENT_WAITS_MS + 500)
+    assert found is not None
+    assert found.status == "candidate"
+
+
 def test_a_client_that_waits_for_a_coordinator_that_froze_is_waited_for(lab: Lab) -> None:
     """Its AddPartitionsToTxn may be on the way for as long as request.timeout.ms; the next one knows nothing."""
     lab.ended(NOW_MS)
@@ -244,11 +260,7 @@ def test_a_client_that_waits_for_a_coordinator_that_froze_is_waited_for(lab: Lab
         lab.opened(at_ms)
         found = lab.round(at_ms + 500)
         assert found is None
-    lab.opened(NOW_MS + CLIENT_WAITS_MS)
-    lab.ends(NOW_MS + CLIENT_WAITS_MS)
-    found = lab.round(NOW_MS + CLIENT_WAITS_MS + 500)
-    assert found is not None
-    assert found.status == "candidate"
+    told_after_the_wait(lab)
 
 
 def test_while_a_broker_is_silent_a_client_may_be_waiting_for_it(lab: Lab) -> None:
@@ -256,14 +268,7 @@ def test_while_a_broker_is_silent_a_client_may_be_waiting_for_it(lab: Lab) -> No
     lab.ended(NOW_MS)
     lab.opened(NOW_MS)
     lab.watched.see(silent(NOW_MS + 500, "broker 3 does not answer", partition=1, leader=3, leader_epoch=5))
-    lab.round(NOW_MS + 1_000)
-    lab.ends(NOW_MS + 1_500)
-    assert lab.round(NOW_MS + 2_000) is None
-    lab.opened(NOW_MS + CLIENT_WAITS_MS)
-    lab.ends(NOW_MS + CLIENT_WAITS_MS)
-    found = lab.round(NOW_MS + CLIENT_WAITS_MS + 500)
-    assert found is not None
-    assert found.status == "candidate"
+    told_when_nobody_can_be_waiting(lab)
 
 
 def test_whoever_takes_over_does_not_know_who_was_silent_before(lab: Lab) -> None:
@@ -271,14 +276,7 @@ def test_whoever_takes_over_does_not_know_who_was_silent_before(lab: Lab) -> Non
     lab.ended(NOW_MS)
     lab.opened(NOW_MS)
     lab.restart(NOW_MS)
-    lab.round(NOW_MS + 1_000)
-    lab.ends(NOW_MS + 1_500)
-    assert lab.round(NOW_MS + 2_000) is None
-    lab.opened(NOW_MS + CLIENT_WAITS_MS)
-    lab.ends(NOW_MS + CLIENT_WAITS_MS)
-    found = lab.round(NOW_MS + CLIENT_WAITS_MS + 500)
-    assert found is not None
-    assert found.status == "candidate"
+    told_when_nobody_can_be_waiting(lab)
 
 
 def test_looks_from_before_a_broker_was_seen_to_be_silent_are_made_again(lab: Lab) -> None:
