@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -13,6 +12,7 @@ from kafka.protocol.admin import CreateAclsRequest, DescribeAclsRequest
 
 from deploy.demo.broker import Broker
 from tests.brokers import connect, free_ports
+from tests.waiting import wait_until
 
 _LOGIN: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
 CLUSTER: Final = (4, "kafka-cluster")
@@ -140,10 +140,7 @@ class Guarded:
 
     def _wait_for_more(self, user: str, before: int) -> None:
         """The controller has accepted them; the broker hears of all of them at once, and a moment later."""
-        give_up = time.monotonic() + 10
-        while self._rules(user) <= before:
-            assert time.monotonic() < give_up, f"no new ACL of {user} arrived at the broker"
-            time.sleep(0.05)
+        wait_until(lambda: self._rules(user), lambda rules: rules > before, f"more ACLs of {user} than {before}")
 
     def _rules(self, user: str) -> int:
         request = DescribeAclsRequest(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import random
-import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pytest
 from kafka.protocol.admin import DescribeTransactionsRequest, ListTransactionsRequest
@@ -18,6 +18,7 @@ from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 from deploy.demo.broker import Broker, is_free
 from service.kafka.client import KafkaClient
 from service.kafka.settings import ClientSettings
+from tests.waiting import wait_until, wait_until_equal
 
 VERSIONS = ("4.3.1", "3.9.2")
 FULL_MATRIX = os.environ.get("TXNSCOPE_TEST_MATRIX") == "full"
@@ -115,14 +116,13 @@ class Cluster:
         self.kill()
 
     def _wait_until_whole(self) -> None:
-        give_up = time.monotonic() + 30
         for node in self.nodes.values():
             with connect(node.bootstrap) as client:
-                while len(client.ask(MetadataRequest(topics=[], allow_auto_topic_creation=False)).brokers) < len(
-                    _NODES
-                ):
-                    assert time.monotonic() < give_up, "the brokers do not find one another"
-                    time.sleep(0.1)
+                wait_until_equal(partial(_known_to, client), set(_NODES), f"the brokers that {node.bootstrap} knows")
+
+
+def _known_to(client: KafkaClient) -> set[int]:
+    return {one.node_id for one in client.ask(MetadataRequest(topics=[], allow_auto_topic_creation=False)).brokers}
 
 
 def connect(bootstrap: str) -> KafkaClient:
@@ -141,15 +141,15 @@ def transactional_ids(bootstrap: str) -> dict[str, str]:
 
 
 def describe_transaction(bootstrap: str, transactional_id: str) -> Described:
-    give_up = time.monotonic() + 20
     with connect(bootstrap) as client:
-        while True:
+
+        def answer() -> Any:
             node = client.ask(FindCoordinatorRequest(key=transactional_id, key_type=1, max_version=3)).node_id
-            answer = client.ask(DescribeTransactionsRequest(transactional_ids=[transactional_id]), node)
-            (found,) = answer.transaction_states
-            if found.error_code not in _NOT_YET or time.monotonic() > give_up:
-                break
-            time.sleep(0.1)
+            answered = client.ask(DescribeTransactionsRequest(transactional_ids=[transactional_id]), node)
+            (state,) = answered.transaction_states
+            return state
+
+        found = wait_until(answer, lambda one: one.error_code not in _NOT_YET, f"the coordinator of {transactional_id}")
     assert found.error_code == 0, f"DescribeTransactions {transactional_id}: error {found.error_code}"
     return Described(
         found.transaction_state,

@@ -22,9 +22,9 @@ import psycopg
 from deploy.demo.leash import Leashed
 from service.store import migrate
 from service.store.engine import open_engine
+from tests.waiting import LIMIT_S
 
 PACKAGED: Final = Path("/usr/lib/postgresql")
-START_TIMEOUT_S: Final = 30.0
 
 _SUPERUSER: Final = "txnscope"
 _TEMPLATE: Final = "at_head"
@@ -87,7 +87,7 @@ class Postgres:
         options = [f"--{name}={value}" for name, value in settings.items()]
         with self._log.open("ab") as out:
             self._process = Leashed(self._command("postgres", "-D", str(self._data), *options), out)
-        give_up = time.monotonic() + START_TIMEOUT_S
+        give_up = time.monotonic() + LIMIT_S
         while not self._answers():
             if self._process.poll() is not None or time.monotonic() > give_up:
                 self.stop()

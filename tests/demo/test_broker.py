@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import time
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from service.kafka.errors import KafkaUnavailable
 from tests.brokers import connect, describe_transaction, free_port, kafka_transactions
 from tests.conftest import MakeBroker
 from tests.integration.producers import create_topic, open_producer, transact
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.broker
 
@@ -22,8 +22,9 @@ def test_a_restart_keeps_transactions_and_kafkas_own_tool_sees_them(version: str
     broker = make_broker(version, **{"transaction.state.log.num.partitions": "3"})
     create_topic(broker.bootstrap, "kept")
     transact(open_producer(broker.bootstrap, "kept"), "kept")
-    while (before := describe_transaction(broker.bootstrap, "kept")).state != "CompleteCommit":
-        time.sleep(0.1)  # the commit returns before its markers are written
+    before = wait_until(  # the commit returns before its markers are written
+        lambda: describe_transaction(broker.bootstrap, "kept"), lambda told: told.state == "CompleteCommit", "its end"
+    )
     broker.stop()
     assert is_free(broker.port)
     broker.start()

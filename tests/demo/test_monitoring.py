@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 import yaml
@@ -22,9 +21,8 @@ from deploy.demo.options import Watchers
 from deploy.demo.webhook import Notice, Webhook
 from tests.brokers import free_port, free_ports
 from tests.rules.files import run
+from tests.waiting import ANSWER_S, wait_for
 
-T = TypeVar("T")
-PATIENCE_S = 30
 HANGS = {"alertname": "KafkaTransactionHanging", "service": "txnscope", "severity": "critical", "cluster": "demo"}
 
 
@@ -97,7 +95,7 @@ def monitoring(tmp_path: Path, told: Told) -> Iterator[Monitoring]:
         try:
             monitoring.start()
             for url in (monitoring.prometheus, monitoring.alertmanager):
-                _until(partial(_answers, f"{url}/-/ready"))
+                wait_for(partial(_answers, f"{url}/-/ready"), f"an answer of {url}")
             yield monitoring
         finally:
             monitoring.kill()
@@ -108,13 +106,17 @@ def test_runs_the_shipped_rules_and_sends_to_the_webhook(monitoring: Monitoring,
     assert {rule["name"] for group in groups for rule in group["rules"]} >= {one.name for one in alerts()}
     text = (tmp_path / "rules" / RULES).read_text()
     assert "page_url: http://127.0.0.1:8080" not in text, "links lead to the txnscope of the demo"
-    (active,) = _until(lambda: _get(f"{monitoring.prometheus}/api/v1/alertmanagers")["data"]["activeAlertmanagers"])
+    (active,) = wait_for(
+        lambda: _get(f"{monitoring.prometheus}/api/v1/alertmanagers")["data"]["activeAlertmanagers"], "an Alertmanager"
+    )
     assert active["url"].startswith(monitoring.alertmanager)
     link = "http://127.0.0.1:1/clusters/demo/findings/f"
     body = json.dumps([{"labels": HANGS, "annotations": {"summary": "It hangs", "page_url": link}}]).encode()
     url = f"{monitoring.alertmanager}/api/v2/alerts"
-    urllib.request.urlopen(urllib.request.Request(url, body, {"Content-Type": "application/json"}), timeout=10).close()
-    _until(lambda: told.notices)
+    urllib.request.urlopen(
+        urllib.request.Request(url, body, {"Content-Type": "application/json"}), timeout=ANSWER_S
+    ).close()
+    wait_for(lambda: told.notices, "a notice")
     assert told.notices == [Notice("firing", "KafkaTransactionHanging", "critical", "It hangs", link)]
     assert monitoring.dead() is None
 
@@ -122,7 +124,7 @@ def test_runs_the_shipped_rules_and_sends_to_the_webhook(monitoring: Monitoring,
 def test_one_that_dies_is_named_with_the_end_of_its_log(monitoring: Monitoring, tmp_path: Path) -> None:
     pid = _pid_of(f"--storage.tsdb.path={tmp_path}")
     os.kill(pid, signal.SIGKILL)
-    said = _until(lambda: monitoring.dead(3))
+    said = wait_for(lambda: monitoring.dead(3), "its death to be told")
     first, *log = said.splitlines()
     assert (first, len(log)) == ("Prometheus ended with code 137; its log ends:", 3)
     monitoring.kill()
@@ -147,7 +149,7 @@ def _pid_of(argument: str) -> int:
 
 
 def _get(url: str) -> Any:
-    with urllib.request.urlopen(url, timeout=10) as answer:
+    with urllib.request.urlopen(url, timeout=ANSWER_S) as answer:
         return json.load(answer)
 
 
@@ -157,12 +159,3 @@ def _answers(url: str) -> bool:
             return True
     except OSError:
         return False
-
-
-def _until(probe: Callable[[], T | None]) -> T:
-    """The first answer that is something."""
-    give_up = time.monotonic() + PATIENCE_S
-    while not (answer := probe()):
-        assert time.monotonic() < give_up
-        time.sleep(0.1)
-    return answer

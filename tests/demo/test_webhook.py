@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from deploy.demo.webhook import MAX_BYTES, Notice, Webhook
+from tests.waiting import ANSWER_S
 
 LINK = "http://127.0.0.1:8080/clusters/demo/findings/1f0c"
 
@@ -33,7 +34,7 @@ def body(*alerts: dict[str, Any]) -> bytes:
 
 
 def post(url: str, content: bytes, **headers: str) -> int:
-    connection = HTTPConnection(urlsplit(url).netloc, timeout=10)
+    connection = HTTPConnection(urlsplit(url).netloc, timeout=ANSWER_S)
     try:
         connection.request("POST", "/", content, headers)
         return connection.getresponse().status

@@ -7,16 +7,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.waiting import ANSWER_S, LIMIT_S
+
 SILENT = logging.getLogger("librdkafka.silent")
 SILENT.setLevel(logging.CRITICAL + 1)  # librdkafka tells of every refused connect; the tests look at results
 SILENT.propagate = False
-
-_CREATED_S: Final = 20.0
 
 
 def create_topic(bootstrap: str, topic: str, partitions: int = 3) -> None:
@@ -28,11 +27,11 @@ def create_topics(bootstrap: str, *topics: NewTopic) -> None:
     moment, as one that just starts is not."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "logger": SILENT})
     wanted, again = {topic.topic: topic for topic in topics}, set[str]()
-    give_up = time.monotonic() + _CREATED_S
+    give_up = time.monotonic() + LIMIT_S
     while wanted:
         for name, created in admin.create_topics([*wanted.values()]).items():
             try:
-                created.result(_CREATED_S)
+                created.result(ANSWER_S)
             except KafkaException as error:
                 code = error.args[0].code()
                 if code == KafkaError._DESTROY_BROKER and time.monotonic() < give_up:
@@ -53,7 +52,7 @@ def open_producer(bootstrap: str, transactional_id: str, timeout_ms: int = 60_00
             "logger": SILENT,
         }
     )
-    producer.init_transactions(30)
+    producer.init_transactions(ANSWER_S)
     return producer
 
 
@@ -61,7 +60,7 @@ def transact(producer: Producer, topic: str, commit: bool = True) -> None:
     """One transaction with one record; repeats what may be repeated, as applications do."""
     producer.begin_transaction()
     producer.produce(topic, b"payload")
-    producer.flush(30)
+    producer.flush(ANSWER_S)
     if not _ended(producer.commit_transaction if commit else producer.abort_transaction):
         assert _ended(producer.abort_transaction)
 
@@ -70,7 +69,7 @@ def _ended(end: Callable[[float], None]) -> bool:
     """Whether the transaction ended as asked; False if it has to be aborted (KIP-360)."""
     while True:
         try:
-            end(30)
+            end(ANSWER_S)
             return True
         except KafkaException as e:
             if e.args[0].txn_requires_abort():
@@ -80,7 +79,7 @@ def _ended(end: Callable[[float], None]) -> bool:
 
 
 @contextmanager
-def load(bootstrap: str, topic: str, names: list[str]) -> Iterator[None]:
+def load(bootstrap: str, topic: str, names: list[str], pause_s: float = 0.02) -> Iterator[None]:
     """One thread an id: two commits, one abort, over and over, until the block ends; every transaction is finished."""
     stop = threading.Event()
     failures: list[BaseException] = []
@@ -89,7 +88,7 @@ def load(bootstrap: str, topic: str, names: list[str]) -> Iterator[None]:
         try:
             producer = open_producer(bootstrap, name)
             turn = 0
-            while not stop.wait(0.02):
+            while not stop.wait(pause_s):
                 turn += 1
                 try:
                     transact(producer, topic, commit=turn % 3 != 0)
@@ -106,6 +105,7 @@ def load(bootstrap: str, topic: str, names: list[str]) -> Iterator[None]:
     finally:
         stop.set()
         for thread in threads:
-            thread.join(60)
+            thread.join(LIMIT_S)
+    assert not [thread for thread in threads if thread.is_alive()], "a transaction does not end"
     for failure in failures:
         raise failure

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
-from collections.abc import Callable
 
 import pytest
 
 from service.kafka.errors import KafkaUnavailable
 from service.kafka.settings import ClientSettings
 from spark_jobs.asking import Asking
+from tests.waiting import LIMIT_S, wait_for, wait_until
 
 NOWHERE = ClientSettings(("127.0.0.1:1",))
 
@@ -24,7 +23,7 @@ class Echo(Asking[str, str]):
         self.may = threading.Event()
 
     def _answer(self, question: str) -> None:
-        self.may.wait(10)
+        self.may.wait(LIMIT_S)
         with self._trying("not answered"):
             if question == "UNAVAILABLE":
                 raise KafkaUnavailable("no broker answers")
@@ -33,22 +32,14 @@ class Echo(Asking[str, str]):
             self._answers.put(question)
 
 
-def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
-
-
 def answers(echo: Echo, count: int) -> list[str]:
     found: list[str] = []
 
-    def has_all() -> bool:
+    def all_of_them() -> list[str]:
         found.extend(echo.answers())
-        return len(found) >= count
+        return found
 
-    until(has_all)
-    return found
+    return wait_until(all_of_them, lambda found: len(found) >= count, f"{count} answers")
 
 
 def test_who_asks_while_it_is_busy_is_told_so_and_never_waits() -> None:
@@ -57,7 +48,7 @@ def test_who_asks_while_it_is_busy_is_told_so_and_never_waits() -> None:
         assert not echo.ask("second")
         assert echo.answers() == []
         echo.may.set()
-        until(lambda: echo.ask("third"))
+        wait_for(lambda: echo.ask("third"), "its turn")
         assert answers(echo, 2) == ["first", "third"]
 
 
@@ -67,7 +58,7 @@ def test_a_failure_costs_one_answer(failing: str, told: int, caplog: pytest.LogC
     with caplog.at_level(logging.WARNING), Echo() as echo:
         echo.may.set()
         assert echo.ask(failing)
-        until(lambda: echo.ask("next"))
+        wait_for(lambda: echo.ask("next"), "its turn")
         assert answers(echo, 1) == ["next"]
     assert len(caplog.records) == told
 
@@ -78,5 +69,5 @@ def test_the_thread_ends_with_the_block() -> None:
         assert threads
         echo.may.set()
     for thread in threads:
-        thread.join(10)
+        thread.join(LIMIT_S)
         assert not thread.is_alive()

@@ -10,6 +10,7 @@ import pytest
 from service.store.errors import LeaseLost, StoreUnavailable
 from spark_jobs import background
 from spark_jobs.background import repeated
+from tests.waiting import LIMIT_S
 
 
 def test_it_comes_again_until_the_block_ends() -> None:
@@ -23,7 +24,7 @@ def test_it_comes_again_until_the_block_ends() -> None:
         return 0.001
 
     with repeated("work", work):
-        assert thrice.wait(10)
+        assert thrice.wait(LIMIT_S)
     done = len(times)
     assert times == sorted(times)
     assert not [thread for thread in threading.enumerate() if thread.name == "work"]
@@ -45,7 +46,7 @@ def test_a_failure_is_told_once_and_tried_again(
         return 60.0
 
     with caplog.at_level(logging.WARNING), repeated("the judge", work):
-        assert over.wait(10)
+        assert over.wait(LIMIT_S)
     assert [record.message for record in caplog.records] == ["the judge waits and tries again: store: locked"]
 
 
@@ -58,5 +59,5 @@ def test_who_lost_the_lease_stops() -> None:
 
     with repeated("work", work):
         for thread in [thread for thread in threading.enumerate() if thread.name == "work"]:
-            thread.join(10)
+            thread.join(LIMIT_S)
     assert len(calls) == 1

@@ -20,6 +20,7 @@ from spark_jobs.source.look import Look, other_log, silence
 from spark_jobs.source.planner import LogPlanner, Plan
 from spark_jobs.source.position import LogPosition
 from tests.integration.producers import SILENT, create_topic, open_producer, transact
+from tests.waiting import ANSWER_S, wait_until_equal
 
 
 class Planned:
@@ -36,17 +37,20 @@ class Planned:
 
     def delete(self) -> None:
         admin = AdminClient({"bootstrap.servers": self.bootstrap, "logger": SILENT})
-        admin.delete_topics([self.topic])[self.topic].result(20)
+        admin.delete_topics([self.topic])[self.topic].result(ANSWER_S)
 
     def plan(self) -> dict[int, RangeRead]:
         """What is to be read by partition, first words first: a broker takes its time until all of a topic answers."""
         told: dict[int, RangeRead] = {}
-        while True:
+
+        def trouble() -> str | None:
             plan = self.planner.plan()
             self.planner.advance(plan)
-            told = {r.partition: r for r in plan.ranges} | told
-            if plan.trouble is None:
-                return told
+            told.update({r.partition: r for r in plan.ranges} | told)
+            return plan.trouble
+
+        wait_until_equal(trouble, None, f"the trouble with {self.topic}")
+        return told
 
     def _later(self) -> int:
         self._now_ms += planning.LAYOUT_MAX_AGE_MS

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 
 import pytest
@@ -13,6 +12,7 @@ from service.store.lease import Lease
 from spark_jobs import side_by_side
 from spark_jobs.queries import StillStoring
 from spark_jobs.side_by_side import run_jobs
+from tests.waiting import LIMIT_S, wait_until_equal
 
 LEASE = Lease(1, "me", 1)
 
@@ -30,7 +30,7 @@ class Job:
         self.is_running = True
         try:
             self._work(self.lives)
-            assert ending.wait(30)
+            assert ending.wait(LIMIT_S)
         finally:
             self.is_running = False
 
@@ -49,11 +49,9 @@ def test_one_that_fails_begins_again_and_the_other_goes_on() -> None:
     failing, steady = Job("partitions", fails_once), Job("transaction_state")
     running = threading.Thread(target=run_jobs, args=([failing, steady], LEASE, renewed, stopping))
     running.start()
-    deadline = time.monotonic() + 10
-    while failing.lives < 2 and time.monotonic() < deadline:
-        time.sleep(0.01)
+    wait_until_equal(lambda: failing.lives, 2, "the lives of what fails")
     stopping.set()
-    running.join(10)
+    running.join(LIMIT_S)
     assert not running.is_alive()
     assert (failing.lives, steady.lives) == (2, 1)
     assert not failing.is_running

@@ -15,6 +15,7 @@ from service.store.errors import OutOfSequence, StoreUnavailable
 from spark_jobs.arrivals import batches_from_rows
 from spark_jobs.rows import trouble_to_rows
 from spark_jobs.sinks import StoreSink
+from tests.waiting import LIMIT_S, wait_for
 
 
 class Frame:
@@ -36,7 +37,7 @@ def test_the_next_batch_is_read_while_one_is_stored() -> None:
     may_go_on = threading.Event()
 
     def apply(batch: LogBatch, _now_ms: int, _before_ms: int | None) -> Any:
-        assert may_go_on.wait(10)
+        assert may_go_on.wait(LIMIT_S)
         stored.append(batch.trouble)
 
     sink = StoreSink(batches_from_rows, apply)
@@ -47,7 +48,7 @@ def test_the_next_batch_is_read_while_one_is_stored() -> None:
     second.join(0.1)
     assert second.is_alive(), "two batches at once"
     may_go_on.set()
-    second.join(10)
+    second.join(LIMIT_S)
     sink.close()
     assert stored == ["one", "two"]
 
@@ -63,9 +64,7 @@ def test_a_store_that_is_down_is_asked_again_until_it_takes_the_batch() -> None:
 
     sink = StoreSink(batches_from_rows, apply)
     give(sink, "one")
-    deadline = time.monotonic() + 10
-    while not stored and time.monotonic() < deadline:
-        time.sleep(0.01)
+    wait_for(lambda: stored, "the store to take the batch")
     sink.close()
     assert (stored, sink.failure) == (["one"], None)
 
@@ -108,6 +107,6 @@ def test_closing_does_not_wait_for_a_store_that_is_down() -> None:
 
     sink = StoreSink(batches_from_rows, apply)
     give(sink, "one")
-    assert asked.wait(10)
+    assert asked.wait(LIMIT_S)
     sink.close()
     assert isinstance(sink.failure, StoreUnavailable)

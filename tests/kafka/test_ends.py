@@ -17,11 +17,14 @@ from service.kafka.layouts import all_topics
 from service.kafka.metadata import TopicLayout
 from tests.brokers import Cluster, connect
 from tests.integration.producers import open_producer, transact
-from tests.kafka.asking import new_topic, open_transaction, wait_for
+from tests.kafka.asking import new_topic, open_transaction
+from tests.waiting import ANSWER_S, wait_until, wait_until_equal
 
 pytestmark = pytest.mark.broker
 
 Watched = dict[str, TopicLayout]
+WAITS_S = TIMEOUT_MS / 1000
+"""For a broker that does not answer and was not known to be silent."""
 UNKNOWN_TOPIC, FENCED_EPOCH, UNKNOWN_EPOCH = 3, 74, 75
 
 
@@ -36,12 +39,13 @@ def settled(
 ) -> dict[tuple[str, int], Ends]:
     """Once all of a new topic answers, nothing is open and markers, which come after a commit, make it `records`."""
 
-    def ends() -> dict[tuple[str, int], Ends] | None:
-        found = watcher.look(layouts, with_start=with_start)
+    def is_settled(found: dict[tuple[str, int], Ends]) -> bool:
         is_open = any(e.error or e.last_stable_offset < e.high_watermark for e in found.values())
-        return None if is_open or sum(e.high_watermark for e in found.values()) < records else found
+        return not is_open and sum(e.high_watermark for e in found.values()) >= records
 
-    return wait_for(ends)
+    return wait_until(
+        lambda: watcher.look(layouts, with_start=with_start), is_settled, f"nothing open, {records} records"
+    )
 
 
 def trouble(watcher: EndsWatcher) -> str:
@@ -63,7 +67,7 @@ def test_an_open_transaction_stands_between_the_last_stable_offset_and_the_high_
         assert {place: e for place, e in now.items() if place != ("ends-open", 1)} == {
             place: e for place, e in before.items() if place != ("ends-open", 1)
         }
-        producer.commit_transaction(30)
+        producer.commit_transaction(ANSWER_S)
         after = settled(watcher, layouts, records=4)
         assert after["ends-open", 1] == Ends(-1, start + 2, start + 2, errors.NONE)
         producer.begin_transaction()
@@ -129,32 +133,31 @@ def test_a_broker_that_freezes_or_dies_does_not_hold_up_the_others(version: str,
 
         cluster.nodes[2].pause()
         # the signal takes a way of its own: the broker may answer once more
-        codes, seconds = wait_for(lambda: found if (found := looked(watcher, layouts))[0][2] else None)
+        codes, seconds = wait_until(lambda: looked(watcher, layouts), lambda found: found[0][2] != 0, "broker 2 frozen")
         assert codes == {1: errors.NONE, 2: silent, 3: errors.NONE}
-        assert seconds < TIMEOUT_MS / 1000 + 0.5
+        assert seconds < 2 * WAITS_S
         assert "broker 2" in trouble(watcher)
         for again in (watcher, other, watcher):
             codes, seconds = looked(again, layouts)
             assert codes == {1: errors.NONE, 2: silent, 3: errors.NONE}
-            assert seconds < 0.5, "it is known to be silent"
+            assert seconds < WAITS_S, "it is known to be silent"
             assert "broker 2" in trouble(again)
         cluster.nodes[2].resume()
-        wait_for(lambda: all_answer(watcher, layouts))
+        wait_until_equal(lambda: answered(watcher, layouts), {errors.NONE}, "the codes of all leaders")
         assert trouble(watcher) == "none"
 
         cluster.nodes[3].kill()
         codes, seconds = looked(watcher, layouts)
         assert codes == {1: errors.NONE, 2: errors.NONE, 3: silent}
-        assert seconds < 0.5
+        assert seconds < WAITS_S
         cluster.nodes[3].start()
-        fresh = {"ends-frozen": wait_for(lambda: led_by_all(client))}
-        wait_for(lambda: all_answer(watcher, fresh))
+        layout = wait_until(
+            lambda: all_topics(client).layouts["ends-frozen"],
+            lambda layout: {leader.node for leader in layout.leaders.values()} == {1, 2, 3},
+            "each broker to lead a partition",
+        )
+        wait_until_equal(lambda: answered(watcher, {"ends-frozen": layout}), {errors.NONE}, "the codes of all leaders")
 
 
-def all_answer(watcher: EndsWatcher, layouts: Watched) -> bool | None:
-    return True if set(looked(watcher, layouts)[0].values()) == {errors.NONE} else None
-
-
-def led_by_all(client: KafkaClient) -> TopicLayout | None:
-    layout = all_topics(client).layouts["ends-frozen"]
-    return layout if {leader.node for leader in layout.leaders.values()} == {1, 2, 3} else None
+def answered(watcher: EndsWatcher, layouts: Watched) -> set[int]:
+    return set(looked(watcher, layouts)[0].values())

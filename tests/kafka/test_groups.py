@@ -23,7 +23,8 @@ from service.kafka.groups import (
 )
 from tests.brokers import connect
 from tests.integration.producers import SILENT, open_producer
-from tests.kafka.asking import new_topic, wait_for
+from tests.kafka.asking import new_topic
+from tests.waiting import ANSWER_S, wait_until_equal
 
 pytestmark = pytest.mark.broker
 
@@ -72,7 +73,7 @@ def test_a_commit_in_an_open_transaction_is_unstable(
     producer.begin_transaction()
     with consumer(broker.bootstrap, group) as one:
         pending = [TopicPartition(topic, 1, 9), TopicPartition(topic, 2, 1)]
-        producer.send_offsets_to_transaction(pending, one.consumer_group_metadata(), 30)
+        producer.send_offsets_to_transaction(pending, one.consumer_group_metadata(), ANSWER_S)
     unstable, known = Committed(-1, UNSTABLE_OFFSET_COMMIT), Committed(5, errors.NONE)
     try:
         assert committed(client, NODE, [group, other], require_stable=False) == {
@@ -86,17 +87,16 @@ def test_a_commit_in_an_open_transaction_is_unstable(
         named = committed(client, NODE, [group], require_stable=True, places=places)
         assert named[group].offsets == {(topic, 0): known, (topic, 1): unstable, (topic, 2): unstable}
     finally:
-        producer.commit_transaction(30)
+        producer.commit_transaction(ANSWER_S)
 
-    def decided() -> GroupOffsets | None:
-        found = committed(client, NODE, [group], require_stable=True)[group]
-        return None if any(c.error for c in found.offsets.values()) or len(found.offsets) < 3 else found
-
-    assert wait_for(decided).offsets == {
+    decided = {
         (topic, 0): known,
         (topic, 1): Committed(9, errors.NONE),
         (topic, 2): Committed(1, errors.NONE),
     }
+    wait_until_equal(
+        lambda: committed(client, NODE, [group], require_stable=True)[group].offsets, decided, "the group's offsets"
+    )
 
 
 def test_members_come_and_go(broker: Broker, client: KafkaClient) -> None:
@@ -107,13 +107,12 @@ def test_members_come_and_go(broker: Broker, client: KafkaClient) -> None:
         for each in (one, two):
             each.subscribe(["joined"])
 
-        def both() -> dict[str, int | None] | None:
+        def both() -> dict[str, int | None]:
             for each in (one, two):
                 each.poll(0.1)
-            found = members(client, NODE, groups)
-            return found if found["joined"] == 2 else None
+            return members(client, NODE, groups)
 
-        assert wait_for(both) == {"joined": 2, "joined-empty": 0, "joined-missing": None}
+        wait_until_equal(both, {"joined": 2, "joined-empty": 0, "joined-missing": None}, "the members")
         listed = {g.group: g for g in list_groups(client, NODE)}
         assert listed["joined"].protocol_type == "consumer"
         assert listed["joined-empty"] in (ListedGroup("joined-empty", t, "Empty") for t in ("", "consumer"))
@@ -130,7 +129,7 @@ def test_members_of_the_newer_group_protocol(broker_431: Broker) -> None:
 
             def joined() -> int | None:
                 one.poll(0.1)
-                return members(client, NODE, ["joined-848"])["joined-848"] or None
+                return members(client, NODE, ["joined-848"])["joined-848"]
 
-            assert wait_for(joined) == 1
+            wait_until_equal(joined, 1, "the members")
         assert members(client, NODE, ["joined-848"]) == {"joined-848": 0}

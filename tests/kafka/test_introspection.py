@@ -23,7 +23,8 @@ from service.kafka.told import told_of
 from service.kafka.transactions import Listed, list_transactions
 from tests.brokers import connect
 from tests.integration.producers import open_producer, transact
-from tests.kafka.asking import new_topic, open_transaction, wait_for
+from tests.kafka.asking import new_topic, open_transaction
+from tests.waiting import ANSWER_S, wait_until, wait_until_equal
 
 pytestmark = pytest.mark.broker
 
@@ -73,7 +74,7 @@ def test_the_producers_of_a_partition_and_the_marker_that_ends_one(broker: Broke
 
         assert mark(one.producer_epoch, partition=9) == MISSING
         assert mark(one.producer_epoch) == errors.NONE
-        assert wait_for(lambda: e if (e := ends(client, layout)).last_stable_offset else None) == Ends(0, 2, 2, 0)
+        wait_until_equal(lambda: ends(client, layout), Ends(0, 2, 2, 0), "the partition's ends")
         (after,) = describe_producers(client, NODE, {"marked": [0]})["marked", 0].producers
         assert (after.transaction_start_offset, after.coordinator_epoch) == (-1, 0)
         if one.producer_epoch > 0:
@@ -84,7 +85,9 @@ def test_many_partitions_are_asked_for_in_several_requests(broker: Broker, clien
     new_topic(client, broker.bootstrap, "described", AT_ONCE // 2 + 20)
     new_topic(client, broker.bootstrap, "described-too", AT_ONCE // 2 + 20)
     places = {topic: range(AT_ONCE // 2 + 20) for topic in ("described", "described-too")}
-    found = wait_for(lambda: told if not any((told := described(client, places)).values()) else None)
+    found = wait_until(
+        lambda: described(client, places), lambda told: not any(told.values()), "every partition to be described"
+    )
     assert found.keys() == {(topic, p) for topic, of in places.items() for p in of}
 
 
@@ -122,8 +125,8 @@ def test_the_first_offset_at_a_time(broker: Broker, client: KafkaClient) -> None
     for at_ms in (1_000, 2_000, 3_000):
         producer.begin_transaction()
         producer.produce("timed", b"payload", timestamp=at_ms)
-        producer.commit_transaction(30)
-    wait_for(lambda: True if ends(client, layout).last_stable_offset == 6 else None)
+        producer.commit_transaction(ANSWER_S)
+    wait_until_equal(lambda: ends(client, layout).last_stable_offset, 6, "the last stable offset")
     leader = layout.leaders[0]
     # markers have the broker's time, and lie at 1, 3 and 5
     found = {at_ms: offset_at_time(client, "timed", 0, leader, at_ms) for at_ms in (-1, 0, 1_000, 1_001)}

@@ -17,7 +17,8 @@ from service.kafka.producers import Producers, describe_producers
 from service.kafka.settings import ClientSettings
 from tests.acls import Guarded, topic
 from tests.brokers import connect
-from tests.kafka.asking import new_topic, open_transaction, wait_for
+from tests.kafka.asking import new_topic, open_transaction
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.broker
 
@@ -37,7 +38,7 @@ def test_what_somebody_with_describe_on_one_topic_sees(version: str, tmp_path: P
             open_transaction(guarded.admin, "seen-and-hidden", "seen"),
             KafkaClient(settings) as client,
         ):
-            layouts = wait_for(lambda: all_topics(client).layouts or None)
+            layouts = wait_for(lambda: all_topics(client).layouts, "the topic that may be seen")
             assert layouts.keys() == {"seen"}
             hidden = TopicLayout("hidden", "", {0: Leader(NODE, 0)})
             assert EndsWatcher(client).look(layouts | {"hidden": hidden}, with_start=True) == {

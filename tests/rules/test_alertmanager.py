@@ -6,7 +6,6 @@ import json
 import shutil
 import socket
 import subprocess
-import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,9 +15,9 @@ import pytest
 
 from tests.rules.files import ALERTMANAGER
 from tests.rules.test_routes import HANGS, named
+from tests.waiting import ANSWER_S, LIMIT_S, wait_for
 
 PROGRAMS: Final = ("prometheus-alertmanager", "alertmanager")
-STARTS_WITHIN_S: Final = 20
 
 
 @pytest.fixture
@@ -37,7 +36,7 @@ def alertmanager(tmp_path: Path) -> Iterator[str]:
             yield f"http://{place}/api/v2/alerts"
         finally:
             running.kill()
-            running.wait(10)
+            running.wait(LIMIT_S)
 
 
 def test_an_outage_mutes_what_rests_on_it_but_not_what_hangs(alertmanager: str) -> None:
@@ -54,7 +53,7 @@ def test_an_outage_mutes_what_rests_on_it_but_not_what_hangs(alertmanager: str) 
     ]
     body = json.dumps([{"labels": labels, "annotations": {"summary": "…"}} for labels in sent]).encode()
     request = urllib.request.Request(alertmanager, body, {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=10) as answer:
+    with urllib.request.urlopen(request, timeout=ANSWER_S) as answer:
         assert answer.status == 200
     muted = {_key(one["labels"]) for one in _alerts(alertmanager) if one["status"]["inhibitedBy"]}
     assert muted == {
@@ -65,7 +64,7 @@ def test_an_outage_mutes_what_rests_on_it_but_not_what_hangs(alertmanager: str) 
 
 
 def _alerts(url: str) -> list[dict[str, Any]]:
-    with urllib.request.urlopen(url, timeout=10) as answer:
+    with urllib.request.urlopen(url, timeout=ANSWER_S) as answer:
         found: list[dict[str, Any]] = json.load(answer)
     assert len(found) == 8
     return found
@@ -76,12 +75,9 @@ def _key(labels: dict[str, str]) -> tuple[str, str]:
 
 
 def _wait(url: str, running: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + STARTS_WITHIN_S
-    while True:
-        try:
-            with urllib.request.urlopen(url, timeout=1):
-                return
-        except OSError:
-            assert running.poll() is None, "Alertmanager ended"
-            assert time.monotonic() < deadline, "Alertmanager does not start"
-            time.sleep(0.1)
+    def is_ready() -> bool:
+        assert running.poll() is None, "Alertmanager ended"
+        with urllib.request.urlopen(url, timeout=1):
+            return True
+
+    wait_for(is_ready, f"Alertmanager to be ready at {url}", retry_on=(OSError,))

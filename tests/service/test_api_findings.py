@@ -18,6 +18,7 @@ from service.store.engine import open_reader
 from service.store.writer_findings import EVENTS_KEPT
 from tests.service.findings import WithFindings, observe
 from tests.service.stores import NOW_MS, client_of
+from tests.waiting import LIMIT_S
 
 PATH = "/api/v1/clusters/orders/findings"
 
@@ -176,7 +177,7 @@ class Listener:
         self._messages: AsyncIterator[str] = stream(Store(self._engine), cluster, last_event_id)
 
     def hear(self) -> dict[str, str]:
-        message = self._loop.run_until_complete(asyncio.wait_for(anext(self._messages), 5))
+        message = self._loop.run_until_complete(asyncio.wait_for(anext(self._messages), LIMIT_S))
         assert message.endswith("\n\n")
         return dict(line.split(": ", 1) for line in message.rstrip("\n").split("\n"))
 

@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -19,6 +18,7 @@ import pytest
 from service.domain import states
 from service.domain.facts import Participants
 from tests.service.stores import Id, SeededCluster, open_id
+from tests.waiting import ANSWER_S, LIMIT_S, wait_until, wait_until_equal
 
 ROOT = Path(__file__).parents[2]
 
@@ -28,7 +28,7 @@ from service import lifeline
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 lifeline.end_with_parent()
 print("ingest", os.getpid(), json.dumps([os.environ.get("TXNSCOPE_STORE"), *sys.argv[1:]]), flush=True)
-time.sleep(60)
+time.sleep(1000)
 """
 
 
@@ -52,14 +52,14 @@ class Command:
     def text(self) -> str:
         return self._log.read_text()
 
-    def wait_for(self, probe: Callable[[], bool], timeout_s: float = 30.0) -> None:
-        give_up = time.monotonic() + timeout_s
-        while not probe():
-            assert time.monotonic() < give_up, self.text
-            time.sleep(0.05)
+    def wait_for_text(self, text: str, times: int = 1) -> None:
+        wait_until(lambda: self.text, lambda said: said.count(text) >= times, f"{text!r}, {times} times")
 
-    def wait_for_text(self, text: str) -> None:
-        self.wait_for(lambda: text in self.text)
+    def wait_for_status(self, port: int, path: str, status: int = 200) -> None:
+        """Until the service answers so; shows what the command wrote where it does not."""
+        wait_until(
+            lambda: (status_of(port, path), self.text), lambda answer: answer[0] == status, f"{status} from {path}"
+        )
 
 
 Start = Callable[..., Command]
@@ -82,7 +82,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
     for one in running:
         if one.process.poll() is None:
             one.process.terminate()
-            one.process.wait(20)
+            one.process.wait(LIMIT_S)
 
 
 @pytest.fixture
@@ -94,7 +94,7 @@ def port() -> int:
 def status_of(port: int, path: str) -> int:
     """0: nobody listens."""
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=ANSWER_S) as answer:
             return int(answer.status)
     except urllib.error.HTTPError as error:
         with error:
@@ -106,16 +106,16 @@ def status_of(port: int, path: str) -> int:
 def test_serve_starts_before_its_store_and_ends_with_0(start: Start, port: int, tmp_path: Path) -> None:
     served = start("serve", "--port", str(port))
     served.wait_for_text(f"serving http://127.0.0.1:{port}\n")
-    served.wait_for(lambda: status_of(port, "/-/healthy") == 200)
+    served.wait_for_status(port, "/-/healthy")
     assert status_of(port, "/-/ready") == 503
     migrated = subprocess.run(
         [sys.executable, "-m", "service.cli", "migrate"], cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)}
     )
     assert migrated.returncode == 0
-    served.wait_for(lambda: status_of(port, "/-/ready") == 200)
+    served.wait_for_status(port, "/-/ready")
     assert status_of(port, "/metrics") == 200
     served.process.terminate()
-    assert served.process.wait(10) == 0
+    assert served.process.wait(LIMIT_S) == 0
     first, second = served.text.splitlines()
     assert first.startswith("not ready: store sqlite:///txnscope.db has no tables yet; `txnscope migrate`")
     assert second == f"serving http://127.0.0.1:{port}"
@@ -123,9 +123,9 @@ def test_serve_starts_before_its_store_and_ends_with_0(start: Start, port: int, 
 
 def test_serve_ends_with_0_on_ctrl_c(start: Start, port: int) -> None:
     served = start("serve", "--port", str(port))
-    served.wait_for(lambda: status_of(port, "/-/healthy") == 200)
+    served.wait_for_status(port, "/-/healthy")
     served.process.send_signal(signal.SIGINT)
-    assert served.process.wait(10) == 0
+    assert served.process.wait(LIMIT_S) == 0
     assert "Traceback" not in served.text
 
 
@@ -142,14 +142,14 @@ def test_ingest_becomes_the_application(start: Start) -> None:
 
 def test_watch_migrates_and_runs_both_until_sigterm(start: Start, port: int, tmp_path: Path) -> None:
     watched = start("watch", "--bootstrap-servers", "a:1", "--port", str(port))
-    watched.wait_for(lambda: status_of(port, "/-/ready") == 200)
+    watched.wait_for_status(port, "/-/ready")
     watched.wait_for_text("ingest | ingest ")
     assert (tmp_path / "txnscope.db").exists()
     assert f"serve  | serving http://127.0.0.1:{port}\n" in watched.text
     (serving,) = (line for line in command_lines() if " serve " in line and f" {port} " in line)
     assert "--bootstrap-servers a:1 " in serving, "what the store does not know is asked of the same brokers"
     watched.process.terminate()
-    assert watched.process.wait(20) == 0
+    assert watched.process.wait(LIMIT_S) == 0
     assert status_of(port, "/-/healthy") == 0
 
 
@@ -159,12 +159,11 @@ def test_the_store_is_on_no_command_line_that_the_user_did_not_type(start: Start
     watched = start("watch", "--bootstrap-servers", "a:1", "--port", str(port), TXNSCOPE_STORE=url)
     seen: set[str] = set()
 
-    def look() -> bool:
+    def look() -> tuple[int, str]:
         seen.update(command_lines())
-        return True
+        return status_of(port, "/-/ready"), watched.text
 
-    watched.wait_for(lambda: look() and "ingest | ingest " in watched.text)
-    watched.wait_for(lambda: look() and status_of(port, "/-/ready") == 200)
+    wait_until(look, lambda told: told[0] == 200 and "ingest | ingest " in told[1], "both to run")
     for command in ("watch", "migrate", "serve", "spark_jobs"):
         assert any(command in line.split() for line in seen), f"{command} was not looked at"
     assert not [line for line in seen if "s3cret" in line]
@@ -191,7 +190,7 @@ def test_watch_keeps_one_owner_over_the_lives_of_the_application(start: Start, p
     watched = start("watch", "--bootstrap-servers", "a:1", "--port", str(port))
     watched.wait_for_text("ingest | ingest ")
     os.kill(int(watched.text.split("ingest | ingest ")[1].split()[0]), signal.SIGKILL)
-    watched.wait_for(lambda: watched.text.count("ingest | ingest ") == 2)
+    watched.wait_for_text("ingest | ingest ", times=2)
     lives = [line.split(" ", 4)[4] for line in watched.text.splitlines() if line.startswith("ingest | ingest ")]
     first, second = (json.loads(arguments) for arguments in lives)
     assert first == second
@@ -202,11 +201,16 @@ def test_watch_keeps_one_owner_over_the_lives_of_the_application(start: Start, p
 def test_nothing_outlives_a_killed_watch(start: Start, port: int) -> None:
     watched = start("watch", "--bootstrap-servers", "a:1", "--port", str(port))
     watched.wait_for_text("ingest | ingest ")
-    watched.wait_for(lambda: status_of(port, "/-/healthy") == 200)
+    watched.wait_for_status(port, "/-/healthy")
     ingest = int(watched.text.split("ingest | ingest ")[1].split()[0])
     watched.process.kill()
     watched.process.wait()
-    watched.wait_for(lambda: status_of(port, "/-/healthy") == 0 and not Path(f"/proc/{ingest}").exists(), timeout_s=10)
+    wait_until_equal(
+        lambda: (status_of(port, "/-/healthy"), Path(f"/proc/{ingest}").exists()),
+        (0, False),
+        "the service's answer, and whether the application lives,",
+        timeout_s=10,
+    )
 
 
 def test_tables_over_rest(start: Start, port: int, tmp_path: Path) -> None:
@@ -216,7 +220,7 @@ def test_tables_over_rest(start: Start, port: int, tmp_path: Path) -> None:
     ended = [Id(b"done-%03d" % n, states.COMPLETE_COMMIT, commits=1) for n in range(250)]
     seeded.read([late, *ended, Id("gr\u00fcn & co".encode(), states.PREPARE_ABORT, topics=(Participants("t", (0,)),))])
     served = start("serve", "--port", str(port))
-    served.wait_for(lambda: status_of(port, "/-/ready") == 200)
+    served.wait_for_status(port, "/-/ready")
 
     def ask(*arguments: str) -> tuple[int, str, str]:
         done = subprocess.run(

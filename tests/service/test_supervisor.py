@@ -7,11 +7,12 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.waiting import LIMIT_S, wait_until, wait_until_equal
 
 ROOT = Path(__file__).parents[2]
 
@@ -28,7 +29,7 @@ from service import lifeline
 signal.signal(signal.SIGTERM, lambda *_: (print("ending", flush=True), sys.exit(0)))
 lifeline.end_with_parent()
 print("pid", os.getpid(), flush=True)
-time.sleep(60)
+time.sleep(1000)
 """
 DEAF = """
 import os, signal, time
@@ -36,11 +37,11 @@ from service import lifeline
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 lifeline.end_with_parent()
 print("pid", os.getpid(), flush=True)
-time.sleep(60)
+time.sleep(1000)
 """
 PARENT_OF_ONE = """
 import os, subprocess, sys, time
-grandchild = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+grandchild = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"])
 print("pid", grandchild.pid, flush=True)
 os._exit(1)
 """
@@ -70,14 +71,15 @@ class Running:
         """Every child or grandchild that said its number."""
         return [int(number) for number in re.findall(r"pid (\d+)", self.text)]
 
-    def wait_for(self, probe: Callable[[], bool], timeout_s: float = 20.0) -> None:
-        give_up = time.monotonic() + timeout_s
-        while not probe():
-            assert time.monotonic() < give_up, self.text
-            time.sleep(0.02)
+    def wait_for(self, probe: Callable[[], bool]) -> None:
+        """Shows what was written so far where it never comes."""
+        wait_until(lambda: (probe(), self.text), lambda seen: seen[0], "what the test waits for")
+
+    def wait_for_text(self, is_so: Callable[[str], bool], what: str) -> None:
+        wait_until(lambda: self.text, is_so, what)
 
     def wait_for_pids(self, count: int) -> list[int]:
-        self.wait_for(lambda: len(self.pids) >= count)
+        self.wait_for_text(lambda _: len(self.pids) >= count, f"{count} pids")
         return self.pids
 
 
@@ -114,7 +116,7 @@ def test_a_signal_ends_everything_with_0(start: Start, number: signal.Signals) -
     running = start(LIVES, LIVES)
     pids = running.wait_for_pids(2)
     running.process.send_signal(number)
-    assert running.process.wait(5) == 0
+    assert running.process.wait(LIMIT_S) == 0
     assert not any(map(is_alive, pids))
     assert running.text.count("ending") == 2
 
@@ -123,7 +125,7 @@ def test_ctrl_c_reaches_the_whole_foreground_group_and_ends_cleanly(start: Start
     running = start(LIVES, LIVES)
     pids = running.wait_for_pids(2)
     os.killpg(running.process.pid, signal.SIGINT)
-    assert running.process.wait(5) == 0
+    assert running.process.wait(LIMIT_S) == 0
     assert not any(map(is_alive, pids))
     assert "again" not in running.text
     assert "Traceback" not in running.text
@@ -133,7 +135,7 @@ def test_a_deaf_child_is_killed_in_time(start: Start) -> None:
     running = start(DEAF, LIVES, to_kill_s=1)
     pids = running.wait_for_pids(2)
     running.process.terminate()
-    assert running.process.wait(5) == 0
+    assert running.process.wait(LIMIT_S) == 0
     assert not any(map(is_alive, pids))
     assert "child0 did not end in time: killed" in running.text
 
@@ -144,7 +146,7 @@ def test_children_end_with_a_killed_supervisor(start: Start) -> None:
     pids = running.wait_for_pids(2)
     running.process.kill()
     running.process.wait()
-    running.wait_for(lambda: not any(map(is_alive, pids)), timeout_s=10)
+    wait_until_equal(lambda: [pid for pid in pids if is_alive(pid)], [], "the children that live", timeout_s=10)
 
 
 def test_a_killed_child_is_started_again_and_said_in_one_line(start: Start) -> None:
@@ -161,7 +163,7 @@ def test_a_killed_child_is_started_again_and_said_in_one_line(start: Start) -> N
 
 def test_pauses_double_up_to_the_longest(start: Start) -> None:
     running = start(DIES)
-    running.wait_for(lambda: running.text.count("again") >= 5)
+    running.wait_for_text(lambda text: text.count("again") >= 5, "five starts")
     assert re.findall(r"ended with exit code 3, starting it again in (\S+) s", running.text)[:5] == [
         "0.2",
         "0.4",
@@ -173,7 +175,7 @@ def test_pauses_double_up_to_the_longest(start: Start) -> None:
 
 def test_a_steady_life_resets_the_pause(start: Start) -> None:
     running = start("import time; time.sleep(0.5)", steady_after_s=0.3)
-    running.wait_for(lambda: running.text.count("again") >= 3)
+    running.wait_for_text(lambda text: text.count("again") >= 3, "three starts")
     assert set(re.findall(r"again in (\S+) s", running.text)) == {"0.2"}
 
 
@@ -183,20 +185,20 @@ def test_what_a_dead_child_left_behind_ends_before_its_successor_starts(start: S
     assert not is_alive(pids[0])
     assert not is_alive(pids[1])
     running.process.terminate()
-    assert running.process.wait(20) == 0
+    assert running.process.wait(LIMIT_S) == 0
     assert not any(map(is_alive, running.pids))
 
 
 def test_a_wrong_configuration_ends_everything_with_2(start: Start) -> None:
     running = start(LIVES, "import sys; print('bad flag', file=sys.stderr); sys.exit(2)")
-    assert running.process.wait(20) == 2
+    assert running.process.wait(LIMIT_S) == 2
     assert not any(map(is_alive, running.pids))
     assert "child1 | bad flag\n" in running.text
 
 
 def test_output_is_prefixed_and_comes_line_by_line(start: Start) -> None:
-    running = start("import time; print('one'); print('two'); print('cut', end=''); time.sleep(60)")
-    running.wait_for(lambda: "child0 | one\nchild0 | two\n" in running.text)
+    running = start("import time; print('one'); print('two'); print('cut', end=''); time.sleep(1000)")
+    running.wait_for_text(lambda text: "child0 | one\nchild0 | two\n" in text, "two lines of the child")
     running.process.terminate()
-    assert running.process.wait(5) == 0
+    assert running.process.wait(LIMIT_S) == 0
     assert running.text.endswith("child0 | cut\n")

@@ -6,13 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from deploy.demo.leash import ROOT
 from tests.postgres import Postgres, PostgresError, find_programs
+from tests.waiting import wait_until_equal
 
 A_TEST_RUN = """
 import time
@@ -35,10 +35,7 @@ def is_running(pid: int) -> bool:
 
 
 def wait_until_gone(pid: int) -> None:
-    give_up = time.monotonic() + 10
-    while is_running(pid):
-        assert time.monotonic() < give_up
-        time.sleep(0.02)
+    wait_until_equal(lambda: is_running(pid), False, "that the server runs")
 
 
 def test_the_server_and_its_directory_are_gone_afterwards() -> None:

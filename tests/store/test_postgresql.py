@@ -19,6 +19,7 @@ from service.store.writer import TransactionLogWriter
 from tests.postgres import Postgres
 from tests.store.conftest import Cluster, only_on, patient
 from tests.store.logs import NOW_MS, batch, entry, everything, read, transaction
+from tests.waiting import LIMIT_S
 
 LATER_MS = NOW_MS + lease.EXPIRES_AFTER_MS + 1
 
@@ -130,18 +131,18 @@ def test_a_writer_in_the_middle_is_waited_for_and_then_replaced(url: str) -> Non
 
     def pause() -> None:
         in_the_middle.set()
-        goes_on.wait(10)
+        goes_on.wait(LIMIT_S)
 
     stop = before_statement(old, 8, pause)
     with ThreadPoolExecutor(2) as at_once:
         applied = at_once.submit(writer.apply, batch(transaction(0, start_ms=1), read(0, 3)), NOW_MS)
-        assert in_the_middle.wait(10)
+        assert in_the_middle.wait(LIMIT_S)
         taken = at_once.submit(lease.acquire, standby, number, "standby", LATER_MS)
         with pytest.raises(TimeoutError):
             taken.result(0.3)
         goes_on.set()
-        assert applied.result(10).ended.commits == 1
-        new = taken.result(10)
+        assert applied.result(LIMIT_S).ended.commits == 1
+        new = taken.result(LIMIT_S)
     stop()
     assert new is not None
     assert new.epoch == 2
@@ -159,7 +160,7 @@ def test_of_many_that_want_the_lease_one_gets_it(engine: Engine, url: str) -> No
     engines = [open_engine(patient(url)) for _ in range(4)]
     with ThreadPoolExecutor(len(engines)) as at_once:
         asked = [at_once.submit(lease.acquire, one, number, f"driver-{n}", NOW_MS) for n, one in enumerate(engines)]
-        got = [held for held in (one.result(10) for one in asked) if held is not None]
+        got = [held for held in (one.result(LIMIT_S) for one in asked) if held is not None]
     assert [held.epoch for held in got] == [1]
     with engine.connect() as connection:
         assert connection.scalar(schema.leases.select().with_only_columns(schema.leases.c.owner)) == got[0].owner

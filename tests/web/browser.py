@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, Final, NamedTuple, Protocol
@@ -17,10 +16,11 @@ from starlette.types import ASGIApp
 
 from service.app import create_app
 from tests.service.stores import NOW_MS
+from tests.waiting import LIMIT_S, wait_for
 
 CHROMIUM: Final = shutil.which("chromium") or shutil.which("google-chrome") or "/usr/bin/chromium"
 PHONE, DESK = 390, 1280
-WAIT_MS: Final = 10_000
+WAIT_MS: Final = 1000 * LIMIT_S
 """For what the page does by itself: an action, an expectation."""
 
 
@@ -62,15 +62,12 @@ def serving(app: ASGIApp) -> Iterator[str]:
     thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
     thread.start()
     try:
-        until = time.monotonic() + 20
-        while not server.started:
-            assert thread.is_alive(), "the server ended"
-            assert time.monotonic() < until, "the server does not start"
-            time.sleep(0.01)
+        wait_for(lambda: server.started or not thread.is_alive(), "the server to start")
+        assert server.started, "the server ended"
         yield f"http://127.0.0.1:{listening.getsockname()[1]}"
     finally:
         server.should_exit = True
-        thread.join(20)
+        thread.join(LIMIT_S)
         listening.close()
 
 

@@ -1,0 +1,78 @@
+"""Waiting for events. No test depends on how fast its machine is: it waits for what happens, not for a time.
+
+There is one limit, which only a hang reaches. A wait that reaches it says what it waited for and saw last.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+LIMIT_S: Final = 300.0
+"""How long a test waits for an event."""
+ANSWER_S: Final = 90.0
+"""How long a client in a test waits for the answer to one request. More than librdkafka's own 60 s, which say why."""
+
+_FIRST_PAUSE_S: Final = 0.01
+_LONGEST_PAUSE_S: Final = 0.2
+_SHOWN: Final = 4_000
+
+T = TypeVar("T")
+
+
+def wait_for(
+    probe: Callable[[], T | None], what: str, timeout_s: float = LIMIT_S, *, retry_on: tuple[type[Exception], ...] = ()
+) -> T:
+    """Returns the first truthy answer of `probe`; `what` names the event.
+
+    An exception of `probe` ends the wait, unless it is one of `retry_on`: such a one is an answer that is not truthy.
+    """
+    found = wait_until(probe, bool, what, timeout_s, retry_on=retry_on)
+    assert found is not None
+    return found
+
+
+def wait_until_equal(
+    probe: Callable[[], object],
+    expected: object,
+    what: str,
+    timeout_s: float = LIMIT_S,
+    *,
+    retry_on: tuple[type[Exception], ...] = (),
+) -> None:
+    """Returns once `probe` answers `expected`."""
+    wait_until(
+        probe, lambda answer: answer == expected, f"{what} to be {_shown(expected)}", timeout_s, retry_on=retry_on
+    )
+
+
+def wait_until(
+    probe: Callable[[], T],
+    is_it: Callable[[T], bool],
+    what: str,
+    timeout_s: float = LIMIT_S,
+    *,
+    retry_on: tuple[type[Exception], ...] = (),
+) -> T:
+    """Returns the first answer of `probe` of which `is_it` is true."""
+    give_up, pause_s = time.monotonic() + timeout_s, _FIRST_PAUSE_S
+    while True:
+        is_last = time.monotonic() > give_up
+        try:
+            answer = probe()
+            if is_it(answer):
+                return answer
+            seen = _shown(answer)
+        except retry_on as e:
+            seen = f"raised {e!r}"
+        if is_last:
+            raise AssertionError(f"not within {timeout_s:g} s: {what}; seen last: {seen}")
+        time.sleep(pause_s)
+        pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+
+def _shown(value: object) -> str:
+    """The end of it, where it is long: of a log that is what happened last."""
+    text = f"\n{value}" if isinstance(value, str) and "\n" in value else repr(value)
+    return text if len(text) <= _SHOWN else f"…{text[-_SHOWN:]}"
