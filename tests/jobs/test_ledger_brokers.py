@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pyarrow as pa
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
@@ -19,8 +17,9 @@ from spark_jobs.source.ledger_planner import LAYOUT_EVERY_MS, LedgerPlanner
 from spark_jobs.source.ledger_reader import read_tails
 from spark_jobs.source.planner import wall_clock_ms
 from spark_jobs.source.watch import Watch
-from tests.brokers import connect
+from tests.brokers import connect, describe_transaction
 from tests.integration.producers import SILENT, create_topic, open_producer
+from tests.waiting import ANSWER_S, wait_for, wait_until_equal
 
 pytestmark = pytest.mark.broker
 
@@ -55,11 +54,12 @@ class Tailing:
         return batch
 
     def until(self, records: int, commits: int) -> None:
-        give_up = time.monotonic() + 20
-        while (self.records, self.commits) != (records, commits):
-            assert time.monotonic() < give_up, (self.records, self.commits, self.ranges)
-            self.step()
-            time.sleep(0.1)
+        def read() -> tuple[int, int]:
+            if (self.records, self.commits) != (records, commits):
+                self.step()
+            return self.records, self.commits
+
+        wait_until_equal(read, (records, commits), "the records and commits that are read")
 
 
 def test_the_life_of_a_topic(broker_431: Broker) -> None:
@@ -71,18 +71,21 @@ def test_the_life_of_a_topic(broker_431: Broker) -> None:
         producer.begin_transaction()
         for _ in range(records):
             producer.produce(TOPIC, b"payload" * 20, partition=partition)
-        producer.commit_transaction(30)
+        producer.commit_transaction(ANSWER_S)
+        # a commit returns before its marker is written: the log's end is known when the transaction is complete
+        wait_until_equal(
+            lambda: describe_transaction(broker_431.bootstrap, TOPIC).state, "CompleteCommit", "the state of the writer"
+        )
 
     write(0, 5)
     tailing = Tailing(broker_431.bootstrap)
-    while not tailing.ranges:
-        tailing.step()
+    wait_for(lambda: tailing.step() and tailing.ranges, "the first ranges")
     assert (tailing.records, tailing.ranges[0].lo) == (0, 6)
     write(0, 7)
     write(1, 3)
     tailing.until(10, 2)
 
-    admin.create_partitions([NewPartitions(TOPIC, 3)])[TOPIC].result(20)
+    admin.create_partitions([NewPartitions(TOPIC, 3)])[TOPIC].result(ANSWER_S)
     write(2, 4)
     tailing.until(14, 3)
 
@@ -92,8 +95,8 @@ def test_the_life_of_a_topic(broker_431: Broker) -> None:
     tailing.until(16, 4)
     assert tailing.gaps == [Gap(4, 10, "retention")]
 
-    admin.delete_topics([TOPIC])[TOPIC].result(20)
-    admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(20)
+    admin.delete_topics([TOPIC])[TOPIC].result(ANSWER_S)
+    admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(ANSWER_S)
     write(0, 1)
     tailing.until(17, 5)
     assert {gap.reason for gap in tailing.gaps[1:]} == {"recreated"}
@@ -105,5 +108,5 @@ def _delete_records(broker: Broker, partition: int, before: int) -> None:
     topic = DeleteRecordsRequest.DeleteRecordsTopic
     wanted = topic(name=TOPIC, partitions=[topic.DeleteRecordsPartition(partition_index=partition, offset=before)])
     with connect(broker.bootstrap) as client:
-        (answered,) = client.ask(DeleteRecordsRequest(topics=[wanted], timeout_ms=10_000)).topics
+        (answered,) = client.ask(DeleteRecordsRequest(topics=[wanted], timeout_ms=60_000)).topics
         assert [one.error_code for one in answered.partitions] == [0]
