@@ -61,7 +61,7 @@ def create_app(
 
     StoreError: the URL is no store. A store that does not answer, or is not at head, makes requests answer 503; so do
     the few that have to ask Kafka, where there is no `kafka`. `operators`: keys by name of those who may resolve.
-    `now_ms`: the clock that pages tell ages by.
+    `now_ms`: the clock by which pages give ages, and REST tells which sources stall.
     """
     engine = open_reader(store_url)
     app = _application(engine, version)

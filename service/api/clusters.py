@@ -15,6 +15,7 @@ from service.api.models import Cluster, Clusters
 from service.api.parameters import only_known
 from service.api.problems import NO_SUCH_CLUSTER, ProblemError, describe
 from service.api.sources import describe_sources
+from service.api.stalls import read_stalls
 from service.api.store import store_of
 from service.domain import states
 from service.domain.findings.kinds import CONFIRMED, HANGING
@@ -37,8 +38,9 @@ router = APIRouter(tags=["clusters"], dependencies=[Depends(only_known)])
 @router.get("/clusters", operation_id="listClusters", response_model=Clusters, responses=describe(422, 503))
 def list_clusters(request: Request) -> Response:
     """Every cluster the store knows, by name. There is one page; `as_of` is the newest of the clusters'."""
+    now_ms = request.app.state.now_ms()
     with store_of(request).read() as connection:
-        described = [describe_cluster(connection, cluster) for cluster in read.all_clusters(connection)]
+        described = [describe_cluster(connection, cluster, now_ms) for cluster in read.all_clusters(connection)]
     as_of_ms = max((as_of for _, as_of in described if as_of is not None), default=None)
     body = {"items": [body for body, _ in described], "next_cursor": None, "as_of": text_of_time(as_of_ms)}
     return answer(request, body, as_of_ms)
@@ -48,7 +50,7 @@ def list_clusters(request: Request) -> Response:
 def get_cluster(request: Request, cluster: str) -> Response:
     """One cluster."""
     with store_of(request).read() as connection:
-        body, as_of_ms = describe_cluster(connection, known_cluster(connection, cluster))
+        body, as_of_ms = describe_cluster(connection, known_cluster(connection, cluster), request.app.state.now_ms())
     return answer(request, body, as_of_ms)
 
 
@@ -68,9 +70,10 @@ def configs_of(cluster: ClusterRow) -> dict[str, dict[str, str]]:
 
 
 def describe_cluster(
-    connection: Connection, cluster: ClusterRow, covered: Coverage | None = None
+    connection: Connection, cluster: ClusterRow, now_ms: int, covered: Coverage | None = None
 ) -> tuple[dict[str, Any], int | None]:
-    """The Cluster of the API, and when its newest source last succeeded. `covered`: where it is known already."""
+    """Returns the Cluster of the API, and when its newest source last succeeded. `now_ms`: what tells whether a source
+    stalls; all else is as of the store. `covered`: where it is known already."""
     statuses = read.statuses(connection, cluster.id)
     as_of_ms = max((status.as_of_ms for status in statuses.values() if status.as_of_ms is not None), default=None)
     covered = covered or coverage(connection, cluster.id)
@@ -99,7 +102,13 @@ def describe_cluster(
         "brokers": list(description.get("brokers", [])),
         "features": dict(description.get("features", {})),
         "configs": configs,
-        "sources": describe_sources(read.partitions(connection, cluster.id), statuses, covered),
+        "sources": describe_sources(
+            read.partitions(connection, cluster.id),
+            statuses,
+            covered,
+            read_stalls(connection, cluster.id, statuses, covered, now_ms),
+            now_ms,
+        ),
         "unknown": unknowns.of_cluster(
             statuses=statuses.values(),
             gaps=read.gaps_since(connection, cluster.id, (as_of_ms or 0) - unknowns.GAPS_KEPT_MS),

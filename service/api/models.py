@@ -99,8 +99,8 @@ class Coverage(Shape):
 
 
 class Source(Shape):
-    """How far a source has read; `position`, `end` and `lag` are sums over its partitions, in records; null for data
-    partitions: these are looked at, not read."""
+    """How far a source has read, how old that is, and why it stalls. `position`, `end` and `lag` are sums over its
+    partitions, in records; null for data partitions: these are sampled, not read."""
 
     source: str
     position: int | None
@@ -109,7 +109,14 @@ class Source(Shape):
     caught_up: bool
     coverage: Coverage
     as_of: Time | None
-    error: str | None
+    error: str | None = Field(description="What the streaming application reported last; null if that was a success.")
+    stalled_since: Time | None = Field(
+        description="`as_of`, once it is more than 10 s old; null before, and if the source was never read."
+    )
+    stalled_why: str | None = Field(
+        description="Why nothing new is stored, in one line: the `error`, or that no streaming application reads the"
+        " cluster, or that the one that runs makes no progress here. Null while the source does not stall.",
+    )
 
 
 class UnknownThing(Shape):

@@ -1,29 +1,42 @@
-"""How far each source has come: logs that are read, partitions that are looked at."""
+"""Describes each source: how far its logs are read or its partitions sampled, how old that is, and why it stalls."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
 from service.api.fields import text_of_time
+from service.api.stalls import why_stalled
 from service.domain.findings.words import partitions as named
 from service.domain.partition_facts import SOURCE as PARTITIONS
+from service.domain.source_state import Stall
 from service.store.read import PartitionRow, StatusRow
 from service.store.read_judged import Coverage
 
 
 def describe_sources(
-    partitions: Sequence[PartitionRow], statuses: dict[str, StatusRow], coverage: Coverage
+    partitions: Sequence[PartitionRow],
+    statuses: Mapping[str, StatusRow],
+    coverage: Coverage,
+    stalls: Mapping[str, Stall],
+    now_ms: int,
 ) -> list[dict[str, Any]]:
-    """By name. `coverage`: of data partitions."""
+    """Returns the sources by name. `coverage`: of data partitions. `stalls`: by source."""
     read_of = {source: list(rows) for source, rows in groupby(partitions, lambda row: row.source)}
-    return [
-        _looked_at(statuses[name], coverage)
-        if name == PARTITIONS
-        else _read(name, read_of.get(name, []), statuses.get(name, StatusRow(name, None, None)))
-        for name in sorted(read_of.keys() | statuses.keys())
-    ]
+    found = []
+    for name in sorted(read_of.keys() | statuses.keys()):
+        status = statuses.get(name, StatusRow(name, None, None))
+        described = _looked_at(status, coverage) if name == PARTITIONS else _read(name, read_of.get(name, []), status)
+        found.append(described | _stalled(stalls.get(name), now_ms))
+    return found
+
+
+def _stalled(stall: Stall | None, now_ms: int) -> dict[str, str | None]:
+    return {
+        "stalled_since": None if stall is None else text_of_time(stall.since_ms),
+        "stalled_why": None if stall is None else why_stalled(stall, now_ms),
+    }
 
 
 def _read(name: str, partitions: Sequence[PartitionRow], status: StatusRow) -> dict[str, Any]:

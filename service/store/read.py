@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import Connection, func, select
 
 from service.domain.limits import CONFIG_DEFAULTS, EXPIRATION_CONFIG
+from service.domain.source_state import LeaseState
 from service.domain.transaction_log import SOURCE
 from service.store.schema import (
     cluster_minutes,
@@ -15,6 +16,7 @@ from service.store.schema import (
     coordinator_states,
     counters,
     data_gaps,
+    leases,
     log_partitions,
     source_status,
 )
@@ -127,6 +129,14 @@ def statuses(connection: Connection, cluster_id: int) -> dict[str, StatusRow]:
         .order_by(source_status.c.source)
     )
     return {row.source: StatusRow(row.source, row.as_of_ms or None, row.error) for row in rows}
+
+
+def lease_state(connection: Connection, cluster_id: int) -> LeaseState | None:
+    """Returns the state of the cluster's lease; None if no streaming application ever held it."""
+    row = connection.execute(
+        select(leases.c.renewed_at_ms, leases.c.released).where(leases.c.cluster_id == cluster_id)
+    ).one_or_none()
+    return None if row is None else LeaseState(row.renewed_at_ms, row.released)
 
 
 def log_as_of_ms(connection: Connection, cluster_id: int) -> int | None:

@@ -1,4 +1,4 @@
-"""What every page shows around its own: clusters, navigation with counts, how old the data are."""
+"""What every page shows around its own: clusters, navigation with counts, how old the data are, and why."""
 
 from __future__ import annotations
 
@@ -8,23 +8,27 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection
 
 from service.api.clusters import describe_cluster
+from service.api.stalls import read_stalls
 from service.domain.findings.kinds import CONFIRMED, CRITICAL
 from service.domain.partition_facts import SOURCE as PARTITIONS
+from service.domain.source_state import Cause, Stall
 from service.domain.transaction_log import SOURCE
 from service.store import read, read_expiring, read_findings
 from service.store.read import ClusterRow, StatusRow
 from service.store.read_findings import FindingSelection
 from service.store.read_first_read import FirstRead, first_read
 from service.store.read_judged import Coverage, JudgedPartition, coverage, judged_standing, why_no_log
-from service.web.freshness import Freshness
+from service.web.freshness import READING, Freshness
+from service.web.stalls import StallLine, stall_lines
 
 _DAY_MS = 86_400_000
 _MOST_COUNTED = 200
 
 
 class Frame(NamedTuple):
-    """`body`: the cluster as REST tells of it. `standing`: partitions whose LSO stands, longest first. `first_read`:
-    of the coordinators' log, while it lasts. `expiring`: ids within 24 hours."""
+    """`body`: the cluster as REST describes it. `standing`: partitions whose LSO is stalled, longest first. `stalls`:
+    the sources that stall, by name. `first_read`: of the transaction log, while it lasts. `expiring`: ids within 24
+    hours."""
 
     clusters: tuple[str, ...]
     cluster: ClusterRow
@@ -33,6 +37,7 @@ class Frame(NamedTuple):
     covered: Coverage
     statuses: Mapping[str, StatusRow]
     freshness: Freshness
+    stalls: Mapping[str, Stall]
     findings: int
     critical: int
     expiring: int
@@ -46,15 +51,28 @@ class Frame(NamedTuple):
     def now_ms(self) -> int:
         return self.freshness.now_ms
 
+    def as_of_ms(self, source: str) -> int | None:
+        """Returns the last success of the source, as REST has it; None if there was none."""
+        status = self.statuses.get(source)
+        return self.covered.looked_at_ms if source == PARTITIONS else status and status.as_of_ms
+
+    @property
+    def stall_lines(self) -> tuple[StallLine, ...]:
+        """One for all sources that stall together; none while all is well."""
+        return stall_lines(self.stalls, self.now_ms)
+
 
 def read_frame(connection: Connection, cluster: ClusterRow, now_ms: int) -> Frame:
     standing = judged_standing(connection, cluster.id)
     covered = coverage(connection, cluster.id, standing)
-    body, _ = describe_cluster(connection, cluster, covered)
+    body, _ = describe_cluster(connection, cluster, now_ms, covered)
     statuses = read.statuses(connection, cluster.id)
+    needed = _needed(connection, cluster.id, statuses, covered)
     critical = FindingSelection(statuses=frozenset({CONFIRMED}), severities=frozenset({CRITICAL}))
     (expiring,) = read_expiring.count_expiring(connection, cluster.id, [now_ms + _DAY_MS - cluster.expiration_ms])
     progress = first_read(connection, cluster.id)
+    freshness = Freshness(now_ms, _oldest(needed), None if progress is None else progress.share)
+    stalls = read_stalls(connection, cluster.id, statuses, covered, now_ms)
     return Frame(
         clusters=tuple(one.name for one in read.all_clusters(connection)),
         cluster=cluster,
@@ -62,9 +80,12 @@ def read_frame(connection: Connection, cluster: ClusterRow, now_ms: int) -> Fram
         standing=standing,
         covered=covered,
         statuses=statuses,
-        freshness=Freshness(
-            now_ms, _as_of_ms(connection, cluster.id, statuses, covered), None if progress is None else progress.share
-        ),
+        freshness=freshness,
+        stalls={
+            source: stall
+            for source, stall in stalls.items()
+            if _ages_the_page(source, stall, statuses, needed, freshness.word)
+        },
         findings=sum(one["count"] for one in body["findings"] if one["status"] == CONFIRMED),
         critical=len(read_findings.read_page(connection, cluster.id, critical, None, _MOST_COUNTED)[0]),
         expiring=expiring,
@@ -72,15 +93,30 @@ def read_frame(connection: Connection, cluster: ClusterRow, now_ms: int) -> Fram
     )
 
 
-def _as_of_ms(
+def _needed(
     connection: Connection, cluster_id: int, statuses: Mapping[str, StatusRow], covered: Coverage
-) -> int | None:
-    """Of the source that answered longest ago: verdicts need all of them. A partition without answer makes no page old:
-    it is unknown. So is what the coordinators' log would tell, where it may not be read."""
+) -> dict[str, int | None]:
+    """Returns the last success of each source that verdicts rest on, None before the first. A partition without an
+    answer makes no page old: it is unknown. So is what the transaction log would tell, where it may not be read."""
     answered = {source: status.as_of_ms for source, status in statuses.items()}
     if PARTITIONS in answered:
         answered[PARTITIONS] = covered.looked_at_ms
     if len(answered) > 1 and why_no_log(connection, cluster_id) is not None:
         answered.pop(SOURCE, None)
-    told = answered.values()
+    return answered
+
+
+def _oldest(needed: Mapping[str, int | None]) -> int | None:
+    """Returns when the source that answered longest ago did so: verdicts need all of them."""
+    told = needed.values()
     return None if None in told else min((one for one in told if one is not None), default=None)
+
+
+def _ages_the_page(
+    source: str, stall: Stall, statuses: Mapping[str, StatusRow], needed: Mapping[str, int | None], word: str
+) -> bool:
+    """Returns whether the page is old because of a stall: not where nothing rests on the source, and not while a log is
+    read for the first time, in batches that take long. `word`: of the page's freshness."""
+    if word == READING and stall.cause is Cause.NO_PROGRESS:
+        return False
+    return source in needed or source not in statuses

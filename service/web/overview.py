@@ -12,7 +12,9 @@ from service.domain import open_entries, states
 from service.domain.findings.context import limits_of
 from service.domain.findings.finding import Finding
 from service.domain.findings.kinds import CONFIRMED, HANGING, OVERDUE
+from service.domain.findings.words import listed
 from service.domain.look_back import COMMIT
+from service.domain.source_state import Stall
 from service.store import read_findings, read_lately, read_transactions
 from service.store.read_findings import FindingSelection
 from service.store.read_victims import read_victims
@@ -114,13 +116,26 @@ def judged(frame: Frame, hanging: Sequence[Finding], chain: Sequence[Link]) -> V
             ids=sum(frame.body["states"].values()),
             left_ms=left_ms(frame),
             is_silent=is_silent(frame),
+            stalled=stalled_alone(frame),
         )
     )
 
 
 def is_silent(frame: Frame) -> bool:
-    """No broker answers."""
-    return any(_SILENT in status.error for status in frame.statuses.values() if status.error is not None)
+    """Returns whether no broker answers. What an application said that is gone does not tell."""
+    told = (frame.statuses[one].error for one in frame.statuses if _is_attended(frame.stalls.get(one)))
+    return any(_SILENT in error for error in told if error is not None)
+
+
+def _is_attended(stall: Stall | None) -> bool:
+    return stall is None or stall.unread_since_ms is None
+
+
+def stalled_alone(frame: Frame) -> str:
+    """Returns the names of the sources that stall while others do not; empty where none or all of them do."""
+    lines = frame.stall_lines
+    is_all = frame.statuses.keys() <= {source for line in lines for source in line.sources}
+    return "" if is_all else listed([line.names for line in lines])
 
 
 def left_ms(frame: Frame) -> int | None:

@@ -66,7 +66,8 @@ def _pipeline(connection: Connection, frame: Frame) -> Response:
     rejects = count_rejects(connection, cluster_id, since_ms)
     denied = denied_groups(connection, cluster_id)
     limits = limits_in_use(body["configs"])
-    sources = source_rows(body["sources"], frame.statuses, logs, rejects, now_ms)
+    as_of_ms = {one["source"]: frame.as_of_ms(one["source"]) for one in body["sources"]}
+    sources = source_rows(body["sources"], as_of_ms, frame.stalls, logs, rejects, now_ms)
     assumed = sum(limit.is_assumed for limit in limits)
     counts, unknown_ids = body["partitions"], body["states"][states.NAMES[states.UNKNOWN]]
     standing = counts["blocked"] if counts["watched"] else None

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from service.domain.partition_facts import SOURCE as PARTITIONS
+from service.domain.source_state import Stall
 from service.domain.transaction_log import SOURCE as LOG
-from service.store.read import PartitionRow, StatusRow
+from service.store.read import PartitionRow
 from service.store.read_pipeline import Asked
 from service.web import words
 from service.web.freshness import LATE, LIVE, NEVER, OLD, UNKNOWN, Freshness
@@ -31,7 +32,8 @@ _STATES: Final = {
 
 class SourceRow(NamedTuple):
     """`tone`, `state`, `icon`: of its pill; `as_of_ms` None: never. `lag`, `rate`, `rejects` None: it has none.
-    `note`: what else there is to say."""
+    `note`: what else there is to say. `stalls`: the note says why; `stalled_since_ms`: since when, None if never read.
+    """
 
     source: str
     name: str
@@ -46,6 +48,8 @@ class SourceRow(NamedTuple):
     rejects: int | None
     needed_for: str
     note: str | None = None
+    stalls: bool = False
+    stalled_since_ms: int | None = None
 
     @property
     def is_well(self) -> bool:
@@ -54,26 +58,27 @@ class SourceRow(NamedTuple):
 
 def source_rows(
     sources: Iterable[Mapping[str, Any]],
-    statuses: Mapping[str, StatusRow],
+    as_of_ms: Mapping[str, int | None],
+    stalls: Mapping[str, Stall],
     logs: Iterable[PartitionRow],
     rejects: Mapping[tuple[str, int], int],
     now_ms: int,
 ) -> list[SourceRow]:
-    """The coordinators' log first. `sources`: of REST's Cluster. `logs`: of the sources that are read in order.
-    `rejects`: by source and partition."""
+    """Returns the rows, the transaction log first. `sources`: of REST's Cluster. `as_of_ms`: the last success by
+    source. `logs`: of the sources that are read in order. `rejects`: by source and partition."""
     rates: dict[str, float] = {}
     for row in logs:
         rates[row.source] = rates.get(row.source, 0) + row.transitions_per_s
     found = []
     for one in sorted(sources, key=lambda one: (one["source"] != LOG, one["source"])):
         source = one["source"]
-        status = statuses.get(source)
         is_read = one["lag"] is not None
         count = sum(number for (of_source, _), number in rejects.items() if of_source == source)
         found.append(
             _row(
                 one,
-                None if status is None else status.as_of_ms,
+                as_of_ms.get(source),
+                stalls.get(source),
                 words.rate(rates.get(source, 0)) if is_read else None,
                 count if is_read else None,
                 now_ms,
@@ -96,7 +101,14 @@ def source_rows(
     return found
 
 
-def _row(one: Mapping[str, Any], as_of_ms: int | None, rate: str | None, rejects: int | None, now_ms: int) -> SourceRow:
+def _row(
+    one: Mapping[str, Any],
+    as_of_ms: int | None,
+    stall: Stall | None,
+    rate: str | None,
+    rejects: int | None,
+    now_ms: int,
+) -> SourceRow:
     source, coverage = one["source"], one["coverage"]
     name, what, needed_for = _NAMES.get(source, (source, "", "what it tells"))
     tone, state, icon = _STATES[Freshness(now_ms, as_of_ms).word]
@@ -119,7 +131,9 @@ def _row(one: Mapping[str, Any], as_of_ms: int | None, rate: str | None, rejects
         else f"{coverage['judged']:,} of {words.plural(coverage['watched'], 'partition')}",
         rejects=rejects,
         needed_for=needed_for,
-        note=one["error"] or coverage["why"],
+        note=one["stalled_why"] or one["error"] or coverage["why"],
+        stalls=stall is not None,
+        stalled_since_ms=None if stall is None else stall.since_ms,
     )
 
 

@@ -29,7 +29,8 @@ class Verdict(NamedTuple):
 
 class Seen(NamedTuple):
     """What a verdict rests on. `hanging`, `muted`: confirmed findings that may head the page, and that may not. `ids`:
-    transactional.ids that are known. `is_silent`: no broker answers. `left_ms`: of the first read, about."""
+    transactional.ids that are known. `is_silent`: no broker answers. `left_ms`: of the first read, about. `stalled`:
+    the names of the sources that stall where others do not, else empty."""
 
     cluster: str
     freshness: Freshness
@@ -40,6 +41,7 @@ class Seen(NamedTuple):
     ids: int
     is_silent: bool = False
     left_ms: int | None = None
+    stalled: str = ""
 
 
 def verdict_of(seen: Seen) -> Verdict:
@@ -64,8 +66,12 @@ def _not_judged(seen: Seen) -> str:
         return f"Reading the transaction log: {100 * (freshness.read or 0):.0f} %{left}."
     if freshness.word == NEVER:
         return f"Unknown: nothing of {seen.cluster} was read yet."
-    who = f"no broker of {seen.cluster} has answered" if seen.is_silent else f"nothing of {seen.cluster} has been read"
-    return f"Unknown: {who} for {words.duration(freshness.age_ms)}."
+    what = f"nothing of {seen.cluster} has been read"
+    if seen.is_silent:
+        what = f"no broker of {seen.cluster} has answered"
+    elif seen.stalled:
+        what = f"nothing new of {seen.stalled}"
+    return f"Unknown: {what} for {words.duration(freshness.age_ms)}."
 
 
 def _nothing_hangs(seen: Seen) -> Verdict:

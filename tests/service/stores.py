@@ -152,6 +152,6 @@ def mixed_ids(count: int = 500) -> Sequence[Id]:
 
 @contextmanager
 def client_of(url: str) -> Iterator[TestClient]:
-    """A client of the application over the store; a mistake of ours is its 500, as people see it."""
-    with TestClient(create_app(url, "1.2.3"), raise_server_exceptions=False) as client:
+    """A client of the application over the store, at NOW_MS; a mistake of ours is its 500, as people see it."""
+    with TestClient(create_app(url, "1.2.3", now_ms=lambda: NOW_MS), raise_server_exceptions=False) as client:
         yield client

@@ -107,6 +107,8 @@ def test_a_source_tells_how_far_it_has_read(cluster: SeededCluster) -> None:
         },
         "as_of": NOW,
         "error": None,
+        "stalled_since": None,
+        "stalled_why": None,
     }
     cluster.read([Id(b"a")] * 0, behind=0)
     (source,) = get(cluster)["sources"]

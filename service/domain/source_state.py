@@ -1,0 +1,95 @@
+"""Decides whether a source of data stalls, since when, and why: from its last success, its error and the lease.
+
+`_ms` are milliseconds since the epoch. `as_of_ms` and `renewed_at_ms` come from the clock of the host that reads Kafka,
+`now_ms` from the clock of the host that answers; the two may differ.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+LEASE_LAPSES_AFTER_MS: Final = 10_000
+"""The age from which an unrenewed lease counts as lost; as `service.store.lease.EXPIRES_AFTER_MS` (a test compares)."""
+
+STALLED_AFTER_MS: Final = LEASE_LAPSES_AFTER_MS
+"""A source succeeds at least once a second while all is well, so ten successes in a row are missing. Not earlier: only
+when the lease can have lapsed, too, does it tell an application that is gone from one that runs and makes no
+progress. Not later: what is on the page is still about right."""
+
+
+class Cause(Enum):
+    """Why nothing new of a source is stored."""
+
+    FAILING = "failing"
+    """The application reported an error: a broker is away, a permission or a topic is missing."""
+    STOPPED = "stopped"
+    """No application reads the cluster: the last one released its lease when it was stopped."""
+    LOST = "lost"
+    """No application reads the cluster: the last one died, or makes so little progress that its lease lapsed."""
+    NO_APPLICATION = "no application"
+    """No application ever held the lease."""
+    NO_PROGRESS = "no progress"
+    """An application renews its lease, but this source stands still: it starts, is busy, or has no CPU."""
+    NOT_YET = "not yet"
+    """An application renews its lease and has not read this source for the first time."""
+    CLOCK_SET_BACK = "clock set back"
+    """The last success lies in the future of both clocks: until then, all that is read passes for older than it."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseState:
+    """The right to write what is read of a cluster: its last renewal, and whether it was given back since."""
+
+    renewed_at_ms: int
+    released: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """A source of which nothing new is stored.
+
+    `since_ms`: its last success; None if it was never read, and where that is unknown because a clock was set back.
+    `error`: of FAILING. `unread_since_ms`: the last sign of the application that is gone (it renewed its lease, or read
+    this source), also beside an error; None while an application reads the cluster. `until_ms`: of CLOCK_SET_BACK, when reads count as new again.
+    """
+
+    cause: Cause
+    since_ms: int | None
+    error: str | None = None
+    unread_since_ms: int | None = None
+    until_ms: int | None = None
+
+
+def stall_of(as_of_ms: int | None, error: str | None, lease: LeaseState | None, now_ms: int) -> Stall | None:
+    """Returns why the source stalls; None while it does not.
+
+    `as_of_ms`: its last success, None if there was none. `error`: its last report, None if that was a success.
+
+    A clock of the reader that is ahead of `now_ms` hides no stall while the lease is renewed: the age is then taken
+    from the renewal, which is by the same clock. A reader that is gone is noticed when `now_ms` has caught up.
+    """
+    latest_ms = now_ms if lease is None else max(now_ms, lease.renewed_at_ms)
+    if as_of_ms is not None and abs(latest_ms - as_of_ms) <= STALLED_AFTER_MS:
+        return None
+    gone = _why_gone(lease, now_ms)
+    is_ahead = as_of_ms is not None and as_of_ms > latest_ms
+    since_ms = None if is_ahead else as_of_ms
+    unread_since_ms = max(lease.renewed_at_ms, since_ms or 0) if lease is not None and gone is not None else None
+    if error is not None:
+        return Stall(Cause.FAILING, since_ms, error, unread_since_ms)
+    if gone is not None:
+        return Stall(gone, since_ms, unread_since_ms=unread_since_ms)
+    if is_ahead:
+        return Stall(Cause.CLOCK_SET_BACK, None, until_ms=as_of_ms)
+    return Stall(Cause.NOT_YET if as_of_ms is None else Cause.NO_PROGRESS, since_ms)
+
+
+def _why_gone(lease: LeaseState | None, now_ms: int) -> Cause | None:
+    """Why no application reads the cluster; None if one does."""
+    if lease is None:
+        return Cause.NO_APPLICATION
+    if lease.released:
+        return Cause.STOPPED
+    return Cause.LOST if now_ms - lease.renewed_at_ms > LEASE_LAPSES_AFTER_MS else None

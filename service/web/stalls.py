@@ -1,0 +1,70 @@
+"""The lines of the pages that say which sources stall, since when, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from service.api.stalls import why_stalled
+from service.domain.findings.words import listed
+from service.domain.ledger import SOURCE as LEDGER
+from service.domain.partition_facts import SOURCE as PARTITIONS
+from service.domain.source_state import Cause, Stall
+from service.domain.transaction_log import SOURCE as LOG
+
+_NAMES: Final = {LOG: "the transaction log", PARTITIONS: "the data partitions", LEDGER: "the ledger of markers"}
+_TOGETHER_MS: Final = 5_000
+"""Sources that stall for the same reason within this time stall together: each succeeds at a moment of its own."""
+
+
+class StallLine(NamedTuple):
+    """Sources that stall together: "`lead` since `since_ms`: `why`." `names`: of the sources, as in a sentence.
+
+    `since_ms`: None for what was never read. `is_starting`: they are about to be read for the first time.
+    """
+
+    sources: tuple[str, ...]
+    names: str
+    lead: str
+    since_ms: int | None
+    why: str
+    is_starting: bool
+
+
+def stall_lines(stalls: Mapping[str, Stall], now_ms: int) -> tuple[StallLine, ...]:
+    """Returns one line for all sources that stall together, in the order of `stalls`."""
+    groups: list[dict[str, Stall]] = []
+    for source, stall in stalls.items():
+        for group in groups:
+            if _are_together(stall, next(iter(group.values()))):
+                group[source] = stall
+                break
+        else:
+            groups.append({source: stall})
+    return tuple(_line(group, now_ms) for group in groups)
+
+
+def _are_together(one: Stall, other: Stall) -> bool:
+    if (one.cause, one.error) != (other.cause, other.error):
+        return False
+    return one.since_ms == other.since_ms or _is_near(one.since_ms, other.since_ms)
+
+
+def _is_near(one_ms: int | None, other_ms: int | None) -> bool:
+    return one_ms is not None and other_ms is not None and abs(one_ms - other_ms) <= _TOGETHER_MS
+
+
+def _line(group: Mapping[str, Stall], now_ms: int) -> StallLine:
+    stall = next(iter(group.values()))
+    since_ms = min((one.since_ms for one in group.values() if one.since_ms is not None), default=None)
+    names = listed([_NAMES.get(source, source) for source in group])
+    # beside an error, a part of the source may still be read: a log of which one partition has no leader
+    lead = f"No complete read of {names}" if stall.cause is Cause.FAILING else f"Nothing new of {names}"
+    return StallLine(
+        sources=tuple(group),
+        names=names,
+        lead=lead,
+        since_ms=since_ms,
+        why=why_stalled(stall, now_ms, is_dated=not _is_near(since_ms, stall.unread_since_ms)),
+        is_starting=stall.cause is Cause.NOT_YET,
+    )
