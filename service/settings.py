@@ -59,6 +59,7 @@ class Settings(BaseSettings):
     topics: Globs = ()
     mirrored: Globs = ()
     partitions: str = STALLED
+    liveness: str | None = Field(default=None, min_length=1)
     operators: dict[str, str] = Field(default_factory=dict)
     operator_key_file: Path | None = None
     rules: Rules = Rules()

@@ -1,8 +1,9 @@
-"""`txnscope ingest`: becomes the streaming application, so that signals and the exit code are its own."""
+"""`txnscope ingest`: keeps the streaming application alone running, as `txnscope watch` does it beside the service."""
 
 from __future__ import annotations
 
 import os
+import secrets
 import sys
 from argparse import Namespace
 from typing import NoReturn
@@ -14,9 +15,12 @@ from service.store.engine import open_reader
 
 
 def run(_flags: Namespace, settings: Settings) -> NoReturn:
-    """Never returns."""
-    arguments = ingest_arguments(settings)
+    """Becomes the supervisor, so that no flag of the store stays on a command line. Never returns."""
+    arguments = [*ingest_arguments(settings), "--owner", secrets.token_hex(8)]
+    if settings.liveness is not None:
+        arguments += ["--liveness", settings.liveness]
     with store_failures():
         open_reader(settings.store).dispose()
     sys.stderr.flush()
-    os.execve(sys.executable, arguments, os.environ | for_children(settings))  # noqa: S606 - no shell wanted
+    supervisor = [sys.executable, "-m", "service.processes", "ingest", *arguments]
+    os.execve(sys.executable, supervisor, os.environ | for_children(settings))  # noqa: S606 - no shell wanted

@@ -19,6 +19,7 @@ _HELP: Final = {
     "store": ("URL", "sqlite:///FILE or postgresql://HOST/DATABASE"),
     "checkpoint": ("DIR", "where Spark keeps scratch files"),
     "partitions": ("MODE", "of which partitions batches are read: stalled, or all of --topics"),
+    "liveness": ("FILE|PORT", "tells that the application works: a file whose time moves, or a port that answers"),
     "operator_key_file": ("FILE", "holds the key of an operator"),
     "topics": ("GLOB", "only partitions of these topics are watched (default: all)"),
     "mirrored": ("GLOB", "not of these, which are copied byte for byte from another cluster"),
@@ -198,7 +199,7 @@ COMMANDS: Final = (
     Command(
         "watch", "watch", "the streaming application and the service, supervised together", (*_KAFKA, "host", "port")
     ),
-    Command("ingest", "ingest", "the streaming application alone", _KAFKA),
+    Command("ingest", "ingest", "the streaming application alone", (*_KAFKA, "liveness")),
     Command("serve", "serve", "the service alone", ("host", "port", "store", "bootstrap_servers", "kafka_config")),
     Command("transactions", "transactions", "a table of transactional.ids, from the service", _SERVICE, _transactions),
     Command("transaction", "transaction", "one transactional.id in full, from the service", _SERVICE, _transaction),

@@ -8,12 +8,12 @@ import signal
 import sys
 from argparse import Namespace
 
-from service import lifeline
 from service.cli.errors import FINE, UNREACHABLE
 from service.cli.kafka import client_settings
 from service.cli.listening import listen
 from service.cli.stores import store_failures
 from service.cli.version import version
+from service.processes import lifeline
 from service.settings import Settings
 from service.store.engine import open_reader
 from service.store.errors import StoreError
@@ -26,7 +26,7 @@ def run(_flags: Namespace, settings: Settings) -> int:
     """Until SIGTERM or SIGINT (0). CommandFailed for brokers, a store or a port that cannot be used."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: sys.exit(FINE))
-    lifeline.end_with_parent()
+    beat = lifeline.hold()
     kafka = client_settings(settings) if settings.bootstrap_servers else None
     with store_failures():
         open_reader(settings.store).dispose()
@@ -38,7 +38,7 @@ def run(_flags: Namespace, settings: Settings) -> int:
 
     from service.app import create_app
 
-    app = create_app(settings.store, version(), kafka, settings.operators)
+    app = create_app(settings.store, version(), kafka, settings.operators, beat=beat)
     try:
         app.state.store.check()
     except StoreError as error:

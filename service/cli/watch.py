@@ -12,8 +12,8 @@ from argparse import Namespace
 from service.cli.errors import FINE
 from service.cli.kafka import broker_arguments, ingest_arguments
 from service.cli.listening import listen
+from service.processes.supervisor import ChildCommand, Silence, Supervisor
 from service.settings import Settings, for_children, for_service
-from service.supervisor import ChildCommand, Supervisor
 
 
 def run(_flags: Namespace, settings: Settings) -> int:
@@ -30,8 +30,8 @@ def run(_flags: Namespace, settings: Settings) -> int:
     ingest += ["--owner", secrets.token_hex(8)]
     serve = [*_own("serve"), "--host", settings.host, "--port", str(settings.port), *broker_arguments(settings)]
     children = (
-        ChildCommand("ingest", ingest, for_children(settings)),
-        ChildCommand("serve", serve, for_service(settings)),
+        ChildCommand("ingest", ingest, for_children(settings), Silence()),
+        ChildCommand("serve", serve, for_service(settings), Silence()),
     )
     return Supervisor(children).run()
 

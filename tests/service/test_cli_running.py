@@ -23,10 +23,11 @@ from tests.waiting import ANSWER_S, LIMIT_S, wait_until, wait_until_equal
 ROOT = Path(__file__).parents[2]
 
 INGEST = """
-import json, os, signal, sys, time
-from service import lifeline
+import json, os, signal, sys, threading, time
+from service.processes import lifeline
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-lifeline.end_with_parent()
+beat = lifeline.hold()
+threading.Thread(target=lambda: [(beat(), time.sleep(1)) for _ in range(1000)], daemon=True).start()
 print("ingest", os.getpid(), json.dumps([os.environ.get("TXNSCOPE_STORE"), *sys.argv[1:]]), flush=True)
 time.sleep(1000)
 """
@@ -129,15 +130,19 @@ def test_serve_ends_with_0_on_ctrl_c(start: Start, port: int) -> None:
     assert "Traceback" not in served.text
 
 
-def test_ingest_becomes_the_application(start: Start) -> None:
-    command = start("ingest", "--bootstrap-servers", "a:1,b:2", "--cluster", "orders", "--checkpoint", "scratch")
+def test_ingest_keeps_the_application_running(start: Start) -> None:
+    flags = ("--bootstrap-servers", "a:1,b:2", "--cluster", "orders", "--checkpoint", "scratch")
+    command = start("ingest", *flags, "--liveness", "alive")
     command.wait_for_text("ingest ")
     _, pid, arguments = command.text.split(" ", 2)
-    assert int(pid) == command.process.pid
-    assert json.loads(arguments) == [
-        "sqlite:///txnscope.db",
-        *("--bootstrap-servers", "a:1,b:2", "--cluster", "orders", "--checkpoint", "scratch"),
-    ]
+    store, *given, owner_flag, _owner, liveness_flag, liveness = json.loads(arguments)
+    assert (store, tuple(given)) == ("sqlite:///txnscope.db", flags)
+    assert (owner_flag, liveness_flag, liveness) == ("--owner", "--liveness", "alive")
+    os.kill(int(pid), signal.SIGKILL)
+    command.wait_for_text("ingest | ingest was killed by SIGKILL, starting it again in 1 s\n")
+    command.wait_for_text(arguments, times=2)
+    command.process.terminate()
+    assert command.process.wait(LIMIT_S) == 0
 
 
 def test_watch_migrates_and_runs_both_until_sigterm(start: Start, port: int, tmp_path: Path) -> None:

@@ -18,24 +18,26 @@ ROOT = Path(__file__).parents[2]
 
 SUPERVISOR = """
 import sys
-from service.supervisor import ChildCommand, Pauses, Supervisor
-pauses = Pauses(first_s=0.2, longest_s=1.6, steady_after_s=float(sys.argv[1]), to_kill_s=float(sys.argv[2]))
-commands = [ChildCommand(f"child{n}", [sys.executable, "-c", code]) for n, code in enumerate(sys.argv[3:])]
+from service.processes.supervisor import ChildCommand, Pauses, Silence, Supervisor
+steady_after_s, to_kill_s, silent_s, silent_at_start_s = map(float, sys.argv[1:5])
+pauses = Pauses(first_s=0.2, longest_s=1.6, steady_after_s=steady_after_s, to_kill_s=to_kill_s)
+silence = Silence(silent_at_start_s, silent_s) if silent_s else None
+commands = [ChildCommand(f"child{n}", [sys.executable, "-c", c], silence=silence) for n, c in enumerate(sys.argv[5:])]
 sys.exit(Supervisor(commands, pauses).run())
 """
 LIVES = """
 import os, signal, sys, time
-from service import lifeline
+from service.processes import lifeline
 signal.signal(signal.SIGTERM, lambda *_: (print("ending", flush=True), sys.exit(0)))
-lifeline.end_with_parent()
+lifeline.hold()
 print("pid", os.getpid(), flush=True)
 time.sleep(1000)
 """
 DEAF = """
 import os, signal, time
-from service import lifeline
+from service.processes import lifeline
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
-lifeline.end_with_parent()
+lifeline.hold()
 print("pid", os.getpid(), flush=True)
 time.sleep(1000)
 """
@@ -51,11 +53,20 @@ DIES = "import sys; print('born', flush=True); sys.exit(3)"
 class Running:
     """A supervisor as a process, and what it wrote so far."""
 
-    def __init__(self, directory: Path, *children: str, steady_after_s: float = 60, to_kill_s: float = 12) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *children: str,
+        steady_after_s: float = 60,
+        to_kill_s: float = 12,
+        silent_s: float = 0,
+        silent_at_start_s: float = 1000,
+    ) -> None:
         self._log = directory / "stderr"
+        seconds = map(str, (steady_after_s, to_kill_s, silent_s, silent_at_start_s))
         with self._log.open("wb") as out:
             self.process = subprocess.Popen(
-                [sys.executable, "-c", SUPERVISOR, str(steady_after_s), str(to_kill_s), *children],
+                [sys.executable, "-c", SUPERVISOR, *seconds, *children],
                 cwd=ROOT,
                 stdin=subprocess.DEVNULL,
                 stderr=out,
@@ -202,3 +213,64 @@ def test_output_is_prefixed_and_comes_line_by_line(start: Start) -> None:
     running.process.terminate()
     assert running.process.wait(LIMIT_S) == 0
     assert running.text.endswith("child0 | cut\n")
+
+
+BEATS = """
+import os, time
+from service.processes import lifeline
+beat = lifeline.hold()
+print("pid", os.getpid(), flush=True)
+while True:
+    beat()
+    time.sleep(0.2)
+"""
+LEAVES_A_STOPPED_ONE = """
+import os, signal, subprocess, sys, time
+code = "import os, time; os.setpgid(0, 0); print('there', flush=True); time.sleep(1000)"
+stopped = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+stopped.stdout.readline()
+os.kill(stopped.pid, signal.SIGSTOP)
+print("pid", stopped.pid, flush=True)
+time.sleep(1000)
+"""
+
+
+def test_a_silent_child_is_killed_and_started_again(start: Start) -> None:
+    running = start(BEATS, BEATS, silent_s=5)
+    frozen, other = running.wait_for_pids(2)
+    os.kill(frozen, signal.SIGSTOP)
+    pids = running.wait_for_pids(3)
+    assert not is_alive(frozen)
+    assert is_alive(other)
+    assert is_alive(pids[2])
+    (said,) = (line for line in running.text.splitlines() if line.startswith("watch "))
+    told = r"watch +\| child\d did not answer for \d+ s and was killed, starting it again in 0.2 s"
+    assert re.fullmatch(told, said)
+
+
+def test_a_child_that_never_said_anything_has_longer(start: Start) -> None:
+    running = start(LIVES, silent_s=1, silent_at_start_s=4)
+    running.wait_for_text(lambda text: "child0 did not answer for 4 s and was killed" in text, "an end after 4 s")
+
+
+def test_children_end_a_frozen_supervisor_and_themselves(start: Start) -> None:
+    """Nobody would notice the death of one of them. Who started the supervisor starts it again."""
+    running = start(BEATS, BEATS)
+    pids = running.wait_for_pids(2)
+    os.kill(running.process.pid, signal.SIGSTOP)
+    assert running.process.wait(LIMIT_S) == -signal.SIGKILL
+    wait_until_equal(lambda: [pid for pid in pids if is_alive(pid)], [], "children that live")
+
+
+def test_nothing_that_is_stopped_or_left_its_group_is_left_behind(start: Start) -> None:
+    running = start(LEAVES_A_STOPPED_ONE)
+    (stopped,) = running.wait_for_pids(1)
+    running.process.terminate()
+    assert running.process.wait(LIMIT_S) == 0
+    assert not is_alive(stopped)
+
+
+def test_who_never_worked_is_not_started_again() -> None:
+    job = [sys.executable, "-c", "import sys; sys.exit(3)"]
+    ended = subprocess.run([sys.executable, "-m", "service.processes", "job", *job], cwd=ROOT, timeout=LIMIT_S)
+    assert ended.returncode == 3

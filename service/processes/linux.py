@@ -1,0 +1,69 @@
+"""What Linux says of processes: which belong together, which wait for a processor. Elsewhere nothing is known."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+_PROC: Final = Path("/proc")
+_ZOMBIE: Final = "Z"
+_STATE, _PARENT, _SESSION = 0, 1, 3  # fields of /proc/PID/stat behind the command's closing bracket
+
+
+class ProcessorTime(NamedTuple):
+    """Nanoseconds that threads ran, and that they were ready to run and waited for a processor."""
+
+    ran_ns: int
+    waited_ns: int
+
+
+def in_session(leader: int) -> list[int]:
+    """Processes of the session that `leader` leads, zombies left out. A process leaves it only by `setsid`."""
+    return [pid for pid, fields in _all() if int(fields[_SESSION]) == leader and fields[_STATE] != _ZOMBIE]
+
+
+def descendants(pid: int) -> list[int]:
+    """`pid` and the processes it started, those they started, and so on."""
+    children: dict[int, list[int]] = {}
+    for one, fields in _all():
+        children.setdefault(int(fields[_PARENT]), []).append(one)
+    found = [pid]
+    for one in found:
+        found += children.get(one, ())
+    return found
+
+
+def processor_time(pids: Iterable[int]) -> ProcessorTime:
+    """Summed over the threads that these processes have now."""
+    ran_ns = waited_ns = 0
+    for pid in pids:
+        try:
+            for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208 - one call for each process, every second
+                ran, waited, _ = Path(f"/proc/{pid}/task/{thread}/schedstat").read_text().split()
+                ran_ns, waited_ns = ran_ns + int(ran), waited_ns + int(waited)
+        except (OSError, ValueError):  # ended meanwhile, or a kernel without these statistics
+            continue
+    return ProcessorTime(ran_ns, waited_ns)
+
+
+def kill_session(leader: int) -> None:
+    """SIGKILL to every process of the session, stopped ones included."""
+    for pid in in_session(leader):
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+
+
+def _all() -> Iterator[tuple[int, list[str]]]:
+    if not _PROC.is_dir():
+        return
+    for name in os.listdir(_PROC):  # noqa: PTH208 - as above
+        if name.isdecimal():
+            try:
+                yield int(name), Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue

@@ -1,0 +1,270 @@
+"""Keeps child processes alive: starts them, shows what they say, starts dead and silent ones again, ends them all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import IO, Final
+
+from service.processes.lifeline import BEAT_EVERY_S, LIFELINE, Ours
+from service.processes.linux import in_session, kill_session
+from service.processes.working_time import WorkingTime
+
+CONFIGURATION: Final = 2
+"""Exit code of a child whose configuration is wrong: starting it again would not help."""
+
+_TICK_S = 0.1
+_KILL_WAIT_S = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """For how many seconds a child may say nothing over its lifeline: until it does for the first time, and then."""
+
+    at_start_s: float = 120.0
+    later_s: float = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class ChildCommand:
+    """`name` goes before each line the child prints; `environment` comes on top of our own.
+
+    `silence` None: the child says nothing over its lifeline, and may. `final_at_start`: exit codes of its first life
+    with which everything ends, because nothing ever worked.
+    """
+
+    name: str
+    arguments: Sequence[str]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    silence: Silence | None = None
+    final_at_start: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Pauses:
+    """Seconds: before starting a dead child again (doubling), how long a life resets that, and from TERM to KILL."""
+
+    first_s: float = 1.0
+    longest_s: float = 30.0
+    steady_after_s: float = 20.0
+    to_kill_s: float = 12.0
+
+
+class Supervisor:
+    """Runs in the main thread: SIGTERM and SIGINT are taken over while `run` runs.
+
+    `name` goes before its own lines. `is_piped` False: children write to our stderr themselves, as they are.
+    """
+
+    def __init__(
+        self, commands: Sequence[ChildCommand], pauses: Pauses = Pauses(), *, name: str = "watch", is_piped: bool = True
+    ) -> None:
+        self._pauses = pauses
+        self._stopping = False
+        self._out = _Output(name, max(len(command.name) for command in commands))
+        self._children = [_Child(command, self._out, is_piped=is_piped) for command in commands]
+
+    def run(self) -> int:
+        """Until SIGTERM or SIGINT (0), or until a child ends with CONFIGURATION (2) or, in its first life, with a final
+        code. No child outlives the call."""
+        taken = {number: signal.signal(number, self._stop) for number in (signal.SIGTERM, signal.SIGINT)}
+        # a stopped supervisor is taken for a dead one by its children
+        taken[signal.SIGTSTP] = signal.signal(signal.SIGTSTP, signal.SIG_IGN)
+        try:
+            return self._watch()
+        finally:
+            self._end()
+            for number, handler in taken.items():
+                signal.signal(number, handler)
+
+    def _stop(self, *_: object) -> None:
+        self._stopping = True  # a plain name: a lock taken in a signal handler may be held by what it interrupted
+
+    def _watch(self) -> int:
+        for child in self._children:
+            child.start(self._pauses.first_s)
+        beat_at = 0.0
+        while not self._stopping:
+            now = time.monotonic()
+            is_beat = now >= beat_at
+            if is_beat:
+                beat_at = now + BEAT_EVERY_S
+            for child in self._children:
+                if child.start_at is not None:
+                    if now >= child.start_at:
+                        child.start_again()
+                elif (code := child.process.poll()) is not None and not self._stopping:
+                    if self._is_final(child, code):
+                        return code
+                    self._schedule(child, _ending(code), now)
+                elif is_beat:
+                    self._listen(child, now)
+            time.sleep(_TICK_S)
+        return 0
+
+    def _is_final(self, child: _Child, code: int) -> bool:
+        if code == CONFIGURATION:
+            self._out.say(f"{child.name} cannot run with this configuration: ending")
+        return code == CONFIGURATION or child.is_final(code)
+
+    def _listen(self, child: _Child, now: float) -> None:
+        child.beat()
+        if child.is_silent():
+            child.kill()
+            self._schedule(child, f"did not answer for {child.silent_s:.0f} s and was killed", now)
+
+    def _schedule(self, child: _Child, ending: str, now: float) -> None:
+        """What the process left behind ends at once: it holds ports and memory, and nobody watches it any more."""
+        child.kill()
+        if now - child.started >= self._pauses.steady_after_s:
+            child.pause_s = self._pauses.first_s
+        child.start_at = now + child.pause_s
+        self._out.say(f"{child.name} {ending}, starting it again in {child.pause_s:g} s")
+        child.pause_s = min(child.pause_s * 2, self._pauses.longest_s)
+
+    def _end(self) -> None:
+        """TERM to all, KILL to what is left, then to what they started and left behind."""
+        started = [child for child in self._children if child.is_started]
+        for child in started:
+            if child.process.poll() is None:
+                child.process.terminate()
+            else:
+                child.kill()
+        _wait(started, self._pauses.to_kill_s)
+        for child in started:
+            if not child.is_gone():
+                self._out.say(f"{child.name} did not end in time: killed")
+                child.kill()
+        _wait(started, _KILL_WAIT_S)
+        for child in started:
+            child.close()
+
+
+class _Child:
+    """One child and its successive processes. Each leads a session of its own: Ctrl-C on a terminal reaches only us,
+    and everything that it starts is found, whatever process groups Spark makes."""
+
+    process: subprocess.Popen[bytes]
+
+    def __init__(self, command: ChildCommand, out: _Output, *, is_piped: bool) -> None:
+        self.name = command.name
+        self._arguments, self._environment = list(command.arguments), dict(command.environment)
+        self._silence, self._final_at_start = command.silence, command.final_at_start
+        self._out, self._is_piped = out, is_piped
+        self._pump: threading.Thread | None = None
+        self._lifeline: Ours | None = None
+        self._lives = 0
+        self.started = 0.0
+        self.pause_s = 0.0
+        self.start_at: float | None = None
+        self.silent_s = 0.0
+
+    @property
+    def is_started(self) -> bool:
+        return self._lives > 0
+
+    def start(self, pause_s: float) -> None:
+        self.pause_s = pause_s
+        self._spawn()
+
+    def start_again(self) -> None:
+        """What the dead process left behind ends first."""
+        self.kill()
+        self._spawn()
+
+    def is_final(self, code: int) -> bool:
+        return self._lives == 1 and code in self._final_at_start
+
+    def is_gone(self) -> bool:
+        """The process and everything it started."""
+        return self.process.poll() is not None and not in_session(self.process.pid)
+
+    def kill(self) -> None:
+        self.process.kill()
+        kill_session(self.process.pid)
+
+    def beat(self) -> None:
+        assert self._lifeline is not None
+        self._lifeline.beat()
+
+    def is_silent(self) -> bool:
+        """Whether it has said nothing for longer than it may; to be asked once a beat."""
+        assert self._lifeline is not None
+        if self._lifeline.heard():
+            self._may_be_silent_s = None if self._silence is None else self._silence.later_s
+            self.silent_s = 0.0
+            self._clock.skip()
+        else:
+            self.silent_s += self._clock.step()
+        return self._may_be_silent_s is not None and self.silent_s > self._may_be_silent_s
+
+    def close(self) -> None:
+        if self._pump is not None:
+            self._pump.join(timeout=1.0)
+        if self._lifeline is not None:
+            self._lifeline.close()
+
+    def _spawn(self) -> None:
+        if self._lifeline is not None:
+            self._lifeline.close()
+        self._lifeline = lifeline = Ours()
+        self.start_at = None
+        self.started = time.monotonic()
+        self._lives += 1
+        self.process = process = subprocess.Popen(
+            self._arguments,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE if self._is_piped else None,
+            stderr=subprocess.STDOUT if self._is_piped else None,
+            pass_fds=(lifeline.descriptor,),
+            env=os.environ | self._environment | {LIFELINE: str(lifeline.descriptor), "PYTHONUNBUFFERED": "1"},
+            start_new_session=True,
+        )
+        lifeline.was_inherited()
+        self._clock, self.silent_s = WorkingTime(lambda: in_session(process.pid)), 0.0
+        self._may_be_silent_s = None if self._silence is None else self._silence.at_start_s
+        if process.stdout is not None:
+            self._pump = threading.Thread(target=self._out.copy, args=(self.name, process.stdout), daemon=True)
+            self._pump.start()
+
+
+class _Output:
+    """Whole lines of several children, and our own, on one stderr. `name`: ours."""
+
+    def __init__(self, name: str, width: int) -> None:
+        self._name, self._width = name, max(width, len(name))
+        self._lock = threading.Lock()
+
+    def say(self, text: str) -> None:
+        self._write(self._name, text.encode())
+
+    def copy(self, name: str, source: IO[bytes]) -> None:
+        """Until the last one who holds the pipe has closed it."""
+        with source:
+            for line in source:
+                self._write(name, line.rstrip(b"\r\n"))
+
+    def _write(self, name: str, line: bytes) -> None:
+        # nobody reads our stderr any more: the children must not notice, a full pipe would stop them
+        with self._lock, contextlib.suppress(OSError, ValueError):
+            sys.stderr.buffer.write(name.ljust(self._width).encode() + b" | " + line + b"\n")
+            sys.stderr.buffer.flush()
+
+
+def _wait(children: Sequence[_Child], seconds: float) -> None:
+    give_up = time.monotonic() + seconds
+    while time.monotonic() < give_up and not all(child.is_gone() for child in children):
+        time.sleep(_TICK_S / 2)
+
+
+def _ending(code: int) -> str:
+    if code >= 0:
+        return f"ended with exit code {code}"
+    return f"was killed by {signal.Signals(-code).name}"
