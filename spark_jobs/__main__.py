@@ -1,18 +1,28 @@
-"""`python -m spark_jobs`: the streaming application. Ends with the exit codes of the command line (0, 2, 3)."""
+"""`python -m spark_jobs`: the streaming application. Ends with the exit codes of the command line (0, 2, 3), or with 1
+where it has to be started again."""
 
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
+from functools import partial
 
-from service import lifeline
 from service.kafka.errors import KafkaFailure, KafkaUnavailable
+from service.processes import lifeline
+from service.processes.linux import descendants
 from service.store.errors import StoreError, StoreUnavailable
 from spark_jobs.application import Application
 from spark_jobs.java import JavaNotFound
-from spark_jobs.settings import parse
+from spark_jobs.liveness import Liveness
+from spark_jobs.scratch import scratch_folder
+from spark_jobs.session import SparkFailed
+from spark_jobs.settings import IngestSettings, parse
+from spark_jobs.side_by_side import GivenUp
+from spark_jobs.watchdog import STUCK, BadLiveness, Watchdog, liveness_teller
 
 CONFIGURATION, CANNOT_REACH = 2, 3
 
@@ -21,22 +31,43 @@ log = logging.getLogger("txnscope.ingest")
 
 def main(argv: list[str]) -> int:
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # what ends a query is told once, in one line
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(_is_ours)
     logging.getLogger("alembic").setLevel(logging.WARNING)
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         # by a thread: the event's lock may be held by the very code that the signal interrupted
         signal.signal(number, lambda *_: threading.Thread(target=stopping.set).start())
-    lifeline.end_with_parent()
+    beat = lifeline.hold()
     try:
-        Application(parse(argv), stopping).run()
+        settings = parse(argv)
+        with scratch_folder() as scratch:
+            liveness = Liveness(partial(descendants, os.getpid()), scratch)
+            watchdog = Watchdog(liveness, beat, _teller(settings))
+            watchdog.begin()
+            try:
+                Application(settings, stopping, liveness, watchdog, scratch).run()
+            finally:
+                watchdog.end()
     except (KafkaUnavailable, StoreUnavailable) as e:
         log.error("%s", e)
         return CANNOT_REACH
-    except (KafkaFailure, StoreError, JavaNotFound) as e:
+    except (KafkaFailure, StoreError, JavaNotFound, BadLiveness) as e:
         log.error("%s", e)
         return CONFIGURATION
+    except (SparkFailed, GivenUp) as e:
+        log.error("%s", e)
+        return STUCK
     return 0
+
+
+def _teller(settings: IngestSettings) -> Callable[[], None] | None:
+    return None if settings.liveness is None else liveness_teller(settings.liveness)
+
+
+def _is_ours(record: logging.LogRecord) -> bool:
+    """py4j logs every lost connection with its traceback, also without a name; ours say in one line what follows."""
+    return record.name.startswith("txnscope") or (record.name != "root" and not record.name.startswith("py4j"))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The application's life: bind the cluster, hold the lease, keep the queries running, describe the cluster."""
+"""The application's life: bind the cluster, start Spark, hold the lease, keep the queries running."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 
 from sqlalchemy import Engine
 
@@ -18,17 +19,20 @@ from service.store import clusters, lease
 from service.store.engine import open_engine
 from service.store.errors import StoreError, StoreUnavailable
 from service.store.migrate import upgrade
+from spark_jobs.background import repeated
 from spark_jobs.housekeeping import forgetting
 from spark_jobs.judge import judging
 from spark_jobs.ledger_job import LedgerJob, end_tailing
+from spark_jobs.liveness import END_S, START_S, Liveness, Part
 from spark_jobs.partitions_job import PartitionsJob
 from spark_jobs.queries import Queries
 from spark_jobs.reasons import reason
-from spark_jobs.session import spark_session
+from spark_jobs.session import start_spark
 from spark_jobs.settings import IngestSettings
-from spark_jobs.side_by_side import Job, run_jobs
+from spark_jobs.side_by_side import GivenUp, Job, run_jobs
 from spark_jobs.source.planner import wall_clock_ms
 from spark_jobs.transaction_state_job import TransactionStateJob
+from spark_jobs.watchdog import Watchdog
 
 log = logging.getLogger("txnscope.ingest")
 
@@ -40,31 +44,49 @@ PAUSE_S = 1.0
 class Application:
     """Runs until `stopping` is set; raises KafkaFailure, StoreError or JavaNotFound when it cannot even begin."""
 
-    def __init__(self, settings: IngestSettings, stopping: threading.Event) -> None:
-        self._settings, self._stopping = settings, stopping
+    def __init__(
+        self, settings: IngestSettings, stopping: threading.Event, liveness: Liveness, watchdog: Watchdog, scratch: Path
+    ) -> None:
+        """`scratch`: a folder for what lives as long as this process."""
+        self._settings, self._stopping, self._liveness = settings, stopping, liveness
+        self._watchdog, self._scratch = watchdog, scratch
 
     def run(self) -> None:
         engine = open_engine(self._settings.store)
         try:
-            upgrade(engine)
-            cluster_id = self._bind(engine)
-            threading.Thread(target=self._describe, args=(engine, cluster_id), daemon=True).start()
-            with spark_session() as spark:
-                queries = Queries(spark, self._settings.checkpoint)
-                jobs: list[Job] = [job(queries, self._settings, engine) for job in (TransactionStateJob, PartitionsJob)]
-                if self._settings.tails:
-                    jobs.append(LedgerJob(queries, self._settings, engine))
-                self._keep_running(jobs, engine, cluster_id)
+            with self._liveness.part("the start", START_S) as start:
+                upgrade(engine)
+                start.step()
+                cluster_id = self._bind(engine, start)
+                start.starts()
+                spark = start_spark(self._scratch, self._watchdog.guard)
+            try:
+                describe = partial(self._describe, engine, cluster_id)
+                with repeated("the description of the cluster", describe, self._liveness):
+                    self._run_jobs(Queries(spark, self._settings.checkpoint or self._scratch), engine, cluster_id)
+            finally:
+                self._watchdog.let_go()
+                with self._liveness.part("Spark's end", END_S, start_s=END_S):
+                    spark.stop()
         finally:
             engine.dispose()
 
-    def _bind(self, engine: Engine) -> int:
-        kafka_id = self._first_contact()
+    def _run_jobs(self, queries: Queries, engine: Engine, cluster_id: int) -> None:
+        jobs: list[Job] = [
+            TransactionStateJob(queries, self._settings, engine),
+            PartitionsJob(queries, self._settings, engine, self._scratch),
+        ]
+        if self._settings.tails:
+            jobs.append(LedgerJob(queries, self._settings, engine))
+        self._keep_running(jobs, engine, cluster_id)
+
+    def _bind(self, engine: Engine, start: Part) -> int:
+        kafka_id = self._first_contact(start)
         name = self._settings.cluster or kafka_id
         log.info("cluster %s (Kafka cluster id %s)", name, kafka_id)
         return clusters.bind(engine, name, kafka_id, wall_clock_ms())
 
-    def _first_contact(self) -> str:
+    def _first_contact(self, start: Part) -> str:
         """Patient, because a broker and we may be started together; not for ever, because an address may be wrong."""
         give_up = time.monotonic() + FIRST_CONTACT_S
         told = False
@@ -73,6 +95,7 @@ class Application:
                 with KafkaClient(self._settings.client) as client:
                     return kafka_cluster.cluster_id(client)
             except KafkaUnavailable as e:
+                start.step()
                 if time.monotonic() > give_up or self._stopping.wait(0.5):
                     raise
                 if not told:
@@ -89,10 +112,12 @@ class Application:
                 if not self._settings.tails:
                     end_tailing(engine, held)
                 with (
-                    judging(self._settings.store, engine, held, self._settings.client, self._settings.rules),
-                    forgetting(engine, held, self._settings.keep),
+                    judging(self._settings, engine, held, self._liveness),
+                    forgetting(engine, held, self._settings.keep, self._liveness),
                 ):
-                    why = run_jobs(jobs, held, partial(self._renew, engine, held), self._stopping)
+                    why = run_jobs(jobs, held, self._liveness, partial(self._renew, engine, held), self._stopping)
+            except GivenUp:
+                raise
             except Exception as e:
                 why = e
             finally:
@@ -103,7 +128,7 @@ class Application:
                 self._stopping.wait(PAUSE_S)
 
     def _renew(self, engine: Engine, held: lease.Lease) -> None:
-        """A batch of history may take longer than a lease lasts. Raises LeaseLost."""
+        """While all make progress. Raises LeaseLost."""
         try:
             lease.renew(engine, held, wall_clock_ms())
         except StoreUnavailable:
@@ -120,12 +145,11 @@ class Application:
             self._stopping.wait(1.0)
         return None
 
-    def _describe(self, engine: Engine, cluster_id: int) -> None:
+    def _describe(self, engine: Engine, cluster_id: int, now_ms: int) -> float:
         """Brokers, features and configs change rarely; missing them for a while harms nothing."""
-        while not self._stopping.is_set():
-            try:
-                with KafkaClient(self._settings.client) as client:
-                    clusters.describe(engine, cluster_id, kafka_cluster.describe(client), wall_clock_ms())
-            except (KafkaFailure, StoreError) as e:
-                log.debug("the cluster could not be described: %s", e)
-            self._stopping.wait(DESCRIBE_EVERY_S)
+        try:
+            with KafkaClient(self._settings.client) as client:
+                clusters.describe(engine, cluster_id, kafka_cluster.describe(client), now_ms)
+        except (KafkaFailure, StoreError) as e:
+            log.debug("the cluster could not be described: %s", e)
+        return DESCRIBE_EVERY_S

@@ -13,6 +13,9 @@ from typing import Generic, Self, TypeVar
 from service.kafka.client import KafkaClient
 from service.kafka.errors import KafkaFailure
 from service.kafka.settings import ClientSettings
+from service.processes.progress import heard_by
+from spark_jobs.liveness import ASKING_S, Liveness
+from spark_jobs.reasons import reason
 
 log = logging.getLogger(__name__)
 
@@ -23,8 +26,8 @@ Answer = TypeVar("Answer")
 class Asking(Generic[Question, Answer]):
     """`ask` and `answers` return at once; the thread lives as long as the block, and has the one connection."""
 
-    def __init__(self, name: str, client: ClientSettings) -> None:
-        self._settings = client
+    def __init__(self, name: str, client: ClientSettings, liveness: Liveness) -> None:
+        self._name, self._settings, self._liveness = name, client, liveness
         self._client: KafkaClient | None = None
         self._questions: queue.Queue[Question] = queue.Queue(maxsize=1)
         self._answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
@@ -59,13 +62,15 @@ class Asking(Generic[Question, Answer]):
         raise NotImplementedError
 
     def _run(self) -> None:
-        while not self._stopping.is_set():
-            try:
-                question = self._questions.get(timeout=0.5)
-            except queue.Empty:
-                continue
-            self._answer(question)
-            self._busy.clear()
+        with self._liveness.part(f"the {self._name}", ASKING_S) as part, heard_by(part.step):
+            while not self._stopping.is_set():
+                part.step()
+                try:
+                    question = self._questions.get(timeout=0.5)
+                except queue.Empty:
+                    continue
+                self._answer(question)
+                self._busy.clear()
         self._close()
 
     @contextmanager
@@ -76,8 +81,8 @@ class Asking(Generic[Question, Answer]):
         except KafkaFailure as e:
             log.debug("%s: %s", failure, e)
             self._close()
-        except Exception:
-            log.warning("%s", failure, exc_info=True)
+        except Exception as e:
+            log.warning("%s: %s", failure, reason(e))
             self._close()
 
     def _close(self) -> None:

@@ -22,6 +22,7 @@ from service.store.writer_groups import GroupSeen, GroupWriter
 from spark_jobs.ask_groups import Answered, ask_groups
 from spark_jobs.background import repeated
 from spark_jobs.group_rounds import Rounds, Stalls, stalls
+from spark_jobs.liveness import Liveness
 
 log = logging.getLogger(__name__)
 
@@ -85,7 +86,7 @@ class GroupsWatch:
     def _forget(self, now_ms: int) -> None:
         """Nobody waits: what was seen is over. The connection goes when the list of groups is too old to be used."""
         if not self._is_clean:
-            self._writer.replace((), now_ms, now_ms)
+            self._writer.replace((), now_ms)
             self._is_clean = True
         if self._client is not None and now_ms - (self._listed_ms or 0) >= LIST_EVERY_MS:
             self._listed_ms = None
@@ -116,7 +117,7 @@ class GroupsWatch:
                 self.denied = (self.denied - set(groups)) | answered.denied
                 self._listed_ms = None if answered.has_moved else self._listed_ms
         if asked or is_news:
-            self._writer.replace(rows[:MOST_ROWS], now_ms, now_ms, unasked=self._rounds.node_of.keys() - asked)
+            self._writer.replace(rows[:MOST_ROWS], now_ms, unasked=self._rounds.node_of.keys() - asked)
             self._is_clean = False
 
     def _list(self, client: KafkaClient, now_ms: int) -> bool:
@@ -156,12 +157,14 @@ class GroupsWatch:
 
 
 @contextmanager
-def watching_groups(store: str, engine: Engine, lease: Lease, client: ClientSettings) -> Iterator[GroupsWatch]:
+def watching_groups(
+    store: str, engine: Engine, lease: Lease, client: ClientSettings, liveness: Liveness
+) -> Iterator[GroupsWatch]:
     """Groups are asked in the background until the block ends, or the lease is lost."""
     reader = open_reader(store)
     watch = GroupsWatch(reader, GroupWriter(engine, lease), lease.cluster_id, client)
     try:
-        with repeated("the watch of consumer groups", watch.round):
+        with repeated("the watch of consumer groups", watch.round, liveness):
             yield watch
     finally:
         watch.close()

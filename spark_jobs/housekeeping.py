@@ -12,6 +12,7 @@ from service.domain.keeping import Keep
 from service.store.lease import Lease
 from service.store.retention import Retention
 from spark_jobs.background import repeated
+from spark_jobs.liveness import Liveness
 
 EVERY_S: Final = 60.0
 SOON_S: Final = 1.0
@@ -19,12 +20,12 @@ SOON_S: Final = 1.0
 
 
 @contextmanager
-def forgetting(engine: Engine, lease: Lease, keep: Keep) -> Iterator[None]:
+def forgetting(engine: Engine, lease: Lease, keep: Keep, liveness: Liveness) -> Iterator[None]:
     """A piece now and then until the block ends, or the lease is lost."""
     retention = Retention(engine, lease, keep=keep)
 
     def work(now_ms: int) -> float:
         return SOON_S if retention.forget(now_ms).more else EVERY_S
 
-    with repeated("forgetting what is old", work):
+    with repeated("forgetting what is old", work, liveness):
         yield

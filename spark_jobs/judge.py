@@ -13,10 +13,9 @@ from service.domain.findings import kinds
 from service.domain.findings.blocked_group import names_by_place
 from service.domain.findings.context import Context, Limits, context_of, limits_of
 from service.domain.findings.finding import Finding, Key, Observation
-from service.domain.findings.lifecycle import QUIET_MS, REOPENS_WITHIN_MS, Change, Look, reconcile
+from service.domain.findings.lifecycle import REOPENS_WITHIN_MS, Change, Look, reconcile
 from service.domain.findings.rules import Rules
 from service.domain.victims import Victim
-from service.kafka.settings import ClientSettings
 from service.store import read_judge
 from service.store.engine import open_reader
 from service.store.lease import Lease
@@ -27,8 +26,10 @@ from spark_jobs.judge_events import EventLooks
 from spark_jobs.judge_groups import GroupLooks
 from spark_jobs.judge_now import ConditionLooks
 from spark_jobs.judge_partitions import PartitionLooks
+from spark_jobs.liveness import JUDGE_S, Liveness
 from spark_jobs.looker import Looker
 from spark_jobs.probe import Probe
+from spark_jobs.settings import IngestSettings
 from spark_jobs.source.planner import wall_clock_ms
 from spark_jobs.unrest import unrest_at_start
 
@@ -98,13 +99,13 @@ class Judge:
             if self._known is None:
                 known = load(connection, self._cluster_id, now_ms)
                 self._kafka_id = read_judge.kafka_id(connection, self._cluster_id)
-                self._events.begin(connection, now_ms - QUIET_MS)
+                self._events.begin(connection, now_ms)
                 self._known = known
             if self._limits_due.is_due(now_ms):
                 with self._limits_due.doing(now_ms):
                     self._limits = limits_of(read_judge.configs(connection, self._cluster_id))
             looks: list[Look] = []
-            has_news = self._events.read(connection, now_ms - QUIET_MS) and self._events_due.is_due(now_ms)
+            has_news = self._events.read(connection, now_ms) and self._events_due.is_due(now_ms)
             is_due = self._conditions_due.is_due(now_ms)
             has_partitions = self._partitions is not None and self._partitions_due.is_due(now_ms)
             if not (has_news or is_due or has_partitions):
@@ -117,7 +118,7 @@ class Judge:
                     looks.append(self._events.look(connection, context))
             if is_due:
                 with self._conditions_due.doing(now_ms):
-                    looks.append(_quiet(context))
+                    looks.append(_quiet(context, self._events.held))
                     looks += self._conditions.looks(connection, context, self._known, now_ms)
             known = dict(self._known)
             changes = self._reconcile(known, looks, now_ms)
@@ -175,21 +176,22 @@ class Judge:
         return detected
 
 
-def _quiet(context: Context) -> Look:
+def _quiet(context: Context, held: frozenset[Key]) -> Look:
     """Nothing new of what happens: it ends when it has been quiet for long enough."""
-    return Look((), kinds.EVENTS, frozenset(context.seen_until), context.whole)
+    return Look((), kinds.EVENTS, frozenset(context.seen_until), context.whole, held=held)
 
 
 @contextmanager
-def judging(store: str, engine: Engine, lease: Lease, client: ClientSettings, rules: Rules) -> Iterator[None]:
+def judging(settings: IngestSettings, engine: Engine, lease: Lease, liveness: Liveness) -> Iterator[None]:
     """A judge works in the background until the block ends, or the lease is lost."""
+    store, client, rules = settings.store, settings.client, settings.rules
     with engine.connect() as connection:
         unrest = unrest_at_start(connection, lease.cluster_id, wall_clock_ms())
     reader = open_reader(store)
     with (
-        Probe(client) as probe,
-        Looker(client) as looker,
-        watching_groups(store, engine, lease, client) as groups,
+        Probe(client, liveness) as probe,
+        Looker(client, liveness) as looker,
+        watching_groups(store, engine, lease, client, liveness) as groups,
     ):
         partitions = PartitionLooks(lease.cluster_id, looker, ",".join(client.bootstrap_servers), unrest)
         judge = Judge(reader, FindingWriter(engine, lease), lease.cluster_id, rules, probe, partitions, groups)
@@ -199,7 +201,7 @@ def judging(store: str, engine: Engine, lease: Lease, client: ClientSettings, ru
             return SOON_S if judge.waits else ROUND_S
 
         try:
-            with repeated("the judge of findings", work):
+            with repeated("the judge of findings", work, liveness, limit_s=JUDGE_S, holds_lease=True):
                 yield
         finally:
             with suppress(Exception):

@@ -1,17 +1,21 @@
-"""What happened to ids in the last 15 minutes, and what that shows."""
+"""Reads what happened to ids lately, and keeps it until it is reported and past."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from sqlalchemy import Connection
 
 from service.domain import causes
-from service.domain.findings import churn, correlated, expiring, fencing, kinds, timed_out
+from service.domain.findings import kinds
 from service.domain.findings.context import Context
-from service.domain.findings.correlated import Burst
+from service.domain.findings.correlated import Burst, Participants
 from service.domain.findings.events import Event
+from service.domain.findings.finding import Key
+from service.domain.findings.happened import REMEMBERED_MS, happened
 from service.domain.findings.lifecycle import Look
+from service.domain.findings.settling import Settling
 from service.domain.states import COMPLETE_ABORT
 from service.store import read_judge
 from service.wire.errors import DecodeError
@@ -27,21 +31,33 @@ class EventLooks:
     def __init__(self, cluster_id: int) -> None:
         self._cluster_id = cluster_id
         self._events: dict[int, Event] = {}
+        self._read_ms: dict[int, int] = {}
         self._read_to = 0
-        self._is_news = self._waits = False
+        self._begun_ms = self._now_ms = 0
+        self._is_news = False
+        self._held: frozenset[Key] = frozenset()
 
-    def begin(self, connection: Connection, since_ms: int) -> None:
-        """Everything since then; findings know what of it they have counted."""
+    @property
+    def held(self) -> frozenset[Key]:
+        """Findings that may yet be told more of, of what was read already."""
+        return self._held
+
+    def begin(self, connection: Connection, now_ms: int) -> None:
+        """Reads what another judge may have read before; findings know what of it they have counted."""
+        self._begun_ms = self._now_ms = now_ms
         self._read_to = read_judge.newest_sequence(connection)
-        self._add(read_judge.recent_events(connection, self._cluster_id, since_ms))
+        self._add(read_judge.recent_events(connection, self._cluster_id, now_ms - REMEMBERED_MS))
 
-    def read(self, connection: Connection, since_ms: int) -> bool:
+    def read(self, connection: Connection, now_ms: int) -> bool:
         """Whether there is something that was not judged yet."""
+        self._now_ms = now_ms
+        since_ms = now_ms - REMEMBERED_MS
         newest = read_judge.newest_sequence(connection)
         if newest != self._read_to:
             after = min(self._read_to, newest)  # an emptied table numbers from the start again
             new = read_judge.new_events(connection, self._cluster_id, after, newest)
             self._read_to = newest
+            self._read_ms.update((e.sequence, now_ms) for e in new)
             self._add(new)
             # an id's start after an abort may have told who aborted it: its rows were written anew
             started = {e.transactional_id for e in new if _follows_abort(e)}
@@ -52,23 +68,15 @@ class EventLooks:
         return self._is_news
 
     def look(self, connection: Connection, context: Context) -> Look:
+        settling = Settling(context.settled_ms, self._read_ms, self._begun_ms, self._now_ms)
         events = sorted(self._events.values())
-        found = churn.churn(events, context)
-        churned = {one.subject.prefix or "" for one in found}
-        bursts = correlated.bursts(events, churned, context)
-        together = {e.sequence for burst in bursts for e in burst.events}
-        found += correlated.correlated(bursts, events, self._participants(connection, bursts), context)
-        waits_from = timed_out.waits_from((e for e in events if e.sequence not in together), context)
-        self._waits = waits_from is not None
-        alone = events if waits_from is None else [e for e in events if e.sequence < waits_from]
-        found += timed_out.timed_out(alone, together, context)
-        found += fencing.fencing_conflicts(events, context)
-        found += expiring.expired(events, context)
-        return Look(tuple(found), kinds.EVENTS - {kinds.DATA_GAP}, frozenset(context.seen_until), context.whole)
+        found, self._held = happened(events, lambda bursts: self._participants(connection, bursts), settling, context)
+        event_kinds = kinds.EVENTS - {kinds.DATA_GAP}
+        return Look(found, event_kinds, frozenset(context.seen_until), context.whole, held=self._held)
 
     def was_judged(self) -> None:
         """What was seen is stored; something may be too fresh to be told."""
-        self._is_news = self._waits
+        self._is_news = bool(self._held)
 
     def _add(self, events: list[Event]) -> None:
         for event in events:
@@ -81,12 +89,9 @@ class EventLooks:
         too_many = sorted(self._events)[: -read_judge.EVENTS_READ] if len(self._events) > read_judge.EVENTS_READ else []
         for sequence in {*too_old, *too_many}:
             del self._events[sequence]
+            self._read_ms.pop(sequence, None)
 
-    def _participants(
-        self, connection: Connection, bursts: list[Burst]
-    ) -> dict[tuple[bytes, int], list[tuple[str, int]]]:
-        if not bursts:
-            return {}
+    def _participants(self, connection: Connection, bursts: Sequence[Burst]) -> Participants:
         values = read_judge.ended_values(connection, self._cluster_id, bursts[-1].ids[:IDS_OF_BURST])
         found = {}
         for key, raw in values.items():

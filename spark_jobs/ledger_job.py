@@ -12,12 +12,12 @@ from service.store.progress import keep_topics
 from service.store.writer_ledger import LedgerWriter
 from spark_jobs.first_start import as_known
 from spark_jobs.ledger_rows import batches_from_rows
+from spark_jobs.liveness import Part
 from spark_jobs.queries import Queries
 from spark_jobs.session import CORES
 from spark_jobs.settings import IngestSettings
 from spark_jobs.sinks import StoreSink
 from spark_jobs.source.ledger import LedgerSource, ledger_options
-from spark_jobs.source.planner import wall_clock_ms
 from spark_jobs.source.position import LogPosition
 from spark_jobs.told_trouble import trouble_is_told
 
@@ -34,19 +34,20 @@ class LedgerJob:
         self._queries, self._engine = queries, engine
         self._client, self._watch = settings.client, settings.watch
 
-    def run(self, lease: Lease, ending: threading.Event) -> None:
+    def run(self, lease: Lease, ending: threading.Event, part: Part) -> None:
         """As `TransactionStateJob.run`."""
         writer = LedgerWriter(self._engine, lease)
         with trouble_is_told(writer):
             positions = self._positions(lease)
-            options = ledger_options(self._client, self._watch, positions, CORES, POLL_MS, HEARTBEAT_MS)
-            self._queries.run(SOURCE, LedgerSource, options, StoreSink(batches_from_rows, writer.apply), ending)
+            options = ledger_options(self._client, self._watch, positions, CORES, POLL_MS, HEARTBEAT_MS, part.pulse)
+            sink = StoreSink(batches_from_rows, writer.apply, part.step)
+            self._queries.run(SOURCE, LedgerSource, options, sink, ending)
 
     def _positions(self, lease: Lease) -> dict[str, dict[int, LogPosition]]:
-        kept = keep_topics(self._engine, lease, SOURCE, self._watch.tails, wall_clock_ms())
+        kept = keep_topics(self._engine, lease, SOURCE, self._watch.tails)
         return {topic: {p: as_known(position) for p, position in of.items()} for topic, of in kept.items()}
 
 
 def end_tailing(engine: Engine, lease: Lease) -> None:
     """Nobody reads on where the store stands: whoever tails again later begins at the ends of the logs then."""
-    keep_topics(engine, lease, SOURCE, lambda _: False, wall_clock_ms())
+    keep_topics(engine, lease, SOURCE, lambda _: False)

@@ -22,6 +22,7 @@ from service.kafka.offsets import offset_at_time
 from service.kafka.settings import ClientSettings
 from service.kafka.told import told_of
 from spark_jobs.asking import Asking
+from spark_jobs.liveness import Liveness
 from spark_jobs.source.planner import wall_clock_ms
 
 log = logging.getLogger(__name__)
@@ -88,8 +89,8 @@ class Answers:
 class Looker(Asking[Questions, Answers]):
     """What cannot be answered is left out."""
 
-    def __init__(self, client: ClientSettings) -> None:
-        super().__init__("looker", client)
+    def __init__(self, client: ClientSettings, liveness: Liveness) -> None:
+        super().__init__("looker", client, liveness)
         self._bracket: Bracket | None = None
 
     def _answer(self, question: Questions) -> None:

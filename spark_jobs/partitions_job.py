@@ -12,6 +12,7 @@ from service.domain.partition_facts import SOURCE
 from service.store.lease import Lease
 from service.store.read_partitions import stall_clocks
 from service.store.writer_partitions import PartitionWriter
+from spark_jobs.liveness import Part
 from spark_jobs.partition_rows import batches_from_rows
 from spark_jobs.queries import Queries
 from spark_jobs.session import CORES
@@ -29,19 +30,19 @@ class PartitionsJob:
 
     name = SOURCE
 
-    def __init__(self, queries: Queries, settings: IngestSettings, engine: Engine) -> None:
-        self._queries, self._engine = queries, engine
+    def __init__(self, queries: Queries, settings: IngestSettings, engine: Engine, scratch: Path) -> None:
+        self._queries, self._engine, self._scratch = queries, engine, scratch
         self._client, self._watch = settings.client, settings.watch
 
-    def run(self, lease: Lease, ending: threading.Event) -> None:
+    def run(self, lease: Lease, ending: threading.Event, part: Part) -> None:
         """As `TransactionStateJob.run`."""
         writer = PartitionWriter(self._engine, lease)
         with trouble_is_told(writer):
             clocks = self._clocks(lease)
-            with TemporaryDirectory(prefix="txnscope-windows-", ignore_cleanup_errors=True) as scratch:
-                kept = str(Path(scratch) / "windows.db")
-                options = sampler_options(self._client, self._watch, clocks, CORES, TICK_MS, kept)
-                sink = StoreSink(batches_from_rows, writer.apply)
+            with TemporaryDirectory(prefix="windows-", dir=self._scratch, ignore_cleanup_errors=True) as folder:
+                kept = str(Path(folder) / "windows.db")
+                options = sampler_options(self._client, self._watch, clocks, CORES, TICK_MS, kept, part.pulse)
+                sink = StoreSink(batches_from_rows, writer.apply, part.step)
                 self._queries.run(SOURCE, PartitionsSource, options, sink, ending)
 
     def _clocks(self, lease: Lease) -> list[Clock]:

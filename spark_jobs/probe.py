@@ -15,6 +15,7 @@ from service.kafka.settings import ClientSettings
 from service.kafka.transactions import Described, describe_request, described_in
 from service.store.display import display_id
 from spark_jobs.asking import Asking
+from spark_jobs.liveness import Liveness
 from spark_jobs.source.planner import wall_clock_ms
 
 log = logging.getLogger(__name__)
@@ -33,8 +34,8 @@ class Question(NamedTuple):
 class Probe(Asking[Sequence[Question], Answer]):
     """What cannot be answered is left out: the next question comes soon."""
 
-    def __init__(self, client: ClientSettings) -> None:
-        super().__init__("probe", client)
+    def __init__(self, client: ClientSettings, liveness: Liveness) -> None:
+        super().__init__("probe", client, liveness)
 
     def _answer(self, question: Sequence[Question]) -> None:
         with self._trying("coordinators were not asked about transactions"):

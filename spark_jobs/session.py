@@ -1,59 +1,104 @@
 """The Spark session, small and quiet: two cores, no web interface, half a gigabyte of heap.
 
-Every setting was measured; the figures are in docs/benchmarks.md and docs/adr/0001.
+Every setting was measured; the figures are in docs/benchmarks.md and docs/adr/0001. What keeps it alive on a starved
+machine, and its Python processes quiet, is in docs/adr/0009.
 """
 
 from __future__ import annotations
 
+import logging
 import os
+import shlex
+import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from typing import Any, Final
 
+from pyspark import accumulators
 from pyspark.sql import SparkSession
 
+from spark_jobs import python_process
 from spark_jobs.java import find_java
+from spark_jobs.reasons import reason
+
+log = logging.getLogger("txnscope.ingest")
 
 CORES = 2
 CONF = Path(__file__).parent / "conf"
 KEEP_FREED_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(64 << 20)}
 """For glibc in the Python workers: a Fetch of 8 MB given back to the kernel each time costs a third of decoding it."""
 
+TASK_TRIES: Final = 4
+"""A task whose worker died is tried again by another worker: its query goes on."""
 
-@contextmanager
-def spark_session() -> Iterator[SparkSession]:
-    """A local session on the Java that is there; stopped, with its JVM, at the end. Raises JavaNotFound."""
+_PATIENCE_S: Final = 600
+"""How long Spark's own parts wait for one another. Who is stuck is found by `spark_jobs.liveness`, which knows a slow
+machine from a dead process; Spark's time-outs, of 15 s and more, do not."""
+
+JvmGuard = Callable[["subprocess.Popen[bytes]"], None]
+
+
+class SparkFailed(Exception):
+    """Spark could not be started; one line."""
+
+
+def start_spark(scratch: Path, guard: JvmGuard) -> SparkSession:
+    """A local session on the Java that is there. `scratch`: a folder for all that Spark writes. `guard` gets its JVM.
+
+    Raises JavaNotFound, SparkFailed.
+    """
     os.environ["JAVA_HOME"] = str(find_java(os.environ).home)
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = str(_python(scratch))
     os.environ["SPARK_CONF_DIR"] = str(CONF)
     for name, value in KEEP_FREED_MEMORY.items():
         os.environ.setdefault(name, value)
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"  # nobody else has business with a local driver
-    with TemporaryDirectory(prefix="txnscope-spark-") as scratch:
-        session = (
-            SparkSession.builder.master(os.environ.get("TXNSCOPE_SPARK_MASTER", f"local[{CORES}]"))
-            .appName("txnscope")
-            .config("spark.ui.enabled", "false")
-            .config("spark.driver.memory", "512m")
-            .config("spark.driver.extraJavaOptions", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
-            .config("spark.local.dir", scratch)
-            .config("spark.sql.warehouse.dir", scratch)
-            .config("spark.ui.showConsoleProgress", "false")
-            .config("spark.sql.execution.arrow.pyspark.enabled", "true")
-            .config("spark.python.unix.domain.socket.enabled", "true")
-            # a rename on the local disk is atomic: no need of Hadoop's slower contract
-            .config(
-                "spark.sql.streaming.checkpointFileManagerClass",
-                "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager",
-            )
-            .config("spark.scheduler.mode", "FAIR")  # a first read of the log leaves room for looks at partitions
-            .config("spark.sql.streaming.minBatchesToRetain", "2")
-            .config("spark.sql.streaming.numRecentProgressUpdates", "2")
-            .getOrCreate()
-        )
-        try:
-            yield session
-        finally:
-            session.stop()
+    for server in (accumulators.AccumulatorTCPServer, accumulators.AccumulatorUnixServer):
+        server.handle_error = _is_lost  # type: ignore[method-assign,assignment]
+    builder = SparkSession.builder.appName("txnscope").master(
+        os.environ.get("TXNSCOPE_SPARK_MASTER", f"local[{CORES},{TASK_TRIES}]")
+    )
+    for name, value in _settings(scratch).items():
+        builder = builder.config(name, value)
+    try:
+        session = builder.getOrCreate()
+    except Exception as e:
+        raise SparkFailed(f"Spark did not start: {reason(e)}") from e
+    guard(session.sparkContext._gateway.proc)  # type: ignore[union-attr]
+    return session
+
+
+def _settings(scratch: Path) -> dict[str, str]:
+    return {
+        "spark.ui.enabled": "false",
+        "spark.driver.memory": "512m",
+        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+        "spark.local.dir": str(scratch),
+        "spark.sql.warehouse.dir": str(scratch),
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.python.authenticate.socketTimeout": f"{_PATIENCE_S}s",
+        "spark.network.timeout": f"{_PATIENCE_S}s",
+        # a rename on the local disk is atomic: no need of Hadoop's slower contract
+        "spark.sql.streaming.checkpointFileManagerClass": (
+            "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+        ),
+        "spark.scheduler.mode": "FAIR",  # a first read of the log leaves room for looks at partitions
+        "spark.sql.streaming.minBatchesToRetain": "2",
+        "spark.sql.streaming.numRecentProgressUpdates": "2",
+    }
+
+
+def _python(scratch: Path) -> Path:
+    """The program that Spark starts for every Python process of its own (see `python_process`)."""
+    program = scratch / "python"
+    run = shlex.join([sys.executable, "-S", str(python_process.__file__)])
+    program.write_text(f'#!/bin/sh\nexec {run} "$@"\n')
+    program.chmod(0o700)
+    return program
+
+
+def _is_lost(*_: Any) -> None:
+    """The JVM is gone, which the watchdog says in one line; socketserver would print a traceback for it."""

@@ -22,7 +22,7 @@ STORE: Final = "TXNSCOPE_STORE"
 @dataclass(frozen=True, slots=True)
 class IngestSettings:
     """`cluster` None: named after the Kafka cluster id. `owner`: whoever comes with the same one takes a lease over.
-    `tails`: every batch of the watched topics is read."""
+    `tails`: every batch of the watched topics is read. `liveness`: the file or port that says that it works."""
 
     client: ClientSettings
     cluster: str | None
@@ -33,6 +33,7 @@ class IngestSettings:
     keep: Keep
     watch: Watch
     tails: bool = False
+    liveness: str | None = None
 
 
 _T = TypeVar("_T")
@@ -52,6 +53,7 @@ def parse(argv: list[str]) -> IngestSettings:
     parser.add_argument("--store", default=os.environ.get(STORE) or "sqlite:///txnscope.db")
     parser.add_argument("--checkpoint", type=Path)
     parser.add_argument("--owner", default="")
+    parser.add_argument("--liveness")
     parser.add_argument("--rules", type=_json(Rules.load), default=Rules())  # the command line has read the file
     parser.add_argument("--keep", type=_json(Keep.load), default=Keep())
     parser.add_argument("--partitions", choices=("stalled", "all"), default="stalled")
@@ -71,6 +73,7 @@ def parse(argv: list[str]) -> IngestSettings:
         keep=flags.keep,
         watch=Watch(tuple(flags.topics), tuple(flags.mirrored)),
         tails=tails,
+        liveness=flags.liveness,
     )
 
 

@@ -10,6 +10,7 @@ from typing import Final, Protocol
 
 from service.store.errors import LeaseLost
 from service.store.lease import Lease
+from spark_jobs.liveness import SOURCE_S, Liveness, Part
 from spark_jobs.queries import StillStoring
 from spark_jobs.reasons import reason
 
@@ -18,37 +19,47 @@ log = logging.getLogger("txnscope.ingest")
 RENEW_EVERY_S: Final = 1.0
 STEADY_AFTER_S: Final = 60
 MAX_PAUSE_S: Final = 30.0
+MOST_FAILURES: Final = 8
+"""In a row, of one job: then something is wrong that another query in the same session does not mend."""
+
+
+class GivenUp(Exception):
+    """A job failed again and again: the process has to begin anew."""
 
 
 class Job(Protocol):
-    """`run` returns once `ending` is set, and raises whatever ends it before."""
+    """`run` returns once `ending` is set, and raises whatever ends it before. It reports its steps to `part`."""
 
     @property
     def name(self) -> str: ...
 
-    def run(self, lease: Lease, ending: threading.Event) -> None: ...
+    def run(self, lease: Lease, ending: threading.Event, part: Part) -> None: ...
 
 
 def run_jobs(
-    jobs: Sequence[Job], lease: Lease, renew: Callable[[], None], stopping: threading.Event
+    jobs: Sequence[Job], lease: Lease, liveness: Liveness, renew: Callable[[], None], stopping: threading.Event
 ) -> BaseException | None:
     """Until `stopping` (None), or until no job may write under this lease any more: why. All jobs have ended then.
 
-    `renew` keeps the lease while nothing is written, as during a long read; raises LeaseLost.
+    `renew` keeps the lease, and is called while every part that writes under it makes progress; raises LeaseLost.
+    Raises GivenUp.
     """
     round_ = _Round()
-    threads = [threading.Thread(target=_keep, args=(job, lease, round_), name=job.name) for job in jobs]
+    threads = [threading.Thread(target=_keep, args=(job, lease, liveness, round_), name=job.name) for job in jobs]
     for thread in threads:
         thread.start()
     try:
         while not round_.ending.is_set() and not stopping.wait(RENEW_EVERY_S):
-            renew()
+            if liveness.keeps_lease():
+                renew()
     except LeaseLost as e:
         round_.end(e)
     finally:
         round_.ending.set()
         for thread in threads:
             thread.join()
+    if isinstance(round_.why, GivenUp):
+        raise round_.why
     return round_.why
 
 
@@ -62,19 +73,29 @@ class _Round:
         self.ending.set()
 
 
-def _keep(job: Job, lease: Lease, round_: _Round) -> None:
-    pause_s = 1.0
-    while not round_.ending.is_set():
-        began = time.monotonic()
-        try:
-            job.run(lease, round_.ending)
-        except (LeaseLost, StillStoring) as e:
-            round_.end(e)
-        except Exception as e:
-            if time.monotonic() - began > STEADY_AFTER_S:
-                pause_s = 1.0
-            log.warning(
-                "%s: reading stopped, beginning again at what the store has in %.0f s: %s", job.name, pause_s, reason(e)
-            )
-            round_.ending.wait(pause_s)
-            pause_s = min(pause_s * 2, MAX_PAUSE_S)
+def _keep(job: Job, lease: Lease, liveness: Liveness, round_: _Round) -> None:
+    pause_s, failures = 1.0, 0
+    with liveness.part(job.name, SOURCE_S, holds_lease=True) as part:
+        while not round_.ending.is_set():
+            began = time.monotonic()
+            part.starts()
+            try:
+                job.run(lease, round_.ending, part)
+            except (LeaseLost, StillStoring) as e:
+                round_.end(e)
+            except Exception as e:
+                if time.monotonic() - began > STEADY_AFTER_S:
+                    pause_s, failures = 1.0, 0
+                failures += 1
+                if failures >= MOST_FAILURES:
+                    round_.end(GivenUp(f"{job.name}: reading stopped {failures} times in a row: {reason(e)}"))
+                    return
+                log.warning(
+                    "%s: reading stopped, beginning again at what the store has in %.0f s: %s",
+                    job.name,
+                    pause_s,
+                    reason(e),
+                )
+                part.starts()
+                round_.ending.wait(pause_s)
+                pause_s = min(pause_s * 2, MAX_PAUSE_S)

@@ -12,6 +12,7 @@ from typing import Any, Final, Generic, TypeVar
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from service.processes.progress import heard_by
 from service.store.errors import StoreUnavailable
 from spark_jobs.source.planner import wall_clock_ms
 
@@ -20,6 +21,10 @@ log = logging.getLogger(__name__)
 END_S: Final = 10.0
 
 _Batch = TypeVar("_Batch")
+
+
+def _nobody_listens() -> None:
+    return
 
 
 class StoreSink(Generic[_Batch]):
@@ -33,9 +38,11 @@ class StoreSink(Generic[_Batch]):
         self,
         batches_from_rows: Callable[[pa.Table], Iterable[_Batch]],
         apply: Callable[[_Batch, int, int | None], Any],
+        step: Callable[[], None] = _nobody_listens,
     ) -> None:
-        """`apply` gets a batch, the time, and how many ms the micro-batch before took, once."""
-        self._batches, self._apply = batches_from_rows, apply
+        """`apply` gets a batch, the time, and how many ms the micro-batch before took, once. `step` is called with each
+        progress: a batch that came, was stored, or waits for a store that does not take it."""
+        self._batches, self._apply, self._step = batches_from_rows, apply, step
         self._ending = threading.Event()
         self._idle = threading.Event()
         self._idle.set()
@@ -50,6 +57,7 @@ class StoreSink(Generic[_Batch]):
         began_s = time.monotonic()
         try:
             table = frame.toArrow()
+            self._step()
             if self._storing is not None:
                 self._storing.result()
             self._storing = self._thread.submit(self._store, table, began_s)
@@ -71,7 +79,9 @@ class StoreSink(Generic[_Batch]):
     def _store(self, table: pa.Table, began_s: float) -> None:
         try:
             for batch in self._batches(table):
-                self._store_one(batch)
+                with heard_by(self._step):
+                    self._store_one(batch)
+                self._step()
                 self._took_ms = None
             self._took_ms = int((time.monotonic() - began_s) * 1000)
         except BaseException as e:
@@ -86,6 +96,7 @@ class StoreSink(Generic[_Batch]):
                 return
             except StoreUnavailable as e:
                 log.warning("the store does not take the batch, trying again in %.1f s: %s", pause_s, e)
+                self._step()
                 if self._ending.wait(pause_s):
                     raise
                 pause_s = min(pause_s * 2, 5.0)

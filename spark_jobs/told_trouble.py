@@ -8,7 +8,6 @@ from contextlib import contextmanager, suppress
 from service.store.errors import StoreError
 from service.store.writer_source import SourceWriter
 from spark_jobs.reasons import reason
-from spark_jobs.source.planner import wall_clock_ms
 
 
 @contextmanager
@@ -18,5 +17,5 @@ def trouble_is_told(writer: SourceWriter) -> Iterator[None]:
         yield
     except Exception as e:
         with suppress(StoreError):
-            writer.report_trouble(reason(e), wall_clock_ms())
+            writer.report_trouble(reason(e))
         raise

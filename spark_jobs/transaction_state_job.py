@@ -12,6 +12,7 @@ from service.store.lease import Lease
 from service.store.writer import TransactionLogWriter
 from spark_jobs.arrivals import batches_from_rows
 from spark_jobs.first_start import begin
+from spark_jobs.liveness import Part
 from spark_jobs.progress import FirstReadProgress
 from spark_jobs.queries import Queries
 from spark_jobs.session import CORES
@@ -34,15 +35,15 @@ class TransactionStateJob:
         self._queries, self._engine, self._client = queries, engine, settings.client
         self._kept, self._history_ms = settings.rules.kept_prefixes, settings.keep.history
 
-    def run(self, lease: Lease, ending: threading.Event) -> None:
+    def run(self, lease: Lease, ending: threading.Event, part: Part) -> None:
         """One life of the query, until `ending`. Raises what ended it: a StoreError, a KafkaFailure, Spark's own
         exception, or StillStoring."""
         kept = tuple(prefix.encode() for prefix in self._kept)
         writer = TransactionLogWriter(self._engine, lease, history_ms=self._history_ms, kept=kept)
         with trouble_is_told(writer):
-            self._run(writer, lease, ending)
+            self._run(writer, lease, ending, part)
 
-    def _run(self, writer: TransactionLogWriter, lease: Lease, ending: threading.Event) -> None:
+    def _run(self, writer: TransactionLogWriter, lease: Lease, ending: threading.Event, part: Part) -> None:
         positions = begin(self._engine, lease, SOURCE, TOPIC, self._client, wall_clock_ms())
         shown = FirstReadProgress(positions.values())
 
@@ -50,5 +51,6 @@ class TransactionStateJob:
             writer.apply(batch, now_ms, before_ms)
             shown.advance(sum(r.hi - r.lo for r in batch.ranges), now_ms)
 
-        options = source_options(self._client, positions, CORES, POLL_MS, HEARTBEAT_MS, self._kept)
-        self._queries.run(SOURCE, TransactionLogSource, options, StoreSink(batches_from_rows, apply), ending)
+        options = source_options(self._client, positions, CORES, POLL_MS, HEARTBEAT_MS, self._kept, part.pulse)
+        sink = StoreSink(batches_from_rows, apply, part.step)
+        self._queries.run(SOURCE, TransactionLogSource, options, sink, ending)

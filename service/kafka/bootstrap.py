@@ -9,6 +9,8 @@ from typing import Any, Final
 import kafka.errors
 from kafka.net.compat import KafkaNetClient
 
+from service.processes import progress
+
 CONNECT_TIMEOUT_MS: Final = 5_000
 PASS_ON_MS: Final = 1_500
 """How long one server of several is waited for before the next is asked. Slower ones are reached in the end, by
@@ -32,6 +34,7 @@ def bootstrapped(config: Mapping[str, Any], servers: Sequence[str]) -> KafkaNetC
 
 
 def _asked(config: Mapping[str, Any], servers: Sequence[str], timeout_ms: int) -> KafkaNetClient:
+    progress.step()
     client = KafkaNetClient(**{**config, "bootstrap_servers": list(servers)})
     try:
         client._manager.bootstrap(timeout_ms=timeout_ms)

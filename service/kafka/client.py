@@ -16,6 +16,7 @@ import kafka.errors
 from service.kafka.bootstrap import CONNECT_TIMEOUT_MS, PASS_ON_MS, bootstrapped
 from service.kafka.errors import BadClientConfig, KafkaFailure, KafkaRefused, KafkaUnavailable
 from service.kafka.settings import ClientSettings
+from service.processes import progress
 
 # the library logs every retry as an error; what matters is raised as a KafkaFailure and reported once, by us
 logging.getLogger("kafka").setLevel(logging.CRITICAL)
@@ -67,6 +68,7 @@ class KafkaClient:
             return self._ask(request, others[0], timeout_ms)
 
     def _ask(self, request: Any, node: int, timeout_ms: int) -> Any:
+        progress.step()
         try:
             return self._client.send_and_receive(node, request, timeout_ms=timeout_ms)
         except Exception as e:
@@ -81,6 +83,7 @@ class KafkaClient:
         A broker that failed here is asked again by the next calls as soon as a connection to it stands, and is not
         waited for until then. At most four requests a broker: the library lets no more than five be under way.
         """
+        progress.step()
         give_up = time.monotonic() + timeout_ms / 1000
         silent = self._silent.keys() & requests.keys()
         back = self._connected(silent) if silent else set()

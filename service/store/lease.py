@@ -36,10 +36,14 @@ def acquire(engine: Engine, cluster_id: int, owner: str, now_ms: int) -> Lease |
         return Lease(cluster_id, owner, held.epoch + 1)
 
 
-def check_and_renew(connection: Connection, lease: Lease, now_ms: int) -> None:
-    """First in every writing transaction. LeaseLost: another epoch holds the lease, or it was released."""
-    mine = connection.execute(_if_held(lease).values(renewed_at_ms=now_ms))
-    if mine.rowcount == 1:
+def check(connection: Connection, lease: Lease) -> None:
+    """First in every writing transaction, which nobody can take the lease from then. It is not renewed: that something
+    was written does not say that everything goes on. LeaseLost: another epoch holds the lease, or it was released."""
+    _require(connection, lease, _if_held(lease).values(epoch=lease.epoch))
+
+
+def _require(connection: Connection, lease: Lease, if_held: Update) -> None:
+    if connection.execute(if_held).rowcount == 1:
         return
     row = connection.execute(select(leases).where(leases.c.cluster_id == lease.cluster_id)).one_or_none()
     now = "gone" if row is None else f"{row.owner!r} at epoch {row.epoch}{', released' if row.released else ''}"
@@ -47,9 +51,10 @@ def check_and_renew(connection: Connection, lease: Lease, now_ms: int) -> None:
 
 
 def renew(engine: Engine, lease: Lease, now_ms: int) -> None:
-    """Keep the lease while there is nothing to write, as during a long read. Errors as `check_and_renew`."""
+    """Keeps the lease for EXPIRES_AFTER_MS more: to be called while every part of the job makes progress. Errors as
+    `check`."""
     with engine.begin() as connection:
-        check_and_renew(connection, lease, now_ms)
+        _require(connection, lease, _if_held(lease).values(renewed_at_ms=now_ms))
 
 
 def release(engine: Engine, lease: Lease) -> None:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from sqlalchemy import ColumnElement, Connection, Engine, and_, delete, select, update
 
 from service.store.clusters import begin_counting
-from service.store.lease import Lease, check_and_renew
+from service.store.lease import Lease, check
 from service.store.schema import log_partitions, source_status
 from service.store.upsert import Upsert
 
@@ -63,10 +63,10 @@ def start_positions(
 
     At the cluster's very first start, what lies below the log's end feeds state, not counters, and counting begins
     now. A partition that appears later counts as a whole: call this at the first start also where there is no topic
-    yet, with no partitions. LeaseLost as in `check_and_renew`.
+    yet, with no partitions. LeaseLost as in `check`.
     """
     with engine.begin() as connection:
-        check_and_renew(connection, lease, now_ms)
+        check(connection, lease)
         is_first = begin_counting(connection, lease.cluster_id, now_ms)
         fresh = [
             Position(
@@ -130,12 +130,12 @@ def drop_positions(connection: Connection, cluster_id: int, source: str, topic: 
 
 
 def keep_topics(
-    engine: Engine, lease: Lease, source: str, keeps: Callable[[str], bool], now_ms: int
+    engine: Engine, lease: Lease, source: str, keeps: Callable[[str], bool]
 ) -> dict[str, dict[int, Position]]:
     """The positions of those topics of a source that it still reads; the others are forgotten. LeaseLost as in
-    `check_and_renew`."""
+    `check`."""
     with engine.begin() as connection:
-        check_and_renew(connection, lease, now_ms)
+        check(connection, lease)
         here = _L.c.cluster_id == lease.cluster_id, _L.c.source == source
         topics = connection.scalars(select(_L.c.topic).where(*here).distinct().order_by(_L.c.topic)).all()
         found = {topic: positions(connection, lease.cluster_id, source, topic) for topic in topics}

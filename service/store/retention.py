@@ -12,7 +12,7 @@ from sqlalchemy import Column, Connection, Engine, and_, delete, exists, select,
 from service.domain.keeping import DEFAULT, Keep
 from service.domain.states import EXPIRED
 from service.domain.transaction_log import SOURCE
-from service.store.lease import Lease, check_and_renew
+from service.store.lease import Lease, check
 from service.store.schema import (
     HAS_EXPIRED,
     audit,
@@ -103,23 +103,23 @@ class Retention:
         """A piece of every table, in transactions of their own. Raises as `TransactionLogWriter.apply`."""
         keep = self._keep
         history_ms = now_ms - keep.history
-        with self._transaction(now_ms) as connection:
+        with self._transaction() as connection:
             steps = self._delete_oldest(connection, transitions.c.at_ms, history_ms)
-        with self._transaction(now_ms) as connection:
+        with self._transaction() as connection:
             minutes = self._delete_oldest(connection, id_minutes.c.minute_ms, history_ms)
-        with self._transaction(now_ms) as connection:
+        with self._transaction() as connection:
             volumes = self._delete_oldest(connection, partition_minutes.c.minute_ms, history_ms)
-        with self._transaction(now_ms) as connection:
+        with self._transaction() as connection:
             markers = self._delete_oldest(connection, partition_markers.c.at_ms, history_ms, MARKERS_FOR_ONE)
-        with self._transaction(now_ms) as connection:
+        with self._transaction() as connection:
             expired = self._delete_expired_ids(connection, history_ms)
-        with self._transaction(now_ms) as connection:
+        with self._transaction() as connection:
             of_clusters = self._delete_oldest(connection, cluster_minutes.c.minute_ms, now_ms - keep.minutes)
             gaps = self._delete_oldest(connection, data_gaps.c.seen_at_ms, now_ms - keep.gaps)
             refused = self._delete_oldest(connection, rejects.c.seen_at_ms, now_ms - keep.rejects)
             ended = self._delete_oldest(connection, findings.c.resolved_at_ms, now_ms - keep.findings)
             audited = self._delete_oldest(connection, audit.c.at_ms, now_ms - AUDIT_KEPT_MS)
-        with self._transaction(now_ms) as connection:
+        with self._transaction() as connection:
             producers = self._delete_producer_ids(connection, now_ms - keep.producer_ids)
         pieces = (steps, minutes, volumes, markers // MARKERS_FOR_ONE, of_clusters, gaps, refused, ended, audited)
         more = self._rows_at_once in pieces or expired == self._ids_at_once
@@ -127,9 +127,9 @@ class Retention:
         return Forgotten(*told, partition_minutes=volumes, partition_markers=markers)
 
     @contextmanager
-    def _transaction(self, now_ms: int) -> Iterator[Connection]:
+    def _transaction(self) -> Iterator[Connection]:
         with self._engine.begin() as connection:
-            check_and_renew(connection, self._lease, now_ms)
+            check(connection, self._lease)
             yield connection
 
     def _delete_oldest(self, connection: Connection, time: Column[Any], before_ms: int, for_one: int = 1) -> int:

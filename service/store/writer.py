@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
@@ -64,9 +63,8 @@ class TransactionLogWriter(SourceWriter):
 
         OutOfSequence: start again at the store's progress. LeaseLost: stop. StoreUnavailable: try again.
         """
-        started = time.monotonic()
         told = Told.of(batch)
-        with self._transaction(now_ms, before_ms) as connection:
+        with self._transaction(before_ms) as connection:
             todo = self._plan(connection, batch)
             uncounted = by_id(select_runs(todo.steps, batch.runs, counts=False))
             self._void(connection, [step for step in todo.steps.values() if step.voids])
@@ -75,9 +73,9 @@ class TransactionLogWriter(SourceWriter):
                 self._ids.write(connection, todo.generations, uncounted, told, now_ms, counts=False)
                 return self._finish(connection, todo, batch, told, now_ms)
         for runs in whole_ids(uncounted, self._runs_at_once):
-            with self._transaction(now_ms + int((time.monotonic() - started) * 1000)) as connection:
+            with self._transaction() as connection:
                 self._ids.write(connection, todo.generations, runs, told, now_ms, counts=False)
-        with self._transaction(now_ms + int((time.monotonic() - started) * 1000)) as connection:
+        with self._transaction() as connection:
             todo = self._plan(connection, batch)
             return self._finish(connection, todo, batch, told, now_ms)
 

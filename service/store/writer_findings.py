@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Engine, delete, func, insert, or_, select
 from service.domain.findings.finding import Evidence, Finding, Key, Subject
 from service.domain.findings.kinds import RESOLVED
 from service.domain.findings.lifecycle import REOPENS_WITHIN_MS, Change
-from service.store.lease import Lease, check_and_renew
+from service.store.lease import Lease, check
 from service.store.schema import finding_events, findings
 from service.store.upsert import Upsert
 from service.store.writer_counters import count_detection
@@ -38,7 +38,7 @@ class FindingWriter:
             return
         cluster_id = self._lease.cluster_id
         with self._engine.begin() as connection:
-            check_and_renew(connection, self._lease, now_ms)
+            check(connection, self._lease)
             _ROWS.write(connection, [row_of(cluster_id, change.finding, connection) for change in changes])
             for since_ms in detected:
                 count_detection(connection, cluster_id, since_ms, now_ms)

@@ -10,7 +10,7 @@ from sqlalchemy import Engine, bindparam, delete, select
 
 from service.domain.victims import GroupOffset
 from service.store.display import printable
-from service.store.lease import Lease, check_and_renew
+from service.store.lease import Lease, check
 from service.store.schema import group_offsets
 from service.store.upsert import Upsert
 
@@ -47,16 +47,14 @@ class GroupWriter:
     def __init__(self, engine: Engine, lease: Lease) -> None:
         self._engine, self._lease, self._cluster_id = engine, lease, lease.cluster_id
 
-    def replace(
-        self, rows: Iterable[GroupSeen], observed_at_ms: int, now_ms: int, *, unasked: Iterable[str] = ()
-    ) -> None:
+    def replace(self, rows: Iterable[GroupSeen], observed_at_ms: int, *, unasked: Iterable[str] = ()) -> None:
         """These are all there are; `unasked`: groups that could not be asked, of which what is known stays.
 
         What was observed before what is stored is left out. LeaseLost: stop. StoreUnavailable: nothing was written.
         """
         kept = {group_name(group) for group in unasked}
         with self._engine.begin() as connection:
-            check_and_renew(connection, self._lease, now_ms)
+            check(connection, self._lease)
             stored = connection.execute(
                 select(*(_G[name] for name in GroupOffset._fields)).where(_G.cluster_id == self._cluster_id)
             )

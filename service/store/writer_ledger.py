@@ -37,7 +37,7 @@ class LedgerWriter(SourceWriter):
 
         OutOfSequence: start again at the store's progress. LeaseLost: stop. StoreUnavailable: try again.
         """
-        with self._transaction(now_ms, before_ms) as connection:
+        with self._transaction(before_ms) as connection:
             done = [self._apply_topic(connection, batch, topic, now_ms) for topic in _topics(batch)]
             self._save_status(connection, now_ms, batch.trouble)
             return Tailed(sum(one.ranges for one in done), sum(one.skipped for one in done))

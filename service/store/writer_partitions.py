@@ -68,7 +68,7 @@ class PartitionWriter(SourceWriter):
 
         LeaseLost: stop. StoreUnavailable: try again.
         """
-        with self._transaction(now_ms, before_ms) as connection:
+        with self._transaction(before_ms) as connection:
             watched_ms = connection.scalar(
                 select(partition_watch.c.looked_at_ms).where(partition_watch.c.cluster_id == self._cluster_id)
             )

@@ -8,8 +8,9 @@ from typing import ClassVar, Final
 
 from sqlalchemy import Connection, Engine
 
+from service.processes import progress
 from service.store.display import printable
-from service.store.lease import Lease, check_and_renew
+from service.store.lease import Lease, check
 from service.store.schema import source_status
 from service.store.upsert import Upsert
 from service.store.writer_counters import count_batch
@@ -28,16 +29,17 @@ class SourceWriter:
     def __init__(self, engine: Engine, lease: Lease) -> None:
         self._engine, self._lease, self._cluster_id = engine, lease, lease.cluster_id
 
-    def report_trouble(self, trouble: str, now_ms: int) -> None:
+    def report_trouble(self, trouble: str) -> None:
         """Say in one line why nothing can be read; `as_of_ms` stands still. Raises as `apply`."""
-        with self._transaction(now_ms) as connection:
+        with self._transaction() as connection:
             self._save_status(connection, NEVER_MS, trouble)
 
     @contextmanager
-    def _transaction(self, now_ms: int, before_ms: int | None = None) -> Iterator[Connection]:
+    def _transaction(self, before_ms: int | None = None) -> Iterator[Connection]:
         """LeaseLost: stop. StoreUnavailable: try again. `before_ms`: how long the batch before took, to count."""
         with self._engine.begin() as connection:
-            check_and_renew(connection, self._lease, now_ms)
+            check(connection, self._lease)
+            progress.step()
             count_batch(connection, self._cluster_id, self.source, before_ms)
             yield connection
 

@@ -34,7 +34,7 @@ class LedgerTask(InputPartition):
 
 class LedgerReader(PlanningReader[LedgerPlan]):
     def __init__(self, options: dict[str, str]) -> None:
-        super().__init__(int(options["pollms"]), int(options["heartbeatms"]))
+        super().__init__(int(options["pollms"]), int(options["heartbeatms"]), options["pulse"])
         self._settings = ClientSettings.from_json(options["client"])
         self._watch = Watch(*map(tuple, json.loads(options["watch"])))
         self._positions = {topic: position.from_json(text) for topic, text in json.loads(options["positions"]).items()}
@@ -48,7 +48,7 @@ class LedgerReader(PlanningReader[LedgerPlan]):
         tasks = into_tasks(plan.ranges, self._cores)
         return [LedgerTask(tuple(task), None if i else plan.trouble) for i, task in enumerate(tasks)]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read_rows(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, LedgerTask)
         if partition.trouble:
             yield trouble_to_rows(partition.trouble)
@@ -76,8 +76,10 @@ def ledger_options(
     cores: int,
     poll_ms: int,
     heartbeat_ms: int,
+    pulse: str = "",
 ) -> dict[str, str]:
-    """Options of the source, as Spark hands them on (strings, keys in lower case). `positions`: by topic."""
+    """Options of the source, as Spark hands them on (strings, keys in lower case). `positions`: by topic; `pulse`: a
+    file that is touched at each step."""
     return {
         "client": settings.to_json(),
         "watch": json.dumps(watch),
@@ -85,4 +87,5 @@ def ledger_options(
         "cores": str(cores),
         "pollms": str(poll_ms),
         "heartbeatms": str(heartbeat_ms),
+        "pulse": pulse,
     }

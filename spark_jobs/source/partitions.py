@@ -10,6 +10,7 @@ import json
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ from pyspark.sql.types import StructType
 
 from service.domain.partition_facts import PartitionsBatch
 from service.kafka.settings import ClientSettings
+from service.processes.progress import heard_by, touch
 from spark_jobs.partition_rows import reads_to_rows, seen_to_rows
 from spark_jobs.rows import SCHEMA
 from spark_jobs.source.asks import StalledAsk, into_tasks
@@ -51,6 +53,7 @@ class PartitionsReader(DataSourceStreamReader):
         self._cores = int(options["cores"])
         self._tick_s = int(options["tickms"]) / 1000
         self._kept = options["kept"]
+        self._step = partial(touch, options["pulse"])
         self._brokers: Brokers | None = None
         self._sampler: Sampler | None = None
         self._number = 0
@@ -70,7 +73,9 @@ class PartitionsReader(DataSourceStreamReader):
             if wait > 0:
                 time.sleep(wait)
             self._look_at = time.monotonic() + self._tick_s
-            self._sampler.look()
+            with heard_by(self._step):
+                self._sampler.look()
+            self._step()
             if self._sampler.is_due():
                 break
         self._sample, self._number = self._sampler.take(), self._number + 1
@@ -85,9 +90,10 @@ class PartitionsReader(DataSourceStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, SampleTask)
-        yield from partition.seen
-        if partition.asks and wall_clock_ms() - partition.planned_at_ms < TOO_LATE_MS:
-            yield reads_to_rows(read_stalled(self._settings, partition.asks, self._kept, wall_clock_ms))
+        with heard_by(self._step):
+            yield from partition.seen
+            if partition.asks and wall_clock_ms() - partition.planned_at_ms < TOO_LATE_MS:
+                yield reads_to_rows(read_stalled(self._settings, partition.asks, self._kept, wall_clock_ms))
 
     def stop(self) -> None:
         if self._brokers is not None:
@@ -109,9 +115,16 @@ class PartitionsSource(DataSource):
 
 
 def sampler_options(
-    settings: ClientSettings, watch: Watch, clocks: Iterable[Clock], cores: int, tick_ms: int, kept: str
+    settings: ClientSettings,
+    watch: Watch,
+    clocks: Iterable[Clock],
+    cores: int,
+    tick_ms: int,
+    kept: str,
+    pulse: str = "",
 ) -> dict[str, str]:
-    """Options of the source, as Spark hands them on (strings, keys in lower case). `kept`: see `read_stalled`."""
+    """Options of the source, as Spark hands them on (strings, keys in lower case). `kept`: see `read_stalled`; `pulse`:
+    a file that is touched at each step."""
     return {
         "client": settings.to_json(),
         "watch": json.dumps(watch),
@@ -119,4 +132,5 @@ def sampler_options(
         "cores": str(cores),
         "tickms": str(tick_ms),
         "kept": kept,
+        "pulse": pulse,
     }

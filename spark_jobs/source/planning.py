@@ -8,9 +8,14 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
+from collections.abc import Iterator
+from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
-from pyspark.sql.datasource import DataSourceStreamReader
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+
+from service.processes.progress import heard_by, touch
 
 
 class Planned(Protocol):
@@ -32,8 +37,10 @@ class Planner(Protocol[P]):
 class PlanningReader(DataSourceStreamReader, Generic[P]):
     """Plans whenever there is something new, and once a heartbeat when there is not."""
 
-    def __init__(self, poll_ms: int, heartbeat_ms: int) -> None:
+    def __init__(self, poll_ms: int, heartbeat_ms: int, pulse: str) -> None:
+        """`pulse`: the file that is touched at each step, whichever process takes it."""
         self._poll_s, self._heartbeat_s = poll_ms / 1000, heartbeat_ms / 1000
+        self._step = partial(touch, pulse)
         self._planner: Planner[P] | None = None
         self._number = 0
         self._plan: P | None = None
@@ -54,7 +61,9 @@ class PlanningReader(DataSourceStreamReader, Generic[P]):
             wait = self._planned_at + self._poll_s - time.monotonic()
             if wait > 0:
                 time.sleep(wait)
-            plan = self._planner.plan()
+            with heard_by(self._step):
+                plan = self._planner.plan()
+            self._step()
             due = time.monotonic() - self._planned_at >= self._heartbeat_s
             if plan.has_data or due:
                 break
@@ -68,6 +77,15 @@ class PlanningReader(DataSourceStreamReader, Generic[P]):
         if self._plan is None or end["plan"] != self._number:
             raise RuntimeError(f"plan {end['plan']} is not the one at hand ({self._number}): restart from the store")
         return self._plan
+
+    @abstractmethod
+    def read_rows(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """What `read` yields."""
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """In a worker."""
+        with heard_by(self._step):
+            yield from self.read_rows(partition)
 
     def stop(self) -> None:
         if self._planner is not None:

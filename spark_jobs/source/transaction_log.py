@@ -32,7 +32,7 @@ class LogTask(InputPartition):
 
 class TransactionLogReader(PlanningReader[Plan]):
     def __init__(self, options: dict[str, str]) -> None:
-        super().__init__(int(options["pollms"]), int(options["heartbeatms"]))
+        super().__init__(int(options["pollms"]), int(options["heartbeatms"]), options["pulse"])
         self._settings = ClientSettings.from_json(options["client"])
         self._positions = position.from_json(options["positions"])
         self._kept = tuple(prefix.encode() for prefix in json.loads(options["kept"]))
@@ -47,7 +47,7 @@ class TransactionLogReader(PlanningReader[Plan]):
         tasks = into_tasks(plan.ranges, self._cores)
         return [LogTask(tuple(task), None if i else plan.trouble) for i, task in enumerate(tasks)]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read_rows(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, LogTask)
         if partition.trouble:
             yield trouble_to_rows(partition.trouble)
@@ -75,10 +75,11 @@ def source_options(
     poll_ms: int,
     heartbeat_ms: int,
     kept: Sequence[str] = (),
+    pulse: str = "",
 ) -> dict[str, str]:
     """Options of the source: everything it needs to know, as Spark hands it on (strings, keys in lower case).
 
-    `kept`: prefixes of ids of which every transition is handed over.
+    `kept`: prefixes of ids of which every transition is handed over. `pulse`: a file that is touched at each step.
     """
     return {
         "client": settings.to_json(),
@@ -87,5 +88,6 @@ def source_options(
         "cores": str(cores),
         "pollms": str(poll_ms),
         "heartbeatms": str(heartbeat_ms),
+        "pulse": pulse,
         "kept": json.dumps(list(kept)),
     }

@@ -20,7 +20,8 @@ from service.kafka.client import KafkaClient
 from service.kafka.metadata import topic_layout
 from service.kafka.settings import ClientSettings
 from spark_jobs.arrivals import facts_from_rows
-from spark_jobs.session import CORES, spark_session
+from spark_jobs.scratch import scratch_folder
+from spark_jobs.session import CORES, start_spark
 from spark_jobs.source.position import LogPosition
 from spark_jobs.source.transaction_log import TransactionLogSource, source_options
 from spark_jobs.transaction_state_job import HEARTBEAT_MS, POLL_MS
@@ -52,7 +53,8 @@ def main(bootstrap: str) -> None:
         if sum(records for _, records, _, _ in batches) >= sum(ends.values()):
             done.set()
 
-    with spark_session() as spark, tempfile.TemporaryDirectory(prefix="txnscope-bench-") as checkpoint:
+    with scratch_folder() as scratch, tempfile.TemporaryDirectory(prefix="txnscope-bench-") as checkpoint:
+        spark = start_spark(scratch, lambda _jvm: None)
         spark.dataSource.register(TransactionLogSource)
         options: dict[str, Any] = dict(source_options(client, positions, CORES, POLL_MS, HEARTBEAT_MS))
         query = (
@@ -67,6 +69,7 @@ def main(bootstrap: str) -> None:
         complete = done.wait(TIMEOUT_S)
         time.sleep(0.5)  # stopped between two batches, Spark is quiet
         query.stop()
+        spark.stop()
     print(json.dumps(batches))
     if not complete:
         sys.exit(f"not read within {TIMEOUT_S} s")

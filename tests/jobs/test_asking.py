@@ -10,6 +10,7 @@ import pytest
 from service.kafka.errors import KafkaUnavailable
 from service.kafka.settings import ClientSettings
 from spark_jobs.asking import Asking
+from spark_jobs.liveness import Liveness
 from tests.waiting import LIMIT_S, wait_for, wait_until
 
 NOWHERE = ClientSettings(("127.0.0.1:1",))
@@ -19,7 +20,7 @@ class Echo(Asking[str, str]):
     """Answers when it may; a question in capitals cannot be answered."""
 
     def __init__(self) -> None:
-        super().__init__("echo", NOWHERE)
+        super().__init__("echo", NOWHERE, Liveness(list))
         self.may = threading.Event()
 
     def _answer(self, question: str) -> None:

@@ -10,7 +10,8 @@ import pytest
 from service.store.errors import LeaseLost, StoreUnavailable
 from spark_jobs import background
 from spark_jobs.background import repeated
-from tests.waiting import LIMIT_S
+from spark_jobs.liveness import Liveness
+from tests.waiting import LIMIT_S, wait_for
 
 
 def test_it_comes_again_until_the_block_ends() -> None:
@@ -23,7 +24,7 @@ def test_it_comes_again_until_the_block_ends() -> None:
             thrice.set()
         return 0.001
 
-    with repeated("work", work):
+    with repeated("work", work, Liveness(list)):
         assert thrice.wait(LIMIT_S)
     done = len(times)
     assert times == sorted(times)
@@ -45,7 +46,7 @@ def test_a_failure_is_told_once_and_tried_again(
         over.set()
         return 60.0
 
-    with caplog.at_level(logging.WARNING), repeated("the judge", work):
+    with caplog.at_level(logging.WARNING), repeated("the judge", work, Liveness(list)):
         assert over.wait(LIMIT_S)
     assert [record.message for record in caplog.records] == ["the judge waits and tries again: store: locked"]
 
@@ -57,7 +58,30 @@ def test_who_lost_the_lease_stops() -> None:
         calls.append(now_ms)
         raise LeaseLost("another writes")
 
-    with repeated("work", work):
+    with repeated("work", work, Liveness(list)):
         for thread in [thread for thread in threading.enumerate() if thread.name == "work"]:
             thread.join(LIMIT_S)
     assert len(calls) == 1
+
+
+def test_a_pause_is_progress_and_a_failure_that_lasts_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store that is away is waited for; a mistake of ours is not."""
+    monkeypatch.setattr(background, "LONGEST_PAUSE_S", 0.001)
+    failure: list[Exception] = [StoreUnavailable("locked")]
+    calls: list[int] = []
+
+    def work(now_ms: int) -> float:
+        calls.append(now_ms)
+        raise failure[0]
+
+    liveness = Liveness(list)
+    with repeated("work", work, liveness, holds_lease=True):
+        (part,) = liveness._parts
+        wait_for(lambda: part.has_moved() and len(calls) > 3, "progress of waiting for the store")
+        failure[0] = ValueError("a mistake")
+        seen = len(calls)
+        wait_for(lambda: len(calls) > seen + 3, "more rounds")
+        part.has_moved()
+        seen = len(calls)
+        wait_for(lambda: len(calls) > seen + 3, "more rounds")
+        assert not part.has_moved()

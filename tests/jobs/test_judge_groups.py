@@ -33,7 +33,7 @@ def cluster(tmp_path: Path) -> Iterator[WithPartitions]:
 
 
 def see(cluster: WithPartitions, now_ms: int, *groups: GroupSeen) -> None:
-    GroupWriter(cluster.engine, cluster.lease).replace(groups, now_ms, now_ms)
+    GroupWriter(cluster.engine, cluster.lease).replace(groups, now_ms)
 
 
 def judge(cluster: WithPartitions, now_ms: int) -> dict[Key, Finding]:

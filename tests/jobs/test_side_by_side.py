@@ -10,6 +10,7 @@ import pytest
 from service.store.errors import LeaseLost
 from service.store.lease import Lease
 from spark_jobs import side_by_side
+from spark_jobs.liveness import Liveness, Part
 from spark_jobs.queries import StillStoring
 from spark_jobs.side_by_side import run_jobs
 from tests.waiting import LIMIT_S, wait_until_equal
@@ -25,7 +26,7 @@ class Job:
         self.lives = 0
         self.is_running = False
 
-    def run(self, lease: Lease, ending: threading.Event) -> None:
+    def run(self, lease: Lease, ending: threading.Event, part: Part) -> None:
         self.lives += 1
         self.is_running = True
         try:
@@ -33,6 +34,10 @@ class Job:
             assert ending.wait(LIMIT_S)
         finally:
             self.is_running = False
+
+
+def nobody() -> Liveness:
+    return Liveness(list)
 
 
 def renewed() -> None:
@@ -47,7 +52,7 @@ def test_one_that_fails_begins_again_and_the_other_goes_on() -> None:
             raise RuntimeError("no permission")
 
     failing, steady = Job("partitions", fails_once), Job("transaction_state")
-    running = threading.Thread(target=run_jobs, args=([failing, steady], LEASE, renewed, stopping))
+    running = threading.Thread(target=run_jobs, args=([failing, steady], LEASE, nobody(), renewed, stopping))
     running.start()
     wait_until_equal(lambda: failing.lives, 2, "the lives of what fails")
     stopping.set()
@@ -64,7 +69,7 @@ def test_one_that_may_not_write_any_more_ends_all(why: Exception) -> None:
         raise why
 
     losing, other = Job("partitions", lost), Job("transaction_state")
-    assert run_jobs([losing, other], LEASE, renewed, threading.Event()) is why
+    assert run_jobs([losing, other], LEASE, nobody(), renewed, threading.Event()) is why
     assert losing.lives == 1
     assert not other.is_running
 
@@ -77,11 +82,11 @@ def test_a_lease_that_cannot_be_renewed_ends_all(monkeypatch: pytest.MonkeyPatch
         raise lost
 
     job = Job("partitions")
-    assert run_jobs([job], LEASE, renew, threading.Event()) is lost
+    assert run_jobs([job], LEASE, nobody(), renew, threading.Event()) is lost
     assert not job.is_running
 
 
 def test_stopping_is_no_failure() -> None:
     stopping = threading.Event()
     stopping.set()
-    assert run_jobs([Job("partitions")], LEASE, renewed, stopping) is None
+    assert run_jobs([Job("partitions")], LEASE, nobody(), renewed, stopping) is None

@@ -27,8 +27,8 @@ def writer(cluster: Cluster) -> GroupWriter:
 
 
 def test_a_group_stands_since_its_offset_was_seen_first(cluster: Cluster, writer: GroupWriter) -> None:
-    writer.replace([seen(), seen(partition=1, offset=5)], NOW_MS, NOW_MS)
-    writer.replace([seen(members=None), seen(partition=1, offset=6, is_unstable=True)], NOW_MS + 9, NOW_MS + 9)
+    writer.replace([seen(), seen(partition=1, offset=5)], NOW_MS)
+    writer.replace([seen(members=None), seen(partition=1, offset=6, is_unstable=True)], NOW_MS + 9)
     assert groups(cluster) == [
         GroupOffset("readers", "orders", 0, 100, None, False, NOW_MS + 9, NOW_MS),
         GroupOffset("readers", "orders", 1, 6, 2, True, NOW_MS + 9, NOW_MS + 9),
@@ -36,32 +36,32 @@ def test_a_group_stands_since_its_offset_was_seen_first(cluster: Cluster, writer
 
 
 def test_what_is_not_seen_any_more_goes_unless_it_could_not_be_asked(cluster: Cluster, writer: GroupWriter) -> None:
-    writer.replace([seen("a"), seen("b"), seen("c"), seen("c", partition=1)], NOW_MS, NOW_MS)
-    writer.replace([seen("c")], NOW_MS + 9, NOW_MS + 9, unasked=["b"])
+    writer.replace([seen("a"), seen("b"), seen("c"), seen("c", partition=1)], NOW_MS)
+    writer.replace([seen("c")], NOW_MS + 9, unasked=["b"])
     assert [(one.group, one.partition, one.observed_at_ms) for one in groups(cluster)] == [
         ("b", 0, NOW_MS),
         ("c", 0, NOW_MS + 9),
     ]
-    writer.replace([], NOW_MS + 10, NOW_MS + 10)
+    writer.replace([], NOW_MS + 10)
     assert groups(cluster) == []
 
 
 def test_what_was_observed_before_is_left_out(cluster: Cluster, writer: GroupWriter) -> None:
-    writer.replace([seen()], NOW_MS, NOW_MS)
-    writer.replace([seen("late", 3)], NOW_MS - 1, NOW_MS + 1)
+    writer.replace([seen()], NOW_MS)
+    writer.replace([seen("late", 3)], NOW_MS - 1)
     assert [one.group for one in groups(cluster)] == ["readers"]
 
 
 def test_groups_are_told_of_the_partitions_asked_for(cluster: Cluster, writer: GroupWriter) -> None:
-    writer.replace([seen(group, partition=n) for group in ("b", "a") for n in (0, 1, 2)], NOW_MS, NOW_MS)
+    writer.replace([seen(group, partition=n) for group in ("b", "a") for n in (0, 1, 2)], NOW_MS)
     found = groups(cluster, ("orders", 2), ("orders", 0))
     assert [(one.group, one.partition) for one in found] == [("a", 0), ("a", 2), ("b", 0), ("b", 2)]
 
 
 def test_any_name_kafka_takes_can_be_kept(cluster: Cluster, writer: GroupWriter) -> None:
     names = ["nul\0", "x" * 32_000, "x" * 32_001, "\U0001f40c" * LONGEST_NAME]
-    writer.replace([seen(name) for name in names], NOW_MS, NOW_MS)
-    writer.replace([seen(name) for name in names[1:]], NOW_MS + 5, NOW_MS + 5, unasked=names[:1])
+    writer.replace([seen(name) for name in names], NOW_MS)
+    writer.replace([seen(name) for name in names[1:]], NOW_MS + 5, unasked=names[:1])
     found = groups(cluster)
     assert len({one.group for one in found}) == 4
     assert {one.standing_since_ms for one in found} == {NOW_MS}
@@ -71,5 +71,5 @@ def test_any_name_kafka_takes_can_be_kept(cluster: Cluster, writer: GroupWriter)
 def test_another_holder_of_the_lease_stops_it(cluster: Cluster, writer: GroupWriter) -> None:
     assert lease.acquire(cluster.engine, cluster.id, "driver", NOW_MS) is not None
     with pytest.raises(LeaseLost):
-        writer.replace([seen()], NOW_MS, NOW_MS)
+        writer.replace([seen()], NOW_MS)
     assert groups(cluster) == []

@@ -184,7 +184,7 @@ def test_trouble_is_told_beside_what_could_be_read(cluster: Cluster, writer: Led
     writer.apply(batch(span(10, 12), trouble="no permission on topic secret: grant READ on it"), NOW_MS + 5)
     assert status(cluster) == read.StatusRow(SOURCE, NOW_MS, "no permission on topic secret: grant READ on it")
     assert counted(cluster) == (12, 2)
-    writer.report_trouble("broker 1\ndoes not answer", NOW_MS + 6)
+    writer.report_trouble("broker 1\ndoes not answer")
     told = status(cluster)
     assert told is not None
     assert told.error is not None
@@ -199,13 +199,13 @@ def test_topics_that_are_not_tailed_any_more_are_forgotten_but_not_what_was_coun
     cluster.start({0: 9})
     for topic in ("orders", "pay"):
         writer.apply(batch(span(0, 10), topic=topic), NOW_MS)
-    kept = keep_topics(cluster.engine, cluster.lease, SOURCE, lambda topic: topic == "pay", NOW_MS)
+    kept = keep_topics(cluster.engine, cluster.lease, SOURCE, lambda topic: topic == "pay")
     assert {topic: {p: at.next_offset for p, at in of.items()} for topic, of in kept.items()} == {"pay": {0: 10}}
     assert (positions(cluster, "orders"), counted(cluster, "orders")) == ({}, (10, 1))
     assert status(cluster) is not None
-    assert keep_topics(cluster.engine, cluster.lease, SOURCE, lambda _: False, NOW_MS) == {}
+    assert keep_topics(cluster.engine, cluster.lease, SOURCE, lambda _: False) == {}
     assert (positions(cluster), status(cluster)) == ({}, None)
-    assert keep_topics(cluster.engine, cluster.lease, SOURCE, lambda _: False, NOW_MS) == {}, "twice"
+    assert keep_topics(cluster.engine, cluster.lease, SOURCE, lambda _: False) == {}, "twice"
     assert cluster.positions()[0].next_offset == 0, "other sources keep theirs"
     assert progress.read_positions(other.engine, other.id, SOURCE, "pay")[0].next_offset == 5
 

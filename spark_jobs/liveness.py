@@ -1,0 +1,142 @@
+"""Who works in this application, and when each last made progress: what the lease and the process itself depend on.
+
+Each source, the judge and every thread that asks Kafka is a part. A part reports steps: a batch that was stored, a
+request, a transaction, also one that waits for a broker or a locked store. What reports none for longer than any legal
+pause is stuck, whatever the reason: a frozen JVM, planner or worker, a lost answer, a deadlock.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from service.processes.working_time import WorkingTime
+
+START_S: Final = 120.0
+"""Until the first step: a JVM starts, Python processes start, classes are loaded from a cold disk."""
+
+SOURCE_S: Final = 25.0
+"""A source reports at least one step a second; the longest legal pause is one request to a silent broker, 15 s."""
+
+JUDGE_S: Final = 120.0
+"""A round over a large store takes seconds."""
+
+ASKING_S: Final = 120.0
+"""Threads that ask Kafka, or that delete what is old, between two steps."""
+
+END_S: Final = 20.0
+"""Until Spark has stopped. A frozen JVM never does."""
+
+LEASE_S: Final = 8.0
+"""A lease is not renewed while a part that it protects has made no progress for so long: a standby may do better."""
+
+_QUIET_LOOKS: Final = 3
+
+
+class Stuck(NamedTuple):
+    """A part without progress, and for how long (seconds in which it could have worked)."""
+
+    name: str
+    silent_s: float
+
+
+class Part:
+    """Reports progress from any thread. `pulse`: the file by which other processes do the same."""
+
+    def __init__(self, name: str, limit_s: float, start_s: float, pulse: Path | None, *, holds_lease: bool) -> None:
+        self.name, self.holds_lease = name, holds_lease
+        self._limit_s, self._start_s, self._pulse = limit_s, start_s, pulse
+        self._steps = 0
+        self._seen: tuple[int, int] = (0, 0)
+        self._is_starting = True
+        self.silent_s = 0.0
+        self._looks = 0
+
+    @property
+    def pulse(self) -> str:
+        """Path of the file that other processes touch; empty where they cannot report."""
+        return "" if self._pulse is None else str(self._pulse)
+
+    def step(self) -> None:
+        self._steps += 1
+
+    def starts(self) -> None:
+        """Begins (again): until its first step it has the time of a start."""
+        self._is_starting = True
+        self.silent_s, self._looks = 0.0, 0
+
+    def has_moved(self) -> bool:
+        """Whether there was a step since the last call."""
+        seen = (self._steps, 0 if self._pulse is None else _changed_ns(self._pulse))
+        if seen == self._seen:
+            self._looks += 1
+            return False
+        self._seen, self._looks, self._is_starting, self.silent_s = seen, 0, False, 0.0
+        return True
+
+    @property
+    def is_quiet(self) -> bool:
+        return self._looks >= _QUIET_LOOKS
+
+    @property
+    def is_stuck(self) -> bool:
+        return self.silent_s > (self._start_s if self._is_starting else self._limit_s)
+
+    @property
+    def keeps_lease(self) -> bool:
+        return not self.holds_lease or self.silent_s <= (SOURCE_S if self._is_starting else LEASE_S)
+
+
+class Liveness:
+    """All parts of one process. `folder`: for the files of parts that other processes work for."""
+
+    def __init__(self, pids: Callable[[], list[int]], folder: Path | None = None) -> None:
+        self._clock, self._folder = WorkingTime(pids), folder
+        self._parts: list[Part] = []
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def part(self, name: str, limit_s: float, *, start_s: float = START_S, holds_lease: bool = False) -> Iterator[Part]:
+        """A part until the block ends, stuck after `limit_s` without a step, or `start_s` before the first one.
+
+        `holds_lease`: the lease protects what it writes.
+        """
+        pulse = None
+        if holds_lease and self._folder is not None:
+            pulse = self._folder / f"{name.replace(' ', '-')}.pulse"
+            pulse.touch()
+        part = Part(name, limit_s, start_s, pulse, holds_lease=holds_lease)
+        part.has_moved()  # the file as it is now is no step
+        part.starts()
+        with self._lock:
+            self._parts.append(part)
+        try:
+            yield part
+        finally:
+            with self._lock:
+                self._parts.remove(part)
+
+    def look(self) -> list[Stuck]:
+        """Parts without progress for too long; to be called about once a second, from one thread."""
+        with self._lock:
+            parts = list(self._parts)
+        still = [part for part in parts if not part.has_moved()]
+        seconds = self._clock.step() if any(part.is_quiet for part in still) else self._clock.skip()
+        for part in still:
+            part.silent_s += seconds
+        return [Stuck(part.name, part.silent_s) for part in still if part.is_stuck]
+
+    def keeps_lease(self) -> bool:
+        """Whether every part that writes under the lease makes progress."""
+        with self._lock:
+            return all(part.keeps_lease for part in self._parts)
+
+
+def _changed_ns(file: Path) -> int:
+    try:
+        return file.stat().st_mtime_ns
+    except OSError:
+        return 0

@@ -1,0 +1,125 @@
+"""Who makes no progress is named, on a clock that a busy machine does not deceive; and keeps no lease."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from service.processes.linux import ProcessorTime
+from service.processes.progress import touch
+from service.processes.working_time import WorkingTime
+from spark_jobs import liveness
+from spark_jobs.liveness import LEASE_S, SOURCE_S, START_S, Liveness, Part
+
+
+class Machine:
+    """Its clock, and what its processes used of it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now_s, self.used = 0.0, ProcessorTime(0, 0)
+        made = WorkingTime(list, lambda: self.now_s, self._used)
+        monkeypatch.setattr(liveness, "WorkingTime", lambda _pids: made)
+
+    def _used(self, _pids: Iterable[int]) -> ProcessorTime:
+        return self.used
+
+    def seconds(self, watch: Liveness, count: int, *working: Part, ran: int = 0, waited: int = 0) -> list[str]:
+        """Those found stuck in `count` seconds, in each of which `working` made a step, and threads ran and waited."""
+        found: set[str] = set()
+        for _ in range(count):
+            self.now_s += 1
+            self.used = ProcessorTime(self.used.ran_ns + ran, self.used.waited_ns + waited)
+            for part in working:
+                part.step()
+            found |= {one.name for one in watch.look()}
+        return sorted(found)
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    return Machine(monkeypatch)
+
+
+def test_a_part_without_a_step_is_stuck_after_its_limit_and_the_others_are_not(machine: Machine) -> None:
+    watch = Liveness(list)
+    with watch.part("log", SOURCE_S, holds_lease=True) as log, watch.part("partitions", SOURCE_S) as partitions:
+        assert machine.seconds(watch, 60, log, partitions) == []
+        assert machine.seconds(watch, int(SOURCE_S) - 1, partitions) == []
+        assert machine.seconds(watch, 5, partitions) == ["log"]
+        assert machine.seconds(watch, 60, log, partitions) == []
+
+
+def test_a_start_may_take_longer_and_so_may_every_new_one(machine: Machine) -> None:
+    watch = Liveness(list)
+    with watch.part("log", SOURCE_S) as log:
+        assert machine.seconds(watch, int(START_S) - 1) == []
+        machine.seconds(watch, 1, log)
+        log.starts()
+        assert machine.seconds(watch, int(START_S) - 1) == []
+        assert machine.seconds(watch, 5) == ["log"]
+
+
+def test_a_part_that_has_ended_is_missed_by_nobody(machine: Machine) -> None:
+    watch = Liveness(list)
+    with watch.part("log", SOURCE_S):
+        pass
+    assert machine.seconds(watch, 1_000) == []
+
+
+def test_a_lease_is_kept_only_while_all_that_it_protects_moves(machine: Machine) -> None:
+    watch = Liveness(list)
+    with watch.part("log", SOURCE_S, holds_lease=True) as log, watch.part("groups", 120) as groups:
+        assert watch.keeps_lease()
+        machine.seconds(watch, 1, log, groups)
+        machine.seconds(watch, int(LEASE_S) + 5, log)
+        assert watch.keeps_lease()
+        machine.seconds(watch, int(LEASE_S) + 2, groups)
+        assert not watch.keeps_lease()
+        machine.seconds(watch, 1, log)
+        assert watch.keeps_lease()
+
+
+def test_seconds_without_a_processor_count_in_part(machine: Machine) -> None:
+    """A twentieth of what was asked for: four hundred seconds are forty."""
+    watch = Liveness(list)
+    with watch.part("log", SOURCE_S) as log:
+        machine.seconds(watch, 1, log)
+        assert machine.seconds(watch, 200, ran=100_000_000, waited=1_900_000_000) == []
+        assert machine.seconds(watch, 100, ran=100_000_000, waited=1_900_000_000) == ["log"]
+
+
+def test_a_busy_machine_that_gives_half_counts_in_full(machine: Machine) -> None:
+    watch = Liveness(list)
+    with watch.part("log", SOURCE_S) as log:
+        machine.seconds(watch, 1, log)
+        assert machine.seconds(watch, int(SOURCE_S) + 2, ran=500_000_000, waited=400_000_000) == ["log"]
+
+
+def test_hours_in_which_we_were_stopped_ourselves_count_a_second(machine: Machine) -> None:
+    watch = Liveness(list)
+    with watch.part("log", SOURCE_S) as log:
+        machine.seconds(watch, 1, log)
+        machine.now_s += 3_600
+        assert machine.seconds(watch, 10) == []
+
+
+def test_other_processes_report_by_a_file(machine: Machine, tmp_path: Path) -> None:
+    watch = Liveness(list, tmp_path)
+    with watch.part("log", SOURCE_S, holds_lease=True) as log, watch.part("groups", 120) as groups:
+        assert (Path(log.pulse).parent, groups.pulse) == (tmp_path, "")
+        machine.seconds(watch, 1, log)
+        for turn in range(int(SOURCE_S) * 2):
+            os.utime(log.pulse, (turn, turn))
+            assert machine.seconds(watch, 1) == []
+        touch(log.pulse)
+        assert machine.seconds(watch, int(SOURCE_S) - 1) == []
+        assert machine.seconds(watch, 5) == ["log"]
+
+
+def test_a_pulse_that_is_gone_or_was_never_given_stops_nobody(tmp_path: Path) -> None:
+    touch("")
+    touch(str(tmp_path / "gone" / "log.pulse"))
+    assert list(tmp_path.iterdir()) == []
