@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -40,6 +41,7 @@ from service.api.store import Store
 from service.kafka.settings import ClientSettings
 from service.metrics import create_metrics
 from service.metrics.http import HttpMetrics
+from service.processes.lifeline import BEAT_EVERY_S
 from service.store.engine import open_reader
 from service.web.errors import answer_errors_of_pages
 
@@ -56,15 +58,17 @@ def create_app(
     kafka: ClientSettings | None = None,
     operators: Mapping[str, str] | None = None,
     now_ms: Callable[[], int] = _wall_clock_ms,
+    beat: Callable[[], None] | None = None,
 ) -> FastAPI:
     """An ASGI application that reads the store; nothing is connected before the first request.
 
     StoreError: the URL is no store. A store that does not answer, or is not at head, makes requests answer 503; so do
     the few that have to ask Kafka, where there is no `kafka`. `operators`: keys by name of those who may resolve.
-    `now_ms`: the clock by which pages give ages, and REST tells which sources stall.
+    `now_ms`: the clock by which pages give ages, and REST tells which sources stall. `beat` is called once a second
+    while requests are answered.
     """
     engine = open_reader(store_url)
-    app = _application(engine, version)
+    app = _application(engine, version, beat)
     app.state.store = Store(engine)
     app.state.store_url = store_url
     app.state.kafka = Kafka(kafka)
@@ -103,10 +107,13 @@ def create_app(
     return app
 
 
-def _application(engine: Engine, version: str) -> FastAPI:
+def _application(engine: Engine, version: str, beat: Callable[[], None] | None) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        beating = None if beat is None else asyncio.create_task(_beats(beat))
         yield
+        if beating is not None:
+            beating.cancel()
         app.state.kafka.close()
         engine.dispose()
 
@@ -120,6 +127,13 @@ def _application(engine: Engine, version: str) -> FastAPI:
         max_body_size=_MAX_BODY,
         telemetry={"tracing": False, "metrics": False, "logs": False},
     )
+
+
+async def _beats(beat: Callable[[], None]) -> None:
+    """In the event loop, so that a loop that is held up is noticed."""
+    while True:
+        beat()
+        await asyncio.sleep(BEAT_EVERY_S)
 
 
 def _describe(app: FastAPI) -> None:
