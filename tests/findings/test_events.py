@@ -72,8 +72,8 @@ def outage(ids: int = 8, name: str = "svc-{}", back_after_ms: int | None = 90 * 
     ]
 
 
-def find_correlated(events: list[Event], churned: set[str] | None = None) -> list[Observation]:
-    bursts = correlated.bursts(events, churned or set(), context())
+def find_correlated(events: list[Event], churned: dict[str, list[int]] | None = None) -> list[Observation]:
+    bursts = correlated.bursts(events, churned or {}, context())
     places = {(b"%d" % n, 7): [("orders", 3), ("other", n)] for n in range(20)}
     return correlated.correlated(bursts, events, places, context())
 
@@ -114,7 +114,7 @@ def test_what_is_no_outage(events: list[Event]) -> None:
 
 
 def test_zombies_of_ids_made_up_at_every_start_are_no_outage() -> None:
-    assert find_correlated(outage(name="job-a{}f"), {"job-"}) == []
+    assert find_correlated(outage(name="job-a{}f"), {"job-": [NOW_MS - 3 * M]}) == []
 
 
 @pytest.mark.parametrize(

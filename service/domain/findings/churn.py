@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from typing import Final
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple, TypeVar
 
 from service.domain import causes
 from service.domain.findings import kinds
 from service.domain.findings.context import Context, ruled
-from service.domain.findings.events import MOST_SUBJECTS, Event, evidence, is_random, prefix_of
+from service.domain.findings.events import ALL, MOST_SUBJECTS, Event, Told, evidence, is_random, prefix_of
 from service.domain.findings.finding import EVIDENCE_KEPT, Observation, Occurrence, Subject
+from service.domain.findings.lifecycle import QUIET_MS
 from service.domain.findings.words import listed, span
 from service.domain.limits import EXPIRATION_CONFIG
 from service.domain.minutes import minute_of
@@ -23,25 +25,78 @@ COUNTED_IDS: Final = 20
 COUNTED_MINUTES: Final = 5
 """New ids with plain numbers are a deployment, unless they keep coming: so many, in so many different minutes."""
 
+T = TypeVar("T")
 
-def churn(events: Iterable[Event], context: Context) -> list[Observation]:
-    """By prefix, the worst first."""
-    born: dict[str, list[Event]] = defaultdict(list)
-    for event in sorted(events):
-        if event.cause == causes.INITIALIZED and event.from_state == NEVER_SEEN:
-            prefix = prefix_of(event.name)
-            if prefix != event.name:
-                born[prefix].append(event)
-    found = [(prefix, new) for prefix, new in born.items() if _is_churn(new)]
+
+class _Born(NamedTuple):
+    """The new ids of a prefix: those of times that had too many, and the times at which there were too many."""
+
+    events: list[Event]
+    times_ms: list[int]
+
+
+def churn(events: Iterable[Event], context: Context, told: Told = ALL) -> list[Observation]:
+    """Returns an observation for each prefix with a new id among those that are told, the worst first."""
+    found = [(prefix, born.events) for prefix, born in _born(events).items() if any(map(told.has, born.events))]
     found.sort(key=lambda each: (-len(each[1]), each[0]))
     return [_observe(prefix, new, context) for prefix, new in found[:MOST_SUBJECTS]]
 
 
-def _is_churn(new: Sequence[Event]) -> bool:
-    if len({e.name for e in new if is_random(e.name)}) >= RANDOM_IDS:
-        return True
-    minutes = {minute_of(e.at_ms) for e in new}
-    return len({e.name for e in new}) >= COUNTED_IDS and len(minutes) >= COUNTED_MINUTES
+def churned(events: Iterable[Event]) -> dict[str, list[int]]:
+    """Returns by prefix the times at which too many new ids had come."""
+    return {prefix: born.times_ms for prefix, born in _born(events).items()}
+
+
+def is_churned(prefix: str, at_ms: int, times_ms: Mapping[str, Sequence[int]]) -> bool:
+    """Whether too many new ids of the prefix had come in the QUIET_MS before."""
+    times = times_ms.get(prefix, ())
+    behind = bisect_right(times, at_ms)
+    return behind > 0 and at_ms - times[behind - 1] <= QUIET_MS
+
+
+def _born(events: Iterable[Event]) -> dict[str, _Born]:
+    """By prefix with too many new ids in some QUIET_MS, by the log's times: when they were read makes no difference."""
+    by_prefix: dict[str, list[Event]] = defaultdict(list)
+    for event in events:
+        if event.cause == causes.INITIALIZED and event.from_state == NEVER_SEEN:
+            prefix = prefix_of(event.name)
+            if prefix != event.name:
+                by_prefix[prefix].append(event)
+    found = {prefix: _too_many(sorted(new, key=lambda e: (e.at_ms, e.sequence))) for prefix, new in by_prefix.items()}
+    return {prefix: born for prefix, born in found.items() if born.events}
+
+
+def _too_many(new: Sequence[Event]) -> _Born:
+    """`new`: of one prefix, in the order of time."""
+    born = _Born([], [])
+    names: Counter[str] = Counter()
+    random: Counter[str] = Counter()
+    minutes: Counter[int] = Counter()
+    begin = first = 0
+    for end, event in enumerate(new):
+        _count(event, 1, names, random, minutes)
+        while event.at_ms - new[begin].at_ms > QUIET_MS:
+            _count(new[begin], -1, names, random, minutes)
+            begin += 1
+        if len(random) >= RANDOM_IDS or (len(names) >= COUNTED_IDS and len(minutes) >= COUNTED_MINUTES):
+            born.events.extend(new[max(first, begin) : end + 1])
+            born.times_ms.append(event.at_ms)
+            first = end + 1
+    born.events.sort()
+    return born
+
+
+def _count(event: Event, more: int, names: Counter[str], random: Counter[str], minutes: Counter[int]) -> None:
+    _add(names, event.name, more)
+    _add(minutes, minute_of(event.at_ms), more)
+    if is_random(event.name):
+        _add(random, event.name, more)
+
+
+def _add(counter: Counter[T], one: T, more: int) -> None:
+    counter[one] += more
+    if not counter[one]:
+        del counter[one]
 
 
 def _observe(prefix: str, new: Sequence[Event], context: Context) -> Observation:

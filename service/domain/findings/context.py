@@ -52,10 +52,16 @@ class View(NamedTuple):
     end_asked_at_ms: int
 
 
+AWAY_MS: Final = 30_000
+"""A partition that has not answered for so long while others did is not waited for: its coordinator is down, or hidden
+from us."""
+
+
 class Context(NamedTuple):
     """`seen_until`: by log partition, up to when it is known what was written. Partitions that cannot be judged now
     (not read to their end, or asked too long ago) are not in it. `groups`: the consumer groups that wait behind what is
-    open, by (topic, partition)."""
+    open, by (topic, partition). `settled_ms`: the time up to which all partitions have been read, however long ago that
+    was; None while one is not read to its end."""
 
     limits: Limits
     rules: Rules
@@ -63,6 +69,7 @@ class Context(NamedTuple):
     leaders: Mapping[int, int]
     whole: bool
     groups: Mapping[tuple[str, int], tuple[str, ...]] = MappingProxyType({})
+    settled_ms: int | None = None
 
     def waiting(self, places: Iterable[tuple[str, int]]) -> tuple[str, ...]:
         """The groups behind any of these partitions, by name."""
@@ -78,7 +85,15 @@ def context_of(limits: Limits, rules: Rules, views: Iterable[View], now_ms: int)
     views = list(views)
     fresh = {v.partition: v.end_asked_at_ms for v in views if _is_fresh(v, now_ms)}
     leaders = {v.partition: v.leader for v in views}
-    return Context(limits, rules, fresh, leaders, bool(views) and len(fresh) == len(views))
+    whole = bool(views) and len(fresh) == len(views)
+    return Context(limits, rules, fresh, leaders, whole, settled_ms=_settled_ms(views, now_ms))
+
+
+def _settled_ms(views: Iterable[View], now_ms: int) -> int | None:
+    newest_ms = max((v.end_asked_at_ms for v in views), default=0)
+    answering = [v for v in views if newest_ms - v.end_asked_at_ms <= AWAY_MS]
+    is_known = all(v.next_offset >= v.end_offset and v.end_asked_at_ms - now_ms <= AHEAD_MS for v in answering)
+    return min(v.end_asked_at_ms for v in answering) if answering and is_known else None
 
 
 def _is_fresh(view: View, now_ms: int) -> bool:

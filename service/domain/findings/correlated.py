@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from service.domain import causes
-from service.domain.findings import kinds
+from service.domain.findings import kinds, timed_out
+from service.domain.findings.churn import is_churned
 from service.domain.findings.context import Context
 from service.domain.findings.events import Event, prefix_of
 from service.domain.findings.finding import EVIDENCE_KEPT, Evidence, Observation, Occurrence, Subject
-from service.domain.findings.timed_out import told
+from service.domain.findings.settling import TOGETHER_MS, gap_ms
+from service.domain.findings.timed_out import one_abort
 from service.domain.findings.words import listed, moment, partitions, span
 from service.domain.transaction_log import TOPIC
-
-TOGETHER_MS: Final = 60_000
-"""Timeouts this close may have one reason: starts of transactions differ, and the coordinator scans every 10 s."""
 
 MANY_IDS: Final = 5
 
@@ -25,7 +24,7 @@ Participants = Mapping[tuple[bytes, int], Sequence[tuple[str, int]]]
 
 
 class Burst(NamedTuple):
-    """Timeouts of at least MANY_IDS ids that follow one another closely."""
+    """Timeouts that follow one another closely, of many ids."""
 
     events: tuple[Event, ...]
 
@@ -34,37 +33,38 @@ class Burst(NamedTuple):
         return list(dict.fromkeys(e.transactional_id for e in self.events))
 
 
-def bursts(events: Iterable[Event], churned: Set[str], context: Context) -> list[Burst]:
-    """Oldest first. `churned`: prefixes that make up ids at every start; their zombies time out for that reason."""
-    own = (e for e in events if e.cause == causes.TIMEOUT and prefix_of(e.name) not in churned)
+def bursts(events: Iterable[Event], churned: Mapping[str, Sequence[int]], context: Context) -> list[Burst]:
+    """Returns the bursts, oldest first.
+
+    A timeout is in a burst if MANY_IDS ids time out in some TOGETHER_MS around it, none more than `gap_ms` after the
+    one before: a steady trickle is no outage. What happens further away makes no difference, so each timeout is settled
+    within a bounded time (see `settling`). `churned`: as `churn.churned`; the zombies of ids that are made up at every
+    start time out for that reason.
+    """
+    own = (e for e in timed_out.timeouts(events) if not is_churned(prefix_of(e.name), e.at_ms, churned))
     timeouts = sorted(own, key=lambda e: (e.at_ms, e.sequence))
-    apart_ms = max(15_000, context.limits.scan_ms + 5_000)  # two scans find what one outage left behind
-    found: list[Burst] = []
-    begin = 0
-    for end in range(1, len(timeouts) + 1):
-        if end < len(timeouts) and timeouts[end].at_ms - timeouts[end - 1].at_ms <= apart_ms:
-            continue
-        burst = Burst(tuple(timeouts[begin:end]))
-        if len(burst.ids) >= MANY_IDS and _are_together(burst):
-            found.append(burst)
-        begin = end
-    return found
-
-
-def _are_together(burst: Burst) -> bool:
-    """As many ids within TOGETHER_MS as make a burst: a steady trickle of timeouts is none."""
-    ids: list[tuple[int, bytes]] = [(e.at_ms, e.transactional_id) for e in burst.events]
-    begin = 0
+    apart_ms = gap_ms(context)
+    found: list[tuple[int, int]] = []
     within: Counter[bytes] = Counter()
-    for at_ms, one in ids:
-        within[one] += 1
-        while at_ms - ids[begin][0] > TOGETHER_MS:
-            within[ids[begin][1]] -= 1
-            within += Counter()
+    linked = begin = 0  # the first that is linked to this one without a gap; of these, the first in TOGETHER_MS
+    for end, event in enumerate(timeouts):
+        if end and event.at_ms - timeouts[end - 1].at_ms > apart_ms:
+            within.clear()
+            linked = begin = end
+        within[event.transactional_id] += 1
+        while event.at_ms - timeouts[begin].at_ms > TOGETHER_MS:
+            _take_one(within, timeouts[begin].transactional_id)
             begin += 1
         if len(within) >= MANY_IDS:
-            return True
-    return False
+            continues = found and linked <= found[-1][1] and begin <= found[-1][1] + 1
+            found.append((found.pop()[0] if continues else begin, end))
+    return [Burst(tuple(timeouts[first : last + 1])) for first, last in found]
+
+
+def _take_one(within: Counter[bytes], one: bytes) -> None:
+    within[one] -= 1
+    if not within[one]:
+        del within[one]
 
 
 def correlated(
@@ -103,7 +103,7 @@ def correlated(
             " survive the like, raise transaction.timeout.ms (up to the brokers' transaction.max.timeout.ms).",
             evidence=(
                 *(Evidence(last.at_ms, "coordinators' log", fact) for fact in facts),
-                *(told(e, context) for e in burst.events[-(EVIDENCE_KEPT - len(facts)) :]),
+                *(one_abort(e, context) for e in burst.events[-(EVIDENCE_KEPT - len(facts)) :]),
             ),
             confidence=kinds.LIKELY,
             occurrences=tuple(sorted(Occurrence(e.sequence, e.at_ms) for b in found for e in b.events)),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left, insort
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from service.domain.findings.finding import Evidence, Occurrence, Subject
+from service.domain.findings.lifecycle import QUIET_MS
 from service.domain.transaction_log import TOPIC
 
 SINGLE_IDS: Final = 3
@@ -38,6 +40,19 @@ class Event(NamedTuple):
     duration_ms: int | None
     cause: str
     confidence: str
+
+
+class Told(NamedTuple):
+    """The events that may be reported: those at `since_ms` or later, numbered below `before` (None: all of them)."""
+
+    since_ms: int = 0
+    before: int | None = None
+
+    def has(self, event: Event) -> bool:
+        return event.at_ms >= self.since_ms and (self.before is None or event.sequence < self.before)
+
+
+ALL: Final = Told()
 
 
 class Group(NamedTuple):
@@ -80,34 +95,94 @@ def is_random(name: str) -> bool:
     return _COUNTED.fullmatch(name[len(prefix_of(name)) :]) is None
 
 
-def group_by_subject(events: Iterable[Event]) -> list[Group]:
-    """At most MOST_SUBJECTS + 1 groups: single ids, prefixes with more than SINGLE_IDS of them, and the rest."""
-    by_prefix: dict[str, dict[bytes, list[Event]]] = defaultdict(lambda: defaultdict(list))
-    for event in sorted(events):
-        by_prefix[prefix_of(event.name)][event.transactional_id].append(event)
-    groups = []
-    for prefix, ids in by_prefix.items():
-        if len(ids) > SINGLE_IDS:
-            groups.append(_of_prefix(prefix, len(ids), [e for of_id in ids.values() for e in of_id]))
-        else:
-            groups += [_of_id(of_id) for of_id in ids.values()]
-    groups.sort(key=lambda group: (-group.ids, -len(group.events), group.name))
-    rest = groups[MOST_SUBJECTS:]
-    if not rest:
-        return groups
-    count = sum(group.ids for group in rest)
-    events_of_rest = tuple(sorted(e for group in rest for e in group.events))
-    return [*groups[:MOST_SUBJECTS], Group(Subject(), f"{count:,} other ids", "", count, events_of_rest)]
+class _Window:
+    """Counts the ids in a span of time, and ranks what would be the subjects of their findings."""
+
+    def __init__(self) -> None:
+        self._ids: dict[str, Counter[bytes]] = defaultdict(Counter)
+        self._ranked: list[tuple[bool, bytes]] = []
+
+    def add(self, event: Event, prefix: str) -> None:
+        ids = self._ids[prefix]
+        if event.transactional_id not in ids:
+            self._rank(prefix, remove=True)
+            ids[event.transactional_id] = 0
+            self._rank(prefix)
+        ids[event.transactional_id] += 1
+
+    def remove(self, event: Event, prefix: str) -> None:
+        ids = self._ids[prefix]
+        ids[event.transactional_id] -= 1
+        if not ids[event.transactional_id]:
+            self._rank(prefix, remove=True)
+            del ids[event.transactional_id]
+            self._rank(prefix)
+
+    def subject(self, event: Event, prefix: str) -> tuple[Subject, int]:
+        """Returns what a finding about the event is about, and how many ids that is."""
+        ids = self._ids[prefix]
+        is_shared = len(ids) > SINGLE_IDS
+        key = _rank_of(prefix) if is_shared else (True, event.transactional_id)
+        if bisect_left(self._ranked, key) >= MOST_SUBJECTS:
+            return Subject(), 0
+        return (Subject(prefix=prefix), len(ids)) if is_shared else (Subject(transactional_id=key[1]), 1)
+
+    def _rank(self, prefix: str, remove: bool = False) -> None:
+        """Adds or removes what the ids of a prefix are told as. Prefixes come before single ids."""
+        ids = self._ids[prefix]
+        for key in [_rank_of(prefix)] if len(ids) > SINGLE_IDS else [(True, one) for one in ids]:
+            if remove:
+                del self._ranked[bisect_left(self._ranked, key)]
+            else:
+                insort(self._ranked, key)
 
 
-def _of_id(events: Sequence[Event]) -> Group:
-    name = events[-1].name
-    return Group(Subject(transactional_id=events[-1].transactional_id), name, name, 1, tuple(events))
+def _rank_of(prefix: str) -> tuple[bool, bytes]:
+    return False, prefix.encode(errors="surrogatepass")
 
 
-def _of_prefix(prefix: str, ids: int, events: Sequence[Event]) -> Group:
-    label = f"{ids:,} ids that begin with {prefix}"
-    return Group(Subject(prefix=prefix), label, prefix, ids, tuple(sorted(events)))
+def subjects(events: Iterable[Event], after_ms: int) -> Iterator[tuple[Event, Subject, int]]:
+    """Yields each event, what a finding about it is about, and how many ids that is; in the order of the log's times.
+
+    An id has a finding of its own unless more than SINGLE_IDS of its prefix have events in the QUIET_MS before and the
+    `after_ms` after the event; where these have more than MOST_SUBJECTS subjects, the rest share one. So the subject of
+    an event never changes once `after_ms` have passed, in whatever pieces the events arrive.
+    """
+    ordered = [(e, prefix_of(e.name)) for e in sorted(events, key=lambda e: (e.at_ms, e.sequence))]
+    window = _Window()
+    begin = end = 0
+    for event, prefix in ordered:
+        while end < len(ordered) and ordered[end][0].at_ms <= event.at_ms + after_ms:
+            window.add(*ordered[end])
+            end += 1
+        while ordered[begin][0].at_ms < event.at_ms - QUIET_MS:
+            window.remove(*ordered[begin])
+            begin += 1
+        yield event, *window.subject(event, prefix)
+
+
+def group_by_subject(events: Iterable[Event], after_ms: int = 0, told: Told = ALL) -> list[Group]:
+    """Returns the groups of those that are told, the largest first and last what shares a finding for being too much.
+
+    The others count where it is asked how many ids of a prefix there are.
+    """
+    groups: dict[Subject, tuple[int, list[Event]]] = {}
+    for event, subject, ids in subjects(events, after_ms):
+        if told.has(event):
+            of_subject = groups.get(subject, (0, []))[1]
+            of_subject.append(event)
+            groups[subject] = ids, of_subject
+    found = [_group(subject, ids, tuple(sorted(some))) for subject, (ids, some) in groups.items()]
+    return sorted(found, key=lambda one: (one.subject == Subject(), -one.ids, -len(one.events), one.name))
+
+
+def _group(subject: Subject, ids: int, events: tuple[Event, ...]) -> Group:
+    if subject.transactional_id is not None:
+        return Group(subject, events[-1].name, events[-1].name, 1, events)
+    if subject.prefix is not None:
+        return Group(subject, f"{ids:,} ids that begin with {subject.prefix}", subject.prefix, ids, events)
+    ids = len({e.transactional_id for e in events})
+    return Group(subject, f"{ids:,} other ids", "", ids, events)
 
 
 def place(event: Event) -> str:

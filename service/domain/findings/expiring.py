@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from service.domain import causes
 from service.domain.findings import kinds
 from service.domain.findings.conditions import IdNow, bounded, judged
 from service.domain.findings.context import Context, ruled
-from service.domain.findings.events import SINGLE_IDS, Event, Group, evidence, group_by_subject, prefix_of
+from service.domain.findings.events import (
+    ALL,
+    SINGLE_IDS,
+    Event,
+    Group,
+    Told,
+    evidence,
+    group_by_subject,
+    prefix_of,
+)
 from service.domain.findings.finding import EVIDENCE_KEPT, Evidence, Observation, Subject
+from service.domain.findings.settling import gap_ms
 from service.domain.findings.words import moment, span
 from service.domain.limits import EXPIRATION_CONFIG, expires_at_ms
 from service.domain.transaction_log import TOPIC
@@ -72,9 +82,14 @@ def _expiring(some: Sequence[IdNow], context: Context) -> Observation:
     )
 
 
-def expired(events: Iterable[Event], context: Context) -> list[Observation]:
-    """Tombstones that were read."""
-    return [_expired(group, context) for group in group_by_subject(e for e in events if e.cause == causes.EXPIRY)]
+def expiries(events: Iterable[Event]) -> Iterator[Event]:
+    """Yields the tombstones that were read."""
+    return (e for e in events if e.cause == causes.EXPIRY)
+
+
+def expired(events: Iterable[Event], context: Context, told: Told = ALL) -> list[Observation]:
+    """Returns an observation for each id or prefix."""
+    return [_expired(group, context) for group in group_by_subject(expiries(events), gap_ms(context), told)]
 
 
 def _expired(group: Group, context: Context) -> Observation:

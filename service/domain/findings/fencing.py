@@ -3,28 +3,52 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from service.domain import causes
 from service.domain.findings import kinds
 from service.domain.findings.context import Context, ruled
-from service.domain.findings.events import Event, Group, evidence, group_by_subject
-from service.domain.findings.finding import EVIDENCE_KEPT, Observation
+from service.domain.findings.events import ALL, Event, Group, Told, evidence, group_by_subject
+from service.domain.findings.finding import EVIDENCE_KEPT, Observation, Occurrence
+from service.domain.findings.lifecycle import QUIET_MS
+from service.domain.findings.settling import gap_ms
 from service.domain.states import EMPTY
 
 TAKEOVERS: Final = 3
-"""In the time that events are looked at (15 minutes): a restart or two is nobody's conflict."""
+"""In QUIET_MS, by the log's times: a restart or two is nobody's conflict."""
 
 
-def fencing_conflicts(events: Iterable[Event], context: Context) -> list[Observation]:
-    """An id with TAKEOVERS or more: open transactions aborted by InitProducerId, or initialised again while unused."""
+def fights(events: Iterable[Event]) -> dict[int, tuple[Event, ...]]:
+    """Returns the takeovers that make a conflict, by sequence: TAKEOVERS or more of the id with those before it.
+
+    Each with those that it is the first to show, itself the last. A takeover is an open transaction aborted by
+    InitProducerId, or an id initialised again while unused.
+    """
     of_id: dict[bytes, list[Event]] = defaultdict(list)
     for event in events:
         if _is_takeover(event):
             of_id[event.transactional_id].append(event)
-    fought = [e for taken in of_id.values() if len(taken) >= TAKEOVERS for e in taken]
-    return [_observe(group, context) for group in group_by_subject(fought)]
+    found = {}
+    for taken in of_id.values():
+        taken.sort(key=lambda e: (e.at_ms, e.sequence))
+        begin = first = 0
+        for end, event in enumerate(taken):
+            while event.at_ms - taken[begin].at_ms > QUIET_MS:
+                begin += 1
+            if end - begin + 1 >= TAKEOVERS:
+                found[event.sequence] = tuple(taken[max(first, begin) : end + 1])
+                first = end + 1
+    return found
+
+
+def fencing_conflicts(events: Iterable[Event], context: Context, told: Told = ALL) -> list[Observation]:
+    """Returns an observation for each id or prefix."""
+    found = fights(events)
+    groups = group_by_subject((shown[-1] for shown in found.values()), gap_ms(context), told)
+    return [
+        _observe(group, [(last, e) for last in group.events for e in found[last.sequence]], context) for group in groups
+    ]
 
 
 def _is_takeover(event: Event) -> bool:
@@ -32,7 +56,8 @@ def _is_takeover(event: Event) -> bool:
     return event.cause == causes.FENCED or (event.cause == causes.INITIALIZED and event.from_state == EMPTY)
 
 
-def _observe(group: Group, context: Context) -> Observation:
+def _observe(group: Group, taken: Sequence[tuple[Event, Event]], context: Context) -> Observation:
+    """`taken`: each takeover behind the one that showed it, whose sequence it counts under: that one settles both."""
     who = "two producers fence" if group.ids == 1 else "producers of the same id fence"
     return ruled(
         Observation(
@@ -43,16 +68,16 @@ def _observe(group: Group, context: Context) -> Observation:
             advice="Every start with a transactional.id fences the producer that had it and aborts its open"
             " transaction. Find the second instance (a forgotten deployment, another environment on the same cluster,"
             " a copied id) and give each its own transactional.id; if there is only one, find out why it restarts.",
-            evidence=tuple(evidence(e, _told(e)) for e in group.events[-EVIDENCE_KEPT:]),
+            evidence=tuple(evidence(e, _described(e)) for _, e in taken[-EVIDENCE_KEPT:]),
             confidence=kinds.LIKELY,
             log_partition=group.log_partition,
-            occurrences=group.occurrences,
+            occurrences=tuple(sorted({Occurrence(shown_by.sequence, e.at_ms) for shown_by, e in taken})),
         ),
         context.rules.of(group.name),
     )
 
 
-def _told(event: Event) -> str:
+def _described(event: Event) -> str:
     pair = f"producer id {event.producer_id}, epoch {event.producer_epoch}"
     if event.cause == causes.FENCED:
         return f"{event.name}: an open transaction was aborted by another InitProducerId ({event.confidence}), {pair}"

@@ -33,7 +33,8 @@ class Look(NamedTuple):
 
     Judged are the kinds in `kinds`; of them findings that rest on a log partition in `partitions`, the others if
     `whole` (all partitions are). `ids` (None: all) narrows it to findings about these ids. Where `ends` is given,
-    exactly the findings about these subjects have ended, in these ways.
+    exactly the findings about these subjects have ended, in these ways. `held`: findings of which something more is
+    known that cannot be reported yet (see `settling`); they have not ended.
     """
 
     observations: tuple[Observation, ...]
@@ -42,9 +43,10 @@ class Look(NamedTuple):
     whole: bool = False
     ids: frozenset[bytes] | None = None
     ends: Mapping[Subject, str] | None = None
+    held: frozenset[Key] = frozenset()
 
     def judges(self, finding: Finding) -> bool:
-        if finding.kind not in self.kinds:
+        if finding.kind not in self.kinds or (finding.kind, finding.subject) in self.held:
             return False
         if self.ends is not None:
             return finding.subject in self.ends

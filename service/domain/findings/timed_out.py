@@ -3,41 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Set
-from typing import Final
 
 from service.domain import causes
 from service.domain.findings import kinds
 from service.domain.findings.context import SCAN_CONFIG, Context, ruled
-from service.domain.findings.events import Event, Group, evidence, group_by_subject
+from service.domain.findings.events import ALL, Event, Group, Told, evidence, group_by_subject
 from service.domain.findings.finding import EVIDENCE_KEPT, Evidence, Observation
+from service.domain.findings.settling import gap_ms
 from service.domain.findings.words import span
 
-BURST_FORMS_MS: Final = 2_000
-"""On top of the coordinators' scan: by then it is known whether others timed out too (`correlated`)."""
 
-
-def waits_from(events: Iterable[Event], context: Context) -> int | None:
-    """The sequence of the first timeout of which it is too early to say that it came alone; None: there is none.
-
-    Later events wait too: occurrences are counted in the order of their sequences.
-    """
-    forms_ms = context.limits.scan_ms + BURST_FORMS_MS
-    ages = ((e.sequence, context.seen_until.get(e.partition, e.at_ms + forms_ms) - e.at_ms) for e in _timeouts(events))
-    return min((sequence for sequence, age_ms in ages if 0 <= age_ms < forms_ms), default=None)
-
-
-def timed_out(events: Iterable[Event], elsewhere: Set[int], context: Context) -> list[Observation]:
-    """`elsewhere`: sequences of events that another finding tells of (correlated timeouts)."""
-    own = (e for e in _timeouts(events) if e.sequence not in elsewhere)
-    return [_observe(group, context) for group in group_by_subject(own)]
-
-
-def _timeouts(events: Iterable[Event]) -> Iterator[Event]:
+def timeouts(events: Iterable[Event]) -> Iterator[Event]:
     return (e for e in events if e.cause == causes.TIMEOUT)
 
 
-def told(event: Event, context: Context) -> Evidence:
-    """One abort by timeout."""
+def timed_out(events: Iterable[Event], elsewhere: Set[int], context: Context, told: Told = ALL) -> list[Observation]:
+    """Returns an observation for each id or prefix. `elsewhere`: sequences of events that another finding tells of
+    (correlated timeouts)."""
+    own = (e for e in timeouts(events) if e.sequence not in elsewhere)
+    return [_observe(group, context) for group in group_by_subject(own, gap_ms(context), told)]
+
+
+def one_abort(event: Event, context: Context) -> Evidence:
+    """Describes one abort by timeout."""
     opened = "" if event.duration_ms is None else f", open for {span(event.duration_ms)}"
     scan_ms = context.limits.scan_ms
     short = (
@@ -62,7 +50,7 @@ def _observe(group: Group, context: Context) -> Observation:
             advice="The records of these transactions are discarded. If the application is too slow, commit more"
             f" often or raise transaction.timeout.ms above {span(_longest(group))}; if it stopped, find out why. A"
             " producer of the old protocol is fenced by the abort and has to be started again.",
-            evidence=tuple(told(e, context) for e in group.events[-EVIDENCE_KEPT:]),
+            evidence=tuple(one_abort(e, context) for e in group.events[-EVIDENCE_KEPT:]),
             confidence=kinds.LIKELY if last.confidence != causes.CERTAIN else kinds.CERTAIN,
             log_partition=group.log_partition,
             occurrences=group.occurrences,

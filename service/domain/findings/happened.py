@@ -1,0 +1,72 @@
+"""Finds what the events of ids show, all kinds of event findings together: a function of the events and of how far the
+log is known, whatever the rounds were in which they came."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, NamedTuple
+
+from service.domain.findings import churn, correlated, expiring, fencing, kinds, timed_out
+from service.domain.findings.context import Context
+from service.domain.findings.correlated import Burst, Participants
+from service.domain.findings.events import Event, Told, prefix_of
+from service.domain.findings.finding import Key, Observation, Subject
+from service.domain.findings.lifecycle import QUIET_MS
+from service.domain.findings.settling import Settling, first_unsettled, first_unsettled_timeout, gap_ms
+
+REMEMBERED_MS: Final = 4 * QUIET_MS
+"""How long events are kept. Reported are those of the last QUIET_MS; what they are reported as depends on some before:
+the group of a timeout on those in the QUIET_MS before it, whether one of these came alone on whether its id's prefix
+churned in the QUIET_MS before it, and that on new ids in the QUIET_MS before."""
+
+
+class Happened(NamedTuple):
+    """`held`: the findings that what waits to be settled may belong to."""
+
+    observations: tuple[Observation, ...]
+    held: frozenset[Key]
+
+
+def happened(
+    events: Sequence[Event],
+    participants: Callable[[Sequence[Burst]], Participants],
+    settling: Settling,
+    context: Context,
+) -> Happened:
+    """`participants`: asked for at most once, of the bursts that are reported."""
+    since_ms = settling.now_ms - QUIET_MS
+    after_ms = gap_ms(context)
+    found = churn.churn(events, context, Told(since_ms))
+
+    bursts = correlated.bursts(events, churn.churned(events), context)
+    fresh = [burst for burst in bursts if burst.events[-1].at_ms >= since_ms]
+    found += correlated.correlated(fresh, events, participants(fresh) if fresh else {}, context)
+
+    together = {e.sequence for burst in bursts for e in burst.events}
+    timeouts = list(timed_out.timeouts(events))
+    alone = [e for e in timeouts if e.sequence not in together]
+    told = Told(since_ms, first_unsettled_timeout(timeouts, _since(alone, since_ms), settling, context))
+    found += timed_out.timed_out(alone, together, context, told)
+    held = _held(kinds.TIMED_OUT, alone, told)
+
+    taken = [shown[-1] for shown in fencing.fights(events).values()]
+    told = Told(since_ms, first_unsettled(_since(taken, since_ms), settling, after_ms))
+    found += fencing.fencing_conflicts(events, context, told)
+    held |= _held(kinds.FENCING_CONFLICT, taken, told)
+
+    expiries = list(expiring.expiries(events))
+    told = Told(since_ms, first_unsettled(_since(expiries, since_ms), settling, after_ms))
+    found += expiring.expired(events, context, told)
+    held |= _held(kinds.EXPIRED, expiries, told)
+    return Happened(tuple(found), held)
+
+
+def _since(events: Iterable[Event], since_ms: int) -> list[Event]:
+    return [e for e in events if e.at_ms >= since_ms]
+
+
+def _held(kind: str, events: Iterable[Event], told: Told) -> frozenset[Key]:
+    waiting = [e for e in events if e.at_ms >= told.since_ms and not told.has(e)]
+    ids = {Subject(transactional_id=e.transactional_id) for e in waiting}
+    prefixes = {Subject(prefix=prefix_of(e.name)) for e in waiting}
+    return frozenset((kind, subject) for subject in {*ids, *prefixes, *([Subject()] if waiting else [])})
