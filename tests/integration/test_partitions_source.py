@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,9 @@ from deploy.demo.broker import Broker
 from service.domain.partition_facts import SOURCE
 from service.store.schema import data_partitions, open_entries, partition_watch, source_status
 from tests.brokers import describe_transaction
-from tests.integration.application import Ingest, running, wait_for
+from tests.integration.application import Ingest, running
 from tests.integration.producers import SILENT, create_topic, open_producer, transact
+from tests.waiting import ANSWER_S, OPEN_MS, wait_for, wait_until, wait_until_equal
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
@@ -31,19 +31,17 @@ def watched(app: Ingest, topic: str, partitions: int) -> list[Any]:
     return wait_for(rows, f"{topic}; {app.log}")
 
 
-def test_an_open_transaction_is_shown_within_seconds_and_goes_when_it_ends(broker: Broker, tmp_path: Path) -> None:
+def test_an_open_transaction_is_shown_and_goes_when_it_ends(broker: Broker, tmp_path: Path) -> None:
     create_topic(broker.bootstrap, "open-one", 2)
-    producer = open_producer(broker.bootstrap, "open-one")
+    producer = open_producer(broker.bootstrap, "open-one", OPEN_MS)
     transact(producer, "open-one")
     with running(Ingest(broker.bootstrap, tmp_path, "--mirrored", "copied-*")) as app:
         watched(app, "open-one", 2)
         create_topic(broker.bootstrap, "copied-one", 3)
         producer.begin_transaction()
         producer.produce("open-one", b"payload", partition=1)
-        producer.flush(30)
-        began = time.monotonic()
+        producer.flush(ANSWER_S)
         (entry,) = wait_for(lambda: of(app, open_entries, "open-one"), f"the open transaction; {app.log}")
-        assert time.monotonic() - began < 3
         said = describe_transaction(broker.bootstrap, "open-one")
         assert (entry.producer_id, entry.producer_epoch) == (said.producer_id, said.producer_epoch)
         (row,) = [row for row in of(app, data_partitions, "open-one") if row.partition == entry.partition == 1]
@@ -56,14 +54,18 @@ def test_an_open_transaction_is_shown_within_seconds_and_goes_when_it_ends(broke
         assert row.lag_bytes == entry.bytes > 61
         assert row.stalled_since_ms is not None
 
-        producer.commit_transaction(30)
-        wait_for(lambda: not of(app, open_entries, "open-one"), f"nothing open; {app.log}", 3)
+        producer.commit_transaction(ANSWER_S)
+        wait_until_equal(lambda: of(app, open_entries, "open-one"), [], f"what is open ({app.log})")
         (row,) = [row for row in of(app, data_partitions, "open-one") if row.partition == 1]
         assert (row.stalled_since_ms, row.last_stable_offset) == (None, row.high_watermark)
 
         admin = AdminClient({"bootstrap.servers": broker.bootstrap, "logger": SILENT})
-        admin.delete_topics(["open-one"])["open-one"].result(20)
-        wait_for(lambda: all(row.is_gone for row in of(app, data_partitions, "open-one")), f"it is gone; {app.log}", 10)
+        admin.delete_topics(["open-one"])["open-one"].result(ANSWER_S)
+        wait_until(
+            lambda: of(app, data_partitions, "open-one"),
+            lambda rows: all(row.is_gone for row in rows),
+            f"all partitions gone; {app.log}",
+        )
         assert not of(app, data_partitions, "copied-one")
         (seen,) = app.rows(partition_watch)
         assert seen.not_covered == 3

@@ -7,7 +7,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.service.stores import Id, SeededCluster, open_id
+from tests.waiting import ANSWER_S, LIMIT_S
 
 ROOT = Path(__file__).parents[2]
 SERVER = """
@@ -38,14 +38,14 @@ def port(tmp_path: Path) -> Iterator[int]:
             assert process.stdout is not None
             yield int(process.stdout.readline())
             process.send_signal(signal.SIGTERM)
-            _, complaints = process.communicate(timeout=20)
+            _, complaints = process.communicate(timeout=LIMIT_S)
             assert complaints == ""
         finally:
             process.kill()
 
 
 def get(port: int, path: str) -> tuple[int, Any]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=ANSWER_S)
     connection.request("GET", path)
     response = connection.getresponse()
     body = response.read()
@@ -71,7 +71,7 @@ def test_a_server_answers_over_sockets_also_for_the_longest_ids(port: int) -> No
 
 def test_a_head_is_answered_like_a_get_and_the_connection_lives_on(port: int) -> None:
     """Bytes of a body would be read as the beginning of the next answer."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=ANSWER_S)
     answers = []
     for path in ("/-/healthy", "/api/v1/clusters/orders/transactions", "/static/style.css", "/nothing"):
         for method in ("GET", "HEAD"):
@@ -87,7 +87,7 @@ def test_a_head_is_answered_like_a_get_and_the_connection_lives_on(port: int) ->
 
 
 def test_a_head_of_the_stream_ends(port: int) -> None:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=ANSWER_S)
     for _ in range(2):
         connection.request("HEAD", "/api/v1/events")
         response = connection.getresponse()
@@ -99,12 +99,10 @@ def test_a_head_of_the_stream_ends(port: int) -> None:
 def test_many_readers_at_once_are_all_answered(port: int) -> None:
     connections = []
     for _ in range(60):
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=ANSWER_S)
         connection.request("GET", "/api/v1/clusters/orders/transactions")
         connections.append(connection)
-    began = time.monotonic()
     statuses = {connection.getresponse().status for connection in connections}
     for connection in connections:
         connection.close()
     assert statuses == {200}
-    assert time.monotonic() - began < 30

@@ -25,6 +25,7 @@ from deploy.demo.workload.old_producer import OldProducer
 from deploy.demo.workload.raw_producer import Connection, RawProducer, Refused, transaction_version
 from tests.integration.producers import create_topics, open_producer, transact
 from tests.lab.hangs import old_producer
+from tests.waiting import LIMIT_S
 
 CLASSIC: Final = "soak-classic"
 MODERN: Final = "soak-modern"
@@ -89,7 +90,7 @@ class Clients:
     def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, trace: TracebackType | None) -> None:
         self._stop.set()
         for thread in self._threads:
-            thread.join(90)
+            thread.join(LIMIT_S)
 
     def _run(self, work: Callable[..., None], arguments: tuple[object, ...]) -> None:
         try:
@@ -177,7 +178,7 @@ class Clients:
 
 
 def _write(producer: RawProducer | OldProducer, topic: str, partition: int) -> None:
-    give_up = time.monotonic() + 60
+    give_up = time.monotonic() + LIMIT_S
     while True:
         try:
             producer.produce(topic, partition, [b"payload"])

@@ -14,9 +14,9 @@ from service.domain.transaction_log import TOPIC
 from service.kafka.errors import KafkaFailure
 from service.kafka.layouts import all_topics
 from tests.brokers import Cluster, connect
-from tests.integration.application import wait_for
 from tests.integration.producers import SILENT
 from tests.soak.clients import TOPICS
+from tests.waiting import ANSWER_S, wait_for
 
 SESSION_S: Final = 6.0
 PROPERTIES: Final = {"broker.session.timeout.ms": f"{SESSION_S * 1000:.0f}", "broker.heartbeat.interval.ms": "500"}
@@ -67,10 +67,10 @@ class Faults:
         admin = AdminClient({"bootstrap.servers": self._cluster.bootstrap, "logger": SILENT})
 
         def whole() -> bool:
-            topics = admin.list_topics(timeout=20).topics.values()
+            topics = admin.list_topics(timeout=ANSWER_S).topics.values()
             return all(len(p.isrs) == len(p.replicas) for topic in topics for p in topic.partitions.values())
 
-        wait_for(whole, "all replicas in sync", 60)
+        wait_for(whole, "all replicas in sync")
 
     def _victim(self, kind: str) -> int | None:
         if kind in (COORDINATORS, LEADERS):
@@ -112,7 +112,7 @@ class Faults:
         admin = AdminClient({"bootstrap.servers": self._cluster.bootstrap, "logger": SILENT})
         by_replica = AlterPartitionReassignmentsRequest.ReassignableTopic
         by_topic = ElectLeadersRequest.TopicPartitions
-        told = admin.list_topics(timeout=20).topics
+        told = admin.list_topics(timeout=ANSWER_S).topics
         order = {
             name: {p.id: [*p.replicas[1:], p.replicas[0]] for p in told[name].partitions.values()} for name in topics
         }
@@ -145,4 +145,4 @@ class Faults:
                 return False
             return all(now[name].leaders[p].node == to[0] for name, some in order.items() for p, to in some.items())
 
-        wait_for(moved, f"other leaders of {', '.join(topics)}", 60)
+        wait_for(moved, f"other leaders of {', '.join(topics)}")

@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, NamedTuple
@@ -21,7 +22,6 @@ from service.store.schema import findings
 from tests.benchmarks.figures import percentile
 from tests.benchmarks.watched import Watched, watching
 from tests.brokers import Cluster
-from tests.integration.application import wait_for
 from tests.lab.asking import open_on
 from tests.lab.hangs import UNGUARDED
 from tests.soak.clients import HANGS, PARTITIONS, TOPICS, prepare_topics
@@ -29,13 +29,13 @@ from tests.soak.faults import KINDS, PROPERTIES, Done, Faults
 from tests.soak.injected import Injecting
 from tests.soak.watch import Seen, Watching, as_of_s
 from tests.soak.working import Work, working
+from tests.waiting import wait_for, wait_until_equal
 
 HOLD_S: Final = 300.0
 JUDGED_SHARE: Final = 0.99
 JUDGED_AGAIN_S: Final = 10.0
 _BEGINS_S: Final = 2.0
 """How old the first answer may be with which counting begins."""
-_LAST_FOUND_S: Final = 60.0
 _SLACK_S: Final = 6.0
 
 Key = tuple[str, int, int, int]
@@ -91,9 +91,11 @@ def run(plan: Plan, seed: int = 1) -> Result:
                 with Watching(watched, cluster, lambda: faults.away) as watch:
                     with Injecting(cluster.bootstrap, plan.hangs, plan.seconds) as injecting:
                         _disturb(faults, plan, work)
-                    _wait_for_the_last(injecting, watch.seen)
+                    _wait_for_the_last(injecting, faults, watch.seen)
             time.sleep(_SLACK_S)
-            return _result(watched, watch.seen, faults, injecting, _open(cluster, plan.hangs), dict(work.done))
+            still_open = _open(cluster, plan.hangs)
+            _wait_until_confirmed(watched, still_open)
+            return _result(watched, watch.seen, faults, injecting, still_open, dict(work.done))
 
 
 def _wait_until_judged(watched: Watched) -> None:
@@ -108,7 +110,7 @@ def _wait_until_judged(watched: Watched) -> None:
         return topics >= {*TOPICS, TOPIC} and all(one["judged"] for one in body["items"])
 
     try:
-        wait_for(done, "all partitions judged", 120)
+        wait_for(done, "all partitions judged")
     finally:
         rest.close()
 
@@ -124,10 +126,23 @@ def _disturb(faults: Faults, plan: Plan, work: Work) -> None:
     time.sleep(max(JUDGED_AGAIN_S + 2, began + plan.seconds - time.monotonic()))
 
 
-def _wait_for_the_last(injecting: Injecting, seen: Seen) -> None:
-    give_up = time.monotonic() + _LAST_FOUND_S
-    while time.monotonic() < give_up and any(_key(one.hang) not in seen.found for one in injecting.injected):
-        time.sleep(0.2)
+def _wait_for_the_last(injecting: Injecting, faults: Faults, seen: Seen) -> None:
+    """Until all is found and judged again. What never comes is in the result, and fails there."""
+
+    def left() -> list[object]:
+        hidden = [key for one in injecting.injected if (key := _key(one.hang)) not in seen.found]
+        return [*hidden, *(one for one in faults.done if seen.judged_again_s(one.ended_s) is None)]
+
+    with suppress(AssertionError):
+        wait_until_equal(left, [], "what is not found, and after which faults not all is judged again,")
+
+
+def _wait_until_confirmed(watched: Watched, hanging: set[Key]) -> None:
+    """Nobody works any more: what is still open hangs. What is not found is in the result, and fails there."""
+    with suppress(AssertionError):
+        wait_until_equal(
+            lambda: sorted(hanging - {_of(row) for row in _confirmed(watched.store)}), [], "what is not confirmed"
+        )
 
 
 def _open(cluster: Cluster, hangs: int) -> set[Key]:

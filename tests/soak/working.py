@@ -11,8 +11,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from tests.integration.application import ROOT
-
-_END_S = 120
+from tests.waiting import LIMIT_S
 
 
 class Work(NamedTuple):
@@ -39,7 +38,7 @@ def working(bootstrap: str, *, hold_s: float, hangs: int) -> Iterator[Work]:
     work = Work(Counter(), check)
     try:
         yield work
-        told, _ = process.communicate(timeout=_END_S)
+        told, _ = process.communicate(timeout=LIMIT_S)
         check()
         work.done.update(json.loads(told))
     finally:
