@@ -9,11 +9,15 @@ from typing import Any
 
 import pytest
 
+from deploy.demo import broker as broker_module
 from deploy.demo.broker import Broker
 from tests.brokers import VERSIONS, free_port
 from tests.postgres import Postgres
+from tests.waiting import LIMIT_S
 
 MakeBroker = Callable[..., Broker]
+
+broker_module.START_TIMEOUT_S = LIMIT_S
 
 
 @pytest.fixture(scope="session")

@@ -26,12 +26,13 @@ from tests.brokers import free_port, kafka_transactions
 from tests.integration.producers import create_topic, open_producer
 from tests.lab.asking import Open, mark
 from tests.lab.hangs import UNGUARDED, old_producer
+from tests.waiting import ANSWER_S, LIMIT_S
 
 FOUND_S, RESOLVED_S = 3.0, 2.0
 HANGS, HEALTHY, LONG = "hangs", "healthy", "long"
 EVERY_S = 0.5
 POLL_S = 0.02
-LOST_AFTER_S = 30.0
+LOST_AFTER_S = LIMIT_S
 TOOL_RUNS = 5
 
 
@@ -53,12 +54,12 @@ def run(cases: int = 100, rate: float = 200, ids: int = 20) -> list[Figure]:
             long = open_producer(broker.bootstrap, "long-and-legal", 900_000)
             long.begin_transaction()
             long.produce(LONG, b"a checkpoint later", partition=0)
-            long.flush(20)
+            long.flush(ANSWER_S)
             with (
                 watching(broker.bootstrap) as watched,
                 Connection(broker.bootstrap, threading.Event()) as connection,
             ):
-                watched.wait_until_read(1, 120)
+                watched.wait_until_read(1, LIMIT_S)
                 with loading("tests.benchmarks.load", broker.bootstrap, HEALTHY, rate, ids) as load:
                     time.sleep(10)
                     figures = list(_measure(broker, watched, connection, cases))

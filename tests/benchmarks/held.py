@@ -20,9 +20,9 @@ from tests.benchmarks.prepared_broker import VERSION
 from tests.benchmarks.process_tree import CpuMeter, shown
 from tests.benchmarks.watched import Watched, watching
 from tests.brokers import free_ports
-from tests.integration.application import wait_for
 from tests.integration.producers import create_topic, open_producer
 from tests.integration.wire_tap import WireTap
+from tests.waiting import wait_for
 
 HELD, PARTITIONS, OF_A_TRANSACTION = "held", 1_000, 100
 GROWING = 100
@@ -83,7 +83,7 @@ def _measure(producers: Sequence[Producer], watched: Watched, counter: BatchCoun
             producer.produce(HELD, b"payload", partition=partition)
     for producer in producers:
         assert not producer.flush(30)
-    wait_for(lambda: len(counter.reads) >= PARTITIONS, "every partition to be read", TIMEOUT_S)
+    wait_for(lambda: len(counter.reads) >= PARTITIONS, "every partition to be read")
     meter, ends = CpuMeter(watched.tree), time.monotonic() + seconds
     while time.monotonic() < ends:
         for partition in range(GROWING):

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tests.integration.application import ROOT
+from tests.waiting import LIMIT_S
 
-TIMEOUT_S = 120
+TIMEOUT_S = LIMIT_S
 
 
 class Load:

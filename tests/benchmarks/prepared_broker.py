@@ -18,8 +18,9 @@ from deploy.demo.broker import Broker
 from service.domain.transaction_log import TOPIC
 from tests.benchmarks.decode import make_log
 from tests.brokers import free_port
-from tests.integration.application import log_ends, wait_for
+from tests.integration.application import log_ends
 from tests.integration.producers import open_producer
+from tests.waiting import wait_for
 
 VERSION = "4.3.1"
 PARTITIONS = 50
@@ -120,5 +121,5 @@ def _wait_until_loaded(broker: BenchmarkBroker) -> int:
         _, _, this_run = log.read_text(errors="replace").rpartition("is now STARTING")
         return this_run.count("Finished loading") >= PARTITIONS
 
-    wait_for(loaded, f"the coordinators to have read their log; {log}", timeout_s=180)
+    wait_for(loaded, f"the coordinators to have read their log; {log}")
     return sum(log_ends(broker.bootstrap).values())

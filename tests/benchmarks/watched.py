@@ -20,9 +20,10 @@ from urllib.parse import urlencode
 from tests.benchmarks.process_tree import ProcessTree
 from tests.brokers import free_port
 from tests.integration.application import ROOT
+from tests.waiting import LIMIT_S
 
 CLUSTER = "bench"
-END_S = 20
+END_S = LIMIT_S
 
 
 class Rest:

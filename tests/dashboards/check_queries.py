@@ -16,6 +16,7 @@ from urllib.request import urlopen
 
 from dashboards.build import FOLDER
 from dashboards.panels import MAY_BE_EMPTY
+from tests.waiting import ANSWER_S
 
 Json = dict[str, Any]
 Ask = Callable[[str, Mapping[str, str]], Any]
@@ -80,7 +81,7 @@ def asking(url: str) -> Ask:
 
     def ask(path: str, parameters: Mapping[str, str]) -> Any:
         try:
-            with urlopen(f"{url.rstrip('/')}/api/v1/{path}?{urlencode(parameters)}", timeout=20) as answer:
+            with urlopen(f"{url.rstrip('/')}/api/v1/{path}?{urlencode(parameters)}", timeout=ANSWER_S) as answer:
                 told = json.load(answer)
         except HTTPError as error:
             raise QueryRefusedError(error.read().decode(errors="replace")[:300]) from error

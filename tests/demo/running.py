@@ -8,7 +8,6 @@ import select
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +15,7 @@ from uuid import uuid4
 
 from deploy.demo.broker import is_free
 from tests.brokers import free_ports
+from tests.waiting import LIMIT_S, wait_until
 
 ROOT = Path(__file__).parents[2]
 MARK = "DEMO_TEST_MARK"
@@ -38,23 +38,26 @@ class Demo:
             start_new_session=True,
         )
 
-    def read_until(self, text: str, timeout_s: float = 200) -> None:
-        assert self.process.stdout is not None
-        give_up = time.monotonic() + timeout_s
-        while text not in self.said:
-            assert time.monotonic() < give_up, f"no {text!r} in:\n{self.said}"
-            if select.select([self.process.stdout], [], [], 0.2)[0]:
-                some = os.read(self.process.stdout.fileno(), 65_536)
+    def read_until(self, text: str) -> None:
+        stdout = self.process.stdout
+        assert stdout is not None
+
+        def said() -> str:
+            if text not in self.said and select.select([stdout], [], [], 0.2)[0]:
+                some = os.read(stdout.fileno(), 65_536)
                 assert some, f"ended before it said {text!r}:\n{self.said}"
                 self.said += some.decode()
+            return self.said
+
+        wait_until(said, lambda said: text in said, repr(text))
 
     def urls(self) -> list[str]:
         """Those it showed, in order."""
         return re.findall(r"http://\S+$", self.said, re.MULTILINE)
 
-    def end(self, timeout_s: float = 20) -> int:
+    def end(self) -> int:
         """Its exit code, once it ends by itself."""
-        self.said += self.process.communicate(timeout=timeout_s)[0].decode()
+        self.said += self.process.communicate(timeout=LIMIT_S)[0].decode()
         return self.process.returncode
 
     def processes(self) -> dict[int, str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
-import time
 from collections.abc import Iterator
 from typing import Any, Final
 from urllib.parse import quote
@@ -18,17 +17,16 @@ from deploy.demo.tour import CLUSTER
 from deploy.demo.troubles import INVOICES_ID, LATE_AT, REFUNDS, REFUNDS_ID
 from service.web.guide import RUNBOOKS
 from tests.demo.running import ROOT, Demo, showing
+from tests.waiting import LIMIT_S, wait_until
 from tests.web.browser import DESK, PHONE, Browse, browse, chromium, is_wider_than_the_window
 
 __all__ = ["browse", "chromium"]
 
-pytestmark = [pytest.mark.alone, pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.alone, pytest.mark.broker, pytest.mark.spark]
 
 PAGE: Final = f"/clusters/{CLUSTER}"
 LEVELS: Final = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 DRAWN_APART: Final = ("inventory", "nightly-report", INVOICES_ID)
-EXPIRES_S: Final = 150.0
-"""The id of what hangs expires in a minute; until then nobody may end it."""
 
 
 @pytest.fixture(scope="module")
@@ -151,13 +149,10 @@ def _producer_id(page: Page, service: str) -> str:
 
 
 def _end(demo: Demo) -> None:
-    """By the command that the tour shows, as soon as it may."""
+    """By the command that the tour shows, as soon as it may: when the id of what hangs has expired, after a minute."""
     command = next(line for line in demo.said.splitlines() if "txnscope resolve" in line)
-    give_up = time.monotonic() + EXPIRES_S
-    while (done := _run(command)).returncode:
-        assert time.monotonic() < give_up, done.stdout + done.stderr
-        time.sleep(2)
+    wait_until(lambda: _run(command), lambda done: done.returncode == 0, "the command to end it")
 
 
 def _run(command: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(shlex.split(command), cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(shlex.split(command), cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_S, check=False)

@@ -15,6 +15,7 @@ from deploy.demo.workload.workload import Workload, WorkloadError
 from tests.brokers import connect, describe_transaction, transactional_ids
 from tests.conftest import MakeBroker
 from tests.integration.kafka_says import completed
+from tests.waiting import LIMIT_S, wait_for
 
 ROUNDS = 3
 
@@ -80,15 +81,24 @@ def test_stops_within_two_seconds(broker_431: Broker) -> None:
     workload = Workload(broker_431.bootstrap, 7, prefix=a_prefix(), timeout_ms=60_000)
     stop, stopped_after = threading.Event(), -1.0
 
+    def is_amid_work() -> bool:
+        """Something is committed, and the report is in the middle of its transaction."""
+        book = merged(app.book for app in workload.apps)
+        report = next((account for i, account in book.accounts.items() if i.endswith("nightly-report")), None)
+        return book.commits > 0 and report is not None and report.state is None and bool(report.participants)
+
     def stop_later() -> None:
-        time.sleep(3)
+        wait_for(is_amid_work, "the workload amid its work")
+        time.sleep(1)
         stop.set()
         nonlocal stopped_after
         stopped_after = time.monotonic()
 
-    threading.Thread(target=stop_later).start()
+    stopping = threading.Thread(target=stop_later)
+    stopping.start()
     ledger = workload.run_until(stop)
-    assert time.monotonic() - stopped_after < 2.5
+    stopping.join(LIMIT_S)
+    assert 0 < time.monotonic() - stopped_after < 2.5
     assert ledger.commits > 0
     report = next(account for i, account in ledger.accounts.items() if i.endswith("nightly-report"))
     assert report.state is None  # in the middle of its transaction: nobody may rely on a state
@@ -98,9 +108,11 @@ def test_stops_within_two_seconds(broker_431: Broker) -> None:
 def test_counts_stay_exact_when_the_broker_restarts(make_broker: MakeBroker) -> None:
     broker = make_broker("4.3.1")
     ledgers: list[Ledger] = []
-    run = threading.Thread(target=lambda: ledgers.append(Workload(broker.bootstrap, 7, timeout_ms=5_000).run(2)))
+    workload = Workload(broker.bootstrap, 7, timeout_ms=5_000)
+    run = threading.Thread(target=lambda: ledgers.append(workload.run(2)))
     run.start()
-    time.sleep(4)
+    wait_for(lambda: merged(app.book for app in workload.apps).commits or not run.is_alive(), "the first commit")
+    time.sleep(1)
     broker.kill()
     broker.start()
     run.join()

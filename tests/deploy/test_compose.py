@@ -26,6 +26,7 @@ from tests.deploy.compose_files import (
     variables,
 )
 from tests.deploy.containerfile import stages
+from tests.waiting import LIMIT_S
 
 SERVICES = sorted(compose()["services"])
 CONFIG = f"{ENV_PREFIX}CONFIG"
@@ -57,7 +58,7 @@ def ours(environment: dict[str, str]) -> dict[str, str]:
 def test_it_is_a_compose_file() -> None:
     command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec"]
     told = subprocess.run(
-        [*command, str(COMPOSE / "compose.yml")], capture_output=True, text=True, timeout=60, check=False
+        [*command, str(COMPOSE / "compose.yml")], capture_output=True, text=True, timeout=LIMIT_S, check=False
     )
     assert told.returncode == 0, told.stdout + told.stderr
 

@@ -18,6 +18,7 @@ from service.cli.parser import parse as parse_command
 from service.web.guide import DOCS
 from tests.deploy.compose_files import COMPOSE, OURS, ROOT, compose, published
 from tests.deploy.containerfile import lineage, stages
+from tests.waiting import LIMIT_S
 
 BLOCKED = """
 import sys
@@ -141,6 +142,6 @@ def test_a_role_is_enough_to_run(name: str) -> None:
     }
     script = BLOCKED.format(names=sorted(absent)) + USED[name]
     told = subprocess.run(
-        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_S, check=False
     )
     assert told.returncode == 0, told.stderr

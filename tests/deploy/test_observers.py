@@ -14,6 +14,7 @@ import pytest
 
 from service.api import metrics
 from tests.deploy.compose_files import COMPOSE, ROOT, behind, compose, published, read_yaml
+from tests.waiting import LIMIT_S
 
 SERVICES = compose()["services"]
 PROMETHEUS = COMPOSE / "prometheus" / "prometheus.yml"
@@ -152,5 +153,5 @@ def test_amtool_takes_the_configuration() -> None:
 
 
 def _accepts(*command: str) -> None:
-    told = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    told = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
     assert told.returncode == 0, told.stdout + told.stderr

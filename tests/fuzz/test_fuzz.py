@@ -13,6 +13,7 @@ from service.wire import errors
 from tests.fuzz.mutate import make
 from tests.fuzz.pieces import take_apart
 from tests.fuzz.seeds import seeds
+from tests.waiting import LIMIT_S
 from tests.wire.dumps import segments
 
 INPUTS = 2_000
@@ -23,7 +24,7 @@ def test_mutated_logs_give_records_or_rejects_and_nothing_else(seed: int) -> Non
     """In processes of their own, whose memory is bounded."""
     arguments = ["--inputs", str(INPUTS), "--seed", str(seed)]
     run = subprocess.run(
-        [sys.executable, "-m", "tests.fuzz", *arguments], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-m", "tests.fuzz", *arguments], capture_output=True, text=True, timeout=LIMIT_S, check=False
     )
     assert run.returncode == 0, run.stdout + run.stderr
     found = re.match(r"([\d,]+) inputs, ([\d.]+)% with a right checksum", run.stdout)

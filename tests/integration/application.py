@@ -6,9 +6,8 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -33,20 +32,9 @@ from service.store.schema import (
     source_status,
     transactional_ids,
 )
+from tests.waiting import LIMIT_S, wait_for, wait_until_equal
 
 ROOT = Path(__file__).parents[2]
-T = TypeVar("T")
-
-
-def wait_for(probe: Callable[[], T], what: str, timeout_s: float = 60.0) -> T:
-    """The first truthy answer of `probe`."""
-    give_up = time.monotonic() + timeout_s
-    while True:
-        answer = probe()
-        if answer:
-            return answer
-        assert time.monotonic() < give_up, f"not within {timeout_s} s: {what}"
-        time.sleep(0.2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,17 +86,34 @@ class Ingest:
     def kill(self) -> None:
         """As `kill -9` of the driver and, with it, of the JVM and the workers that hang on it."""
         os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait(10)
+        self.process.wait(LIMIT_S)
 
-    def stop(self, timeout_s: float = 20.0) -> int:
+    def stop(self, timeout_s: float = LIMIT_S) -> int:
+        """Ends it as SIGTERM does; its exit code."""
         if self.process.poll() is None:
             self.process.terminate()
             try:
                 self.process.wait(timeout_s)
             except subprocess.TimeoutExpired:
                 self.kill()
-                raise
+                raise AssertionError(
+                    f"SIGTERM did not end it within {timeout_s:g} s; its log ends:{self._tail}"
+                ) from None
         return self.process.returncode
+
+    @contextmanager
+    def _showing_its_log(self) -> Iterator[None]:
+        """A wait that fails shows how the log ends."""
+        try:
+            yield
+        except AssertionError as e:
+            e.add_note(f"the log of the application ends:{self._tail}")
+            raise
+
+    @property
+    def _tail(self) -> str:
+        """The end of its log."""
+        return f"\n{self.log.read_text()[-3000:]}"
 
     @contextmanager
     def reader(self) -> Iterator[Engine]:
@@ -133,38 +138,52 @@ class Ingest:
         """Until the very first start is through: what is written from now on counts."""
 
         def counting() -> bool:
-            assert self.process.poll() is None, self.log.read_text()[-3000:]
-            try:
-                return any(row.counted_since_ms for row in self.rows(clusters))
-            except (StoreUnavailable, OperationalError):  # no file yet, or no tables
-                return False
+            self.is_running()
+            return any(row.counted_since_ms for row in self.rows(clusters))
 
-        wait_for(counting, f"the first start; {self.log}")
+        # no file yet, or no tables
+        with self._showing_its_log():
+            wait_for(counting, f"the first start; {self.log}", retry_on=(StoreUnavailable, OperationalError))
 
-    def wait_until_read(self, timeout_s: float = 60.0) -> None:
+    def is_running(self) -> None:
+        """Fails with the end of the log where the process has ended by itself."""
+        assert self.process.poll() is None, f"it ended with {self.process.returncode}; its log ends:{self._tail}"
+
+    def wait_until_read(self) -> None:
         """Until the store stands where the log ends, as the broker tells it then."""
 
-        def done() -> bool:
-            assert self.process.poll() is None, self.log.read_text()[-3000:]
-            return self.positions() == log_ends(self.bootstrap)
+        def behind() -> dict[int, tuple[int | None, int | None]]:
+            """(position, end of the log) of each partition where they differ."""
+            self.is_running()
+            positions, ends = self.positions(), log_ends(self.bootstrap)
+            both = {p: (positions.get(p), ends.get(p)) for p in positions.keys() | ends.keys()}
+            return {p: (position, end) for p, (position, end) in both.items() if position != end}
 
-        wait_for(done, f"the store at the log's end; {self.log}", timeout_s)
+        with self._showing_its_log():
+            wait_until_equal(behind, {}, f"what the store is behind the log's end ({self.log})")
 
-    def wait_for_counts(self, expected: dict[str, tuple[int, int]], timeout_s: float = 60.0) -> None:
+    def wait_for_counts(self, expected: dict[str, tuple[int, int]]) -> None:
         """Until the store has exactly these (commits, aborts) by id; a commit returns before it is complete."""
-        with suppress(AssertionError):
-            wait_for(lambda: self.counts() == expected, "the counts", timeout_s)
-        assert self.counts() == expected, self.log
+
+        def counts() -> dict[str, tuple[int, int]]:
+            self.is_running()
+            return self.counts()
+
+        with self._showing_its_log():
+            wait_until_equal(counts, expected, f"the counts ({self.log})")
 
     def wait_for_more_commits(self, names: list[str]) -> None:
         """Until the store has counted further commits of every one of these ids."""
         before = self.counts()
 
-        def more() -> bool:
+        def still() -> dict[str, tuple[int, int] | None]:
+            """The counts of those that have not counted any more."""
+            self.is_running()
             now = self.counts()
-            return all(name in now and now[name] > before.get(name, (0, 0)) for name in names)
+            return {name: now.get(name) for name in names if now.get(name, (0, 0)) <= before.get(name, (0, 0))}
 
-        wait_for(more, f"more commits of every id; {self.log}")
+        with self._showing_its_log():
+            wait_until_equal(still, {}, f"the ids without more commits ({self.log})")
 
     def counts(self) -> dict[str, tuple[int, int]]:
         return {name: (stored.commits, stored.aborts) for name, stored in self.ids().items()}

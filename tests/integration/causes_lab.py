@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,8 +16,9 @@ from deploy.demo.broker import Broker
 from deploy.demo.workload.raw_producer import Connection, RawProducer
 from service.domain import causes, states
 from service.store.schema import transactional_ids, transitions
-from tests.integration.application import Ingest, ingesting, wait_for
+from tests.integration.application import Ingest, ingesting
 from tests.integration.producers import open_producer
+from tests.waiting import ANSWER_S, wait_until_equal
 
 INIT = "Empty initialized certain"
 CLIENT = "PrepareAbort client_abort certain"
@@ -30,7 +31,6 @@ ADMIN = "PrepareAbort admin likely"
 EMPTY_ABORT = "PrepareAbort empty_abort certain"
 EXPIRED = "tombstone expired certain"
 
-PATIENCE_S = 40.0
 _COUNTED = {
     "aborts_client": causes.CLIENT_ABORT,
     "aborts_timeout": causes.TIMEOUT,
@@ -81,14 +81,12 @@ class Lab:
         producer.begin_transaction()
         for partition in partitions:
             producer.produce(topic, b"doomed", partition=partition)
-        assert producer.flush(20) == 0
+        assert producer.flush(ANSWER_S) == 0
         return producer
 
     def expect(self, expected: dict[str, Told]) -> None:
-        """The store says exactly this of these ids within PATIENCE_S."""
-        with suppress(AssertionError):
-            wait_for(lambda: self.told(expected) == expected, "the causes", PATIENCE_S)
-        assert self.told(expected) == expected, self.app.log
+        """The store says exactly this of these ids, or comes to say it."""
+        wait_until_equal(lambda: self.told(expected), expected, f"the causes ({self.app.log})")
 
     def told(self, names: Collection[str]) -> dict[str, Told]:
         ids = {row.transactional_id.decode(): row for row in self.app.rows(transactional_ids)}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shlex
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
@@ -19,24 +19,23 @@ from service.domain.findings import kinds
 from service.domain.findings.rules import Rule, Rules
 from service.store.schema import findings
 from tests.brokers import free_port
-from tests.integration.application import Ingest, running, wait_for
+from tests.integration.application import Ingest, running
 from tests.integration.producers import SILENT, create_topic
 from tests.lab.asking import ends
 from tests.lab.hangs import UNGUARDED, Hang, old_producer
 from tests.service.stores import client_of
+from tests.waiting import ANSWER_S, wait_until, wait_until_equal
 
 CLUSTER: Final = "test"
 TOOL: Final = "org.apache.kafka.tools.TransactionsCommand"
 LONG: Final = "long-"
 """Ids that begin so are reported when they are open for a second."""
 
-FOUND_S: Final = 30.0
-"""Detection takes seconds; here it shares a machine of two cores with a broker and Spark."""
-EXPIRED_S: Final = 60.0
-PROPERTIES: Final = UNGUARDED | {
-    "transactional.id.expiration.ms": "25000",
+EXPIRING: Final = UNGUARDED | {
+    "transactional.id.expiration.ms": "45000",
     "transaction.remove.expired.transaction.cleanup.interval.ms": "1000",
 }
+"""Ids expire while a test waits for it, and not before it has done with them."""
 
 
 class HangLab(NamedTuple):
@@ -56,7 +55,7 @@ class HangLab(NamedTuple):
 
     def delete_topic(self, name: str) -> None:
         admin = AdminClient({"bootstrap.servers": self.bootstrap, "logger": SILENT})
-        admin.delete_topics([name])[name].result(20)
+        admin.delete_topics([name])[name].result(ANSWER_S)
 
     def tool(self, *arguments: str) -> None:
         """`kafka-transactions.sh` of this broker's version."""
@@ -127,12 +126,12 @@ class HangLab(NamedTuple):
         now = ends(self.connection, topic, partition)
         assert now.last_stable_offset == now.high_watermark
 
-        def told() -> bool:
+        def told() -> tuple[int, int, Any, list[str]]:
             said = self.partition(topic, partition)
-            free = said["last_stable_offset"] == said["high_watermark"] == now.high_watermark
-            return bool(free and said["blocker"] is None and said["blocked_groups"] == [])
+            return said["last_stable_offset"], said["high_watermark"], said["blocker"], said["blocked_groups"]
 
-        wait_for(told, f"{topic}-{partition} free; {self.app.log}", FOUND_S)
+        what = f"(LSO, high watermark, blocker, groups) of {topic}-{partition}; {self.app.log}:"
+        wait_until_equal(told, (now.high_watermark, now.high_watermark, None, []), what)
 
     def until(self, kind: str, is_so: Callable[[Any], bool], **subject: Any) -> Any:
         """The only finding of the kind about this, once it is so."""
@@ -140,21 +139,20 @@ class HangLab(NamedTuple):
         def row() -> Any:
             rows = self.found(kind, **subject)
             assert len(rows) <= 1, rows
-            return rows[0] if rows and is_so(rows[0]) else None
+            return rows[0] if rows else None
 
-        with suppress(AssertionError):
-            return wait_for(row, kind, FOUND_S)
-        raise AssertionError(f"no such {kind} of {subject} but {self.found(kind, **subject)}; {self.app.log}")
+        what = f"such a {kind} of {subject}; {self.app.log}"
+        return wait_until(row, lambda found: found is not None and is_so(found), what)
 
     def relation(self, topic: str, partition: int, word: str) -> Any:
         """What blocks the partition, once it is said to be that."""
 
         def blocker() -> Any:
             answer = self.rest.get(self._place(topic, partition))
-            told = answer.json()["blocker"] if answer.status_code == 200 else None  # not looked at yet
-            return told if told is not None and told["relation"] == word else None
+            return answer.json()["blocker"] if answer.status_code == 200 else None  # not looked at yet
 
-        return wait_for(blocker, f"{word} on {topic}-{partition}; {self.app.log}", FOUND_S)
+        what = f"what blocks {topic}-{partition} is {word}; {self.app.log}"
+        return wait_until(blocker, lambda told: told is not None and told["relation"] == word, what)
 
     def nothing_hangs(self, topic: str) -> None:
         """Nobody was told so, not even for a moment that passed (a withdrawn candidate was never confirmed)."""
@@ -193,7 +191,7 @@ def hang_lab(broker: Broker, directory: Path, bootstrap: str | None = None) -> I
 
 
 @contextmanager
-def hang_labs(directory: Path) -> Iterator[Callable[[str], HangLab]]:
+def hang_labs(directory: Path, properties: Mapping[str, str] = UNGUARDED) -> Iterator[Callable[[str], HangLab]]:
     """One broker and one application a version, started when they are asked for."""
     with ExitStack() as everything:
         started: dict[str, HangLab] = {}
@@ -202,7 +200,7 @@ def hang_labs(directory: Path) -> Iterator[Callable[[str], HangLab]]:
             if version not in started:
                 here = directory / version
                 here.mkdir()
-                broker = everything.enter_context(Broker(version, free_port(), here / "kafka", PROPERTIES))
+                broker = everything.enter_context(Broker(version, free_port(), here / "kafka", properties))
                 started[version] = everything.enter_context(hang_lab(broker, here))
             return started[version]
 

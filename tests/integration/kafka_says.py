@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from deploy.demo.broker import Broker
+from tests.integration.application import log_ends, log_starts
+from tests.waiting import LIMIT_S, wait_until
 
 FORMATTER = "org.apache.kafka.tools.consumer.TransactionLogMessageFormatter"
 CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
@@ -19,18 +21,32 @@ def completed(tool: Broker, bootstrap: str) -> dict[str, tuple[int, int]]:
 
     `tool` must be a 4.x broker (its formatter prints JSON); it may read the log of any other.
     """
-    printed = tool.tool(
-        CONSUMER,
-        *("--bootstrap-server", bootstrap, "--topic", "__transaction_state", "--from-beginning"),
-        *("--formatter", FORMATTER, "--timeout-ms", "4000"),
-    )
     ends: Counter[tuple[str, int]] = Counter()
-    for record in _values(printed):
+    for record in _records(tool, bootstrap):
         value = record.get("value") or {}
         if isinstance(value.get("data"), dict):
             ends[record["key"]["data"]["transactionalId"], value["data"]["transactionStatus"]] += 1
     names = {name for name, _ in ends}
     return {name: (ends[name, COMPLETE_COMMIT], ends[name, COMPLETE_ABORT]) for name in names}
+
+
+def _records(tool: Broker, bootstrap: str) -> list[Any]:
+    """The whole log. The console consumer ends when nothing came for a while, which on a busy machine may be at once:
+    it is asked again, with more patience, until it has read as many records as there were."""
+    starts, log = log_starts(bootstrap), log_ends(bootstrap)
+    wanted = sum(end - starts[p] for p, end in log.items())
+    patience_ms = iter((4_000, 10_000, 30_000))
+
+    def read() -> list[Any]:
+        printed = tool.tool(
+            CONSUMER,
+            *("--bootstrap-server", bootstrap, "--topic", "__transaction_state", "--from-beginning"),
+            *("--formatter", FORMATTER, "--timeout-ms", str(next(patience_ms, 60_000))),
+            timeout_s=LIMIT_S,
+        )
+        return list(_values(printed))
+
+    return wait_until(read, lambda records: len(records) >= wanted, f"{wanted} records of the transaction log")
 
 
 def _values(printed: str) -> Iterator[Any]:

@@ -7,7 +7,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -27,12 +26,12 @@ from service.remediation.way_out import way_out
 from service.store import read, read_findings
 from service.store.schema import audit
 from tests.brokers import connect
-from tests.integration.application import ROOT, wait_for
+from tests.integration.application import ROOT
 from tests.integration.hang_lab import CLUSTER, HangLab
 from tests.lab.hangs import Hang
+from tests.waiting import ANSWER_S, LIMIT_S, wait_until, wait_until_equal
 
 KEYS: Final = {"ann": "the-key-of-ann-000", "bob": "the-key-of-bob-000"}
-_PATIENCE_S: Final = 20.0
 
 
 class Desk(NamedTuple):
@@ -57,7 +56,7 @@ class Desk(NamedTuple):
         ours = {k: v for k, v in os.environ.items() if not k.startswith("TXNSCOPE_")}
         ours |= {"PYTHONPATH": str(ROOT), "TXNSCOPE_OPERATOR_KEY_FILE": str(self.key_file), "TXNSCOPE_URL": self.url}
         command = [sys.executable, "-m", "service.cli", "resolve", *arguments]
-        return subprocess.run(command, env=ours, capture_output=True, text=True, timeout=60)
+        return subprocess.run(command, env=ours, capture_output=True, text=True, timeout=LIMIT_S)
 
     def audited(self, hang: Hang) -> list[tuple[str, str]]:
         """(operator, outcome) of each row about it, in order."""
@@ -126,7 +125,11 @@ class Desk(NamedTuple):
         raise AssertionError(f"it would write {way}")
 
     def until_accepted(self, finding: str) -> None:
-        wait_for(lambda: self.post(finding).status_code == 200, f"{finding} may be resolved", _PATIENCE_S)
+        def answer() -> tuple[int, str]:
+            said = self.post(finding)
+            return said.status_code, said.text
+
+        wait_until(answer, lambda said: said[0] == 200, f"{finding} may be resolved")
 
 
 @contextmanager
@@ -157,18 +160,22 @@ def committed_on(bootstrap: str, topic: str, partitions: int) -> list[bytes]:
     reader = consumer(bootstrap, f"all-of-{topic}")
     try:
         all_of_it = [TopicPartition(topic, p, OFFSET_BEGINNING) for p in range(partitions)]
-        left = {p: reader.get_watermark_offsets(TopicPartition(topic, p), timeout=10)[1] for p in range(partitions)}
+        left = {
+            p: reader.get_watermark_offsets(TopicPartition(topic, p), timeout=ANSWER_S)[1] for p in range(partitions)
+        }
         reader.assign(all_of_it)
         values: list[bytes] = []
-        give_up = time.monotonic() + _PATIENCE_S
-        while left:
-            assert time.monotonic() < give_up, f"{topic}: not read to the end of {sorted(left)}"
+
+        def unread() -> dict[int, int]:
+            """The end of each partition that is not read to it."""
             message = reader.poll(0.1)
             if message is not None:
                 assert message.error() is None, message.error()
                 values.append(message.value() or b"")
             at = {one.partition: one.offset for one in reader.position(all_of_it)}
-            left = {p: end for p, end in left.items() if end > 0 and at[p] < end}
+            return {p: end for p, end in left.items() if end > 0 and at[p] < end}
+
+        wait_until_equal(unread, {}, f"what is not read of {topic}")
         return values
     finally:
         reader.close()

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -28,16 +28,14 @@ from deploy.demo.workload.raw_producer import Connection
 from tests.benchmarks.watched import CLUSTER, Watched, watching
 from tests.brokers import VERSIONS, free_port, free_ports
 from tests.dashboards.check_queries import asking, failures
-from tests.integration.application import wait_for
 from tests.integration.producers import create_topic
 from tests.lab.asking import mark
 from tests.lab.hangs import UNGUARDED, commit_one, late_write, old_producer
+from tests.waiting import ANSWER_S, LIMIT_S, wait_for, wait_until_equal
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
 GOAL_S: Final = 40
-TOLD_S: Final = 120.0
-RESOLVED_S: Final = 180.0
 TOPIC: Final = "refunds"
 NAME_OF_IT: Final = "refunds-1"
 
@@ -87,20 +85,19 @@ def set_up(tmp_path: Path) -> Iterator[SetUp]:
         webhook = running.enter_context(Webhook(called))
         monitoring = Monitoring(programs, Watchers(*free_ports(2)), tmp_path, watched.port, webhook.url)
         running.callback(monitoring.kill)
-        watched.wait_until_read(1, TOLD_S)
+        watched.wait_until_read(1, LIMIT_S)
         monitoring.start()
-        wait_for(lambda: _has_scraped(monitoring), "Prometheus to see the service", 60)
+        wait_for(lambda: _has_scraped(monitoring), "Prometheus to see the service")
         yield SetUp(connection, watched, monitoring, called)
 
 
-@pytest.mark.timeout(600)
 def test_what_hangs_calls_with_its_finding_and_calls_again_when_it_ends(
     set_up: SetUp, capsys: pytest.CaptureFixture[str]
 ) -> None:
     connection, watched, monitoring, called = set_up
     hang = late_write(old_producer(connection, NAME_OF_IT), TOPIC, 0)
     written_s = time.monotonic()
-    (first, *_) = wait_for(lambda: called.of(FIRING), NAME, TOLD_S)
+    (first, *_) = wait_for(lambda: called.of(FIRING), NAME)
     _say(
         capsys,
         f"late write → webhook: {first.at_s - written_s:.1f} s (scrape every {SCRAPE_EVERY_S} s, goal {GOAL_S} s)",
@@ -112,11 +109,11 @@ def test_what_hangs_calls_with_its_finding_and_calls_again_when_it_ends(
     assert (status, NAME_OF_IT in page) == (200, True)
 
     _promtool_takes(_get(watched.port, "/metrics")[1])
-    _until_empty(lambda: failures(monitoring.prometheus), 75)
+    wait_until_equal(lambda: _failing(monitoring), [], "the queries that fail")
 
     mark(connection, TOPIC, 0, hang.open, commit=False)
     marked_s = time.monotonic()
-    wait_for(lambda: called.of(RESOLVED) or not _fires(monitoring), "the end of the alert", RESOLVED_S)
+    wait_for(lambda: called.of(RESOLVED) or not _fires(monitoring), "the end of the alert")
     how = "notice of it" if called.of(RESOLVED) else "gone from Alertmanager"
     _say(capsys, f"marker → {how}: {time.monotonic() - marked_s:.1f} s")
     assert [one.notice.link for one in called.of(FIRING)] == [first.notice.link], "one call for one transaction"
@@ -131,7 +128,7 @@ def _say(capsys: pytest.CaptureFixture[str], line: str) -> None:
 def _has_scraped(monitoring: Monitoring) -> bool:
     """Prometheus listens, and refuses every query, while it replays its log: asked for its readiness first."""
     try:
-        with urlopen(f"{monitoring.prometheus}/-/ready", timeout=10):
+        with urlopen(f"{monitoring.prometheus}/-/ready", timeout=ANSWER_S):
             pass
     except OSError:  # HTTPError too: 503 until it is ready
         return False
@@ -149,21 +146,21 @@ def _promtool_takes(metrics: str) -> None:
     promtool = shutil.which("promtool")
     assert promtool is not None
     done = subprocess.run(
-        [promtool, "check", "metrics"], input=metrics, capture_output=True, text=True, timeout=30, check=False
+        [promtool, "check", "metrics"], input=metrics, capture_output=True, text=True, timeout=ANSWER_S, check=False
     )
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
 
-def _until_empty(probe: Callable[[], list[str]], timeout_s: float) -> None:
-    """Rates want two scrapes."""
-    give_up = time.monotonic() + timeout_s
-    while (found := probe()) and time.monotonic() < give_up:
+def _failing(monitoring: Monitoring) -> list[str]:
+    """The queries that have no answer; after a while where there are any, since rates want two scrapes."""
+    found = failures(monitoring.prometheus)
+    if found:
         time.sleep(5)
-    assert found == []
+    return found
 
 
 def _get(port: int, path: str) -> tuple[int, str]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=ANSWER_S)
     try:
         connection.request("GET", path)
         answer = connection.getresponse()

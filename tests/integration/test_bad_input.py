@@ -27,8 +27,9 @@ from service.domain.transaction_log import TOPIC
 from service.store.schema import rejects
 from tests.builders.transaction_log import key
 from tests.conftest import MakeBroker
-from tests.integration.application import ingesting, log_starts, wait_for
+from tests.integration.application import ingesting, log_starts
 from tests.integration.producers import SILENT, create_topic, open_producer, transact
+from tests.waiting import ANSWER_S, wait_for, wait_until_equal
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
@@ -44,7 +45,7 @@ def plant(broker: Broker, record_key: bytes | None, value: bytes | None) -> None
     """Brokers let a client of this name write to internal topics."""
     producer = Producer({"bootstrap.servers": broker.bootstrap, "client.id": "__admin_client", "logger": SILENT})
     producer.produce(TOPIC, key=record_key, value=value, partition=0)
-    assert producer.flush(20) == 0
+    assert producer.flush(ANSWER_S) == 0
 
 
 def test_records_of_the_future_are_kept_raw_and_the_stream_goes_on(make_broker: MakeBroker, tmp_path: Path) -> None:
@@ -98,7 +99,7 @@ def configure(broker: Broker, configs: dict[str, str]) -> None:
     resource = ConfigResource(ConfigResource.Type.TOPIC, TOPIC, incremental_configs=entries)
     admin = admin_of(broker)
     for altered in admin.incremental_alter_configs([resource]).values():
-        altered.result(20)
+        altered.result(ANSWER_S)
 
 
 def test_a_locked_store_takes_the_batch_when_it_is_free_again(make_broker: MakeBroker, tmp_path: Path) -> None:
@@ -141,14 +142,14 @@ def test_a_missing_permission_is_named_with_what_to_grant(
         acls.append(AclBinding(*US, AclOperation.READ, AclPermissionType.DENY))
         admin = admin_of(broker)
         for created in admin.create_acls(acls).values():
-            created.result(20)
+            created.result(ANSWER_S)
         transact(producer, "secret")
         told = f"no permission on topic {TOPIC}: grant {grant} on it"
-        wait_for(lambda: [r.error for r in app.log_status()] == [told], f"{told}; {app.log}")
+        wait_until_equal(lambda: [r.error for r in app.log_status()], [told], f"what is told ({app.log})")
         as_of = [r.as_of_ms for r in app.log_status()]
         time.sleep(3)
         assert [r.as_of_ms for r in app.log_status()] == as_of
         ours = AclBindingFilter(*US, AclOperation.ANY, AclPermissionType.ANY)
         for revoked in admin.delete_acls([ours]).values():
-            revoked.result(20)
+            revoked.result(ANSWER_S)
         app.wait_for_counts({"secret": (2, 0)})

@@ -16,7 +16,6 @@ from deploy.demo.workload.raw_producer import Refused, describe
 from deploy.demo.workload.workload import Workload
 from service.domain import causes
 from tests.brokers import on
-from tests.integration.application import wait_for
 from tests.integration.causes_lab import (
     ADMIN,
     CLIENT,
@@ -32,10 +31,11 @@ from tests.integration.causes_lab import (
     told,
 )
 from tests.integration.producers import create_topic, open_producer, transact
+from tests.waiting import ANSWER_S, wait_until_equal
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
-SHORT_MS = 1_000
+SHORT_MS = 3_000
 TV2 = "4.3.1"
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
@@ -59,7 +59,7 @@ def test_a_healthy_mixture_and_a_few_who_run_out_or_are_fenced(lab: Callable[[st
         return {name: (said.commits, said.aborts) for name, said in here.told(book).items()}
 
     expected = {name: (account.commits, by_word[name]) for name, account in book.items()}
-    wait_for(lambda: counted() == expected, f"{expected}; {here.app.log}", 40)
+    wait_until_equal(counted, expected, f"what is counted ({here.app.log})")
     for name, said in here.told(book).items():
         rows = Counter(row for row in said.rows if row.startswith("PrepareAbort"))
         by_hand = name == "a-audit-tv2"
@@ -83,7 +83,7 @@ def test_g_two_instances_of_an_old_client_fence_each_other(lab: Callable[[str], 
     second = open_producer(here.bootstrap, "g-shared", 45_000)
     transact(second, "g-shared")
     with pytest.raises(KafkaException):
-        first.commit_transaction(20)
+        first.commit_transaction(ANSWER_S)
     for _ in range(3):  # then idle, in turns
         open_producer(here.bootstrap, "g-shared")
     here.expect({"g-shared": told(1, INIT, FENCED, *[INIT] * 4)})
@@ -153,7 +153,7 @@ def test_tv2_clients(lab: Callable[[str], Lab]) -> None:
     other.end(commit=True)
     with pytest.raises(Refused):
         fenced.produce(topic, 1, [b"x"])
-    wait_for(lambda: describe(here.connection, "tv2-late").transaction_state == "CompleteAbort", "the timeout", 20)
+    wait_until_equal(lambda: describe(here.connection, "tv2-late").transaction_state, "CompleteAbort", "its state")
     late.end(commit=False)  # accepted, and leaves no record
     late.produce(topic, 0, [b"x"])
     late.end(commit=True)

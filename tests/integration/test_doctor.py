@@ -17,6 +17,7 @@ from tests import acls
 from tests.acls import Guarded
 from tests.brokers import free_ports, on
 from tests.integration.producers import SILENT, create_topic, load, open_producer, transact
+from tests.waiting import ANSWER_S
 
 pytestmark = pytest.mark.broker
 
@@ -50,7 +51,7 @@ def _furnish(bootstrap: str) -> None:
     keeper = open_producer(bootstrap, "keeper", timeout_ms=600_000)  # the log says what an open transaction is on
     keeper.begin_transaction()
     keeper.produce("vault", b"closed")
-    keeper.flush(30)
+    keeper.flush(ANSWER_S)
     for group in ("readers", "auditors"):
         consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "logger": SILENT})
         consumer.commit(offsets=[TopicPartition("orders", 0, 1)], asynchronous=False)

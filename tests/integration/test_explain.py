@@ -40,6 +40,7 @@ from tests.service.findings import WithFindings, observe
 from tests.store.histories import aborted, committed
 from tests.store.logs import batch, entry
 from tests.store.logs import read as span
+from tests.waiting import ANSWER_S, LIMIT_S, OPEN_MS, wait_until
 
 pytestmark = pytest.mark.broker
 
@@ -78,20 +79,22 @@ def story(request: pytest.FixtureRequest, brokers: Callable[[str], Broker]) -> I
     topic = f"explain-{request.param}"
     create_topic(broker.bootstrap, topic, 1)
     names = ("paid", "doomed", "by-hand", "stuck", "late")
-    paid, doomed, by_hand, stuck, late = producers = [open_producer(broker.bootstrap, f"explain-{n}") for n in names]
+    paid, doomed, by_hand, stuck, late = producers = [
+        open_producer(broker.bootstrap, f"explain-{n}", OPEN_MS) for n in names
+    ]
     plain = Producer({"bootstrap.servers": broker.bootstrap, "logger": SILENT, "enable.idempotence": False})
     paid.begin_transaction()
     write(paid, topic, 3)
-    paid.commit_transaction(30)
+    paid.commit_transaction(ANSWER_S)
     wait_for_end(broker, topic, 4)
     write(plain, topic, 2)
     paid.begin_transaction()
     doomed.begin_transaction()
     for one in (doomed, paid, doomed):
         write(one, topic, 1)
-    doomed.abort_transaction(30)
+    doomed.abort_transaction(ANSWER_S)
     wait_for_end(broker, topic, 10)
-    paid.commit_transaction(30)
+    paid.commit_transaction(ANSWER_S)
     wait_for_end(broker, topic, 11)
     by_hand.begin_transaction()
     write(by_hand, topic, 1)
@@ -119,17 +122,18 @@ def story(request: pytest.FixtureRequest, brokers: Callable[[str], Broker]) -> I
 def write(producer: Producer, topic: str, records: int) -> None:
     for _ in range(records):
         producer.produce(topic, b"payload", partition=0)
-    assert producer.flush(20) == 0
+    assert producer.flush(ANSWER_S) == 0
 
 
 def wait_for_end(broker: Broker, topic: str, end: int) -> None:
     """EndTxn is answered before its markers are written."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap, "logger": SILENT})
     place = TopicPartition(topic, 0)
-    give_up = time.monotonic() + 20
-    while admin.list_offsets({place: OffsetSpec.latest()})[place].result(20).offset < end:
-        assert time.monotonic() < give_up, "no marker"
-        time.sleep(0.02)
+    wait_until(
+        lambda: admin.list_offsets({place: OffsetSpec.latest()})[place].result(ANSWER_S).offset,
+        lambda offset: offset >= end,
+        f"{topic}-0 ends at {end}: the marker",
+    )
 
 
 @pytest.fixture
@@ -237,7 +241,7 @@ def test_deleted_records_are_a_gap(brokers: Callable[[str], Broker], tmp_path: P
     write(Producer({"bootstrap.servers": broker.bootstrap, "logger": SILENT}), "explain-deleted", 5)
     admin = AdminClient({"bootstrap.servers": broker.bootstrap, "logger": SILENT})
     (deleted,) = admin.delete_records([TopicPartition("explain-deleted", 0, 3)]).values()
-    deleted.result(20)
+    deleted.result(ANSWER_S)
     for offset, to, expected in (
         (0, 5, [(0, 3, "gap"), (3, 5, "non_transactional")]),
         (1, 2, [(1, 2, "gap")]),
@@ -320,7 +324,7 @@ def test_many_ask_at_once_from_many_threads(story: Story, client: TestClient) ->
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(LIMIT_S)
     assert answers == [SPANS] * 12
 
 

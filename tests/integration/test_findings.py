@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -14,9 +13,11 @@ from confluent_kafka import KafkaException, Producer
 from service.domain.findings import kinds
 from service.domain.findings.rules import Rule, Rules
 from service.store.schema import findings
+from tests.brokers import describe_transaction
 from tests.conftest import MakeBroker
-from tests.integration.application import Ingest, running, wait_for
-from tests.integration.producers import create_topic, open_producer, transact
+from tests.integration.application import Ingest, running
+from tests.integration.producers import create_topic, load, open_producer, transact
+from tests.waiting import ANSWER_S, OPEN_MS, wait_for, wait_until, wait_until_equal
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
@@ -36,14 +37,16 @@ def begin(bootstrap: str, name: str, timeout_ms: int = 60_000) -> Producer:
     producer = open_producer(bootstrap, name, timeout_ms)
     producer.begin_transaction()
     producer.produce(TOPIC, b"payload")
-    producer.flush(20)
+    producer.flush(ANSWER_S)
     return producer
 
 
 def time_out_together(bootstrap: str, name: str) -> list[str]:
     names = [f"{name}-{n}" for n in range(VICTIMS)]
     left_open = [begin(bootstrap, one, 2_000) for one in names]
-    time.sleep(3)
+    wait_until_equal(
+        lambda: {describe_transaction(bootstrap, one).state for one in names}, {"CompleteAbort"}, f"states of {name}"
+    )
     del left_open
     return names
 
@@ -56,7 +59,7 @@ def found(app: Ingest, kind: str) -> Any:
 
 
 def wait_for_finding(app: Ingest, kind: str, is_so: Callable[[Any], bool] = lambda _: True) -> Any:
-    return wait_for(lambda: (row := found(app, kind)) is not None and is_so(row) and row, f"{kind}; {app.log}", 40)
+    return wait_until(lambda: found(app, kind), lambda row: row is not None and is_so(row), f"{kind}; {app.log}")
 
 
 @pytest.mark.parametrize("version", ["3.9.2"])
@@ -66,38 +69,43 @@ def test_every_trouble_is_named_and_nothing_else(version: str, make_broker: Make
     time_out_together(bootstrap, "before-our-time")
     with running(Ingest(bootstrap, tmp_path, "--rules", RULES.dump())) as app:
         app.wait_until_read()
-        healthy = open_producer(bootstrap, "healthy")
-        transact(healthy, TOPIC)
+        with load(bootstrap, TOPIC, ["healthy"], 0.5):  # all the time, or its id would expire too
+            long_one = begin(bootstrap, "batch-1", OPEN_MS)
+            victims = time_out_together(bootstrap, "outage")
+            outage = wait_for_finding(app, kinds.CORRELATED_TIMEOUTS, lambda row: row.count == len(victims))
+            assert all(name in outage.evidence[0][2] for name in victims)
+            assert "before-our-time" not in str(outage.evidence)
 
-        long_one = begin(bootstrap, "batch-1")
-        victims = time_out_together(bootstrap, "outage")
-        outage = wait_for_finding(app, kinds.CORRELATED_TIMEOUTS, lambda row: row.count == len(victims))
-        assert all(name in outage.evidence[0][2] for name in victims)
-        assert "before-our-time" not in str(outage.evidence)
+            for _ in range(4):
+                loser = begin(bootstrap, "fought-over")
+            transact(open_producer(bootstrap, "fought-over"), TOPIC)
+            with pytest.raises(KafkaException):
+                loser.commit_transaction(ANSWER_S)
+            conflict = wait_for_finding(app, kinds.FENCING_CONFLICT, lambda row: row.count >= 4)
+            assert (conflict.transactional_id, conflict.severity) == (b"fought-over", "warning")
 
-        for _ in range(4):
-            loser = begin(bootstrap, "fought-over")
-        transact(open_producer(bootstrap, "fought-over"), TOPIC)
-        with pytest.raises(KafkaException):
-            loser.commit_transaction(20)
-        conflict = wait_for_finding(app, kinds.FENCING_CONFLICT, lambda row: row.count >= 4)
-        assert (conflict.transactional_id, conflict.severity) == (b"fought-over", "warning")
+            for _ in range(5):
+                transact(open_producer(bootstrap, f"report-{uuid.uuid4()}"), TOPIC)
+            churn = wait_for_finding(app, kinds.CHURN)
+            assert churn.prefix == "report-"
 
-        for _ in range(5):
-            transact(open_producer(bootstrap, f"report-{uuid.uuid4()}"), TOPIC)
-        churn = wait_for_finding(app, kinds.CHURN)
-        assert churn.prefix == "report-"
+            long_running = wait_for_finding(app, kinds.LONG_RUNNING)
+            assert (long_running.transactional_id, long_running.severity) == (b"batch-1", "warning")
+            assert long_running.owner == "reports"
+            assert long_running.self_heals_at_ms is not None
+            long_one.commit_transaction(ANSWER_S)
+            wait_for_finding(app, kinds.LONG_RUNNING, lambda row: row.resolution == kinds.HEALED)
 
-        long_running = wait_for_finding(app, kinds.LONG_RUNNING)
-        assert (long_running.transactional_id, long_running.severity) == (b"batch-1", "warning")
-        assert long_running.owner == "reports"
-        assert long_running.self_heals_at_ms is not None
-        long_one.commit_transaction(20)
-        wait_for_finding(app, kinds.LONG_RUNNING, lambda row: row.resolution == kinds.HEALED)
-
-        transact(healthy, TOPIC)
-        wait_for(lambda: [r for r in app.rows(findings) if r.kind == kinds.EXPIRED], "an id that expired", 60)
-        rows = app.rows(findings)
-        expected = {kinds.CORRELATED_TIMEOUTS, kinds.FENCING_CONFLICT, kinds.CHURN, kinds.LONG_RUNNING, kinds.EXPIRED}
-        assert {row.kind for row in rows} - {kinds.EXPIRING} == expected
-        assert not [row for row in rows if row.transactional_id == b"healthy"]
+            wait_for(
+                lambda: [r for r in app.rows(findings) if r.kind == kinds.EXPIRED], f"an id that expired; {app.log}"
+            )
+            rows = app.rows(findings)
+            expected = {
+                kinds.CORRELATED_TIMEOUTS,
+                kinds.FENCING_CONFLICT,
+                kinds.CHURN,
+                kinds.LONG_RUNNING,
+                kinds.EXPIRED,
+            }
+            assert {row.kind for row in rows} - {kinds.EXPIRING} == expected
+            assert not [row for row in rows if row.transactional_id == b"healthy"]

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import MakeBroker
-from tests.integration.application import Ingest, ingesting, wait_for
+from tests.integration.application import Ingest, ingesting
 from tests.integration.producers import create_topic, open_producer, transact
+from tests.waiting import wait_for, wait_until_equal
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
@@ -34,7 +35,7 @@ def test_a_full_store_takes_the_batches_when_there_is_room_again(make_broker: Ma
             assert what_stands(app) == stands
             assert app.counts() == {"full": (1, 0)}
         app.wait_for_counts({"full": (1, 5)})
-        assert [row.error for row in app.log_status()] == [None]
+        wait_until_equal(lambda: [row.error for row in app.log_status()], [None], f"the trouble ({app.log})")
         assert app.gaps() == []
         assert "reading stopped" not in app.log.read_text()
 

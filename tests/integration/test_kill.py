@@ -10,15 +10,17 @@ import urllib.request
 from collections import Counter
 from pathlib import Path
 from typing import Any
+from urllib.error import URLError
 
 import pytest
 
 from deploy.demo.broker import Broker
 from service.store.schema import id_minutes, transactional_ids, transitions
 from tests.brokers import free_port
-from tests.integration.application import Ingest, running, wait_for
+from tests.integration.application import Ingest, running
 from tests.integration.kafka_says import completed
 from tests.integration.producers import create_topic, load
+from tests.waiting import ANSWER_S, wait_for, wait_until_equal
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
@@ -48,7 +50,7 @@ class Watch(Ingest):
 
     def counts_over_rest(self, name: str) -> tuple[int, int]:
         url = f"http://127.0.0.1:{self.port}/api/v1/clusters/{self.name}/transaction?id={name}"
-        with urllib.request.urlopen(url, timeout=10) as answer:
+        with urllib.request.urlopen(url, timeout=ANSWER_S) as answer:
             counts: dict[str, Any] = json.load(answer)["counts"]
         return counts["commits"], sum(counts["aborts"].values())
 
@@ -64,14 +66,19 @@ def test_each_process_in_turn(broker_431: Broker, tmp_path: Path) -> None:
             for victim in (worker, driver, service):
                 os.kill(victim, signal.SIGKILL)
                 app.wait_for_more_commits(names)
-            wait_for(lambda: app.pids("service.cli serve"), "another service")
+            wait_for(lambda: set(app.pids("service.cli serve")) - {service}, "another service")
             time.sleep(1)
         app.wait_until_read()
         truth = {name: ends for name, ends in completed(broker_431, broker_431.bootstrap).items() if name in names}
-        wait_for(lambda: {name: app.counts()[name] for name in names} == truth, f"exactly {truth}; {app.log}")
+        wait_until_equal(lambda: {name: app.counts()[name] for name in names}, truth, f"the counts ({app.log})")
         assert app.gaps() == []
         told_once_and_alike(app, names)
-        assert {name: app.counts_over_rest(name) for name in names} == truth
+        wait_until_equal(
+            lambda: {name: app.counts_over_rest(name) for name in names},
+            truth,
+            f"the counts over REST ({app.log})",
+            retry_on=(URLError,),  # the other service may not listen yet
+        )
 
 
 def told_once_and_alike(app: Ingest, names: list[str]) -> None:

@@ -12,7 +12,6 @@ import pytest
 from deploy.demo.workload.shipping import OFFSETS
 from service.domain.findings import kinds
 from tests.brokers import on
-from tests.integration.application import wait_for
 from tests.integration.hang_lab import HangLab, hang_labs
 from tests.lab.asking import mark, open_on
 from tests.lab.hangs import (
@@ -25,6 +24,7 @@ from tests.lab.hangs import (
     outlives_its_records,
 )
 from tests.lab.readers import stuck_reader, waiting_reader
+from tests.waiting import wait_until_equal
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
@@ -101,14 +101,14 @@ def test_e_offsets_of_a_group_hang_and_a_member_cannot_begin(lab: Callable[[str]
         row = here.hanging(hang)
         here.until(kinds.HANGING, lambda one: "e-readers" in one.blocked_groups, topic=OFFSETS)
 
-        def told() -> bool:
-            said = [(one["topic"], one["relation"], one["offsets_partition"]) for one in here.groups("e-readers")]
-            return said == [("e-orders", "unstable_offsets", hang.partition)]
+        def told() -> list[tuple[str, str, int]]:
+            return [(one["topic"], one["relation"], one["offsets_partition"]) for one in here.groups("e-readers")]
 
-        wait_for(told, f"the group that cannot begin; {here.app.log}", 30)
+        cannot_begin = [("e-orders", "unstable_offsets", hang.partition)]
+        wait_until_equal(told, cannot_begin, f"what is said of the group ({here.app.log})")
         here.paste(row.command)
         here.is_over(hang, kinds.FOREIGN_ABORT)
-        wait_for(lambda: here.groups("e-readers") == [], "the group to go on", 30)
+        wait_until_equal(lambda: here.groups("e-readers"), [], f"the groups that wait ({here.app.log})")
 
 
 @on("4.3.1")
@@ -124,10 +124,10 @@ def test_l_two_hang_on_one_partition_and_end_one_by_one(lab: Callable[[str], Han
         return [(one["start_offset"], one["blocking_now"]) for one in here.partition("l-two")["open_transactions"]]
 
     both = [(first.start_offset, True), (second.start_offset, False)]
-    wait_for(lambda: told() == both, "both of them", 30)
+    wait_until_equal(told, both, f"what is open ({here.app.log})")
     here.paste(row.command)
     here.is_over(first, kinds.FOREIGN_ABORT)
-    wait_for(lambda: told() == [(second.start_offset, True)], "the second to be next", 30)
+    wait_until_equal(told, [(second.start_offset, True)], f"what is open ({here.app.log})")
     assert open_on(here.connection, "l-two", 0) == [second.open]
     here.paste(here.hanging(second).command)
     here.is_over(second, kinds.FOREIGN_ABORT)

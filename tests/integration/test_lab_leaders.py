@@ -13,10 +13,10 @@ from service.kafka.client import KafkaClient
 from service.kafka.cluster import cluster_id
 from service.kafka.settings import ClientSettings
 from tests.brokers import Cluster, on
-from tests.integration.application import wait_for
 from tests.integration.hang_lab import HangLab, hang_lab
 from tests.lab.asking import mark
 from tests.lab.lost_leaders import LOST, PROPERTIES, SKIPS_THE_LOST, frozen_leader, still_hangs, stopped_leader
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
@@ -45,7 +45,7 @@ def test_k_the_leader_of_a_participant_is_frozen(cluster: Callable[..., tuple[Cl
         row = here.until(kinds.STUCK_COMPLETION, lambda one: missing in str(one.evidence), transactional_id=b"k-frozen")
         assert (row.severity, row.decision) == (kinds.WARNING, None)
         assert f"k-frozen-{1 - LOST}" not in row.summary
-        wait_for(lambda: here.is_dark("k-frozen", LOST), "that the leader does not answer", 30)
+        wait_for(lambda: here.is_dark("k-frozen", LOST), "that the leader does not answer")
         for _ in range(4):  # whichever broker comes first
             with KafkaClient(ClientSettings.load(brokers.bootstrap, None)) as client:
                 assert cluster_id(client)

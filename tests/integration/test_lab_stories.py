@@ -10,11 +10,11 @@ import pytest
 from deploy.demo.workload.refused_marker import never_complete
 from service.domain.findings import kinds
 from tests.brokers import on
-from tests.integration.application import wait_for
-from tests.integration.hang_lab import EXPIRED_S, LONG, HangLab, hang_labs
+from tests.integration.hang_lab import EXPIRING, LONG, HangLab, hang_labs
 from tests.lab.asking import mark, open_on
 from tests.lab.hangs import an_hour_ago, commit_one, late_write, never_added, old_producer
 from tests.lab.readers import waiting_reader
+from tests.waiting import OPEN_MS, wait_for, wait_until_equal
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
@@ -24,7 +24,7 @@ ADOPTED_AFTER_S = 6.0
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], HangLab]]:
-    with hang_labs(tmp_path_factory.mktemp("stories")) as of:
+    with hang_labs(tmp_path_factory.mktemp("stories"), EXPIRING) as of:
         yield of
 
 
@@ -47,7 +47,7 @@ def test_b_long_and_legal_with_a_group_behind_it(lab: Callable[[str], HangLab], 
         for partition, at in ((0, start), (1, old)):
             blocker = here.relation("b-long", partition, "open")
             assert (blocker["transactional_id"], blocker["start_offset"]) == (producer.name, at)
-        wait_for(lambda: here.groups("b-readers"), f"the group that waits; {here.app.log}", 30)
+        wait_for(lambda: here.groups("b-readers"), f"the group that waits; {here.app.log}")
         assert {one["relation"] for one in here.groups("b-readers")} <= {"stopped", "will_stop"}
         blocked = here.until(kinds.BLOCKED_GROUP, lambda _: True, group="b-readers", topic="b-long", partition=0)
         assert blocked.severity == row.severity
@@ -67,7 +67,7 @@ def test_d2_its_id_expires_under_it(lab: Callable[[str], HangLab], version: str)
     here = lab(version)
     here.create_topic("d2-expired")
     hang = late_write(old_producer(here.connection, "d2-gone"), "d2-expired", 0)
-    wait_for(lambda: here.state("d2-gone") == "Expired", f"its expiry; {here.app.log}", EXPIRED_S)
+    wait_until_equal(lambda: here.state("d2-gone"), "Expired", f"its state ({here.app.log})")
     here.hanging(hang)
     here.until(kinds.HANGING, lambda one: one.confidence == kinds.CERTAIN, topic="d2-expired")
     assert here.relation("d2-expired", 0, "hanging")["transactional_id"] == "d2-gone"
@@ -80,7 +80,7 @@ def test_stale_records_are_adopted_by_a_later_transaction(lab: Callable[[str], H
     """Its COMMIT will commit them too: they are not hanging any more, and somebody has to know."""
     here = lab(version)
     here.create_topic("adopted")
-    producer = old_producer(here.connection, "adopted-1")
+    producer = old_producer(here.connection, "adopted-1", OPEN_MS)
     hang = late_write(producer, "adopted", 0)
     here.hanging(hang)
     time.sleep(ADOPTED_AFTER_S)
@@ -114,7 +114,7 @@ def test_m_a_topic_is_deleted_under_a_transaction(lab: Callable[[str], HangLab],
     here = lab(version)
     here.create_topic("m-stays")
     here.create_topic("m-vanishes")
-    producer = old_producer(here.connection, "m-commit")
+    producer = old_producer(here.connection, "m-commit", OPEN_MS)
     for topic in ("m-stays", "m-vanishes"):
         commit_one(producer, topic, 0)
     for topic in ("m-stays", "m-vanishes"):
@@ -124,7 +124,7 @@ def test_m_a_topic_is_deleted_under_a_transaction(lab: Callable[[str], HangLab],
     here.delete_topic("m-vanishes")
     producer.end(commit=True)
     here.is_free("m-stays")
-    wait_for(lambda: here.state("m-commit") == "CompleteCommit", f"its end; {here.app.log}", 30)
+    wait_until_equal(lambda: here.state("m-commit"), "CompleteCommit", f"its state ({here.app.log})")
     for topic in ("m-stays", "m-vanishes"):
         here.nothing_hangs(topic)
 

@@ -19,13 +19,16 @@ from service.store.schema import log_partitions
 from tests.brokers import Cluster, connect
 from tests.builders import transaction_log as records
 from tests.conftest import MakeBroker
-from tests.integration.application import Ingest, ingesting, wait_for
+from tests.integration.application import Ingest, ingesting
 from tests.integration.kafka_says import completed
 from tests.integration.producers import SILENT, create_topic, create_topics, load, open_producer, transact
+from tests.waiting import ANSWER_S, wait_for, wait_until, wait_until_equal
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
 PREFERRED = 0
+ASKED_AGAIN_S = 15.0
+"""How soon a client asks a broker again that was away: after a second; the library's own default is half a minute."""
 OTHER_LEADER = {1: 2, 2: 3, 3: 1}
 
 
@@ -49,13 +52,19 @@ def test_leaders_move_and_a_broker_that_leads_dies_under_load(tmp_path: Path) ->
 
                 dead = chosen[0]
                 cluster.nodes[dead].kill()
-                wait_for(lambda: dead not in {r.leader for r in app.rows(log_partitions)}, f"new leaders; {app.log}")
+                wait_until(
+                    lambda: {r.partition: r.leader for r in app.rows(log_partitions)},
+                    lambda leaders: dead not in leaders.values(),
+                    f"leaders other than broker {dead}; {app.log}",
+                )
                 app.wait_for_more_commits(names)
 
                 with connect(cluster.bootstrap) as while_it_is_away:
                     cluster.nodes[dead].start()
                     elect(cluster.bootstrap, chosen)
-                    wait_for(lambda: all_answer(while_it_is_away), "the broker that came back to be asked", timeout_s=5)
+                    wait_for(
+                        lambda: all_answer(while_it_is_away), "the broker that came back to be asked", ASKED_AGAIN_S
+                    )
                 assert wait_for_leaders(app, cluster.bootstrap)[0].node == dead
                 app.wait_for_more_commits(names)
             app.wait_for_counts(completed(cluster.nodes[1], cluster.bootstrap))
@@ -83,8 +92,12 @@ def stored_leaders(app: Ingest) -> dict[int, Leader]:
 
 def wait_for_leaders(app: Ingest, bootstrap: str) -> dict[int, Leader]:
     """Until the store shows those that the cluster tells; who they are."""
-    wait_for(lambda: stored_leaders(app) == leaders(bootstrap), f"the leaders in the store; {app.log}", timeout_s=15)
-    return stored_leaders(app)
+    both = wait_until(
+        lambda: (stored_leaders(app), leaders(bootstrap)),
+        lambda both: both[0] == both[1],
+        f"the leaders in the store as the cluster tells them; {app.log}",
+    )
+    return both[0]
 
 
 def elect(bootstrap: str, chosen: dict[int, int]) -> None:
@@ -100,14 +113,14 @@ def elect(bootstrap: str, chosen: dict[int, int]) -> None:
         election_type=PREFERRED, topic_partitions=[by_topic(topic=TOPIC, partitions=list(chosen))], timeout_ms=20_000
     )
 
-    def done() -> bool:
+    def elected() -> dict[int, int]:
         """A broker that came back must have caught up before it may lead."""
         with connect(bootstrap) as client:
             client.ask(reassign)
             client.ask(election)
-        return {p: leader.node for p, leader in leaders(bootstrap).items()} == chosen
+        return {p: leader.node for p, leader in leaders(bootstrap).items()}
 
-    wait_for(done, f"leaders {chosen}")
+    wait_until_equal(elected, chosen, "the leaders")
 
 
 def test_partitions_that_are_added_are_read_from_their_start_and_counted(
@@ -123,7 +136,7 @@ def test_partitions_that_are_added_are_read_from_their_start_and_counted(
         app.wait_for_counts(dict.fromkeys(names, (1, 0)))
 
         admin = AdminClient({"bootstrap.servers": broker.bootstrap, "logger": SILENT})
-        admin.create_partitions([NewPartitions(TOPIC, 3)])[TOPIC].result(20)
+        admin.create_partitions([NewPartitions(TOPIC, 3)])[TOPIC].result(ANSWER_S)
         plant_a_commit(broker, "planted", partition=1)
         app.wait_for_counts(dict.fromkeys(names, (1, 0)) | {"planted": (1, 0)})
         assert app.positions().keys() == {0, 1, 2}
@@ -146,4 +159,4 @@ def plant_a_commit(broker: Broker, transactional_id: str, partition: int) -> Non
         topics = [] if status == records.COMPLETE_COMMIT else [("grown", [0])]
         value = records.value(0, status=status, topics=topics, last_update_ms=now, start_ms=now)
         producer.produce(TOPIC, key=records.key(transactional_id), value=value, partition=partition)
-    assert producer.flush(20) == 0
+    assert producer.flush(ANSWER_S) == 0

@@ -16,9 +16,10 @@ from service.kafka.metadata import topic_layout
 from service.kafka.offsets import LATEST, list_offsets
 from service.store.schema import log_partitions, partition_markers, partition_minutes, source_status
 from tests.brokers import connect, on
-from tests.integration.application import Ingest, running, wait_for
+from tests.integration.application import Ingest, running
 from tests.integration.producers import SILENT, create_topic, open_producer
 from tests.service.stores import client_of
+from tests.waiting import ANSWER_S, wait_for, wait_until_equal
 from tests.wire.dumps import DumpedBatch, read_dump
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
@@ -38,15 +39,15 @@ def write(producer: Producer, transactions: int) -> None:
         for partition, records in ((0, 5), (1, 1 + n % 3)):
             for _ in range(records):
                 producer.produce(TOPIC, b"payload" * 50, partition=partition)
-        producer.flush(30)
-        (producer.abort_transaction if n % 3 == 2 else producer.commit_transaction)(30)
+        producer.flush(ANSWER_S)
+        (producer.abort_transaction if n % 3 == 2 else producer.commit_transaction)(ANSWER_S)
 
 
 def write_plain(broker: Broker, records: int) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap, "logger": SILENT})
     for _ in range(records):
         producer.produce(TOPIC, b"plain", partition=1)
-    producer.flush(30)
+    producer.flush(ANSWER_S)
 
 
 def ends(broker: Broker) -> dict[int, int]:
@@ -57,12 +58,12 @@ def ends(broker: Broker) -> dict[int, int]:
 
 
 def positions(app: Ingest) -> dict[int, int]:
-    assert app.process.poll() is None, app.log.read_text()[-3000:]
+    app.is_running()
     return {row.partition: row.next_offset for row in app.rows(log_partitions) if row.source == SOURCE}
 
 
 def wait_until_read(app: Ingest, broker: Broker) -> None:
-    wait_for(lambda: positions(app) == ends(broker), f"the ledger at the log's end; {app.log}")
+    wait_until_equal(lambda: positions(app), ends(broker), f"the ledger's positions ({app.log})")
 
 
 def dumped(broker: Broker, directory: Path, partition: int, from_offset: int) -> list[DumpedBatch]:

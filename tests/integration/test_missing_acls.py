@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,12 @@ from service.store.schema import partition_watch
 from tests import acls
 from tests.acls import Guarded
 from tests.brokers import on
-from tests.integration.application import Ingest, wait_for
-from tests.integration.hang_lab import CLUSTER, FOUND_S, PROPERTIES, HangLab
-from tests.lab.hangs import commit_one, late_write, old_producer
+from tests.integration.application import Ingest
+from tests.integration.hang_lab import CLUSTER, HangLab
+from tests.lab.hangs import UNGUARDED, commit_one, late_write, old_producer
 from tests.lab.readers import waiting_reader
 from tests.service.stores import client_of
+from tests.waiting import wait_for, wait_until
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
@@ -33,7 +34,7 @@ USER = "scope"
 @contextmanager
 def reading(version: str, tmp_path: Path, *topics: str) -> Iterator[Guarded]:
     """A broker on which transactions may hang, and USER may see all there is but other topics."""
-    with Guarded(version, tmp_path, [USER], PROPERTIES) as there:
+    with Guarded(version, tmp_path, [USER], UNGUARDED) as there:
         for topic in topics:
             there.allow(USER, acls.topic(topic), "READ")
         there.allow(USER, acls.group(), "DESCRIBE")
@@ -57,7 +58,9 @@ def watching(guarded: Guarded, directory: Path) -> Iterator[HangLab]:
         app = Ingest(guarded.admin, directory, *as_user, name=CLUSTER)
         app.start()
         try:
-            wait_for(lambda: _has_looked(app), f"a look at the partitions; {app.log}")
+            # no file yet, or no tables
+            retry_on = (StoreUnavailable, OperationalError)
+            wait_for(lambda: _has_looked(app), f"a look at the partitions; {app.log}", retry_on=retry_on)
             with client_of(app.url) as rest:
                 yield HangLab(guarded.broker, app, connection, rest)
         finally:
@@ -65,11 +68,8 @@ def watching(guarded: Guarded, directory: Path) -> Iterator[HangLab]:
 
 
 def _has_looked(app: Ingest) -> bool:
-    assert app.process.poll() is None, app.log.read_text()[-3000:]
-    try:
-        return bool(app.rows(partition_watch))
-    except (StoreUnavailable, OperationalError):  # no file yet, or no tables
-        return False
+    app.is_running()
+    return bool(app.rows(partition_watch))
 
 
 def partition(lab: HangLab, topic: str) -> Any:
@@ -86,13 +86,11 @@ def grants(lab: HangLab) -> list[str]:
 def not_judged(lab: HangLab, topic: str, because: str) -> Any:
     """The partition, once it is said to be not judged for that reason."""
 
-    def told() -> Any:
-        found = partition(lab, topic)
-        return found if found and not found["judged"] and because in (found["why"] or "") else None
-
-    with suppress(AssertionError):
-        return wait_for(told, "the reason", FOUND_S)
-    raise AssertionError(f"{topic} is not said to be not judged because of {because!r}: {partition(lab, topic)}")
+    return wait_until(
+        lambda: partition(lab, topic),
+        lambda found: bool(found) and not found["judged"] and because in (found["why"] or ""),
+        f"{topic} is said to be not judged because of {because!r}; {lab.app.log}",
+    )
 
 
 @on("4.3.1")
@@ -159,7 +157,7 @@ def test_without_the_log_coordinators_tell_what_is_likely(version: str, tmp_path
                 assert lab.partition(topic)["blocker"]["relation"] == "unknown"
             assert f"READ on topic {LOG}" in grants(lab)
             # the finding comes after half a minute: brokers restart
-            (gap,) = wait_for(lambda: lab.found(kinds.COVERAGE_GAP), f"the gap; {lab.app.log}", 60)
+            (gap,) = wait_for(lambda: lab.found(kinds.COVERAGE_GAP), f"the gap; {lab.app.log}")
             assert (gap.topic, "grant READ on it" in gap.summary) == (LOG, True)
             lab.nothing_hangs("open")
             lab.nothing_hangs("hidden")

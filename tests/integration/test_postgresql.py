@@ -8,9 +8,10 @@ import pytest
 
 from deploy.demo.broker import Broker
 from service.store.schema import source_status
-from tests.integration.application import Ingest, wait_for
+from tests.integration.application import Ingest
 from tests.integration.producers import create_topic, open_producer, transact
 from tests.postgres import Postgres
+from tests.waiting import wait_for, wait_until_equal
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
@@ -26,23 +27,27 @@ def test_counts_are_exact_after_a_restart_of_the_server_and_a_killed_driver(brok
         try:
             app.wait_until_counting()
             transact(producer, "postgresql")
-            wait_for(lambda: counted(app) == (1, 0), "the first count")
+            wait_until_equal(lambda: counted(app), (1, 0), f"the first count ({app.log})")
 
             server.stop()
             wait_for(lambda: "the store does not take the batch" in app.log.read_text(), "the wait to be told")
             for number in range(6):
                 transact(producer, "postgresql", commit=number % 2 == 0)
             server.start()
-            wait_for(lambda: counted(app) == (4, 3), "the counts after the restart")
-            assert {row.error for row in app.rows(source_status)} == {None}
+            wait_until_equal(lambda: counted(app), (4, 3), f"the counts after the restart ({app.log})")
+            wait_until_equal(lambda: errors(app), {None}, f"the errors of all sources ({app.log})")
             assert "reading stopped" not in app.log.read_text()
 
             app.kill()
             transact(producer, "postgresql")
             app.start()
-            wait_for(lambda: counted(app) == (5, 3), "the counts after the kill")
+            wait_until_equal(lambda: counted(app), (5, 3), f"the counts after the kill ({app.log})")
         finally:
             app.stop()
+
+
+def errors(app: Ingest) -> set[str | None]:
+    return {row.error for row in app.rows(source_status)}
 
 
 def counted(app: Ingest) -> tuple[int, int]:

@@ -23,6 +23,7 @@ from tests.integration.resolve_desk import KEYS, Desk, committed_on, desk
 from tests.lab.asking import ends, open_on
 from tests.lab.hangs import UNGUARDED, Hang, late_write, never_added, old_producer, orphan_producer
 from tests.lab.lost_leaders import LOST, PROPERTIES, SKIPS_THE_LOST, still_hangs, stopped_leader
+from tests.waiting import OPEN_MS
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
@@ -64,6 +65,7 @@ def test_a_late_write_is_aborted_once_its_id_is_fenced(at: Callable[[str], Desk]
         assert answer.status_code == 409
         assert "r-late-1 can still write with producer id" in answer.json()["detail"]
     fenced(lab, hang)
+    here.until_accepted(finding)
     before = ends(lab.connection, "r-late", 0)
     told = here.post(finding).json()
     assert (told["executed"], told["marker"], told["producer_epoch"]) == (False, "ABORT", hang.producer_epoch)
@@ -136,7 +138,7 @@ def test_what_a_coordinator_will_end_is_never_touched(at: Callable[[str], Desk],
     here = at(version)
     lab = here.lab
     lab.create_topic("r-owned", 2)
-    live = old_producer(lab.connection, "r-live")
+    live = old_producer(lab.connection, "r-live", OPEN_MS)
     live.add("r-owned", 0)
     start = live.produce("r-owned", 0, [b"open"])
     claim = Hang("r-owned", 0, start, live.producer_id, live.producer_epoch, "r-live", "none")
@@ -170,6 +172,7 @@ def test_not_while_the_log_is_not_read(at: Callable[[str], Desk], version: str) 
         assert (answer.status_code, "is not read to its end" in answer.json()["detail"]) == (409, True)
     assert open_on(lab.connection, "r-behind", 0) == [hang.open]
     assert here.audited(hang) == []
+    here.until_accepted(finding)  # the log is read to its end again
     with ThreadPoolExecutor(2) as both:  # two replicas of the service, and neither knows of the other
         answers = list(both.map(lambda one: one.post(finding, {"dry_run": False}), (here, here.other())))
     assert sorted({answer.status_code for answer in answers}) in ([200], [200, 409]), [a.text for a in answers]
@@ -196,6 +199,7 @@ def test_a_committed_transaction_gets_the_commit_that_it_lost(tmp_path: Path, ve
         assert (answer.status_code, "r-lost can still write" in answer.json()["detail"]) == (409, True)
         name = ["forceTerminateTransaction", "--transactionalId", "r-lost"]
         lab.tool("--bootstrap-server", brokers.bootstrap, *name)
+        here.until_accepted(finding)
         told = here.post(finding).json()
         assert (told["marker"], told["command"], told["producer_epoch"]) == ("COMMIT", None, torn.producer_epoch)
         with frozen(brokers, torn.victim):

@@ -14,9 +14,10 @@ from deploy.demo.broker import Broker
 from service.domain.transaction_log import TOPIC
 from tests.brokers import describe_transaction, on
 from tests.conftest import MakeBroker
-from tests.integration.application import ingesting, wait_for
+from tests.integration.application import ingesting
 from tests.integration.kafka_says import completed
 from tests.integration.producers import SILENT, create_topic, load, open_producer, transact
+from tests.waiting import ANSWER_S, LIMIT_S, wait_for, wait_until_equal
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
@@ -44,7 +45,7 @@ def test_kill_minus_9_of_the_driver_and_a_restart_of_the_broker_in_the_middle_of
             app.wait_for_more_commits(names)
         app.wait_for_counts(completed(broker_431, broker.bootstrap))
         assert app.gaps() == []
-        wait_for(lambda: [r.error for r in app.log_status()] == [None], "trouble to be over")
+        wait_until_equal(lambda: [r.error for r in app.log_status()], [None], f"the trouble ({app.log})")
 
 
 def test_killed_between_the_commit_of_the_store_and_that_of_spark(broker_392: Broker, tmp_path: Path) -> None:
@@ -56,11 +57,11 @@ def test_killed_between_the_commit_of_the_store_and_that_of_spark(broker_392: Br
         producer = open_producer(broker_392.bootstrap, "between")
         for _ in range(10):
             transact(producer, "between")
-        assert app.process.wait(60) == -9
+        assert app.process.wait(LIMIT_S) == -9
         shutil.rmtree(tmp_path / "checkpoint")
         app.start()
         transact(producer, "between", commit=False)
-        wait_for(lambda: app.counts().get("between") == (10, 1), f"10 commits, 1 abort; {app.log}")
+        wait_until_equal(lambda: app.counts().get("between"), (10, 1), f"(commits, aborts) of it ({app.log})")
 
 
 def test_a_topic_that_is_created_again_is_read_anew_and_nothing_stale_stays(
@@ -74,7 +75,7 @@ def test_a_topic_that_is_created_again_is_read_anew_and_nothing_stale_stays(
             transact(old, "again")
         app.wait_for_counts({"before": (5, 0)})
         admin = AdminClient({"bootstrap.servers": broker.bootstrap, "logger": SILENT})
-        admin.delete_topics([TOPIC])[TOPIC].result(20)
+        admin.delete_topics([TOPIC])[TOPIC].result(ANSWER_S)
         broker.stop()
         broker.start()
         new = open_producer(broker.bootstrap, "after")
@@ -124,7 +125,9 @@ def test_a_log_without_a_topic_is_waited_for_and_never_created(make_broker: Make
     with ingesting(broker.bootstrap, tmp_path) as app:
         (trouble,) = wait_for(lambda: [r.error for r in app.log_status() if r.error], "the wait to be told")
         assert trouble == f"topic {TOPIC} does not exist yet: waiting for it"
-        topics = AdminClient({"bootstrap.servers": broker.bootstrap, "logger": SILENT}).list_topics(timeout=10).topics
+        topics = (
+            AdminClient({"bootstrap.servers": broker.bootstrap, "logger": SILENT}).list_topics(timeout=ANSWER_S).topics
+        )
         assert TOPIC not in topics
         create_topic(broker.bootstrap, "late")
         transact(open_producer(broker.bootstrap, "late"), "late")

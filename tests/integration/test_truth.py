@@ -12,6 +12,7 @@ from tests.brokers import describe_transaction, transactional_ids
 from tests.integration.application import ingesting
 from tests.integration.kafka_says import completed
 from tests.integration.producers import create_topic, open_producer
+from tests.waiting import ANSWER_S, OPEN_MS
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
@@ -24,10 +25,10 @@ def test_the_store_says_what_the_applications_did_and_what_kafka_answers(
     with ingesting(broker.bootstrap, tmp_path) as app:
         ledger = Workload(broker.bootstrap, seed=11, prefix=prefix).run(rounds=6)
         create_topic(broker.bootstrap, "truth-open")
-        still_open = open_producer(broker.bootstrap, "truth-open")
+        still_open = open_producer(broker.bootstrap, "truth-open", OPEN_MS)
         still_open.begin_transaction()
         still_open.produce("truth-open", b"x", partition=2)
-        still_open.flush(30)
+        still_open.flush(ANSWER_S)
         app.wait_until_read()
         stored = {name: row for name, row in app.ids().items() if name.startswith(prefix)}
 
@@ -50,7 +51,7 @@ def test_the_store_says_what_the_applications_did_and_what_kafka_answers(
         for name, account in ledger.accounts.items():
             assert truth[name] == (account.commits, account.aborts.total + account.empty_aborts), name
         assert app.rejects() == []
-        still_open.abort_transaction(30)
+        still_open.abort_transaction(ANSWER_S)
 
 
 def test_history_before_the_first_start_is_state_but_not_counted(broker: Broker, tmp_path: Path) -> None:

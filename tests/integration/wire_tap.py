@@ -9,6 +9,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
 
+from tests.waiting import LIMIT_S
+
 FETCH = 1
 _SIZE = struct.Struct(">i")
 _REQUEST = struct.Struct(">hhi")  # api key, api version, correlation id
@@ -34,11 +36,11 @@ class WireTap:
 
     def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, trace: TracebackType | None) -> None:
         _end(self._server)
-        self._threads[0].join(10)
+        self._threads[0].join(LIMIT_S)
         for connection in self._sockets:
             _end(connection)
         for thread in self._threads:
-            thread.join(10)
+            thread.join(LIMIT_S)
 
     def _begin(self, work: Callable[..., None], *arguments: object) -> None:
         thread = threading.Thread(target=work, args=arguments, daemon=True)

@@ -19,10 +19,10 @@ from deploy.demo.workload.old_producer import OldProducer
 from deploy.demo.workload.raw_producer import Connection, coordinator, describe
 from service.kafka.client import KafkaClient
 from tests.brokers import Cluster, connect
-from tests.integration.application import wait_for
 from tests.integration.producers import SILENT, create_topics
 from tests.lab.asking import ends, open_on
 from tests.lab.hangs import Hang
+from tests.waiting import ANSWER_S, OPEN_MS, wait_for, wait_until_equal
 
 PROPERTIES: Final = {
     "transaction.state.log.num.partitions": "1",
@@ -74,7 +74,9 @@ def frozen_leader(cluster: Cluster, name: str) -> Iterator[Torn]:
     try:
         with _to(cluster.nodes[torn.coordinator]) as connection:
             _commit(connection, torn)
-            wait_for(lambda: open_on(connection, torn.topic, LIVING) == [], "the marker on the living partition", 20)
+            wait_until_equal(
+                lambda: open_on(connection, torn.topic, LIVING), [], "what is open on the living partition"
+            )
             assert _missing(connection, torn) == {(torn.topic, LOST)}
         yield torn
     finally:
@@ -88,18 +90,20 @@ def stopped_leader(cluster: Cluster, name: str) -> Iterator[Torn]:
     victim, leading = cluster.nodes[torn.victim], cluster.nodes[torn.coordinator]
     victim.stop()
     try:
-        wait_for(lambda: _has_lost(leading, torn.topic), "the loss of the leader", 20)
+        wait_for(lambda: _has_lost(leading, torn.topic), "the loss of the leader")
         with _to(leading) as connection:
             _commit(connection, torn)
-            wait_for(lambda: open_on(connection, torn.topic, LIVING) == [], "the marker on the living partition", 20)
+            wait_until_equal(
+                lambda: open_on(connection, torn.topic, LIVING), [], "what is open on the living partition"
+            )
             if leading.version in SKIPS_THE_LOST:
-                wait_for(lambda: _state(connection, torn) == "CompleteCommit", "the end without the lost one", 20)
+                wait_until_equal(lambda: _state(connection, torn), "CompleteCommit", "its state, without the lost one")
             else:
                 assert _missing(connection, torn) == {(torn.topic, LOST)}
         yield torn
     finally:
         victim.start()
-        wait_for(lambda: not _has_lost(leading, torn.topic), "the leader's return", 30)
+        wait_for(lambda: not _has_lost(leading, torn.topic), "the leader's return")
 
 
 def still_hangs(cluster: Cluster, torn: Torn) -> bool:
@@ -112,7 +116,7 @@ def still_hangs(cluster: Cluster, torn: Torn) -> bool:
 def _begin(cluster: Cluster, name: str) -> Torn:
     with _to(next(iter(cluster.nodes.values()))) as connection:
         producer = OldProducer(connection, name)
-        producer.init()
+        producer.init(OPEN_MS)
         with connect(connection.bootstrap) as client:
             code, leading = coordinator(client, name)
             controller = _controller(client)
@@ -152,7 +156,7 @@ def _state(connection: Connection, torn: Torn) -> str:
 
 def _has_lost(broker: Broker, topic: str) -> bool:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap, "logger": SILENT})
-    return bool(admin.list_topics(topic, timeout=10).topics[topic].partitions[LOST].leader == -1)
+    return bool(admin.list_topics(topic, timeout=ANSWER_S).topics[topic].partitions[LOST].leader == -1)
 
 
 def _to(broker: Broker) -> Connection:

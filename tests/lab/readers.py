@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from confluent_kafka import Consumer, TopicPartition
 
 from deploy.demo.workload.clients import consumer
-
-_PATIENCE_S = 20.0
+from tests.waiting import wait_for, wait_until_equal
 
 
 @contextmanager
@@ -32,10 +30,7 @@ def stuck_reader(bootstrap: str, group: str, topic: str) -> Iterator[None]:
     reader = consumer(bootstrap, group)
     try:
         reader.subscribe([topic])
-        give_up = time.monotonic() + _PATIENCE_S
-        while not reader.assignment():
-            assert time.monotonic() < give_up, f"{group} gets no partition"
-            reader.poll(0.1)
+        wait_for(lambda: (reader.poll(0.1), reader.assignment())[1], f"a partition for {group}")
         assert reader.poll(1.0) is None
         yield
     finally:
@@ -45,12 +40,15 @@ def stuck_reader(bootstrap: str, group: str, topic: str) -> Iterator[None]:
 def _read(reader: Consumer, expected: int) -> dict[tuple[str, int], int]:
     """The last offset read of each partition."""
     last: dict[tuple[str, int], int] = {}
-    count, give_up = 0, time.monotonic() + _PATIENCE_S
-    while count < expected:
-        assert time.monotonic() < give_up, f"{count} of {expected} records"
-        for message in reader.consume(expected - count, 0.2):
+    read: list[int] = []
+
+    def count() -> int:
+        for message in reader.consume(expected - len(read), 0.2):
             assert message.error() is None, message.error()
             last[message.topic(), message.partition()] = message.offset()
-            count += 1
+            read.append(message.offset())
+        return len(read)
+
+    wait_until_equal(count, expected, "the number of records read")
     assert reader.poll(0.5) is None, "it reads what it must not see"
     return last

@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from dashboards.rules.build import PROMETHEUS_RULE, RULES
+from tests.waiting import LIMIT_S
 
 ROOT: Final = Path(__file__).parents[2]
 FOLDER: Final = ROOT / "dashboards" / "rules"
@@ -51,4 +52,4 @@ def run(program: str, *arguments: str | Path, cwd: Path = FOLDER) -> subprocess.
     path = shutil.which(program)
     if path is None:
         pytest.skip(f"{program} is not installed (make system-packages)")
-    return subprocess.run([path, *map(str, arguments)], cwd=cwd, capture_output=True, text=True, timeout=120)
+    return subprocess.run([path, *map(str, arguments)], cwd=cwd, capture_output=True, text=True, timeout=LIMIT_S)
