@@ -62,8 +62,9 @@ fuzz: venv ## 1,000,000 mutated inputs to the decoders and the fold; about ten m
 	$(BIN)/python -m tests.fuzz --inputs $(or $(INPUTS),1000000) --seed $(or $(SEED),1)
 
 .PHONY: soak
-soak: venv ## healthy load on three brokers that freeze, die and restart, with hanging ones in it; half an hour (MINUTES, HANGS)
+soak: venv ## brokers that freeze, die and restart amid load (half an hour: MINUTES, HANGS); then our own processes, two hours
 	$(BIN)/python -m tests.soak --minutes $(or $(MINUTES),30) --hangs $(or $(HANGS),20)
+	$(BIN)/python -m tests.harm --report docs/reliability.md
 
 .PHONY: lock
 lock: venv ## bring requirements.lock up to date with pyproject.toml

@@ -9,12 +9,17 @@ _RAISED = re.compile(r"^\s*(?:Caused by: )?((?:[A-Za-z_]\w*\.)*[A-Z]\w*): (.+)$"
 _ABOUT_THE_QUERY = "=== Streaming Query ==="
 """What Spark adds about the query itself: its lines look like exceptions."""
 
+_WITHOUT_A_CAUSE = re.compile(r"STREAM_FAILED.*terminated with exception:\s+SQLSTATE: \w+ \(no cause message\)")
+"""What Spark says when a planner was killed: its connection ended, which has no message."""
+
 _OURS = ("service.", "spark_jobs.")
 _LONGEST = 300
 
 
 def reason(failure: BaseException) -> str:
     """The message of our own exception if one is in the text, else the last cause in it, else its first line."""
+    if _WITHOUT_A_CAUSE.search(str(failure)):
+        return "a Python process of Spark's has ended"
     raised = _RAISED.findall(str(failure).partition(_ABOUT_THE_QUERY)[0])
     ours = [message for name, message in raised if name.startswith(_OURS)]
     if ours:

@@ -35,3 +35,12 @@ def test_what_spark_says_of_its_query_is_no_cause() -> None:
         "=== Streaming Query ===\nIdentifier: transaction_state [id = 1]\n"
     )
     assert reason(RuntimeError(text)) == "ValueError: not enough values"
+
+
+def test_a_killed_planner_is_said_to_have_ended() -> None:
+    """As Spark 4.3 tells it: its own message has no cause."""
+    told = (
+        "[STREAM_FAILED] Query [id = 9179a80b-d332-45f3-9b15-cef74a7bdc5b, runId = f8490f72-15c1-459d-9212-4a409388c0]"
+        " terminated with exception:  SQLSTATE: XXKST (no cause message)"
+    )
+    assert reason(RuntimeError(told)) == "a Python process of Spark's has ended"

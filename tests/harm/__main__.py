@@ -1,0 +1,187 @@
+"""`python -m tests.harm`: every kind of process killed and frozen, alone and in pairs, at rest, under load and during a
+first read; then ten minutes of half a core. Writes its figures into docs/reliability.md."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import combinations
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final, NamedTuple
+
+from deploy.demo.broker import Broker
+from deploy.demo.signals import interrupt_on_signals
+from tests.benchmarks.figures import percentile
+from tests.benchmarks.prepared_broker import prepared_broker
+from tests.brokers import VERSIONS, free_port
+from tests.harm.report import write
+from tests.harm.rounds import FREEZE, KILL, Round, harm
+from tests.harm.starvation import Outcome, starve
+from tests.harm.watched import KINDS, Watch, restarted
+from tests.integration.kafka_says import completed
+from tests.integration.producers import create_topic, load
+from tests.lab.hangs import UNGUARDED
+from tests.waiting import wait_for, wait_until_equal
+
+AT_REST: Final = "at rest"
+UNDER_LOAD: Final = "under load"
+FIRST_READ: Final = "during a first read"
+WHEN: Final = (UNDER_LOAD, AT_REST, FIRST_READ)
+
+BAR_S: Final = {KILL: 30.0, FREEZE: 60.0}
+RECORDS: Final = 3_000_000
+LOGGED_IDS: Final = 300_000
+_IDS: Final = ["harmed-0", "harmed-1", "harmed-2"]
+_TOPIC: Final = "harmed"
+
+
+class Series(NamedTuple):
+    """All rounds at one kind of moment. `is_exact`: counts afterwards equal those of Kafka's own tool. `tracebacks`:
+    lines of them in the log."""
+
+    version: str
+    when: str
+    rounds: list[Round]
+    is_exact: bool
+    tracebacks: int
+
+    @property
+    def longest_s(self) -> float:
+        return max(one.again_s for one in self.rounds)
+
+    @property
+    def median_s(self) -> float:
+        return percentile([one.again_s for one in self.rounds], 0.5)
+
+
+def main() -> int:
+    """0 if every bar was reached, else 1."""
+    parser = argparse.ArgumentParser(prog="python -m tests.harm", description=__doc__)
+    parser.add_argument("--version", choices=VERSIONS, default=VERSIONS[0], help="of Kafka")
+    parser.add_argument("--when", choices=WHEN, nargs="*", default=list(WHEN))
+    parser.add_argument("--how", choices=(KILL, FREEZE), nargs="*", default=[KILL, FREEZE])
+    parser.add_argument("--singles", action="store_true", help="no pairs")
+    parser.add_argument("--starved-minutes", type=float, default=10)
+    parser.add_argument("--report", type=Path, help="where the figures go (default: they are printed)")
+    options = parser.parse_args()
+    interrupt_on_signals()
+    pairs = [] if options.singles else list(combinations(KINDS, 2))
+    harms = [(how, kinds) for how in options.how for kinds in [*((kind,) for kind in KINDS), *pairs]]
+    series = [one for when in options.when for one in _series(options.version, when, harms)]
+    outcome = _starved(options.version, options.starved_minutes * 60) if options.starved_minutes else None
+    lines = write(series, outcome, options.starved_minutes, BAR_S)
+    if options.report:
+        options.report.write_text(lines)
+    sys.stdout.write(lines)
+    is_fast = all(one.again_s <= BAR_S[one.how] for some in series for one in some.rounds)
+    is_right = all(some.is_exact and not some.tracebacks for some in series)
+    return 0 if is_fast and is_right and (outcome is None or _is_right(outcome)) else 1
+
+
+def _series(version: str, when: str, harms: Sequence[tuple[str, tuple[str, ...]]]) -> list[Series]:
+    with TemporaryDirectory(prefix="txnscope-harm-") as directory:
+        folder = Path(directory)
+        if when == FIRST_READ:
+            return [_during_first_reads(folder, harms)] if harms else []
+        with Broker(version, free_port(), folder / "kafka") as broker, _tool(version, broker, folder) as tool:
+            create_topic(broker.bootstrap, _TOPIC)
+            return [_amid(version, when, harms, broker, tool, folder)]
+
+
+def _amid(
+    version: str,
+    when: str,
+    harms: Sequence[tuple[str, tuple[str, ...]]],
+    broker: Broker,
+    tool: Broker,
+    folder: Path,
+) -> Series:
+    rounds = []
+    with restarted(Watch(broker.bootstrap, folder)) as app:
+        with _loaded(broker, is_loaded=True):
+            app.wait_for_more_commits(_IDS)
+        with _loaded(broker, is_loaded=when == UNDER_LOAD):
+            for how, kinds in harms:
+                rounds.append(_said(harm(app, how, kinds), when))
+                time.sleep(2)
+        app.wait_until_read()
+        truth = completed(tool, broker.bootstrap)
+        wait_until_equal(app.counts, truth, f"the counts; {app.log}")
+        return Series(version, when, rounds, app.gaps() == [], _tracebacks(app))
+
+
+def _during_first_reads(folder: Path, harms: Sequence[tuple[str, tuple[str, ...]]]) -> Series:
+    """Each on an empty store, over a log of millions of records, when some of it is stored."""
+    rounds, tracebacks, is_exact = [], 0, True
+    with prepared_broker(RECORDS, LOGGED_IDS) as broker:
+        for number, (how, kinds) in enumerate(harms):
+            (place := folder / str(number)).mkdir()
+            with restarted(Watch(broker.bootstrap, place)) as app:
+                _wait_until_some_is_read(app)
+                rounds.append(_said(harm(app, how, kinds), FIRST_READ))
+                app.wait_until_read()
+                is_exact &= len(app.counts()) == LOGGED_IDS and app.gaps() == []
+                tracebacks += _tracebacks(app)
+    return Series(broker.version, FIRST_READ, rounds, is_exact, tracebacks)
+
+
+def _wait_until_some_is_read(app: Watch) -> None:
+    wait_for(lambda: sum(app.positions().values()), f"a first read under way; {app.log}")
+
+
+@contextmanager
+def _loaded(broker: Broker, *, is_loaded: bool) -> Iterator[None]:
+    if not is_loaded:
+        yield
+        return
+    with load(broker.bootstrap, _TOPIC, _IDS, pause_s=0.05):
+        yield
+
+
+@contextmanager
+def _tool(version: str, broker: Broker, folder: Path) -> Iterator[Broker]:
+    """A broker whose tools print JSON."""
+    if version == VERSIONS[0]:
+        yield broker
+        return
+    with Broker(VERSIONS[0], free_port(), folder / "tool") as tool:
+        yield tool
+
+
+def _starved(version: str, seconds: float) -> Outcome:
+    with TemporaryDirectory(prefix="txnscope-harm-") as directory:
+        folder = Path(directory)
+        with (
+            Broker(version, free_port(), folder / "kafka", UNGUARDED) as broker,
+            _tool(version, broker, folder) as tool,
+        ):
+            return starve(broker, tool, folder, seconds, hangs=max(int(seconds / 60), 3))
+
+
+def _is_right(outcome: Outcome) -> bool:
+    return (
+        not outcome.wrong
+        and not outcome.restarts
+        and outcome.counts == outcome.truth
+        and not outcome.gaps
+        and outcome.caught_up_s <= 60
+    )
+
+
+def _tracebacks(app: Watch) -> int:
+    lines = app.log.read_text().splitlines()
+    return sum("Traceback" in line or "\tat " in line for line in lines)
+
+
+def _said(one: Round, when: str) -> Round:
+    gone = "not needed" if one.gone_s is None else f"gone after {one.gone_s:.1f} s"
+    sys.stderr.write(f"{when}: {' and '.join(one.kinds)} {one.how}: {gone}, all moves {one.again_s:.1f} s after it\n")
+    return one
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,51 @@
+"""docs/reliability.md, written by the run that measured its figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from tests.harm.rounds import FREEZE, KILL, Round
+from tests.harm.starvation import Outcome, told
+
+if TYPE_CHECKING:
+    from tests.harm.__main__ import Series
+
+_HEAD = """# What dies or starves comes back
+
+Written by `python -m tests.harm --report docs/reliability.md` (part of `make soak`), on two cores, broker and
+clients beside. Every process of `txnscope watch` has somebody who notices its death and its silence
+([why and how](adr/0009-progress-keeps-the-lease.md)).
+
+- **Killed**: SIGKILL, as the kernel does it where memory runs out. **Frozen**: SIGSTOP, never continued.
+- **Moves again**: seconds from the harm until every source was read at a later time, and the service answers.
+- The supervisor was started again by the test, a second after its end, as systemd or a container's runtime does it.
+- A frozen Python daemon that forks workers is not missed while there are enough of them ("not needed").
+"""
+
+
+def write(series: Sequence[Series], outcome: Outcome | None, minutes: float, bars: Mapping[str, float]) -> str:
+    parts = [_HEAD]
+    for one in series:
+        exact = "exact" if one.is_exact else "NOT EXACT"
+        parts.append(f"\n## {one.when.capitalize()}, Kafka {one.version}\n")
+        parts.append(
+            f"\n{len(one.rounds)} rounds: median {one.median_s:.1f} s, longest {one.longest_s:.1f} s. "
+            f"Counts afterwards: {exact}. Lines of tracebacks in the log: {one.tracebacks}.\n"
+        )
+        for how in (KILL, FREEZE):
+            if rounds := [r for r in one.rounds if r.how == how]:
+                parts.append(
+                    f"\n| {how} | noticed after | moves again after (bar {bars[how]:.0f} s) |\n|---|---|---|\n"
+                )
+                parts += [_row(r) for r in rounds]
+    if outcome is not None:
+        parts.append(f"\n## Half a core for {minutes:g} minutes\n\n")
+        parts.append("All processes are stopped for three quarters of every second.\n\n")
+        parts += [f"- {line}\n" for line in told(outcome)]
+    return "".join(parts)
+
+
+def _row(one: Round) -> str:
+    gone = "not needed" if one.gone_s is None else f"{one.gone_s:.1f} s"
+    return f"| {', '.join(one.kinds)} | {gone} | {one.again_s:.1f} s |\n"

@@ -1,0 +1,112 @@
+"""An application that starves beside healthy and hanging transactions: what it says, and how it comes back."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from deploy.demo.broker import Broker
+from deploy.demo.workload.raw_producer import Connection
+from service.domain.findings import kinds
+from service.store.schema import findings
+from tests.harm.starved import starved
+from tests.harm.watched import Watch, restarted
+from tests.integration.application import log_ends
+from tests.integration.kafka_says import completed
+from tests.integration.producers import create_topic, load
+from tests.lab.hangs import Hang, late_write, never_added, old_producer
+from tests.waiting import wait_for, wait_until_equal
+
+LOADED: Final = "starved-load"
+HANGS: Final = "starved-hangs"
+IDS: Final = ("starved-0", "starved-1", "starved-2")
+
+_FRESH_S: Final = 3.0
+
+Key = tuple[str, int, int, int]
+"""Topic, partition, producer id, start offset."""
+
+
+class Outcome(NamedTuple):
+    """`oldest_s`: how old a source became. `caught_up_s`: from the end of starvation until all was read, and all that
+    hangs was found. `wrong`: confirmed to hang, and does not."""
+
+    hangs: int
+    wrong: list[Key]
+    oldest_s: float
+    caught_up_s: float
+    restarts: int
+    counts: dict[str, tuple[int, int]]
+    truth: dict[str, tuple[int, int]]
+    gaps: list[str]
+    log: str
+
+
+def starve(broker: Broker, tool: Broker, directory: Path, seconds: float, hangs: int = 3) -> Outcome:
+    """`broker` has no guard against hanging ones (`UNGUARDED`); `tool` is one of 4.x."""
+    create_topic(broker.bootstrap, LOADED, 3)
+    create_topic(broker.bootstrap, HANGS, hangs)
+    with restarted(Watch(broker.bootstrap, directory)) as app, Connection(broker.bootstrap, threading.Event()) as link:
+        with load(broker.bootstrap, LOADED, list(IDS), pause_s=0.2):
+            app.wait_for_more_commits(list(IDS))
+            with starved(app):
+                injected, oldest_s = _hang_meanwhile(app, link, seconds, hangs)
+            ended = time.time()
+            wait_for(lambda: _oldest_s(app) < _FRESH_S, f"sources that are fresh again; {app.log}")
+            wait_for(lambda: injected.keys() <= _confirmed(app).keys(), f"{hangs} found to hang; {app.log}")
+            caught_up_s = time.time() - ended
+        wait_until_equal(app.positions, log_ends(broker.bootstrap), "the log read to its end")
+        truth = {name: ends for name, ends in completed(tool, broker.bootstrap).items() if name in IDS}
+        said = app.log.read_text()
+        return Outcome(
+            hangs=len(injected),
+            wrong=sorted(_confirmed(app).keys() - injected.keys()),
+            oldest_s=oldest_s,
+            caught_up_s=caught_up_s,
+            restarts=said.count("starting it again"),
+            counts={name: app.counts()[name] for name in IDS},
+            truth=truth,
+            gaps=app.gaps(),
+            log=said,
+        )
+
+
+def _hang_meanwhile(app: Watch, link: Connection, seconds: float, hangs: int) -> tuple[dict[Key, Hang], float]:
+    """Those that were injected, and how old a source became at most."""
+    injected: dict[Key, Hang] = {}
+    began, oldest_s = time.monotonic(), 0.0
+    while (elapsed_s := time.monotonic() - began) < seconds:
+        if len(injected) < hangs and elapsed_s > (len(injected) + 0.5) * seconds / hangs:
+            number = len(injected)
+            make = (late_write, never_added)[number % 2]
+            hang = make(old_producer(link, f"hangs-{number}"), HANGS, number)
+            injected[hang.topic, hang.partition, hang.producer_id, hang.start_offset] = hang
+        oldest_s = max(oldest_s, _oldest_s(app))
+        time.sleep(0.5)
+    return injected, oldest_s
+
+
+def _oldest_s(app: Watch) -> float:
+    return time.time() - min(app.as_of_ms().values()) / 1000
+
+
+def _confirmed(app: Watch) -> dict[Key, str]:
+    """Status by what was ever confirmed to hang."""
+    return {
+        (row.topic, row.partition, row.producer_id, row.start_offset): row.status
+        for row in app.rows(findings)
+        if row.kind == kinds.HANGING and row.confirmed_at_ms is not None
+    }
+
+
+def told(outcome: Outcome) -> Sequence[str]:
+    return (
+        f"{outcome.hangs} injected and found, {len(outcome.wrong)} others",
+        f"the oldest a source became: {outcome.oldest_s:.1f} s",
+        f"caught up {outcome.caught_up_s:.1f} s after the end",
+        f"processes started again: {outcome.restarts}",
+        f"counts exact: {outcome.counts == outcome.truth}, gaps: {len(outcome.gaps)}",
+    )

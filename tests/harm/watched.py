@@ -1,0 +1,114 @@
+"""`txnscope watch` as a tree of processes: each kind can be found, and the whole is started again, as by systemd."""
+
+from __future__ import annotations
+
+import json
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+
+from service.domain.partition_facts import SOURCE as PARTITIONS
+from service.domain.transaction_log import SOURCE as LOG
+from service.store.schema import source_status
+from tests.brokers import free_port
+from tests.integration.application import Ingest
+from tests.waiting import ANSWER_S, LIMIT_S, wait_for, wait_until
+
+SUPERVISOR: Final = "supervisor"
+DRIVER: Final = "driver"
+JVM: Final = "JVM"
+PLANNER: Final = "planner"
+DAEMON: Final = "Python daemon"
+WORKER: Final = "worker"
+SERVICE: Final = "service"
+KINDS: Final = (DRIVER, JVM, PLANNER, DAEMON, WORKER, SERVICE, SUPERVISOR)
+
+_COMMANDS: Final = {
+    DRIVER: "-m spark_jobs",
+    JVM: "org.apache.spark.deploy.SparkSubmit",
+    PLANNER: "python_streaming_source_runner",
+    DAEMON: "pyspark.daemon pyspark.worker",
+    WORKER: "pyspark.daemon pyspark.worker",
+    SERVICE: "service.cli serve",
+}
+_RESTART_S: Final = 1.0
+
+
+class Watch(Ingest):
+    """`txnscope watch`: the supervisor with the application and the service below it."""
+
+    def start(self, module: str = "service.cli") -> Watch:
+        self.port = getattr(self, "port", None) or free_port()
+        self._run(module, "watch", *self._flags, "--port", str(self.port), *self.more)
+        return self
+
+    def pids(self, words: str = "") -> list[int]:
+        """Processes that have our store in their environment, with these words in their command lines; oldest first."""
+        ours = f"TXNSCOPE_STORE={self.url}".encode()
+        found = {}
+        for proc in Path("/proc").iterdir():
+            try:
+                fields = (proc / "stat").read_text().rpartition(")")[2].split()
+                command = (proc / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                is_ours = ours in (proc / "environ").read_bytes().split(b"\0")
+            except (OSError, ValueError, IndexError):
+                continue
+            if is_ours and words in command and fields[0] != "Z":
+                found[int(proc.name)] = int(fields[19])
+        return sorted(found, key=lambda pid: found[pid])
+
+    def victim(self, kind: str) -> int:
+        """The process of this kind; of several, of workers for one, the newest. Waits until there is one."""
+        if kind == SUPERVISOR:
+            return self.process.pid
+        # the oldest with the daemon's command is the daemon, the others were forked by it
+        least = 2 if kind == WORKER else 1
+        found = wait_until(lambda: self.pids(_COMMANDS[kind]), lambda pids: len(pids) >= least, f"a {kind}")
+        return found[0] if kind == DAEMON else found[-1]
+
+    def as_of_ms(self) -> dict[str, int]:
+        """By source; 0 where it was never read."""
+        seen = {row.source: row.as_of_ms or 0 for row in self.rows(source_status)}
+        return {source: seen.get(source, 0) for source in (LOG, PARTITIONS)}
+
+    def is_serving(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/-/ready", timeout=2) as answer:
+                return bool(answer.status == 200)
+        except (OSError, urllib.error.URLError):
+            return False
+
+    def counts_over_rest(self, name: str) -> tuple[int, int]:
+        url = f"http://127.0.0.1:{self.port}/api/v1/clusters/{self.name}/transaction?id={name}"
+        with urllib.request.urlopen(url, timeout=ANSWER_S) as answer:
+            counts: dict[str, Any] = json.load(answer)["counts"]
+        return counts["commits"], sum(counts["aborts"].values())
+
+
+@contextmanager
+def restarted(app: Watch) -> Iterator[Watch]:
+    """Started now, and again whenever its supervisor has ended, as systemd or a container's runtime would. At the end
+    it is stopped, and nothing of it is left."""
+    stop = threading.Event()
+
+    def keep() -> None:
+        while not stop.wait(0.1):
+            if app.process.poll() is not None and not stop.wait(_RESTART_S):
+                app.start()
+
+    app.start()
+    keeper = threading.Thread(target=keep, daemon=True)
+    keeper.start()
+    try:
+        app.wait_until_counting()
+        yield app
+    finally:
+        stop.set()
+        keeper.join(LIMIT_S)
+        with suppress(AssertionError):
+            app.stop()
+        wait_for(lambda: app.pids() == [], f"no process of the application left, of {app.pids()}")

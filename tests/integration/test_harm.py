@@ -1,0 +1,87 @@
+"""Each kind of process of `txnscope watch` killed, and frozen, amid load: everything moves again, counts stay exact.
+
+How fast it moves again is measured by `make soak` (docs/reliability.md); pairs, rest and the first read are there, too.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from deploy.demo.broker import Broker
+from service.store.schema import id_minutes, transactional_ids, transitions
+from tests.harm.rounds import FREEZE, KILL, harm
+from tests.harm.watched import DAEMON, DRIVER, JVM, KINDS, PLANNER, SERVICE, SUPERVISOR, WORKER, Watch, restarted
+from tests.integration.application import Ingest
+from tests.integration.kafka_says import completed
+from tests.integration.producers import create_topic, load
+from tests.waiting import wait_until_equal
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark]
+
+IDS = ["harmed-0", "harmed-1", "harmed-2"]
+
+
+def test_every_kind_of_process_killed(broker_431: Broker, tmp_path: Path) -> None:
+    create_topic(broker_431.bootstrap, "killed")
+    with restarted(Watch(broker_431.bootstrap, tmp_path)) as app:
+        with load(broker_431.bootstrap, "killed", IDS):
+            for kind in KINDS:
+                harm(app, KILL, [kind])
+                app.wait_for_more_commits(IDS)
+        _is_exact(app, broker_431)
+
+
+def test_every_kind_of_process_frozen(broker_392: Broker, broker_431: Broker, tmp_path: Path) -> None:
+    """Two applications at once: most of the time is spent waiting until the silence is noticed."""
+    create_topic(broker_392.bootstrap, "frozen")
+    halves = {"a": (DRIVER, PLANNER, SERVICE), "b": (JVM, WORKER, DAEMON, SUPERVISOR)}
+    for name in halves:
+        (tmp_path / name).mkdir()
+    with (
+        restarted(Watch(broker_392.bootstrap, tmp_path / "a")) as first,
+        restarted(Watch(broker_392.bootstrap, tmp_path / "b")) as second,
+    ):
+        with load(broker_392.bootstrap, "frozen", IDS), ThreadPoolExecutor(2) as both:
+            list(both.map(_freeze, (first, second), halves.values()))
+        for app in (first, second):
+            _is_exact(app, broker_392, broker_431)
+
+
+def _freeze(app: Watch, kinds: Sequence[str]) -> None:
+    for kind in kinds:
+        harm(app, FREEZE, [kind])
+        app.wait_for_more_commits(IDS)
+
+
+def _is_exact(app: Watch, broker: Broker, tool: Broker | None = None) -> None:
+    """Counts equal what Kafka's own tool reads from the log; history and minutes say the same; nothing was printed that
+    nobody can read."""
+    app.wait_until_read()
+    truth = {name: ends for name, ends in completed(tool or broker, broker.bootstrap).items() if name in IDS}
+    wait_until_equal(lambda: {name: app.counts()[name] for name in IDS}, truth, f"the counts; {app.log}")
+    assert app.gaps() == []
+    told_once_and_alike(app, IDS)
+    assert {name: app.counts_over_rest(name) for name in IDS} == truth
+    said = app.log.read_text()
+    assert "Traceback" not in said
+    assert "\tat " not in said
+
+
+def told_once_and_alike(app: Ingest, names: list[str]) -> None:
+    """Rows, minutes and history of an id tell the same number of ends; old clients' aborts are certain."""
+    rows = {r.transactional_id.decode(): r for r in app.rows(transactional_ids)}
+    minutes, aborts = Counter[tuple[str, str]](), Counter[str]()
+    for minute in app.rows(id_minutes):
+        minutes[minute.transactional_id.decode(), "commits"] += minute.commits
+        minutes[minute.transactional_id.decode(), "aborts"] += minute.aborts_client
+    for r in app.rows(transitions):
+        aborts[r.transactional_id.decode()] += (r.cause, r.confidence) == ("client_abort", "certain")
+    for name in names:
+        counted = (rows[name].commits, rows[name].aborts_client)
+        assert (minutes[name, "commits"], minutes[name, "aborts"]) == counted
+        assert aborts[name] == counted[1]

@@ -1,0 +1,26 @@
+"""Half a core for a while: slow and honest, nothing dies, nothing is lost, nothing is said wrongly."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from deploy.demo.broker import Broker
+from tests.conftest import MakeBroker
+from tests.harm.starvation import starve, told
+from tests.lab.hangs import UNGUARDED
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark]
+
+STARVED_S = 60
+"""`make soak` starves it for ten minutes."""
+
+
+def test_starved_it_is_slow_and_right(make_broker: MakeBroker, broker_431: Broker, tmp_path: Path) -> None:
+    outcome = starve(make_broker("4.3.1", **UNGUARDED), broker_431, tmp_path, STARVED_S)
+    assert outcome.wrong == [], told(outcome)
+    assert outcome.restarts == 0, outcome.log
+    assert outcome.counts == outcome.truth
+    assert outcome.gaps == []
+    assert "Traceback" not in outcome.log
