@@ -31,7 +31,7 @@ def exported(tmp_path: Path) -> dict[str, set[str]]:
     cluster.read([open_id("pay", 30_000, "orders"), open_id("ship", 20_000, "orders", state=states.PREPARE_COMMIT)])
     cluster.look(stands())
     cluster.see(hangs())
-    GroupWriter(cluster.engine, cluster.lease).replace([GroupSeen("at", "orders", 0, LSO, 2, False)], NOW_MS, NOW_MS)
+    GroupWriter(cluster.engine, cluster.lease).replace([GroupSeen("at", "orders", 0, LSO, 2, False)], NOW_MS)
     with cluster.engine.begin() as connection:
         count_detection(connection, cluster.id, NOW_MS - 1_000, NOW_MS)
     cluster.close()

@@ -21,9 +21,7 @@ def seed(directory: Path) -> WithPartitions:
     cluster.read([Id(b"pay"), open_id("ship", 90_000), Id(b"stuck", state=states.PREPARE_COMMIT)])
     cluster.look(stands(), moves(1))
     cluster.see(hangs(owner="team-a"))
-    GroupWriter(cluster.engine, cluster.lease).replace(
-        [GroupSeen("billing", "orders", 0, LSO, 2, False)], NOW_MS, NOW_MS
-    )
+    GroupWriter(cluster.engine, cluster.lease).replace([GroupSeen("billing", "orders", 0, LSO, 2, False)], NOW_MS)
     return cluster
 
 

@@ -179,7 +179,7 @@ def _fill(cluster: WithPartitions) -> None:
     cluster.look(stands(7, "payments"), *(moves(number) for number in range(3)))
     cluster.see(hangs(7, owner="team payments"))
     waiting = GroupSeen("invoices", "payments", 7, LSO, 2, False)
-    GroupWriter(cluster.engine, cluster.lease).replace([waiting], NOW_MS, NOW_MS)
+    GroupWriter(cluster.engine, cluster.lease).replace([waiting], NOW_MS)
     with cluster.engine.begin() as connection:
         count_detection(connection, cluster.id, NOW_MS - 1_200, NOW_MS)
         count_batch(connection, cluster.id, SOURCE, 320)

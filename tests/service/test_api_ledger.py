@@ -170,7 +170,7 @@ def test_the_source_is_shown_as_that_of_the_log_is(cluster: Tailing) -> None:
         "error": None,
     }
     denied = "no permission on topic secret: grant READ on it"
-    cluster.ledger.report_trouble(denied, NOW_MS)
+    cluster.ledger.report_trouble(denied)
     body = get(cluster, CLUSTER)
     assert next(one for one in body["sources"] if one["source"] == SOURCE)["error"] == denied
     assert {"what": "source ledger", "why": denied, "grant": "READ on topic secret"} in body["unknown"]

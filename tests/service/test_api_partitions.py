@@ -239,9 +239,7 @@ def test_groups_that_wait_are_named(cluster: WithPartitions) -> None:
     cluster.read([owner(b"a")])
     cluster.look(stands(), moves(1), read(entry()))
     waiting = [GroupSeen(name, "orders", 0, LSO, members, False) for name, members in (("b", 1), ("a", 2), ("i", 0))]
-    GroupWriter(cluster.engine, cluster.lease).replace(
-        [*waiting, GroupSeen("x", "orders", 0, END, 1, False)], NOW_MS, NOW_MS
-    )
+    GroupWriter(cluster.engine, cluster.lease).replace([*waiting, GroupSeen("x", "orders", 0, END, 1, False)], NOW_MS)
     assert get(cluster)["blocked_groups"] == ["a", "b"]
     assert get(cluster, f"{PATH}/orders/1")["blocked_groups"] == []
 
@@ -406,7 +404,7 @@ def test_beyond_those_that_stand_longest_nothing_is_called_judged(
 
 
 def test_before_the_first_look_nothing_is_watched(cluster: WithPartitions) -> None:
-    cluster.partitions.report_trouble("no broker answers", NOW_MS)
+    cluster.partitions.report_trouble("no broker answers")
     body = get(cluster, CLUSTER)
     assert body["partitions"]["watched"] == 0
     source = next(one for one in body["sources"] if one["source"] == "partitions")

@@ -115,7 +115,7 @@ def test_who_has_not_looked_does_not_say_that_all_is_well(cluster: WithPartition
         "at nothing": "no partition was looked at yet",
     }[looked]
     if looked == "in trouble":
-        cluster.partitions.report_trouble("no broker answers", now_ms())
+        cluster.partitions.report_trouble("no broker answers")
     if looked == "long ago":
         cluster.look(moves(at_ms=NOW_MS), at_ms=NOW_MS)
     if looked == "set back":

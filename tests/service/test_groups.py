@@ -42,7 +42,7 @@ def cluster(tmp_path: Path) -> Iterator[WithPartitions]:
         group("eos", 7, partition=1, is_unstable=True),
         group("first", -1, partition=1, is_unstable=True),
     ]
-    GroupWriter(cluster.engine, cluster.lease).replace(seen, NOW_MS, NOW_MS)
+    GroupWriter(cluster.engine, cluster.lease).replace(seen, NOW_MS)
     yield cluster
     cluster.close()
 
@@ -100,7 +100,7 @@ def test_nobody_is_listed_where_the_lso_is_at_the_high_watermark(cluster: WithPa
 def test_a_first_commit_that_is_pending_has_no_offset(cluster: WithPartitions) -> None:
     name = next(name for name in (f"first-{n}" for n in range(10_000)) if offsets_partition(name, 50) == HOME)
     seen = group(name, -1, is_unstable=True, partition=3)
-    GroupWriter(cluster.engine, cluster.lease).replace([seen], NOW_MS, NOW_MS)
+    GroupWriter(cluster.engine, cluster.lease).replace([seen], NOW_MS)
     (one,) = get(cluster)["items"]
     assert (one["relation"], one["committed_offset"], one["lag_to_lso"], one["lag_to_hw"]) == (
         "unstable_offsets",
@@ -140,7 +140,7 @@ def test_before_anything_was_looked_at_there_is_nothing_to_say(tmp_path: Path) -
 def test_wide_offsets_are_spelt_out(cluster: WithPartitions) -> None:
     ends: dict[str, Any] = {"last_stable_offset": INT64_MAX - 9, "high_watermark": INT64_MAX}
     cluster.look(stands(2, **ends))
-    GroupWriter(cluster.engine, cluster.lease).replace([group("at", 0, partition=2)], NOW_MS, NOW_MS)
+    GroupWriter(cluster.engine, cluster.lease).replace([group("at", 0, partition=2)], NOW_MS)
     (one,) = get(cluster)["items"]
     assert one["lag_to_hw_str"] == str(INT64_MAX)
     assert keys(one) == keys(

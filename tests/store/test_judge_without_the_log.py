@@ -50,7 +50,7 @@ class Blind(Lab):
     """As the lab, where the log may not be read: it has one record, and that is all that is known of it."""
 
     def denied(self, now_ms: int = NOW_MS) -> None:
-        self.cluster.writer.report_trouble(DENIED, now_ms)
+        self.cluster.writer.report_trouble(DENIED)
 
     def at(self, now_ms: int) -> str | None:
         """A round in which the log is not read: what is said to hang, in one word."""

@@ -90,7 +90,7 @@ def test_trouble_is_told_and_as_of_stands_still(cluster: Cluster) -> None:
     def status() -> list[tuple[object, ...]]:
         return [tuple(r.values()) for r in rows(cluster.engine, schema.source_status, cluster.id)]
 
-    cluster.writer.report_trouble("no broker answers", NOW_MS)
+    cluster.writer.report_trouble("no broker answers")
     assert status() == [("transaction_state", 0, "no broker answers")]
     cluster.writer.apply(batch([], read(0, 0)), NOW_MS)
     assert status() == [("transaction_state", NOW_MS, None)]

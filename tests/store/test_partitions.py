@@ -161,7 +161,7 @@ def test_trouble_is_told_beside_what_was_seen_last_without_it(watched: Watched) 
     assert status(watched) == (SOURCE, None, "broker 2 did not\\nanswer\\x00")
     watched.see(look(NOW_MS + 1))
     assert status(watched) == (SOURCE, NOW_MS + 1, None)
-    watched.writer.report_trouble("no broker answers", NOW_MS + 2)
+    watched.writer.report_trouble("no broker answers")
     assert status(watched) == (SOURCE, NOW_MS + 1, "no broker answers")
     watched.see(look(NOW_MS + 3), trouble="broker 2 did not answer")
     assert status(watched) == (SOURCE, NOW_MS + 1, "broker 2 did not answer")
@@ -175,7 +175,7 @@ def test_the_driver_that_was_replaced_writes_nothing_more(watched: Watched) -> N
     with pytest.raises(LeaseLost):
         watched.see(look(NOW_MS + 1))
     with pytest.raises(LeaseLost):
-        watched.writer.report_trouble("late", NOW_MS + 1)
+        watched.writer.report_trouble("late")
     assert everything(watched.cluster.engine, watched.cluster.id) == before
 
 

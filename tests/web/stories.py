@@ -43,7 +43,7 @@ def group(name: str, topic: str, partition: int, offset: int = 100) -> GroupSeen
 
 
 def wait(cluster: WithPartitions, groups: Iterable[GroupSeen]) -> None:
-    GroupWriter(cluster.engine, cluster.lease).replace(list(groups), NOW_MS, NOW_MS)
+    GroupWriter(cluster.engine, cluster.lease).replace(list(groups), NOW_MS)
 
 
 def empty_store(url: str, name: str = "prod-eu", **more: Any) -> WithPartitions:

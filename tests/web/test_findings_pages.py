@@ -152,7 +152,7 @@ def test_what_hangs_has_its_commands_its_ruler_and_who_waits(cluster: WithPartit
         GroupSeen("fraud", "orders", 0, LSO - 5, 2, False),
         GroupSeen("tail", "orders", 0, LSO + 9, 1, False),
     ]
-    GroupWriter(cluster.engine, cluster.lease).replace(seen, NOW_MS, NOW_MS)
+    GroupWriter(cluster.engine, cluster.lease).replace(seen, NOW_MS)
     cluster.see(hanging())
     page = look(address(the(cluster)))
     describe = "kafka-transactions.sh --bootstrap-server broker-1:9092 describe-producers --topic orders --partition 0"

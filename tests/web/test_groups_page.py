@@ -49,7 +49,7 @@ def seen(cluster: WithPartitions) -> WithPartitions:
         group("eos", 7, partition=1, is_unstable=True),
         group("<b>" + "x" * 200, LSO),
     ]
-    GroupWriter(cluster.engine, cluster.lease).replace(rows, NOW_MS, NOW_MS)
+    GroupWriter(cluster.engine, cluster.lease).replace(rows, NOW_MS)
     return cluster
 
 

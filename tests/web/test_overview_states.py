@@ -7,7 +7,7 @@ import re
 from service.domain.findings import kinds
 from service.domain.findings.finding import Subject
 from service.domain.transaction_log import SOURCE, TOPIC
-from service.store import progress
+from service.store import lease, progress
 from tests.service.findings import observe
 from tests.service.partitions import WithPartitions, entry, moves, silent
 from tests.service.stores import NOW_MS, Id
@@ -72,10 +72,10 @@ def test_the_first_read_shows_its_progress_and_no_numbers(cluster: WithPartition
 
 
 def test_nothing_was_read_at_all(cluster: WithPartitions, url: str) -> None:
-    cluster.writer.report_trouble("no broker of kafka:9092 answers", NOW_MS)
+    cluster.writer.report_trouble("no broker of kafka:9092 answers")
     html = page_of(url)
     assert h1(html) == "Unknown: nothing of prod-eu was read yet."
-    assert "no broker of kafka:9092 answers." in words_of(html, "verdict")
+    assert "No complete read of the transaction log: no broker of kafka:9092 answers;" in words_of(html, "verdict")
     assert "Hanging transactions" not in words_of(html)
     assert "Nothing read yet" in words_of(html, "live")
 
@@ -85,7 +85,8 @@ def test_stale_data_are_the_last_known(url: str) -> None:
     html = page_of(url, 43_000)
     words = words_of(html)
     assert h1(html) == "Last known: 1 transaction hangs. It will not heal by itself."
-    assert "Data is 43 s old. What you see is the state of 14:13:50." in words
+    assert "Nothing new of the transaction log and the data partitions since 14:13:50 (43 s): no streaming" in words
+    assert "What you see is the state of 14:13:50. Nothing new is judged until reading goes on." in words
     assert "As of 14:13:50, payments-3 blocked payments-7 since 14:13:30. Group settlement was stopped" in words
     assert "fraud-scoring was about to stop." in words
     assert "Since then not looked at again." in words
@@ -102,12 +103,17 @@ def test_old_data_without_a_finding_are_not_green(cluster: WithPartitions, url: 
 
 def test_kafka_is_away(url: str) -> None:
     cluster = tell(url)
-    cluster.writer.report_trouble("no broker of kafka:9092 answers", NOW_MS)
+    cluster.read(trouble="no broker of kafka:9092 answers")
+    lease.renew(cluster.engine, cluster.lease, NOW_MS + 371_000)
     cluster.close()
     html = page_of(url, 372_000)
     words = words_of(html, "content")
     assert h1(html) == "Unknown: no broker of prod-eu has answered for 6 m 12 s."
-    assert "txnscope runs, but cannot reach Kafka. It cannot be said whether anything hangs now." in words
+    assert (
+        "No complete read of the transaction log since 14:13:50 (6 m 12 s): no broker of kafka:9092 answers." in words
+    )
+    assert "Nothing new of the data partitions since 14:13:50 (6 m 12 s): the streaming application runs but" in words
+    assert "It cannot be said whether anything hangs now." in words
     assert "Below is the last state that was seen, at 14:13:50: 1 transaction hung then." in words
     assert "transaction_state 14:13:50 no broker of kafka:9092 answers" in words
     assert "Last known state, 14:13:50 6 m 12 s old: do not act on it without a fresh look" in words
@@ -119,12 +125,15 @@ def test_nobody_writes_the_store(url: str) -> None:
     tell(url).close()
     words = words_of(page_of(url, 372_000), "verdict")
     assert "nothing of prod-eu has been read for 6 m 12 s" in words
-    assert "Nothing writes the store any more: look whether txnscope ingest runs." in words
+    assert (
+        "Nothing new of the transaction log and the data partitions since 14:13:50 (6 m 12 s):"
+        " no streaming application reads this cluster; the last one died or makes no progress."
+    ) in words
 
 
 def test_without_the_log_the_rest_stays_fresh(cluster: WithPartitions, url: str) -> None:
     """What may not be read makes its partitions unknown, not all data old."""
-    cluster.writer.report_trouble("no permission on topic __transaction_state: grant READ on it", NOW_MS)
+    cluster.writer.report_trouble("no permission on topic __transaction_state: grant READ on it")
     cluster.look(moves(0))
     html = page_of(url)
     assert "Live, data 1.2 s old" in words_of(html, "live")

@@ -45,9 +45,7 @@ def cluster(tmp_path: Path) -> Iterator[WithPartitions]:
     places = (Participants("orders", (0,)),)
     cluster.read([owner(LONG.encode(), topics=places, last_update_ms=NOW_MS, timestamp_ms=NOW_MS)])
     cluster.look(stands(), read(entry()), moves(1))
-    GroupWriter(cluster.engine, cluster.lease).replace(
-        [GroupSeen("g" * 200, "orders", 0, LSO, 2, False)], NOW_MS, NOW_MS
-    )
+    GroupWriter(cluster.engine, cluster.lease).replace([GroupSeen("g" * 200, "orders", 0, LSO, 2, False)], NOW_MS)
     yield cluster
     cluster.close()
 

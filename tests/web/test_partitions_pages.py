@@ -49,7 +49,7 @@ def cluster(tmp_path: Path) -> Iterator[WithPartitions]:
 
 def wait(cluster: WithPartitions, *groups: tuple[str, int]) -> None:
     seen = [GroupSeen(name, "orders", 0, offset, 2, False) for name, offset in groups]
-    GroupWriter(cluster.engine, cluster.lease).replace(seen, NOW_MS, NOW_MS)
+    GroupWriter(cluster.engine, cluster.lease).replace(seen, NOW_MS)
 
 
 RELATIONS: dict[str, tuple[Any, ...]] = {

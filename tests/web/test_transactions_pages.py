@@ -226,9 +226,7 @@ def test_an_idle_id_that_hangs_says_so_where_it_stands_and_before(cluster: WithP
 def test_an_open_transaction_names_the_groups_it_blocks(cluster: WithPartitions, client: TestClient) -> None:
     cluster.read([owner(b"pay"), owner(b"other", producer_id=8)._replace(start_ms=NOW_MS - 2_000)])
     cluster.look(stands(), read(open_entry()), moves(1))
-    GroupWriter(cluster.engine, cluster.lease).replace(
-        [GroupSeen("billing", "orders", 0, 100, 1, False)], NOW_MS, NOW_MS
-    )
+    GroupWriter(cluster.engine, cluster.lease).replace([GroupSeen("billing", "orders", 0, 100, 1, False)], NOW_MS)
     html = get(client, LIST)
     assert "orders-0 blocks billing" in row_of(html, "pay")
     assert "blocks" not in row_of(html, "other")
