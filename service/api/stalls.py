@@ -22,9 +22,9 @@ _ENDED: Final = {
 }
 _OTHERS: Final = {
     Cause.NO_APPLICATION: "no streaming application has read this cluster yet",
-    Cause.NOT_YET: "the streaming application runs and has not read it yet: it is starting",
-    Cause.NO_PROGRESS: "the streaming application runs, but makes no progress here: it is starting, busy with a large"
-    " batch, or short of CPU",
+    Cause.NOT_YET: "the streaming application is starting and has not read it yet",
+    Cause.NO_PROGRESS: "the streaming application runs but makes no progress here; it is starting, busy or short of"
+    " CPU",
 }
 
 
@@ -57,7 +57,7 @@ def why_stalled(stall: Stall, now_ms: int, *, is_dated: bool = True) -> str:
     if stall.cause is Cause.CLOCK_SET_BACK and stall.until_ms is not None:
         return f"the clock was set back: until {_time(stall.until_ms, now_ms)} all that is read passes for old"
     if (ended := _ENDED.get(stall.cause)) is not None:
-        return f"{_unread(stall, now_ms, is_dated)}: {ended}"
+        return f"{_unread(stall, now_ms, is_dated)}; {ended}"
     return _OTHERS[stall.cause]
 
 
