@@ -38,8 +38,9 @@ STALE: Final = Alert(
     wait="1m",
     summary=f"Nothing of {_WHAT} was read for " + "{{ $value | humanizeDuration }}",
     description=f"What is known of {_WHAT} is "
-    "{{ $value | humanizeDuration }} old: the streaming application, the brokers or the store stand still. What begins"
-    " to hang now is not seen. Alerts that rest on these data are muted, confirmed hanging transactions are not.",
+    "{{ $value | humanizeDuration }} old: no streaming application reads it, or the one that runs makes no progress, or"
+    " the brokers or the store refuse. The page says which, and since when. What begins to hang now is not seen. Alerts"
+    " that rest on these data are muted, confirmed hanging transactions are not.",
     page=_PAGE,
     board=_BOARD,
 )
