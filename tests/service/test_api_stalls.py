@@ -52,13 +52,13 @@ def test_no_source_stalls_while_all_are_read(cluster: WithPartitions) -> None:
 
 
 def test_an_application_that_died_stalls_every_source(cluster: WithPartitions) -> None:
-    why = f"{GONE}: the last one died or makes no progress"
+    why = f"{GONE}; the last one died or makes no progress"
     assert stalled(cluster, 10_001) == {"partitions": (NOW, why), "transaction_state": (NOW, why)}
 
 
 def test_an_application_that_was_stopped(cluster: WithPartitions) -> None:
     lease.release(cluster.engine, cluster.lease)
-    assert set(stalled(cluster).values()) == {(NOW, f"{GONE}: the last one was stopped")}
+    assert set(stalled(cluster).values()) == {(NOW, f"{GONE}; the last one was stopped")}
 
 
 def test_a_source_that_starves_beside_one_that_is_read(cluster: WithPartitions) -> None:
@@ -68,7 +68,7 @@ def test_a_source_that_starves_beside_one_that_is_read(cluster: WithPartitions) 
     ((name, (since, why)),) = stalled(cluster).items()
     assert (name, since) == ("partitions", NOW)
     assert why is not None
-    assert why.startswith("the streaming application runs, but makes no progress here")
+    assert why.startswith("the streaming application runs but makes no progress here")
 
 
 def test_the_error_of_a_source_is_the_reason(cluster: WithPartitions) -> None:
