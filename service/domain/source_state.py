@@ -52,7 +52,8 @@ class Stall:
 
     `since_ms`: its last success; None if it was never read, and where that is unknown because a clock was set back.
     `error`: of FAILING. `unread_since_ms`: the last sign of the application that is gone (it renewed its lease, or read
-    this source), also beside an error; None while an application reads the cluster. `until_ms`: of CLOCK_SET_BACK, when reads count as new again.
+    this source), also beside an error; None while an application reads the cluster. `until_ms`: of CLOCK_SET_BACK, when
+    reads count as new again.
     """
 
     cause: Cause
