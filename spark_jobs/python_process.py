@@ -47,7 +47,10 @@ def _connect() -> "int | None":
     import _socket  # `socket` itself takes longer to import than to connect
 
     connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
-    connection.connect(path)
+    try:
+        connection.connect(path)
+    except OSError:  # the JVM stopped meanwhile: nobody waits any more
+        sys.exit(1)
     return connection.detach()
 
 

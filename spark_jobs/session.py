@@ -29,8 +29,9 @@ CONF = Path(__file__).parent / "conf"
 KEEP_FREED_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(64 << 20)}
 """For glibc in the Python workers: a Fetch of 8 MB given back to the kernel each time costs a third of decoding it."""
 
-TASK_TRIES: Final = 4
-"""A task whose worker died is tried again by another worker: its query goes on."""
+TASK_TRIES: Final = 2
+"""A task whose worker died is tried again by another worker: its query goes on. One that Kafka does not answer is tried
+again, too, which must not take long: only when the query ends is anybody told."""
 
 _PATIENCE_S: Final = 600
 """How long Spark's own parts wait for one another. Who is stuck is found by `spark_jobs.liveness`, which knows a slow

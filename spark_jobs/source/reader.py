@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
+from pyspark import TaskContext
 
 from service.domain.facts import Gap, RangeRead, Reject
 from service.kafka import errors
@@ -34,6 +35,7 @@ PARTITION_BYTES = 4 << 20
 MAX_FETCH_BYTES = 2**31 - 1  # an int32 in the protocol
 FETCH_TIMEOUT_MS = 5_000  # then somebody else may lead; meanwhile nothing else is read either
 PATIENCE_S = 20.0  # without any progress
+PATIENCE_AGAIN_S = 1.0  # where Spark tries the task again: the first try was patient
 
 
 def read_ranges(
@@ -64,6 +66,8 @@ class Reading(ABC):
         self._bytes = dict.fromkeys(self._ranges, 0)
         self._doubted: set[tuple[int, int]] = set()
         self._last_progress = time.monotonic()
+        task = TaskContext.get()
+        self._patience_s = PATIENCE_AGAIN_S if task is not None and task.attemptNumber() else PATIENCE_S
 
     @property
     def unfinished(self) -> list[int]:
@@ -89,7 +93,7 @@ class Reading(ABC):
             failure = e
         if self._at != before:
             self._last_progress = time.monotonic()
-        elif time.monotonic() - self._last_progress > PATIENCE_S:  # an empty answer is no error, and may not end
+        elif time.monotonic() - self._last_progress > self._patience_s:  # an empty answer is no error, and may not end
             p = self.unfinished[0]
             raise failure or KafkaUnavailable(f"{self._topic}-{p}: nothing comes from offset {self._at[p]} on")
         if failure is not None:

@@ -89,3 +89,9 @@ def test_a_failure_is_one_line_and_a_lost_connection_none(tmp_path: Path, code: 
     _, said = process.communicate(timeout=LIMIT_S)
     assert process.returncode != 0
     assert said.replace(f"{tmp_path}/", "") == expected
+
+
+def test_who_comes_after_the_jvm_has_stopped_ends_quietly(tmp_path: Path) -> None:
+    process = run("-m", RUNNER, PYTHON_WORKER_FACTORY_SOCK_PATH=str(tmp_path / "gone.sock"))
+    _, said = process.communicate(timeout=LIMIT_S)
+    assert (process.returncode, said) == (1, "")
