@@ -23,7 +23,7 @@ from spark_jobs.background import repeated
 from spark_jobs.housekeeping import forgetting
 from spark_jobs.judge import judging
 from spark_jobs.ledger_job import LedgerJob, end_tailing
-from spark_jobs.liveness import END_S, START_S, Liveness, Part
+from spark_jobs.liveness import ASKING_S, END_S, MIGRATION_S, START_S, Liveness, Part
 from spark_jobs.partitions_job import PartitionsJob
 from spark_jobs.queries import Queries
 from spark_jobs.reasons import reason
@@ -42,7 +42,8 @@ PAUSE_S = 1.0
 
 
 class Application:
-    """Runs until `stopping` is set; raises KafkaFailure, StoreError or JavaNotFound when it cannot even begin."""
+    """Runs until `stopping` is set. Raises KafkaFailure, StoreError, JavaNotFound or SparkFailed when it cannot even
+    begin, GivenUp when it cannot go on."""
 
     def __init__(
         self, settings: IngestSettings, stopping: threading.Event, liveness: Liveness, watchdog: Watchdog, scratch: Path
@@ -54,9 +55,9 @@ class Application:
     def run(self) -> None:
         engine = open_engine(self._settings.store)
         try:
-            with self._liveness.part("the start", START_S) as start:
+            with self._liveness.part("the migration of the store", MIGRATION_S, start_s=MIGRATION_S):
                 upgrade(engine)
-                start.step()
+            with self._liveness.part("the start", START_S) as start:
                 cluster_id = self._bind(engine, start)
                 start.starts()
                 spark = start_spark(self._scratch, self._watchdog.guard)
@@ -66,8 +67,8 @@ class Application:
                     self._run_jobs(Queries(spark, self._settings.checkpoint or self._scratch), engine, cluster_id)
             finally:
                 self._watchdog.let_go()
-                with self._liveness.part("Spark's end", END_S, start_s=END_S):
-                    spark.stop()
+                with self._liveness.part("Spark's end", END_S, start_s=END_S), suppress(Exception):
+                    spark.stop()  # a JVM that is gone has nothing to stop
         finally:
             engine.dispose()
 
@@ -136,13 +137,15 @@ class Application:
 
     def _wait_for_lease(self, engine: Engine, cluster_id: int) -> lease.Lease | None:
         told = False
-        while not self._stopping.is_set():
-            if held := lease.acquire(engine, cluster_id, self._settings.owner, wall_clock_ms()):
-                return held
-            if not told:
-                log.info("another instance writes this cluster: standing by")
-                told = True
-            self._stopping.wait(1.0)
+        with self._liveness.part("the wait for the lease", ASKING_S) as part:
+            while not self._stopping.is_set():
+                if held := lease.acquire(engine, cluster_id, self._settings.owner, wall_clock_ms()):
+                    return held
+                if not told:
+                    log.info("another instance writes this cluster: standing by")
+                    told = True
+                part.step()
+                self._stopping.wait(1.0)
         return None
 
     def _describe(self, engine: Engine, cluster_id: int, now_ms: int) -> float:

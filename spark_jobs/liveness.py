@@ -13,10 +13,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from service.processes.working_time import WorkingTime
+from service.processes.working_time import QUIET_MISSES, WorkingTime
 
 START_S: Final = 120.0
 """Until the first step: a JVM starts, Python processes start, classes are loaded from a cold disk."""
+
+MIGRATION_S: Final = 3_600.0
+"""A large table may be written anew, and nothing tells how far that is. Who is ended in it only begins it again."""
 
 SOURCE_S: Final = 25.0
 """A source reports at least one step a second; the longest legal pause is one request to a silent broker, 15 s."""
@@ -32,8 +35,6 @@ END_S: Final = 20.0
 
 LEASE_S: Final = 8.0
 """A lease is not renewed while a part that it protects has made no progress for so long: a standby may do better."""
-
-_QUIET_LOOKS: Final = 3
 
 
 class Stuck(NamedTuple):
@@ -79,7 +80,7 @@ class Part:
 
     @property
     def is_quiet(self) -> bool:
-        return self._looks >= _QUIET_LOOKS
+        return self._looks >= QUIET_MISSES
 
     @property
     def is_stuck(self) -> bool:

@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
-from service.store.errors import LeaseLost
+from service.kafka.errors import KafkaFailure
+from service.store.errors import LeaseLost, StoreUnavailable
 from service.store.lease import Lease
 from spark_jobs.liveness import SOURCE_S, Liveness, Part
 from spark_jobs.queries import StillStoring
@@ -18,6 +19,7 @@ log = logging.getLogger("txnscope.ingest")
 
 RENEW_EVERY_S: Final = 1.0
 STEADY_AFTER_S: Final = 60
+FIRST_PAUSE_S: Final = 1.0
 MAX_PAUSE_S: Final = 30.0
 MOST_FAILURES: Final = 8
 """In a row, of one job: then something is wrong that another query in the same session does not mend."""
@@ -74,7 +76,7 @@ class _Round:
 
 
 def _keep(job: Job, lease: Lease, liveness: Liveness, round_: _Round) -> None:
-    pause_s, failures = 1.0, 0
+    pause_s, failures = FIRST_PAUSE_S, 0
     with liveness.part(job.name, SOURCE_S, holds_lease=True) as part:
         while not round_.ending.is_set():
             began = time.monotonic()
@@ -85,8 +87,8 @@ def _keep(job: Job, lease: Lease, liveness: Liveness, round_: _Round) -> None:
                 round_.end(e)
             except Exception as e:
                 if time.monotonic() - began > STEADY_AFTER_S:
-                    pause_s, failures = 1.0, 0
-                failures += 1
+                    pause_s, failures = FIRST_PAUSE_S, 0
+                failures += not isinstance(e, KafkaFailure | StoreUnavailable)  # those are waited for
                 if failures >= MOST_FAILURES:
                     round_.end(GivenUp(f"{job.name}: reading stopped {failures} times in a row: {reason(e)}"))
                     return

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from service.processes.working_time import WorkingTime
+from service.processes.working_time import SilenceMeter
 
 LIFELINE: Final = "TXNSCOPE_LIFELINE"
 """Environment variable with the number of an inherited descriptor: the child's end of the sockets."""
@@ -99,14 +99,13 @@ def _watch(ours: socket.socket, supervisor: int) -> None:
 
 def _is_closed(ours: socket.socket, supervisor: int) -> bool:
     """Waits until the supervisor is gone (True), or silent for too long (False)."""
-    clock, silent_s = WorkingTime(lambda: [supervisor]), 0.0
-    while silent_s < SUPERVISOR_SILENT_S:
+    silence = SilenceMeter(lambda: [supervisor])
+    while silence.seconds < SUPERVISOR_SILENT_S:
         readable, _, _ = select.select([ours], [], [], BEAT_EVERY_S)
         if not readable:
-            silent_s += clock.step()
+            silence.missed()
             continue
-        clock.skip()
-        silent_s = 0.0
+        silence.heard()
         with contextlib.suppress(BlockingIOError):
             try:
                 if not ours.recv(1 << 16):

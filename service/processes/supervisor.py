@@ -15,7 +15,7 @@ from typing import IO, Final
 
 from service.processes.lifeline import BEAT_EVERY_S, LIFELINE, Ours
 from service.processes.linux import in_session, kill_session
-from service.processes.working_time import WorkingTime
+from service.processes.working_time import SilenceMeter
 
 CONFIGURATION: Final = 2
 """Exit code of a child whose configuration is wrong: starting it again would not help."""
@@ -198,12 +198,13 @@ class _Child:
         """Whether it has said nothing for longer than it may; to be asked once a beat."""
         assert self._lifeline is not None
         if self._lifeline.heard():
-            self._may_be_silent_s = None if self._silence is None else self._silence.later_s
-            self.silent_s = 0.0
-            self._clock.skip()
-        else:
-            self.silent_s += self._clock.step()
-        return self._may_be_silent_s is not None and self.silent_s > self._may_be_silent_s
+            self._has_spoken = True
+            self._meter.heard()
+            return False
+        self.silent_s = self._meter.missed()
+        if self._silence is None:
+            return False
+        return self.silent_s > (self._silence.later_s if self._has_spoken else self._silence.at_start_s)
 
     def close(self) -> None:
         if self._pump is not None:
@@ -228,8 +229,7 @@ class _Child:
             start_new_session=True,
         )
         lifeline.was_inherited()
-        self._clock, self.silent_s = WorkingTime(lambda: in_session(process.pid)), 0.0
-        self._may_be_silent_s = None if self._silence is None else self._silence.at_start_s
+        self._meter, self._has_spoken, self.silent_s = SilenceMeter(lambda: in_session(process.pid)), False, 0.0
         if process.stdout is not None:
             self._pump = threading.Thread(target=self._out.copy, args=(self.name, process.stdout), daemon=True)
             self._pump.start()

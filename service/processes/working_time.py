@@ -11,6 +11,9 @@ from service.processes.linux import ProcessorTime, processor_time
 LONGEST_STEP_S: Final = 1.0
 """The most that one step counts: whoever looks was stopped itself for the rest, and so was what it looks at."""
 
+QUIET_MISSES: Final = 3
+"""From so many missed beats on, the kernel is asked what the silent process did: that costs milliseconds."""
+
 _ENOUGH: Final = 0.5
 """Share of the processor time asked for, from which on time counts in full. On a busy machine of two cores threads get
 more than that; with forty busy loops beside them, a twentieth."""
@@ -47,6 +50,27 @@ class WorkingTime:
         seconds = self.skip()
         self._before = used
         return seconds if before is None else seconds * _part(before, used)
+
+
+class SilenceMeter:
+    """Measures for how long one process has been silent: call `heard` or `missed` about once a second.
+
+    Beats come a little late all the time, so the first misses are counted without a look at the process.
+    """
+
+    def __init__(self, pids: Callable[[], Iterable[int]]) -> None:
+        self._time, self._misses = WorkingTime(pids), 0
+        self.seconds = 0.0
+
+    def heard(self) -> None:
+        self._time.skip()
+        self.seconds, self._misses = 0.0, 0
+
+    def missed(self) -> float:
+        """The seconds of silence so far in which the process could have worked."""
+        self._misses += 1
+        self.seconds += self._time.skip() if self._misses < QUIET_MISSES else self._time.step()
+        return self.seconds
 
 
 def _part(before: ProcessorTime, after: ProcessorTime) -> float:

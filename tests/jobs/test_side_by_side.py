@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 
 import pytest
 
-from service.store.errors import LeaseLost
+from service.kafka.errors import KafkaUnavailable
+from service.store.errors import LeaseLost, StoreUnavailable
 from service.store.lease import Lease
 from spark_jobs import side_by_side
 from spark_jobs.liveness import Liveness, Part
 from spark_jobs.queries import StillStoring
-from spark_jobs.side_by_side import run_jobs
-from tests.waiting import LIMIT_S, wait_until_equal
+from spark_jobs.side_by_side import GivenUp, run_jobs
+from tests.waiting import LIMIT_S, wait_for, wait_until_equal
 
 LEASE = Lease(1, "me", 1)
 
@@ -90,3 +92,47 @@ def test_stopping_is_no_failure() -> None:
     stopping = threading.Event()
     stopping.set()
     assert run_jobs([Job("partitions")], LEASE, nobody(), renewed, stopping) is None
+
+
+def test_who_fails_again_and_again_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another query in the same session does not mend it."""
+    monkeypatch.setattr(side_by_side, "MAX_PAUSE_S", 0.01)
+    monkeypatch.setattr(side_by_side, "FIRST_PAUSE_S", 0.01)
+
+    def fails(life: int) -> None:
+        raise RuntimeError("the session is broken")
+
+    failing, other = Job("partitions", fails), Job("transaction_state")
+    with pytest.raises(GivenUp, match="partitions: reading stopped 8 times in a row: the session is broken"):
+        run_jobs([failing, other], LEASE, nobody(), renewed, threading.Event())
+    assert not other.is_running
+
+
+def test_kafka_and_the_store_are_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(side_by_side, "MAX_PAUSE_S", 0.01)
+    monkeypatch.setattr(side_by_side, "FIRST_PAUSE_S", 0.01)
+    stopping = threading.Event()
+
+    def fails(life: int) -> None:
+        if life > 2 * side_by_side.MOST_FAILURES:
+            stopping.set()
+        raise (KafkaUnavailable if life % 2 else StoreUnavailable)("away")
+
+    assert run_jobs([Job("partitions", fails)], LEASE, nobody(), renewed, stopping) is None
+
+
+def test_the_lease_is_renewed_only_while_all_make_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(side_by_side, "RENEW_EVERY_S", 0.01)
+    renewals: list[int] = []
+    stopping = threading.Event()
+    liveness = nobody()
+    monkeypatch.setattr(liveness, "keeps_lease", lambda: False)
+    job = Job("partitions")
+    running = threading.Thread(target=run_jobs, args=([job], LEASE, liveness, lambda: renewals.append(1), stopping))
+    running.start()
+    time.sleep(0.3)
+    assert renewals == []
+    monkeypatch.setattr(liveness, "keeps_lease", lambda: True)
+    wait_for(lambda: renewals, "a renewal")
+    stopping.set()
+    running.join(LIMIT_S)
