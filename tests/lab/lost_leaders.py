@@ -77,7 +77,9 @@ def frozen_leader(cluster: Cluster, name: str) -> Iterator[Torn]:
             wait_until_equal(
                 lambda: open_on(connection, torn.topic, LIVING), [], "what is open on the living partition"
             )
-            assert _missing(connection, torn) == {(torn.topic, LOST)}
+            wait_until_equal(
+                lambda: _missing(connection, torn), {(torn.topic, LOST)}, "what the coordinator says is missing"
+            )
         yield torn
     finally:
         victim.resume()
@@ -99,7 +101,9 @@ def stopped_leader(cluster: Cluster, name: str) -> Iterator[Torn]:
             if leading.version in SKIPS_THE_LOST:
                 wait_until_equal(lambda: _state(connection, torn), "CompleteCommit", "its state, without the lost one")
             else:
-                assert _missing(connection, torn) == {(torn.topic, LOST)}
+                wait_until_equal(
+                    lambda: _missing(connection, torn), {(torn.topic, LOST)}, "what the coordinator says is missing"
+                )
         yield torn
     finally:
         victim.start()

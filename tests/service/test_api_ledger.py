@@ -168,6 +168,8 @@ def test_the_source_is_shown_as_that_of_the_log_is(cluster: Tailing) -> None:
         },
         "as_of": NOW,
         "error": None,
+        "stalled_since": None,
+        "stalled_why": None,
     }
     denied = "no permission on topic secret: grant READ on it"
     cluster.ledger.report_trouble(denied)

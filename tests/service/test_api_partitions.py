@@ -357,6 +357,8 @@ def test_a_cluster_counts_what_it_watches_and_says_what_it_cannot_judge(cluster:
         },
         "as_of": NOW,
         "error": "2 of 10 partitions do not answer",
+        "stalled_since": None,
+        "stalled_why": None,
     }
     unknown = {one["what"]: (one["why"], one["grant"]) for one in body["unknown"]}
     assert unknown["orders-3 and orders-9"] == ("no leader", None)
