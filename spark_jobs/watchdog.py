@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import os
 import re
-import signal
 import subprocess
 import threading
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Final
 
+from service.processes.linux import ending_of
 from spark_jobs.liveness import Liveness
 
 log = logging.getLogger("txnscope.ingest")
@@ -71,7 +71,7 @@ class Watchdog:
 
     def _end_with_jvm(self) -> None:
         if self._jvm is not None and not self._may_end and (code := self._jvm.poll()) is not None:
-            self._end(f"Spark's JVM {_ending(code)}: ending, to begin again with a new one")
+            self._end(f"Spark's JVM {ending_of(code)}: ending, to begin again with a new one")
 
     def _end_with_thread(self, failure: threading.ExceptHookArgs) -> None:
         """A thread that nobody waits for has died: what it did would not be done any more."""
@@ -132,7 +132,3 @@ class _Answer(BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         """Probes come every few seconds: no line for each."""
-
-
-def _ending(code: int) -> str:
-    return f"ended with exit code {code}" if code >= 0 else f"was killed by {signal.Signals(-code).name}"

@@ -58,6 +58,11 @@ def kill_session(leader: int) -> None:
             continue
 
 
+def ending_of(code: int) -> str:
+    """How a process ended, in words, from the return code that `subprocess` gives."""
+    return f"ended with exit code {code}" if code >= 0 else f"was killed by {signal.Signals(-code).name}"
+
+
 def _all() -> Iterator[tuple[int, list[str]]]:
     if not _PROC.is_dir():
         return

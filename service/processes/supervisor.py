@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import IO, Final
 
 from service.processes.lifeline import BEAT_EVERY_S, LIFELINE, Ours
-from service.processes.linux import in_session, kill_session
+from service.processes.linux import ending_of, in_session, kill_session
 from service.processes.working_time import SilenceMeter
 
 CONFIGURATION: Final = 2
@@ -103,7 +103,7 @@ class Supervisor:
                 elif (code := child.process.poll()) is not None and not self._stopping:
                     if self._is_final(child, code):
                         return code
-                    self._schedule(child, _ending(code), now)
+                    self._schedule(child, ending_of(code), now)
                 elif is_beat:
                     self._listen(child, now)
             time.sleep(_TICK_S)
@@ -164,11 +164,14 @@ class _Child:
         self.started = 0.0
         self.pause_s = 0.0
         self.start_at: float | None = None
-        self.silent_s = 0.0
 
     @property
     def is_started(self) -> bool:
         return self._lives > 0
+
+    @property
+    def silent_s(self) -> float:
+        return self._meter.seconds
 
     def start(self, pause_s: float) -> None:
         self.pause_s = pause_s
@@ -201,10 +204,10 @@ class _Child:
             self._has_spoken = True
             self._meter.heard()
             return False
-        self.silent_s = self._meter.missed()
+        silent_s = self._meter.missed()
         if self._silence is None:
             return False
-        return self.silent_s > (self._silence.later_s if self._has_spoken else self._silence.at_start_s)
+        return silent_s > (self._silence.later_s if self._has_spoken else self._silence.at_start_s)
 
     def close(self) -> None:
         if self._pump is not None:
@@ -229,7 +232,7 @@ class _Child:
             start_new_session=True,
         )
         lifeline.was_inherited()
-        self._meter, self._has_spoken, self.silent_s = SilenceMeter(lambda: in_session(process.pid)), False, 0.0
+        self._meter, self._has_spoken = SilenceMeter(lambda: in_session(process.pid)), False
         if process.stdout is not None:
             self._pump = threading.Thread(target=self._out.copy, args=(self.name, process.stdout), daemon=True)
             self._pump.start()
@@ -262,9 +265,3 @@ def _wait(children: Sequence[_Child], seconds: float) -> None:
     give_up = time.monotonic() + seconds
     while time.monotonic() < give_up and not all(child.is_gone() for child in children):
         time.sleep(_TICK_S / 2)
-
-
-def _ending(code: int) -> str:
-    if code >= 0:
-        return f"ended with exit code {code}"
-    return f"was killed by {signal.Signals(-code).name}"

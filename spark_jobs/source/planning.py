@@ -80,10 +80,10 @@ class PlanningReader(DataSourceStreamReader, Generic[P]):
 
     @abstractmethod
     def read_rows(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """What `read` yields."""
+        """Yields the rows of the task `partition`, in a worker."""
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """In a worker."""
+        """Yields `read_rows`, whose steps are reported as the planner's are."""
         with heard_by(self._step):
             yield from self.read_rows(partition)
 

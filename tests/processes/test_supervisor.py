@@ -254,7 +254,7 @@ def test_a_child_that_never_said_anything_has_longer(start: Start) -> None:
 
 
 def test_children_end_a_frozen_supervisor_and_themselves(start: Start) -> None:
-    """Nobody would notice the death of one of them. Who started the supervisor starts it again."""
+    """A frozen supervisor would not notice the death of a child. The service manager starts all of them again."""
     running = start(BEATS, BEATS)
     pids = running.wait_for_pids(2)
     os.kill(running.process.pid, signal.SIGSTOP)
