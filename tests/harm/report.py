@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from tests.harm.rounds import FREEZE, KILL, Round
@@ -11,6 +11,7 @@ from tests.harm.starvation import Outcome, told
 if TYPE_CHECKING:
     from tests.harm.__main__ import Series
 
+_SECTION = "\n## "
 _HEAD = """# What dies or starves comes back
 
 Written by `python -m tests.harm --report docs/reliability.md` (part of `make soak`), on two cores, broker and
@@ -24,28 +25,37 @@ clients beside. Every process of `txnscope watch` has somebody who notices its d
 """
 
 
-def write(series: Sequence[Series], outcome: Outcome | None, minutes: float, bars: Mapping[str, float]) -> str:
-    parts = [_HEAD]
-    for one in series:
-        exact = "exact" if one.is_exact else "NOT EXACT"
-        parts.append(f"\n## {one.when.capitalize()}, Kafka {one.version}\n")
-        parts.append(
-            f"\n{len(one.rounds)} rounds: median {one.median_s:.1f} s, longest {one.longest_s:.1f} s. "
-            f"Counts afterwards: {exact}. Lines of tracebacks in the log: {one.tracebacks}.\n"
-        )
-        for how in (KILL, FREEZE):
-            if rounds := [r for r in one.rounds if r.how == how]:
-                parts.append(
-                    f"\n| {how} | noticed after | moves again after (bar {bars[how]:.0f} s) |\n|---|---|---|\n"
-                )
-                parts += [_row(r) for r in rounds]
-    if outcome is not None:
-        parts.append(f"\n## Half a core for {minutes:g} minutes\n\n")
-        parts.append("All processes are stopped for three quarters of every second.\n\n")
-        parts += [f"- {line}\n" for line in told(outcome)]
+def put(page: str, section: str) -> str:
+    """The page with this section in place of an earlier one of its title; the others stay as they were measured."""
+    sections = {_title(part): part for part in page.split(_SECTION)[1:]}
+    sections[_title(section)] = section
+    return _SECTION.join([_HEAD, *sections.values()])
+
+
+def _title(section: str) -> str:
+    """Without the version of Kafka."""
+    return section.partition("\n")[0].partition(",")[0]
+
+
+def of_series(one: Series, bars: Mapping[str, float]) -> str:
+    exact = "exact" if one.is_exact else "NOT EXACT"
+    parts = [
+        f"{one.when.capitalize()}, Kafka {one.version}\n\n{len(one.rounds)} rounds: median {one.median_s:.1f} s,"
+        f" longest {one.longest_s:.1f} s. Counts afterwards: {exact}. Lines of tracebacks in the log:"
+        f" {one.tracebacks}.\n"
+    ]
+    for how in (KILL, FREEZE):
+        if rounds := [r for r in one.rounds if r.how == how]:
+            parts.append(f"\n| {how} | noticed after | moves again after (bar {bars[how]:.0f} s) |\n|---|---|---|\n")
+            parts += [_row(r) for r in rounds]
     return "".join(parts)
 
 
 def _row(one: Round) -> str:
     gone = "not needed" if one.gone_s is None else f"{one.gone_s:.1f} s"
     return f"| {', '.join(one.kinds)} | {gone} | {one.again_s:.1f} s |\n"
+
+
+def of_starvation(outcome: Outcome, minutes: float) -> str:
+    head = f"Half a core for {minutes:g} minutes\n\nAll processes are stopped for three quarters of every second.\n\n"
+    return head + "".join(f"- {line}\n" for line in told(outcome))

@@ -50,6 +50,7 @@ def starve(broker: Broker, tool: Broker, directory: Path, seconds: float, hangs:
     create_topic(broker.bootstrap, LOADED, 3)
     create_topic(broker.bootstrap, HANGS, hangs)
     with restarted(Watch(broker.bootstrap, directory)) as app, Connection(broker.bootstrap, threading.Event()) as link:
+        app.wait_until_counting()
         with load(broker.bootstrap, LOADED, list(IDS), pause_s=0.2):
             app.wait_for_more_commits(list(IDS))
             with starved(app):

@@ -104,7 +104,6 @@ def restarted(app: Watch) -> Iterator[Watch]:
     keeper = threading.Thread(target=keep, daemon=True)
     keeper.start()
     try:
-        app.wait_until_counting()
         yield app
     finally:
         stop.set()

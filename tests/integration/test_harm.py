@@ -27,6 +27,7 @@ IDS = ["harmed-0", "harmed-1", "harmed-2"]
 def test_every_kind_of_process_killed(broker_431: Broker, tmp_path: Path) -> None:
     create_topic(broker_431.bootstrap, "killed")
     with restarted(Watch(broker_431.bootstrap, tmp_path)) as app:
+        app.wait_until_counting()
         with load(broker_431.bootstrap, "killed", IDS):
             for kind in KINDS:
                 harm(app, KILL, [kind])
@@ -38,6 +39,7 @@ def test_every_kind_of_process_frozen(broker_392: Broker, broker_431: Broker, tm
     """Two of them at once where different ones notice their silence: half a minute is spent waiting for that."""
     create_topic(broker_392.bootstrap, "frozen")
     with restarted(Watch(broker_392.bootstrap, tmp_path)) as app:
+        app.wait_until_counting()
         with load(broker_392.bootstrap, "frozen", IDS):
             for kinds in ([PLANNER, SERVICE], [WORKER, DAEMON], [JVM], [DRIVER], [SUPERVISOR]):
                 harm(app, FREEZE, kinds)
