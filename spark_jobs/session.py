@@ -74,7 +74,8 @@ def _settings(scratch: Path) -> dict[str, str]:
     return {
         "spark.ui.enabled": "false",
         "spark.driver.memory": "512m",
-        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+        # the folder: what a killed JVM leaves behind goes with the rest of `scratch`
+        "spark.driver.extraJavaOptions": f'-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Djava.io.tmpdir="{scratch}"',
         "spark.local.dir": str(scratch),
         "spark.sql.warehouse.dir": str(scratch),
         "spark.ui.showConsoleProgress": "false",
