@@ -1,0 +1,84 @@
+"""What samples prove about when an entry was written, without any clock.
+
+The sampler asks all leaders for high watermarks several times a second, those of the transaction log among them, and
+asks again only when all answers are in. So an answer of one round was there before the questions of the next. That
+orders appends to the partition and to the transaction log, whose own clocks may differ by seconds.
+
+High watermarks of one leader epoch never go back, and transactional writes are acknowledged (acks=all) once the high
+watermark has passed them. A new leader's high watermark may lag, and a deposed leader's stands still. So a record
+counts as absent only for the leader epoch that the record itself carries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+
+class LogEnd(NamedTuple):
+    """High watermark of a partition of the transaction log, as the leader of that epoch reported it."""
+
+    offset: int
+    leader_epoch: int
+
+
+class Sample(NamedTuple):
+    """Rounds in which the partition's leader reported one and the same high watermark.
+
+    - `until`: ends of log partitions received before the last of the rounds began.
+    - `since`: ends of log partitions requested after the first of the rounds was over.
+    - `known_at`: a high watermark of the partition received before `until` was requested.
+    """
+
+    high_watermark: int
+    leader_epoch: int
+    known_at: int
+    until: Mapping[int, LogEnd]
+    since: Mapping[int, LogEnd]
+
+
+class Absent(NamedTuple):
+    """The entry was not acknowledged yet when the transaction log had been read to `log_end`.
+
+    Whatever was decided below `log_end` was decided before the entry was written, and whatever completed below it has
+    its markers below `absent_at`; whatever was decided at or above it has its markers at or above `known_at`.
+    """
+
+    log_end: int
+    absent_at: int
+    leader_epoch: int
+    known_at: int
+
+
+class LogPlace(NamedTuple):
+    """A record of a log partition, and the epoch of the leader that appended it."""
+
+    offset: int
+    leader_epoch: int
+
+
+NOWHERE: Final = LogPlace(-1, -1)
+
+
+def absent(samples: Sequence[Sample], log_partition: int, start_offset: int, leader_epoch: int) -> Absent | None:
+    """The latest proof of absence. `leader_epoch`: of the batch at `start_offset`."""
+    found = None
+    for one in samples:
+        end = one.until.get(log_partition)
+        if end is not None and one.high_watermark <= start_offset and one.leader_epoch == leader_epoch:
+            found = Absent(end.offset, one.high_watermark, one.leader_epoch, one.known_at)
+    return found
+
+
+def is_there_before(
+    samples: Sequence[Sample], log_partition: int, last_offset: int, leader_epoch: int, record: LogPlace
+) -> bool:
+    """Whether everything up to `last_offset` was written before the client could know of that record of the log.
+    `leader_epoch`: of the batch at `last_offset`."""
+    for one in samples:
+        end = one.since.get(log_partition)
+        if end is None or one.high_watermark <= last_offset or one.leader_epoch < leader_epoch:
+            continue
+        if end.offset <= record.offset and end.leader_epoch == record.leader_epoch:
+            return True
+    return False

@@ -1,0 +1,261 @@
+"""Rebuilds the transactions of one producer id from the transaction log, and names what the log no longer shows.
+
+Compaction keeps the newest record of each transactional.id and may remove every other one. Offsets never close up
+behind a removed record, so a range of missing offsets (a hole) is the only place where an unseen transaction can hide;
+epochs bound how many, and under which epoch.
+
+Source: `TransactionMetadata.prepare*`, `TransactionStateManager`, KIP-890; kafka-transactions facts 2.2, 2.3, 3.4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from service.domain.facts import NO_ID
+from service.domain.states import (
+    COMPLETE_ABORT,
+    COMPLETE_COMMIT,
+    EMPTY,
+    EXPIRED,
+    ONGOING,
+    PREPARE_ABORT,
+    PREPARE_COMMIT,
+)
+from service.domain.transitions import LAST_EPOCH
+from service.domain.worlds.order import NOWHERE, LogPlace
+
+TV2: Final = 2
+"""From this transaction version on, every end raises the epoch, so an epoch names one transaction (KIP-890)."""
+
+_COMMITS: Final = frozenset({PREPARE_COMMIT, COMPLETE_COMMIT})
+_PREPARED: Final = frozenset({PREPARE_COMMIT, PREPARE_ABORT})
+_COMPLETE: Final = frozenset({COMPLETE_COMMIT, COMPLETE_ABORT})
+_BEGINS: Final = _PREPARED | {EMPTY}
+"""A client begins its next transaction when InitProducerId or EndTxn is answered: after the append of one of these."""
+
+
+class Range(NamedTuple):
+    """Offsets lo <= offset < hi."""
+
+    lo: int
+    hi: int
+
+
+class Epochs(NamedTuple):
+    """Producer epochs first <= epoch <= last; empty where last < first."""
+
+    first: int
+    last: int
+
+    def overlaps(self, other: Epochs) -> bool:
+        return self.first <= other.last and other.first <= self.last
+
+    @property
+    def is_empty(self) -> bool:
+        return self.last < self.first
+
+
+ANY_EPOCH: Final = Epochs(0, LAST_EPOCH)
+
+
+class IdRecord(NamedTuple):
+    """A record of a transactional.id, reduced to what one data partition needs.
+
+    `lists`: the record's partitions contain that data partition. A tombstone has state EXPIRED and producer id -1.
+    `timestamp_ms`: the coordinator's append time.
+    """
+
+    offset: int
+    timestamp_ms: int
+    leader_epoch: int
+    state: int
+    producer_id: int
+    producer_epoch: int
+    client_transaction_version: int
+    previous_producer_id: int
+    start_ms: int
+    lists: bool
+
+    @property
+    def place(self) -> LogPlace:
+        return LogPlace(self.offset, self.leader_epoch)
+
+
+class LogHistory(NamedTuple):
+    """All records, in log order, that log partition `partition` still holds of the id that owns the producer id.
+
+    `holes`: ranges below `to_offset` whose records the reader did not get: removed by cleaning or retention, lost with
+    a leader, or below the offset at which reading began. `undecodable`: offsets of records that may be of the id.
+    """
+
+    partition: int
+    to_offset: int
+    records: tuple[IdRecord, ...]
+    holes: tuple[Range, ...]
+    undecodable: tuple[int, ...] = ()
+
+
+class Transaction(NamedTuple):
+    """A transaction of the producer id that its coordinator decided.
+
+    - `began`: its client began it when this record had been appended (NOWHERE: the log does not show when).
+    - `decided`: its PrepareX; its CompleteX where the PrepareX is gone.
+    - `completed`: offset of its CompleteX; None without one.
+    - `lists`: whether the coordinator owed the partition a marker; None where the PrepareX is gone.
+    - `data_epochs`: epochs under which its client may have written.
+    - `marker_ms`: from PrepareX to CompleteX, by the coordinator's clock; None where one of them is missing.
+    """
+
+    is_commit: bool
+    lists: bool | None
+    data_epochs: Epochs
+    marker_epoch: int
+    began: LogPlace
+    decided: LogPlace
+    decided_ms: int
+    completed: int | None
+    marker_ms: int | None
+
+
+class Unseen(NamedTuple):
+    """Transactions that the log may have held and no longer shows, with any outcome and any partitions: begun when
+    `began` had been appended (NOWHERE: at any time), decided in this range, written under one of these epochs."""
+
+    log_partition: int
+    began: LogPlace
+    decided: Range
+    data_epochs: Epochs
+
+
+def transactions_of(producer_id: int, history: LogHistory) -> tuple[list[Transaction], list[Unseen]]:
+    """The decided transactions of the producer id, oldest first, and what holes may hide of it."""
+    decided, began = [], NOWHERE
+    for group in _groups(history.records):
+        if one := _decided(producer_id, began, group):
+            decided.append(one)
+        began = max([began, *(record.place for record in group if record.state in _BEGINS)])
+    return decided, list(_unseen(producer_id, history))
+
+
+def _groups(records: Iterable[IdRecord]) -> Iterator[list[IdRecord]]:
+    """Records of one transaction together; every other record alone."""
+    group: list[IdRecord] = []
+    for record in records:
+        if group and not _is_same_transaction(group[-1], record):
+            yield group
+            group = []
+        group.append(record)
+    if group:
+        yield group
+
+
+def _is_same_transaction(before: IdRecord, after: IdRecord) -> bool:
+    """The start time names a transaction; its CompleteX may carry the next producer id (epoch exhaustion, TV2)."""
+    if after.state in (EMPTY, EXPIRED) or before.start_ms < 0 or before.start_ms != after.start_ms:
+        return False
+    if before.producer_id == after.producer_id:
+        return not (before.state in _COMPLETE and after.state not in _COMPLETE)
+    return after.state in _COMPLETE and before.producer_epoch == LAST_EPOCH
+
+
+def _decision(group: Sequence[IdRecord]) -> IdRecord | None:
+    """The PrepareX, the last one where it was appended again; else the CompleteX; None while it is undecided."""
+    prepared = [one for one in group if one.state in _PREPARED]
+    complete = [one for one in group if one.state in _COMPLETE]
+    found = prepared or complete
+    return found[-1] if found else None
+
+
+def _decided(producer_id: int, began: LogPlace, group: Sequence[IdRecord]) -> Transaction | None:
+    decision = _decision(group)
+    if decision is None or group[-1].state == ONGOING or _written_under(group, decision) != producer_id:
+        return None  # Ongoing after PrepareX: the coordinator took a failed append back
+    has_prepare, last = decision.state in _PREPARED, group[-1]
+    completed = last if last.state in _COMPLETE else None
+    lists = any(one.lists for one in group)
+    ongoing = [one for one in group if one.state == ONGOING]
+    is_rotated = not has_prepare and decision.producer_id != producer_id
+    return Transaction(
+        is_commit=last.state in _COMMITS,
+        lists=lists if has_prepare or lists else None,
+        data_epochs=_epochs_of(ongoing) if ongoing else _data_epochs(decision, is_rotated),
+        marker_epoch=LAST_EPOCH if is_rotated else decision.producer_epoch,
+        began=began,
+        decided=decision.place,
+        decided_ms=decision.timestamp_ms,
+        completed=None if completed is None else completed.offset,
+        marker_ms=completed.timestamp_ms - decision.timestamp_ms if completed is not None and has_prepare else None,
+    )
+
+
+def _epochs_of(records: Iterable[IdRecord]) -> Epochs:
+    epochs = [one.producer_epoch for one in records]
+    return Epochs(min(epochs), max(epochs))
+
+
+def _written_under(group: Sequence[IdRecord], decision: IdRecord) -> int:
+    first = group[0]
+    if first is decision and decision.state in _COMPLETE and decision.producer_epoch == 0:
+        return decision.previous_producer_id if decision.previous_producer_id != NO_ID else decision.producer_id
+    return first.producer_id
+
+
+def _data_epochs(decision: IdRecord, is_rotated: bool) -> Epochs:
+    """From the decision alone. TV2: a commit raises the epoch once, an abort once or (4.0.0) twice. Old protocol: the
+    client's end leaves the epoch, the coordinator's abort raises it once."""
+    if is_rotated:
+        return Epochs(LAST_EPOCH - 2, LAST_EPOCH - 1)
+    epoch, is_commit = decision.producer_epoch, decision.state in _COMMITS
+    if decision.client_transaction_version >= TV2:
+        return Epochs(epoch - 1 if is_commit else epoch - 2, epoch - 1)
+    return Epochs(epoch if is_commit else epoch - 1, epoch)
+
+
+def _unseen(producer_id: int, history: LogHistory) -> Iterator[Unseen]:
+    for offset in history.undecodable:
+        yield Unseen(history.partition, NOWHERE, Range(offset, offset + 1), ANY_EPOCH)
+    began = begun = NOWHERE
+    neighbours: list[IdRecord | None] = [None, *history.records, None]
+    previous: IdRecord | None = None
+    for before, after in pairwise(neighbours):
+        if before is not None and after is None:
+            return  # compaction keeps the newest record of an id: nothing newer than this one was removed
+        if before is not None:
+            if previous is None or not _is_same_transaction(previous, before):
+                begun = began
+            # an Ongoing takes a failed PrepareX of its transaction back
+            began = before.place if before.state in _BEGINS else begun if before.state == ONGOING else began
+        previous = before
+        lo = 0 if before is None else before.offset + 1
+        hi = history.to_offset if after is None else after.offset
+        epochs = _hidden_epochs(producer_id, before, after)
+        if epochs.is_empty:
+            continue
+        for hole in history.holes:
+            if hole.lo < hi and lo < hole.hi:
+                yield Unseen(history.partition, began, Range(max(lo, hole.lo), min(hi, hole.hi)), epochs)
+
+
+def _hidden_epochs(producer_id: int, before: IdRecord | None, after: IdRecord | None) -> Epochs:
+    """Under which epochs the producer id may have had transactions that ended between two neighbours of its id, besides
+    the one that `after` belongs to."""
+    had_it_before = before is not None and before.producer_id == producer_id
+    if after is None:
+        return ANY_EPOCH
+    if before is not None and _is_same_transaction(before, after):
+        return Epochs(0, -1)
+    first = before.producer_epoch if before is not None and had_it_before else 0
+    if after.producer_id != producer_id and not (
+        after.state in _COMPLETE and after.previous_producer_id == producer_id
+    ):
+        return Epochs(first, LAST_EPOCH)
+    if after.state == EMPTY:
+        # InitProducerId raised the epoch of the one before, or gave a new producer id with epoch 0
+        return Epochs(first, after.producer_epoch - 1)
+    is_rotated = after.producer_id != producer_id
+    own = after.producer_epoch if after.state == ONGOING else _data_epochs(after, is_rotated).last
+    follows = before is not None and had_it_before and before.client_transaction_version >= TV2
+    is_tv2 = after.client_transaction_version >= TV2 and follows
+    return Epochs(first, own - 1 if is_tv2 else own)

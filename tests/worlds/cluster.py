@@ -1,0 +1,309 @@
+"""A model of Kafka's transactions, small enough to be checked by eye: one transactional.id, one data partition that is
+judged and one that is not, the coordinator's log, and a coordinator that may skip markers (KAFKA-20734).
+
+Unlike Kafka the model knows of every record within which transaction its client wrote it, and how that one ended.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from random import Random
+from typing import Final
+
+from service.domain.facts import NO_ID
+from service.domain.states import (
+    COMPLETE_ABORT,
+    COMPLETE_COMMIT,
+    EMPTY,
+    EXPIRED,
+    ONGOING,
+    PREPARE_ABORT,
+    PREPARE_COMMIT,
+)
+
+JUDGED: Final = "judged"
+OTHER: Final = "other"
+LAST_CLIENT_EPOCH: Final = 32_766
+
+
+class Protocol(Enum):
+    """`OLD`: EndTxn up to v4, AddPartitionsToTxn by the client. `TV2`: EndTxn v5, partitions added by Produce."""
+
+    OLD = auto()
+    TV2 = auto()
+
+
+@dataclass(slots=True)
+class Txn:
+    """A transaction as its client and its coordinator know it. `outcome`: None while it is undecided."""
+
+    number: int
+    producer_id: int
+    epoch: int
+    start_ms: int = -1
+    listed: set[str] = field(default_factory=set)
+    written: set[str] = field(default_factory=set)
+    is_commit: bool | None = None
+
+
+@dataclass(slots=True)
+class LogRecord:
+    """A record of the transaction log; `is_removed`: the cleaner has taken it. `key`: of its id."""
+
+    offset: int
+    key: str
+    timestamp_ms: int
+    leader_epoch: int
+    state: int
+    producer_id: int = NO_ID
+    producer_epoch: int = -1
+    version: int = 0
+    previous_producer_id: int = NO_ID
+    start_ms: int = -1
+    partitions: frozenset[str] = frozenset()
+    is_removed: bool = False
+
+
+@dataclass(slots=True)
+class Batch:
+    """A batch of the judged partition. `txn`: within which its client wrote it; None: within none. `is_commit`: of a
+    marker."""
+
+    offset: int
+    producer_id: int
+    epoch: int
+    timestamp_ms: int
+    leader_epoch: int
+    txn: Txn | None = None
+    is_marker: bool = False
+    is_commit: bool = False
+    coordinator_epoch: int = 0
+    fate: bool | None = None
+    """Whether the first marker that was due after it was COMMIT; None while none was due."""
+
+
+class Cluster:
+    """`can_skip`: the coordinator takes a partition without leader for deleted when it sends markers (4.3.0, 4.3.1).
+    `skews_ms`: of the coordinator's, the leader's and the client's clock."""
+
+    def __init__(self, random: Random, protocol: Protocol, *, can_skip: bool, first_epoch: int = 0) -> None:
+        self.random, self.protocol, self.can_skip = random, protocol, can_skip
+        self.now_ms = 1_000_000
+        self.coordinator_skew_ms, self.leader_skew_ms = random.randint(-3000, 3000), random.randint(-3000, 3000)
+        self.client_skew_ms = random.randint(-3000, 3000)
+        self.log: list[LogRecord] = []
+        self.data: list[Batch] = []
+        self.has_leader, self.leader_epoch, self.coordinator_epoch = True, 0, 0
+        self._watermark_lags = self._log_watermark_lags = 0
+        self.state, self.producer_id, self.epoch = EXPIRED, NO_ID, -1
+        self.first_epoch, self.version = first_epoch, 0
+        self.txn: Txn | None = None
+        self.txns: list[Txn] = []
+        self.unmarked: set[str] = set()
+        self.lost_answer = False
+        self._next_producer_id = 4000
+
+    # the clocks
+
+    def wait(self, ms: int) -> None:
+        self.now_ms += ms
+
+    # high watermarks: everything is acknowledged as soon as it is written, but a new leader does not know at once
+
+    @property
+    def high_watermark(self) -> int:
+        return max(len(self.data) - self._watermark_lags, 0)
+
+    @property
+    def log_high_watermark(self) -> int:
+        return max(len(self.log) - self._log_watermark_lags, 0)
+
+    def catch_up(self) -> None:
+        self._watermark_lags = self._log_watermark_lags = 0
+
+    # the transaction log
+
+    def append(self, key: str = "id", **fields: object) -> LogRecord:
+        at_ms = self.now_ms + self.coordinator_skew_ms
+        record = LogRecord(len(self.log), key, at_ms, self.coordinator_epoch, **fields)  # type: ignore[arg-type]
+        self.log.append(record)
+        self._log_watermark_lags = 0
+        return record
+
+    def append_noise(self) -> None:
+        """A record of some other id."""
+        self.append(f"noise-{self.random.randint(0, 2)}", state=EMPTY, producer_id=9000, producer_epoch=0)
+
+    def clean(self, upto: int) -> None:
+        """Any legal cleaning below `upto`: of each key some or all records but the newest."""
+        newest = {record.key: record.offset for record in self.log}
+        for record in self.log[:upto]:
+            is_superseded = newest[record.key] != record.offset
+            is_tombstone = record.state == EXPIRED and self.random.random() < 0.5
+            if is_superseded or is_tombstone:
+                record.is_removed = True
+
+    # the judged partition
+
+    def write(self, producer_id: int, epoch: int, txn: Txn | None) -> bool:
+        """A data batch from a client; False where the leader is away or refuses it."""
+        seen = [one.epoch for one in self.data if one.producer_id == producer_id]
+        if not self.has_leader or (seen and epoch < max(seen)):
+            return False
+        self._append_data(producer_id, epoch, self.now_ms + self.client_skew_ms, txn=txn)
+        return True
+
+    def write_other(self) -> None:
+        """Somebody else's plain batch."""
+        if self.has_leader:
+            self._append_data(NO_ID, -1, self.now_ms, txn=None)
+
+    def _append_data(self, producer_id: int, epoch: int, at_ms: int, *, txn: Txn | None) -> None:
+        self._watermark_lags = 0  # an acknowledged write: the followers have told how far they are
+        self.data.append(Batch(len(self.data), producer_id, epoch, at_ms, self.leader_epoch, txn))
+
+    def _append_marker(self, producer_id: int, epoch: int, *, is_commit: bool) -> None:
+        at_ms = self.now_ms + self.leader_skew_ms
+        self._watermark_lags = 0
+        self.data.append(
+            Batch(
+                len(self.data),
+                producer_id,
+                epoch,
+                at_ms,
+                self.leader_epoch,
+                None,
+                True,
+                is_commit,
+                self.coordinator_epoch,
+            )
+        )
+
+    def lose_leader(self) -> None:
+        self.has_leader = False
+
+    def elect_leader(self) -> None:
+        if not self.has_leader:
+            self.has_leader = True
+            self.leader_epoch += 1
+            self._watermark_lags = self.random.choice((0, 0, 1, 2, 5))
+            self.leader_skew_ms = self.random.randint(-3000, 3000)
+
+    # the coordinator
+
+    def init_producer(self) -> bool:
+        """InitProducerId: an open transaction is aborted first, and the client asks again (False)."""
+        if self.state == ONGOING:
+            self._prepare(is_commit=False, epoch=self.epoch + 1)
+            return False
+        if self.state in (PREPARE_COMMIT, PREPARE_ABORT):
+            return False
+        if self.state == EXPIRED or self.epoch >= LAST_CLIENT_EPOCH:
+            self.producer_id, self.epoch = self._next_producer_id, self.first_epoch if self.state == EXPIRED else 0
+            self._next_producer_id += 1
+            if self.first_epoch:
+                self.first_epoch = 0
+        else:
+            self.epoch += 1
+        self.state, self.txn = EMPTY, None
+        self.append(state=EMPTY, producer_id=self.producer_id, producer_epoch=self.epoch, version=self.version)
+        return True
+
+    def begin(self) -> Txn | None:
+        if self.state in (EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT) and self.txn is None:
+            self.txn = Txn(len(self.txns), self.producer_id, self.epoch)
+            self.txns.append(self.txn)
+            return self.txn
+        return None
+
+    def add(self, partition: str) -> bool:
+        """AddPartitionsToTxn."""
+        txn = self.txn
+        if txn is None or self.state not in (EMPTY, ONGOING, COMPLETE_COMMIT, COMPLETE_ABORT):
+            return False
+        if txn.epoch != self.epoch or txn.producer_id != self.producer_id:
+            return False
+        if partition not in txn.listed:
+            if txn.start_ms < 0:
+                txn.start_ms = self.now_ms + self.coordinator_skew_ms
+            txn.listed.add(partition)
+            self.version = 2 if self.protocol is Protocol.TV2 else 0
+            self.state = ONGOING
+            self._append_txn(ONGOING)
+        return True
+
+    def end(self, *, is_commit: bool) -> bool:
+        """EndTxn of the client."""
+        if self.state != ONGOING:
+            return False
+        self._prepare(is_commit=is_commit, epoch=self.epoch + (self.protocol is Protocol.TV2))
+        return True
+
+    def time_out(self) -> None:
+        if self.state == ONGOING:
+            self._prepare(is_commit=False, epoch=self.epoch + 1)
+
+    def _prepare(self, *, is_commit: bool, epoch: int) -> None:
+        txn = self.txn
+        assert txn is not None
+        self.epoch, txn.is_commit = epoch, is_commit
+        self.state = PREPARE_COMMIT if is_commit else PREPARE_ABORT
+        self._append_txn(self.state)
+        self.unmarked = set(txn.listed)
+        if JUDGED in txn.listed:
+            for one in self.data:
+                if one.producer_id == txn.producer_id and not one.is_marker and one.fate is None:
+                    one.fate = is_commit
+
+    def _append_txn(self, state: int) -> None:
+        txn = self.txn
+        assert txn is not None
+        is_complete = state in (COMPLETE_COMMIT, COMPLETE_ABORT)
+        self.append(
+            state=state,
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            version=self.version,
+            start_ms=txn.start_ms,
+            partitions=frozenset() if is_complete else frozenset(txn.listed),
+        )
+
+    def send_markers(self) -> None:
+        """One try for each partition that has not acknowledged; CompleteX once all have."""
+        if self.state not in (PREPARE_COMMIT, PREPARE_ABORT):
+            return
+        txn = self.txn
+        assert txn is not None
+        self.unmarked.discard(OTHER)
+        if JUDGED in self.unmarked:
+            if self.has_leader:
+                self._append_marker(txn.producer_id, self.epoch, is_commit=bool(txn.is_commit))
+                if self.random.random() < 0.9:  # else the answer is lost, and the marker will be written again
+                    self.unmarked.discard(JUDGED)
+            elif self.can_skip:
+                self.unmarked.discard(JUDGED)
+        if not self.unmarked:
+            self._complete(txn)
+
+    def _complete(self, txn: Txn) -> None:
+        previous = NO_ID
+        if self.epoch > LAST_CLIENT_EPOCH:
+            previous, self.producer_id, self.epoch = self.producer_id, self._next_producer_id, 0
+            self._next_producer_id += 1
+        self.state = COMPLETE_COMMIT if txn.is_commit else COMPLETE_ABORT
+        self._append_txn(self.state)
+        self.log[-1].previous_producer_id = previous
+        self.txn = None
+
+    def move_coordinator(self) -> None:
+        """Markers of an undecided end are sent again, to all partitions."""
+        self.coordinator_epoch += 1
+        self._log_watermark_lags = self.random.choice((0, 0, 1, 2, 5))
+        if self.state in (PREPARE_COMMIT, PREPARE_ABORT) and self.txn is not None:
+            self.unmarked = set(self.txn.listed)
+
+    def expire(self) -> None:
+        if self.state in (EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT) and self.txn is None:
+            self.state = EXPIRED
+            self.append(state=EXPIRED)

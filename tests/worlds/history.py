@@ -1,0 +1,196 @@
+"""Draws a history of the model, judges it whenever something hangs, and compares each verdict with the truth."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final
+
+from service.domain.states import OPEN, PREPARE_ABORT, PREPARE_COMMIT
+from service.domain.worlds.verdict import Verdict, World
+from tests.worlds.cluster import JUDGED, OTHER, Batch, Cluster, Protocol, Txn
+from tests.worlds.observer import Observer, open_entries, verdict
+
+STEPS: Final = 60
+
+
+class Wrong(AssertionError):
+    """A verdict that would have done harm."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """Verdicts by class of history and decision."""
+
+    verdicts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    questions: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+
+@dataclass(slots=True)
+class Run:
+    """One history. `was_cleaned`, `is_first_start`: what its verdicts could rest on."""
+
+    cluster: Cluster
+    observer: Observer
+    random: Random
+    tally: Tally
+    trace: list[str] = field(default_factory=list)
+    zombies: list[Txn] = field(default_factory=list)
+    was_cleaned: bool = False
+    decided: dict[tuple[int, int], str] = field(default_factory=dict)
+
+    def step(self) -> None:
+        cluster, observer = self.cluster, self.observer
+        actions = {
+            self._transaction: 6,
+            self._write: 6,
+            self._end: 6,
+            cluster.send_markers: 12,
+            cluster.init_producer: 2,
+            cluster.time_out: 1,
+            cluster.lose_leader: 1,
+            cluster.elect_leader: 3,
+            cluster.catch_up: 2,
+            cluster.move_coordinator: 1,
+            cluster.append_noise: 1,
+            cluster.write_other: 1,
+            self._late_write: 1,
+            self._unlisted_write: 1,
+            self._early_write: 1,
+            self._clean: 1,
+            cluster.expire: 1,
+            observer.sample_log: 14,
+            observer.sample_partition: 14,
+            self._restart_observer: 1,
+        }
+        action = self.random.choices(list(actions), list(actions.values()))[0]
+        self.trace.append(action.__name__)
+        cluster.wait(self.random.choice((0, 5, 50, 500, 5000, 20000)))
+        action()
+        self.judge()
+
+    def _transaction(self) -> None:
+        txn = self.cluster.begin()
+        if txn is not None and self.random.random() < 0.7:
+            self._write()
+
+    def _write(self) -> None:
+        """An ordinary write: added first, then written; the client keeps what failed in mind."""
+        txn = self.cluster.txn
+        if txn is None:
+            return
+        partition = JUDGED if self.random.random() < 0.7 else OTHER
+        if not self.cluster.add(partition):
+            return
+        if partition == OTHER or self.cluster.write(txn.producer_id, txn.epoch, txn):
+            txn.written.add(partition)
+
+    def _end(self) -> None:
+        """A client commits only what it has written wherever it added a partition."""
+        txn = self.cluster.txn
+        if txn is None or not txn.listed or txn.epoch != self.cluster.epoch:
+            return
+        is_commit = txn.listed == txn.written and self.random.random() < 0.7
+        if self.cluster.end(is_commit=is_commit) and not is_commit:
+            self.zombies.append(txn)
+
+    def _late_write(self) -> None:
+        """A batch of an aborted transaction that was on its way when it ended."""
+        if self.zombies:
+            txn = self.random.choice(self.zombies)
+            mine = [one for one in self.cluster.data if one.producer_id == txn.producer_id and not one.is_marker]
+            if all(one.txn is txn for one in mine if one.epoch == txn.epoch and one.txn not in self._before(txn)):
+                self.cluster.write(txn.producer_id, txn.epoch, txn)  # else its sequence number is out of order
+
+    def _before(self, txn: Txn) -> list[Txn | None]:
+        return [*self.cluster.txns[: txn.number]]
+
+    def _unlisted_write(self) -> None:
+        """Without AddPartitionsToTxn: a client that is wrong, or no client of Kafka's at all."""
+        cluster = self.cluster
+        producer_id = cluster.producer_id if self.random.random() < 0.8 else 77
+        # what extends the skipped part of a committed transaction cannot be told from it after the fact
+        mine = open_entries(cluster).get(producer_id, [])
+        if any(one.txn is not None and one.txn.is_commit for one in mine):
+            return
+        cluster.write(producer_id, max(cluster.epoch, 0), None)
+
+    def _early_write(self) -> None:
+        """Some clients write while AddPartitionsToTxn is on its way."""
+        txn = self.cluster.txn
+        can_write = self.cluster.state not in (PREPARE_COMMIT, PREPARE_ABORT) and self.cluster.protocol is Protocol.OLD
+        if txn is None or not can_write or JUDGED in txn.listed:
+            return
+        if self.cluster.write(txn.producer_id, txn.epoch, txn):
+            txn.written.add(JUDGED)
+
+    def _clean(self) -> None:
+        if self.random.random() < 0.3:
+            self.was_cleaned = True
+            self.cluster.clean(self.random.randint(0, len(self.cluster.log)))
+
+    def _restart_observer(self) -> None:
+        self.observer.stop()
+        if self.random.random() < 0.7:
+            self.observer.start()
+
+    def judge(self) -> None:
+        if not self.observer.is_running or not self.cluster.has_leader:
+            return
+        for producer_id, batches in open_entries(self.cluster).items():
+            if self._will_be_closed(producer_id, batches) or self._is_early(batches):
+                continue
+            found = verdict(self.cluster, self.observer, producer_id, batches)
+            self._check(producer_id, batches, found)
+
+    def _will_be_closed(self, producer_id: int, batches: list[Batch]) -> bool:
+        cluster = self.cluster
+        return (
+            cluster.state in OPEN
+            and cluster.txn is not None
+            and producer_id == cluster.txn.producer_id
+            and JUDGED in cluster.txn.listed
+            and cluster.epoch >= batches[-1].epoch
+        )
+
+    def _is_early(self, batches: list[Batch]) -> bool:
+        """The judge waits for what may yet be added."""
+        return any(one.txn is not None and one.txn is self.cluster.txn for one in batches)
+
+    def _check(self, producer_id: int, batches: list[Batch], found: Verdict) -> None:
+        committed = [one for one in batches if one.fate]
+        key = producer_id, batches[0].offset
+        if found.decision in (World.ABORT, World.NONE) and committed:
+            raise Wrong(f"ABORT would lose {committed}: {found}")
+        if found.decision == World.COMMIT and not batches[0].fate:
+            raise Wrong(f"COMMIT of what was never committed: {batches} {found}")
+        if found.decision == World.COMMIT and len(committed) < len(batches):
+            self.tally.verdicts["mixed", "commit"] += 1
+        kind = "cleaned" if self.was_cleaned else "whole"
+        if self.decided.get(key) != found.decision:
+            self.decided[key] = found.decision
+            self.tally.verdicts[kind, found.decision] += 1
+            if found.open_question is not None:
+                self.tally.questions[kind, re.sub(r"[0-9]+", "N", found.open_question)] += 1
+
+
+def draw(seed: int, tally: Tally) -> Run:
+    """A history of its own for each seed. Raises Wrong, with the seed in a note."""
+    random = Random(seed)
+    protocol = random.choice(list(Protocol))
+    first_epoch = random.choice((0, 0, 0, 32_760))
+    cluster = Cluster(random, protocol, can_skip=random.random() < 0.7, first_epoch=first_epoch)
+    run = Run(cluster, Observer(cluster), random, tally)
+    if random.random() < 0.7:
+        run.observer.start()
+    try:
+        for _ in range(STEPS):
+            run.step()
+        run.observer.start()
+        run.judge()
+    except Wrong as e:
+        e.add_note(f"seed {seed}: {protocol.name}, {' '.join(run.trace)}")
+        raise
+    return run
