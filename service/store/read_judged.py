@@ -140,12 +140,13 @@ class _Judging(NamedTuple):
         if row.stalled_since_ms is None:
             return JudgedPartition(row, why=row.why)
         stall = _stall(row, row.stalled_since_ms)
-        shown = [JudgedEntry(one, self._relate(one)) for one in sorted(entries, key=lambda one: one.start_offset)]
+        seen = sorted((_first_seen(one, row) for one in entries), key=lambda one: one.start_offset)
+        shown = [JudgedEntry(one, self._relate(one)) for one in seen]
         why = row.why or why_not_judged(stall, [(one.entry, one.relation) for one in shown], self.as_of_ms)
         if why is None and self.whole is not None and (row.topic, row.partition) not in self.whole:
             why = TOO_MUCH
-        named = blocker_of(stall, entries)
-        if (closed := unreplicated(stall, entries, self.as_of_ms)) is not None:
+        named = blocker_of(stall, seen)
+        if (closed := unreplicated(stall, seen, self.as_of_ms)) is not None:
             owner = owner_of(closed, self.owners.get(closed.producer_id, []))
             shown.insert(0, JudgedEntry(closed, Relation(UNREPLICATED, owner)))
         blocker = next((one for one in shown if one.entry is named), None)
@@ -228,6 +229,14 @@ def _context(connection: Connection, cluster_id: int, as_of_ms: int) -> Context:
     views = read_judge.views(connection, cluster_id)
     newest_ms = max([as_of_ms, *(view.end_asked_at_ms for view in views)])
     return context_of(limits, Rules(), views, newest_ms)
+
+
+def _first_seen(entry: Entry, row: PartitionRow) -> Entry:
+    """What the LSO stands at was there when it was first seen standing: high watermarks are asked for more often than
+    who is open."""
+    if row.stalled_since_ms is None or entry.start_offset != row.last_stable_offset:
+        return entry
+    return entry._replace(first_seen_ms=min(entry.first_seen_ms, row.stalled_since_ms))
 
 
 def _stall(row: PartitionRow, stalled_since_ms: int) -> Stall:

@@ -120,6 +120,13 @@ def test_who_will_end_it(cluster: WithPartitions, relation: str) -> None:
     assert (one["blocker"]["started_at"] == get(cluster, one["blocker"]["href"])["started_at"]) == owned
 
 
+def test_what_was_there_before_producers_were_asked_for_is_adopted(cluster: WithPartitions) -> None:
+    """High watermarks are asked for four times a second, producers every other second."""
+    cluster.look(stands(), read(entry(), at_ms=SINCE_MS + 2_000))
+    cluster.read([owner(b"a", start_ms=SINCE_MS + 6_000)])
+    assert get(cluster)["blocker"]["relation"] == "adopted"
+
+
 def test_what_nobody_owns_is_unknown_until_it_is_confirmed_and_says_why(cluster: WithPartitions) -> None:
     cluster.read()
     cluster.look(stands(), read(entry()))
