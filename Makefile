@@ -61,6 +61,10 @@ bench: venv ## the benchmarks, with ratios; about half an hour
 fuzz: venv ## 1,000,000 mutated inputs to the decoders and the fold; about ten minutes (INPUTS, SEED)
 	$(BIN)/python -m tests.fuzz --inputs $(or $(INPUTS),1000000) --seed $(or $(SEED),1)
 
+.PHONY: worlds
+worlds: venv ## 200,000 drawn histories of transactions: no wrong marker; about three minutes (HISTORIES, SEED)
+	$(BIN)/python -m tests.worlds --histories $(or $(HISTORIES),200000) --first-seed $(or $(SEED),0)
+
 .PHONY: soak
 soak: venv ## brokers that freeze, die and restart amid load (half an hour: MINUTES, HANGS); then our own processes, two hours
 	$(BIN)/python -m tests.soak --minutes $(or $(MINUTES),30) --hangs $(or $(HANGS),20)

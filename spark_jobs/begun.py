@@ -2,30 +2,39 @@
 
 from __future__ import annotations
 
-from service.domain.findings.finding import Subject
+from collections.abc import Mapping
+
+from service.domain.findings.finding import Finding, Subject
 from service.domain.findings.hanging import subject_of
 from service.domain.open_entries import Entry, Relation
+from service.domain.worlds.order import decode
 from service.store.read_partitions import PartitionRow
 from spark_jobs.open_cases import OpenCase
 
 
-def begun(row: PartitionRow, entry: Entry, relation: Relation, now_ms: int) -> OpenCase:
+def begun(
+    row: PartitionRow, entry: Entry, relation: Relation, now_ms: int, open_: Mapping[Subject, Finding]
+) -> OpenCase:
+    """`open_`: findings; maybe there is one of it from before a restart."""
     is_first = entry.start_offset == row.last_stable_offset
-    return OpenCase(
+    case = OpenCase(
         entry=entry,
         owner=relation.owner,
         subject=subject_of(entry, relation.owner),
         topic_id=row.topic_id,
         stalled_since_ms=row.stalled_since_ms if is_first else None,
-        absent_until_ms=row.absent_until_ms if is_first else None,
+        samples=decode(row.samples),
         log_start=row.log_start,
         last_stable_offset=row.last_stable_offset,
         high_watermark=row.high_watermark,
         begun_ms=now_ms,
     )
+    if case.subject in open_:
+        case.recall(open_[case.subject])
+    return case
 
 
-def recalled(subject: Subject, now_ms: int) -> OpenCase:
+def recalled(subject: Subject, now_ms: int, open_: Mapping[Subject, Finding]) -> OpenCase:
     """What hung before a restart and is not in the store now: how it ended is still to be told."""
     start = subject.start_offset or 0
     entry = Entry(
@@ -41,4 +50,6 @@ def recalled(subject: Subject, now_ms: int) -> OpenCase:
         first_seen_ms=now_ms,
         seen_at_ms=now_ms,
     )
-    return OpenCase(entry, None, subject, "", None, None, -1, -1, high_watermark=start, begun_ms=now_ms)
+    case = OpenCase(entry, None, subject, "", None, (), -1, -1, high_watermark=start, begun_ms=now_ms)
+    case.recall(open_[subject])
+    return case

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from sqlalchemy import Connection
 
-from service.domain.endings import how_ended
+from service.domain.endings import Ended, how_ended
 from service.domain.findings import kinds
-from service.domain.look_back import Ended
 from service.domain.owners import Owner
 from service.domain.states import PREPARE_COMMIT
 from service.kafka.bracket import Seen
-from service.kafka.markers_read import MarkersRead
+from service.kafka.producer_batches import BatchesRead
 from service.store import audit, read_partitions
 from service.store.display import printable
 from service.wire.errors import DecodeError
@@ -19,7 +18,7 @@ from spark_jobs.open_cases import OpenCase
 
 
 def how_it_ended(
-    connection: Connection, cluster_id: int, case: OpenCase, seen: Seen, found: MarkersRead | None
+    connection: Connection, cluster_id: int, case: OpenCase, seen: Seen, found: BatchesRead | None
 ) -> str | None:
     """None: its marker could not be looked for now, or whether it is ours is about to be told."""
     if not seen.described:

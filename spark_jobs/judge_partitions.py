@@ -7,7 +7,7 @@ coordinator is asked instead, twice.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Container, Iterable, Mapping
 from typing import Final
 
 from sqlalchemy import Connection
@@ -21,13 +21,24 @@ from service.domain.findings.hanging import not_early_ms
 from service.domain.findings.lifecycle import Look
 from service.domain.findings.unreadable import NotJudged, unreadable_topics
 from service.domain.findings.unreplicated import unreplicated
-from service.domain.open_entries import ADOPTED, NOT_KNOWN, UNREPLICATED, Entry, Relation
+from service.domain.open_entries import (
+    ADOPTED,
+    COMPLETING,
+    NOT_KNOWN,
+    OPENED,
+    OVERDUE,
+    UNREPLICATED,
+    Entry,
+    Relation,
+)
+from service.domain.worlds.verdict import World
+from service.kafka.entry_facts import EntryAsk, EntryFacts, verdict_on
 from service.store import read_judged, read_partitions
 from service.store.read_judged import JudgedEntry
+from service.store.read_log import LogRead, log_read
 from service.store.read_partitions import PartitionRow
 from spark_jobs.begun import begun, recalled
-from spark_jobs.ended import ended_of, how_it_ended
-from spark_jobs.log_read import LogRead, log_read
+from spark_jobs.ended import how_it_ended
 from spark_jobs.looker import Answers, EntryKey, Looker, Questions, is_open
 from spark_jobs.observed import cases_of, observed
 from spark_jobs.open_cases import OpenCase
@@ -40,6 +51,9 @@ ASK_COORDINATORS_MS: Final = 1_000
 """A question goes to every broker, and each looks through all its ids."""
 
 MOST_CASES: Final = 2_000
+
+_CLOSING: Final = (OPENED, OVERDUE, COMPLETING)
+"""Relations of an entry to a transaction that will close it, and that began too soon after it to tell them apart."""
 
 
 class PartitionLooks:
@@ -67,6 +81,7 @@ class PartitionLooks:
 
     def looks(self, connection: Connection, context: Context, known: Mapping[Key, Finding], now_ms: int) -> list[Look]:
         log = log_read(connection, self._cluster_id)
+        context = context._replace(has_undecodable=log.has_undecodable)
         self._see_unrest(connection, log, now_ms)
         rows = read_partitions.stalled(connection, self._cluster_id)
         partitions = read_judged.judge(connection, self._cluster_id, rows)
@@ -76,7 +91,7 @@ class PartitionLooks:
             NotJudged(one.row.topic, one.row.partition, one.row.stalled_since_ms, one.why) for one in partitions
         )
         no_log = read_judged.why_no_log(connection, self._cluster_id) is not None
-        open_ = {s for (kind, s), finding in known.items() if kind == kinds.HANGING and finding.is_open}
+        open_ = {s: one for (kind, s), one in known.items() if kind == kinds.HANGING and one.is_open}
         ends = self._take_answers(connection, log, context, now_ms)
         ends |= self._take_rows(connection, shown, open_, now_ms, no_log=no_log)
         self._cases = {key: case for key, case in self._cases.items() if case.subject not in ends}
@@ -90,7 +105,14 @@ class PartitionLooks:
             observed(c, context, self._bootstrap, now_ms) for c in self._cases.values() if c.unowned_ms is not None
         ]
         looked_at_ms = read_judged.looked_at_ms(connection, self._cluster_id) or 0
-        found = adopted(cases_of(shown, ADOPTED, context), context.rules)
+        committed = {
+            _where(s) for (kind, s), one in known.items() if kind == kinds.HANGING and one.decision == World.COMMIT
+        }
+        closing = [case for word in _CLOSING for case in cases_of(shown, word, context)]
+        lost_marker = [case for case in closing if _where(case.subject) in committed]
+        stale = [*cases_of(shown, ADOPTED, context), *lost_marker]
+        of_committed = [case.subject for case in stale if _where(case.subject) in committed]
+        found = adopted(stale, context.rules, of_committed)
         waiting = unreplicated(cases_of(shown, UNREPLICATED, context), context.rules, now_ms)
         return [
             Look(tuple(hanging), frozenset({kinds.HANGING}), ends=ends),
@@ -137,12 +159,12 @@ class PartitionLooks:
                     case.take_ends(asked_at_ms, log_ends, log.read_to)
                 if answers.heard is not None and case.take_word(answers.heard, from_ms):
                     ends[case.subject] = kinds.ADOPTION
-                elif (how := self._take_seen(connection, context, key, case, answers)) is not None:
+                elif (how := self._take_seen(connection, context, key, case, answers, log)) is not None:
                     ends[case.subject] = how
         return ends
 
     def _take_seen(
-        self, connection: Connection, context: Context, key: EntryKey, case: OpenCase, answers: Answers
+        self, connection: Connection, context: Context, key: EntryKey, case: OpenCase, answers: Answers, log: LogRead
     ) -> str | None:
         """How it has ended; None where it has not, or that is not known yet."""
         seen = answers.seen.get(key.place)
@@ -152,18 +174,23 @@ class PartitionLooks:
             return kinds.TOPIC_DELETED
         if is_open(key, seen):
             case.take_open(seen, context)
-            case.decide(ended_of(case.owner), answers.back.get(key))
+            if key in answers.facts:
+                self._decide(case, *answers.facts[key], seen.asked_at_ms, log)
             return None
         how = how_it_ended(connection, self._cluster_id, case, seen, answers.ended.get(key))
         if how is not None:
             self._closed_ms[key] = seen.asked_at_ms
         return how
 
+    def _decide(self, case: OpenCase, asked: EntryAsk, facts: EntryFacts, at_ms: int, log: LogRead) -> None:
+        newest_ms = case.entry.last_timestamp_ms
+        case.take_verdict(verdict_on(asked, facts, newest_ms, log.unseen), asked, at_ms)
+
     def _take_rows(
         self,
         connection: Connection,
         shown: Iterable[tuple[PartitionRow, JudgedEntry]],
-        open_: Set[Subject],
+        open_: Mapping[Subject, Finding],
         now_ms: int,
         *,
         no_log: bool,
@@ -181,14 +208,14 @@ class PartitionLooks:
                 is_begun = case is not None and not case.begins_anew(relation, is_blind=is_blind)
                 is_news = not is_begun and entry.seen_at_ms > self._closed_ms.get(key, -1)
                 if is_news and row.why is None and (case is not None or len(self._cases) < MOST_CASES):
-                    self._cases[key] = new = begun(row, entry, relation, now_ms)
+                    self._cases[key] = new = begun(row, entry, relation, now_ms, open_)
                     if is_blind:
                         new.be_blind(open_)
             elif relation.word not in (NOT_KNOWN, UNREPLICATED) and case is not None:
                 ends[case.subject] = kinds.ADOPTION
         gone = {(row.topic, row.partition) for row in read_partitions.gone(connection, self._cluster_id)}
-        for subject in open_ - {case.subject for case in self._cases.values()}:
-            case = recalled(subject, now_ms)
+        for subject in open_.keys() - {case.subject for case in self._cases.values()}:
+            case = recalled(subject, now_ms, open_)
             if no_log:
                 case.be_blind(open_)
             self._cases.setdefault(_key(case.entry), case)
@@ -200,14 +227,14 @@ class PartitionLooks:
         self._closed_ms = {key: ms for key, ms in self._closed_ms.items() if key in there}
         return ends
 
-    def _ask(self, log: LogRead, context: Context, open_: Set[Subject], now_ms: int, *, no_log: bool) -> None:
+    def _ask(self, log: LogRead, context: Context, open_: Container[Subject], now_ms: int, *, no_log: bool) -> None:
         """Everything that is needed now, in one go."""
         self.waits = False
         may_ask = no_log and now_ms - self._coordinators_asked_ms >= ASK_COORDINATORS_MS
         producers: set[int] = set()
         partitions: set[int] = set()
         entries: dict[EntryKey, int] = {}
-        back = {}
+        facts: dict[EntryKey, EntryAsk] = {}
         for key, case in self._cases.items():
             is_due = now_ms >= self._log_from_ms(case, context, now_ms)
             if case.log_ends is None and is_due:
@@ -221,13 +248,16 @@ class PartitionLooks:
             again_ms = 0 if is_urgent else LOOK_AGAIN_MS
             if now_ms - case.looked_at_ms >= again_ms:
                 entries[key] = case.high_watermark
-            ended = ended_of(case.owner)
-            case.decide(ended, None)
-            if (question := case.question_back(ended, log.coordinator(case.owner))) is not None:
-                back[key] = question
-        questions = Questions(frozenset(partitions), entries, back, frozenset(producers))
+            if (question := case.question(now_ms)) is not None:
+                facts[key] = question
+        questions = Questions(frozenset(partitions), entries, facts, frozenset(producers))
         if questions and self._looker.ask(questions) and producers:
             self._coordinators_asked_ms = now_ms
+
+
+def _where(subject: Subject) -> tuple[str | None, int | None, int | None, int | None]:
+    """What stays of an entry's subject while it is open: whoever writes there next may raise the epoch."""
+    return subject.topic, subject.partition, subject.producer_id, subject.start_offset
 
 
 def _key(entry: Entry) -> EntryKey:

@@ -10,15 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from service.domain.look_back import SKEW_MS, Ended, LookedBack
 from service.domain.owners import Told
 from service.domain.partition_facts import Place
 from service.domain.transaction_log import TOPIC
 from service.kafka.bracket import Bracket, Seen
 from service.kafka.client import KafkaClient
+from service.kafka.entry_facts import EntryAsk, EntryFacts, read_facts
 from service.kafka.errors import KafkaFailure
-from service.kafka.markers_read import MarkersRead, markers_between
-from service.kafka.offsets import offset_at_time
+from service.kafka.producer_batches import BatchesRead, batches_between
 from service.kafka.settings import ClientSettings
 from service.kafka.told import told_of
 from spark_jobs.asking import Asking
@@ -41,26 +40,19 @@ class EntryKey(NamedTuple):
         return self.topic, self.partition
 
 
-class Back(NamedTuple):
-    """What is needed to look back from an entry: its last ended transaction, and which broker coordinates it."""
-
-    ended: Ended
-    coordinator: int
-
-
 @dataclass(frozen=True, slots=True)
 class Questions:
     """`log_partitions`: whose ends are asked for. `entries`: to be looked at, and from which offset on their marker
-    would lie, should they be open no more. `back`: entries whose partition is to be read back. `producers`: whose ids
-    are asked for, before the entries are looked at."""
+    would lie, should they be open no more. `facts`: entries whose marker is to be derived. `producers`: whose ids are
+    asked for, before the entries are looked at."""
 
     log_partitions: frozenset[int] = frozenset()
     entries: Mapping[EntryKey, int] = field(default_factory=dict)
-    back: Mapping[EntryKey, Back] = field(default_factory=dict)
+    facts: Mapping[EntryKey, EntryAsk] = field(default_factory=dict)
     producers: frozenset[int] = frozenset()
 
     def __bool__(self) -> bool:
-        return bool(self.log_partitions or self.entries or self.back or self.producers)
+        return bool(self.log_partitions or self.entries or self.facts or self.producers)
 
 
 class Heard(NamedTuple):
@@ -74,14 +66,15 @@ class Heard(NamedTuple):
 @dataclass(slots=True)
 class Answers:
     """What could be answered. `log_ends` were asked for at `log_asked_at_ms`, of `log_leaders` (broker, epoch).
-    `ended`: the markers behind entries that are open no more. `silent_at_ms`: some broker did not answer then."""
+    `ended`: the markers behind entries that are open no more. `facts`: with what was asked. `silent_at_ms`: some broker
+    did not answer then."""
 
     log_asked_at_ms: int = -1
     log_ends: dict[int, int] = field(default_factory=dict)
     log_leaders: dict[int, tuple[int, int]] = field(default_factory=dict)
     seen: dict[Place, Seen] = field(default_factory=dict)
-    ended: dict[EntryKey, MarkersRead] = field(default_factory=dict)
-    back: dict[EntryKey, LookedBack] = field(default_factory=dict)
+    ended: dict[EntryKey, BatchesRead] = field(default_factory=dict)
+    facts: dict[EntryKey, tuple[EntryAsk, EntryFacts]] = field(default_factory=dict)
     heard: Heard | None = None
     silent_at_ms: int | None = None
 
@@ -103,22 +96,27 @@ class Looker(Asking[Questions, Answers]):
         if self._client is None or self._bracket is None:
             self._client = KafkaClient(self._settings)
             self._bracket = Bracket(self._client, wall_clock_ms)
-        if questions.log_partitions:
-            found = self._bracket.ends(TOPIC, questions.log_partitions)
+        of_owners = {ask.log_partition for ask in questions.facts.values() if ask.transactional_id is not None}
+        found = None
+        if log_partitions := questions.log_partitions | of_owners:
+            found = self._bracket.ends(TOPIC, log_partitions)
             answers.log_asked_at_ms, answers.log_ends = found.asked_at_ms, found.offsets
             answers.log_leaders = {p: (leader.node, leader.epoch) for p, leader in found.leaders.items()}
         if questions.producers:
             answers.heard = self._hear(self._client, questions.producers)
-        places = {key.place for key in (*questions.entries, *questions.back)}
+        places = {key.place for key in (*questions.entries, *questions.facts)}
         if places:
             answers.seen = self._bracket.look(places)
         for key, from_offset in questions.entries.items():
             seen = answers.seen.get(key.place)
             if seen is not None and seen.described and not is_open(key, seen):
                 answers.ended[key] = self._markers(self._client, key, seen, from_offset, seen.ends.high_watermark)
-        for key, back in questions.back.items():
-            if (seen := answers.seen.get(key.place)) is not None and seen.described:
-                answers.back[key] = self._look_back(self._client, key, back, seen)
+        for key, ask in questions.facts.items():
+            seen = answers.seen.get(key.place)
+            if seen is None or not seen.described or not is_open(key, seen):
+                continue
+            if (facts := read_facts(self._client, ask, seen, found)) is not None:
+                answers.facts[key] = ask, facts
         answers.silent_at_ms = self._bracket.silent_at_ms
 
     def _hear(self, client: KafkaClient, producers: frozenset[int]) -> Heard:
@@ -131,19 +129,9 @@ class Looker(Asking[Questions, Answers]):
             log.debug("not all coordinators could be asked: %s", e)
         return Heard(asked_at_ms, wall_clock_ms(), {one: told.get(one) for one in producers})
 
-    def _markers(self, client: KafkaClient, key: EntryKey, seen: Seen, lo: int, hi: int) -> MarkersRead:
+    def _markers(self, client: KafkaClient, key: EntryKey, seen: Seen, lo: int, hi: int) -> BatchesRead:
         lo = max(lo, seen.ends.log_start)
-        return markers_between(client, key.topic, key.partition, seen.leader, key.producer_id, lo, hi)
-
-    def _look_back(self, client: KafkaClient, key: EntryKey, back: Back, seen: Seen) -> LookedBack:
-        """From the first record written since the transaction began: its own marker's time cannot be before that."""
-        since_ms = back.ended.start_ms - SKEW_MS
-        found = offset_at_time(client, key.topic, key.partition, seen.leader, since_ms)
-        lo = key.start_offset if found is None else min(found, key.start_offset)
-        read = self._markers(client, key, seen, lo, key.start_offset)
-        reaches_back = lo > seen.ends.log_start or seen.ends.log_start == 0
-        same_clock = seen.leader.node == back.coordinator and set(read.leader_epochs) <= {seen.leader.epoch}
-        return LookedBack(lo, read.markers, read.is_whole and reaches_back, same_clock)
+        return batches_between(client, key.topic, key.partition, seen.leader, key.producer_id, lo, hi)
 
     def _close(self) -> None:
         super()._close()

@@ -24,7 +24,8 @@ def observed(case: OpenCase, context: Context, bootstrap: str, now_ms: int) -> O
         case.log_start,
         case.last_stable_offset,
         tuple(case.evidence),
-        case.decision,
+        case.shown,
+        case.judged_ms,
         context.waiting([case.entry.place]),
     )
     return observe(
@@ -42,4 +43,4 @@ def cases_of(shown: Iterable[tuple[PartitionRow, JudgedEntry]], word: str, conte
         if relation.word == word:
             name = None if relation.owner is None else display_id(relation.owner.transactional_id)
             waiting = context.waiting([entry.place])
-            yield Case(entry, relation.owner, name, row.log_start, row.last_stable_offset, (), None, waiting)
+            yield Case(entry, relation.owner, name, row.log_start, row.last_stable_offset, (), groups=waiting)

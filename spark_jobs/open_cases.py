@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from service.domain.findings.context import Context
-from service.domain.findings.finding import Evidence, Subject
-from service.domain.findings.hanging import SETTLES_MS, can_still_write, is_certain
-from service.domain.look_back import ABORT, COMMIT, NOT_KNOWN, Decision, Ended, LookedBack, decide, from_log
+from service.domain.findings.finding import Evidence, Finding, Subject
+from service.domain.findings.hanging import NOT_YET, SETTLES_MS, can_still_write, is_certain
 from service.domain.open_entries import Entry, Relation, will_close
 from service.domain.owners import Owner
 from service.domain.states import NAMES
 from service.domain.transaction_log import TOPIC
+from service.domain.worlds.order import Sample
+from service.domain.worlds.verdict import Kind, Proof, Verdict, World, undecided
 from service.kafka.bracket import Seen
+from service.kafka.entry_facts import EntryAsk
 from service.store.display import display_id
-from spark_jobs.looker import Back, Heard
+from spark_jobs.looker import Heard
+
+log = logging.getLogger(__name__)
 
 ASK_AGAIN_MS: Final = 5_000
 """How often coordinators are asked about what is not suspected: long transactions are many, and ids may be hidden."""
 
-UNDECIDED: Final = Decision(NOT_KNOWN, f"{TOPIC} cannot be read, and nothing else remembers how a transaction ended")
+DECIDE_AGAIN_MS: Final = 30_000
+"""How often what could not be decided is tried again."""
+
+UNDECIDED: Final = undecided(f"{TOPIC} cannot be read, and nothing else remembers how a transaction ended")
 
 
 @dataclass(slots=True)
@@ -30,8 +38,10 @@ class OpenCase:
     later than that (at `log_asked_ms`); `unowned_ms`: since when look 2 holds. `confirmed_by`: look 3, asked for later
     again.
 
-    `topic_id` "": not known. `stalled_since_ms`, `absent_until_ms` as in PartitionLook; None for an entry that is not
-    at the LSO. `looked_at_ms` and the offsets are of the last look at which it was open.
+    `topic_id` "": not known. `stalled_since_ms` as in PartitionLook; None for an entry that is not at the LSO.
+    `samples`: of the partition. `looked_at_ms` and the offsets are of the last look at which it was open.
+
+    `decided`: what is said of it, at `judged_ms`; `early`: what was read before look 2 held, and is not said.
 
     `is_blind`: the log cannot be read, so look 2 is its coordinator's word, twice: since `let_go_ms` it does not mean
     to end the entry. It was asked last at `heard_at_ms`.
@@ -42,7 +52,7 @@ class OpenCase:
     subject: Subject
     topic_id: str
     stalled_since_ms: int | None
-    absent_until_ms: int | None
+    samples: tuple[Sample, ...]
     log_start: int
     last_stable_offset: int
     high_watermark: int
@@ -52,7 +62,11 @@ class OpenCase:
     unowned_ms: int | None = None
     confirmed_by: Seen | None = None
     looked_at_ms: int = -1
-    decision: Decision | None = None
+    decided: Verdict | None = None
+    early: Verdict | None = None
+    judged_ms: int = -1
+    is_deep: bool = False
+    is_contradicted: bool = False
     evidence: list[Evidence] = field(default_factory=list)
     is_blind: bool = False
     heard_at_ms: int = -1
@@ -60,7 +74,9 @@ class OpenCase:
 
     def be_blind(self, said: Iterable[Subject]) -> None:
         """Go on without the log. `said`: what findings are about; maybe this, with an id that is hidden by now."""
-        self.is_blind, self.owner, self.decision = True, None, UNDECIDED
+        self.is_blind, self.owner = True, None
+        if self.decided is None or not self.decided.is_known:
+            self.decided = UNDECIDED
         at = self.entry
         where = (at.topic, at.partition, at.producer_id, at.start_offset)
         same = (s for s in said if (s.topic, s.partition, s.producer_id, s.start_offset) == where)
@@ -160,24 +176,72 @@ class OpenCase:
 
     @property
     def was_listed(self) -> bool:
-        """Whether it is known to be of a transaction that has ended, and that had added the partition: no client waits
-        for a broker to add it."""
-        return self.decision is not None and self.decision.word in (COMMIT, ABORT)
+        """Whether a transaction that has ended wrote it, and had added the partition: no client waits for a broker to
+        add it."""
+        found = self.decided or self.early
+        return found is not None and World.NONE not in found.possible and bool(found.proofs)
 
     def is_certain(self, context: Context, now_ms: int) -> bool:
         can_ask = self.confirmed_by is None or self.confirmed_by.described
         return can_ask and not self.is_blind and is_certain(self.entry, self.owner, context, now_ms)
 
-    def decide(self, ended: Ended | None, back: LookedBack | None) -> None:
-        """As soon as it can be told; what was told stays."""
-        if self.decision is None:
-            self.decision = from_log(self.entry, self.owner, ended, self.absent_until_ms)
-        if self.decision is None and ended is not None and back is not None:
-            self.decision = decide(ended, back)
+    @property
+    def shown(self) -> Verdict:
+        """Nothing is decided before look 2 holds; what was known stays."""
+        return self.decided or NOT_YET
 
-    def question_back(self, ended: Ended | None, coordinator: int) -> Back | None:
-        """What is needed to read the partition back; None where that would tell nothing."""
-        return None if self.decision is not None or ended is None else Back(ended, coordinator)
+    def recall(self, finding: Finding) -> None:
+        """What was known of it before a restart stays; it is derived again, once."""
+        if finding.decision in tuple(World) and finding.possible:
+            proofs = tuple(Proof(Kind(one.kind), one.source, one.text) for one in finding.proofs)
+            self.decided = Verdict(frozenset(map(World, finding.possible)), finding.decision, proofs, None)
+
+    def question(self, now_ms: int) -> EntryAsk | None:
+        """What the verdict needs; None where it is known, or was tried a moment ago."""
+        if not self._is_due(now_ms):
+            return None
+        at, owner = self.entry, self.owner
+        return EntryAsk(
+            topic=at.topic,
+            partition=at.partition,
+            producer_id=at.producer_id,
+            producer_epoch=at.producer_epoch,
+            start_offset=at.start_offset,
+            transactional_id=None if owner is None else owner.transactional_id,
+            log_partition=-1 if owner is None else owner.log_partition,
+            samples=self.samples,
+            is_deep=self.decided is not None and not self.decided.is_known,
+        )
+
+    def _is_due(self, now_ms: int) -> bool:
+        if self.is_blind or self.is_contradicted:
+            return False
+        if self.owner is None and self.subject.transactional_id is not None:
+            return False  # remembered from before a restart, and not seen again yet
+        if self.unowned_ms is None:  # an early verdict tells whether anybody is waited for
+            return self.owner is not None and self.early is None
+        if self.decided is None or self.judged_ms < self.unowned_ms:
+            return True
+        return not self.decided.is_known and (not self.is_deep or now_ms - self.judged_ms >= DECIDE_AGAIN_MS)
+
+    def take_verdict(self, found: Verdict, asked: EntryAsk, at_ms: int) -> bool:
+        """A decision may become known, it never flips. False: two contradict each other, and nothing is known."""
+        if self.unowned_ms is None or at_ms < self.unowned_ms:
+            self.early = found
+            return True
+        if self.is_contradicted:
+            return True
+        self.judged_ms, self.is_deep = at_ms, asked.is_deep
+        known = self.decided
+        if known is None or not known.is_known or known.decision == found.decision:
+            self.decided = found
+            return True
+        if not found.is_known or World.COMMIT not in known.possible | found.possible:
+            return True
+        self.is_contradicted = True
+        self.decided = undecided(f"two readings contradict each other: first {known.why}; now {found.why}")
+        log.warning("%s-%s@%s: %s", *self.entry.place, self.entry.start_offset, self.decided.why)
+        return False
 
 
 def _seen_open(entry: Entry) -> Evidence:

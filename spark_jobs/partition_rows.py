@@ -28,7 +28,7 @@ _TOLD = struct_of(_Told, {"looked_at_ms": _LONG, "is_full": _FLAG, "not_covered"
 _LOOK = struct_of(
     PartitionLook,
     dict.fromkeys(PartitionLook._fields, _LONG)
-    | dict.fromkeys(("topic", "topic_id", "why"), _TEXT)
+    | dict.fromkeys(("topic", "topic_id", "why", "samples"), _TEXT)
     | dict.fromkeys(("partition", "leader", "leader_epoch"), _INT)
     | {"is_gone": _FLAG},
 )

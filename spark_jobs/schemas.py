@@ -24,7 +24,7 @@ RECORD = struct_of(
         ("leader_epoch", "state", "producer_epoch", "timeout_ms", "client_transaction_version", "partition_count"), _INT
     ),
 )
-GAP = struct_of(Gap, {"from_offset": _LONG, "to_offset": _LONG, "reason": _TEXT})
+GAP = struct_of(Gap, {"from_offset": _LONG, "to_offset": _LONG, "reason": _TEXT, "missing": _LONG})
 RUN = struct_of(
     Runs,
     {

@@ -37,6 +37,11 @@ def describe_finding(finding: Finding, cluster: str) -> dict[str, Any]:
         "blocked_groups": list(finding.blocked_groups),
         "self_heals_at": text_of_time(finding.self_heals_at_ms),
         "decision": finding.decision,
+        "possible": list(finding.possible),
+        "proofs": [
+            {"kind": one.kind, "at": text_of_time(one.at_ms), "source": one.source, "text": one.text}
+            for one in finding.proofs
+        ],
         "advice": finding.advice,
         "command": finding.command,
         "href": f"{cluster_link(cluster)}/findings/{finding.id}",

@@ -51,6 +51,10 @@ class FindingEvidence(Shape):
     text: str
 
 
+class FindingProof(FindingEvidence):
+    kind: Literal["epoch", "listing", "marker", "order", "completeness"]
+
+
 class Finding(Shape):
     id: str
     cluster: str
@@ -73,6 +77,10 @@ class Finding(Shape):
     blocked_groups: list[str]
     self_heals_at: Time | None
     decision: Literal["commit", "abort", "none", "unknown"] | None
+    possible: list[Literal["commit", "abort", "none"]] = Field(
+        description="Within what it may have been written, as far as known. Without commit an ABORT loses nothing."
+    )
+    proofs: list[FindingProof] = Field(description="What removed the other worlds.")
     advice: str
     command: str | None
     href: str = Field(description="Where this finding is shown alone.")

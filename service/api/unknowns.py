@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from service.domain.findings.source import what_happened
 from service.domain.findings.words import partitions as named
 from service.store.read import GapRow, StatusRow
 from service.store.read_judged import Coverage, Missing
@@ -14,13 +15,6 @@ GAPS_KEPT_MS: Final = 86_400_000
 
 _GRANT: Final = re.compile(r"no permission on topic (\S+): grant (.+?) on it")
 """As `service.kafka.errors.no_permission` says it."""
-
-_REASONS: Final = {
-    "retention": "were deleted before they were read",
-    "recreated": "are of a topic that was created anew; it is read from its start",
-    "diverged": "parted from what had been read; the log is read again",
-    "away": "were last read too long ago, removed ids may have been missed; the log is read again",
-}
 
 
 def of_cluster(
@@ -65,7 +59,7 @@ def _grant(why: str) -> str | None:
 
 def _gap(gap: GapRow) -> dict[str, Any]:
     offsets = f"offsets {gap.from_offset} to {gap.to_offset}"
-    return _entry(f"{gap.topic}-{gap.partition}", f"{offsets} {_REASONS.get(gap.reason, gap.reason)}")
+    return _entry(f"{gap.topic}-{gap.partition}", f"{offsets} {what_happened(gap.reason, gap.missing)}")
 
 
 def _entry(what: str, why: str | None, grant: str | None = None) -> dict[str, Any]:

@@ -23,8 +23,8 @@ _NOTHING: Final = {"watched": 0, "judged": 0, "unknown": 0, "why": "data partiti
 _DECISIONS: Final = {
     "commit": "commit: its coordinator committed it, an abort would throw committed records away",
     "abort": "abort: its coordinator aborted it",
-    "none": "none: written after its transaction had ended, an abort is right",
-    "unknown": "unknown: what its coordinator decided cannot be told",
+    "none": "none: it belongs to no committed transaction, an abort loses nothing",
+    "unknown": "unknown: what its coordinator decided is not proven",
 }
 
 
@@ -84,6 +84,10 @@ def _lines(one: dict[str, Any], as_of: str | None) -> Iterator[tuple[str, str]]:
     yield "waiting", ", ".join(one["blocked_groups"]) or "no consumer group that is known"
     yield "confidence", one["confidence"]
     yield "decision", _DECISIONS.get(one["decision"], str(one["decision"]))
+    if len(one["possible"]) > 1:
+        yield "possible", " or ".join(one["possible"])
+    for proof in one["proofs"]:
+        yield f"by {proof['kind']}", proof["text"]
     if one["muted_until"]:
         yield "muted until", one["muted_until"]
     yield "finding", one["id"]

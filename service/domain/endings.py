@@ -3,10 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 from service.domain.findings import kinds
-from service.domain.look_back import SKEW_MS, Ended, Marker
 from service.domain.open_entries import ADOPTED_AFTER_MS, Entry
+from service.domain.worlds.markers import Marker
+
+SKEW_MS: Final = 2_000
+"""By how much two clocks of the cluster may differ."""
+
+
+class Ended(NamedTuple):
+    """The last transaction with partitions that ended under a producer id: its PrepareX, decoded.
+
+    `start_ms` and `at_ms` (of the decision) are the coordinator's clock.
+    """
+
+    is_commit: bool
+    producer_epoch: int
+    start_ms: int
+    at_ms: int
+    client_transaction_version: int
+    partitions: frozenset[tuple[str, int]]
 
 
 def how_ended(

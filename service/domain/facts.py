@@ -109,14 +109,16 @@ class Durations(NamedTuple):
 class Gap(NamedTuple):
     """Offsets [from_offset, to_offset) of a partition that can no longer be read as they were, and why.
 
-    `retention`: deleted before they were read. `recreated`, `diverged`: what was read is not what lies there now.
+    `retention`: deleted before they were read. `cleaned`: `missing` of them were removed by compaction before they were
+    read. `recreated`, `diverged`: what was read is not what lies there now.
     `away` (an empty range): read too long ago, tombstones may be gone, so all is read again. After the last three the
     log is a new generation, and what lies below `from_offset` in it was counted already.
     """
 
     from_offset: int
     to_offset: int
-    reason: str  # "retention" | "recreated" | "diverged" | "away"
+    reason: str  # "retention" | "cleaned" | "recreated" | "diverged" | "away"
+    missing: int | None = None
 
 
 class RangeRead(NamedTuple):
@@ -125,6 +127,8 @@ class RangeRead(NamedTuple):
     `end_offset` is the log's end as ListOffsets told at `end_asked_at_ms`. A `generation` above the stored one means
     that the log is another one now (topic recreated, log diverged): what the store has of that partition is void.
     Under NO_LEADER the partition is no more: its topic was created again with fewer, and `gap` is all that was read.
+    `missing`: offsets without a record, because cleaning has removed it; `hole_end`: behind the last offset of which no
+    record was read, for whatever reason (0: there is none).
     """
 
     partition: int
@@ -141,6 +145,8 @@ class RangeRead(NamedTuple):
     bytes: int
     gap: Gap | None
     counts: bool = True
+    missing: int = 0
+    hole_end: int = 0
 
     @property
     def is_gone(self) -> bool:

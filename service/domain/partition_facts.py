@@ -22,8 +22,8 @@ class PartitionLook(NamedTuple):
     are -1. `is_gone`: the partition, or its topic, is no more (or another topic has its name now).
 
     `stalled_since_ms`: since when the LSO stands there below the high watermark; None where both are equal.
-    `absent_until_ms`: the last look before that in which the record at the LSO had not been written yet, if there was
-    one: no transaction that ended before it wrote that record.
+    `samples`: what rounds of questions prove about when it was written (`service.domain.worlds.order.decode`); None
+    where the LSO does not stand.
     """
 
     topic: str
@@ -38,7 +38,7 @@ class PartitionLook(NamedTuple):
     stalled_since_ms: int | None
     why: str | None = None
     is_gone: bool = False
-    absent_until_ms: int | None = None
+    samples: str | None = None
 
 
 class FirstBatch(NamedTuple):

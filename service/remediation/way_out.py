@@ -13,18 +13,19 @@ from typing import Final, NamedTuple
 
 from service.domain.findings import kinds
 from service.domain.findings.finding import Finding
-from service.domain.look_back import ABORT, COMMIT, NONE
 from service.domain.open_entries import Entry
+from service.domain.worlds.verdict import World
 from service.kafka.bracket import Bracket, Seen
 from service.kafka.client import KafkaClient
 from service.kafka.metadata import Leader
 from service.remediation.owner import Reading, is_fenced, nobody_owns
+from service.remediation.proof import prove_again
 from service.remediation.refused import Refused
 
-REASONS: Final = {
-    COMMIT: "its transaction was committed, and no marker says so here: COMMIT is what its coordinator decided",
-    ABORT: "its transaction was aborted, and no marker says so here: ABORT is what its coordinator decided",
-    NONE: "its records belong to no transaction that was committed: ABORT loses nothing",
+REASONS: Final[dict[str | None, str]] = {
+    World.COMMIT: "its transaction was committed, and no marker says so here: COMMIT is what its coordinator decided",
+    World.ABORT: "its transaction was aborted, and no marker says so here: ABORT is what its coordinator decided",
+    World.NONE: "its records belong to no transaction that was committed: ABORT loses nothing",
 }
 """By decision: why the marker is right. Without a reason there is no marker."""
 
@@ -55,15 +56,19 @@ class WayOut(NamedTuple):
 def way_out(
     finding: Finding, cluster_id: int, client: KafkaClient, reading: Reading, now_ms: Callable[[], int]
 ) -> WayOut:
-    """The judge's three looks, made once more. Raises Refused, KafkaFailure, StoreError."""
+    """The judge's three looks, made once more, and its verdict, derived once more. Raises Refused, KafkaFailure,
+    StoreError."""
     reason = _reason(finding)
     bracket = Bracket(client, now_ms)
-    entry = _entry(finding, _look(bracket, finding))
-    is_fenced(entry, nobody_owns(entry, cluster_id, client, bracket, reading))
+    first = _look(bracket, finding)
+    entry = _entry(finding, first)
+    owner = nobody_owns(entry, cluster_id, client, bracket, reading)
+    is_fenced(entry, owner)
+    prove_again(finding, entry, owner, first, cluster_id, client, bracket, reading)
     seen = _look(bracket, finding)
     again = _entry(finding, seen)
     return WayOut(
-        finding.decision == COMMIT,
+        finding.decision == World.COMMIT,
         entry.topic,
         entry.partition,
         seen.leader,
@@ -81,6 +86,7 @@ def steps(way: WayOut, *, executed: bool) -> tuple[str, ...]:
     return (
         f"looked at {way.place}: open at {way.start_offset}, as found",
         "read the coordinators' log to its end of then: no transaction there will end it",
+        f"derived from both logs what was decided: {'COMMIT' if way.commit else 'no COMMIT'}, as found",
         f"looked at {way.place} again: still open there",
         f"{'wrote' if executed else 'write'} {way.marker} to broker {way.leader.node}, its leader",
     )

@@ -25,8 +25,8 @@ class LookRow(NamedTuple):
     stalled_since_ms: int | None
     why: str | None
     is_gone: bool
-    absent_until_ms: int | None
     answered_at_ms: int | None
+    samples: str | None
     read_at_ms: int | None
 
     def is_free_at(self, ms: int) -> bool:
@@ -97,7 +97,8 @@ class Partitions:
 def _row(known: LookRow | None, look: PartitionLook, watched_ms: int) -> LookRow:
     """A partition that does not answer keeps its numbers and its stall: a broker that is away heals nothing."""
     answers = look.why is None and not look.is_gone
-    row = LookRow(*look, answered_at_ms=look.looked_at_ms if answers else None, read_at_ms=None)
+    answered_at_ms = look.looked_at_ms if answers else None
+    row = LookRow(*look[:-1], answered_at_ms=answered_at_ms, samples=look.samples, read_at_ms=None)
     if look.is_gone:
         return row._replace(stalled_since_ms=None)
     if known is None:
@@ -114,7 +115,7 @@ def _row(known: LookRow | None, look: PartitionLook, watched_ms: int) -> LookRow
         last_stable_offset=known.last_stable_offset,
         high_watermark=known.high_watermark,
         stalled_since_ms=known.stalled_since_ms,
-        absent_until_ms=known.absent_until_ms,
+        samples=known.samples,
         answered_at_ms=answered_at_ms,
         read_at_ms=known.read_at_ms,
     )

@@ -32,6 +32,7 @@ class Position(NamedTuple):
     transitions_per_s: float
     window_started_ms: int
     window_records: int
+    witnessed_from: int
 
 
 class PartitionStart(NamedTuple):
@@ -86,6 +87,7 @@ def start_positions(
                 transitions_per_s=0.0,
                 window_started_ms=now_ms,
                 window_records=0,
+                witnessed_from=start.log_start,
             )
             for start in starts
         ]

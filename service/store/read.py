@@ -41,7 +41,8 @@ class ClusterRow(NamedTuple):
 
 
 class PartitionRow(NamedTuple):
-    """How far one partition of a source's log is read. `end_offset` is as of `end_asked_at_ms`."""
+    """How far one partition of a source's log is read. `end_offset` is as of `end_asked_at_ms`. From `witnessed_from`
+    on, all was read that was ever appended."""
 
     source: str
     topic: str
@@ -52,6 +53,7 @@ class PartitionRow(NamedTuple):
     end_offset: int
     end_asked_at_ms: int
     transitions_per_s: float
+    witnessed_from: int = 0
 
 
 class StatusRow(NamedTuple):
@@ -80,6 +82,7 @@ class GapRow(NamedTuple):
     to_offset: int
     reason: str
     seen_at_ms: int
+    missing: int | None = None
 
 
 class Ends(NamedTuple):

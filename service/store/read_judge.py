@@ -210,7 +210,7 @@ def undecoded(connection: Connection, cluster_id: int, since_ms: int, limit: int
 def gaps(connection: Connection, cluster_id: int, since_ms: int) -> list[GapSeen]:
     g = data_gaps.c
     rows = connection.execute(
-        select(g.id, g.topic, g.partition, g.from_offset, g.to_offset, g.reason, g.seen_at_ms)
+        select(g.id, g.topic, g.partition, g.from_offset, g.to_offset, g.reason, g.seen_at_ms, g.missing)
         .where(g.cluster_id == cluster_id, g.seen_at_ms >= since_ms)
         .order_by(g.seen_at_ms.desc())
         .limit(200)

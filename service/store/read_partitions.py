@@ -40,7 +40,7 @@ class PartitionRow(NamedTuple):
     stalled_since_ms: int | None
     why: str | None
     is_gone: bool
-    absent_until_ms: int | None
+    samples: str | None
     answered_at_ms: int | None
     read_at_ms: int | None
     read_lso: int | None
@@ -52,12 +52,12 @@ class PartitionRow(NamedTuple):
 
 
 class StallClock(NamedTuple):
-    """Since when the LSO of a partition stands there; `absent_until_ms` as in PartitionLook."""
+    """Since when the LSO of a partition stands there; `samples` as in PartitionLook."""
 
     topic_id: str
     last_stable_offset: int
     stalled_since_ms: int
-    absent_until_ms: int | None
+    samples: str | None
 
 
 class PartitionCounts(NamedTuple):
@@ -88,9 +88,9 @@ _ROWS = select(*_COLUMNS).select_from(_JOINED)
 def stall_clocks(connection: Connection, cluster_id: int) -> dict[Place, StallClock]:
     """Of all partitions whose LSO stood still when they answered last."""
     rows = connection.execute(
-        select(
-            _D.topic, _D.partition, _D.topic_id, _D.last_stable_offset, _D.stalled_since_ms, _D.absent_until_ms
-        ).where(_D.cluster_id == cluster_id, _D.stalled_since_ms.is_not(None))
+        select(_D.topic, _D.partition, _D.topic_id, _D.last_stable_offset, _D.stalled_since_ms, _D.samples).where(
+            _D.cluster_id == cluster_id, _D.stalled_since_ms.is_not(None)
+        )
     )
     return {(row[0], row[1]): StallClock(*row[2:]) for row in rows}
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Engine, delete, func, insert, or_, select
 
-from service.domain.findings.finding import Evidence, Finding, Key, Subject
+from service.domain.findings.finding import Evidence, Finding, Key, Proof, Subject
 from service.domain.findings.kinds import RESOLVED
 from service.domain.findings.lifecycle import REOPENS_WITHIN_MS, Change
 from service.store.lease import Lease, check
@@ -21,7 +21,7 @@ EVENTS_KEPT: Final = 10_000
 _KEY: Final = ("cluster_id", "id")
 _ROWS = Upsert(findings, replace=[c.name for c in findings.c if c.name not in _KEY])
 _SUBJECT: Final = tuple(Subject._fields)
-_SHAPED: Final = ("subject", "evidence", "blocked_groups")
+_SHAPED: Final = ("subject", "evidence", "blocked_groups", "possible", "proofs")
 _F = findings.c
 
 
@@ -70,8 +70,13 @@ def row_of(cluster_id: int, finding: Finding, connection: Connection) -> tuple[A
     """In the order of the table's columns."""
     subject = dict(zip(_SUBJECT, finding.subject, strict=True))
     bind = _bind_json(connection)
-    evidence, groups = bind([list(e) for e in finding.evidence]), bind(list(finding.blocked_groups))
-    values = {"cluster_id": cluster_id, "evidence": evidence, "blocked_groups": groups}
+    values = {
+        "cluster_id": cluster_id,
+        "evidence": bind([list(one) for one in finding.evidence]),
+        "blocked_groups": bind(list(finding.blocked_groups)),
+        "possible": bind(list(finding.possible)),
+        "proofs": bind([list(one) for one in finding.proofs]),
+    }
     return tuple(
         values[name] if name in values else subject[name] if name in subject else getattr(finding, name)
         for name in findings.c.keys()  # noqa: SIM118 - a collection of columns
@@ -87,6 +92,8 @@ def finding_of(row: Any) -> Finding:
         subject=Subject(*(columns[name] for name in _SUBJECT)),
         evidence=tuple(Evidence(*each) for each in columns["evidence"]),
         blocked_groups=tuple(columns["blocked_groups"] or ()),
+        possible=tuple(columns["possible"] or ()),
+        proofs=tuple(Proof(*each) for each in columns["proofs"] or ()),
     )
 
 

@@ -82,6 +82,8 @@ def _step(before: Position | None, read: RangeRead) -> Step | None:
         if gap is None and read.lo != before.next_offset:
             raise _refused(read, before, "does not follow")
         counted_from = before.counted_from
+        if gap is None and read.missing and begins_at >= counted_from and read.counts:
+            gap = Gap(read.lo, read.hole_end, "cleaned", read.missing)
     if begins_at < counted_from < read.hi:
         raise _refused(read, before, f"straddles counted_from {counted_from}")
     return Step(

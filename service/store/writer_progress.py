@@ -30,6 +30,7 @@ def begin_generations(
                     generation=step.read.generation,
                     next_offset=step.read.lo,
                     counted_from=step.counted_from,
+                    witnessed_from=step.read.lo,
                 )
             )
             _save_gap(connection, cluster_id, source, topic, step, now_ms)
@@ -57,7 +58,16 @@ def finish_ranges(
 
 def _save_gap(connection: Connection, cluster_id: int, source: str, topic: str, step: Step, now_ms: int) -> None:
     if step.gap is not None:
-        row = (cluster_id, source, topic, step.read.partition, step.read.generation, *step.gap, now_ms)
+        row = (
+            cluster_id,
+            source,
+            topic,
+            step.read.partition,
+            step.read.generation,
+            *step.gap[:3],
+            now_ms,
+            step.gap.missing,
+        )
         _GAPS.write(connection, [row])
 
 
@@ -83,7 +93,15 @@ def _after(step: Step, now_ms: int) -> Position:
         transitions_per_s=rate,
         window_started_ms=window_started_ms,
         window_records=window_records,
+        witnessed_from=_witnessed_from(step),
     )
+
+
+def _witnessed_from(step: Step) -> int:
+    """From this offset on, everything was read that was ever appended."""
+    read, gap = step.read, step.gap
+    known = read.lo if step.before is None or step.voids else step.before.witnessed_from
+    return max(known, read.hole_end, gap.to_offset if gap is not None and gap.reason == "retention" else 0)
 
 
 def _rate(before: Position | None, records: int, now_ms: int) -> tuple[float, int, int]:

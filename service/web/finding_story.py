@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from service.domain.findings import kinds
 from service.domain.findings.finding import Finding
 from service.domain.findings.lifecycle import QUIET_MS
-from service.domain.look_back import ABORT, COMMIT, NOT_KNOWN
+from service.domain.worlds.verdict import UNKNOWN, World
 from service.store.display import display_id
 from service.web import words
 
@@ -81,7 +81,7 @@ def how_it_ended(finding: Finding) -> str:
 
 def lost_data(finding: Finding) -> bool:
     """Committed records were thrown away."""
-    return finding.decision == COMMIT and finding.resolution == kinds.FOREIGN_ABORT
+    return finding.decision == World.COMMIT and finding.resolution == kinds.FOREIGN_ABORT
 
 
 def cause_of(finding: Finding) -> tuple[str, str]:
@@ -137,17 +137,17 @@ def _hanging(finding: Finding) -> Story:
 def _of_decision(finding: Finding) -> tuple[str, str]:
     cause, _ = cause_of(finding)
     because = f" {cause[0].upper()}{cause[1:]}." if cause else ""
-    if finding.decision == COMMIT:
+    if finding.decision == World.COMMIT:
         return (
             "Do not abort it: its transaction was committed, and aborting loses half of a committed transaction.",
             f"It will not heal by itself. The way out is the missing COMMIT marker: txnscope resolve.{because}",
         )
-    if finding.decision == ABORT:
+    if finding.decision == World.ABORT:
         return (
             "It will not heal by itself:",
             f"its transaction was aborted, and no coordinator will write the marker that is missing here.{because}",
         )
-    if finding.decision == NOT_KNOWN or finding.decision is None:
+    if finding.decision == UNKNOWN or finding.decision is None:
         return (
             "It will not heal by itself, and the way out is not known yet:",
             f"whether its transaction was committed cannot be told, and the wrong marker loses data.{because}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from service.domain.findings import kinds
 from service.domain.findings.finding import Finding
-from service.domain.look_back import ABORT, COMMIT, NONE
+from service.domain.worlds.verdict import World
 from service.web.finding_story import cause_of, who_of
 from service.web.plan_parts import Plan, Step
 
@@ -13,9 +13,9 @@ def plan_of_hanging(finding: Finding, *, can_resolve: bool) -> Plan:
     subject = finding.subject
     if finding.status == kinds.CANDIDATE:
         return Plan((Step("Wait for the next look.", "A candidate is confirmed, or withdrawn, within seconds."),))
-    if finding.decision == COMMIT:
+    if finding.decision == World.COMMIT:
         return _commit(finding, can_resolve=can_resolve)
-    if finding.decision not in (ABORT, NONE) or finding.command is None:
+    if finding.decision not in (World.ABORT, World.NONE) or finding.command is None:
         return _unknown(finding)
     who = who_of(finding)
     place = f"{subject.topic}-{subject.partition}"
@@ -30,7 +30,7 @@ def plan_of_hanging(finding: Finding, *, can_resolve: bool) -> Plan:
         " consumers. "
         + (
             "Its transaction was aborted, so this is the outcome that was asked for."
-            if finding.decision == ABORT
+            if finding.decision == World.ABORT
             else "It belongs to no transaction that was committed."
         ),
         no_help=_never_helps(who, place),

@@ -13,8 +13,8 @@ from service.domain.findings.context import limits_of
 from service.domain.findings.finding import Finding
 from service.domain.findings.kinds import CONFIRMED, HANGING, OVERDUE
 from service.domain.findings.words import listed
-from service.domain.look_back import COMMIT
 from service.domain.source_state import Stall
+from service.domain.worlds.verdict import World
 from service.store import read_findings, read_lately, read_transactions
 from service.store.read_findings import FindingSelection
 from service.store.read_victims import read_victims
@@ -65,7 +65,7 @@ def _overview(connection: Connection, frame: Frame) -> Response:
         top=top,
         first=loud[0] if loud and not heads else None,
         beside=[link for link in chain if link is not top and not link.is_muted],
-        committed=sum(one.decision == COMMIT for one in loud),
+        committed=sum(one.decision == World.COMMIT for one in loud),
         muted=len(hanging) - len(loud),
         chain=chain[:SHOWN],
         minis={

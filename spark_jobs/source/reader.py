@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
+import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 
@@ -22,7 +23,7 @@ from service.kafka.fetch import Fetched, Wanted, fetch
 from service.kafka.metadata import topic_layout
 from service.kafka.offsets import EARLIEST, list_offsets
 from service.kafka.settings import ClientSettings
-from service.wire.columns import BrokenBatch, Chunk, LogColumns, decode
+from service.wire.columns import UNDECODABLE, BrokenBatch, Chunk, LogColumns, decode
 from service.wire.scalar import misread
 from spark_jobs.fold import Folded, concat, fold, merge
 from spark_jobs.pairs import Scope
@@ -179,7 +180,9 @@ class _LogReading(Reading):
                 continue
             self._bytes[p] += sizes[p]
             self._records[p] += int((columns.partition == p).sum())
-            self._at[p] = min(next_offset, self._ranges[p].hi)
+            reached = min(next_offset, self._ranges[p].hi)
+            self._see_holes(p, reached, columns)
+            self._at[p] = reached
         self.rejects += [
             Reject(
                 r.partition,
@@ -195,6 +198,18 @@ class _LogReading(Reading):
         if len(columns.offset):
             self._pieces.append(fold(columns, self._scope))
             self._fold_pieces()
+
+    def _see_holes(self, p: int, reached: int, columns: LogColumns) -> None:
+        """Offsets up to `reached` without a record: what compaction removed, and what could not be decoded."""
+        is_readable = (columns.partition == p) & (columns.kind != UNDECODABLE)
+        there = np.concatenate(([self._at[p] - 1], columns.offset[is_readable], [reached]))
+        holes = np.flatnonzero(np.diff(there) > 1)
+        if not len(holes):
+            return
+        self._ranges[p] = self._ranges[p]._replace(hole_end=int(there[holes[-1] + 1]))
+        lacking = int((np.diff(there) - 1).sum()) - sum(reject.partition == p for reject in columns.rejects)
+        if not any(broken.partition == p for broken in columns.broken):
+            self._ranges[p] = self._ranges[p]._replace(missing=self._ranges[p].missing + max(lacking, 0))
 
     def _leading_nowhere(self, columns: LogColumns, chunks: Sequence[Chunk]) -> Iterator[BrokenBatch]:
         """Answers with room for more and not one whole batch. A broker sends the first batch whole or nothing at all

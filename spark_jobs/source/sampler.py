@@ -13,11 +13,14 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from service.domain.partition_facts import PartitionLook, PartitionsBatch
+from service.domain.transaction_log import TOPIC as LOG
+from service.domain.worlds.order import LogEnd
 from service.kafka.ends import Ends
 from service.kafka.errors import KafkaFailure
 from service.kafka.metadata import Leader, TopicLayout
 from spark_jobs.source.asks import StalledAsk
 from spark_jobs.source.brokers import Asked, Place
+from spark_jobs.source.samples import Rounds
 from spark_jobs.source.watch import Watch
 from spark_jobs.source.watched import Clock, News, Watched, is_over
 
@@ -53,6 +56,9 @@ class Sampler:
         self._looked_at_ms = 0
         self._not_covered = self._checked = 0
         self._failure: str | None = None
+        self._rounds = Rounds()
+        self._log: dict[str, TopicLayout] = {}
+        self._log_ends: dict[int, LogEnd] = {}
         self._watched: dict[Place, Watched] = {}
         self._news: dict[Place, Watched] = {}
         self._standing: dict[Place, Watched] = {}
@@ -68,7 +74,9 @@ class Sampler:
                 self._refresh()
             asked_at_ms = self._now_ms()
             with_start = is_over(self._starts_at_ms, LOG_STARTS_EVERY_MS, asked_at_ms)
-            found = self._brokers.ends(self._layouts, with_start=with_start)
+            self._rounds.begin()
+            found = self._brokers.ends(self._layouts | self._log, with_start=with_start)
+            self._take_log_ends(found)
             if with_start:
                 self._starts_at_ms = asked_at_ms
             stalled = self._see(found, asked_at_ms, with_start=with_start)
@@ -94,7 +102,7 @@ class Sampler:
         else:
             chosen = self._choose(now)
         gone, self._gone = self._gone, []
-        looks = [one.look(now) for one in chosen]
+        looks = [one.look(now, self._rounds) for one in chosen]
         for one, look in zip(chosen, looks, strict=True):
             one.told = look
         self._is_urgent = any(one.news(now) is News.NOW for one in self._news.values())
@@ -120,6 +128,7 @@ class Sampler:
     def _refresh(self) -> None:
         topics = self._brokers.topics()
         self._layouts_at_ms = self._now_ms()
+        self._log = {name: layout for name, layout in topics.layouts.items() if name == LOG}
         covered = {name: layout for name, layout in topics.layouts.items() if self._watch.covers(name)}
         self._not_covered = sum(len(layout.leaders) for layout in topics.layouts.values()) - sum(
             len(layout.leaders) for layout in covered.values()
@@ -158,7 +167,7 @@ class Sampler:
                 if why := checked.get(one.topic):
                     self._miss(place, one, why)
             if is_gone:
-                self._gone.append(one.look(self._now_ms(), is_gone=True))
+                self._gone.append(one.look(self._now_ms(), self._rounds, is_gone=True))
                 self._is_urgent = True
                 for kept in (self._watched, self._news, self._standing, self._silent):
                     kept.pop(place, None)
@@ -167,7 +176,9 @@ class Sampler:
         """Those that became stalled just now."""
         stalled = []
         for place, ends in found.items():
-            one = self._watched[place]
+            one = self._watched.get(place)
+            if one is None:
+                continue  # of the transaction log, which is asked for though it is not to be watched
             if ends.error:
                 self._miss(place, one, one.why_silent(ends.error))
                 continue
@@ -176,11 +187,12 @@ class Sampler:
                 and ends.high_watermark == one.high_watermark
                 and one.since_ms is None
                 and not one.misses
+                and one.leader.epoch == one.samples.leader_epoch
                 and (not with_start or ends.log_start == one.log_start)
             ):
-                one.seen_at_ms = asked_at_ms  # most partitions, most of the time
+                one.seen_at_ms, one.samples.last = asked_at_ms, self._rounds.number  # most partitions, most of the time
                 continue
-            one.answered(ends, asked_at_ms)
+            one.answered(ends, asked_at_ms, self._rounds)
             self._silent.pop(place, None)
             if one.since_ms is None:
                 self._standing.pop(place, None)
@@ -190,6 +202,15 @@ class Sampler:
                     stalled.append(one)
             self._note(place, one, asked_at_ms)
         return stalled
+
+    def _take_log_ends(self, found: Mapping[Place, Ends]) -> None:
+        """How far the transaction log has come: this orders its records and those of partitions, without a clock."""
+        for layout in self._log.values():
+            ends = {p: found[LOG, p] for p in layout.leaders if not found[LOG, p].error}
+            log_ends = {p: LogEnd(one.high_watermark, layout.leaders[p].epoch) for p, one in ends.items()}
+            if log_ends != self._log_ends:
+                self._log_ends = log_ends
+            self._rounds.take(self._log_ends)
 
     def _see_starts(self, stalled: Iterable[Watched]) -> None:
         """Before they are told: whether the LSO lies at the log's start decides who is called the blocker."""

@@ -7,17 +7,17 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from service.domain.partition_facts import PartitionLook
+from service.domain.worlds.order import encode
 from service.kafka import errors
 from service.kafka.ends import Ends
 from service.kafka.metadata import Leader
 from spark_jobs.source.asks import StalledAsk
+from spark_jobs.source.samples import Rounds, Samples
 
 STALL_MS: Final = 500
 """For so long the LSO stands below the high watermark before a partition is called stalled."""
 MOVING_EVERY_MS: Final = 5_000
 """How often a partition is told of whose transactions come and go."""
-_MARKS: Final = 32
-"""Former high watermarks that are kept of a partition whose LSO lies below it."""
 _MISSES: Final = 2
 """Looks without answer before it is told: a leader that moves answers the second one."""
 
@@ -35,7 +35,7 @@ class Clock(NamedTuple):
     topic_id: str
     last_stable_offset: int
     stalled_since_ms: int
-    absent_until_ms: int | None = None
+    samples: str | None = None
 
 
 class News(IntEnum):
@@ -64,30 +64,28 @@ class Watched:
     high_watermark: int = -1
     seen_at_ms: int = 0
     since_ms: int | None = None
-    absent_until_ms: int | None = None
+    samples: Samples = field(default_factory=Samples)
+    stored_samples: str | None = None
     misses: int = 0
     why: str | None = None
     told: PartitionLook | None = None
     read_at_ms: int = 0
     read_lso: int = -1
-    _marks: list[tuple[int, int]] = field(default_factory=list)  # (last seen with it, a former high watermark)
 
     def begin_at(self, clock: Clock, now_ms: int) -> None:
         """Its stall began before this process did, if the LSO still stands there."""
         if clock.topic_id == self.topic_id:
             self.last_stable_offset = clock.last_stable_offset
             self.since_ms = min(clock.stalled_since_ms, now_ms)
-            self.absent_until_ms = clock.absent_until_ms
+            self.stored_samples = clock.samples
 
-    def answered(self, ends: Ends, asked_at_ms: int) -> None:
+    def answered(self, ends: Ends, asked_at_ms: int, rounds: Rounds) -> None:
         """Took part in a look. `ends.log_start` may be -1: not asked for."""
-        self._mark(ends.high_watermark)
+        self.samples.see(rounds, ends.high_watermark, self.leader.epoch, ends.last_stable_offset)
         if ends.last_stable_offset >= ends.high_watermark:
-            self.since_ms = self.absent_until_ms = None
-            self._marks.clear()
+            self.since_ms = self.stored_samples = None
         elif self.since_ms is None or ends.last_stable_offset != self.last_stable_offset or self.since_ms > asked_at_ms:
-            self.since_ms = asked_at_ms
-            self.absent_until_ms = max((at for at, end in self._marks if end <= ends.last_stable_offset), default=None)
+            self.since_ms, self.stored_samples = asked_at_ms, None
         self.last_stable_offset, self.high_watermark = ends.last_stable_offset, ends.high_watermark
         if ends.log_start >= 0:
             self.log_start = ends.log_start
@@ -138,7 +136,7 @@ class Watched:
             return News.NONE
         return News.NEXT if since is not None or is_over(told.looked_at_ms, MOVING_EVERY_MS, now_ms) else News.LATER
 
-    def look(self, now_ms: int, *, is_gone: bool = False) -> PartitionLook:
+    def look(self, now_ms: int, rounds: Rounds, *, is_gone: bool = False) -> PartitionLook:
         """What there is to tell; without an answer the numbers are -1, and the clock goes on."""
         is_known = self.why is None and not is_gone
         return PartitionLook(
@@ -154,7 +152,7 @@ class Watched:
             stalled_since_ms=None if is_gone else self.stalled_since_ms,
             why=None if is_gone else self.why,
             is_gone=is_gone,
-            absent_until_ms=None if is_gone else self.absent_until_ms,
+            samples=self._told_samples(rounds) if is_known and self.stalled_since_ms is not None else None,
         )
 
     def ask(self) -> StalledAsk:
@@ -170,11 +168,6 @@ class Watched:
             self.high_watermark,
         )
 
-    def _mark(self, high_watermark: int) -> None:
-        """Remembers the one that is over now; of too many every second one goes."""
-        if high_watermark < self.high_watermark:
-            self._marks.clear()  # a log that lost its end tells nothing of what is written there now
-        elif self.seen_at_ms and high_watermark > self.high_watermark:
-            self._marks.append((self.seen_at_ms, self.high_watermark))
-            if len(self._marks) > _MARKS:
-                del self._marks[::2]
+    def _told_samples(self, rounds: Rounds) -> str:
+        """Those of the process that saw the stall begin, as long as it goes on."""
+        return self.stored_samples or encode(self.samples.told(rounds, self.last_stable_offset))

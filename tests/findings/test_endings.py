@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from service.domain.endings import how_ended
-from service.domain.look_back import Ended, Marker
+from service.domain.endings import Ended, how_ended
+from service.domain.worlds.markers import Marker
 from tests.findings.test_open_entries import ENTRY, NOW_MS, PLACE
 
 COMMIT, ABORT = Marker(200, 4, NOW_MS, True), Marker(200, 4, NOW_MS, False)

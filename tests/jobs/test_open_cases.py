@@ -5,35 +5,114 @@ from __future__ import annotations
 import pytest
 
 from service.domain import states
+from service.domain.findings import kinds
 from service.domain.findings.hanging import subject_of
-from service.domain.look_back import ABORT, COMMIT, NONE, NOT_KNOWN, Decision
+from service.domain.findings.lifecycle import Look, reconcile
 from service.domain.owners import Owner
-from spark_jobs.open_cases import OpenCase
+from service.domain.worlds.verdict import UNKNOWN, Kind, Proof, Verdict, World
+from service.kafka.entry_facts import EntryAsk
+from spark_jobs.observed import observed
+from spark_jobs.open_cases import DECIDE_AGAIN_MS, OpenCase
 from tests.findings.test_open_entries import ENTRY, KNOWN, NOW_MS, OWNER
 
 IDLE = OWNER._replace(state=states.COMPLETE_COMMIT, partitions=())
 
 
 def case(owner: Owner | None = IDLE) -> OpenCase:
-    return OpenCase(
-        ENTRY, owner, subject_of(ENTRY, owner), "T", None, None, 0, 120, high_watermark=130, begun_ms=NOW_MS
-    )
+    return OpenCase(ENTRY, owner, subject_of(ENTRY, owner), "T", None, (), 0, 120, high_watermark=130, begun_ms=NOW_MS)
 
 
-@pytest.mark.parametrize("word", [None, NONE, NOT_KNOWN, COMMIT, ABORT])
-def test_a_living_producer_may_be_early_whatever_is_thought_of_its_last_transaction(word: str | None) -> None:
-    """Clocks of brokers may differ by more than is allowed for: then its last marker is not taken for one."""
-    one = case()
-    one.decision = None if word is None else Decision(word, "")
-    assert one.may_be_early(KNOWN, NOW_MS)
+PROOF = Proof(Kind.LISTING, "log", "it lists the partition")
 
 
-@pytest.mark.parametrize(("word", "was_listed"), [(COMMIT, True), (ABORT, True), (NONE, False), (NOT_KNOWN, False)])
-def test_what_an_ended_transaction_had_listed_is_not_about_to_be_added(word: str, was_listed: bool) -> None:
+def verdict(*possible: World, proofs: tuple[Proof, ...] = (PROOF,)) -> Verdict:
+    decision = possible[0] if len(possible) == 1 else UNKNOWN
+    return Verdict(frozenset(possible), decision, proofs, None if len(possible) == 1 else "two are left")
+
+
+@pytest.mark.parametrize(
+    ("found", "was_listed"),
+    [
+        (verdict(World.COMMIT), True),
+        (verdict(World.ABORT), True),
+        (verdict(World.COMMIT, World.ABORT), True),
+        (verdict(World.NONE), False),
+        (verdict(World.ABORT, World.NONE), False),
+        (verdict(*World, proofs=()), False),
+    ],
+)
+def test_what_an_ended_transaction_had_listed_is_not_about_to_be_added(found: Verdict, was_listed: bool) -> None:
     one = case()
     assert not one.was_listed
-    one.decision = Decision(word, "")
+    one.early = found
     assert one.was_listed is was_listed
+    assert one.may_be_early(KNOWN, NOW_MS), "it may all the same be its producer's next one"
+
+
+def asked(one: OpenCase, now_ms: int) -> EntryAsk:
+    question = one.question(now_ms)
+    assert question is not None
+    return question
+
+
+def test_nothing_is_decided_before_nobody_owns_it() -> None:
+    one = case()
+    one.take_verdict(verdict(World.NONE), asked(one, NOW_MS), NOW_MS)
+    assert not one.shown.is_known
+    assert one.question(NOW_MS + 1) is None, "one reading tells whether anybody is waited for"
+    one.unowned_ms = NOW_MS + 2
+    one.take_verdict(verdict(World.NONE), asked(one, NOW_MS + 3), NOW_MS + 3)
+    assert one.shown.decision == World.NONE
+    assert one.question(NOW_MS + 4) is None
+
+
+def test_what_is_unknown_is_read_further_back_and_then_seldom() -> None:
+    one = case()
+    one.unowned_ms = NOW_MS
+    unknown = verdict(World.COMMIT, World.NONE)
+    one.take_verdict(unknown, asked(one, NOW_MS), NOW_MS)
+    deep = asked(one, NOW_MS + 1)
+    assert deep.is_deep
+    one.take_verdict(unknown, deep, NOW_MS + 1)
+    assert one.question(NOW_MS + DECIDE_AGAIN_MS) is None
+    assert asked(one, NOW_MS + 1 + DECIDE_AGAIN_MS).is_deep
+
+
+def test_a_decision_may_become_known_and_never_flips() -> None:
+    one = case()
+    one.unowned_ms = NOW_MS
+    ask = asked(one, NOW_MS)
+    assert one.take_verdict(verdict(*World), ask, NOW_MS)
+    assert one.take_verdict(verdict(World.COMMIT), ask, NOW_MS)
+    assert one.take_verdict(verdict(*World), ask, NOW_MS)
+    assert one.shown.decision == World.COMMIT, "what was proven stays"
+    assert not one.take_verdict(verdict(World.NONE), ask, NOW_MS)
+    assert one.shown.decision == UNKNOWN
+    assert "contradict" in one.shown.why
+    assert one.take_verdict(verdict(World.COMMIT), ask, NOW_MS)
+    assert one.shown.decision == UNKNOWN
+
+
+def test_what_was_known_before_a_restart_stays_while_it_cannot_be_read() -> None:
+    one = case()
+    found = case()
+    found.unowned_ms = NOW_MS
+    found.take_verdict(verdict(World.COMMIT), asked(found, NOW_MS), NOW_MS)
+    observation = observed(found, KNOWN, "broker:9092", NOW_MS)
+    (change,) = reconcile({}, Look((observation,), frozenset({kinds.HANGING})), NOW_MS, "cluster")
+    one.recall(change.finding)
+    assert one.shown.decision == World.COMMIT
+    one.unowned_ms = NOW_MS
+    assert one.question(NOW_MS) is not None, "it is derived again, once"
+    assert one.shown.decision == World.COMMIT
+
+
+def test_what_is_remembered_with_a_name_is_not_judged_as_nobodys() -> None:
+    one = case(None)
+    one.unowned_ms = NOW_MS
+    assert one.question(NOW_MS) is not None
+    one.subject = subject_of(ENTRY, IDLE)
+    assert one.question(NOW_MS) is None
 
 
 @pytest.mark.parametrize(

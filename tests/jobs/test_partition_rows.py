@@ -8,7 +8,7 @@ from service.domain.partition_facts import FirstBatch, OpenEntry, PartitionLook,
 from spark_jobs.partition_rows import batches_from_rows, reads_to_rows, seen_to_rows
 
 LOOKS = (
-    PartitionLook("orders", 0, "id", 1, 7, 3, 10, 12, 5_000, 4_000, None, False, 3_750),
+    PartitionLook("orders", 0, "id", 1, 7, 3, 10, 12, 5_000, 4_000, None, False, "[]"),
     PartitionLook("orders", 1, "id", -1, 7, -1, -1, -1, 5_000, None, "no leader"),
     PartitionLook("pay", 0, "old", 1, 0, -1, -1, -1, 5_000, None, None, True),
 )

@@ -68,3 +68,19 @@ def test_a_range_without_one_good_record_is_read_to_its_end(monkeypatch: pytest.
     batch = read(monkeypatch, [BROKEN["length below a header's"][0], BROKEN["length below a header's"][0]])
     assert [reject.offset for reject in batch.rejects] == [0, 1]
     assert [(r.lo, r.hi) for r in batch.ranges] == [(0, 2)]
+
+
+def test_offsets_that_cleaning_has_emptied_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """0, 2, 3 and 6 are there of [0, 8): what lay at the others was removed before it was read."""
+    (one,) = read(monkeypatch, [good(0), b"", good(2), good(3), b"", b"", good(6), b"", good(8)]).ranges
+    assert (one.missing, one.hole_end) == (4, 8)
+    (whole,) = read(monkeypatch, [good(0), good(1)]).ranges
+    assert (whole.missing, whole.hole_end) == (0, 0)
+
+
+def test_what_cannot_be_decoded_is_a_hole_and_not_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is a reject; but whose it was, and what it said, is not known."""
+    odd = build.transition(b"odd", 1, timestamp_ms=1_000, data=b"\x00\x63")
+    batch = read(monkeypatch, [good(0), odd, good(2)])
+    assert [(reject.offset, reject.transactional_id) for reject in batch.rejects] == [(1, b"odd")]
+    assert [(one.missing, one.hole_end) for one in batch.ranges] == [(0, 2)]

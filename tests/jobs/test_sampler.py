@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 import pytest
 
 from service.domain.partition_facts import PartitionLook
+from service.domain.transaction_log import TOPIC as LOG
+from service.domain.worlds.order import LogEnd, decode
 from service.kafka import errors
 from service.kafka.ends import Ends
 from service.kafka.errors import KafkaUnavailable
@@ -186,31 +188,64 @@ def test_a_stall_goes_on_while_nobody_answers(cluster: Cluster) -> None:
 
 
 def test_a_stall_goes_on_over_a_restart_where_the_lso_still_stands_there() -> None:
-    clocks = [Clock("a", 0, "id", 10, 5_000, 4_000), Clock("b", 0, "id", 9, 5_000), Clock("c", 0, "old", 10, 5_000)]
+    clocks = [Clock("a", 0, "id", 10, 5_000, "[[]]"), Clock("b", 0, "id", 9, 5_000), Clock("c", 0, "old", 10, 5_000)]
     cluster = Cluster(clocks=clocks)
     for topic in "abc":
         cluster.topic(topic)
         cluster.stand(topic, 10, 11)
-    told = {look.topic: (look.stalled_since_ms, look.absent_until_ms) for look in cluster.looks()}
-    assert told == {"a": (5_000, 4_000), "b": (None, None), "c": (None, None)}
-    told = {look.topic: (look.stalled_since_ms, look.absent_until_ms) for look in cluster.looks(4)}
-    assert told == {"b": (T0, None), "c": (T0, None)}
+    told = {look.topic: (look.stalled_since_ms, look.samples) for look in cluster.looks()}
+    assert told == {"a": (5_000, "[[]]"), "b": (None, None), "c": (None, None)}
+    anew = {look.topic: look.stalled_since_ms for look in cluster.looks(4) if look.samples}
+    assert anew == {"b": T0, "c": T0}
 
 
-def test_the_last_look_before_the_record_at_the_lso_was_there(cluster: Cluster) -> None:
-    cluster.look(3)
-    before = cluster.at_ms - TICK
+def log_at(offset: int) -> dict[int, LogEnd]:
+    return {0: LogEnd(offset, 0)}
+
+
+@pytest.mark.parametrize("watch", [EVERYTHING, Watch(("orders",))])
+def test_rounds_order_what_is_written_here_and_what_is_decided(watch: Watch) -> None:
+    """Whether or not the transaction log itself is to be watched."""
+    cluster = Cluster(watch)
+    cluster.topic("orders")
+    cluster.topic(LOG)
+    for log_end in (100, 101, 102):
+        cluster.stand(LOG, log_end, log_end)
+        cluster.look()
+    cluster.take()
     cluster.stand("orders", 10, 11)
-    (told,) = cluster.looks(5)
-    assert told.absent_until_ms == before
+    cluster.stand(LOG, 103, 103)
+    cluster.look()
+    cluster.stand(LOG, 104, 104)
+    (told,) = [look for look in cluster.looks(2) if look.topic == "orders"]
+    before, after = decode(told.samples)
+    # round 3 was the last without the record; round 2 was over before it began
+    assert (before.high_watermark, before.until) == (10, log_at(101))
+    # round 4 had the record; round 5 began after it
+    assert (after.high_watermark, after.since) == (11, log_at(104))
+    assert before.known_at == 10
+
+
+def test_the_samples_are_those_around_the_record_at_the_lso(cluster: Cluster) -> None:
+    cluster.look(3)
     cluster.stand("orders", 10, 20)
     cluster.look(4)
-    last_with_20 = cluster.at_ms - TICK
     cluster.stand("orders", 10, 30)
     cluster.look(2)
     cluster.stand("orders", 22, 30)
     (told,) = [look for look in cluster.looks(5) if look.stalled_since_ms]
-    assert told.absent_until_ms == last_with_20, "the record at 22 came between the looks that saw 20 and 30"
+    assert [one.high_watermark for one in decode(told.samples)] == [20, 30], "the record at 22 came between the two"
+
+
+def test_a_new_leader_begins_a_sample_of_its_own(cluster: Cluster) -> None:
+    """Its high watermark may lag: what it does not show yet may be there all the same."""
+    cluster.look(3)
+    cluster.leaders["orders", 0] = Leader(2, 1)
+    cluster.at_ms += sampling.LAYOUT_EVERY_MS
+    cluster.look(2)
+    cluster.stand("orders", 10, 11)
+    (told,) = [look for look in cluster.looks(5) if look.stalled_since_ms]
+    assert [(one.high_watermark, one.leader_epoch) for one in decode(told.samples)] == [(10, 1), (11, 1)]
 
 
 def test_one_look_without_an_answer_is_not_worth_a_word(cluster: Cluster) -> None:

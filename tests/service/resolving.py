@@ -19,9 +19,10 @@ from service.kafka.bracket import Seen
 from service.kafka.ends import Ends
 from service.kafka.metadata import Leader, TopicLayout
 from service.kafka.producers import ActiveProducer
-from service.remediation import marker, owner, way_out
+from service.remediation import marker, owner, proof, way_out
 from service.store.schema import audit
-from tests.service.partitions import END, LSO, PID, WithPartitions, hangs
+from tests.builders.entry_facts import facts_of
+from tests.service.partitions import END, LSO, PID, WithPartitions, hangs, stands
 from tests.service.stores import NOW_MS, Id
 
 EPOCH, COORDINATOR_EPOCH = 3, 6
@@ -40,12 +41,14 @@ class Sent(NamedTuple):
 
 
 class Brokers:
-    """`seen`: what looks show; `before_look` is told of each look. `answer`: what comes of a marker."""
+    """`seen`: what looks show; `before_look` is told of each look. `facts`: what the verdict is derived from. `answer`:
+    what comes of a marker."""
 
     def __init__(self) -> None:
         self.seen: dict[Place, Seen] = {PLACE: shows(hanging())}
         self.before_look: Callable[[int], None] = lambda _: None
         self.answer: Callable[[], int] = lambda: 0
+        self.facts = facts_of(None, PID, EPOCH, LSO, NOW_MS)
         self.looks = 0
         self.sent: list[Sent] = []
 
@@ -57,6 +60,9 @@ class Brokers:
         self.looks += 1
         self.before_look(self.looks)
         return {place: self.seen[place] for place in places if place in self.seen}
+
+    def ends(self, *_: object) -> None:
+        """Where the log ends counts for `facts` alone, which are there already."""
 
     def write_marker(self, _: Any, node: int, **about: Any) -> int:
         assert (about.pop("topic"), about.pop("partition")) == PLACE
@@ -107,9 +113,12 @@ def resolving(
     """A hanging transaction is confirmed, its id is fenced, and everything is as the judge saw it."""
     cluster, brokers = WithPartitions(url), Brokers()
     cluster.read([FENCED])
+    cluster.look(stands())
     brokers.log_ends(1)
     cluster.see(hangs(**{"decision": "none", "command": "kafka-transactions.sh abort", **finding}))
     patch.setattr(way_out, "Bracket", lambda *_: brokers)
+    brokers.facts = facts_of(finding.get("decision"), PID, EPOCH, LSO, NOW_MS)
+    patch.setattr(proof, "read_facts", lambda *_: brokers.facts)
     patch.setattr(owner, "topic_layout", lambda *_: brokers.layout)
     patch.setattr(owner, "READS_WITHIN_S", 0.2)
     patch.setattr(marker, "write_marker", brokers.write_marker)

@@ -75,6 +75,8 @@ def test_one_finding_says_all_that_is_promised(cluster: WithFindings) -> None:
         "blocked_groups": [],
         "self_heals_at": "2026-09-21T14:13:51.123Z",
         "decision": None,
+        "possible": [],
+        "proofs": [],
         "advice": "look",
         "command": None,
     }

@@ -17,10 +17,12 @@ from service.domain import states
 from service.domain.facts import Participants
 from service.domain.findings import kinds
 from service.domain.transaction_log import TOPIC
+from service.domain.worlds.transactions import Range
 from service.kafka.errors import KafkaRefused, KafkaUnavailable
 from service.store import audit
 from service.store.audit import Attempt
 from service.store.errors import StoreUnavailable
+from tests.builders.entry_facts import facts_of
 from tests.service.findings import observe
 from tests.service.partitions import LSO, PID, hangs
 from tests.service.resolving import (
@@ -252,6 +254,38 @@ def test_a_partition_that_shows_something_else(here: Resolving, look: int, seen:
     answer = here.execute()
     assert (answer.status_code, says in answer.json()["detail"]) == (409, True), answer.text
     assert (here.brokers.sent, here.audited()) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("stored", "derived", "says"),
+    [
+        ("none", "commit", "the finding says none, the brokers' logs say commit"),
+        ("abort", "commit", "the finding says abort, the brokers' logs say commit"),
+        ("commit", "abort", "the finding says commit, the brokers' logs say abort"),
+    ],
+)
+def test_what_the_logs_do_not_say_themselves_is_not_written(
+    url: str, monkeypatch: pytest.MonkeyPatch, stored: str, derived: str, says: str
+) -> None:
+    """A dry run derives it again, too."""
+    with resolving(url, monkeypatch, decision=stored) as here:
+        here.brokers.facts = facts_of(derived, PID, EPOCH, LSO, NOW_MS)
+        refused(here, says)
+        assert says in here.post().json()["detail"]
+
+
+def test_what_cannot_be_proven_any_more_is_not_written(here: Resolving) -> None:
+    """The log was cleaned since: a committed transaction may have been among what is gone."""
+    history = here.brokers.facts.history
+    assert history is not None
+    gone = history._replace(to_offset=9, holes=(Range(0, 9),))
+    here.brokers.facts = here.brokers.facts._replace(history=gone)
+    refused(here, "what was decided cannot be proven any more: records of __transaction_state-0 in [0, 9) are gone")
+
+
+def test_a_topic_that_was_created_again_is_another_one(here: Resolving) -> None:
+    here.brokers.seen[PLACE] = here.brokers.seen[PLACE]._replace(topic_id="another")
+    refused(here, "topic orders is another one now: it was created again")
 
 
 LISTED = (Participants("orders", (0,)),)

@@ -12,11 +12,14 @@ from service.domain.findings import kinds
 from service.domain.findings.finding import Finding
 from service.domain.findings.hanging import CLIENT_WAITS_MS, SETTLES_MS
 from service.domain.findings.rules import Rule, Rules
-from service.domain.look_back import Marker
+from service.domain.worlds.markers import Marker
+from service.domain.worlds.transactions import Epochs, LogHistory
+from service.domain.worlds.verdict import Batches
 from service.kafka.bracket import Seen
 from service.kafka.ends import Ends
-from service.kafka.markers_read import MarkersRead
+from service.kafka.entry_facts import EntryFacts
 from service.kafka.metadata import Leader
+from service.kafka.producer_batches import BatchesRead
 from service.kafka.producers import ActiveProducer
 from service.store.audit import Attempt, record
 from service.store.engine import open_reader
@@ -27,6 +30,7 @@ from spark_jobs.judge import Judge
 from spark_jobs.judge_partitions import PartitionLooks
 from spark_jobs.looker import Answers, EntryKey, Questions
 from spark_jobs.unrest import unrest_at_start
+from tests.builders.entry_facts import facts_of
 from tests.store.conftest import Cluster, only_on
 from tests.store.logs import NOW_MS, Entry, batch, entry, read
 from tests.store.looks import Watched, described, look, silent
@@ -38,6 +42,8 @@ KEY = EntryKey("orders", 0, 7, 100)
 PLACE = ("orders", 0)
 ENDED_MS = NOW_MS - 60_000
 DETECTION = "detection_ms_confirmed"
+NO_TRANSACTION = EntryFacts(LogHistory(0, 10, (), ()), (), Batches(100, 105, Epochs(0, 0), 5, 5, True))
+"""The log was read whole, and has no transaction that ended under the producer id."""
 
 
 class Scripted:
@@ -75,7 +81,7 @@ class Lab:
     def __init__(self, cluster: Cluster, reader: Engine) -> None:
         self.cluster, self.reader, self.watched = cluster, reader, Watched(cluster)
         self.rules = Rules((Rule(prefix="pay", owner="payments"),))
-        self.next_offset, self.leader = 0, 1
+        self.next_offset, self.leader, self.facts = 0, 1, NO_TRANSACTION
         self.restart()
 
     def restart(self, now_ms: int = NOW_MS) -> None:
@@ -126,8 +132,11 @@ class Lab:
         ends = Ends(10, 100 if is_open else 111, 110 if is_open else 111, 0)
         seen = Seen(*PLACE, topic_id, asked_at_ms, Leader(1, 5), ends, True, there)
         answers = Answers(seen={PLACE: seen}, silent_at_ms=silent_at_ms)
+        asked = self.looker.asked[-1].facts.get(KEY) if self.looker.asked else None
+        if is_open and asked is not None:
+            answers.facts[KEY] = asked, self.facts if asked.transactional_id else self.facts._replace(history=None)
         if not is_open:
-            answers.ended[KEY] = MarkersRead(markers, (5,) * len(markers), 111, True)
+            answers.ended[KEY] = BatchesRead(markers, (), 111, True)
         self.looker.ready.append(answers)
 
     def confirmed(self, now_ms: int = NOW_MS) -> Finding:
@@ -155,8 +164,8 @@ def test_three_looks_make_a_finding_with_a_name(lab: Lab) -> None:
     s = found.subject
     assert (s.topic, s.partition, s.transactional_id, s.producer_id, s.start_offset) == ("orders", 0, b"pay", 7, 100)
     assert found.owner == "payments"
-    assert found.command is None  # no end of its producer id was seen with its partitions: not known what was decided
-    assert found.decision == "unknown"
+    assert (found.decision, found.possible) == ("none", ("none",))
+    assert [one.kind for one in found.proofs] == ["completeness"]
     with lab.reader.connect() as connection:
         counted = connection.execute(
             select(counters.c.label, counters.c.value).where(counters.c.name == DETECTION)
@@ -330,6 +339,73 @@ def test_an_orphan_needs_all_of_the_log(lab: Lab) -> None:
     assert found.command == (
         "kafka-transactions.sh --bootstrap-server broker:9092 abort --topic orders --partition 0 --start-offset 100"
     )
+
+
+def orphan(lab: Lab) -> Finding:
+    lab.opened(NOW_MS)
+    lab.round(NOW_MS + 1_000)
+    lab.ends(NOW_MS + 1_500)
+    lab.round(NOW_MS + 2_000)
+    lab.seen(NOW_MS + 2_100)
+    found = lab.round(NOW_MS + 3_000)
+    assert found is not None
+    return found
+
+
+def test_an_orphan_may_be_of_an_id_that_the_cleaner_has_removed(lab: Lab) -> None:
+    span = read(0, 9, end=9, asked_at_ms=NOW_MS - 1)._replace(missing=4, hole_end=6)
+    lab.cluster.writer.apply(batch((), span), NOW_MS - 1)
+    lab.next_offset = 9
+    found = orphan(lab)
+    assert (found.status, found.decision, found.command) == ("confirmed", "unknown", None)
+    assert found.possible == ("commit", "abort", "none")
+    assert "whose transactional.id is not known" in found.summary
+    assert "records of __transaction_state-0 in [0, 6) are gone" in found.evidence[-1].text
+
+
+def test_an_orphan_may_be_of_an_id_that_cannot_be_decoded(lab: Lab) -> None:
+    lab.log(NOW_MS - 1, entry(0, states.UNKNOWN, b"odd"))
+    found = orphan(lab)
+    assert (found.status, found.confidence) == ("confirmed", "likely")
+    assert (found.decision, found.command) == ("unknown", None)
+
+
+def test_what_was_decided_stays_over_a_restart_while_the_logs_cannot_be_read(lab: Lab) -> None:
+    lab.facts = facts_of("commit", 7, 0, 100, NOW_MS)
+    assert lab.confirmed().decision == "commit"
+    lab.restart()
+    now_ms = NOW_MS + 10_000
+    lab.opened(now_ms)
+    found = lab.round(now_ms + 1_000)
+    assert found is not None
+    assert (found.status, found.decision, found.possible) == ("confirmed", "commit", ("commit",))
+    assert found.proofs
+    assert found.command is None
+
+
+def test_what_contradicts_what_was_decided_makes_it_unknown(lab: Lab) -> None:
+    lab.facts = facts_of("commit", 7, 0, 100, NOW_MS)
+    lab.confirmed()
+    lab.restart()
+    lab.facts = facts_of("abort", 7, 0, 100, NOW_MS)
+    found = lab.confirmed(NOW_MS + 10_000)
+    assert (found.decision, found.command) == ("unknown", None)
+    assert "contradict each other" in found.evidence[-1].text
+
+
+def test_records_of_a_committed_transaction_that_another_one_takes_over_stay_critical(lab: Lab) -> None:
+    """Its abort would destroy them."""
+    lab.facts = facts_of("commit", 7, 0, 100, NOW_MS)
+    lab.confirmed()
+    began_ms = NOW_MS + 4_000
+    lab.log(began_ms, entry(lab.next_offset, states.ONGOING, start_ms=NOW_MS + 1_000, at_ms=began_ms))
+    lab.opened(began_ms)
+    lab.round(began_ms + 1_000)
+    with lab.reader.connect() as connection:
+        found = load(connection, lab.cluster.id, began_ms + 1_000)
+    (taken,) = [one for (kind, _), one in found.items() if kind == kinds.ADOPTED]
+    assert (taken.status, taken.severity) == ("confirmed", "critical")
+    assert "An abort of the present transaction destroys them" in taken.advice
 
 
 @pytest.mark.parametrize(("is_commit", "how"), [(True, "foreign_commit"), (False, "foreign_abort")])

@@ -10,9 +10,9 @@ from sqlalchemy import Engine
 from service.domain import states
 from service.domain.findings import kinds
 from service.domain.findings.hanging import CLIENT_WAITS_MS, SETTLES_MS
-from service.domain.look_back import Marker
 from service.domain.owners import Told
 from service.domain.transaction_log import TOPIC
+from service.domain.worlds.markers import Marker
 from service.kafka.errors import no_permission
 from service.store import read_judged, read_partitions
 from service.store.engine import open_reader
@@ -221,7 +221,7 @@ def test_long_transactions_are_asked_about_seldom_and_their_partitions_not_at_al
         if len(lab.looker.asked) > asked:
             lab.heard(NOW_MS + S + after_ms + 1, ONGOING)
     assert 15 <= len(lab.looker.asked) <= 21
-    assert not any(one.entries or one.log_partitions or one.back for one in lab.looker.asked)
+    assert not any(one.entries or one.log_partitions or one.facts for one in lab.looker.asked)
 
 
 def test_a_transaction_of_the_same_producer_takes_it_over(lab: Blind) -> None:
@@ -269,7 +269,7 @@ def test_with_the_log_it_becomes_certain_what_was_decided(lab: Blind) -> None:
     now_ms = NOW_MS + 20 * S
     ended_ms = NOW_MS - 60 * S  # the epoch is another one since, and the record at the LSO is younger
     lab.log(now_ms, entry(0, states.COMPLETE_ABORT, start_ms=ended_ms, at_ms=ended_ms, epoch=1))
-    lab.watched.see(look(now_ms, absent_until_ms=NOW_MS - S), described(now_ms, open_entry()), now_ms=now_ms)
+    lab.watched.see(look(now_ms), described(now_ms, open_entry()), now_ms=now_ms)
     lab.judge.round(now_ms)
     lab.ends(now_ms + 100)
     lab.round(now_ms + 200)

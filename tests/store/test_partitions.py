@@ -42,7 +42,7 @@ def clocks(watched: Watched) -> dict[tuple[str, int], StallClock]:
 
 
 def test_a_look_and_a_read_come_back_field_by_field(watched: Watched) -> None:
-    seen = look(NOW_MS, absent_until_ms=NOW_MS - 200)
+    seen = look(NOW_MS, samples="[1]")
     read_ = described(NOW_MS + 5, entry(), is_whole=True, lag_bytes=4_096, why="of 2 brokers 1 did not answer")
     assert watched.see(seen, read_) == Written(1, 1)
     told = (NOW_MS + 5, 100, True, True, 4_096, "of 2 brokers 1 did not answer", FIRST)
@@ -81,20 +81,20 @@ def test_what_nothing_is_told_of_is_as_it_was_when_all_were_looked_at(watched: W
 
 
 def test_who_does_not_answer_keeps_numbers_and_stall_and_is_told_apart(watched: Watched) -> None:
-    watched.see(look(NOW_MS, absent_until_ms=NOW_MS - 1), described(NOW_MS + 1, entry()))
+    watched.see(look(NOW_MS, samples="[2]"), described(NOW_MS + 1, entry()))
     watched.see(looked_at_ms=NOW_MS + 4_000)
     watched.see(silent(NOW_MS + 5_000))
     row = watched.there()
     assert (row.why, row.leader, row.looked_at_ms) == ("no leader", -1, NOW_MS + 5_000)
     assert (row.log_start, row.last_stable_offset, row.high_watermark) == (10, 100, 110)
-    assert (row.stalled_since_ms, row.absent_until_ms, row.answered_at_ms) == (NOW_MS, NOW_MS - 1, NOW_MS + 4_000)
+    assert (row.stalled_since_ms, row.samples, row.answered_at_ms) == (NOW_MS, "[2]", NOW_MS + 4_000)
     assert (row.read_at_ms, row.first) == (NOW_MS + 1, FIRST)
     watched.see(looked_at_ms=NOW_MS + 8_000)
     watched.see(silent(NOW_MS + 9_000, "still none"))
     assert watched.there().answered_at_ms == NOW_MS + 4_000
     assert watched.open() == {7: (NOW_MS + 1, 100)}
     assert (stalled(watched), counts(watched)[:3]) == ([0], (1, 0, 1))
-    assert clocks(watched) == {("orders", 0): StallClock("T", 100, NOW_MS, NOW_MS - 1)}
+    assert clocks(watched) == {("orders", 0): StallClock("T", 100, NOW_MS, "[2]")}
 
 
 def test_who_never_answered_has_no_numbers(watched: Watched) -> None:

@@ -34,6 +34,16 @@ class Evidence(NamedTuple):
     text: str
 
 
+class Proof(NamedTuple):
+    """What removed a world in which an entry may have been written: `kind` as in `worlds.verdict.Kind`, else as in
+    Evidence."""
+
+    kind: str
+    at_ms: int
+    source: str
+    text: str
+
+
 class Occurrence(NamedTuple):
     """One event. `sequence` is the store's number of it: it makes sure that none counts twice."""
 
@@ -47,7 +57,7 @@ class Observation(NamedTuple):
     `log_partition`: of the coordinators' log, where it rests on one alone. `ids`: how many a condition speaks of.
     `occurrences`: of an event, all that are known, oldest first. `confirmed`: False for a candidate. `decision`: what
     the coordinator decided of a transaction that hangs (commit, abort, none, unknown); `command`: the way out, ready to
-    be pasted.
+    be pasted. `possible`: the worlds that are left, in which it may have been written; `proofs` removed the others.
     """
 
     kind: str
@@ -67,6 +77,8 @@ class Observation(NamedTuple):
     decision: str | None = None
     command: str | None = None
     blocked_groups: tuple[str, ...] = ()
+    possible: tuple[str, ...] = ()
+    proofs: tuple[Proof, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +109,8 @@ class Finding:
     decision: str | None = None
     command: str | None = None
     blocked_groups: tuple[str, ...] = ()
+    possible: tuple[str, ...] = ()
+    proofs: tuple[Proof, ...] = ()
 
     @property
     def is_open(self) -> bool:

@@ -11,13 +11,13 @@ from typing import Final, NamedTuple
 
 from service.domain.findings import kinds
 from service.domain.findings.context import Context
-from service.domain.findings.finding import Evidence, Observation, Subject
+from service.domain.findings.finding import Evidence, Observation, Proof, Subject
 from service.domain.findings.rules import Rule
-from service.domain.look_back import ABORT, COMMIT, NONE, NOT_KNOWN, Decision
 from service.domain.open_entries import Entry
 from service.domain.owners import Owner
 from service.domain.states import EXPIRED, NAMES
 from service.domain.transaction_log import TOPIC
+from service.domain.worlds.verdict import Verdict, World, undecided
 
 SETTLES_MS: Final = 500
 """How long nobody must own an entry whose producer is still the current one: some clients write a moment before
@@ -28,11 +28,15 @@ CLIENT_WAITS_MS: Final = 35_000
 request.timeout.ms (30 s), and a moment to ask."""
 
 
+NOT_YET: Final = undecided("not read yet")
+
+
 class Case(NamedTuple):
-    """An entry that nobody owns. `name`: of its transactional.id; None: no id ever had its producer id. `owner` is None
-    also where the log that tells of it cannot be read.
+    """An entry that nobody owns. `name`: of its transactional.id; None: no id is known to have had its producer id.
+    `owner` is None also where the log that tells of it cannot be read.
 
     `log_start` and `last_stable_offset` of its partition; `looks`: what each look showed, so far; `groups` wait for it.
+    `verdict` is of `judged_ms`.
     """
 
     entry: Entry
@@ -41,7 +45,8 @@ class Case(NamedTuple):
     log_start: int
     last_stable_offset: int
     looks: tuple[Evidence, ...]
-    decision: Decision | None = None
+    verdict: Verdict = NOT_YET
+    judged_ms: int = -1
     groups: tuple[str, ...] = ()
 
     @property
@@ -81,7 +86,7 @@ def is_certain(entry: Entry, owner: Owner | None, context: Context, now_ms: int)
     """Whether nothing but an accident can end it: its producer id or epoch is superseded, its id is gone, or whoever
     wrote it would have been timed out by now."""
     if owner is None:
-        return context.whole
+        return context.whole and not context.has_undecodable
     if not can_still_write(entry, owner):
         return (
             owner.state == EXPIRED
@@ -98,9 +103,7 @@ def observe(case: Case, rule: Rule, bootstrap: str, *, confirmed: bool, certain:
     who = (
         f"{case.name} (producer id {entry.producer_id}, epoch {entry.producer_epoch})"
         if case.name
-        else (
-            f"producer id {entry.producer_id}, epoch {entry.producer_epoch}, which never belonged to a transactional.id"
-        )
+        else (f"producer id {entry.producer_id}, epoch {entry.producer_epoch}, {_nobody(case.verdict)}")
     )
     blocks = is_blocking(entry, case.log_start, case.last_stable_offset)
     effect = (
@@ -108,24 +111,31 @@ def observe(case: Case, rule: Rule, bootstrap: str, *, confirmed: bool, certain:
         if blocks
         else "it will stop read_committed consumers when what is open before it has ended"
     )
-    decision = case.decision or Decision(NOT_KNOWN, "not looked at yet")
+    verdict = case.verdict
     return Observation(
         kind=kinds.HANGING,
         severity=kinds.CRITICAL,
         subject=case.subject,
         summary=f"{place}: the transaction of {who} that is open at offset {entry.start_offset} hangs: no coordinator"
         f" will end it; {effect}",
-        advice=_advice(case, decision),
-        evidence=(*about_owner(case), *case.looks, _cause(case, decision)),
+        advice=_advice(case, verdict.decision),
+        evidence=(*about_owner(case), *case.looks, _cause(case, verdict)),
         confidence=kinds.CERTAIN if certain else kinds.LIKELY,
         log_partition=None if case.owner is None else case.owner.log_partition,
         confirmed=confirmed,
         owner=rule.owner,
         muted_until_ms=rule.mute_until_ms,
-        decision=decision.word,
-        command=command(entry, bootstrap) if decision.word in (ABORT, NONE) else None,
+        decision=verdict.decision,
+        command=command(entry, bootstrap) if verdict.decision in (World.ABORT, World.NONE) else None,
         blocked_groups=case.groups,
+        possible=tuple(one.value for one in World if one in verdict.possible),
+        proofs=tuple(Proof(one.kind, case.judged_ms, one.source, one.text) for one in verdict.proofs),
     )
+
+
+def _nobody(verdict: Verdict) -> str:
+    is_proven = verdict.possible == {World.NONE}
+    return "which never belonged to a transactional.id" if is_proven else "whose transactional.id is not known"
 
 
 def is_blocking(entry: Entry, log_start: int, last_stable_offset: int) -> bool:
@@ -152,43 +162,47 @@ def about_owner(case: Case) -> tuple[Evidence, ...]:
     return (Evidence(owner.timestamp_ms, f"{TOPIC}-{owner.log_partition}@{owner.offset}", text),)
 
 
-def _cause(case: Case, decision: Decision) -> Evidence:
+def _cause(case: Case, verdict: Verdict) -> Evidence:
     """Why it hangs, as far as it can be told."""
     entry, owner = case.entry, case.owner
     if entry.start_offset < case.log_start:
         text = f"its records were deleted up to {case.log_start}; the leader's producer state has outlived them"
-    elif decision.word in (COMMIT, ABORT):
+    elif verdict.decision in (World.COMMIT, World.ABORT):
         text = "its marker was never written here: a partition without leader is skipped (KAFKA-20734)"
     elif owner is None and case.name is not None:
         text = "why it hangs is not known without the coordinators' log"
     elif owner is None:
-        text = "an orphan producer id: written without a coordinator"
+        text = (
+            "an orphan producer id: written without a coordinator"
+            if verdict.possible == {World.NONE}
+            else "who wrote it is not known"
+        )
     elif owner.state == EXPIRED:
         text = "its transactional.id has expired under it"
     elif entry.coordinator_epoch == -1:
         text = "the partition was never added to a transaction of this producer id"
     else:
         text = "written late, after the marker of its transaction"
-    return Evidence(entry.first_seen_ms, "txnscope", f"{text}. Decision: {decision.word}: {decision.text}")
+    return Evidence(entry.first_seen_ms, "txnscope", f"{text}. Decision: {verdict.decision}: {verdict.why}")
 
 
-def _advice(case: Case, decision: Decision) -> str:
+def _advice(case: Case, decision: str) -> str:
     fence = (
         f" {case.name} can still write under this epoch: stop its producer, or let it initialise again, first."
         if case.name is not None and can_still_write(case.entry, case.owner)
         else ""
     )
-    if decision.word == COMMIT:
+    if decision == World.COMMIT:
         return (
             "Do not abort it: its transaction was committed, and `kafka-transactions.sh abort` would throw this half of"
             " it away. Write the missing COMMIT marker with `txnscope resolve`; no tool of Kafka's can." + fence
         )
-    if decision.word == ABORT:
+    if decision == World.ABORT:
         return (
             "Its transaction was aborted: write the missing ABORT marker with the command, or `txnscope resolve`."
             + fence
         )
-    if decision.word == NONE:
+    if decision == World.NONE:
         return (
             "Its records belong to no transaction that was committed: write an ABORT marker with the command, or"
             " `txnscope resolve`. Restarting the application does not help." + fence

@@ -139,6 +139,8 @@ def _opened(one: Observation, fresh: tuple[Occurrence, ...], now_ms: int, cluste
         decision=one.decision,
         command=one.command,
         blocked_groups=one.blocked_groups,
+        possible=one.possible,
+        proofs=one.proofs,
     )
 
 
@@ -183,6 +185,8 @@ def _described(old: Finding, one: Observation, fresh: tuple[Occurrence, ...]) ->
         decision=one.decision,
         command=one.command,
         blocked_groups=one.blocked_groups,
+        possible=one.possible,
+        proofs=one.proofs,
     )
 
 

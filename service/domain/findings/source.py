@@ -18,8 +18,14 @@ _REASONS: Final = {
     "retention": "were deleted before they were read",
     "recreated": "are of a topic that was created anew; it is read from its start",
     "diverged": "parted from what had been read; the log is read again",
+    "cleaned": "held {missing} records that compaction removed before they were read",
     "away": "were last read too long ago, so removed ids may have been missed; the log is read again",
 }
+
+
+def what_happened(reason: str, missing: int | None) -> str:
+    """To offsets that could not be read as they were; `reason` as in `facts.Gap`."""
+    return _REASONS.get(reason, reason).format(missing=missing)
 
 
 class Undecoded(NamedTuple):
@@ -41,6 +47,7 @@ class GapSeen(NamedTuple):
     to_offset: int
     reason: str
     seen_at_ms: int
+    missing: int | None = None
 
 
 class Source(NamedTuple):
@@ -100,7 +107,7 @@ def _data_gap(topic: str, partition: int, gaps: list[GapSeen]) -> Observation:
             Evidence(
                 gap.seen_at_ms,
                 f"{topic}-{partition}@{gap.from_offset}",
-                f"offsets {gap.from_offset} to {gap.to_offset} {_REASONS.get(gap.reason, gap.reason)}",
+                f"offsets {gap.from_offset} to {gap.to_offset} {what_happened(gap.reason, gap.missing)}",
             )
             for gap in gaps
         ),

@@ -11,6 +11,7 @@ counts as absent only for the leader epoch that the record itself carries.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -82,3 +83,24 @@ def is_there_before(
         if end.offset <= record.offset and end.leader_epoch == record.leader_epoch:
             return True
     return False
+
+
+def encode(samples: Sequence[Sample]) -> str:
+    """As text, for the store."""
+    return json.dumps([[*one[:3], *(_listed(ends) for ends in one[3:])] for one in samples], separators=(",", ":"))
+
+
+def decode(text: str | None) -> tuple[Sample, ...]:
+    """What `encode` made; nothing of None."""
+    return tuple(
+        Sample(hw, epoch, known_at, _mapped(until), _mapped(since))
+        for hw, epoch, known_at, until, since in json.loads(text or "[]")
+    )
+
+
+def _listed(ends: Mapping[int, LogEnd]) -> list[tuple[int, int, int]]:
+    return [(p, *end) for p, end in sorted(ends.items())]
+
+
+def _mapped(ends: Sequence[tuple[int, int, int]]) -> dict[int, LogEnd]:
+    return {p: LogEnd(offset, epoch) for p, offset, epoch in ends}

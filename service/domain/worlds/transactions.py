@@ -87,14 +87,15 @@ class LogHistory(NamedTuple):
     """All records, in log order, that log partition `partition` still holds of the id that owns the producer id.
 
     `holes`: ranges below `to_offset` whose records the reader did not get: removed by cleaning or retention, lost with
-    a leader, or below the offset at which reading began. `undecodable`: offsets of records that may be of the id.
+    a leader, or below the offset at which reading began. `unread`: offsets of which the newest record of the id may be
+    one, because they could not be decoded, or not be read yet.
     """
 
     partition: int
     to_offset: int
     records: tuple[IdRecord, ...]
     holes: tuple[Range, ...]
-    undecodable: tuple[int, ...] = ()
+    unread: tuple[Range, ...] = ()
 
 
 class Transaction(NamedTuple):
@@ -214,8 +215,8 @@ def _data_epochs(decision: IdRecord, is_rotated: bool) -> Epochs:
 
 
 def _unseen(producer_id: int, history: LogHistory) -> Iterator[Unseen]:
-    for offset in history.undecodable:
-        yield Unseen(history.partition, NOWHERE, Range(offset, offset + 1), ANY_EPOCH)
+    for offsets in history.unread:
+        yield Unseen(history.partition, NOWHERE, offsets, ANY_EPOCH)
     began = begun = NOWHERE
     neighbours: list[IdRecord | None] = [None, *history.records, None]
     previous: IdRecord | None = None

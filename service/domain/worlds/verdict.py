@@ -36,6 +36,14 @@ class Kind(StrEnum):
 
 
 UNKNOWN: Final = "unknown"
+DECISIONS: Final = (*World, UNKNOWN)
+"""What a finding says was decided."""
+
+_WHYS: Final[dict[str, str]] = {
+    World.COMMIT: "its transaction was committed, and no marker of it was written to the partition",
+    World.ABORT: "no committed transaction can have written it; the one that did was aborted, or it belongs to none",
+    World.NONE: "no committed transaction can have written it: it belongs to none",
+}
 
 LATER_MS: Final = 10_000
 """A newest record that claims to be this much younger than the decision may have been written after it."""
@@ -100,6 +108,20 @@ class Verdict(NamedTuple):
     decision: str
     proofs: tuple[Proof, ...]
     open_question: str | None
+
+    @property
+    def is_known(self) -> bool:
+        return self.decision != UNKNOWN
+
+    @property
+    def why(self) -> str:
+        """One line."""
+        return self.open_question or _WHYS[self.decision]
+
+
+def undecided(question: str) -> Verdict:
+    """Nothing could be read that would remove a world."""
+    return Verdict(frozenset(World), UNKNOWN, (), question)
 
 
 def judge(entry: Entry, log_partition: int, transactions: Sequence[Transaction], unseen: Sequence[Unseen]) -> Verdict:

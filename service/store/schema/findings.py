@@ -56,6 +56,8 @@ findings = Table(
     Column("decision", String),
     Column("command", String),
     Column("blocked_groups", JSON),  # null: written before there were any
+    Column("possible", JSON),  # the worlds that are left, and what removed the others; null: it has none
+    Column("proofs", JSON),
     PrimaryKeyConstraint("cluster_id", "id"),
     Index(None, "cluster_id", "opened_at_ms", "id"),
     Index(None, "cluster_id", "kind", "status"),

@@ -34,7 +34,6 @@ data_partitions = Table(
     Column("stalled_since_ms", BigInteger),  # null: the LSO is at the high watermark
     Column("why", String),  # it did not answer; the numbers are those of `answered_at_ms`
     Column("is_gone", Boolean, nullable=False),
-    Column("absent_until_ms", BigInteger),
     Column("answered_at_ms", BigInteger),  # null: never, and the numbers are -1
     # StalledRead; all null where there is none, or the LSO went on to the high watermark since
     Column("read_at_ms", BigInteger),
@@ -51,6 +50,7 @@ data_partitions = Table(
     Column("first_is_control", Boolean),
     Column("first_timestamp_ms", BigInteger),
     Column("first_max_timestamp_ms", BigInteger),
+    Column("samples", String),  # service.domain.worlds.order; null where the LSO does not stand
     PrimaryKeyConstraint("cluster_id", "topic", "partition"),
 )
 Index(

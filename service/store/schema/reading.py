@@ -66,6 +66,7 @@ log_partitions = Table(
     Column("transitions_per_s", Float, nullable=False),  # over the last whole rate window
     Column("window_started_ms", BigInteger, nullable=False),
     Column("window_records", BigInteger, nullable=False),
+    Column("witnessed_from", BigInteger, nullable=False),  # from there on, all that was ever appended was read
     PrimaryKeyConstraint("cluster_id", "source", "topic", "partition"),
 )
 
@@ -112,5 +113,6 @@ data_gaps = Table(
     Column("to_offset", BigInteger, nullable=False),
     Column("reason", String, nullable=False),
     Column("seen_at_ms", BigInteger, nullable=False),
+    Column("missing", BigInteger),  # how many of the offsets; null: all of them
     Index(None, "cluster_id", "seen_at_ms"),
 )

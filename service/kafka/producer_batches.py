@@ -1,11 +1,11 @@
-"""Reads a piece of a partition for the markers of one producer id: what ended there, and when."""
+"""Reads a piece of a partition for the batches of one producer id: what it wrote there, and what ended it."""
 
 from __future__ import annotations
 
 import time
 from typing import Final, NamedTuple
 
-from service.domain.look_back import Marker
+from service.domain.worlds.markers import Marker
 from service.kafka import errors
 from service.kafka.client import KafkaClient
 from service.kafka.errors import KafkaUnavailable
@@ -22,36 +22,42 @@ _TIMEOUT_MS: Final = 3_000
 _OUTCOMES: Final = {control.ABORT: False, control.COMMIT: True}
 
 
-class MarkersRead(NamedTuple):
-    """Markers in [from, reached), oldest first. `is_whole`: all that was asked for was read, and nothing was damaged.
+class DataBatch(NamedTuple):
+    """Offsets first to last, the producer epoch under which they were written, and the leader's."""
 
-    `leader_epochs`: under which the markers were written.
-    """
+    first: int
+    last: int
+    producer_epoch: int
+    leader_epoch: int
+
+
+class BatchesRead(NamedTuple):
+    """What one producer id has in [from, reached), in offset order. `is_whole`: all that was asked for was read, and
+    nothing was damaged."""
 
     markers: tuple[Marker, ...]
-    leader_epochs: tuple[int, ...]
+    data: tuple[DataBatch, ...]
     reached: int
     is_whole: bool
 
 
-def markers_between(
+def batches_between(
     client: KafkaClient, topic: str, partition: int, leader: Leader, producer_id: int, lo: int, hi: int
-) -> MarkersRead:
+) -> BatchesRead:
     """Those of `producer_id` in [lo, hi), within MAX_BYTES and MAX_S. Offsets below the log start are not whole.
 
     Raises KafkaUnavailable, or KafkaRefused (READ on the topic).
     """
-    found: list[Marker] = []
-    epochs: list[int] = []
+    markers: list[Marker] = []
+    written: list[DataBatch] = []
     at, read, is_whole = lo, 0, True
     size = FETCH_BYTES
     give_up = time.monotonic() + MAX_S
     while at < hi:
-        if read >= MAX_BYTES or time.monotonic() > give_up:
-            return MarkersRead(tuple(found), tuple(epochs), at, False)
-        data = _fetch(client, topic, leader, Wanted(partition, at, leader.epoch, size))
+        is_too_much = read >= MAX_BYTES or time.monotonic() > give_up
+        data = None if is_too_much else _fetch(client, topic, leader, Wanted(partition, at, leader.epoch, size))
         if data is None:
-            return MarkersRead(tuple(found), tuple(epochs), at, False)
+            return BatchesRead(tuple(markers), tuple(written), at, False)
         read += len(data)
         before = at
         for one in read_batches(data, at):
@@ -59,15 +65,21 @@ def markers_between(
                 is_whole = False
                 continue
             header = one.header
-            if before <= header.base_offset < hi and header.is_control and header.producer_id == producer_id:
-                found.append(_marker(one))
-                epochs.append(header.leader_epoch)
+            if before <= header.base_offset < hi and header.producer_id == producer_id:
+                if header.is_control:
+                    markers.append(_marker(one))
+                else:
+                    written.append(
+                        DataBatch(
+                            header.base_offset, header.next_offset - 1, header.producer_epoch, header.leader_epoch
+                        )
+                    )
             at = max(at, header.next_offset)
         if at == before:
             if len(data) < size:  # nothing whole came, and it was not for want of room
-                return MarkersRead(tuple(found), tuple(epochs), at, False)
+                return BatchesRead(tuple(markers), tuple(written), at, False)
             size *= 2
-    return MarkersRead(tuple(found), tuple(epochs), min(at, hi), is_whole)
+    return BatchesRead(tuple(markers), tuple(written), min(at, hi), is_whole)
 
 
 def _fetch(client: KafkaClient, topic: str, leader: Leader, wanted: Wanted) -> bytes | None:
@@ -89,5 +101,12 @@ def _marker(batch: Batch) -> Marker:
     except DecodeError:
         record = None
     if record is None or record.type not in _OUTCOMES:
-        return Marker(header.base_offset, header.producer_epoch, header.max_timestamp_ms, None)
-    return Marker(header.base_offset, header.producer_epoch, record.timestamp_ms, _OUTCOMES[record.type])
+        return Marker(header.base_offset, header.producer_epoch, header.max_timestamp_ms, None, header.leader_epoch)
+    return Marker(
+        header.base_offset,
+        header.producer_epoch,
+        record.timestamp_ms,
+        _OUTCOMES[record.type],
+        header.leader_epoch,
+        record.coordinator_epoch,
+    )

@@ -1,0 +1,109 @@
+"""Reads what the verdict on an open entry rests on: its batches, the markers before it, and its id's transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from service.domain.worlds.markers import Marker
+from service.domain.worlds.order import Sample
+from service.domain.worlds.transactions import Epochs, LogHistory, Unseen, transactions_of
+from service.domain.worlds.verdict import Batches, Entry, Verdict, judge
+from service.kafka.bracket import LogEnds, Seen
+from service.kafka.client import KafkaClient
+from service.kafka.log_history import id_history
+from service.kafka.offsets import offset_at_time
+from service.kafka.producer_batches import DataBatch, batches_between
+
+_LOG_MARGIN: Final = 5_000
+"""Records of a log partition that are read before the proof of absence: a transaction may have been open then."""
+_TIME_MARGIN_MS: Final = 60_000
+"""Clocks differ; where markers are looked for is a hint, never a proof."""
+
+
+class EntryAsk(NamedTuple):
+    """An open entry, and who owns its producer id (`transactional_id` None: nobody is known).
+
+    `is_deep`: read as far back as the bounds allow, not only to where samples prove that the entry was absent.
+    """
+
+    topic: str
+    partition: int
+    producer_id: int
+    producer_epoch: int
+    start_offset: int
+    transactional_id: bytes | None
+    log_partition: int
+    samples: tuple[Sample, ...]
+    is_deep: bool = False
+
+
+class EntryFacts(NamedTuple):
+    """`history` None: nobody is known to own the producer id. `markers`: before the entry, oldest first, the newest of
+    them at least; none where they could not be read up to the entry."""
+
+    history: LogHistory | None
+    markers: tuple[Marker, ...]
+    batches: Batches
+
+
+def read_facts(client: KafkaClient, ask: EntryAsk, seen: Seen, log: LogEnds | None) -> EntryFacts | None:
+    """None: the log partition has no leader that can be relied on. `seen`: of the partition; `log`: with the end of the
+    owner's log partition. Raises KafkaUnavailable, KafkaRefused."""
+    history = None
+    if ask.transactional_id is not None:
+        if log is None or ask.log_partition not in log.offsets:
+            return None
+        leader, end = log.leaders[ask.log_partition], log.offsets[ask.log_partition]
+        place = ask.topic, ask.partition
+        lo = _log_start(ask)
+        history = id_history(client, leader, ask.log_partition, ask.transactional_id, place, lo, end)
+    lo = max(_markers_from(client, ask, seen, history), seen.ends.log_start)
+    before = batches_between(client, ask.topic, ask.partition, seen.leader, ask.producer_id, lo, ask.start_offset)
+    markers = before.markers if before.is_whole and before.reached >= ask.start_offset else ()
+    start = max(ask.start_offset, seen.ends.log_start)
+    hi = seen.ends.high_watermark
+    after = batches_between(client, ask.topic, ask.partition, seen.leader, ask.producer_id, start, hi)
+    is_whole = start == ask.start_offset and after.is_whole and after.reached >= hi
+    return EntryFacts(history, markers, _batches(ask, markers, after.data, is_whole=is_whole))
+
+
+def verdict_on(ask: EntryAsk, facts: EntryFacts, newest_ms: int, elsewhere: Sequence[Unseen]) -> Verdict:
+    """`newest_ms`: timestamp of the entry's newest record. `elsewhere`: what the transaction log may hide of anybody;
+    this counts where nobody is known to own the producer id."""
+    entry = Entry(f"{ask.topic}-{ask.partition}", newest_ms, facts.batches, facts.markers, ask.samples)
+    if facts.history is None:
+        return judge(entry, ask.log_partition, (), elsewhere)
+    return judge(entry, ask.log_partition, *transactions_of(ask.producer_id, facts.history))
+
+
+def _log_start(ask: EntryAsk) -> int:
+    known = [one.until[ask.log_partition].offset for one in ask.samples if ask.log_partition in one.until]
+    return 0 if ask.is_deep or not known else max(min(known) - _LOG_MARGIN, 0)
+
+
+def _markers_from(client: KafkaClient, ask: EntryAsk, seen: Seen, history: LogHistory | None) -> int:
+    if not ask.is_deep and ask.samples and ask.samples[0].high_watermark <= ask.start_offset:
+        return ask.samples[0].known_at
+    if history is None or not history.records:
+        return ask.start_offset
+    since_ms = history.records[0].timestamp_ms - _TIME_MARGIN_MS
+    found = offset_at_time(client, ask.topic, ask.partition, seen.leader, since_ms)
+    return ask.start_offset if found is None else min(found, ask.start_offset)
+
+
+def _batches(ask: EntryAsk, markers: Sequence[Marker], data: Sequence[DataBatch], *, is_whole: bool) -> Batches:
+    if not is_whole or not data:
+        # the leader refuses records below the epoch of the last marker, and has seen none above the producer's
+        lowest = max((one.producer_epoch for one in markers), default=0)
+        first = data[0].leader_epoch if data and data[0].first <= ask.start_offset <= data[0].last else -1
+        return Batches(ask.start_offset, ask.start_offset, Epochs(lowest, ask.producer_epoch), first, -1, False)
+    epochs = [one.producer_epoch for one in data]
+    return Batches(
+        start_offset=ask.start_offset,
+        last_offset=data[-1].last,
+        epochs=Epochs(min(epochs), max(epochs)),
+        first_leader_epoch=data[0].leader_epoch,
+        last_leader_epoch=data[-1].leader_epoch,
+        is_whole=True,
+    )

@@ -1,0 +1,111 @@
+"""Reads what the transaction log still holds of one transactional.id, and where records are missing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from service.domain.partition_facts import Place
+from service.domain.states import EXPIRED
+from service.domain.transaction_log import TOPIC
+from service.domain.worlds.transactions import IdRecord, LogHistory, Range
+from service.kafka import errors
+from service.kafka.client import KafkaClient
+from service.kafka.errors import KafkaRefused, KafkaUnavailable
+from service.kafka.fetch import Wanted, fetch
+from service.kafka.metadata import Leader, TopicLayout
+from service.kafka.offsets import EARLIEST, list_offsets
+from service.wire.columns import TOMBSTONE, UNDECODABLE, Chunk, LogColumns, decode
+
+MAX_RECORDS: Final = 300_000
+"""How far back from its end a log partition is read: some 40 MB, less than a second."""
+MAX_S: Final = 5.0
+_FETCH_BYTES: Final = 8 << 20
+_TIMEOUT_MS: Final = 3_000
+
+
+def id_history(
+    client: KafkaClient, leader: Leader, partition: int, transactional_id: bytes, place: Place, lo: int, hi: int
+) -> LogHistory:
+    """Returns the records of the id in [lo, hi) of a log partition; `lists` says whether they list `place`.
+
+    Offsets below `lo`, and offsets that were not there, are holes. Raises KafkaUnavailable, KafkaRefused (READ on the
+    log).
+    """
+    at = max(lo, hi - MAX_RECORDS)
+    holes = [Range(0, at)] if at > 0 else []
+    records: list[IdRecord] = []
+    unread: list[Range] = []
+    give_up = time.monotonic() + MAX_S
+    size = _FETCH_BYTES
+    while at < hi and time.monotonic() < give_up:
+        data = _fetch(client, leader, Wanted(partition, at, leader.epoch, size))
+        if data is None:
+            start = list_offsets(client, TopicLayout(TOPIC, "", {partition: leader}), EARLIEST).found.get(partition, at)
+            if start <= at:
+                break  # the log ends before `at`: another leader's
+            holes.append(Range(at, start))
+            at = start
+            continue
+        columns = decode([Chunk(partition, at, hi, data)])
+        reached = max([columns.next_offsets.get(partition, at), *(b.resume_offset or 0 for b in columns.broken)])
+        if reached <= at:
+            if len(data) < size:
+                break  # nothing whole came, and it was not for want of room
+            size *= 2
+            continue
+        holes += _missing(columns, at, min(reached, hi))
+        for row in _rows_of(columns, transactional_id):
+            if columns.kind[row] == UNDECODABLE:
+                unread.append(Range(int(columns.offset[row]), int(columns.offset[row]) + 1))
+            else:
+                records.append(_record(columns, row, place))
+        at = reached
+    if at < hi:
+        unread.append(Range(at, hi))
+    return LogHistory(partition, hi, tuple(records), tuple(holes), tuple(unread))
+
+
+def _fetch(client: KafkaClient, leader: Leader, wanted: Wanted) -> bytes | None:
+    """None: the offset lies outside of the log."""
+    (answer,) = fetch(client, leader.node, TOPIC, [wanted], wanted.max_bytes, max_wait_ms=0, timeout_ms=_TIMEOUT_MS)
+    if answer.error == errors.OFFSET_OUT_OF_RANGE:
+        return None
+    if answer.error == errors.TOPIC_AUTHORIZATION_FAILED:
+        raise KafkaRefused(errors.no_permission(TOPIC, "READ"))
+    if answer.error:
+        raise KafkaUnavailable(f"{TOPIC}-{wanted.partition}: fetch error {answer.error}")
+    return answer.records
+
+
+def _missing(columns: LogColumns, lo: int, hi: int) -> Iterator[Range]:
+    """The offsets in [lo, hi) without a readable record."""
+    there = np.concatenate(([lo - 1], columns.offset, [hi]))
+    for i in np.flatnonzero(np.diff(there) > 1).tolist():
+        yield Range(int(there[i]) + 1, int(there[i + 1]))
+
+
+def _rows_of(columns: LogColumns, transactional_id: bytes) -> list[int]:
+    is_it = pc.equal(columns.transactional_ids.cast(pa.binary()), pa.scalar(transactional_id, pa.binary()))
+    return [int(row) for row in np.flatnonzero(np.asarray(is_it))]
+
+
+def _record(columns: LogColumns, row: int, place: Place) -> IdRecord:
+    topic, partition = place
+    return IdRecord(
+        offset=int(columns.offset[row]),
+        timestamp_ms=int(columns.timestamp_ms[row]),
+        leader_epoch=int(columns.leader_epoch[row]),
+        state=EXPIRED if columns.kind[row] == TOMBSTONE else int(columns.status[row]),
+        producer_id=int(columns.producer_id[row]),
+        producer_epoch=int(columns.producer_epoch[row]),
+        client_transaction_version=int(columns.client_transaction_version[row]),
+        previous_producer_id=int(columns.previous_producer_id[row]),
+        start_ms=int(columns.start_ms[row]),
+        lists=any(name == topic and partition in ids for name, ids in columns.participants(row)),
+    )

@@ -1,0 +1,59 @@
+"""Derives once more, from the brokers' own bytes, what was decided of a transaction that hangs."""
+
+from __future__ import annotations
+
+from service.domain.findings.finding import Finding
+from service.domain.open_entries import Entry
+from service.domain.owners import Owner
+from service.domain.transaction_log import TOPIC
+from service.domain.worlds.order import decode
+from service.domain.worlds.verdict import Verdict, World
+from service.kafka.bracket import Bracket, Seen
+from service.kafka.client import KafkaClient
+from service.kafka.entry_facts import EntryAsk, read_facts, verdict_on
+from service.remediation.owner import Reading
+from service.remediation.refused import Refused
+from service.store import read_partitions
+from service.store.read_log import log_read
+
+
+def prove_again(
+    finding: Finding,
+    entry: Entry,
+    owner: Owner | None,
+    seen: Seen,
+    cluster_id: int,
+    client: KafkaClient,
+    bracket: Bracket,
+    reading: Reading,
+) -> Verdict:
+    """Returns the verdict if it calls for the same marker as the finding. Raises Refused, KafkaFailure, StoreError."""
+    with reading() as connection:
+        row = read_partitions.find(connection, cluster_id, entry.topic, entry.partition)
+        hidden = log_read(connection, cluster_id).unseen
+    if row is None or row.topic_id != seen.topic_id:
+        raise Refused(f"topic {entry.topic} is another one now: it was created again")
+    ask = EntryAsk(
+        topic=entry.topic,
+        partition=entry.partition,
+        producer_id=entry.producer_id,
+        producer_epoch=entry.producer_epoch,
+        start_offset=entry.start_offset,
+        transactional_id=None if owner is None else owner.transactional_id,
+        log_partition=-1 if owner is None else owner.log_partition,
+        samples=decode(row.samples),
+        is_deep=True,
+    )
+    log = None if owner is None else bracket.ends(TOPIC, {owner.log_partition})
+    facts = read_facts(client, ask, seen, log)
+    if facts is None:
+        raise Refused(f"{TOPIC}-{ask.log_partition} cannot be read now: what was decided cannot be derived again")
+    verdict = verdict_on(ask, facts, entry.last_timestamp_ms, hidden)
+    if not verdict.is_known:
+        raise Refused(f"what was decided cannot be proven any more: {verdict.why}", "find out from the application")
+    if (verdict.decision == World.COMMIT) != (finding.decision == World.COMMIT):
+        raise Refused(
+            f"the finding says {finding.decision}, the brokers' logs say {verdict.decision}: {verdict.why}",
+            "find out from the application",
+        )
+    return verdict
