@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from service.processes.linux import kill_session, stopped_children
 from service.processes.working_time import SilenceMeter
 
 LIFELINE: Final = "TXNSCOPE_LIFELINE"
@@ -90,8 +91,11 @@ def _nobody_listens() -> None:
 def _watch(ours: socket.socket, supervisor: int) -> None:
     if not _is_closed(ours, supervisor):
         # it is stopped or stuck: if a process of ours died now, nobody would notice
+        stopped_too = stopped_children(supervisor)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(supervisor, signal.SIGKILL)
+        for sibling in stopped_too:  # it cannot end itself, and may hold a port
+            kill_session(sibling)
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(GRACE_S)
     os._exit(1)

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 _PROC: Final = Path("/proc")
 _ZOMBIE: Final = "Z"
+_STOPPED: Final = "T"
 _STATE, _PARENT, _SESSION = 0, 1, 3  # fields of /proc/PID/stat behind the command's closing bracket
 
 
@@ -34,6 +35,11 @@ def descendants(pid: int) -> list[int]:
     for one in found:
         found += children.get(one, ())
     return found
+
+
+def stopped_children(pid: int) -> list[int]:
+    """The processes started by `pid` that SIGSTOP has stopped."""
+    return [one for one, fields in _all() if int(fields[_PARENT]) == pid and fields[_STATE] == _STOPPED]
 
 
 def processor_time(pids: Iterable[int]) -> ProcessorTime:

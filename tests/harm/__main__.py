@@ -55,11 +55,11 @@ class Series(NamedTuple):
 
     @property
     def longest_s(self) -> float:
-        return max(one.again_s for one in self.rounds)
+        return max(one.stood_s for one in self.rounds)
 
     @property
     def median_s(self) -> float:
-        return percentile([one.again_s for one in self.rounds], 0.5)
+        return percentile([one.stood_s for one in self.rounds], 0.5)
 
 
 def main() -> int:
@@ -92,7 +92,7 @@ def _sections(options: argparse.Namespace, harms: Sequence[tuple[str, tuple[str,
     for when in options.when:
         with TemporaryDirectory(prefix="txnscope-harm-") as directory:
             series = _series(options.version, when, harms, Path(directory))
-        is_fast = all(one.again_s <= BAR_S[one.how] for one in series.rounds)
+        is_fast = all(one.stood_s <= BAR_S[one.how] for one in series.rounds)
         yield of_series(series, BAR_S), is_fast and series.is_exact and not series.tracebacks
     if options.starved_minutes:
         outcome = _starved(options.version, options.starved_minutes * 60)
@@ -204,7 +204,7 @@ def _tracebacks(app: Watch) -> int:
 
 def _said(one: Round, when: str) -> Round:
     gone = "not needed" if one.gone_s is None else f"gone after {one.gone_s:.1f} s"
-    sys.stderr.write(f"{when}: {' and '.join(one.kinds)} {one.how}: {gone}, all moves {one.again_s:.1f} s after it\n")
+    sys.stderr.write(f"{when}: {' and '.join(one.kinds)} {one.how}: {gone}, longest standstill {one.stood_s:.1f} s\n")
     return one
 
 

@@ -19,7 +19,7 @@ clients beside. Every process of `txnscope watch` has somebody who notices its d
 ([why and how](adr/0009-progress-keeps-the-lease.md)).
 
 - **Killed**: SIGKILL, as the kernel does it where memory runs out. **Frozen**: SIGSTOP, never continued.
-- **Moves again**: seconds from the harm until every source was read at a later time, and the service answers.
+- **Standstill**: the longest time in which some source was not read, or the service did not answer.
 - The supervisor was started again by the test, a second after its end, as systemd or a container's runtime does it.
 - A frozen Python daemon that forks workers is not missed while there are enough of them ("not needed").
 """
@@ -46,14 +46,14 @@ def of_series(one: Series, bars: Mapping[str, float]) -> str:
     ]
     for how in (KILL, FREEZE):
         if rounds := [r for r in one.rounds if r.how == how]:
-            parts.append(f"\n| {how} | noticed after | moves again after (bar {bars[how]:.0f} s) |\n|---|---|---|\n")
+            parts.append(f"\n| {how} | noticed after | standstill (bar {bars[how]:.0f} s) |\n|---|---|---|\n")
             parts += [_row(r) for r in rounds]
     return "".join(parts)
 
 
 def _row(one: Round) -> str:
     gone = "not needed" if one.gone_s is None else f"{one.gone_s:.1f} s"
-    return f"| {', '.join(one.kinds)} | {gone} | {one.again_s:.1f} s |\n"
+    return f"| {', '.join(one.kinds)} | {gone} | {one.stood_s:.1f} s |\n"
 
 
 def of_starvation(outcome: Outcome, minutes: float) -> str:

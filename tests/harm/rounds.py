@@ -8,8 +8,8 @@ import time
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from tests.harm.watched import Watch
-from tests.waiting import wait_for, wait_until
+from tests.harm.watched import SERVICE, Watch
+from tests.waiting import wait_until
 
 KILL: Final = "killed"
 FREEZE: Final = "frozen"
@@ -23,37 +23,63 @@ _UNDER_WAY_S: Final = 1.0
 
 
 class Round(NamedTuple):
-    """`how`: KILL or FREEZE. `gone_s`: until the victims were gone, None where nobody needed them. `again_s`: until
-    every source was read at a time after that, and the service answered."""
+    """`how`: KILL or FREEZE. `gone_s`: until the victims were gone; None: nobody needed them. `stood_s`: the longest
+    time in which some source was not read, or the service did not answer."""
 
     how: str
     kinds: tuple[str, ...]
     gone_s: float | None
-    again_s: float
+    stood_s: float
+
+
+class Standstill:
+    """Watches every source, and the service, for the longest time in which one of them did not move."""
+
+    def __init__(self, app: Watch) -> None:
+        self._app = app
+        self._as_of_ms = app.as_of_ms()
+        self._moved_s = dict.fromkeys((*self._as_of_ms, SERVICE), time.time())
+        self.longest_s = 0.0
+
+    def look(self) -> dict[str, float]:
+        """When each moved last."""
+        as_of_ms = self._app.as_of_ms()
+        moved = [source for source, at_ms in as_of_ms.items() if at_ms > self._as_of_ms[source]]
+        moved += [SERVICE] if self._app.is_serving() else []
+        self._as_of_ms = as_of_ms
+        for one in moved:
+            self.longest_s = max(self.longest_s, time.time() - self._moved_s[one])
+            self._moved_s[one] = time.time()
+        return self._moved_s
 
 
 def harm(app: Watch, how: str, kinds: Sequence[str]) -> Round:
     """Does it, and waits until all goes on. AssertionError, with what was seen last, if it does not."""
     victims = [app.victim(kind) for kind in kinds]
-    what = f"{' and '.join(kinds)} {how}; {app.log}"
-    began = time.time()
+    standstill = Standstill(app)
+    began_s = time.time()
+    gone_s: float | None = None
     for pid in victims:
         os.kill(pid, SIGNALS[how])
 
-    def noticed() -> bool:
-        return not left(victims) or (how == FREEZE and time.time() - began > UNNOTICED_S)
+    def look() -> tuple[list[int], dict[str, float]]:
+        """The victims that are left, and for how long each source has moved since it was clear what becomes of them."""
+        nonlocal gone_s
+        there = left(victims)
+        elapsed_s = time.time() - began_s
+        if not there and gone_s is None:
+            gone_s = elapsed_s
+        clear_s = began_s + (UNNOTICED_S if gone_s is None else gone_s) + _UNDER_WAY_S
+        return there, {one: at_s - clear_s for one, at_s in standstill.look().items()}
 
-    wait_for(noticed, f"the end of {what}")
-    gone_s = None if left(victims) else time.time() - began
+    wait_until(
+        look,
+        lambda seen: min(seen[1].values()) > 0,
+        f"sources that move (s since the end of {' and '.join(kinds)}, {how}) and a service that answers; {app.log}",
+    )
     for pid in left(victims):
         os.kill(pid, signal.SIGKILL)
-    since_s = began + (gone_s or 0) + _UNDER_WAY_S
-    wait_until(
-        lambda: (min(app.as_of_ms().values()) / 1000 - since_s, app.is_serving()),
-        lambda seen: seen[0] > 0 and seen[1],
-        f"sources that move (s after the end) and a service that answers, {what}",
-    )
-    return Round(how, tuple(kinds), gone_s, time.time() - began - _UNDER_WAY_S)
+    return Round(how, tuple(kinds), gone_s, standstill.longest_s)
 
 
 def left(victims: Sequence[int]) -> list[int]:

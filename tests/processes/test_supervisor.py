@@ -253,11 +253,13 @@ def test_a_child_that_never_said_anything_has_longer(start: Start) -> None:
     running.wait_for_text(lambda text: "child0 did not answer for 4 s and was killed" in text, "an end after 4 s")
 
 
-def test_children_end_a_frozen_supervisor_and_themselves(start: Start) -> None:
-    """A frozen supervisor would not notice the death of a child. The service manager starts all of them again."""
+def test_children_end_a_frozen_supervisor_a_frozen_sibling_and_themselves(start: Start) -> None:
+    """A frozen supervisor would not notice the death of a child, and a frozen child keeps its port. The service manager
+    starts all of them again."""
     running = start(BEATS, BEATS)
     pids = running.wait_for_pids(2)
-    os.kill(running.process.pid, signal.SIGSTOP)
+    for pid in (running.process.pid, pids[0]):
+        os.kill(pid, signal.SIGSTOP)
     assert running.process.wait(LIMIT_S) == -signal.SIGKILL
     wait_until_equal(lambda: [pid for pid in pids if is_alive(pid)], [], "children that live")
 
