@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Column, Connection, Engine, and_, delete, exists, select, text, tuple_
+from sqlalchemy import Column, Connection, Engine, and_, delete, exists, or_, select, text, tuple_
 
+from service.domain.findings.kinds import RESOLVED
 from service.domain.keeping import DEFAULT, Keep
 from service.domain.states import EXPIRED
 from service.domain.transaction_log import SOURCE
@@ -22,6 +23,7 @@ from service.store.schema import (
     findings,
     id_minutes,
     log_partitions,
+    open_entries,
     open_participants,
     partition_markers,
     partition_minutes,
@@ -45,7 +47,7 @@ AUDIT_KEPT_MS: Final = 400 * 86_400_000
 """Whoever audits a year finds all of it."""
 
 _STATES = Upsert(coordinator_states, add=("ids",))
-_T, _L, _P = transactional_ids.c, log_partitions.c, producer_ids.c
+_T, _L, _P, _E, _F = transactional_ids.c, log_partitions.c, producer_ids.c, open_entries.c, findings.c
 
 _OWNS = and_(
     _T.cluster_id == _P.cluster_id,
@@ -53,6 +55,9 @@ _OWNS = and_(
     _T.producer_id == _P.producer_id,
     _T.state != EXPIRED,
 )
+# what hangs may do so for months, and its producer id is the way to a name
+_IS_OPEN = and_(_E.cluster_id == _P.cluster_id, _E.producer_id == _P.producer_id)
+_IS_FOUND = and_(_F.cluster_id == _P.cluster_id, _F.producer_id == _P.producer_id, _F.status != RESOLVED)
 # what a log had that is another one now (writer_ids.void_ids) may come again while that is read
 _MAY_COME_AGAIN = and_(
     _T.offset < 0,
@@ -158,7 +163,8 @@ class Retention:
         return len(rows)
 
     def _delete_producer_ids(self, connection: Connection, before_ms: int) -> int:
-        """Those last seen before `before_ms` that no id has now, among the next `rows_at_once` in a walk over all.
+        """Those last seen before `before_ms` that no id has now, and under which nothing is open or found, among the
+        next `rows_at_once` in a walk over all.
 
         An index by time would have to follow every transaction, for what is looked for once in some months.
         """
@@ -176,5 +182,6 @@ class Retention:
         if last is not None:
             ahead.append(place <= tuple(last))
         self._producers_after = None if last is None else (last.transactional_id, last.producer_id)
-        gone = delete(producer_ids).where(*ahead, _P.last_seen_ms < before_ms, ~exists().where(_OWNS))
+        needed = (exists().where(_OWNS), exists().where(_IS_OPEN), exists().where(_IS_FOUND))
+        gone = delete(producer_ids).where(*ahead, _P.last_seen_ms < before_ms, ~or_(*needed))
         return connection.execute(gone).rowcount

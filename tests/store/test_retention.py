@@ -16,16 +16,20 @@ from service.domain.findings.finding import Observation, Subject
 from service.domain.findings.lifecycle import Look, reconcile
 from service.domain.keeping import Keep
 from service.domain.ledger import LedgerBatch, Marker, TopicRange, Volume
+from service.domain.partition_facts import PartitionsBatch
 from service.store import audit, lease, read, schema
 from service.store.audit import Attempt
 from service.store.errors import LeaseLost
 from service.store.retention import Forgotten, Retention
 from service.store.writer_findings import FindingWriter
 from service.store.writer_ledger import LedgerWriter
+from service.store.writer_partitions import PartitionWriter
 from tests.store.conftest import Cluster, only_on
 from tests.store.histories import aborted, committed
 from tests.store.logs import NOW_MS, Entry, batch, entry, everything, rows
 from tests.store.logs import read as span
+from tests.store.looks import described, look
+from tests.store.looks import entry as open_entry
 
 DAY_MS = 86_400_000
 HISTORY_MS = 7 * DAY_MS
@@ -94,6 +98,20 @@ def test_producer_ids_go_when_long_unseen_unless_an_id_has_them(cluster: Cluster
     assert retention.forget(LATER_MS).producer_ids == 0
     assert retention.forget(much_later_ms).producer_ids == 2
     assert [row["producer_id"] for row in rows(cluster.engine, schema.producer_ids, cluster.id)] == [9]
+
+
+def test_a_producer_id_under_which_something_hangs_is_the_way_to_its_name(cluster: Cluster) -> None:
+    seed(cluster)
+    hangs = Observation(kinds.HANGING, kinds.CRITICAL, Subject("orders", 0, b"old", 8, 0, 100), "hangs", "", ())
+    changes = reconcile({}, Look((hangs,), frozenset({kinds.HANGING})), NOW_MS, "cluster")
+    FindingWriter(cluster.engine, cluster.lease).save(changes, NOW_MS)
+    PartitionWriter(cluster.engine, cluster.lease).apply(
+        PartitionsBatch(NOW_MS, (look(NOW_MS),), (described(NOW_MS, open_entry()),)), NOW_MS
+    )
+    retention = Retention(cluster.engine, cluster.lease, keep=Keep(producer_ids=30 * DAY_MS))
+    retention.forget(LATER_MS + 31 * DAY_MS)
+    left = rows(cluster.engine, schema.producer_ids, cluster.id)
+    assert sorted(row["producer_id"] for row in left) == [7, 8, 9], "7 is open on a partition, of 8 there is a finding"
 
 
 def test_the_walk_over_producer_ids_goes_on_where_it_was_and_around(cluster: Cluster) -> None:
