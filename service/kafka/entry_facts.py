@@ -17,6 +17,8 @@ from service.kafka.producer_batches import DataBatch, batches_between
 
 _LOG_MARGIN: Final = 5_000
 """Records of a log partition that are read before the proof of absence: a transaction may have been open then."""
+_RECORDS_BACK: Final = 300
+"""Markers are looked for since this many records of the id: some hundred transactions."""
 _TIME_MARGIN_MS: Final = 60_000
 """Clocks differ; where markers are looked for is a hint, never a proof."""
 
@@ -87,7 +89,8 @@ def _markers_from(client: KafkaClient, ask: EntryAsk, seen: Seen, history: LogHi
         return ask.samples[0].known_at
     if history is None or not history.records:
         return ask.start_offset
-    since_ms = history.records[0].timestamp_ms - _TIME_MARGIN_MS
+    oldest = history.records[-min(len(history.records), _RECORDS_BACK)]
+    since_ms = oldest.timestamp_ms - _TIME_MARGIN_MS
     found = offset_at_time(client, ask.topic, ask.partition, seen.leader, since_ms)
     return ask.start_offset if found is None else min(found, ask.start_offset)
 
