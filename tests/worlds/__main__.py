@@ -8,9 +8,7 @@ from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
-from tests.worlds.history import Tally, Wrong, draw
-
-BLOCK = 1_000
+from tests.worlds.history import BLOCK, Tally, draw_block
 
 
 def main() -> int:
@@ -22,7 +20,7 @@ def main() -> int:
     starts = range(options.first_seed, options.first_seed + options.histories, BLOCK)
     total, wrong = Tally(), []
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
-        for tally, found in pool.map(_block, starts):
+        for tally, found in pool.map(draw_block, starts):
             total.verdicts.update(tally.verdicts)
             total.questions.update(tally.questions)
             wrong += found
@@ -42,16 +40,6 @@ def _show(kind: str, total: Tally) -> None:
     for (of, question), n in total.questions.most_common():
         if of == kind:
             sys.stdout.write(f"  {n:,} unknown: {question}\n")
-
-
-def _block(first: int) -> tuple[Tally, list[str]]:
-    tally, wrong = Tally(), []
-    for seed in range(first, first + BLOCK):
-        try:
-            draw(seed, tally)
-        except Wrong as e:
-            wrong.append(f"{e.__notes__[0]}: {e}")
-    return tally, wrong
 
 
 if __name__ == "__main__":

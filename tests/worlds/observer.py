@@ -37,9 +37,11 @@ class Observer:
     cluster: Cluster
     is_running: bool = False
     rounds: list[Round] = field(default_factory=lambda: [Round()])
+    began_at: int = 0
+    """Where the partition ended when it was started."""
 
     def start(self) -> None:
-        self.is_running, self.rounds = True, [Round()]
+        self.is_running, self.rounds, self.began_at = True, [Round()], len(self.cluster.data)
 
     def stop(self) -> None:
         """What it has sampled goes with it."""
