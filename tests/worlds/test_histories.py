@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from tests.worlds.history import CLEANED, Tally, draw
+from tests.worlds.history import FIRST_START, WHILE_RUNNING, Tally, draw
 
 HISTORIES = 4_000
 """`make worlds` draws 200,000."""
-BLOCKS = 4
 
-ONCE_WRONG = (127, 603, 720, 13026, 17163, 17906, 38806)
+ONCE_WRONG = (127, 603, 720, 13026, 17163, 17906, 38806, 707621, 712695)
 """Seeds that ever named a wrong marker, of the model as it was then."""
 
 
-@pytest.mark.parametrize("block", range(BLOCKS))
-def test_no_drawn_history_has_a_wrong_marker(block: int) -> None:
+def test_no_drawn_history_has_a_wrong_marker_and_few_are_unknown() -> None:
     tally = Tally()
-    for seed in range(block * HISTORIES // BLOCKS, (block + 1) * HISTORIES // BLOCKS):
+    for seed in range(HISTORIES):
         draw(seed, tally)
-    whole = {decision: n for (kind, decision), n in tally.verdicts.items() if kind != CLEANED}
-    assert whole.get("unknown", 0) <= 0.05 * sum(whole.values())
+    found = {decision: n for (kind, decision), n in tally.verdicts.items() if kind in (FIRST_START, WHILE_RUNNING)}
+    assert found["unknown"] <= 0.03 * sum(found.values())
 
 
 @pytest.mark.parametrize("seed", ONCE_WRONG)
