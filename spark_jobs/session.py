@@ -37,6 +37,10 @@ _PATIENCE_S: Final = 600
 """How long Spark's own parts wait for one another. Who is stuck is found by `spark_jobs.liveness`, which knows a slow
 machine from a dead process; Spark's time-outs, of 15 s and more, do not."""
 
+_SOCKETS_FIT: Final = 60
+"""Longest folder for Unix sockets: Linux takes paths of 107 bytes, Spark's names have 43. Otherwise it listens on
+loopback."""
+
 JvmGuard = Callable[["subprocess.Popen[bytes]"], None]
 
 
@@ -80,7 +84,7 @@ def _settings(scratch: Path) -> dict[str, str]:
         "spark.sql.warehouse.dir": str(scratch),
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
-        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.python.unix.domain.socket.enabled": str(len(str(scratch)) <= _SOCKETS_FIT).lower(),
         "spark.python.authenticate.socketTimeout": f"{_PATIENCE_S}s",
         "spark.network.timeout": f"{_PATIENCE_S}s",
         # a rename on the local disk is atomic: no need of Hadoop's slower contract
