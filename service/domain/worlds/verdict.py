@@ -183,7 +183,7 @@ def _by_epoch(entry: Entry, left: Sequence[Transaction], proofs: list[Proof]) ->
     epochs = entry.batches.epochs
     kept = [one for one in left if one.data_epochs.overlaps(epochs)]
     if gone := len(left) - len(kept):
-        text = f"{_count(gone, 'transaction')} wrote under other epochs than the entry's, {_shown(epochs)}"
+        text = f"the entry was written under epoch {_shown(epochs)}, {_count(gone, 'transaction')} under others"
         proofs.append(Proof(Kind.EPOCH, entry.where, text))
     return kept
 
@@ -240,7 +240,7 @@ def _may_be_of_none(
     if not committed or entry.newest_ms > committed[-1].decided_ms + LATER_MS:
         return True
     source = f"__transaction_state-{log_partition}@{committed[-1].decided.offset}"
-    text = "a client that commits has written wherever it added a partition, and no marker ended that: it is the entry"
+    text = "a client that commits has written wherever it added a partition; no marker ended that here, so it lies here"
     proofs.append(Proof(Kind.LISTING, source, text))
     return False
 
