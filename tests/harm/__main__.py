@@ -136,12 +136,12 @@ def _during_first_reads(folder: Path, harms: Sequence[tuple[str, tuple[str, ...]
     rounds, tracebacks, is_exact = [], 0, True
     with prepared_broker(RECORDS, LOGGED_IDS) as broker:
         with _first_read(broker, folder / "unharmed") as app:
-            app.wait_until_counting()
+            app.wait_until_read()
             truth = app.ids()
         for number, (how, kinds) in enumerate(harms):
             with _first_read(broker, folder / str(number)) as app:
                 rounds.append(_said(harm(app, how, kinds), FIRST_READ))
-                app.wait_until_counting()
+                app.wait_until_read()
                 is_exact &= app.ids() == truth and app.gaps() == []
                 tracebacks += _tracebacks(app)
     return Series(broker.version, FIRST_READ, rounds, is_exact, tracebacks)
