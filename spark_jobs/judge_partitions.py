@@ -7,6 +7,7 @@ coordinator is asked instead, twice.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Container, Iterable, Mapping
 from typing import Final
 
@@ -31,8 +32,9 @@ from service.domain.open_entries import (
     Entry,
     Relation,
 )
+from service.domain.worlds.facts import EntryAsk, EntryFacts
+from service.domain.worlds.proving import verdict_on
 from service.domain.worlds.verdict import World
-from service.kafka.entry_facts import EntryAsk, EntryFacts, verdict_on
 from service.store import read_judged, read_partitions
 from service.store.read_judged import JudgedEntry
 from service.store.read_log import LogRead, log_read
@@ -43,6 +45,8 @@ from spark_jobs.looker import Answers, EntryKey, Looker, Questions, is_open
 from spark_jobs.observed import cases_of, observed
 from spark_jobs.open_cases import OpenCase
 from spark_jobs.unrest import NEVER_MS, Unrest
+
+log = logging.getLogger(__name__)
 
 LOOK_AGAIN_MS: Final = 1_000
 """How often what hangs is looked at again: it may end without the LSO moving."""
@@ -80,9 +84,9 @@ class PartitionLooks:
         return next((case.stalled_since_ms for case in self._cases.values() if case.subject == subject), None)
 
     def looks(self, connection: Connection, context: Context, known: Mapping[Key, Finding], now_ms: int) -> list[Look]:
-        log = log_read(connection, self._cluster_id)
-        context = context._replace(has_undecodable=log.has_undecodable)
-        self._see_unrest(connection, log, now_ms)
+        read = log_read(connection, self._cluster_id)
+        context = context._replace(has_undecodable=read.has_undecodable)
+        self._see_unrest(connection, read, now_ms)
         rows = read_partitions.stalled(connection, self._cluster_id)
         partitions = read_judged.judge(connection, self._cluster_id, rows)
         shown = [(partition.row, one) for partition in partitions for one in partition.entries]
@@ -92,15 +96,15 @@ class PartitionLooks:
         )
         no_log = read_judged.why_no_log(connection, self._cluster_id) is not None
         open_ = {s: one for (kind, s), one in known.items() if kind == kinds.HANGING and one.is_open}
-        ends = self._take_answers(connection, log, context, now_ms)
+        ends = self._take_answers(connection, read, context, now_ms)
         ends |= self._take_rows(connection, shown, open_, now_ms, no_log=no_log)
         self._cases = {key: case for key, case in self._cases.items() if case.subject not in ends}
         for _, (entry, relation) in shown:
             case = self._cases.get(_key(entry))
             if relation.is_unowned and case is not None and not case.is_blind:
                 case.owner = relation.owner or case.owner  # as it is by now: superseded, or gone
-                case.take_log(log.read_to, now_ms)
-        self._ask(log, context, open_, now_ms, no_log=no_log)
+                case.take_log(read.read_to, now_ms)
+        self._ask(read, context, open_, now_ms, no_log=no_log)
         hanging = [
             observed(c, context, self._bootstrap, now_ms) for c in self._cases.values() if c.unowned_ms is not None
         ]
@@ -120,8 +124,8 @@ class PartitionLooks:
             Look(tuple(waiting), frozenset({kinds.UNREPLICATED}), whole=now_ms - looked_at_ms <= ANSWERS_WITHIN_MS),
         ]
 
-    def _see_unrest(self, connection: Connection, log: LogRead, now_ms: int) -> None:
-        self._unrest.see_leaders(log.leaders, now_ms)
+    def _see_unrest(self, connection: Connection, read: LogRead, now_ms: int) -> None:
+        self._unrest.see_leaders(read.leaders, now_ms)
         if read_partitions.some_broker_is_silent(connection, self._cluster_id):
             self._unrest.see_silence(now_ms)
 
@@ -142,7 +146,7 @@ class PartitionLooks:
         for case in self._cases.values():
             case.forget_the_log(self._log_from_ms(case, context, now_ms))
 
-    def _take_answers(self, connection: Connection, log: LogRead, context: Context, now_ms: int) -> dict[Subject, str]:
+    def _take_answers(self, connection: Connection, read: LogRead, context: Context, now_ms: int) -> dict[Subject, str]:
         """How cases have ended."""
         ends: dict[Subject, str] = {}
         answered = self._looker.answers()
@@ -151,20 +155,20 @@ class PartitionLooks:
             asked_at_ms = answers.log_asked_at_ms
             # a leader that is news here: first it must be known since when
             log_ends = {
-                p: e for p, e in answers.log_ends.items() if answers.log_leaders.get(p) in (None, log.leaders.get(p))
+                p: e for p, e in answers.log_ends.items() if answers.log_leaders.get(p) in (None, read.leaders.get(p))
             }
             for key, case in self._cases.items():
                 from_ms = self._log_from_ms(case, context, asked_at_ms)
                 if asked_at_ms >= from_ms:
-                    case.take_ends(asked_at_ms, log_ends, log.read_to)
+                    case.take_ends(asked_at_ms, log_ends, read.read_to)
                 if answers.heard is not None and case.take_word(answers.heard, from_ms):
                     ends[case.subject] = kinds.ADOPTION
-                elif (how := self._take_seen(connection, context, key, case, answers, log)) is not None:
+                elif (how := self._take_seen(connection, context, key, case, answers, read)) is not None:
                     ends[case.subject] = how
         return ends
 
     def _take_seen(
-        self, connection: Connection, context: Context, key: EntryKey, case: OpenCase, answers: Answers, log: LogRead
+        self, connection: Connection, context: Context, key: EntryKey, case: OpenCase, answers: Answers, read: LogRead
     ) -> str | None:
         """How it has ended; None where it has not, or that is not known yet."""
         seen = answers.seen.get(key.place)
@@ -175,16 +179,12 @@ class PartitionLooks:
         if is_open(key, seen):
             case.take_open(seen, context)
             if key in answers.facts:
-                self._decide(case, *answers.facts[key], seen.asked_at_ms, log)
+                _decide(case, *answers.facts[key], read)
             return None
         how = how_it_ended(connection, self._cluster_id, case, seen, answers.ended.get(key))
         if how is not None:
             self._closed_ms[key] = seen.asked_at_ms
         return how
-
-    def _decide(self, case: OpenCase, asked: EntryAsk, facts: EntryFacts, at_ms: int, log: LogRead) -> None:
-        newest_ms = case.entry.last_timestamp_ms
-        case.take_verdict(verdict_on(asked, facts, newest_ms, log.unseen), asked, at_ms)
 
     def _take_rows(
         self,
@@ -227,7 +227,7 @@ class PartitionLooks:
         self._closed_ms = {key: ms for key, ms in self._closed_ms.items() if key in there}
         return ends
 
-    def _ask(self, log: LogRead, context: Context, open_: Container[Subject], now_ms: int, *, no_log: bool) -> None:
+    def _ask(self, read: LogRead, context: Context, open_: Container[Subject], now_ms: int, *, no_log: bool) -> None:
         """Everything that is needed now, in one go."""
         self.waits = False
         may_ask = no_log and now_ms - self._coordinators_asked_ms >= ASK_COORDINATORS_MS
@@ -238,7 +238,7 @@ class PartitionLooks:
         for key, case in self._cases.items():
             is_due = now_ms >= self._log_from_ms(case, context, now_ms)
             if case.log_ends is None and is_due:
-                partitions |= case.needed(log.read_to)
+                partitions |= case.needed(read.read_to)
             if is_asked := may_ask and case.asks_coordinators(now_ms):
                 producers.add(key.producer_id)
             if case.is_blind and not (case.subject in open_ or (is_asked and case.let_go_ms is not None)):
@@ -253,6 +253,11 @@ class PartitionLooks:
         questions = Questions(frozenset(partitions), entries, facts, frozenset(producers))
         if questions and self._looker.ask(questions) and producers:
             self._coordinators_asked_ms = now_ms
+
+
+def _decide(case: OpenCase, asked: EntryAsk, facts: EntryFacts, read: LogRead) -> None:
+    if not case.take_verdict(verdict_on(asked, facts, read.unseen), asked, facts.read_at_ms):
+        log.warning("%s-%s@%s: %s", *case.entry.place, case.entry.start_offset, case.shown.why)
 
 
 def _where(subject: Subject) -> tuple[str | None, int | None, int | None, int | None]:

@@ -13,9 +13,10 @@ from typing import NamedTuple
 from service.domain.owners import Told
 from service.domain.partition_facts import Place
 from service.domain.transaction_log import TOPIC
+from service.domain.worlds.facts import EntryAsk, EntryFacts
 from service.kafka.bracket import Bracket, Seen
 from service.kafka.client import KafkaClient
-from service.kafka.entry_facts import EntryAsk, EntryFacts, read_facts
+from service.kafka.entry_facts import read_facts
 from service.kafka.errors import KafkaFailure
 from service.kafka.producer_batches import BatchesRead, batches_between
 from service.kafka.settings import ClientSettings

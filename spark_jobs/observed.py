@@ -25,7 +25,6 @@ def observed(case: OpenCase, context: Context, bootstrap: str, now_ms: int) -> O
         case.last_stable_offset,
         tuple(case.evidence),
         case.shown,
-        case.judged_ms,
         context.waiting([case.entry.place]),
     )
     return observe(

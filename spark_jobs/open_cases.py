@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -14,20 +13,18 @@ from service.domain.open_entries import Entry, Relation, will_close
 from service.domain.owners import Owner
 from service.domain.states import NAMES
 from service.domain.transaction_log import TOPIC
+from service.domain.worlds.facts import EntryAsk, ask_about
 from service.domain.worlds.order import Sample
-from service.domain.worlds.verdict import Kind, Proof, Verdict, World, undecided
+from service.domain.worlds.verdict import Verdict, World, undecided
 from service.kafka.bracket import Seen
-from service.kafka.entry_facts import EntryAsk
 from service.store.display import display_id
 from spark_jobs.looker import Heard
-
-log = logging.getLogger(__name__)
 
 ASK_AGAIN_MS: Final = 5_000
 """How often coordinators are asked about what is not suspected: long transactions are many, and ids may be hidden."""
 
 DECIDE_AGAIN_MS: Final = 30_000
-"""How often what could not be decided is tried again."""
+"""After so long an unknown decision is derived again."""
 
 UNDECIDED: Final = undecided(f"{TOPIC} cannot be read, and nothing else remembers how a transaction ended")
 
@@ -191,27 +188,16 @@ class OpenCase:
         return self.decided or NOT_YET
 
     def recall(self, finding: Finding) -> None:
-        """What was known of it before a restart stays; it is derived again, once."""
+        """Take over a known decision from before a restart. It is derived again, once."""
         if finding.decision in tuple(World) and finding.possible:
-            proofs = tuple(Proof(Kind(one.kind), one.source, one.text) for one in finding.proofs)
-            self.decided = Verdict(frozenset(map(World, finding.possible)), finding.decision, proofs, None)
+            self.decided = Verdict(frozenset(map(World, finding.possible)), finding.decision, finding.proofs, None)
 
     def question(self, now_ms: int) -> EntryAsk | None:
-        """What the verdict needs; None where it is known, or was tried a moment ago."""
+        """The facts to be read for a verdict; None while the decision is known, or was tried a moment ago."""
         if not self._is_due(now_ms):
             return None
-        at, owner = self.entry, self.owner
-        return EntryAsk(
-            topic=at.topic,
-            partition=at.partition,
-            producer_id=at.producer_id,
-            producer_epoch=at.producer_epoch,
-            start_offset=at.start_offset,
-            transactional_id=None if owner is None else owner.transactional_id,
-            log_partition=-1 if owner is None else owner.log_partition,
-            samples=self.samples,
-            is_deep=self.decided is not None and not self.decided.is_known,
-        )
+        is_deep = self.decided is not None and not self.decided.is_known
+        return ask_about(self.entry, self.owner, self.samples, is_deep=is_deep)
 
     def _is_due(self, now_ms: int) -> bool:
         if self.is_blind or self.is_contradicted:
@@ -240,7 +226,6 @@ class OpenCase:
             return True
         self.is_contradicted = True
         self.decided = undecided(f"two readings contradict each other: first {known.why}; now {found.why}")
-        log.warning("%s-%s@%s: %s", *self.entry.place, self.entry.start_offset, self.decided.why)
         return False
 
 

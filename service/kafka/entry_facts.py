@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
+from service.domain.worlds.facts import Batches, EntryAsk, EntryFacts
 from service.domain.worlds.markers import Marker
-from service.domain.worlds.order import Sample
-from service.domain.worlds.transactions import Epochs, LogHistory, Unseen, transactions_of
-from service.domain.worlds.verdict import Batches, Entry, Verdict, judge
+from service.domain.worlds.transactions import Epochs, LogHistory
 from service.kafka.bracket import LogEnds, Seen
 from service.kafka.client import KafkaClient
 from service.kafka.log_history import id_history
@@ -21,32 +20,6 @@ _RECORDS_BACK: Final = 300
 """Markers are looked for since this many records of the id: some hundred transactions."""
 _TIME_MARGIN_MS: Final = 60_000
 """Clocks differ; where markers are looked for is a hint, never a proof."""
-
-
-class EntryAsk(NamedTuple):
-    """An open entry, and who owns its producer id (`transactional_id` None: nobody is known).
-
-    `is_deep`: read as far back as the bounds allow, not only to where samples prove that the entry was absent.
-    """
-
-    topic: str
-    partition: int
-    producer_id: int
-    producer_epoch: int
-    start_offset: int
-    transactional_id: bytes | None
-    log_partition: int
-    samples: tuple[Sample, ...]
-    is_deep: bool = False
-
-
-class EntryFacts(NamedTuple):
-    """`history` None: nobody is known to own the producer id. `markers`: before the entry, oldest first, the newest of
-    them at least; none where they could not be read up to the entry."""
-
-    history: LogHistory | None
-    markers: tuple[Marker, ...]
-    batches: Batches
 
 
 def read_facts(client: KafkaClient, ask: EntryAsk, seen: Seen, log: LogEnds | None) -> EntryFacts | None:
@@ -67,16 +40,7 @@ def read_facts(client: KafkaClient, ask: EntryAsk, seen: Seen, log: LogEnds | No
     hi = seen.ends.high_watermark
     after = batches_between(client, ask.topic, ask.partition, seen.leader, ask.producer_id, start, hi)
     is_whole = start == ask.start_offset and after.is_whole and after.reached >= hi
-    return EntryFacts(history, markers, _batches(ask, markers, after.data, is_whole=is_whole))
-
-
-def verdict_on(ask: EntryAsk, facts: EntryFacts, newest_ms: int, elsewhere: Sequence[Unseen]) -> Verdict:
-    """`newest_ms`: timestamp of the entry's newest record. `elsewhere`: what the transaction log may hide of anybody;
-    this counts where nobody is known to own the producer id."""
-    entry = Entry(f"{ask.topic}-{ask.partition}", newest_ms, facts.batches, facts.markers, ask.samples)
-    if facts.history is None:
-        return judge(entry, ask.log_partition, (), elsewhere)
-    return judge(entry, ask.log_partition, *transactions_of(ask.producer_id, facts.history))
+    return EntryFacts(history, markers, _batches(ask, markers, after.data, is_whole=is_whole), seen.asked_at_ms)
 
 
 def _log_start(ask: EntryAsk) -> int:

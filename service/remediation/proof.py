@@ -6,11 +6,13 @@ from service.domain.findings.finding import Finding
 from service.domain.open_entries import Entry
 from service.domain.owners import Owner
 from service.domain.transaction_log import TOPIC
+from service.domain.worlds.facts import ask_about
 from service.domain.worlds.order import decode
+from service.domain.worlds.proving import verdict_on
 from service.domain.worlds.verdict import Verdict, World
 from service.kafka.bracket import Bracket, Seen
 from service.kafka.client import KafkaClient
-from service.kafka.entry_facts import EntryAsk, read_facts, verdict_on
+from service.kafka.entry_facts import read_facts
 from service.remediation.owner import Reading
 from service.remediation.refused import Refused
 from service.store import read_partitions
@@ -33,22 +35,12 @@ def prove_again(
         hidden = log_read(connection, cluster_id).unseen
     if row is None or row.topic_id != seen.topic_id:
         raise Refused(f"topic {entry.topic} is another one now: it was created again")
-    ask = EntryAsk(
-        topic=entry.topic,
-        partition=entry.partition,
-        producer_id=entry.producer_id,
-        producer_epoch=entry.producer_epoch,
-        start_offset=entry.start_offset,
-        transactional_id=None if owner is None else owner.transactional_id,
-        log_partition=-1 if owner is None else owner.log_partition,
-        samples=decode(row.samples),
-        is_deep=True,
-    )
+    ask = ask_about(entry, owner, decode(row.samples), is_deep=True)
     log = None if owner is None else bracket.ends(TOPIC, {owner.log_partition})
     facts = read_facts(client, ask, seen, log)
     if facts is None:
         raise Refused(f"{TOPIC}-{ask.log_partition} cannot be read now: what was decided cannot be derived again")
-    verdict = verdict_on(ask, facts, entry.last_timestamp_ms, hidden)
+    verdict = verdict_on(ask, facts, hidden)
     if not verdict.is_known:
         raise Refused(f"what was decided cannot be proven any more: {verdict.why}", "find out from the application")
     if (verdict.decision == World.COMMIT) != (finding.decision == World.COMMIT):

@@ -7,9 +7,10 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Engine, delete, func, insert, or_, select
 
-from service.domain.findings.finding import Evidence, Finding, Key, Proof, Subject
+from service.domain.findings.finding import Evidence, Finding, Key, Subject
 from service.domain.findings.kinds import RESOLVED
 from service.domain.findings.lifecycle import REOPENS_WITHIN_MS, Change
+from service.domain.worlds.verdict import Kind, Proof
 from service.store.lease import Lease, check
 from service.store.schema import finding_events, findings
 from service.store.upsert import Upsert
@@ -93,7 +94,7 @@ def finding_of(row: Any) -> Finding:
         evidence=tuple(Evidence(*each) for each in columns["evidence"]),
         blocked_groups=tuple(columns["blocked_groups"] or ()),
         possible=tuple(columns["possible"] or ()),
-        proofs=tuple(Proof(*each) for each in columns["proofs"] or ()),
+        proofs=tuple(Proof(Kind(kind), *more) for kind, *more in columns["proofs"] or ()),
     )
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from service.domain.states import COMPLETE_ABORT, COMPLETE_COMMIT, ONGOING, PREPARE_ABORT, PREPARE_COMMIT
+from service.domain.worlds.facts import Batches, EntryFacts
 from service.domain.worlds.transactions import Epochs, IdRecord, LogHistory
-from service.domain.worlds.verdict import Batches, World
-from service.kafka.entry_facts import EntryFacts
+from service.domain.worlds.verdict import World
 
 _STATES: dict[str, tuple[int, ...]] = {
     World.COMMIT: (PREPARE_COMMIT, COMPLETE_COMMIT),
@@ -19,7 +19,7 @@ def facts_of(decision: str | None, producer_id: int, epoch: int, start_offset: i
     records = [_record(0, ONGOING, producer_id, epoch, at_ms)] if states else []
     records += [_record(i, state, producer_id, epoch + 1, at_ms) for i, state in enumerate(states, 1)]
     batches = Batches(start_offset, start_offset, Epochs(epoch, epoch), 0, 0, True)
-    return EntryFacts(LogHistory(0, len(records), tuple(records), ()), (), batches)
+    return EntryFacts(LogHistory(0, len(records), tuple(records), ()), (), batches, at_ms)
 
 
 def _record(offset: int, state: int, producer_id: int, epoch: int, at_ms: int) -> IdRecord:

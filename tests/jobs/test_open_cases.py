@@ -9,8 +9,8 @@ from service.domain.findings import kinds
 from service.domain.findings.hanging import subject_of
 from service.domain.findings.lifecycle import Look, reconcile
 from service.domain.owners import Owner
+from service.domain.worlds.facts import EntryAsk
 from service.domain.worlds.verdict import UNKNOWN, Kind, Proof, Verdict, World
-from service.kafka.entry_facts import EntryAsk
 from spark_jobs.observed import observed
 from spark_jobs.open_cases import DECIDE_AGAIN_MS, OpenCase
 from tests.findings.test_open_entries import ENTRY, KNOWN, NOW_MS, OWNER
@@ -22,7 +22,7 @@ def case(owner: Owner | None = IDLE) -> OpenCase:
     return OpenCase(ENTRY, owner, subject_of(ENTRY, owner), "T", None, (), 0, 120, high_watermark=130, begun_ms=NOW_MS)
 
 
-PROOF = Proof(Kind.LISTING, "log", "it lists the partition")
+PROOF = Proof(Kind.LISTING, NOW_MS, "log", "it lists the partition")
 
 
 def verdict(*possible: World, proofs: tuple[Proof, ...] = (PROOF,)) -> Verdict:

@@ -16,7 +16,7 @@ import pytest
 import uvicorn
 
 from service.app import create_app
-from service.domain.findings.finding import Proof
+from service.domain.worlds.verdict import Kind, Proof
 from tests.service.partitions import WithPartitions, entry, hangs, moves, owner, read, silent, stands
 from tests.service.stores import NOW_MS
 
@@ -64,7 +64,7 @@ def test_each_hanging_one_says_who_where_since_when_who_waits_and_the_way_out(
     cluster.look(moves(at_ms=at_ms), at_ms=at_ms)
     paste = "kafka-transactions.sh --bootstrap-server b:9092 abort --topic orders --partition 0 --start-offset 100"
     stuck = hangs(blocked_groups=("billing", "audit"), decision="none", command=paste, owner="team-a")
-    proof = Proof("epoch", at_ms, "orders-0@100", "1 transaction wrote under other epochs than the entry's, 3")
+    proof = Proof(Kind.EPOCH, at_ms, "orders-0@100", "1 transaction wrote under other epochs than the entry's, 3")
     stuck = stuck._replace(possible=("abort", "none"), proofs=(proof,))
     cluster.see(stuck, hangs(1, 8, None, decision="commit"), now_ms=at_ms - 200_000)
     code, out, err = ask("hanging")

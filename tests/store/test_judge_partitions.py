@@ -12,12 +12,11 @@ from service.domain.findings import kinds
 from service.domain.findings.finding import Finding
 from service.domain.findings.hanging import CLIENT_WAITS_MS, SETTLES_MS
 from service.domain.findings.rules import Rule, Rules
+from service.domain.worlds.facts import Batches, EntryFacts
 from service.domain.worlds.markers import Marker
 from service.domain.worlds.transactions import Epochs, LogHistory
-from service.domain.worlds.verdict import Batches
 from service.kafka.bracket import Seen
 from service.kafka.ends import Ends
-from service.kafka.entry_facts import EntryFacts
 from service.kafka.metadata import Leader
 from service.kafka.producer_batches import BatchesRead
 from service.kafka.producers import ActiveProducer
@@ -42,7 +41,7 @@ KEY = EntryKey("orders", 0, 7, 100)
 PLACE = ("orders", 0)
 ENDED_MS = NOW_MS - 60_000
 DETECTION = "detection_ms_confirmed"
-NO_TRANSACTION = EntryFacts(LogHistory(0, 10, (), ()), (), Batches(100, 105, Epochs(0, 0), 5, 5, True))
+NO_TRANSACTION = EntryFacts(LogHistory(0, 10, (), ()), (), Batches(100, 105, Epochs(0, 0), 5, 5, True), -1)
 """The log was read whole, and has no transaction that ended under the producer id."""
 
 
@@ -134,7 +133,8 @@ class Lab:
         answers = Answers(seen={PLACE: seen}, silent_at_ms=silent_at_ms)
         asked = self.looker.asked[-1].facts.get(KEY) if self.looker.asked else None
         if is_open and asked is not None:
-            answers.facts[KEY] = asked, self.facts if asked.transactional_id else self.facts._replace(history=None)
+            history = self.facts.history if asked.transactional_id else None
+            answers.facts[KEY] = asked, self.facts._replace(history=history, read_at_ms=asked_at_ms)
         if not is_open:
             answers.ended[KEY] = BatchesRead(markers, (), 111, True)
         self.looker.ready.append(answers)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
+from service.domain.worlds.facts import Batches, EntryRead
 from service.domain.worlds.markers import Marker
 from service.domain.worlds.order import LogEnd, Sample
+from service.domain.worlds.proving import judge
 from service.domain.worlds.transactions import (
     Epochs,
     IdRecord,
@@ -14,7 +16,7 @@ from service.domain.worlds.transactions import (
     Range,
     transactions_of,
 )
-from service.domain.worlds.verdict import Batches, Entry, Verdict, judge
+from service.domain.worlds.verdict import Verdict
 from tests.worlds.cluster import JUDGED, Batch, Cluster
 
 LOG_PARTITION: Final = 7
@@ -124,12 +126,13 @@ def verdict(cluster: Cluster, observer: Observer, producer_id: int, batches: lis
         if one.is_marker and one.producer_id == producer_id and one.offset < first.offset
     )
     epochs = Epochs(min(one.epoch for one in batches), max(one.epoch for one in batches))
-    entry = Entry(
+    entry = EntryRead(
         place="judged-0",
         newest_ms=max(one.timestamp_ms for one in batches),
         batches=Batches(first.offset, last.offset, epochs, first.leader_epoch, last.leader_epoch, True),
         markers=markers,
         samples=observer.samples(),
+        read_at_ms=cluster.now_ms,
     )
     known, unseen = transactions_of(producer_id, history_of(cluster))
     return judge(entry, LOG_PARTITION, known, unseen)

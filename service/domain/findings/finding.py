@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from service.domain.findings import kinds
+from service.domain.worlds.verdict import Proof
 
 EVIDENCE_KEPT: Final = 10
 
@@ -29,16 +30,6 @@ class Subject(NamedTuple):
 class Evidence(NamedTuple):
     """A fact: when it was, where it was read (a partition with offset, or who said it), and what it says."""
 
-    at_ms: int
-    source: str
-    text: str
-
-
-class Proof(NamedTuple):
-    """What removed a world in which an entry may have been written: `kind` as in `worlds.verdict.Kind`, else as in
-    Evidence."""
-
-    kind: str
     at_ms: int
     source: str
     text: str

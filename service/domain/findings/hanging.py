@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from service.domain.findings import kinds
 from service.domain.findings.context import Context
-from service.domain.findings.finding import Evidence, Observation, Proof, Subject
+from service.domain.findings.finding import Evidence, Observation, Subject
 from service.domain.findings.rules import Rule
 from service.domain.open_entries import Entry
 from service.domain.owners import Owner
@@ -27,7 +27,6 @@ CLIENT_WAITS_MS: Final = 35_000
 """How long a client may wait for a broker that is frozen, or cut off, before it asks the next one: Kafka's
 request.timeout.ms (30 s), and a moment to ask."""
 
-
 NOT_YET: Final = undecided("not read yet")
 
 
@@ -36,7 +35,6 @@ class Case(NamedTuple):
     `owner` is None also where the log that tells of it cannot be read.
 
     `log_start` and `last_stable_offset` of its partition; `looks`: what each look showed, so far; `groups` wait for it.
-    `verdict` is of `judged_ms`.
     """
 
     entry: Entry
@@ -46,7 +44,6 @@ class Case(NamedTuple):
     last_stable_offset: int
     looks: tuple[Evidence, ...]
     verdict: Verdict = NOT_YET
-    judged_ms: int = -1
     groups: tuple[str, ...] = ()
 
     @property
@@ -129,7 +126,7 @@ def observe(case: Case, rule: Rule, bootstrap: str, *, confirmed: bool, certain:
         command=command(entry, bootstrap) if verdict.decision in (World.ABORT, World.NONE) else None,
         blocked_groups=case.groups,
         possible=tuple(one.value for one in World if one in verdict.possible),
-        proofs=tuple(Proof(one.kind, case.judged_ms, one.source, one.text) for one in verdict.proofs),
+        proofs=verdict.proofs,
     )
 
 

@@ -1,0 +1,101 @@
+"""What the verdict on an open entry rests on: what is asked of the brokers, and what they answered."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from service.domain.open_entries import Entry
+from service.domain.owners import Owner
+from service.domain.worlds.markers import Marker
+from service.domain.worlds.order import Absent, LogPlace, Sample, absent, is_there_before
+from service.domain.worlds.transactions import Epochs, LogHistory
+
+
+class EntryAsk(NamedTuple):
+    """An open entry, and who owns its producer id (`transactional_id` None: nobody is known).
+
+    `newest_ms`: timestamp of its newest record, the producer's clock. `is_deep`: read as far back as the bounds allow,
+    not only to where samples prove that the entry was absent.
+    """
+
+    topic: str
+    partition: int
+    producer_id: int
+    producer_epoch: int
+    start_offset: int
+    newest_ms: int
+    transactional_id: bytes | None
+    log_partition: int
+    samples: tuple[Sample, ...]
+    is_deep: bool
+
+
+def ask_about(entry: Entry, owner: Owner | None, samples: tuple[Sample, ...], *, is_deep: bool) -> EntryAsk:
+    """The question whose answer decides about the entry."""
+    return EntryAsk(
+        topic=entry.topic,
+        partition=entry.partition,
+        producer_id=entry.producer_id,
+        producer_epoch=entry.producer_epoch,
+        start_offset=entry.start_offset,
+        newest_ms=entry.last_timestamp_ms,
+        transactional_id=None if owner is None else owner.transactional_id,
+        log_partition=-1 if owner is None else owner.log_partition,
+        samples=samples,
+        is_deep=is_deep,
+    )
+
+
+class Batches(NamedTuple):
+    """The producer id's data batches from the entry's start to the high watermark. `is_whole`: all were read; otherwise
+    `epochs` are the bounds that the marker before and the producer state give.
+
+    The leader epochs are those that the batches at `start_offset` and `last_offset` carry.
+    """
+
+    start_offset: int
+    last_offset: int
+    epochs: Epochs
+    first_leader_epoch: int
+    last_leader_epoch: int
+    is_whole: bool
+
+
+class EntryFacts(NamedTuple):
+    """The answer, read at `read_at_ms`. `history` None: nobody is known to own the producer id. `markers`: before the
+    entry, oldest first, the newest of them at least; none where they could not be read up to the entry."""
+
+    history: LogHistory | None
+    markers: tuple[Marker, ...]
+    batches: Batches
+    read_at_ms: int
+
+
+class EntryRead(NamedTuple):
+    """An open entry and what was read around it, at `read_at_ms`.
+
+    `newest_ms`: timestamp of its newest record, the producer's clock. `markers`: of the producer id, before the entry,
+    oldest first; some may be missing at the beginning. `samples`: of the partition, in the order taken.
+    """
+
+    place: str
+    newest_ms: int
+    batches: Batches
+    markers: tuple[Marker, ...]
+    samples: tuple[Sample, ...]
+    read_at_ms: int
+
+    @property
+    def where(self) -> str:
+        return f"{self.place}@{self.batches.start_offset}"
+
+    def absent(self, log_partition: int) -> Absent | None:
+        at = self.batches
+        return absent(self.samples, log_partition, at.start_offset, at.first_leader_epoch)
+
+    def is_there_before(self, log_partition: int, record: LogPlace) -> bool:
+        """Whether all of it was written before that record of the transaction log could be known to a client."""
+        at = self.batches
+        return at.is_whole and is_there_before(
+            self.samples, log_partition, at.last_offset, at.last_leader_epoch, record
+        )

@@ -1,0 +1,190 @@
+"""Removes, proof by proof, the worlds in which an open entry cannot have been written; the rest names the marker.
+
+An entry was written within a transaction that its coordinator committed, within one that it aborted, or within none.
+While a committed world is left, an ABORT marker may destroy committed records; while another one is left, a COMMIT
+marker may publish records that were never committed. Timestamps of brokers and clients prove nothing here: they can
+only keep a world that would otherwise go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from service.domain.transaction_log import TOPIC
+from service.domain.worlds.facts import EntryAsk, EntryFacts, EntryRead
+from service.domain.worlds.markers import ended_before, matches
+from service.domain.worlds.order import Absent, LogPlace
+from service.domain.worlds.transactions import Epochs, Range, Transaction, Unseen, transactions_of
+from service.domain.worlds.verdict import UNKNOWN, Kind, Proof, Verdict, World, decision_of
+
+LATER_MS: Final = 10_000
+"""A newest record that claims to be this much younger than the decision may have been written after it."""
+
+
+def verdict_on(ask: EntryAsk, facts: EntryFacts, elsewhere: Sequence[Unseen]) -> Verdict:
+    """`elsewhere`: what the transaction log may hide of anybody; it counts where nobody is known to own the producer
+    id."""
+    entry = EntryRead(
+        f"{ask.topic}-{ask.partition}", ask.newest_ms, facts.batches, facts.markers, ask.samples, facts.read_at_ms
+    )
+    if facts.history is None:
+        return judge(entry, ask.log_partition, (), elsewhere)
+    return judge(entry, ask.log_partition, *transactions_of(ask.producer_id, facts.history))
+
+
+def judge(
+    entry: EntryRead, log_partition: int, transactions: Sequence[Transaction], unseen: Sequence[Unseen]
+) -> Verdict:
+    """`transactions`: of the entry's producer id, oldest first; `unseen`: what else it may have had."""
+    proofs = _Proofs(entry.read_at_ms)
+    log, absent = f"{TOPIC}-{log_partition}", entry.absent(log_partition)
+    hidden = _hidden(entry, unseen, proofs)
+    listing = proofs.keep(
+        transactions,
+        lambda one: one.lists is not False,
+        Kind.LISTING,
+        log,
+        f"{{gone}} of the producer id ended without listing {entry.place}",
+    )
+    left = proofs.keep(
+        listing,
+        lambda one: one.data_epochs.overlaps(entry.batches.epochs),
+        Kind.EPOCH,
+        entry.where,
+        f"the entry was written under epoch {_shown(entry.batches.epochs)}, {{gone}} under others",
+    )
+    if absent is not None:
+        left = proofs.keep(
+            left,
+            lambda one: one.decided.offset >= absent.log_end,
+            Kind.ORDER,
+            log,
+            f"the entry was not there yet when {{gone}} had ended below {absent.log_end}",
+        )
+    left = proofs.keep(
+        left,
+        lambda one: not entry.is_there_before(log_partition, one.began),
+        Kind.ORDER,
+        log,
+        "all of the entry was there before {gone} began",
+    )
+    over = _over(entry, absent, listing, is_complete=not hidden)
+    left = proofs.keep(
+        left,
+        lambda one: one.decided not in over,
+        Kind.MARKER,
+        f"{entry.place}@{entry.markers[-1].offset}" if over else "",
+        "the marker there ended {gone} that could have written the entry",
+    )
+    possible = {World.COMMIT if one.is_commit else World.ABORT for one in left}
+    possible |= {World.COMMIT, World.ABORT} if hidden else set()
+    if _may_be_of_none(entry, log_partition, absent, left, proofs):
+        possible.add(World.NONE)
+    decision = decision_of(possible)
+    question = None if decision != UNKNOWN else _open_question(left, hidden)
+    return Verdict(frozenset(possible), decision, proofs.found, question)
+
+
+class _Proofs:
+    """Collects what was proven on the way."""
+
+    def __init__(self, at_ms: int) -> None:
+        self._at_ms, self._found = at_ms, list[Proof]()
+
+    @property
+    def found(self) -> tuple[Proof, ...]:
+        return tuple(self._found)
+
+    def add(self, kind: Kind, source: str, text: str) -> None:
+        self._found.append(Proof(kind, self._at_ms, source, text))
+
+    def keep(
+        self,
+        those: Sequence[Transaction],
+        is_kept: Callable[[Transaction], bool],
+        kind: Kind,
+        source: str,
+        text: str,
+    ) -> list[Transaction]:
+        """Returns those that may have written the entry. `text`: what proves that `{gone}` did not."""
+        kept = [one for one in those if is_kept(one)]
+        if gone := len(those) - len(kept):
+            self.add(kind, source, text.format(gone=_count(gone, "transaction")))
+        return kept
+
+
+def _hidden(entry: EntryRead, unseen: Sequence[Unseen], proofs: _Proofs) -> list[Unseen]:
+    """What the log may hide of this entry."""
+    left = [one for one in unseen if not _is_excluded(entry, one)]
+    if not unseen:
+        text = "the transaction log was read without a hole that could hide another transaction of the producer id"
+        proofs.add(Kind.COMPLETENESS, TOPIC, text)
+    elif not left:
+        text = f"{_count(len(unseen), 'hole')} of the transaction log cannot hide one of the entry, by epochs and order"
+        proofs.add(Kind.COMPLETENESS, TOPIC, text)
+    return left
+
+
+def _is_excluded(entry: EntryRead, one: Unseen) -> bool:
+    absent = entry.absent(one.log_partition)
+    return (
+        not one.data_epochs.overlaps(entry.batches.epochs)
+        or (absent is not None and one.decided.hi <= absent.log_end)
+        or entry.is_there_before(one.log_partition, one.began)
+    )
+
+
+def _over(
+    entry: EntryRead, absent: Absent | None, listing: Sequence[Transaction], *, is_complete: bool
+) -> set[LogPlace]:
+    """Where the transactions were decided that ended on the partition before the entry began, as markers show."""
+    markers, since = entry.markers, listing
+    if absent is not None:
+        markers = tuple(one for one in markers if one.offset >= absent.absent_at)
+        since = [one for one in listing if one.completed is None or one.completed >= absent.log_end]
+        # a new leader's high watermark may lag: what an older one wrote above it may belong to what completed before
+        is_complete = is_complete and all(one.leader_epoch == absent.leader_epoch for one in markers)
+    is_complete = is_complete and all(one.lists for one in since)
+    return {one.decided for one in since[: ended_before(since, markers, is_complete=is_complete)]}
+
+
+def _may_be_of_none(
+    entry: EntryRead, log_partition: int, absent: Absent | None, left: Sequence[Transaction], proofs: _Proofs
+) -> bool:
+    """Whether some of it may be outside of every transaction: written after all that could own it, or without
+    AddPartitionsToTxn."""
+    log = f"{TOPIC}-{log_partition}"
+    if any(one.lists and entry.is_there_before(log_partition, one.decided) for one in left):
+        proofs.add(Kind.ORDER, log, "all of the entry was there before its transaction was decided")
+        return False
+    markers = [one for one in entry.markers if absent is None or one.offset >= absent.known_at]
+    committed = [one for one in left if one.is_commit and one.lists and not any(matches(m, one) for m in markers)]
+    if not committed or entry.newest_ms > committed[-1].decided_ms + LATER_MS:
+        return True
+    text = "a client that commits has written wherever it added a partition; no marker ended that here, so it lies here"
+    proofs.add(Kind.LISTING, f"{log}@{committed[-1].decided.offset}", text)
+    return False
+
+
+def _open_question(left: Sequence[Transaction], hidden: Sequence[Unseen]) -> str:
+    if hidden:
+        where = hidden[0]
+        return (
+            f"records of {TOPIC}-{where.log_partition} in {_range(where.decided)} are gone: a committed"
+            " transaction of the producer id may have been among them"
+        )
+    outcomes = " and ".join(dict.fromkeys("a committed" if one.is_commit else "an aborted" for one in left))
+    return f"{outcomes} transaction may have written it, and nothing tells which"
+
+
+def _range(offsets: Range) -> str:
+    return f"[{offsets.lo}, {offsets.hi})"
+
+
+def _shown(epochs: Epochs) -> str:
+    return str(epochs.first) if epochs.first == epochs.last else f"{epochs.first} to {epochs.last}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
