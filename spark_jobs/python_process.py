@@ -1,12 +1,14 @@
 """How a Python process of Spark's begins: planners, the daemons that fork workers, and thereby every worker.
 
-Run as a program in place of the interpreter (`PYSPARK_PYTHON`), as `… -m MODULE ARGUMENT…`. It differs from `python -m`
-in three ways:
+Run as a program in place of the interpreter (`PYSPARK_PYTHON`), as `… NAMES -m MODULE ARGUMENT…`. It differs from
+`python -m` in four ways:
 
 - It connects to the JVM before it imports anything. The JVM waits ten seconds for that, a figure that cannot be set,
   and ends the query after them; on a starved machine imports take longer (Spark 4.3, PythonWorkerFactory).
 - pyspark is imported from site-packages, not from `pyspark.zip`, which holds no bytecode: 0.2 s of a processor instead
   of 1.4 s.
+- A daemon imports what its workers will need, the modules NAMES (separated by commas) among it, before it forks them:
+  they share that memory, and begin without a second of imports each.
 - Who loses the JVM ends without a traceback. The JVM's end is said by who watches over it.
 
 It knows nothing of the project, and imports next to nothing before it is connected.
@@ -20,12 +22,16 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any
 
+_LOOKUP = "pyspark.sql.worker.lookup_data_sources"
+"""Its only worker looks for packages named `pyspark_…`, and needs nothing of ours."""
+
 
 def main() -> None:
-    if sys.argv[1:2] != ["-m"]:  # Spark asks for the version with `-c`
-        os.execv(sys.executable, [sys.executable, *sys.argv[1:]])  # noqa: S606 - no shell wanted
+    names, *rest = sys.argv[1:]
+    if rest[:1] != ["-m"]:  # Spark asks for the version with `-c`
+        os.execv(sys.executable, [sys.executable, *rest])  # noqa: S606 - no shell wanted
     connected = _connect()
-    module, arguments = sys.argv[2], sys.argv[3:]
+    module, arguments = rest[1], rest[2:]
     _find_packages()
 
     import runpy
@@ -35,6 +41,8 @@ def main() -> None:
     traceback.print_exc = _say_current
     if connected is not None:
         _hand_over(connected)
+    if module == "pyspark.daemon":
+        _import_for_workers([*arguments, *names.split(",")])
     sys.argv = [module, *arguments]
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
@@ -78,6 +86,15 @@ def _hand_over(descriptor: int) -> None:
         return connection.makefile("rwb", int(os.environ.get("SPARK_BUFFER_SIZE", "65536"))), connection
 
     worker_util.local_connect_and_auth = made  # type: ignore[attr-defined,assignment]
+
+
+def _import_for_workers(names: "list[str]") -> None:
+    import importlib
+
+    if _LOOKUP in names:
+        return
+    for name in names:
+        importlib.import_module(name)
 
 
 def _say_current(*_: "Any", **__: "Any") -> None:

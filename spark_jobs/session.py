@@ -11,21 +11,25 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from pyspark import accumulators
 from pyspark.sql import SparkSession
 
-from spark_jobs import python_process
+from spark_jobs import class_archive, python_process
 from spark_jobs.java import find_java
 from spark_jobs.reasons import reason
 
 log = logging.getLogger("txnscope.ingest")
 
 CORES = 2
-CONF = Path(__file__).parent / "conf"
+LOGGING: Final = Path(__file__).parent / "conf" / "log4j2.properties"
+NO_CONF: Final = Path(__file__).parent / "conf" / "none"
+"""Stands on the JVM's class path, and is not there: a folder with anything in it would keep classes from being
+archived."""
+
 KEEP_FREED_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(64 << 20)}
 """For glibc in the Python workers: a Fetch of 8 MB given back to the kernel each time costs a third of decoding it."""
 
@@ -41,6 +45,9 @@ _SOCKETS_FIT: Final = 60
 """Longest folder for Unix sockets: Linux takes paths of 107 bytes, Spark's names have 43. Otherwise it listens on
 loopback."""
 
+_FOR_WORKERS: Final = tuple(f"spark_jobs.source.{name}" for name in ("transaction_log", "partitions", "ledger"))
+"""Modules of which every worker that reads a source is made."""
+
 JvmGuard = Callable[["subprocess.Popen[bytes]"], None]
 
 
@@ -48,14 +55,17 @@ class SparkFailed(Exception):
     """Spark could not be started; one line."""
 
 
-def start_spark(scratch: Path, guard: JvmGuard) -> SparkSession:
+def start_spark(scratch: Path, guard: JvmGuard, java_options: Sequence[str] | None = None) -> SparkSession:
     """A local session on the Java that is there. `scratch`: a folder for all that Spark writes. `guard` gets its JVM.
+    `java_options`: in place of those that use the archive of classes.
 
     Raises JavaNotFound, SparkFailed.
     """
-    os.environ["JAVA_HOME"] = str(find_java(os.environ).home)
+    java = find_java(os.environ)
+    options = class_archive.sharing(java) if java_options is None else java_options
+    os.environ["JAVA_HOME"] = str(java.home)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = str(_python(scratch))
-    os.environ["SPARK_CONF_DIR"] = str(CONF)
+    os.environ["SPARK_CONF_DIR"] = str(NO_CONF)
     for name, value in KEEP_FREED_MEMORY.items():
         os.environ.setdefault(name, value)
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"  # nobody else has business with a local driver
@@ -64,7 +74,7 @@ def start_spark(scratch: Path, guard: JvmGuard) -> SparkSession:
     builder = SparkSession.builder.appName("txnscope").master(
         os.environ.get("TXNSCOPE_SPARK_MASTER", f"local[{CORES},{TASK_TRIES}]")
     )
-    for name, value in _settings(scratch).items():
+    for name, value in _settings(scratch, options).items():
         builder = builder.config(name, value)
     try:
         session = builder.getOrCreate()
@@ -74,12 +84,18 @@ def start_spark(scratch: Path, guard: JvmGuard) -> SparkSession:
     return session
 
 
-def _settings(scratch: Path) -> dict[str, str]:
+def _settings(scratch: Path, java_options: Sequence[str]) -> dict[str, str]:
+    java_options = [
+        *("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
+        # the folder: what a killed JVM leaves behind goes with the rest of `scratch`
+        f'-Djava.io.tmpdir="{scratch}"',
+        f'-Dlog4j2.configurationFile="{LOGGING}"',
+        *java_options,
+    ]
     return {
         "spark.ui.enabled": "false",
         "spark.driver.memory": "512m",
-        # the folder: what a killed JVM leaves behind goes with the rest of `scratch`
-        "spark.driver.extraJavaOptions": f'-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Djava.io.tmpdir="{scratch}"',
+        "spark.driver.extraJavaOptions": " ".join(java_options),
         "spark.local.dir": str(scratch),
         "spark.sql.warehouse.dir": str(scratch),
         "spark.ui.showConsoleProgress": "false",
@@ -100,7 +116,7 @@ def _settings(scratch: Path) -> dict[str, str]:
 def _python(scratch: Path) -> Path:
     """The program that Spark starts for every Python process of its own (see `python_process`)."""
     program = scratch / "python"
-    run = shlex.join([sys.executable, "-S", str(python_process.__file__)])
+    run = shlex.join([sys.executable, "-S", str(python_process.__file__), ",".join(_FOR_WORKERS)])
     program.write_text(f'#!/bin/sh\nexec {run} "$@"\n')
     program.chmod(0o700)
     return program

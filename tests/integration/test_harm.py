@@ -5,6 +5,7 @@ How fast it moves again is measured by `make soak` (docs/reliability.md); pairs,
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from pathlib import Path
 
@@ -12,6 +13,8 @@ import pytest
 
 from deploy.demo.broker import Broker
 from service.store.schema import id_minutes, transactional_ids, transitions
+from spark_jobs.class_archive import archive
+from spark_jobs.java import find_java
 from tests.harm.rounds import FREEZE, KILL, harm
 from tests.harm.watched import DAEMON, DRIVER, JVM, KINDS, PLANNER, SERVICE, SUPERVISOR, WORKER, Watch, restarted
 from tests.integration.application import Ingest
@@ -28,6 +31,7 @@ def test_every_kind_of_process_killed(broker_431: Broker, tmp_path: Path) -> Non
     create_topic(broker_431.bootstrap, "killed")
     with restarted(Watch(broker_431.bootstrap, tmp_path)) as app:
         app.wait_until_counting()
+        assert archive(find_java(os.environ)).name in Path(f"/proc/{app.victim(JVM)}/maps").read_text(), "a slow start"
         with load(broker_431.bootstrap, "killed", IDS):
             for kind in KINDS:
                 harm(app, KILL, [kind])

@@ -18,8 +18,8 @@ from tests.waiting import LIMIT_S
 RUNNER = "pyspark.sql.streaming.python_streaming_source_runner"
 
 
-def run(*arguments: str, **environment: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-S", python_process.__file__, *arguments]
+def run(*arguments: str, names: str = "json", **environment: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-S", python_process.__file__, names, *arguments]
     return subprocess.Popen(
         command, env=os.environ | environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -95,3 +95,21 @@ def test_who_comes_after_the_jvm_has_stopped_ends_quietly(tmp_path: Path) -> Non
     process = run("-m", RUNNER, PYTHON_WORKER_FACTORY_SOCK_PATH=str(tmp_path / "gone.sock"))
     _, said = process.communicate(timeout=LIMIT_S)
     assert (process.returncode, said) == (1, "")
+
+
+@pytest.mark.parametrize(
+    ("worker", "expected"), [("pyspark.worker", "True True"), ("pyspark.sql.worker.lookup_data_sources", "False False")]
+)
+def test_a_daemon_has_imported_what_its_workers_need_before_it_forks_them(
+    tmp_path: Path, worker: str, expected: str
+) -> None:
+    """Its workers share the memory, and begin without a second of imports each."""
+    for name in ("pyspark/__init__.py", f"{worker.replace('.', '/')}.py", "needed.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / "pyspark" / "daemon.py").write_text(
+        f"import sys; print('needed' in sys.modules, {worker!r} in sys.modules)"
+    )
+    process = run("-m", "pyspark.daemon", worker, names="needed", PYTHONPATH=str(tmp_path))
+    told, said = process.communicate(timeout=LIMIT_S)
+    assert (told.strip(), said) == (expected, "")
