@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from uuid import uuid4
 
 import pytest
 
 from deploy.demo.broker import Broker
+from deploy.demo.workload.clients import partition_count
 from deploy.demo.workload.ledger import Aborts, Book, Ledger, merged
 from deploy.demo.workload.workload import Workload, WorkloadError
 from tests.brokers import connect, describe_transaction, transactional_ids
 from tests.conftest import MakeBroker
 from tests.integration.kafka_says import completed
+from tests.integration.producers import create_topic
 from tests.waiting import LIMIT_S, wait_for
 
 ROUNDS = 3
@@ -118,6 +121,19 @@ def test_counts_stay_exact_when_the_broker_restarts(make_broker: MakeBroker) -> 
     run.join()
     told = completed(broker, broker.bootstrap)
     assert told == {i: (a.commits, a.aborts.total + a.empty_aborts) for i, a in ledgers[0].accounts.items()}
+
+
+@pytest.mark.broker
+def test_the_partitions_of_a_topic_are_asked_for_until_the_broker_is_there_again(make_broker: MakeBroker) -> None:
+    broker = make_broker("3.9.2")
+    create_topic(broker.bootstrap, "shop", partitions=5)
+    broker.kill()
+    with ThreadPoolExecutor() as pool:
+        asked = pool.submit(partition_count, broker.bootstrap, "shop", threading.Event())
+        with pytest.raises(TimeoutError):
+            asked.result(3)
+        broker.start()
+        assert asked.result(LIMIT_S) == 5
 
 
 @pytest.mark.broker

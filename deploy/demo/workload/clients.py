@@ -14,9 +14,10 @@ from confluent_kafka.cimpl import NewTopic
 
 from deploy.demo.workload.ledger import Participant
 
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0
 """How long a call may be repeated: longer than a restart of the broker."""
 _TRY_S = 1.0
+_AWAY = ("_TRANSPORT", "_TIMED_OUT")
 """One try: short, because a thread inside a call cannot be stopped."""
 
 # fenced producers report a "fatal error" on stderr, at a level that no setting of librdkafka silences
@@ -119,8 +120,15 @@ def create_topics(bootstrap: str, partitions: dict[str, int]) -> None:
                 raise
 
 
-def partition_count(bootstrap: str, topic: str) -> int:
-    """0 where the topic does not exist. Raises KafkaException."""
+def partition_count(bootstrap: str, topic: str, stop: threading.Event) -> int:
+    """0 where the topic does not exist. Patient with a broker that is started again. Raises KafkaException, Stopped."""
     admin = AdminClient({"bootstrap.servers": bootstrap}, logger=_silence)
-    found = admin.list_topics(topic, timeout=15).topics[topic]
-    return 0 if found.error is not None else len(found.partitions)
+    give_up = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            found = admin.list_topics(topic, timeout=_TRY_S).topics[topic]
+            return 0 if found.error is not None else len(found.partitions)
+        except KafkaException as e:
+            if e.args[0].name() not in _AWAY or time.monotonic() > give_up:
+                raise
+        check(stop)

@@ -92,7 +92,7 @@ class Shipping(App):
 
     def _offsets_partition(self) -> int:
         """Where the group's coordinator keeps its offsets (GroupMetadataManager.partitionFor)."""
-        return abs(java_hash(self.named("shipping"))) % partition_count(self.world.bootstrap, OFFSETS)
+        return abs(java_hash(self.named("shipping"))) % partition_count(self.world.bootstrap, OFFSETS, self.world.stop)
 
     def close(self) -> None:
         self._consumer.close()
