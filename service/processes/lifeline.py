@@ -64,8 +64,8 @@ class Ours:
 def hold() -> Callable[[], None]:
     """Ends this process with its supervisor from now on. Returns what to call about once a second to say that we live.
 
-    At the end: SIGTERM to ourselves, and 5 s later an end without ceremony. Does nothing where the variable is not set:
-    the process was started by hand.
+    At the end: SIGTERM to ourselves, and 5 s later an end without ceremony, also of all that we started. Does nothing
+    where the variable is not set: the process was started by hand.
     """
     number = os.environ.pop(LIFELINE, "")
     if not number:
@@ -98,6 +98,7 @@ def _watch(ours: socket.socket, supervisor: int) -> None:
             kill_session(sibling)
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(GRACE_S)
+    kill_session(os.getpid())  # Spark's JVM would work on for a while, beside the one that is started next
     os._exit(1)
 
 

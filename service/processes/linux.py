@@ -56,8 +56,8 @@ def processor_time(pids: Iterable[int]) -> ProcessorTime:
 
 
 def kill_session(leader: int) -> None:
-    """SIGKILL to every process of the session, stopped ones included."""
-    for pid in in_session(leader):
+    """SIGKILL to every process of the session, stopped ones included; to `leader` last, who may be the caller."""
+    for pid in sorted(in_session(leader), key=lambda pid: pid == leader):
         try:
             os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:

@@ -6,8 +6,10 @@ import os
 import signal
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final, NamedTuple
 
+from service.store.errors import StoreUnavailable
 from tests.harm.watched import SERVICE, Watch
 from tests.waiting import wait_until
 
@@ -55,12 +57,10 @@ class Standstill:
 
 def harm(app: Watch, how: str, kinds: Sequence[str]) -> Round:
     """Does it, and waits until all goes on. AssertionError, with what was seen last, if it does not."""
-    victims = [app.victim(kind) for kind in kinds]
     standstill = Standstill(app)
+    victims = [_hit(app, kind, SIGNALS[how]) for kind in kinds]
     began_s = time.time()
     gone_s: float | None = None
-    for pid in victims:
-        os.kill(pid, SIGNALS[how])
 
     def look() -> tuple[list[int], dict[str, float]]:
         """The victims that are left, and for how long each source has moved since it was clear what becomes of them."""
@@ -76,10 +76,20 @@ def harm(app: Watch, how: str, kinds: Sequence[str]) -> Round:
         look,
         lambda seen: min(seen[1].values()) > 0,
         f"sources that move (s since the end of {' and '.join(kinds)}, {how}) and a service that answers; {app.log}",
+        retry_on=(StoreUnavailable,),  # a frozen process may hold the lock of the store: it is not read meanwhile
     )
     for pid in left(victims):
         os.kill(pid, signal.SIGKILL)
     return Round(how, tuple(kinds), gone_s, standstill.longest_s)
+
+
+def _hit(app: Watch, kind: str, number: int) -> int:
+    """The process that got the signal. Workers come and go: the newest may be gone before it gets it."""
+    while True:
+        pid = app.victim(kind)
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+            return pid
 
 
 def left(victims: Sequence[int]) -> list[int]:

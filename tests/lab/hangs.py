@@ -5,6 +5,7 @@ They need a broker without KIP-890's guard (`UNGUARDED`). What they leave behind
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Mapping
 from typing import Final, NamedTuple
@@ -105,7 +106,7 @@ def outlives_its_records(producer: OldProducer, topic: str, partition: int) -> t
 
 def offsets_partition(connection: Connection, group: str) -> int:
     """Where the group's coordinator keeps its offsets."""
-    return abs(java_hash(group)) % partition_count(connection.bootstrap, OFFSETS)
+    return abs(java_hash(group)) % partition_count(connection.bootstrap, OFFSETS, threading.Event())
 
 
 def _hang(producer: OldProducer, topic: str, partition: int, start: int, decision: str = "none") -> Hang:

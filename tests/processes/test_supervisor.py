@@ -41,6 +41,15 @@ lifeline.hold()
 print("pid", os.getpid(), flush=True)
 time.sleep(1000)
 """
+DEAF_PARENT = """
+import os, signal, subprocess, sys, time
+from service.processes import lifeline
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+lifeline.hold()
+grandchild = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"])
+print("pid", os.getpid(), "pid", grandchild.pid, flush=True)
+time.sleep(1000)
+"""
 PARENT_OF_ONE = """
 import os, subprocess, sys, time
 grandchild = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"])
@@ -152,12 +161,12 @@ def test_a_deaf_child_is_killed_in_time(start: Start) -> None:
 
 
 def test_children_end_with_a_killed_supervisor(start: Start) -> None:
-    """Within 10 s, also one that does not listen to SIGTERM."""
-    running = start(LIVES, DEAF)
-    pids = running.wait_for_pids(2)
+    """Also one that does not listen to SIGTERM, and what it started."""
+    running = start(LIVES, DEAF_PARENT)
+    pids = running.wait_for_pids(3)
     running.process.kill()
     running.process.wait()
-    wait_until_equal(lambda: [pid for pid in pids if is_alive(pid)], [], "the children that live", timeout_s=10)
+    wait_until_equal(lambda: [pid for pid in pids if is_alive(pid)], [], "the children that live")
 
 
 def test_a_killed_child_is_started_again_and_said_in_one_line(start: Start) -> None:
