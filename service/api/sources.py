@@ -45,13 +45,13 @@ def _read(name: str, partitions: Sequence[PartitionRow], status: StatusRow) -> d
     if behind:
         why = f"{len(behind)} of {len(partitions)} partitions are not read to their end yet"
     elif not partitions:
-        why = status.error or "nothing was read yet"
+        why = status.error or ("nothing was read yet" if status.as_of_ms is None else None)
     return {
         "source": name,
         "position": sum(row.next_offset for row in partitions),
         "end": sum(row.end_offset for row in partitions),
         "lag": sum(max(0, row.end_offset - row.next_offset) for row in partitions),
-        "caught_up": bool(partitions) and not behind,
+        "caught_up": not behind and why is None,
         "coverage": {
             "watched": len(partitions),
             "judged": len(partitions) - len(behind),
@@ -70,7 +70,7 @@ def _looked_at(status: StatusRow, coverage: Coverage) -> dict[str, Any]:
         "position": None,
         "end": None,
         "lag": None,
-        "caught_up": coverage.watched > 0 and coverage.answering == coverage.watched,
+        "caught_up": coverage.looked_at_ms is not None and coverage.answering == coverage.watched,
         "coverage": {
             "watched": coverage.watched,
             "judged": coverage.judged,
@@ -85,7 +85,7 @@ def _looked_at(status: StatusRow, coverage: Coverage) -> dict[str, Any]:
 def _why(status: StatusRow, coverage: Coverage) -> str | None:
     """The commonest reason, with the partitions it holds for."""
     if not coverage.watched:
-        return status.error or "no partition was looked at yet"
+        return status.error or ("no partition was looked at yet" if coverage.looked_at_ms is None else None)
     if not coverage.unknown:
         return None
     if not coverage.missing:

@@ -26,13 +26,13 @@ def pipeline(facts: ClusterFacts, now_ms: int) -> Iterator[Series]:
     for source in sorted({SOURCE, *facts.statuses} - {partition_facts.SOURCE}):
         logs = [log for log in facts.logs if log.source == source]
         status = facts.statuses.get(source)
-        answered = sum(now_ms - log.end_asked_at_ms <= ANSWERED_WITHIN_MS for log in logs)
+        answering = sum(now_ms - log.end_asked_at_ms <= ANSWERED_WITHIN_MS for log in logs)
         as_of_ms = (status and status.as_of_ms) or 0
         yield Series(catalogue.LAST_SUCCESS, (source,), as_of_ms / 1000)
         yield Series(catalogue.LAG, (source,), sum(max(log.end_offset - log.next_offset, 0) for log in logs))
         yield Series(catalogue.RECORDS, (source,), sum(log.records for log in logs))
         yield Series(catalogue.BYTES, (source,), sum(log.bytes for log in logs))
-        yield Series(catalogue.COVERAGE, (source,), answered / len(logs) if logs else 0)
+        yield Series(catalogue.COVERAGE, (source,), _ratio(answering, len(logs), as_of_ms, now_ms))
     counted = {label: count for (name, label), count in facts.counters.items() if name == DECODE_ERRORS}
     for reason in sorted({*REASONS, *counted}):
         yield Series(catalogue.DECODE_ERRORS, (SOURCE, reason), counted.get(reason, 0))
@@ -41,7 +41,13 @@ def pipeline(facts: ClusterFacts, now_ms: int) -> Iterator[Series]:
 def _looked_at(facts: ClusterFacts, now_ms: int) -> Iterator[Series]:
     status = facts.statuses.get(partition_facts.SOURCE)
     as_of_ms = (status and status.as_of_ms) or 0
-    is_fresh = now_ms - (facts.coverage.looked_at_ms or 0) <= ANSWERED_WITHIN_MS
-    ratio = facts.coverage.answering / facts.coverage.watched if facts.coverage.watched and is_fresh else 0
+    looked_at_ms = facts.coverage.looked_at_ms or 0
+    is_fresh = now_ms - looked_at_ms <= ANSWERED_WITHIN_MS
+    ratio = _ratio(facts.coverage.answering if is_fresh else 0, facts.coverage.watched, looked_at_ms, now_ms)
     yield Series(catalogue.LAST_SUCCESS, (partition_facts.SOURCE,), as_of_ms / 1000)
     yield Series(catalogue.COVERAGE, (partition_facts.SOURCE,), ratio)
+
+
+def _ratio(answering: int, partitions: int, as_of_ms: int, now_ms: int) -> float:
+    """Of a cluster that has no such partition, all is covered while it answers."""
+    return answering / partitions if partitions else float(now_ms - as_of_ms <= ANSWERED_WITHIN_MS)

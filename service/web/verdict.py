@@ -78,7 +78,7 @@ def _nothing_hangs(seen: Seen) -> Verdict:
     coverage, links = seen.coverage, seen.links
     if not coverage.unknown and not links and not seen.ids and coverage.looked_at_ms is not None:
         return Verdict(EMPTY, "info", "No transactions seen yet.")
-    if not coverage.judged:
+    if not coverage.judged and (coverage.watched or coverage.looked_at_ms is None):
         which = "none of the partitions can be judged" if coverage.watched else "no partition was looked at yet"
         return Verdict(UNKNOWN, "unknown", f"Unknown: {which}.")
     nothing = _nothing(seen, "hangs", "can")

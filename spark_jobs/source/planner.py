@@ -57,9 +57,10 @@ class LogPlanner:
         """Look at the topic and plan; never raises for what Kafka cannot answer: that is `trouble`, and no range."""
         try:
             seen = self._look()
-            if seen is None:
-                return Plan((), f"topic {self._topic} does not exist yet: waiting for it")
-            return self._plan(seen)
+            if seen is not None:
+                return self._plan(seen)
+            # a topic that nobody has needed so far is read whole
+            return Plan((), f"topic {self._topic} is no more: waiting for it" if self._positions else None)
         except KafkaFailure as e:
             self.close()
             return Plan((), str(e))

@@ -87,6 +87,10 @@ class SeededCluster:
             LogBatch((span,), tuple(runs), (), trouble, steps, tuple(minute for _, minute in told)), now_ms
         )
 
+    def read_no_log(self) -> None:
+        """Of a cluster whose log does not exist yet."""
+        self.writer.apply(LogBatch((), (), (), None, (), ()), NOW_MS)
+
     def close(self) -> None:
         self.engine.dispose()
 

@@ -412,6 +412,19 @@ def test_beyond_those_that_stand_longest_nothing_is_called_judged(
     assert "3 partitions" in [one["what"] for one in body["unknown"]]
 
 
+def test_a_cluster_that_has_no_partitions_yet_is_read_whole(tmp_path: Path) -> None:
+    cluster = WithPartitions(f"sqlite:///{tmp_path / 'empty.db'}", partitions=0)
+    cluster.read_no_log()
+    cluster.look()
+    body = get(cluster, CLUSTER)
+    cluster.close()
+    assert len(body["sources"]) == 2
+    for source in body["sources"]:
+        assert source["as_of"] is not None
+        assert (source["caught_up"], source["error"], source["coverage"]["why"]) == (True, None, None)
+    assert [one["what"] for one in body["unknown"]] == ["broker configs"]
+
+
 def test_before_the_first_look_nothing_is_watched(cluster: WithPartitions) -> None:
     cluster.partitions.report_trouble("no broker answers")
     body = get(cluster, CLUSTER)

@@ -181,6 +181,20 @@ def test_partitions_that_fall_silent_lower_the_coverage(engine: Engine, metrics:
     assert one(page(metrics, later), "source_coverage_ratio", source=SOURCE) == 0.5
 
 
+def test_a_cluster_that_has_no_partitions_yet_is_covered_while_it_answers(tmp_path: Path) -> None:
+    cluster = WithPartitions(f"sqlite:///{tmp_path / 'empty.db'}", partitions=0)
+    cluster.read_no_log()
+    cluster.look()
+    reader = open_reader(cluster.url)
+    now, later = (page(create_metrics(reader), SEEN_MS + passed_ms) for passed_ms in (10_000, 31_000))
+    for source in (SOURCE, "partitions"):
+        assert one(now, "source_coverage_ratio", source=source) == 1
+        assert one(now, "pipeline_last_success_timestamp_seconds", source=source) > 0
+        assert one(later, "source_coverage_ratio", source=source) == 0
+    reader.dispose()
+    cluster.close()
+
+
 def test_every_family_has_its_help_before_there_is_a_cluster(engine: Engine, metrics: Metrics) -> None:
     text = metrics.render("", "", NOW_MS)[0].decode()
     for metric in OF_CLUSTERS:
