@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Final
 
 from sqlalchemy import Engine
 
+from service.domain.partition_facts import Place
+from service.domain.victims import Ends
 from service.kafka import cluster
 from service.kafka.client import KafkaClient
 from service.kafka.errors import KafkaFailure
@@ -30,6 +32,9 @@ LOOK_EVERY_S: Final = 0.5
 LIST_EVERY_MS: Final = 30_000
 AWAY_MS: Final = 10_000
 """How long a broker that did not answer is left alone."""
+
+LOOK_WAIT_S: Final = 2.0
+"""Partitions are looked at four times a second."""
 
 ROUND_S: Final = 1.5
 """No further batch of groups is asked in a round that has taken so long."""
@@ -67,7 +72,7 @@ class GroupsWatch:
             self._forget(now_ms)
             return LOOK_EVERY_S
         try:
-            self._ask(now, now_ms)
+            self._ask(now, ends, now_ms)
         except KafkaFailure:
             self.close()
             raise
@@ -94,8 +99,8 @@ class GroupsWatch:
             self.denied = frozenset()
             self.close()
 
-    def _ask(self, now: Stalls, now_ms: int) -> None:
-        began = time.monotonic()
+    def _ask(self, now: Stalls, ends: Mapping[Place, Ends], now_ms: int) -> None:
+        started = time.monotonic()
         self._client = self._client or KafkaClient(self._settings)
         is_news = False
         if self._listed_ms is None or now_ms - self._listed_ms >= LIST_EVERY_MS:
@@ -117,8 +122,20 @@ class GroupsWatch:
                 self.denied = (self.denied - set(groups)) | answered.denied
                 self._listed_ms = None if answered.has_moved else self._listed_ms
         if asked or is_news:
-            self._writer.replace(rows[:MOST_ROWS], now_ms, unasked=self._rounds.node_of.keys() - asked)
+            answered_ms = now_ms + round((time.monotonic() - started) * 1000)
+            if any(_is_ahead(row, ends) for row in rows):
+                self._wait_for_a_look(answered_ms)
+            self._writer.replace(rows[:MOST_ROWS], answered_ms, unasked=self._rounds.node_of.keys() - asked)
             self._is_clean = False
+
+    def _wait_for_a_look(self, after_ms: int) -> None:
+        """An offset beyond the LSO means something only beside an LSO that was looked at later."""
+        give_up = time.monotonic() + LOOK_WAIT_S
+        while time.monotonic() < give_up:
+            with self._reader.connect() as connection:
+                if (read_judged.looked_at_ms(connection, self._cluster_id) or 0) >= after_ms:
+                    return
+            time.sleep(LOOK_WAIT_S / 20)
 
     def _list(self, client: KafkaClient, now_ms: int) -> bool:
         """Whether a group is no more. One is believed to be there as long as its coordinator does not answer; and while
@@ -154,6 +171,11 @@ class GroupsWatch:
     def _leave(self, node: int, now_ms: int, e: KafkaFailure) -> None:
         log.debug("broker %d was not asked about groups: %s", node, e)
         self._away[node] = now_ms + AWAY_MS
+
+
+def _is_ahead(row: GroupSeen, ends: Mapping[Place, Ends]) -> bool:
+    own = ends.get((row.topic, row.partition))
+    return own is not None and row.committed_offset > own.last_stable_offset
 
 
 @contextmanager

@@ -34,7 +34,8 @@ class GroupOffset(NamedTuple):
     """What the group's coordinator said of one partition. `committed_offset` -1: none. `members`: None if not told.
 
     `is_unstable`: an offset for the partition is part of an open transaction (UNSTABLE_OFFSET_COMMIT), and
-    `committed_offset` the one before. `standing_since_ms`: since when that is known to be the same.
+    `committed_offset` the one before. `observed_at_ms`: by then it was answered. `standing_since_ms`: since when
+    `committed_offset` is known to be the same.
     """
 
     group: str
@@ -101,7 +102,8 @@ def victims(
     """Of every group on a stalled partition its relation, victim or not; by group, topic and partition.
 
     `ends`: of the stalled partitions at least. `offsets_partitions`: how many `__consumer_offsets` has, None if not
-    known. What was asked before the LSO came to stand says nothing of this stall and is left out.
+    known. `as_of_ms`: when they were looked at. Left out are answers from before the LSO came to stand, which say
+    nothing of this stall, and offsets beyond the LSO that were told after the look: it may be there by now.
     """
     found = (_victim(one, ends, offsets_partitions, as_of_ms) for one in offsets)
     return sorted((one for one in found if one is not None), key=lambda one: one.key)
@@ -119,6 +121,8 @@ def _victim(
         if victim is not None:
             return victim
     if own is None or one.committed_offset < 0:
+        return None
+    if one.committed_offset > own.last_stable_offset and one.observed_at_ms > as_of_ms:
         return None
     return _behind(one, own, place, own, *_relation(one, own.last_stable_offset), as_of_ms)
 
