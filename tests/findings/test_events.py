@@ -142,10 +142,28 @@ def born(sequence: int, name: str, ago_ms: int = 0) -> Event:
 
 
 def test_new_ids_with_random_ends_are_churn() -> None:
-    events = [born(n, f"etl-{n:04x}ab") for n in range(5)]
+    events = [born(n, f"etl-{n:04x}ab", ago_ms=(5 - n) * 10 * S) for n in range(5)]
     (found,) = churn.churn(events, context())
     assert (found.subject, len(found.occurrences)) == (Subject(prefix="etl-"), 5)
+    assert "Give each instance a transactional.id" in found.advice
     assert churn.churn(events[:4], context()) == []
+
+
+def streams(process: int, thread: int) -> str:
+    return f"shop-7b0c3a52-1c1e-4f0a-9f57-{process:012x}-{thread}"
+
+
+def test_a_start_of_kafka_streams_is_no_churn_nor_is_a_thread_that_is_replaced() -> None:
+    at_once = [born(n, streams(0, n), ago_ms=3 * S - n * 600) for n in range(5)]
+    assert churn.churn(at_once, context()) == []
+    assert churn.churn([born(n, streams(n, 1), ago_ms=3 * S - n * 300) for n in range(9)], context()) == []
+    replaced = [born(n, streams(0, n), ago_ms=(9 - n) * 30 * S) for n in range(9)]
+    assert churn.churn(replaced, context()) == []
+
+
+def test_kafka_streams_that_forgets_its_process_at_every_start_is_told_what_to_keep() -> None:
+    (found,) = churn.churn([born(n, streams(n, 1), ago_ms=(5 - n) * 30 * S) for n in range(5)], context())
+    assert found.advice.startswith("Keep state.dir of this Kafka Streams application on a disk")
 
 
 def test_a_deployment_with_numbers_is_no_churn_unless_it_goes_on() -> None:

@@ -10,7 +10,17 @@ from typing import Final, NamedTuple, TypeVar
 from service.domain import causes
 from service.domain.findings import kinds
 from service.domain.findings.context import Context, ruled
-from service.domain.findings.events import ALL, MOST_SUBJECTS, Event, Told, evidence, is_random, prefix_of
+from service.domain.findings.events import (
+    ALL,
+    MOST_SUBJECTS,
+    Event,
+    Told,
+    evidence,
+    is_of_streams,
+    is_random,
+    made_up,
+    prefix_of,
+)
 from service.domain.findings.finding import EVIDENCE_KEPT, Observation, Occurrence, Subject
 from service.domain.findings.lifecycle import QUIET_MS
 from service.domain.findings.words import listed, span
@@ -19,11 +29,21 @@ from service.domain.minutes import minute_of
 from service.domain.states import NEVER_SEEN
 
 RANDOM_IDS: Final = 5
-"""New ids of one prefix in 15 minutes whose ends look random."""
+"""So many new ids of one prefix in 15 minutes whose ends look made up; those of one process (Kafka Streams) are one."""
+
+START_MS: Final = 10_000
+STARTS: Final = 3
+"""They come in so many different spans of START_MS: what comes at once is one start of an application."""
 
 COUNTED_IDS: Final = 20
 COUNTED_MINUTES: Final = 5
 """New ids with plain numbers are a deployment, unless they keep coming: so many, in so many different minutes."""
+
+_FOR_STREAMS: Final = (
+    "Keep state.dir of this Kafka Streams application on a disk that outlives its process: the process id in its"
+    " transactional ids is stored there."
+)
+_FOR_OTHERS: Final = "Give each instance a transactional.id that stays the same over restarts."
 
 T = TypeVar("T")
 
@@ -70,27 +90,30 @@ def _too_many(new: Sequence[Event]) -> _Born:
     """`new`: of one prefix, in the order of time."""
     born = _Born([], [])
     names: Counter[str] = Counter()
-    random: Counter[str] = Counter()
     minutes: Counter[int] = Counter()
+    made_up_ones: Counter[str] = Counter()
+    starts: Counter[int] = Counter()
+
+    def count(event: Event, more: int) -> None:
+        _add(names, event.name, more)
+        _add(minutes, minute_of(event.at_ms), more)
+        if is_random(event.name):
+            _add(made_up_ones, made_up(event.name), more)
+            _add(starts, event.at_ms // START_MS, more)
+
     begin = first = 0
     for end, event in enumerate(new):
-        _count(event, 1, names, random, minutes)
+        count(event, 1)
         while event.at_ms - new[begin].at_ms > QUIET_MS:
-            _count(new[begin], -1, names, random, minutes)
+            count(new[begin], -1)
             begin += 1
-        if len(random) >= RANDOM_IDS or (len(names) >= COUNTED_IDS and len(minutes) >= COUNTED_MINUTES):
+        is_made_up = len(made_up_ones) >= RANDOM_IDS and len(starts) >= STARTS
+        if is_made_up or (len(names) >= COUNTED_IDS and len(minutes) >= COUNTED_MINUTES):
             born.events.extend(new[max(first, begin) : end + 1])
             born.times_ms.append(event.at_ms)
             first = end + 1
     born.events.sort()
     return born
-
-
-def _count(event: Event, more: int, names: Counter[str], random: Counter[str], minutes: Counter[int]) -> None:
-    _add(names, event.name, more)
-    _add(minutes, minute_of(event.at_ms), more)
-    if is_random(event.name):
-        _add(random, event.name, more)
 
 
 def _add(counter: Counter[T], one: T, more: int) -> None:
@@ -108,9 +131,9 @@ def _observe(prefix: str, new: Sequence[Event], context: Context) -> Observation
             subject=Subject(prefix=prefix),
             summary=f"{prefix}: new transactional ids keep coming, as if every start made up its own"
             f" ({listed([e.name for e in new[-2:]])})",
-            advice="Give each instance a transactional.id that stays the same over restarts: only then does a start"
-            " abort what the one before left open. Now such a transaction blocks readers until its timeout, and each"
-            f" id takes memory in the coordinator for {kept} after its last use.",
+            advice=(_FOR_STREAMS if is_of_streams(new[-1].name) else _FOR_OTHERS)
+            + " Only then does a start abort what the one before left open. Now such a transaction blocks readers until"
+            f" its timeout, and each id takes memory in the coordinator for {kept} after its last use.",
             evidence=tuple(
                 evidence(e, f"{e.name}: first seen, producer id {e.producer_id}") for e in new[-EVIDENCE_KEPT:]
             ),

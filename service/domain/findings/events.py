@@ -19,6 +19,7 @@ MOST_SUBJECTS: Final = 50
 """Findings of one kind at a time; the rest share one."""
 
 _UUID = re.compile(r"[0-9a-fA-F]{8}-?(?:[0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}")
+_STREAMS = re.compile(rf"(?P<process>.+-{_UUID.pattern})-[0-9]{{1,4}}")
 _PARTS = re.compile(r"[^-_.:/@#]+|[-_.:/@#]+")
 _SEPARATORS: Final = "-_.:/@#"
 _COUNTED = re.compile(r"(?:[0-9]{1,6})?(?:[-_.:/@#]+[0-9]{1,6})*[-_.:/@#]*")
@@ -93,6 +94,17 @@ def prefix_of(name: str) -> str:
 def is_random(name: str) -> bool:
     """Whether the part behind the prefix is made up anew, and no small number."""
     return _COUNTED.fullmatch(name[len(prefix_of(name)) :]) is None
+
+
+def is_of_streams(name: str) -> bool:
+    """Whether the id is as Kafka Streams makes it: application.id, UUID of the process, number of the thread."""
+    return _STREAMS.fullmatch(name) is not None
+
+
+def made_up(name: str) -> str:
+    """The name up to what is made up anew: threads of one process of Kafka Streams share it."""
+    found = _STREAMS.fullmatch(name)
+    return name if found is None else found["process"]
 
 
 class _Window:
