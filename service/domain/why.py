@@ -17,7 +17,11 @@ from service.domain.causes import (
 )
 
 _OWN: Final = "Not a fault of Kafka: look in the application's own log."
-_TWO: Final = "If both are meant to run, give each its own transactional.id; else stop the one that is too much."
+_RESTART_OR_TWO: Final = (
+    "One such fence and then quiet is an application that crashed, or was killed, and started again: nothing is wrong."
+    " Again and again in turns, it is two instances with one id: give each its own. The one that was fenced alive has"
+    " ProducerFencedException or InvalidProducerEpochException in its log."
+)
 
 _ABORTS: Final = {
     (CLIENT_ABORT, CERTAIN): f"Aborted by its own client. {_OWN}",
@@ -33,12 +37,12 @@ _ABORTS: Final = {
         " ended it in the seconds between would look the same."
     ),
     (FENCED, LIKELY): (
-        "Another producer was started with the same transactional.id while this one was open, and fenced it: the old"
-        f" client's log has ProducerFencedException or InvalidProducerEpochException. {_TWO}"
+        "A producer was started with the same transactional.id while this one was open, and fenced it."
+        f" {_RESTART_OR_TWO}"
     ),
     (FENCED, AMBIGUOUS): (
-        "Another producer was started with the same transactional.id and fenced it, or its client aborted and started"
-        f" anew at once: under transaction version 2 both leave the same records. {_TWO}"
+        "A producer was started with the same transactional.id and fenced it, or its client aborted and started anew at"
+        f" once: under transaction version 2 both leave the same records. {_RESTART_OR_TWO}"
     ),
     (ADMIN, LIKELY): (
         "Ended by an administrator: forceTerminateTransaction of kafka-transactions.sh, or fenceProducers. It is told"

@@ -58,7 +58,7 @@ def _phases(rows: Sequence[Row]) -> list[Phase]:
             told.append(Phase(prepared, max(first.at_ms - first.marker_ms, 0), "", _markers(first)))
     told.append(Phase(NAMES[complete.to_state], complete.at_ms, _producer(complete), complete.note or "ended"))
     if rest and rest[0].to_state == states.EMPTY and rest[0].from_state == complete.to_state:
-        after = _brief(max(rest[0].at_ms - complete.at_ms, 0))
+        after = words.fine(max(rest[0].at_ms - complete.at_ms, 0))
         told.append(Phase("Empty", rest[0].at_ms, f"{_producer(rest[0])}, InitProducerId", f"{after} after its end"))
     return told
 
@@ -67,18 +67,14 @@ def _prepared(row: Row) -> list[Phase]:
     outcome = "commit" if row.to_state == states.PREPARE_COMMIT else "abort"
     told = []
     if row.duration_ms is not None:
-        took = f"open for {words.duration(row.duration_ms)}"
+        took = f"open for {words.fine(row.duration_ms)}"
         told.append(Phase("Ongoing", max(row.at_ms - row.duration_ms, 0), "its first partition was added", took))
     waiting = "its markers are not all written"
     return [*told, Phase(NAMES[row.to_state], row.at_ms, f"{_producer(row)}, decided: {outcome}", waiting)]
 
 
 def _markers(complete: Row) -> str:
-    return "no partition was in it" if complete.marker_ms is None else f"markers took {_brief(complete.marker_ms)}"
-
-
-def _brief(ms: int) -> str:
-    return f"{ms} ms" if ms < 1_000 else words.duration(ms)
+    return "no partition was in it" if complete.marker_ms is None else f"markers took {words.fine(complete.marker_ms)}"
 
 
 def _producer(row: Row) -> str:

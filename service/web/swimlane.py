@@ -213,11 +213,11 @@ def _title(life: Life, now_ms: int) -> str:
     if life.number > 1 and life.prepared_ms is not None and life.ended_ms is not None:
         text = f"{life.number} commits, ended from {at(life.prepared_ms)} to {at(life.ended_ms)}"
         if life.open_ms is not None:
-            text += f"; open for {words.duration(life.open_ms)} on average"
-        return f"{text}, {words.duration(life.longest_ms)} at most" if life.longest_ms else text
+            text += f"; open for {words.fine(life.open_ms)} on average"
+        return f"{text}, {words.fine(life.longest_ms)} at most" if life.longest_ms else text
     text = WORDS[life.cause].text
     if life.open_ms is not None:
-        text += f", open for {words.duration(life.open_ms)}"
+        text += f", open for {words.fine(life.open_ms)}"
     if life.ended_ms is None:
         return f"{text}; decided {at(life.prepared_ms or life.first_ms)}, its markers are not all written"
     return f"{text}; ended {at(life.ended_ms)}"

@@ -166,7 +166,7 @@ def test_several_commits_of_a_minute_are_one_bar_that_says_how_many() -> None:
     told = lanes(life)
     assert told.letters[0].text == "C x12"
     assert "12 commits" in told.drawn[0].title
-    assert "0.1 s on average, 0.3 s at most" in told.drawn[0].title
+    assert "100 ms on average, 300 ms at most" in told.drawn[0].title
 
 
 def test_a_slow_commit_with_a_row_of_its_own_is_drawn_once() -> None:

@@ -48,8 +48,8 @@ def _observe(group: Group, context: Context) -> Observation:
             subject=group.subject,
             summary=f"{group.label}: {times} aborted by the coordinator, open for longer than transaction.timeout.ms",
             advice="The records of these transactions are discarded. If the application is too slow, commit more"
-            f" often or raise transaction.timeout.ms above {span(_longest(group))}; if it stopped, find out why. A"
-            " producer of the old protocol is fenced by the abort and has to be started again.",
+            f" often or raise transaction.timeout.ms: {_needed(group)}. If it stopped, find out why. A producer of the"
+            " old protocol is fenced by the abort and has to be started again.",
             evidence=tuple(one_abort(e, context) for e in group.events[-EVIDENCE_KEPT:]),
             confidence=kinds.LIKELY if last.confidence != causes.CERTAIN else kinds.CERTAIN,
             log_partition=group.log_partition,
@@ -59,5 +59,8 @@ def _observe(group: Group, context: Context) -> Observation:
     )
 
 
-def _longest(group: Group) -> int:
-    return max(e.duration_ms or e.timeout_ms for e in group.events)
+def _needed(group: Group) -> str:
+    """When the coordinator came to look says how long they were open then, not how long they would have been."""
+    longest_ms = max(e.duration_ms or e.timeout_ms for e in group.events)
+    which = "it was" if len(group.events) == 1 else "the longest was"
+    return f"{which} open for {span(longest_ms)} when the coordinator ended it, and needed at least that"
