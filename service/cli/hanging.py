@@ -22,7 +22,7 @@ _WIDTH = 100
 _NOTHING: Final = {"watched": 0, "judged": 0, "unknown": 0, "why": "data partitions are not watched"}
 _DECISIONS: Final = {
     "commit": "commit: its coordinator committed it, an abort would throw committed records away",
-    "abort": "abort: its coordinator aborted it",
+    "abort": "abort: no committed transaction can have written it, an abort loses nothing",
     "none": "none: it belongs to no committed transaction, an abort loses nothing",
     "unknown": "unknown: what its coordinator decided is not proven",
 }
@@ -50,7 +50,7 @@ def run(flags: Namespace, settings: Settings) -> int:
 
 def _gap(coverage: dict[str, Any], as_of: str | None, service: Service) -> str | None:
     """What stands against "there is none"."""
-    if coverage["unknown"] or not coverage["watched"] or as_of is None:
+    if coverage["unknown"] or as_of is None or coverage["why"]:
         return str(coverage["why"])
     passed = service.since(as_of)
     if passed > STALE_AFTER:

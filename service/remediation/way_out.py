@@ -24,7 +24,7 @@ from service.remediation.refused import Refused
 
 REASONS: Final[dict[str | None, str]] = {
     World.COMMIT: "its transaction was committed, and no marker says so here: COMMIT is what its coordinator decided",
-    World.ABORT: "its transaction was aborted, and no marker says so here: ABORT is what its coordinator decided",
+    World.ABORT: "no committed transaction can have written it, and no marker ended it here: ABORT loses nothing",
     World.NONE: "its records belong to no transaction that was committed: ABORT loses nothing",
 }
 """By decision: why the marker is right. Without a reason there is no marker."""

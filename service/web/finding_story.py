@@ -145,7 +145,7 @@ def _of_decision(finding: Finding) -> tuple[str, str]:
     if finding.decision == World.ABORT:
         return (
             "It will not heal by itself:",
-            f"its transaction was aborted, and no coordinator will write the marker that is missing here.{because}",
+            f"no committed transaction can have written it, and no coordinator will write the missing marker.{because}",
         )
     if finding.decision == UNKNOWN or finding.decision is None:
         return (

@@ -29,7 +29,7 @@ def plan_of_hanging(finding: Finding, *, can_resolve: bool) -> Plan:
         cost=f"What {who} wrote to {place} from offset {subject.start_offset:,} on stays invisible to read_committed"
         " consumers. "
         + (
-            "Its transaction was aborted, so this is the outcome that was asked for."
+            "No committed transaction can have written it."
             if finding.decision == World.ABORT
             else "It belongs to no transaction that was committed."
         ),

@@ -78,8 +78,10 @@ def _nothing_hangs(seen: Seen) -> Verdict:
     coverage, links = seen.coverage, seen.links
     if not coverage.unknown and not links and not seen.ids and coverage.looked_at_ms is not None:
         return Verdict(EMPTY, "info", "No transactions seen yet.")
-    if not coverage.judged and (coverage.watched or coverage.looked_at_ms is None):
+    if not coverage.judged:
         which = "none of the partitions can be judged" if coverage.watched else "no partition was looked at yet"
+        if coverage.looked_at_ms is not None and not coverage.watched:
+            which = "transactions, and no topic to be seen that they write to"
         return Verdict(UNKNOWN, "unknown", f"Unknown: {which}.")
     nothing = _nothing(seen, "hangs", "can")
     if links:

@@ -33,7 +33,7 @@ def hanging(decision: str = "none", subject: Subject = ORDERS, **more: Any) -> O
     cause = {
         "none": "written late, after the marker of its transaction",
         "unknown": "why it hangs is not known without the coordinators' log",
-    }.get(decision, "its marker was never written here: a partition without leader is skipped (KAFKA-20734)")
+    }.get(decision, "its marker was never written here; Kafka 4.3.0 and 4.3.1 skip it where a leader is away")
     why = {"unknown": "the log that tells may not be read", "commit": "it listed the partition and was committed"}
     looks = (
         _LINE,

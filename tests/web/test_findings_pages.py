@@ -198,7 +198,7 @@ def test_where_operators_have_keys_the_page_shows_how_and_writes_nothing(cluster
 def test_an_aborted_one_offers_the_command_and_says_which_marker(cluster: WithPartitions, look: Look) -> None:
     cluster.see(hanging("abort"))
     page = look(address(the(cluster)))
-    assert "its transaction was aborted, and no coordinator will write the marker" in page.text
+    assert "no committed transaction can have written it, and no coordinator will write the missing marker" in page.text
     assert "says what it would write: ABORT" in page.text
     assert page.commands[-1] == ABORT
 

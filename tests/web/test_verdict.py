@@ -50,7 +50,12 @@ def seen(age_ms: int = 1_000, read: float | None = None, **more: Any) -> Seen:
         (seen(muted=1), "muted", "info", "1 hanging transaction is muted. Nothing else hangs."),
         (seen(ids=0), "empty", "info", "No transactions seen yet."),
         (seen(ids=0, coverage=Coverage(NOW_MS)), "empty", "info", "No transactions seen yet."),
-        (seen(coverage=Coverage(NOW_MS)), "quiet", "ok", "Nothing hangs. Nothing is blocked."),
+        (
+            seen(coverage=Coverage(NOW_MS)),
+            "unknown",
+            "unknown",
+            "Unknown: transactions, and no topic to be seen that they write to.",
+        ),
         (seen(coverage=Coverage()), "unknown", "unknown", "Unknown: no partition was looked at yet."),
         (
             seen(coverage=Coverage(NOW_MS, 5)),

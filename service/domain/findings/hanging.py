@@ -27,6 +27,8 @@ CLIENT_WAITS_MS: Final = 35_000
 """How long a client may wait for a broker that is frozen, or cut off, before it asks the next one: Kafka's
 request.timeout.ms (30 s), and a moment to ask."""
 
+_SKIPPED: Final = "Kafka 4.3.0 and 4.3.1 skip the marker of a partition without leader (KAFKA-20734)"
+
 NOT_YET: Final = undecided("not read yet")
 
 
@@ -164,8 +166,10 @@ def _cause(case: Case, verdict: Verdict) -> Evidence:
     entry, owner = case.entry, case.owner
     if entry.start_offset < case.log_start:
         text = f"its records were deleted up to {case.log_start}; the leader's producer state has outlived them"
-    elif verdict.decision in (World.COMMIT, World.ABORT):
-        text = "its marker was never written here: a partition without leader is skipped (KAFKA-20734)"
+    elif verdict.decision == World.COMMIT:
+        text = f"its marker was never written here; {_SKIPPED}"
+    elif verdict.decision == World.ABORT:
+        text = f"its marker was never written here, or it was written outside of a transaction; {_SKIPPED}"
     elif owner is None and case.name is not None:
         text = "why it hangs is not known without the coordinators' log"
     elif owner is None:
@@ -196,8 +200,8 @@ def _advice(case: Case, decision: str) -> str:
         )
     if decision == World.ABORT:
         return (
-            "Its transaction was aborted: write the missing ABORT marker with the command, or `txnscope resolve`."
-            + fence
+            "No committed transaction can have written it: write the missing ABORT marker with the command, or"
+            " `txnscope resolve`." + fence
         )
     if decision == World.NONE:
         return (
