@@ -37,6 +37,9 @@ EXPIRING: Final = UNGUARDED | {
 }
 """Ids expire while a test waits for it, and not before it has done with them."""
 
+MAY_BE_SAID = {"commit": {"commit"}, "abort": {"abort"}, "none": {"none", "abort"}}
+"""By the truth. What is not proven to be of no transaction may be of one that was aborted: the marker is the same."""
+
 
 class HangLab(NamedTuple):
     """`connection` is for producers by hand, `rest` answers as the service does."""
@@ -105,7 +108,8 @@ class HangLab(NamedTuple):
             hang.producer_epoch,
             name,
         )
-        assert (row.severity, row.decision) == (kinds.CRITICAL, hang.decision), row.evidence
+        assert row.severity == kinds.CRITICAL
+        assert row.decision in MAY_BE_SAID[hang.decision], row.evidence
         assert row.advice
         assert row.confirmed_at_ms >= row.opened_at_ms
         assert (row.command is None) == (hang.decision == "commit")

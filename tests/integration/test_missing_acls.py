@@ -20,7 +20,7 @@ from tests import acls
 from tests.acls import Guarded
 from tests.brokers import on
 from tests.integration.application import Ingest
-from tests.integration.hang_lab import CLUSTER, HangLab
+from tests.integration.hang_lab import CLUSTER, MAY_BE_SAID, HangLab
 from tests.lab.hangs import UNGUARDED, commit_one, late_write, old_producer
 from tests.lab.readers import waiting_reader
 from tests.service.stores import client_of
@@ -164,10 +164,11 @@ def test_without_the_log_coordinators_tell_what_is_likely(version: str, tmp_path
 
             guarded.allow(USER, acls.topic(LOG), "READ")
             lab.app.wait_until_read()
-            known = lab.until(kinds.HANGING, lambda one: one.decision == "none", topic="orders")
+            known = lab.until(kinds.HANGING, lambda one: one.decision in MAY_BE_SAID["none"], topic="orders")
             assert (known.id, known.confidence, known.command is None) == (row.id, kinds.CERTAIN, False)
             found = lab.until(kinds.HANGING, lambda one: one.status == kinds.CONFIRMED, topic="hidden")
-            assert (found.transactional_id, found.decision) == (b"secret", "none")
+            assert found.transactional_id == b"secret"
+            assert found.decision in MAY_BE_SAID["none"]
             assert lab.relation("open", 0, "open")["transactional_id"] == "keeper"
             lab.until(kinds.COVERAGE_GAP, lambda one: one.status == kinds.RESOLVED, topic=LOG)
             lab.nothing_hangs("open")
