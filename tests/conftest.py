@@ -20,6 +20,11 @@ MakeBroker = Callable[..., Broker]
 broker_module.START_TIMEOUT_S = LIMIT_S
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Those that take longest come first, so that workers end together: files with Spark, then with brokers."""
+    items.sort(key=lambda item: [item.get_closest_marker(name) is None for name in ("spark", "broker")])
+
+
 @pytest.fixture(scope="session")
 def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Broker]]:
     """One shared broker a version: tests use ids and topics of their own, and never stop it."""
