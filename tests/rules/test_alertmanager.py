@@ -15,7 +15,7 @@ import pytest
 
 from tests.rules.files import ALERTMANAGER
 from tests.rules.test_routes import HANGS, named
-from tests.waiting import ANSWER_S, LIMIT_S, wait_for
+from tests.waiting import ANSWER_S, LIMIT_S, wait_for, wait_until_equal
 
 PROGRAMS: Final = ("prometheus-alertmanager", "alertmanager")
 
@@ -55,12 +55,17 @@ def test_an_outage_mutes_what_rests_on_it_but_not_what_hangs(alertmanager: str) 
     request = urllib.request.Request(alertmanager, body, {"Content-Type": "application/json"})
     with urllib.request.urlopen(request, timeout=ANSWER_S) as answer:
         assert answer.status == 200
-    muted = {_key(one["labels"]) for one in _alerts(alertmanager) if one["status"]["inhibitedBy"]}
-    assert muted == {
+    expected = {
         ("KafkaLastStableOffsetStuck", "critical"),
         ("KafkaConsumerGroupBlocked", "warning"),
         ("KafkaTransactionOverdue", "warning"),
     }
+    # Alertmanager takes the alerts in first and inhibits them a moment later
+    wait_until_equal(lambda: _muted(alertmanager), expected, "what is muted")
+
+
+def _muted(url: str) -> set[tuple[str, str]]:
+    return {_key(one["labels"]) for one in _alerts(url) if one["status"]["inhibitedBy"]}
 
 
 def _alerts(url: str) -> list[dict[str, Any]]:
