@@ -17,8 +17,9 @@ from deploy.demo.workload.ledger import Participant
 PATIENCE_S = 180.0
 """How long a call may be repeated: longer than a restart of the broker."""
 _TRY_S = 1.0
-_AWAY = ("_TRANSPORT", "_TIMED_OUT")
 """One try: short, because a thread inside a call cannot be stopped."""
+_AWAY = ("_TRANSPORT", "_TIMED_OUT")
+"""Errors of a call that found no broker."""
 
 # fenced producers report a "fatal error" on stderr, at a level that no setting of librdkafka silences
 _silence = logging.getLogger("deploy.demo.workload.librdkafka")
@@ -86,19 +87,19 @@ def send(open_producer: Producer, records: Iterable[tuple[Participant, bytes]], 
         raise Undelivered(refused[0])
 
 
-def insist(stop: threading.Event, call: Callable[..., Any], *arguments: Any) -> None:
+def insist(stop: threading.Event, call: Callable[..., Any], *arguments: Any) -> Any:
     """Call init_transactions and its like until they are through; their last argument is a timeout.
 
-    Repeating them is what librdkafka asks for while an error is retriable; they go on where they were. Raises the
-    KafkaException of an error that is not, Stopped.
+    Repeating them is what librdkafka asks for while an error is retriable; they go on where they were. So do questions
+    while no broker answers. Raises the KafkaException of any other error, Stopped.
     """
     give_up = time.monotonic() + PATIENCE_S
     while True:
         try:
-            call(*arguments, _TRY_S)
-            return
+            return call(*arguments, _TRY_S)
         except KafkaException as e:
-            if not e.args[0].retriable() or time.monotonic() > give_up:
+            may_pass = e.args[0].retriable() or e.args[0].name() in _AWAY
+            if not may_pass or time.monotonic() > give_up:
                 raise
         check(stop)
 
@@ -123,12 +124,5 @@ def create_topics(bootstrap: str, partitions: dict[str, int]) -> None:
 def partition_count(bootstrap: str, topic: str, stop: threading.Event) -> int:
     """0 where the topic does not exist. Patient with a broker that is started again. Raises KafkaException, Stopped."""
     admin = AdminClient({"bootstrap.servers": bootstrap}, logger=_silence)
-    give_up = time.monotonic() + PATIENCE_S
-    while True:
-        try:
-            found = admin.list_topics(topic, timeout=_TRY_S).topics[topic]
-            return 0 if found.error is not None else len(found.partitions)
-        except KafkaException as e:
-            if e.args[0].name() not in _AWAY or time.monotonic() > give_up:
-                raise
-        check(stop)
+    found = insist(stop, admin.list_topics, topic).topics[topic]
+    return 0 if found.error is not None else len(found.partitions)
