@@ -1,4 +1,4 @@
-"""The classes that Spark's JVM loads, archived (JEP 350) for every later start: loading them is half of a start's CPU.
+"""The classes that Spark's JVM loads, archived (JEP 350) for every later start: loading them is half of its CPU there.
 
 `spark_jobs.rehearsal` makes the archive (docs/adr/0011). A JVM that it does not fit, of another build or over other
 jars, ignores it.

@@ -61,7 +61,7 @@ class _Reader(DataSourceStreamReader):
 
 
 def main() -> int:
-    """The exit code: 1 where there is no archive. Spark starts without one, too, in twice the time."""
+    """The exit code: 1 where there is no archive. Spark starts without one, too, more slowly."""
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(message)s")
     log.setLevel(logging.INFO)
     jvm: list[subprocess.Popen[bytes]] = []

@@ -80,7 +80,7 @@ def test_what_was_asked_before_the_lso_came_to_stand_says_nothing() -> None:
 
 
 def test_an_offset_beyond_an_lso_that_was_looked_at_before_says_nothing() -> None:
-    """What was held is released: the group goes on at once, and the next look finds the LSO there, too."""
+    """When the transaction ends, the group goes on at once. The next look shows that the LSO has moved, too."""
     assert seen(offset(HW, observed_at_ms=NOW_MS + 1)) == []
     assert seen(offset(LSO, observed_at_ms=NOW_MS + 1))[0].relation == STOPPED
     assert seen(offset(HW, observed_at_ms=NOW_MS))[0].relation == READS_UNCOMMITTED

@@ -33,7 +33,7 @@ RANDOM_IDS: Final = 5
 
 START_MS: Final = 10_000
 STARTS: Final = 3
-"""They come in so many different spans of START_MS: what comes at once is one start of an application."""
+"""The ids are born in at least so many spans of START_MS: what is born at once belongs to one start."""
 
 COUNTED_IDS: Final = 20
 COUNTED_MINUTES: Final = 5

@@ -97,12 +97,12 @@ def is_random(name: str) -> bool:
 
 
 def is_of_streams(name: str) -> bool:
-    """Whether the id is as Kafka Streams makes it: application.id, UUID of the process, number of the thread."""
+    """Whether Kafka Streams made the id: application.id, the UUID of the process, the number of the thread."""
     return _STREAMS.fullmatch(name) is not None
 
 
 def made_up(name: str) -> str:
-    """The name up to what is made up anew: threads of one process of Kafka Streams share it."""
+    """The part of the id that one start makes up. All threads of one Kafka Streams process share it."""
     found = _STREAMS.fullmatch(name)
     return name if found is None else found["process"]
 

@@ -1,4 +1,4 @@
-"""What the verdict on an open entry rests on: what is asked of the brokers, and what they answered."""
+"""What we ask the brokers about an open entry, and what they answer: the verdict rests on it."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class EntryRead(NamedTuple):
         return absent(self.samples, log_partition, at.start_offset, at.first_leader_epoch)
 
     def is_there_before(self, log_partition: int, record: LogPlace) -> bool:
-        """Whether all of it was written before that record of the transaction log could be known to a client."""
+        """Whether all of the entry was written before any client could know of that record of the transaction log."""
         at = self.batches
         return at.is_whole and is_there_before(
             self.samples, log_partition, at.last_offset, at.last_leader_epoch, record

@@ -115,7 +115,7 @@ class _Proofs:
 
 
 def _hidden(entry: EntryRead, unseen: Sequence[Unseen], proofs: _Proofs) -> list[Unseen]:
-    """What the log may hide of this entry."""
+    """The holes of the transaction log that may hide the transaction of this entry."""
     left = [one for one in unseen if not _is_excluded(entry, one)]
     if not unseen:
         text = "the transaction log was read without a hole that could hide another transaction of the producer id"
@@ -152,8 +152,8 @@ def _over(
 def _may_be_of_none(
     entry: EntryRead, log_partition: int, absent: Absent | None, left: Sequence[Transaction], proofs: _Proofs
 ) -> bool:
-    """Whether some of it may be outside of every transaction: written after all that could own it, or without
-    AddPartitionsToTxn."""
+    """Whether some of its records may belong to no transaction: the client wrote them after its transaction had ended,
+    or never called AddPartitionsToTxn."""
     log = f"{TOPIC}-{log_partition}"
     if any(one.lists and entry.is_there_before(log_partition, one.decided) for one in left):
         proofs.add(Kind.ORDER, log, "all of the entry was there before its transaction was decided")

@@ -1,4 +1,4 @@
-"""What is said of an open entry: the worlds that are left, the decision that follows from them, and the proofs."""
+"""The verdict on an open entry: which worlds are left, what that decides, and what proved it."""
 
 from __future__ import annotations
 
