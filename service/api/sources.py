@@ -11,7 +11,6 @@ from service.api.stalls import why_stalled
 from service.domain.findings.words import partitions as named
 from service.domain.partition_facts import SOURCE as PARTITIONS
 from service.domain.source_state import Stall
-from service.domain.transaction_log import SOURCE
 from service.store.read import PartitionRow, StatusRow
 from service.store.read_judged import Coverage
 
@@ -28,10 +27,7 @@ def describe_sources(
     found = []
     for name in sorted(read_of.keys() | statuses.keys()):
         status = statuses.get(name, StatusRow(name, None, None))
-        if name == PARTITIONS:
-            described = _looked_at(status, coverage, has_log=SOURCE in read_of)
-        else:
-            described = _read(name, read_of.get(name, []), status)
+        described = _looked_at(status, coverage) if name == PARTITIONS else _read(name, read_of.get(name, []), status)
         found.append(described | _stalled(stalls.get(name), now_ms))
     return found
 
@@ -67,36 +63,32 @@ def _read(name: str, partitions: Sequence[PartitionRow], status: StatusRow) -> d
     }
 
 
-def _looked_at(status: StatusRow, coverage: Coverage, *, has_log: bool) -> dict[str, Any]:
-    """Of a sampler: it has no position. A broker that is away is its `error`; the look at the others goes on.
-    `has_log`: transactions were used."""
-    why = _why(status, coverage, has_log=has_log)
+def _looked_at(status: StatusRow, coverage: Coverage) -> dict[str, Any]:
+    """Of a sampler: it has no position. A broker that is away is its `error`; the look at the others goes on."""
+    has_looked = coverage.looked_at_ms is not None
     return {
         "source": PARTITIONS,
         "position": None,
         "end": None,
         "lag": None,
-        "caught_up": coverage.looked_at_ms is not None
-        and coverage.answering == coverage.watched
-        and (coverage.watched > 0 or why is None),
+        "caught_up": has_looked and coverage.answering == coverage.watched and not coverage.hides_all,
         "coverage": {
             "watched": coverage.watched,
             "judged": coverage.judged,
             "unknown": coverage.unknown,
-            "why": why,
+            "why": _why(status, coverage),
         },
         "as_of": text_of_time(coverage.looked_at_ms),
         "error": status.error,
     }
 
 
-def _why(status: StatusRow, coverage: Coverage, *, has_log: bool) -> str | None:
+def _why(status: StatusRow, coverage: Coverage) -> str | None:
     """The commonest reason, with the partitions it holds for."""
-    if not coverage.watched:
-        if status.error or coverage.looked_at_ms is None:
-            return status.error or "no partition was looked at yet"
-        # Kafka hides topics that may not be described; a new cluster has none, and no transactions either
-        return "no topic is to be seen: there is none, or DESCRIBE is not allowed" if has_log else None
+    if coverage.looked_at_ms is None:
+        return status.error or "no partition was looked at yet"
+    if coverage.hides_all:
+        return status.error or "no topic is to be seen: there is none, or DESCRIBE is not allowed"
     if not coverage.unknown:
         return None
     if not coverage.missing:

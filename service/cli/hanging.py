@@ -50,7 +50,7 @@ def run(flags: Namespace, settings: Settings) -> int:
 
 def _gap(coverage: dict[str, Any], as_of: str | None, service: Service) -> str | None:
     """What stands against "there is none"."""
-    if coverage["unknown"] or as_of is None or coverage["why"]:
+    if coverage["why"] or as_of is None:
         return str(coverage["why"])
     passed = service.since(as_of)
     if passed > STALE_AFTER:

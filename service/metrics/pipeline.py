@@ -43,9 +43,8 @@ def _looked_at(facts: ClusterFacts, now_ms: int) -> Iterator[Series]:
     as_of_ms = (status and status.as_of_ms) or 0
     looked_at_ms = facts.coverage.looked_at_ms or 0
     is_fresh = now_ms - looked_at_ms <= ANSWERED_WITHIN_MS
-    # where transactions were used there are topics: who sees none may not describe them
-    watched = facts.coverage.watched or bool(facts.logs)
-    ratio = _ratio(facts.coverage.answering if is_fresh else 0, watched, looked_at_ms, now_ms)
+    answering = facts.coverage.answering if is_fresh else 0
+    ratio = 0 if facts.coverage.hides_all else _ratio(answering, facts.coverage.watched, looked_at_ms, now_ms)
     yield Series(catalogue.LAST_SUCCESS, (partition_facts.SOURCE,), as_of_ms / 1000)
     yield Series(catalogue.COVERAGE, (partition_facts.SOURCE,), ratio)
 

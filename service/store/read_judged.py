@@ -18,7 +18,7 @@ from service.domain.partition_facts import Place
 from service.domain.transaction_log import SOURCE
 from service.store import read, read_judge, read_partitions
 from service.store.read_partitions import PartitionRow
-from service.store.schema import data_partitions, findings, partition_watch
+from service.store.schema import data_partitions, findings, log_partitions, partition_watch
 
 MOST_JUDGED: Final = 2_000
 """Partitions whose LSO stands, the longest first; how the others stand is said to be unknown."""
@@ -61,7 +61,8 @@ class Missing(NamedTuple):
 class Coverage(NamedTuple):
     """How many partitions are watched, answered lately, can be judged, and have an LSO that stands; and how many there
     are that are not watched. `looked_at_ms`: when all were looked at last; None before the first time. `missing`: why
-    the others cannot be judged, the commonest reasons first."""
+    the others cannot be judged, the commonest reasons first. `hides_all`: the cluster has used transactions and shows
+    no partition: Kafka hides topics that may not be described."""
 
     looked_at_ms: int | None = None
     watched: int = 0
@@ -70,6 +71,7 @@ class Coverage(NamedTuple):
     blocked: int = 0
     not_covered: int = 0
     missing: tuple[Missing, ...] = ()
+    hides_all: bool = False
 
     @property
     def unknown(self) -> int:
@@ -186,6 +188,7 @@ def coverage(connection: Connection, cluster_id: int, judged: Sequence[JudgedPar
         blocked=counts.stalled,
         not_covered=counts.not_covered,
         missing=tuple(sorted([*_silent(connection, cluster_id), *missing], key=lambda one: -one.partitions)),
+        hides_all=not counts.watched and _has_log(connection, cluster_id),
     )
 
 
@@ -198,6 +201,14 @@ def standing(connection: Connection, cluster_id: int, limit: int) -> tuple[Stand
         .limit(limit)
     )
     return tuple(StandingRow(*row) for row in rows)
+
+
+def _has_log(connection: Connection, cluster_id: int) -> bool:
+    """Whether there is a `__transaction_state`."""
+    found = select(log_partitions.c.partition).where(
+        log_partitions.c.cluster_id == cluster_id, log_partitions.c.source == SOURCE
+    )
+    return connection.execute(found.limit(1)).first() is not None
 
 
 def _silent(connection: Connection, cluster_id: int) -> list[Missing]:

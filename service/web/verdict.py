@@ -78,11 +78,12 @@ def _nothing_hangs(seen: Seen) -> Verdict:
     coverage, links = seen.coverage, seen.links
     if not coverage.unknown and not links and not seen.ids and coverage.looked_at_ms is not None:
         return Verdict(EMPTY, "info", "No transactions seen yet.")
-    if not coverage.judged:
-        which = "none of the partitions can be judged" if coverage.watched else "no partition was looked at yet"
-        if coverage.looked_at_ms is not None and not coverage.watched:
-            which = "transactions, and no topic to be seen that they write to"
-        return Verdict(UNKNOWN, "unknown", f"Unknown: {which}.")
+    if coverage.looked_at_ms is None:
+        return Verdict(UNKNOWN, "unknown", "Unknown: no partition was looked at yet.")
+    if coverage.hides_all:
+        return Verdict(UNKNOWN, "unknown", "Unknown: no topic is to be seen that its transactions write to.")
+    if coverage.watched and not coverage.judged:
+        return Verdict(UNKNOWN, "unknown", "Unknown: none of the partitions can be judged.")
     nothing = _nothing(seen, "hangs", "can")
     if links:
         text = f"{nothing}. {words.plural(len(links), 'partition is', 'partitions are')} blocked."

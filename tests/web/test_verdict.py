@@ -51,10 +51,10 @@ def seen(age_ms: int = 1_000, read: float | None = None, **more: Any) -> Seen:
         (seen(ids=0), "empty", "info", "No transactions seen yet."),
         (seen(ids=0, coverage=Coverage(NOW_MS)), "empty", "info", "No transactions seen yet."),
         (
-            seen(coverage=Coverage(NOW_MS)),
+            seen(coverage=Coverage(NOW_MS, hides_all=True)),
             "unknown",
             "unknown",
-            "Unknown: transactions, and no topic to be seen that they write to.",
+            "Unknown: no topic is to be seen that its transactions write to.",
         ),
         (seen(coverage=Coverage()), "unknown", "unknown", "Unknown: no partition was looked at yet."),
         (
