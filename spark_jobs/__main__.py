@@ -1,5 +1,8 @@
 """`python -m spark_jobs`: the streaming application. Ends with the exit codes of the command line (0, 2, 3), or with 1
-where it has to be started again."""
+where it has to be started again.
+
+Most of a start is Spark's JVM's: everything heavy is imported while that is on its way (docs/adr/0012).
+"""
 
 from __future__ import annotations
 
@@ -10,18 +13,17 @@ import sys
 import threading
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 from service.kafka.errors import KafkaFailure, KafkaUnavailable
 from service.processes import lifeline
 from service.processes.linux import descendants
 from service.store.errors import StoreError, StoreUnavailable
-from spark_jobs.application import Application
+from spark_jobs import fork_server
 from spark_jobs.java import JavaNotFound
 from spark_jobs.liveness import Liveness
 from spark_jobs.scratch import scratch_folder
-from spark_jobs.session import SparkFailed
 from spark_jobs.settings import IngestSettings, parse
-from spark_jobs.side_by_side import GivenUp
 from spark_jobs.watchdog import STUCK, BadLiveness, Watchdog, liveness_teller
 
 CONFIGURATION, CANNOT_REACH = 2, 3
@@ -41,12 +43,12 @@ def main(argv: list[str]) -> int:
     beat = lifeline.hold()
     try:
         settings = parse(argv)
-        with scratch_folder() as scratch:
+        with scratch_folder() as scratch, fork_server.running(scratch):
             liveness = Liveness(partial(descendants, os.getpid()), scratch)
             watchdog = Watchdog(liveness, beat, _teller(settings))
             watchdog.begin()
             try:
-                Application(settings, stopping, liveness, watchdog, scratch).run()
+                return _run(settings, stopping, liveness, watchdog, scratch)
             finally:
                 watchdog.end()
     except (KafkaUnavailable, StoreUnavailable) as e:
@@ -55,6 +57,19 @@ def main(argv: list[str]) -> int:
     except (KafkaFailure, StoreError, JavaNotFound, BadLiveness) as e:
         log.error("%s", e)
         return CONFIGURATION
+
+
+def _run(
+    settings: IngestSettings, stopping: threading.Event, liveness: Liveness, watchdog: Watchdog, scratch: Path
+) -> int:
+    from spark_jobs.session import SparkFailed, SparkStart
+
+    starting = SparkStart(scratch, watchdog.guard)
+    from spark_jobs.application import Application
+    from spark_jobs.side_by_side import GivenUp
+
+    try:
+        Application(settings, stopping, liveness, watchdog, scratch, starting).run()
     except (SparkFailed, GivenUp) as e:
         log.error("%s", e)
         return STUCK

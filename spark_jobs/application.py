@@ -27,7 +27,7 @@ from spark_jobs.liveness import ASKING_S, END_S, MIGRATION_S, START_S, Liveness,
 from spark_jobs.partitions_job import PartitionsJob
 from spark_jobs.queries import Queries
 from spark_jobs.reasons import reason
-from spark_jobs.session import start_spark
+from spark_jobs.session import SparkStart
 from spark_jobs.settings import IngestSettings
 from spark_jobs.side_by_side import GivenUp, Job, run_jobs
 from spark_jobs.source.planner import wall_clock_ms
@@ -46,11 +46,17 @@ class Application:
     begin, GivenUp when it cannot go on."""
 
     def __init__(
-        self, settings: IngestSettings, stopping: threading.Event, liveness: Liveness, watchdog: Watchdog, scratch: Path
+        self,
+        settings: IngestSettings,
+        stopping: threading.Event,
+        liveness: Liveness,
+        watchdog: Watchdog,
+        scratch: Path,
+        starting: SparkStart,
     ) -> None:
         """`scratch`: a folder for what lives as long as this process."""
         self._settings, self._stopping, self._liveness = settings, stopping, liveness
-        self._watchdog, self._scratch = watchdog, scratch
+        self._watchdog, self._scratch, self._starting = watchdog, scratch, starting
 
     def run(self) -> None:
         engine = open_engine(self._settings.store)
@@ -60,7 +66,7 @@ class Application:
             with self._liveness.part("the start", START_S) as start:
                 cluster_id = self._bind(engine, start)
                 start.starts()
-                spark = start_spark(self._scratch, self._watchdog.guard)
+                spark = self._starting.session()
             try:
                 describe = partial(self._describe, engine, cluster_id)
                 with repeated("the description of the cluster", describe, self._liveness):

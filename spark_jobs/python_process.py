@@ -1,7 +1,8 @@
 """How a Python process of Spark's begins: planners, the daemons that fork workers, and thereby every worker.
 
-Run as a program in place of the interpreter (`PYSPARK_PYTHON`), as `… NAMES -m MODULE ARGUMENT…`. It differs from
-`python -m` in four ways:
+Run as a program in place of the interpreter (`PYSPARK_PYTHON`), as `… SERVER NAMES -m MODULE ARGUMENT…`. It has the
+process forked by the server at the socket SERVER (`fork_server`), and waits for its end. Where none answers it is that
+process itself, which differs from `python -m` in four ways:
 
 - It connects to the JVM before it imports anything. The JVM waits ten seconds for that, a figure that cannot be set,
   and ends the query after them; on a starved machine imports take longer (Spark 4.3, PythonWorkerFactory).
@@ -19,35 +20,44 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from types import TracebackType
     from typing import Any
 
+STREAMS = (0, 1, 2)
 _LOOKUP = "pyspark.sql.worker.lookup_data_sources"
 """Its only worker looks for packages named `pyspark_…`, and needs nothing of ours."""
 
 
 def main() -> None:
-    names, *rest = sys.argv[1:]
+    server, names, *rest = sys.argv[1:]
     if rest[:1] != ["-m"]:  # Spark asks for the version with `-c`
         os.execv(sys.executable, [sys.executable, *rest])  # noqa: S606 - no shell wanted
-    connected = _connect()
-    module, arguments = rest[1], rest[2:]
+    module, *arguments = rest[1:]
+    if _was_forked(server, [module, *arguments]):
+        return
+    connected = connect()
     _find_packages()
+    if module == "pyspark.daemon":
+        _import_for_workers([*arguments, *names.split(",")])
+    run(module, arguments, connected)
 
+
+def run(module: str, arguments: "Sequence[str]", connected: "int | None") -> None:
+    """Does what `python -m` does. `connected`: what `connect` returned."""
     import runpy
     import traceback
 
-    sys.excepthook = _say
+    sys.excepthook = say
     traceback.print_exc = _say_current
     if connected is not None:
         _hand_over(connected)
-    if module == "pyspark.daemon":
-        _import_for_workers([*arguments, *names.split(",")])
     sys.argv = [module, *arguments]
+    _show_as([module, *arguments][-1].rpartition(".")[2])
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
-def _connect() -> "int | None":
+def connect() -> "int | None":
     """The descriptor of a connection to the JVM that waits for this process; None: it is a daemon, or a TCP port."""
     path = os.environ.get("PYTHON_WORKER_FACTORY_SOCK_PATH")
     if path is None:
@@ -60,6 +70,30 @@ def _connect() -> "int | None":
     except OSError:  # the JVM stopped meanwhile: nobody waits any more
         sys.exit(1)
     return connection.detach()
+
+
+def _was_forked(server: str, arguments: "list[str]") -> bool:
+    """Whether the server has forked it. Returns at its end."""
+    import _socket
+    import array
+    import marshal
+
+    asked = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    try:
+        asked.connect(server)
+        told = marshal.dumps((arguments, dict(os.environ)))
+        sent = asked.sendmsg([told], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, array.array("i", STREAMS))])
+        asked.sendall(told[sent:])
+        asked.shutdown(_socket.SHUT_WR)
+    except OSError:
+        return False
+    for stream in STREAMS:
+        os.close(stream)  # they are the other's now: who reads them is to see the end when that one ends
+    try:
+        asked.recv(1)
+    except OSError:  # the server has ended with the question unread
+        sys.exit(1)
+    return True
 
 
 def _find_packages() -> None:
@@ -97,11 +131,20 @@ def _import_for_workers(names: "list[str]") -> None:
         importlib.import_module(name)
 
 
+def _show_as(name: str) -> None:
+    """For `top` and `ps -o comm`: forked processes all have the server's command line."""
+    try:
+        with open("/proc/self/comm", "w") as shown:  # noqa: PTH123
+            shown.write(name)  # Linux cuts it at 15 bytes
+    except OSError:  # another system: it goes without
+        pass
+
+
 def _say_current(*_: "Any", **__: "Any") -> None:
-    _say(*sys.exc_info())
+    say(*sys.exc_info())
 
 
-def _say(kind: "type[BaseException] | None", failure: "BaseException | None", trace: "TracebackType | None") -> None:
+def say(kind: "type[BaseException] | None", failure: "BaseException | None", trace: "TracebackType | None") -> None:
     """One line, with the place it was raised at; none where the JVM is gone, or ends this process."""
     if failure is None or kind is None or issubclass(kind, (ConnectionError, EOFError, SystemExit, KeyboardInterrupt)):
         return

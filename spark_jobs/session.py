@@ -11,7 +11,9 @@ import os
 import shlex
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +21,7 @@ from pyspark import accumulators
 from pyspark.sql import SparkSession
 
 from spark_jobs import class_archive, python_process
+from spark_jobs.fork_server import FOR_SOURCES, KEEP_FREED_MEMORY, socket_in
 from spark_jobs.java import find_java
 from spark_jobs.reasons import reason
 
@@ -29,9 +32,6 @@ LOGGING: Final = Path(__file__).parent / "conf" / "log4j2.properties"
 NO_CONF: Final = Path(__file__).parent / "conf" / "none"
 """Stands on the JVM's class path, and is not there: a folder with anything in it would keep classes from being
 archived."""
-
-KEEP_FREED_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(64 << 20)}
-"""For glibc in the Python workers: a Fetch of 8 MB given back to the kernel each time costs a third of decoding it."""
 
 TASK_TRIES: Final = 2
 """A task whose worker died is tried again by another worker: its query goes on. One that Kafka does not answer is tried
@@ -45,14 +45,29 @@ _SOCKETS_FIT: Final = 60
 """Longest folder for Unix sockets: Linux takes paths of 107 bytes, Spark's names have 43. Otherwise it listens on
 loopback."""
 
-_FOR_WORKERS: Final = tuple(f"spark_jobs.source.{name}" for name in ("transaction_log", "partitions", "ledger"))
-"""Modules of which every worker that reads a source is made."""
-
 JvmGuard = Callable[["subprocess.Popen[bytes]"], None]
 
 
 class SparkFailed(Exception):
     """Spark could not be started; one line."""
+
+
+class SparkStart:
+    """Spark, on its way since this was made: its JVM takes seconds, in which much else can be done."""
+
+    def __init__(self, scratch: Path, guard: JvmGuard) -> None:
+        self._session: Future[SparkSession] = Future()
+        threading.Thread(target=self._start, args=(scratch, guard), name="Spark's start", daemon=True).start()
+
+    def session(self) -> SparkSession:
+        """Waits for it. Raises JavaNotFound, SparkFailed."""
+        return self._session.result()
+
+    def _start(self, scratch: Path, guard: JvmGuard) -> None:
+        try:
+            self._session.set_result(start_spark(scratch, guard))
+        except BaseException as e:
+            self._session.set_exception(e)
 
 
 def start_spark(scratch: Path, guard: JvmGuard, java_options: Sequence[str] | None = None) -> SparkSession:
@@ -116,7 +131,9 @@ def _settings(scratch: Path, java_options: Sequence[str]) -> dict[str, str]:
 def _python(scratch: Path) -> Path:
     """The program that Spark starts for every Python process of its own (see `python_process`)."""
     program = scratch / "python"
-    run = shlex.join([sys.executable, "-S", str(python_process.__file__), ",".join(_FOR_WORKERS)])
+    run = shlex.join(
+        [sys.executable, "-S", str(python_process.__file__), str(socket_in(scratch)), ",".join(FOR_SOURCES)]
+    )
     program.write_text(f'#!/bin/sh\nexec {run} "$@"\n')
     program.chmod(0o700)
     return program

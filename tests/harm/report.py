@@ -21,7 +21,7 @@ clients beside. Every process of `txnscope watch` has somebody who notices its d
 - **Killed**: SIGKILL, as the kernel does it where memory runs out. **Frozen**: SIGSTOP, never continued.
 - **Standstill**: the longest time in which some source was not read, or the service did not answer.
 - The supervisor was started again by the test, a second after its end, as systemd or a container's runtime does it.
-- A frozen Python daemon that forks workers is not missed while there are enough of them ("not needed").
+- A frozen Python daemon or fork server is not missed while nothing has to be forked ("not needed").
 """
 
 

@@ -24,17 +24,18 @@ JVM: Final = "JVM"
 PLANNER: Final = "planner"
 DAEMON: Final = "Python daemon"
 WORKER: Final = "worker"
+FORK_SERVER: Final = "fork server"
 SERVICE: Final = "service"
-KINDS: Final = (DRIVER, JVM, PLANNER, DAEMON, WORKER, SERVICE, SUPERVISOR)
+KINDS: Final = (DRIVER, JVM, FORK_SERVER, PLANNER, DAEMON, WORKER, SERVICE, SUPERVISOR)
 
 _COMMANDS: Final = {
-    DRIVER: "-m spark_jobs",
+    DRIVER: "-m spark_jobs ",
     JVM: "org.apache.spark.deploy.SparkSubmit",
-    PLANNER: "python_streaming_source_runner",
-    DAEMON: "pyspark.daemon pyspark.worker",
-    WORKER: "pyspark.daemon pyspark.worker",
+    FORK_SERVER: "-m spark_jobs.fork_server",
     SERVICE: "service.cli serve",
 }
+_SHOWN_AS: Final = {PLANNER: "python_streamin", DAEMON: "worker", WORKER: "worker"}
+"""Names that Spark's Python processes give themselves: most were forked, and have the command of the fork server."""
 _RESTART_S: Final = 1.0
 
 
@@ -46,18 +47,20 @@ class Watch(Ingest):
         self._run(module, "watch", *self._flags, "--port", str(self.port), *self.more)
         return self
 
-    def pids(self, words: str = "") -> list[int]:
-        """Processes that have our store in their environment, with these words in their command lines; oldest first."""
+    def pids(self, words: str = "", shown_as: str = "") -> list[int]:
+        """Processes that have our store in their environment, with these words in their command lines, and this name;
+        oldest first."""
         ours = f"TXNSCOPE_STORE={self.url}".encode()
         found = {}
         for proc in Path("/proc").iterdir():
             try:
-                fields = (proc / "stat").read_text().rpartition(")")[2].split()
+                name, _, stat = (proc / "stat").read_text().partition("(")[2].rpartition(")")
+                fields = stat.split()
                 command = (proc / "cmdline").read_bytes().replace(b"\0", b" ").decode()
                 is_ours = ours in (proc / "environ").read_bytes().split(b"\0")
             except (OSError, ValueError, IndexError):
                 continue
-            if is_ours and words in command and fields[0] != "Z":
+            if is_ours and words in command and shown_as in ("", name) and fields[0] != "Z":
                 found[int(proc.name)] = int(fields[19])
         return sorted(found, key=lambda pid: found[pid])
 
@@ -65,10 +68,14 @@ class Watch(Ingest):
         """The process of this kind; of several, of workers for one, the newest. Waits until there is one."""
         if kind == SUPERVISOR:
             return self.process.pid
-        # the oldest with the daemon's command is the daemon, the others were forked by it
+        # the oldest of its kind is the daemon or the fork server, the others were forked by it
         least = 2 if kind == WORKER else 1
-        found = wait_until(lambda: self.pids(_COMMANDS[kind]), lambda pids: len(pids) >= least, f"a {kind}")
-        return found[0] if kind == DAEMON else found[-1]
+        found = wait_until(
+            lambda: self.pids(_COMMANDS.get(kind, ""), _SHOWN_AS.get(kind, "")),
+            lambda pids: len(pids) >= least,
+            f"a {kind}",
+        )
+        return found[0] if kind in (DAEMON, FORK_SERVER) else found[-1]
 
     def as_of_ms(self) -> dict[str, int]:
         """By source; 0 where it was never read."""

@@ -16,7 +16,19 @@ from service.store.schema import id_minutes, transactional_ids, transitions
 from spark_jobs.class_archive import archive
 from spark_jobs.java import find_java
 from tests.harm.rounds import FREEZE, KILL, harm
-from tests.harm.watched import DAEMON, DRIVER, JVM, KINDS, PLANNER, SERVICE, SUPERVISOR, WORKER, Watch, restarted
+from tests.harm.watched import (
+    DAEMON,
+    DRIVER,
+    FORK_SERVER,
+    JVM,
+    KINDS,
+    PLANNER,
+    SERVICE,
+    SUPERVISOR,
+    WORKER,
+    Watch,
+    restarted,
+)
 from tests.integration.application import Ingest
 from tests.integration.kafka_says import completed
 from tests.integration.producers import create_topic, load
@@ -45,7 +57,7 @@ def test_every_kind_of_process_frozen(broker_392: Broker, broker_431: Broker, tm
     with restarted(Watch(broker_392.bootstrap, tmp_path)) as app:
         app.wait_until_counting()
         with load(broker_392.bootstrap, "frozen", IDS):
-            for kinds in ([PLANNER, SERVICE], [WORKER, DAEMON], [JVM], [DRIVER], [SUPERVISOR]):
+            for kinds in ([PLANNER, SERVICE], [WORKER, DAEMON], [JVM], [DRIVER, FORK_SERVER], [SUPERVISOR]):
                 harm(app, FREEZE, kinds)
                 app.wait_for_more_commits(IDS)
         _is_exact(app, broker_392, broker_431)

@@ -19,7 +19,7 @@ RUNNER = "pyspark.sql.streaming.python_streaming_source_runner"
 
 
 def run(*arguments: str, names: str = "json", **environment: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-S", python_process.__file__, names, *arguments]
+    command = [sys.executable, "-S", python_process.__file__, "", names, *arguments]
     return subprocess.Popen(
         command, env=os.environ | environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
