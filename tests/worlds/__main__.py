@@ -1,35 +1,58 @@
-"""`python -m tests.worlds`: draws many histories, counts wrong markers, and prints how often and why all is unknown."""
+"""`python -m tests.worlds`: draws many histories, counts wrong markers, and prints how often and why all is unknown.
+
+Most are judged by the verdict alone, which takes no time; some by all of txnscope (`judged`), which takes a second.
+"""
 
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 from collections import Counter
+from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
 from tests.worlds.history import BLOCK, Tally, draw_block
+from tests.worlds.judged_history import JUDGED_BLOCK, draw_judged_block
 
 
 def main() -> int:
     """0 if no verdict was wrong, else 1."""
     parser = argparse.ArgumentParser(prog="python -m tests.worlds", description=__doc__)
     parser.add_argument("--histories", type=int, default=200_000)
+    parser.add_argument("--judged", type=int, default=2_000, help="histories that all of txnscope judges")
     parser.add_argument("--first-seed", type=int, default=0)
     options = parser.parse_args()
-    starts = range(options.first_seed, options.first_seed + options.histories, BLOCK)
-    total, wrong = Tally(), []
+    logging.disable()
+    first = options.first_seed
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
-        for tally, found in pool.map(draw_block, starts):
-            total.verdicts.update(tally.verdicts)
-            total.questions.update(tally.questions)
-            wrong += found
+        alone = _drawn(pool, draw_block, range(first, first + options.histories, BLOCK))
+        by_all = _drawn(pool, draw_judged_block, range(first, first + options.judged, JUDGED_BLOCK))
+    wrong = _told("judged by the verdict alone", options.histories, *alone)
+    wrong += _told("judged by all of txnscope", options.judged, *by_all)
+    return 1 if wrong else 0
+
+
+def _drawn(
+    pool: ProcessPoolExecutor, draw: Callable[[int], tuple[Tally, list[str]]], seeds: Iterable[int]
+) -> tuple[Tally, list[str]]:
+    total, wrong = Tally(), []
+    for tally, found in pool.map(draw, seeds):
+        total.verdicts.update(tally.verdicts)
+        total.questions.update(tally.questions)
+        wrong += found
+    return total, wrong
+
+
+def _told(how: str, histories: int, total: Tally, wrong: list[str]) -> int:
+    """How many were wrong."""
     for line in wrong:
         sys.stdout.write(f"WRONG {line}\n")
-    sys.stdout.write(f"{options.histories:,} histories, {len(wrong)} with a wrong marker\n")
+    sys.stdout.write(f"{histories:,} histories {how}, {len(wrong)} with a wrong marker, a flip or a false hang\n")
     for kind in sorted({kind for kind, _ in total.verdicts}):
         _show(kind, total)
-    return 1 if wrong else 0
+    return len(wrong)
 
 
 def _show(kind: str, total: Tally) -> None:

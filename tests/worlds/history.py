@@ -9,11 +9,14 @@ from random import Random
 from typing import Final
 
 from service.domain.states import OPEN, PREPARE_ABORT, PREPARE_COMMIT
-from service.domain.worlds.verdict import UNKNOWN, Verdict, World
+from service.domain.worlds.verdict import UNKNOWN, World
 from tests.worlds.cluster import JUDGED, OTHER, Batch, Cluster, Protocol, Txn
 from tests.worlds.observer import Observer, open_entries, verdict
 
 STEPS: Final = 60
+SAMPLED_WITHIN_MS: Final = 500
+BUSY: Final = 0.1
+"""How often nothing is sampled all the same."""
 BLOCK: Final = 1_000
 
 WHILE_RUNNING: Final = "log not cleaned, written while txnscope ran"
@@ -47,6 +50,27 @@ class Run:
     was_cleaned: bool = False
     decided: dict[tuple[int, int], str] = field(default_factory=dict)
 
+    def play(self, seed: int) -> None:
+        """The whole history. Raises Wrong, with the seed and what happened in a note."""
+        if self.random.random() < 0.7:
+            self.begin()
+        try:
+            for _ in range(STEPS):
+                self.step()
+            self.end()
+        except Wrong as e:
+            e.add_note(f"seed {seed}: {self.cluster.protocol.name}, {' '.join(self.trace)}")
+            raise
+
+    def begin(self) -> None:
+        """txnscope is started."""
+        self.observer.start()
+
+    def end(self) -> None:
+        """What hangs in the end is judged by one that was started last."""
+        self.observer.start()
+        self.judge()
+
     def step(self) -> None:
         cluster, observer = self.cluster, self.observer
         actions = {
@@ -65,18 +89,25 @@ class Run:
             self._end_in_an_outage: 3,
             self._late_write: 1,
             self._unlisted_write: 1,
-            self._early_write: 1,
+            self.early_write: 1,
             self._clean: 1,
             cluster.expire: 1,
             observer.sample_log: 14,
             observer.sample_partition: 14,
-            self._restart_observer: 1,
+            self._restart: 1,
         }
         action = self.random.choices(list(actions), list(actions.values()))[0]
         self.trace.append(action.__name__)
-        cluster.wait(self.random.choice((0, 5, 50, 500, 5000, 20000)))
+        self.wait(self.random.choice((0, 5, 50, 500, 5000, 20000)))
         action()
         self.judge()
+
+    def wait(self, ms: int) -> None:
+        """Both logs are looked at four times a second, unless the machine is busy."""
+        self.cluster.wait(ms)
+        if ms >= SAMPLED_WITHIN_MS and self.random.random() > BUSY:
+            self.observer.sample_log()
+            self.observer.sample_partition()
 
     def _transaction(self) -> None:
         txn = self.cluster.begin()
@@ -132,7 +163,7 @@ class Run:
             return
         cluster.write(producer_id, max(cluster.epoch, 0), None)
 
-    def _early_write(self) -> None:
+    def early_write(self) -> None:
         """Some clients write while AddPartitionsToTxn is on its way."""
         txn = self.cluster.txn
         can_write = self.cluster.state not in (PREPARE_COMMIT, PREPARE_ABORT) and self.cluster.protocol is Protocol.OLD
@@ -146,22 +177,24 @@ class Run:
             self.was_cleaned = True
             self.cluster.clean(self.random.randint(0, len(self.cluster.log)))
 
-    def _restart_observer(self) -> None:
+    def _restart(self) -> None:
         self.observer.stop()
         if self.random.random() < 0.7:
-            self.observer.start()
+            self.begin()
 
     def judge(self) -> None:
         for producer_id, batches in open_entries(self.cluster).items():
-            if self._will_be_closed(producer_id, batches):
+            if self.will_be_closed(producer_id, batches):
                 self.decided.pop((producer_id, batches[0].offset), None)  # what hangs afterwards is another story
                 continue
             if not self.observer.is_running or not self.cluster.has_leader or self._is_early(batches):
                 continue
             found = verdict(self.cluster, self.observer, producer_id, batches)
-            self._check(producer_id, batches, found)
+            if self.check(batches, found.decision, found) and found.open_question is not None:
+                question = re.sub(r"[0-9]+", "N", found.open_question)
+                self.tally.questions[self.kind_of(batches, found.decision), question] += 1
 
-    def _will_be_closed(self, producer_id: int, batches: list[Batch]) -> bool:
+    def will_be_closed(self, producer_id: int, batches: list[Batch]) -> bool:
         cluster = self.cluster
         return (
             cluster.state in OPEN
@@ -175,43 +208,44 @@ class Run:
         """The judge waits for what may yet be added."""
         return any(one.txn is not None and one.txn is self.cluster.txn for one in batches)
 
-    def _check(self, producer_id: int, batches: list[Batch], found: Verdict) -> None:
+    def check(self, batches: list[Batch], decision: str, said: object) -> bool:
+        """Whether the decision is news. Raises Wrong, with what was `said`."""
         committed = [one for one in batches if one.fate]
-        key = producer_id, batches[0].offset
-        if found.decision in (World.ABORT, World.NONE) and committed:
-            raise Wrong(f"ABORT would lose {committed}: {found}")
-        if found.decision == World.COMMIT and not batches[0].fate:
-            raise Wrong(f"COMMIT of what was never committed: {batches} {found}")
-        kind = CLEANED if self.was_cleaned else WHILE_RUNNING if key[1] >= self.observer.began_at else FIRST_START
+        key = batches[0].producer_id, batches[0].offset
+        if decision in (World.ABORT, World.NONE) and committed:
+            raise Wrong(f"ABORT would lose {committed}: {said}")
+        if decision == World.COMMIT and not batches[0].fate:
+            raise Wrong(f"COMMIT of what was never committed: {batches} {said}")
         before = self.decided.get(key, UNKNOWN)
-        if UNKNOWN not in (before, found.decision) and (before == World.COMMIT) != (found.decision == World.COMMIT):
-            raise Wrong(f"the decision flips from {before}: {batches} {found}")
-        if found.decision == UNKNOWN and len({bool(one.fate) for one in batches}) > 1:
-            kind = MIXED
-        if self.decided.get(key) != found.decision:
-            self.decided[key] = found.decision
-            self.tally.verdicts[kind, found.decision] += 1
-            if found.open_question is not None:
-                self.tally.questions[kind, re.sub(r"[0-9]+", "N", found.open_question)] += 1
+        if UNKNOWN not in (before, decision) and (before == World.COMMIT) != (decision == World.COMMIT):
+            raise Wrong(f"the decision flips from {before}: {batches} {said}")
+        if self.decided.get(key) == decision:
+            return False
+        self.decided[key] = decision
+        self.tally.verdicts[self.kind_of(batches, decision), decision] += 1
+        return True
+
+    def kind_of(self, batches: list[Batch], decision: str) -> str:
+        """The class of history that it is counted under."""
+        if decision == UNKNOWN and len({bool(one.fate) for one in batches}) > 1:
+            return MIXED
+        if self.was_cleaned:
+            return CLEANED
+        return WHILE_RUNNING if batches[0].offset >= self.observer.began_at else FIRST_START
+
+
+def drawn_cluster(random: Random) -> Cluster:
+    protocol = random.choice(list(Protocol))
+    first_epoch = random.choice((0, 0, 0, 32_760))
+    return Cluster(random, protocol, can_skip=random.random() < 0.7, first_epoch=first_epoch)
 
 
 def draw(seed: int, tally: Tally) -> Run:
     """A history of its own for each seed. Raises Wrong, with the seed in a note."""
     random = Random(seed)
-    protocol = random.choice(list(Protocol))
-    first_epoch = random.choice((0, 0, 0, 32_760))
-    cluster = Cluster(random, protocol, can_skip=random.random() < 0.7, first_epoch=first_epoch)
+    cluster = drawn_cluster(random)
     run = Run(cluster, Observer(cluster), random, tally)
-    if random.random() < 0.7:
-        run.observer.start()
-    try:
-        for _ in range(STEPS):
-            run.step()
-        run.observer.start()
-        run.judge()
-    except Wrong as e:
-        e.add_note(f"seed {seed}: {protocol.name}, {' '.join(run.trace)}")
-        raise
+    run.play(seed)
     return run
 
 

@@ -118,19 +118,27 @@ def open_entries(cluster: Cluster) -> dict[int, list[Batch]]:
     return found
 
 
-def verdict(cluster: Cluster, observer: Observer, producer_id: int, batches: list[Batch]) -> Verdict:
-    first, last = batches[0], batches[-1]
-    markers = tuple(
+def markers_before(cluster: Cluster, producer_id: int, offset: int) -> tuple[Marker, ...]:
+    return tuple(
         Marker(one.offset, one.epoch, one.timestamp_ms, one.is_commit, one.leader_epoch, one.coordinator_epoch)
         for one in cluster.data
-        if one.is_marker and one.producer_id == producer_id and one.offset < first.offset
+        if one.is_marker and one.producer_id == producer_id and one.offset < offset
     )
+
+
+def read_whole(batches: list[Batch]) -> Batches:
+    """The open batches of a producer id."""
+    first, last = batches[0], batches[-1]
     epochs = Epochs(min(one.epoch for one in batches), max(one.epoch for one in batches))
+    return Batches(first.offset, last.offset, epochs, first.leader_epoch, last.leader_epoch, True)
+
+
+def verdict(cluster: Cluster, observer: Observer, producer_id: int, batches: list[Batch]) -> Verdict:
     entry = EntryRead(
         place="judged-0",
         newest_ms=max(one.timestamp_ms for one in batches),
-        batches=Batches(first.offset, last.offset, epochs, first.leader_epoch, last.leader_epoch, True),
-        markers=markers,
+        batches=read_whole(batches),
+        markers=markers_before(cluster, producer_id, batches[0].offset),
         samples=observer.samples(),
         read_at_ms=cluster.now_ms,
     )

@@ -1,0 +1,251 @@
+"""txnscope beside the model: its store, writers and judge, as they are. The model answers what the brokers would."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+from unittest.mock import patch
+
+from sqlalchemy import Engine
+
+from service.domain.facts import UNSEEN, Participants, RangeRead
+from service.domain.facts import LogRecord as Stored
+from service.domain.findings import kinds
+from service.domain.findings.finding import Finding
+from service.domain.findings.rules import Rules
+from service.domain.partition_facts import FirstBatch, OpenEntry, PartitionLook, PartitionsBatch, StalledRead
+from service.domain.states import EXPIRED
+from service.domain.transaction_log import SOURCE, TOPIC
+from service.domain.worlds.facts import EntryFacts
+from service.domain.worlds.order import encode
+from service.kafka.bracket import Seen
+from service.kafka.ends import Ends
+from service.kafka.metadata import Leader
+from service.kafka.producer_batches import BatchesRead
+from service.kafka.producers import ActiveProducer
+from service.store import clusters, lease, migrate, progress
+from service.store.engine import open_engine, open_reader
+from service.store.writer import TransactionLogWriter
+from service.store.writer_findings import FindingWriter, load
+from service.store.writer_partitions import PartitionWriter
+from spark_jobs.judge import Judge
+from spark_jobs.judge_partitions import PartitionLooks
+from spark_jobs.looker import Answers, Questions
+from spark_jobs.unrest import unrest_at_start
+from tests.store.logs import Entry, batch
+from tests.worlds.cluster import JUDGED, Batch, Cluster, LogRecord
+from tests.worlds.observer import LOG_PARTITION, Observer, history_of, markers_before, open_entries, read_whole
+
+PLACE: Final = (JUDGED, 0)
+TIMEOUT_MS: Final = 900_000
+"""Longer than a history: nothing is timed out by the clock, only when the model says so."""
+_BROKER: Final = 1
+
+
+class Store(NamedTuple):
+    """One for many histories: clusters in it share nothing."""
+
+    engine: Engine
+    reader: Engine
+
+
+@contextmanager
+def opened_store(folder: Path) -> Iterator[Store]:
+    """A new one. Judges are not to spare the processor meanwhile."""
+    url = f"sqlite:///{folder / 'worlds.db'}"
+    engine, reader = open_engine(url), open_reader(url)
+    migrate.upgrade(engine)
+    try:
+        with patch("spark_jobs.judge.SHARE", 0), patch("spark_jobs.judge.OPEN_SHARE", 0):
+            yield Store(engine, reader)
+    finally:
+        reader.dispose()
+        engine.dispose()
+
+
+class _Looker:
+    """Keeps what it is asked until the model answers."""
+
+    def __init__(self) -> None:
+        self.asked: list[Questions] = []
+        self.ready: list[Answers] = []
+
+    def ask(self, questions: Questions) -> bool:
+        self.asked.append(questions)
+        return True
+
+    def answers(self) -> list[Answers]:
+        ready, self.ready = self.ready, []
+        return ready
+
+
+class Judged:
+    """An application that begins now. `name`: of its cluster in the store; with the same one it goes on."""
+
+    def __init__(self, store: Store, cluster: Cluster, observer: Observer, name: str, skew_ms: int) -> None:
+        """`skew_ms`: of the clock of our host."""
+        self._store, self._cluster, self._observer, self._skew_ms = store, cluster, observer, skew_ms
+        self._id = clusters.bind(store.engine, name, f"kafka-{name}", self.now_ms)
+        held = lease.acquire(store.engine, self._id, "driver", self.now_ms)
+        assert held is not None
+        start = progress.PartitionStart(LOG_PARTITION, "L", _BROKER, 0, 0, cluster.log_high_watermark)
+        at = progress.start_positions(store.engine, held, SOURCE, TOPIC, [start], self.now_ms)
+        self._next_offset, self._counted_from = at[LOG_PARTITION].next_offset, at[LOG_PARTITION].counted_from
+        self._log = TransactionLogWriter(store.engine, held)
+        self._partitions = PartitionWriter(store.engine, held)
+        with store.reader.connect() as connection:
+            unrest = unrest_at_start(connection, self._id, self.now_ms)
+        self._looker = _Looker()
+        looks = PartitionLooks(self._id, self._looker, "broker:9092", unrest)  # type: ignore[arg-type]
+        writer = FindingWriter(store.engine, held)
+        self._judge = Judge(store.reader, writer, self._id, Rules(()), partitions=looks)
+        self._stood: tuple[int, int] | None = None
+
+    @property
+    def now_ms(self) -> int:
+        return self._cluster.now_ms + self._skew_ms
+
+    def round(self) -> list[Finding]:
+        """Answers what was asked, reads the log, looks at the partition, and judges: what hangs by then."""
+        self._answer()
+        self._read_log()
+        self._look()
+        self._judge.round(self.now_ms)
+        with self._store.reader.connect() as connection:
+            known = load(connection, self._id, self.now_ms)
+        return [one for (kind, _), one in known.items() if kind == kinds.HANGING and one.status == kinds.CONFIRMED]
+
+    def _read_log(self) -> None:
+        end = max(self._cluster.log_high_watermark, self._next_offset)
+        if self._next_offset < self._counted_from <= end:
+            self._read_to(self._counted_from)
+        self._read_to(end)
+
+    def _read_to(self, hi: int) -> None:
+        cluster, lo = self._cluster, self._next_offset
+        gone = [one.offset for one in cluster.log[lo:hi] if one.is_removed]
+        read = RangeRead(
+            partition=LOG_PARTITION,
+            topic_id="L",
+            generation=0,
+            lo=lo,
+            hi=hi,
+            leader=_BROKER,
+            leader_epoch=cluster.coordinator_epoch,
+            log_start=0,
+            end_offset=hi,
+            end_asked_at_ms=self.now_ms,
+            records=hi - lo - len(gone),
+            bytes=100 * (hi - lo),
+            gap=None,
+            counts=lo >= self._counted_from,
+            missing=len(gone),
+            hole_end=gone[-1] + 1 if gone else 0,
+        )
+        entries = [_entry(one) for one in cluster.log[lo:hi] if not one.is_removed]
+        self._log.apply(batch(entries, read), self.now_ms)
+        self._next_offset = hi
+
+    def _look(self) -> None:
+        cluster, at_ms = self._cluster, self.now_ms
+        if not cluster.has_leader:
+            silent = PartitionLook(*PLACE, "T", -1, -1, -1, -1, -1, at_ms, None, "no leader")
+            self._partitions.apply(PartitionsBatch(at_ms, (silent,), is_full=True), at_ms)
+            return
+        ends = self._ends()
+        lso, hw = ends.last_stable_offset, ends.high_watermark
+        stands = lso < hw
+        self._stood = (self._stood if self._stood and self._stood[0] == lso else (lso, at_ms)) if stands else None
+        look = PartitionLook(
+            *PLACE,
+            topic_id="T",
+            leader=_BROKER,
+            leader_epoch=cluster.leader_epoch,
+            log_start=0,
+            last_stable_offset=lso,
+            high_watermark=hw,
+            looked_at_ms=at_ms,
+            stalled_since_ms=self._stood[1] if self._stood else None,
+            samples=encode(self._observer.samples()) if stands else None,
+        )
+        reads = (self._described(lso, hw, at_ms),) if stands else ()
+        self._partitions.apply(PartitionsBatch(at_ms, (look,), reads, is_full=True), at_ms)
+
+    def _described(self, lso: int, hw: int, at_ms: int) -> StalledRead:
+        opened = tuple(
+            OpenEntry(one.producer_id, one.producer_epoch, one.transaction_start_offset, -1, one.last_timestamp_ms)
+            for one in self._open()
+        )
+        at = self._cluster.data[lso]
+        first = FirstBatch(at.offset, at.producer_id, at.epoch, True, at.is_marker, at.timestamp_ms, at.timestamp_ms)
+        return StalledRead(*PLACE, "T", self._cluster.leader_epoch, lso, hw, at_ms, first, True, opened)
+
+    def _ends(self) -> Ends:
+        hw = self._cluster.high_watermark
+        firsts = [batches[0].offset for batches in open_entries(self._cluster).values()]
+        return Ends(0, min([hw, *firsts]), hw, 0)
+
+    def _open(self) -> list[ActiveProducer]:
+        return [
+            ActiveProducer(pid, of_it[-1].epoch, 0, of_it[-1].timestamp_ms, -1, of_it[0].offset)
+            for pid, of_it in open_entries(self._cluster).items()
+        ]
+
+    def _answer(self) -> None:
+        for questions in self._looker.asked:
+            self._looker.ready.append(self._answers(questions))
+        self._looker.asked.clear()
+
+    def _answers(self, questions: Questions) -> Answers:
+        cluster, at_ms = self._cluster, self.now_ms
+        answers = Answers(
+            log_asked_at_ms=at_ms,
+            log_ends={LOG_PARTITION: cluster.log_high_watermark},
+            log_leaders={LOG_PARTITION: (_BROKER, cluster.coordinator_epoch)},
+        )
+        if not cluster.has_leader:
+            return answers
+        leader = Leader(_BROKER, cluster.leader_epoch)
+        answers.seen[PLACE] = Seen(*PLACE, "T", at_ms, leader, self._ends(), True, tuple(self._open()))
+        there = {(pid, of_it[0].offset): of_it for pid, of_it in open_entries(cluster).items()}
+        for key, from_offset in questions.entries.items():
+            if (key.producer_id, key.start_offset) not in there:
+                markers = markers_before(cluster, key.producer_id, len(cluster.data))
+                later = tuple(one for one in markers if one.offset >= from_offset)
+                answers.ended[key] = BatchesRead(later, (), len(cluster.data), True)
+        for key, asked in questions.facts.items():
+            if (found := there.get((key.producer_id, key.start_offset))) is not None:
+                history = history_of(cluster) if asked.transactional_id else None
+                markers = markers_before(cluster, key.producer_id, key.start_offset)
+                answers.facts[key] = asked, EntryFacts(history, markers, read_whole(found), at_ms)
+        return answers
+
+
+def _entry(one: LogRecord) -> Entry:
+    if one.state == EXPIRED:
+        return Entry(
+            one.key.encode(), UNSEEN._replace(offset=one.offset, timestamp_ms=one.timestamp_ms, state=EXPIRED), ()
+        )
+    record = Stored(
+        offset=one.offset,
+        timestamp_ms=one.timestamp_ms,
+        leader_epoch=one.leader_epoch,
+        state=one.state,
+        producer_id=one.producer_id,
+        producer_epoch=one.producer_epoch,
+        timeout_ms=TIMEOUT_MS,
+        last_update_ms=one.timestamp_ms,
+        start_ms=one.start_ms,
+        client_transaction_version=one.version,
+        previous_producer_id=one.previous_producer_id,
+        partition_count=len(one.partitions),
+    )
+    return Entry(one.key.encode(), record, tuple(Participants(topic, (0,)) for topic in sorted(one.partitions)))
+
+
+def batches_of(cluster: Cluster, finding: Finding) -> list[Batch] | None:
+    """What the finding is about, if it is still open."""
+    found = open_entries(cluster).get(finding.subject.producer_id or -1, [])
+    return found if found and found[0].offset == finding.subject.start_offset else None

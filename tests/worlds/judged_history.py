@@ -1,0 +1,117 @@
+"""Histories that all of txnscope judges: nothing is confirmed to hang that its own transaction will end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from service.domain.findings.finding import Finding
+from service.domain.states import ONGOING
+from service.domain.worlds.verdict import UNKNOWN
+from tests.worlds.cluster import JUDGED, Batch
+from tests.worlds.history import BUSY, SAMPLED_WITHIN_MS, Run, Tally, Wrong, drawn_cluster
+from tests.worlds.judged import Judged, Store, batches_of, opened_store
+from tests.worlds.observer import Observer, open_entries
+
+BEGINS_MS: Final = 1_790_000_000_000
+JUDGED_BLOCK: Final = 50
+ROUNDS: Final = 4
+"""How often it is judged in a longer pause."""
+LAST_ROUNDS: Final = 10
+EARLY_MS: Final = 100
+"""Within so much a client that writes early has added the partition (`findings.hanging.SETTLES_MS` is 500)."""
+
+
+@dataclass(slots=True, kw_only=True)
+class JudgedRun(Run):
+    """`name`: of the store's cluster. `app` None: it is not running."""
+
+    store: Store
+    name: str
+    app: Judged | None = None
+    starts: int = 0
+    confirmed: set[tuple[int, int]] = field(default_factory=set)
+
+    def begin(self) -> None:
+        """On the store that there is, or an empty one; on some host."""
+        Run.begin(self)
+        self.starts += self.starts == 0 or self.random.random() < 0.3
+        skew_ms = self.random.choice((0, 0, -10_000, 10_000))
+        self.app = Judged(self.store, self.cluster, self.observer, f"{self.name}-{self.starts}", skew_ms)
+
+    def end(self) -> None:
+        if not self.observer.is_running:
+            self.begin()
+        for _ in range(LAST_ROUNDS):
+            self._round(1_000)
+
+    def wait(self, ms: int) -> None:
+        if ms < SAMPLED_WITHIN_MS:
+            self.cluster.wait(ms)
+            return
+        for _ in range(ROUNDS):
+            self._round(ms // ROUNDS)
+
+    def early_write(self) -> None:
+        Run.early_write(self)
+        txn = self.cluster.txn
+        if txn is not None and JUDGED in txn.written - txn.listed:
+            self._round(EARLY_MS)
+            self.cluster.add(JUDGED)
+
+    def judge(self) -> None:
+        """In its rounds. What the next transaction of the id takes over, and leaves hanging, is another story."""
+        for producer_id, batches in open_entries(self.cluster).items():
+            if self.will_be_closed(producer_id, batches):
+                self.decided.pop((producer_id, batches[0].offset), None)
+
+    def _round(self, ms: int) -> None:
+        self.cluster.wait(ms)
+        if self.app is None or not self.observer.is_running or self.random.random() < BUSY:
+            return
+        self.observer.sample_log()
+        self.observer.sample_partition()
+        for finding in self.app.round():
+            if (batches := batches_of(self.cluster, finding)) is not None:
+                self._check_finding(finding, batches)
+
+    def _check_finding(self, finding: Finding, batches: list[Batch]) -> None:
+        key = batches[0].producer_id, batches[0].offset
+        if key not in self.confirmed and self._is_under_way(batches):
+            raise Wrong(f"confirmed to hang, and its transaction goes on: {batches} {finding}")
+        self.confirmed.add(key)
+        if not self.will_be_closed(key[0], batches):
+            self.check(batches, finding.decision or UNKNOWN, finding)
+
+    def _is_under_way(self, batches: list[Batch]) -> bool:
+        """Its own transaction is open, or its marker is on the way."""
+        cluster = self.cluster
+        if cluster.txn is None or JUDGED not in cluster.txn.listed:
+            return False
+        is_due = cluster.state == ONGOING or JUDGED in cluster.unmarked
+        return is_due and any(one.txn is cluster.txn for one in batches)
+
+
+def draw_judged(store: Store, seed: int, tally: Tally) -> JudgedRun:
+    """A history of its own for each seed. Raises Wrong, with the seed in a note."""
+    random = Random(seed)
+    cluster = drawn_cluster(random)
+    cluster.now_ms = BEGINS_MS
+    run = JudgedRun(cluster, Observer(cluster), random, tally, store=store, name=f"history-{seed}")
+    run.play(seed)
+    return run
+
+
+def draw_judged_block(first_seed: int) -> tuple[Tally, list[str]]:
+    """JUDGED_BLOCK histories in a store of their own, and what was wrong, a line each."""
+    tally, wrong = Tally(), []
+    with TemporaryDirectory(prefix="txnscope-worlds-") as folder, opened_store(Path(folder)) as store:
+        for seed in range(first_seed, first_seed + JUDGED_BLOCK):
+            try:
+                draw_judged(store, seed, tally)
+            except Wrong as e:
+                wrong.append(f"{e.__notes__[0]}: {e}")
+    return tally, wrong
