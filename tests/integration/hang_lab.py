@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -117,6 +118,18 @@ class HangLab(NamedTuple):
             place = f"abort --topic {hang.topic} --partition {hang.partition} --start-offset {hang.start_offset}"
             assert place in row.command
         return row
+
+    def is_judged_anew(self) -> None:
+        """What was started again has derived every decision once more: they carry the times of their proofs."""
+        started_ms = int(time.time() * 1000)
+
+        def old() -> list[str]:
+            rows = [
+                row for row in self.app.rows(findings) if row.kind == kinds.HANGING and row.status == kinds.CONFIRMED
+            ]
+            return [row.topic for row in rows if max(at_ms for _, at_ms, *_ in row.proofs) < started_ms]
+
+        wait_until_equal(old, [], f"hanging transactions with proofs from before the start; {self.app.log}")
 
     def is_over(self, hang: Hang, resolution: str) -> Any:
         """Its finding, ended so, all by itself."""

@@ -54,7 +54,7 @@ def test_a_commit_that_was_skipped_before_is_decided(version: str, tmp_path: Pat
             pass
         assert still_hangs(brokers, torn)
         with hang_lab(brokers.nodes[1], tmp_path, brokers.bootstrap) as here:
-            row = here.hanging(torn.hang)
+            row = here.hanging(torn.hang())
             assert row.possible == ["commit"], row.proofs
 
 

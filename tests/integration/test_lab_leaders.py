@@ -15,7 +15,19 @@ from service.kafka.settings import ClientSettings
 from tests.brokers import Cluster, on
 from tests.integration.hang_lab import HangLab, hang_lab
 from tests.lab.asking import mark
-from tests.lab.lost_leaders import LOST, PROPERTIES, SKIPS_THE_LOST, frozen_leader, still_hangs, stopped_leader
+from tests.lab.lost_leaders import (
+    LOST,
+    PROPERTIES,
+    SKIPS_THE_LOST,
+    aborts,
+    begin,
+    commits_and_aborts_the_next,
+    commits_and_goes_on_elsewhere,
+    frozen_leader,
+    outage,
+    still_hangs,
+    stopped_leader,
+)
 from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
@@ -65,11 +77,55 @@ def test_k2_a_committed_transaction_loses_a_participant(
             here.until(kinds.STUCK_COMPLETION, lambda _: True, transactional_id=b"k2-lost")
     if version in SKIPS_THE_LOST:
         assert still_hangs(brokers, torn)
-        row = here.hanging(torn.hang)
+        row = here.hanging(torn.hang())
         assert "COMMIT" in row.advice
-        mark(here.connection, "k2-lost", LOST, torn.hang.open, commit=True)
-        here.is_over(torn.hang, kinds.FOREIGN_COMMIT)
+        mark(here.connection, "k2-lost", LOST, torn.hang().open, commit=True)
+        here.is_over(torn.hang(), kinds.FOREIGN_COMMIT)
     else:
         here.until(kinds.STUCK_COMPLETION, lambda one: one.status == kinds.RESOLVED, transactional_id=b"k2-lost")
         here.nothing_hangs("k2-lost")
     here.is_free("k2-lost", LOST)
+
+
+STORIES = {
+    "k2-aborted": (aborts, "abort"),
+    "k2-next-aborted": (commits_and_aborts_the_next, "commit"),
+    "k2-goes-on": (commits_and_goes_on_elsewhere, "commit"),
+}
+"""What clients do in one outage, and what became of the records that hang after it."""
+NEEDS_SAMPLES = "k2-next-aborted"
+"""Both transactions list the partition, under one epoch: which of them wrote it only who looked meanwhile can tell."""
+
+
+@pytest.mark.parametrize("version", SKIPS_THE_LOST)
+def test_k2_what_follows_a_skipped_marker_does_not_change_the_decision(
+    cluster: Callable[..., tuple[Cluster, HangLab]], tmp_path: Path, version: str
+) -> None:
+    """The last transaction of an id that lists the partition need not be the one that wrote what hangs there. Nor does
+    a restart change it; on an empty store it may not be known."""
+    brokers, here = cluster(version, BACK_SOON)
+    torn = {name: begin(brokers, name) for name in STORIES}
+    for name in STORIES:
+        here.relation(name, LOST, "open")
+    with outage(brokers, {torn[name]: story for name, (story, _) in STORIES.items()}):
+        pass
+    hangs = {name: torn[name].hang(decision) for name, (_, decision) in STORIES.items()}
+    expected = {name: decision for name, (_, decision) in STORIES.items()}
+    assert all(still_hangs(brokers, one) for one in torn.values())
+    assert {name: here.hanging(hang).decision for name, hang in hangs.items()} == expected
+    here.app.kill()
+    here.app.start()
+    here.is_judged_anew()
+    assert {name: here.hanging(hang).decision for name, hang in hangs.items()} == expected
+    here.app.stop()
+    with hang_lab(brokers.nodes[1], _made(tmp_path / "empty"), brokers.bootstrap) as anew:
+        for name, hang in hangs.items():
+            where = {"topic": hang.topic, "producer_id": hang.producer_id}
+            row = anew.until(kinds.HANGING, lambda one: one.status == kinds.CONFIRMED, **where)
+            may_be_said = {expected[name], "unknown"} if name == NEEDS_SAMPLES else {expected[name]}
+            assert row.decision in may_be_said, row.evidence
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir()
+    return folder

@@ -189,12 +189,12 @@ def test_a_committed_transaction_gets_the_commit_that_it_lost(tmp_path: Path, ve
         desk(lab, brokers.bootstrap) as here,
     ):
         with stopped_leader(brokers, "r-lost") as torn:
-            assert "cannot be looked at now" in here.refusal(here.claimed(torn.hang))
+            assert "cannot be looked at now" in here.refusal(here.claimed(torn.hang()))
         if version not in SKIPS_THE_LOST:
             lab.is_free("r-lost", LOST)
             return
         assert still_hangs(brokers, torn)
-        finding = lab.hanging(torn.hang).id
+        finding = lab.hanging(torn.hang()).id
         answer = here.post(finding)
         assert (answer.status_code, "r-lost can still write" in answer.json()["detail"]) == (409, True)
         name = ["forceTerminateTransaction", "--transactionalId", "r-lost"]
@@ -211,10 +211,10 @@ def test_a_committed_transaction_gets_the_commit_that_it_lost(tmp_path: Path, ve
         assert still_hangs(brokers, torn)
         done = here.cli(finding, "--execute")
         assert done.stdout.startswith(f"wrote COMMIT to r-lost-{LOST} for "), done.stderr
-        lab.is_over(torn.hang, kinds.OUR_MARKER)
+        lab.is_over(torn.hang(), kinds.OUR_MARKER)
         lab.is_free("r-lost", LOST)
         assert sorted(committed_on(brokers.bootstrap, "r-lost", 2)) == [b"half", b"of it", b"the rest"]
-        assert here.audited(torn.hang) == [("ann", audit.BEGUN), ("ann", audit.WRITTEN)]
+        assert here.audited(torn.hang()) == [("ann", audit.BEGUN), ("ann", audit.WRITTEN)]
 
 
 @contextmanager

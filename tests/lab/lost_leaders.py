@@ -7,8 +7,9 @@ frozen broker the Prepare record itself would wait.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Final, NamedTuple
 
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -51,8 +52,7 @@ class Torn(NamedTuple):
     """Of the cluster's nodes."""
     coordinator: int
 
-    @property
-    def hang(self) -> Hang:
+    def hang(self, decision: str = "commit") -> Hang:
         """What it is where the coordinator has given LOST up."""
         return Hang(
             self.topic,
@@ -61,19 +61,46 @@ class Torn(NamedTuple):
             self.producer_id,
             self.producer_epoch,
             self.transactional_id,
-            decision="commit",
+            decision=decision,
         )
+
+
+Story = Callable[[OldProducer, Torn], None]
+"""What a client does while LOST has no leader."""
+
+
+def commits(producer: OldProducer, _: Torn) -> None:
+    producer.end(commit=True, wait=False)
+
+
+def aborts(producer: OldProducer, _: Torn) -> None:
+    producer.end(commit=False, wait=False)
+
+
+def commits_and_aborts_the_next(producer: OldProducer, torn: Torn) -> None:
+    """Both list LOST, where the next one could not write: its marker is skipped, too."""
+    commits(producer, torn)
+    _wait_until_complete(producer, torn, "CompleteCommit")
+    producer.add(torn.topic, LOST, LIVING)
+    aborts(producer, torn)
+
+
+def commits_and_goes_on_elsewhere(producer: OldProducer, torn: Torn) -> None:
+    commits(producer, torn)
+    _wait_until_complete(producer, torn, "CompleteCommit")
+    producer.add(torn.topic, LIVING)
+    commits(producer, torn)
 
 
 @contextmanager
 def frozen_leader(cluster: Cluster, name: str) -> Iterator[Torn]:
     """While in it, the marker for LOST is not acknowledged; afterwards the transaction completes."""
-    torn = _begin(cluster, name)
+    torn = begin(cluster, name)
     victim = cluster.nodes[torn.victim]
     victim.pause()
     try:
         with _to(cluster.nodes[torn.coordinator]) as connection:
-            _commit(connection, torn)
+            commits(_continued(connection, torn), torn)
             wait_until_equal(
                 lambda: open_on(connection, torn.topic, LIVING), [], "what is open on the living partition"
             )
@@ -88,36 +115,39 @@ def frozen_leader(cluster: Cluster, name: str) -> Iterator[Torn]:
 @contextmanager
 def stopped_leader(cluster: Cluster, name: str) -> Iterator[Torn]:
     """While in it, LOST has no leader; afterwards it hangs, or completes, as the version has it."""
-    torn = _begin(cluster, name)
-    victim, leading = cluster.nodes[torn.victim], cluster.nodes[torn.coordinator]
+    torn = begin(cluster, name)
+    with outage(cluster, {torn: commits}):
+        yield torn
+
+
+@contextmanager
+def outage(cluster: Cluster, stories: Mapping[Torn, Story]) -> Iterator[None]:
+    """As `stopped_leader`, for transactions that have begun."""
+    ((victim, leading),) = {(cluster.nodes[torn.victim], cluster.nodes[torn.coordinator]) for torn in stories}
     victim.stop()
     try:
-        wait_for(lambda: _has_lost(leading, torn.topic), "the loss of the leader")
+        for torn in stories:
+            wait_for(partial(_has_lost, leading, torn.topic), "the loss of the leader")
         with _to(leading) as connection:
-            _commit(connection, torn)
-            wait_until_equal(
-                lambda: open_on(connection, torn.topic, LIVING), [], "what is open on the living partition"
-            )
-            if leading.version in SKIPS_THE_LOST:
-                wait_until_equal(lambda: _state(connection, torn), "CompleteCommit", "its state, without the lost one")
-            else:
-                wait_until_equal(
-                    lambda: _missing(connection, torn), {(torn.topic, LOST)}, "what the coordinator says is missing"
-                )
-        yield torn
+            for torn, story in stories.items():
+                story(_continued(connection, torn), torn)
+                _wait_until_ended(connection, leading, torn)
+        yield
     finally:
         victim.start()
-        wait_for(lambda: not _has_lost(leading, torn.topic), "the leader's return")
+        for torn in stories:
+            wait_until_equal(partial(_has_lost, leading, torn.topic), False, "the loss of the leader")
 
 
 def still_hangs(cluster: Cluster, torn: Torn) -> bool:
     """What the victim itself says, once it is back."""
     with _to(cluster.nodes[torn.victim]) as connection:
         now = ends(connection, torn.topic, LOST)
-        return torn.hang.open in open_on(connection, torn.topic, LOST) and now.last_stable_offset == torn.start_offset
+        return torn.hang().open in open_on(connection, torn.topic, LOST) and now.last_stable_offset == torn.start_offset
 
 
-def _begin(cluster: Cluster, name: str) -> Torn:
+def begin(cluster: Cluster, name: str) -> Torn:
+    """A transaction that has written to both partitions of a new topic."""
     with _to(next(iter(cluster.nodes.values()))) as connection:
         producer = OldProducer(connection, name)
         producer.init(OPEN_MS)
@@ -141,11 +171,25 @@ def _controller(client: KafkaClient) -> int:
     return int(answer.topics[0].partitions[0].leader_id)
 
 
-def _commit(connection: Connection, torn: Torn) -> None:
-    """Over a connection that has not met the victim."""
+def _continued(connection: Connection, torn: Torn) -> OldProducer:
+    """Its producer, over a connection that has not met the victim."""
     producer = OldProducer(connection, torn.transactional_id)
     producer.producer_id, producer.producer_epoch = torn.producer_id, torn.producer_epoch
-    producer.end(commit=True, wait=False)
+    return producer
+
+
+def _wait_until_ended(connection: Connection, leading: Broker, torn: Torn) -> None:
+    """As far as it can be."""
+    wait_until_equal(lambda: open_on(connection, torn.topic, LIVING), [], "what is open on the living partition")
+    if leading.version in SKIPS_THE_LOST:
+        wait_for(lambda: _state(connection, torn).startswith("Complete"), "its end, without the lost one")
+    else:
+        what = "what the coordinator says is missing"
+        wait_until_equal(lambda: _missing(connection, torn), {(torn.topic, LOST)}, what)
+
+
+def _wait_until_complete(producer: OldProducer, torn: Torn, state: str) -> None:
+    wait_until_equal(lambda: _state(producer.connection, torn), state, "its state, without the lost one")
 
 
 def _missing(connection: Connection, torn: Torn) -> set[tuple[str, int]]:
