@@ -7,10 +7,13 @@ from dataclasses import dataclass
 
 from kafka.protocol.consumer import FetchRequest
 
+from service.kafka import errors
 from service.kafka.client import REQUEST_TIMEOUT_MS, KafkaClient
-from service.kafka.errors import KafkaUnavailable
+from service.kafka.errors import KafkaRefused, KafkaUnavailable
+from service.kafka.metadata import Leader
 
 _BY_NAME = 12  # the last Fetch version with topic names; later ones want topic ids
+_PIECE_TIMEOUT_MS = 3_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,22 @@ def fetch(
         Fetched(f.partition, f.error, f.high_watermark, f.log_start, f.records)
         for f in fetch_many(client, node, {topic: wanted}, max_bytes, max_wait_ms, timeout_ms)
     ]
+
+
+def fetch_piece(
+    client: KafkaClient, topic: str, leader: Leader, partition: int, offset: int, size: int
+) -> bytes | None:
+    """Returns what the log holds from `offset` on, without waiting for more; None where the offset lies outside of it.
+    Raises KafkaUnavailable, KafkaRefused (READ on the topic)."""
+    wanted = Wanted(partition, offset, leader.epoch, size)
+    (answer,) = fetch(client, leader.node, topic, [wanted], size, max_wait_ms=0, timeout_ms=_PIECE_TIMEOUT_MS)
+    if answer.error == errors.OFFSET_OUT_OF_RANGE:
+        return None
+    if answer.error == errors.TOPIC_AUTHORIZATION_FAILED:
+        raise KafkaRefused(errors.no_permission(topic, "READ"))
+    if answer.error:
+        raise KafkaUnavailable(f"{topic}-{partition}: fetch error {answer.error}")
+    return answer.records
 
 
 def fetch_many(

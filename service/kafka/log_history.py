@@ -14,10 +14,8 @@ from service.domain.partition_facts import Place
 from service.domain.states import EXPIRED
 from service.domain.transaction_log import TOPIC
 from service.domain.worlds.transactions import IdRecord, LogHistory, Range
-from service.kafka import errors
 from service.kafka.client import KafkaClient
-from service.kafka.errors import KafkaRefused, KafkaUnavailable
-from service.kafka.fetch import Wanted, fetch
+from service.kafka.fetch import fetch_piece
 from service.kafka.metadata import Leader, TopicLayout
 from service.kafka.offsets import EARLIEST, list_offsets
 from service.wire.columns import TOMBSTONE, UNDECODABLE, Chunk, LogColumns, decode
@@ -26,7 +24,6 @@ MAX_RECORDS: Final = 300_000
 """How far back from its end a log partition is read: some 40 MB, less than a second."""
 MAX_S: Final = 5.0
 _FETCH_BYTES: Final = 8 << 20
-_TIMEOUT_MS: Final = 3_000
 
 
 def id_history(
@@ -44,7 +41,7 @@ def id_history(
     give_up = time.monotonic() + MAX_S
     size = _FETCH_BYTES
     while at < hi and time.monotonic() < give_up:
-        data = _fetch(client, leader, Wanted(partition, at, leader.epoch, size))
+        data = fetch_piece(client, TOPIC, leader, partition, at, size)
         if data is None:
             start = list_offsets(client, TopicLayout(TOPIC, "", {partition: leader}), EARLIEST).found.get(partition, at)
             if start <= at:
@@ -69,18 +66,6 @@ def id_history(
     if at < hi:
         unread.append(Range(at, hi))
     return LogHistory(partition, hi, tuple(records), tuple(holes), tuple(unread))
-
-
-def _fetch(client: KafkaClient, leader: Leader, wanted: Wanted) -> bytes | None:
-    """None: the offset lies outside of the log."""
-    (answer,) = fetch(client, leader.node, TOPIC, [wanted], wanted.max_bytes, max_wait_ms=0, timeout_ms=_TIMEOUT_MS)
-    if answer.error == errors.OFFSET_OUT_OF_RANGE:
-        return None
-    if answer.error == errors.TOPIC_AUTHORIZATION_FAILED:
-        raise KafkaRefused(errors.no_permission(TOPIC, "READ"))
-    if answer.error:
-        raise KafkaUnavailable(f"{TOPIC}-{wanted.partition}: fetch error {answer.error}")
-    return answer.records
 
 
 def _missing(columns: LogColumns, lo: int, hi: int) -> Iterator[Range]:

@@ -6,10 +6,8 @@ import time
 from typing import Final, NamedTuple
 
 from service.domain.worlds.markers import Marker
-from service.kafka import errors
 from service.kafka.client import KafkaClient
-from service.kafka.errors import KafkaUnavailable
-from service.kafka.fetch import Wanted, fetch
+from service.kafka.fetch import fetch_piece
 from service.kafka.metadata import Leader
 from service.wire import control
 from service.wire.batches import BadBatch, Batch, read_batches
@@ -18,7 +16,6 @@ from service.wire.errors import DecodeError
 FETCH_BYTES: Final = 4 << 20
 MAX_BYTES: Final = 64 << 20
 MAX_S: Final = 5.0
-_TIMEOUT_MS: Final = 3_000
 _OUTCOMES: Final = {control.ABORT: False, control.COMMIT: True}
 
 
@@ -55,7 +52,7 @@ def batches_between(
     give_up = time.monotonic() + MAX_S
     while at < hi:
         is_too_much = read >= MAX_BYTES or time.monotonic() > give_up
-        data = None if is_too_much else _fetch(client, topic, leader, Wanted(partition, at, leader.epoch, size))
+        data = None if is_too_much else fetch_piece(client, topic, leader, partition, at, size)
         if data is None:
             return BatchesRead(tuple(markers), tuple(written), at, False)
         read += len(data)
@@ -80,18 +77,6 @@ def batches_between(
                 return BatchesRead(tuple(markers), tuple(written), at, False)
             size *= 2
     return BatchesRead(tuple(markers), tuple(written), min(at, hi), is_whole)
-
-
-def _fetch(client: KafkaClient, topic: str, leader: Leader, wanted: Wanted) -> bytes | None:
-    """None: what was wanted is no longer there."""
-    (answer,) = fetch(client, leader.node, topic, [wanted], wanted.max_bytes, max_wait_ms=0, timeout_ms=_TIMEOUT_MS)
-    if answer.error == errors.OFFSET_OUT_OF_RANGE:
-        return None
-    if answer.error == errors.TOPIC_AUTHORIZATION_FAILED:
-        raise errors.KafkaRefused(errors.no_permission(topic, "READ"))
-    if answer.error:
-        raise KafkaUnavailable(f"{topic}-{wanted.partition}: fetch error {answer.error}")
-    return answer.records
 
 
 def _marker(batch: Batch) -> Marker:

@@ -8,7 +8,7 @@ import pytest
 
 from service.domain.states import COMPLETE_COMMIT, EXPIRED, ONGOING, PREPARE_COMMIT
 from service.domain.worlds.transactions import LogHistory, Range
-from service.kafka import errors, log_history
+from service.kafka import errors, fetch, log_history
 from service.kafka.client import KafkaClient
 from service.kafka.fetch import Fetched, Wanted
 from service.kafka.log_history import id_history
@@ -31,7 +31,7 @@ class Log:
 
     def __init__(self, patch: pytest.MonkeyPatch, *batches: bytes, start: int = 0) -> None:
         self.batches, self.start = batches, start
-        patch.setattr(log_history, "fetch", self.fetch)
+        patch.setattr(fetch, "fetch", self.fetch)
         patch.setattr(log_history, "list_offsets", lambda *_: Offsets({3: start}, {}))
 
     def fetch(
