@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
@@ -19,6 +18,7 @@ from service.kafka.fetch import fetch_piece
 from service.kafka.metadata import Leader, TopicLayout
 from service.kafka.offsets import EARLIEST, list_offsets
 from service.wire.columns import TOMBSTONE, UNDECODABLE, Chunk, LogColumns, decode
+from service.wire.log_columns import holes
 
 MAX_RECORDS: Final = 300_000
 """How far back from its end a log partition is read: some 40 MB, less than a second."""
@@ -35,7 +35,7 @@ def id_history(
     log).
     """
     at = max(lo, hi - MAX_RECORDS)
-    holes = [Range(0, at)] if at > 0 else []
+    missing = [Range(0, at)] if at > 0 else []
     records: list[IdRecord] = []
     unread: list[Range] = []
     give_up = time.monotonic() + MAX_S
@@ -46,7 +46,7 @@ def id_history(
             start = list_offsets(client, TopicLayout(TOPIC, "", {partition: leader}), EARLIEST).found.get(partition, at)
             if start <= at:
                 break  # the log ends before `at`: another leader's
-            holes.append(Range(at, start))
+            missing.append(Range(at, start))
             at = start
             continue
         columns = decode([Chunk(partition, at, hi, data)])
@@ -56,7 +56,8 @@ def id_history(
                 break  # nothing whole came, and it was not for want of room
             size *= 2
             continue
-        holes += _missing(columns, at, min(reached, hi))
+        starts, ends = holes(columns.offset, at, min(reached, hi))
+        missing += map(Range, starts.tolist(), ends.tolist())
         for row in _rows_of(columns, transactional_id):
             if columns.kind[row] == UNDECODABLE:
                 unread.append(Range(int(columns.offset[row]), int(columns.offset[row]) + 1))
@@ -65,14 +66,7 @@ def id_history(
         at = reached
     if at < hi:
         unread.append(Range(at, hi))
-    return LogHistory(partition, hi, tuple(records), tuple(holes), tuple(unread))
-
-
-def _missing(columns: LogColumns, lo: int, hi: int) -> Iterator[Range]:
-    """The offsets in [lo, hi) without a readable record."""
-    there = np.concatenate(([lo - 1], columns.offset, [hi]))
-    for i in np.flatnonzero(np.diff(there) > 1).tolist():
-        yield Range(int(there[i]) + 1, int(there[i + 1]))
+    return LogHistory(partition, hi, tuple(records), tuple(missing), tuple(unread))
 
 
 def _rows_of(columns: LogColumns, transactional_id: bytes) -> list[int]:

@@ -112,3 +112,11 @@ class LogColumns:
         if value is None or self.kind[row] != VALUE:
             return ()
         return decode_value(value).partitions or ()
+
+
+def holes(offsets: npt.NDArray[np.int64], lo: int, hi: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Returns the ranges of [lo, hi) that hold none of these rising offsets: where each begins, and where it ends
+    (exclusive)."""
+    there = np.concatenate(([lo - 1], offsets, [hi]))
+    before = np.flatnonzero(np.diff(there) > 1)
+    return there[before] + 1, there[before + 1]

@@ -11,7 +11,6 @@ from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 
@@ -24,6 +23,7 @@ from service.kafka.metadata import topic_layout
 from service.kafka.offsets import EARLIEST, list_offsets
 from service.kafka.settings import ClientSettings
 from service.wire.columns import UNDECODABLE, BrokenBatch, Chunk, LogColumns, decode
+from service.wire.log_columns import holes
 from service.wire.scalar import misread
 from spark_jobs.fold import Folded, concat, fold, merge
 from spark_jobs.pairs import Scope
@@ -202,12 +202,11 @@ class _LogReading(Reading):
     def _see_holes(self, p: int, reached: int, columns: LogColumns) -> None:
         """Offsets up to `reached` without a record: what compaction removed, and what could not be decoded."""
         is_readable = (columns.partition == p) & (columns.kind != UNDECODABLE)
-        there = np.concatenate(([self._at[p] - 1], columns.offset[is_readable], [reached]))
-        holes = np.flatnonzero(np.diff(there) > 1)
-        if not len(holes):
+        starts, ends = holes(columns.offset[is_readable], self._at[p], reached)
+        if not len(ends):
             return
-        self._ranges[p] = self._ranges[p]._replace(hole_end=int(there[holes[-1] + 1]))
-        lacking = int((np.diff(there) - 1).sum()) - sum(reject.partition == p for reject in columns.rejects)
+        self._ranges[p] = self._ranges[p]._replace(hole_end=int(ends[-1]))
+        lacking = int((ends - starts).sum()) - sum(reject.partition == p for reject in columns.rejects)
         if not any(broken.partition == p for broken in columns.broken):
             self._ranges[p] = self._ranges[p]._replace(missing=self._ranges[p].missing + max(lacking, 0))
 
