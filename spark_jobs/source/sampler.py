@@ -57,7 +57,7 @@ class Sampler:
         self._not_covered = self._checked = 0
         self._failure: str | None = None
         self._rounds = Rounds()
-        self._log: dict[str, TopicLayout] = {}
+        self._log: TopicLayout | None = None
         self._log_ends: dict[int, LogEnd] = {}
         self._watched: dict[Place, Watched] = {}
         self._news: dict[Place, Watched] = {}
@@ -75,8 +75,10 @@ class Sampler:
             asked_at_ms = self._now_ms()
             with_start = is_over(self._starts_at_ms, LOG_STARTS_EVERY_MS, asked_at_ms)
             self._rounds.begin()
-            found = self._brokers.ends(self._layouts | self._log, with_start=with_start)
-            self._take_log_ends(found)
+            layouts = self._layouts if self._log is None else self._layouts | {LOG: self._log}
+            found = self._brokers.ends(layouts, with_start=with_start)
+            if self._log is not None:
+                self._take_log_ends(self._log, found)
             if with_start:
                 self._starts_at_ms = asked_at_ms
             stalled = self._see(found, asked_at_ms, with_start=with_start)
@@ -128,7 +130,7 @@ class Sampler:
     def _refresh(self) -> None:
         topics = self._brokers.topics()
         self._layouts_at_ms = self._now_ms()
-        self._log = {name: layout for name, layout in topics.layouts.items() if name == LOG}
+        self._log = topics.layouts.get(LOG)
         covered = {name: layout for name, layout in topics.layouts.items() if self._watch.covers(name)}
         self._not_covered = sum(len(layout.leaders) for layout in topics.layouts.values()) - sum(
             len(layout.leaders) for layout in covered.values()
@@ -203,14 +205,13 @@ class Sampler:
             self._note(place, one, asked_at_ms)
         return stalled
 
-    def _take_log_ends(self, found: Mapping[Place, Ends]) -> None:
+    def _take_log_ends(self, layout: TopicLayout, found: Mapping[Place, Ends]) -> None:
         """How far the transaction log has come: this orders its records and those of partitions, without a clock."""
-        for layout in self._log.values():
-            ends = {p: found[LOG, p] for p in layout.leaders if not found[LOG, p].error}
-            log_ends = {p: LogEnd(one.high_watermark, layout.leaders[p].epoch) for p, one in ends.items()}
-            if log_ends != self._log_ends:
-                self._log_ends = log_ends
-            self._rounds.take(self._log_ends)
+        ends = {p: found[LOG, p] for p in layout.leaders if not found[LOG, p].error}
+        log_ends = {p: LogEnd(one.high_watermark, layout.leaders[p].epoch) for p, one in ends.items()}
+        if log_ends != self._log_ends:
+            self._log_ends = log_ends
+        self._rounds.take(self._log_ends)
 
     def _see_starts(self, stalled: Iterable[Watched]) -> None:
         """Before they are told: whether the LSO lies at the log's start decides who is called the blocker."""
