@@ -59,7 +59,6 @@ def ended_of(owner: Owner | None) -> Ended | None:
         producer_epoch=value.producer_epoch,
         start_ms=value.start_ms,
         at_ms=value.last_update_ms,  # a PrepareX is stamped as it is written
-        client_transaction_version=value.client_transaction_version,
         partitions=frozenset((topic_text(topic), p) for topic, ids in value.partitions or () for p in ids),
     )
 

@@ -23,7 +23,6 @@ class Ended(NamedTuple):
     producer_epoch: int
     start_ms: int
     at_ms: int
-    client_transaction_version: int
     partitions: frozenset[tuple[str, int]]
 
 

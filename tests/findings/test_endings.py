@@ -9,8 +9,8 @@ from service.domain.worlds.markers import Marker
 from tests.findings.test_open_entries import ENTRY, NOW_MS, PLACE
 
 COMMIT, ABORT = Marker(200, 4, NOW_MS, True), Marker(200, 4, NOW_MS, False)
-RESENT = Ended(False, 4, ENTRY.first_seen_ms - 50_000, NOW_MS - 5, 0, frozenset({PLACE}))
-LATER = Ended(True, 4, ENTRY.first_seen_ms + 8_000, NOW_MS - 5, 0, frozenset({PLACE}))
+RESENT = Ended(False, 4, ENTRY.first_seen_ms - 50_000, NOW_MS - 5, frozenset({PLACE}))
+LATER = Ended(True, 4, ENTRY.first_seen_ms + 8_000, NOW_MS - 5, frozenset({PLACE}))
 
 
 @pytest.mark.parametrize(
