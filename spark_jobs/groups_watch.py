@@ -140,7 +140,7 @@ class GroupsWatch:
     def _list(self, client: KafkaClient, now_ms: int) -> bool:
         """Whether a group is no more. One is believed to be there as long as its coordinator does not answer; and while
         any broker does not, since it may have moved there."""
-        brokers = [broker["id"] for broker in cluster.describe(client)["brokers"]]
+        brokers = cluster.broker_ids(client)
         listed: dict[str, int] = {}
         heard: set[int] = set()
         for node in brokers:

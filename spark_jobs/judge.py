@@ -15,6 +15,7 @@ from service.domain.findings.context import Context, Limits, context_of, limits_
 from service.domain.findings.finding import Finding, Key, Observation
 from service.domain.findings.lifecycle import REOPENS_WITHIN_MS, Change, Look, reconcile
 from service.domain.findings.rules import Rules
+from service.domain.releases import may_skip_markers
 from service.domain.victims import Victim
 from service.store import read_judge
 from service.store.engine import open_reader
@@ -82,6 +83,7 @@ class Judge:
         self._known: dict[Key, Finding] | None = None
         self._kafka_id = ""
         self._limits: Limits = limits_of({})
+        self._may_skip_markers: bool | None = None
         self._events = EventLooks(cluster_id)
         self._partitions, self._groups = partitions, GroupLooks(cluster_id, groups)
         self._conditions = ConditionLooks(cluster_id, probe, self._gaps)
@@ -104,6 +106,8 @@ class Judge:
             if self._limits_due.is_due(now_ms):
                 with self._limits_due.doing(now_ms):
                     self._limits = limits_of(read_judge.configs(connection, self._cluster_id))
+                    versions = read_judge.metadata_versions(connection, self._cluster_id)
+                    self._may_skip_markers = may_skip_markers(versions)
             looks: list[Look] = []
             has_news = self._events.read(connection, now_ms) and self._events_due.is_due(now_ms)
             is_due = self._conditions_due.is_due(now_ms)
@@ -112,7 +116,7 @@ class Judge:
                 return 0
             context = context_of(self._limits, self._rules, read_judge.views(connection, self._cluster_id), now_ms)
             victims = self._groups.victims(connection)
-            context = context._replace(groups=names_by_place(victims))
+            context = context._replace(groups=names_by_place(victims), may_skip_markers=self._may_skip_markers)
             if has_news:
                 with self._events_due.doing(now_ms):
                     looks.append(self._events.look(connection, context))

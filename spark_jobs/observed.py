@@ -33,6 +33,7 @@ def observed(case: OpenCase, context: Context, bootstrap: str, now_ms: int) -> O
         bootstrap,
         confirmed=case.confirmed_by is not None,
         certain=case.is_certain(context, now_ms),
+        may_skip_markers=context.may_skip_markers,
     )._replace(subject=case.subject)
 
 

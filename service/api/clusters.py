@@ -20,6 +20,7 @@ from service.api.store import store_of
 from service.domain import states
 from service.domain.findings.kinds import CONFIRMED, HANGING
 from service.domain.limits import CONFIG_DEFAULTS
+from service.domain.releases import release_of
 from service.store import read, read_findings
 from service.store.read import ClusterRow
 from service.store.read_findings import FindingCount
@@ -99,7 +100,7 @@ def describe_cluster(
         "findings": _findings(found),
         "totals": _totals(connection, cluster),
         "rates": _rates(connection, cluster, as_of_ms),
-        "brokers": list(description.get("brokers", [])),
+        "brokers": [_broker(broker) for broker in description.get("brokers", [])],
         "features": dict(description.get("features", {})),
         "configs": configs,
         "sources": describe_sources(
@@ -122,6 +123,11 @@ def describe_cluster(
 
 def _findings(rows: list[FindingCount]) -> list[dict[str, Any]]:
     return [{"kind": row.kind, "status": row.status, "count": row.findings} for row in rows]
+
+
+def _broker(broker: Mapping[str, Any]) -> dict[str, Any]:
+    told = {name: broker[name] for name in ("id", "host", "port")}
+    return told | {"release": release_of(broker.get("newest_metadata_version"))}
 
 
 def _totals(connection: Connection, cluster: ClusterRow) -> dict[str, Any]:

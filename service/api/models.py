@@ -82,6 +82,10 @@ class Broker(Shape):
     id: int
     host: str
     port: int
+    release: str | None = Field(
+        description="Of Kafka, without the patch release, as its newest `metadata.version` tells; null where it does"
+        " not tell, or is newer than this service knows."
+    )
 
 
 class Config(Shape):

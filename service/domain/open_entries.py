@@ -113,5 +113,5 @@ def _kept(entry: Entry, owner: Owner, context: Context) -> str:
 
 def _not_its_own(owner: Owner | None) -> str:
     if owner is None:
-        return "no transactional.id ever had its producer id"
+        return "no transactional.id is known to have had its producer id"
     return f"its transactional.id is {NAMES[owner.state]} and does not list the partition"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Final
 
 from kafka.protocol.admin import DescribeConfigsRequest
 from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest
@@ -12,6 +13,7 @@ from service.kafka.client import KafkaClient
 from service.kafka.errors import KafkaFailure, KafkaUnavailable
 
 _BROKER = 4  # ConfigResource.Type
+_TIMEOUT_MS: Final = 5_000
 
 
 def cluster_id(client: KafkaClient) -> str:
@@ -23,20 +25,56 @@ def cluster_id(client: KafkaClient) -> str:
 
 
 def describe(client: KafkaClient) -> dict[str, Any]:
-    """`{"brokers": [{"id", "host", "port"}], "features": {name: level}, "configs": {name: {"value", "source"}}}`.
+    """`{"brokers": [{"id", "host", "port", "newest_metadata_version"}], "features": {name: level}, "configs": {name:
+    {"value", "source"}}}`.
 
-    `source` is "broker" or "assumed" (no permission to read configs: DESCRIBE_CONFIGS on the cluster). Raises
-    KafkaUnavailable.
+    `newest_metadata_version` is None where the broker does not tell it, or does not answer. `source` is "broker" or
+    "assumed" (no permission to read configs: DESCRIBE_CONFIGS on the cluster). Raises KafkaUnavailable.
     """
-    brokers = client.ask(MetadataRequest(topics=[], allow_auto_topic_creation=False)).brokers
-    versions = client.ask(ApiVersionsRequest(client_software_name="txnscope", client_software_version="1"))
+    brokers = _brokers(client)
+    versions = _versions(client, [broker.node_id for broker in brokers])
+    finalized: list[Any] = next((one.finalized_features or [] for one in versions.values()), [])
     return {
-        "brokers": sorted(
-            ({"id": b.node_id, "host": b.host, "port": b.port} for b in brokers), key=lambda broker: broker["id"]
-        ),
-        "features": {f.name: f.max_version_level for f in versions.finalized_features or []},
+        "brokers": [
+            {
+                "id": b.node_id,
+                "host": b.host,
+                "port": b.port,
+                "newest_metadata_version": _newest_metadata_version(versions.get(b.node_id)),
+            }
+            for b in brokers
+        ],
+        "features": {f.name: f.max_version_level for f in finalized},
         "configs": _configs(client, brokers[0].node_id),
     }
+
+
+def broker_ids(client: KafkaClient) -> list[int]:
+    """Of the brokers that are there now. Raises KafkaUnavailable."""
+    return [broker.node_id for broker in _brokers(client)]
+
+
+def _brokers(client: KafkaClient) -> list[Any]:
+    brokers = client.ask(MetadataRequest(topics=[], allow_auto_topic_creation=False)).brokers
+    return sorted(brokers, key=lambda broker: broker.node_id)
+
+
+def _versions(client: KafkaClient, nodes: Sequence[int]) -> dict[int, Any]:
+    """What each broker speaks; without those that do not answer. Raises KafkaUnavailable where none does."""
+    answers = client.ask_all({node: [_versions_request()] for node in nodes}, _TIMEOUT_MS)
+    found = {node: answer[0] for node, answer in answers.items() if not isinstance(answer, KafkaFailure)}
+    if not found:
+        raise KafkaUnavailable("no broker tells its versions")
+    return found
+
+
+def _versions_request() -> Any:
+    return ApiVersionsRequest(client_software_name="txnscope", client_software_version="1")
+
+
+def _newest_metadata_version(versions: Any) -> int | None:
+    supported = () if versions is None else versions.supported_features or ()
+    return next((feature.max_version for feature in supported if feature.name == "metadata.version"), None)
 
 
 def _configs(client: KafkaClient, broker: int) -> dict[str, dict[str, str]]:

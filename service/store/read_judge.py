@@ -81,8 +81,16 @@ def views(connection: Connection, cluster_id: int) -> list[View]:
 
 def configs(connection: Connection, cluster_id: int) -> Mapping[str, Mapping[str, str]]:
     """As `service.store.clusters.describe` kept them; none before."""
-    description = connection.scalar(select(clusters.c.description).where(clusters.c.id == cluster_id))
-    return dict((description or {}).get("configs", {}))
+    return dict(_description(connection, cluster_id).get("configs", {}))
+
+
+def metadata_versions(connection: Connection, cluster_id: int) -> list[int | None]:
+    """Of each broker the newest level of `metadata.version`; None where it did not tell."""
+    return [one.get("newest_metadata_version") for one in _description(connection, cluster_id).get("brokers", ())]
+
+
+def _description(connection: Connection, cluster_id: int) -> Mapping[str, Any]:
+    return connection.scalar(select(clusters.c.description).where(clusters.c.id == cluster_id)) or {}
 
 
 def kafka_id(connection: Connection, cluster_id: int) -> str:

@@ -9,9 +9,9 @@ import pytest
 from service.domain.doctor import acls
 from service.domain.doctor.acls import Acl
 from service.domain.doctor.lines import GAP, NOTE, lines, to_resolve
-from service.domain.doctor.releases import release_of
 from service.domain.doctor.seen import BrokerSeen, ClockSeen, GroupsSeen, IdsSeen, LogSeen, Seen, TopicsSeen
 from service.domain.doctor.verdicts import CERTAIN, LIKELY, NONE, Verdict, verdicts
+from service.domain.releases import release_of
 
 APIS = {61: 0, 65: 0, 66: 2}
 BROKER = BrokerSeen(1, "kafka-1", 9092, None, APIS, 30)
@@ -143,6 +143,20 @@ def test_a_release_is_told_by_the_newest_metadata_version(level: int, release: s
 @pytest.mark.parametrize("level", [None, 0, 31])
 def test_a_release_is_not_guessed(level: int | None) -> None:
     assert release_of(level) is None
+
+
+@pytest.mark.parametrize(
+    ("levels", "said"),
+    [
+        ((30, 28), "Kafka 4.3.0 and 4.3.1 forget"),
+        ((28, 21), None),
+        ((28, None), "if the brokers run Kafka 4.3.0 or 4.3.1, they forget"),
+    ],
+)
+def test_a_bug_is_told_where_the_brokers_have_it(levels: tuple[int | None, ...], said: str | None) -> None:
+    brokers = tuple(BROKER._replace(node=n, newest_metadata_version=level) for n, level in enumerate(levels))
+    told = [line.text for line in lines(FINE._replace(brokers=brokers)) if "KAFKA-20734" in line.text]
+    assert [text.partition(" participants")[0] for text in told] == ([] if said is None else [said])
 
 
 def test_markers_need_alter_and_cluster_action_before_38() -> None:

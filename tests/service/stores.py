@@ -24,7 +24,7 @@ NOW = "2026-09-21T14:13:50.123Z"
 INT64_MAX, INT64_MIN = 2**63 - 1, -(2**63)
 
 DESCRIPTION = {
-    "brokers": [{"id": 1, "host": "broker-1", "port": 9092}],
+    "brokers": [{"id": 1, "host": "broker-1", "port": 9092, "newest_metadata_version": 30}],
     "features": {"transaction.version": 2},
     "configs": {"transactional.id.expiration.ms": {"value": "3600000", "source": "broker"}},
 }

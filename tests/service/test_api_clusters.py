@@ -163,7 +163,7 @@ def test_configs_say_where_they_come_from(cluster: SeededCluster) -> None:
     assert body["unknown"][-1]["grant"] == "DESCRIBE_CONFIGS on the cluster"
     clusters.describe(cluster.engine, cluster.id, DESCRIPTION, NOW_MS)
     body = get(cluster)
-    assert body["brokers"] == [{"id": 1, "host": "broker-1", "port": 9092}]
+    assert body["brokers"] == [{"id": 1, "host": "broker-1", "port": 9092, "release": "4.3"}]
     assert body["features"] == {"transaction.version": 2}
     assert body["configs"]["transactional.id.expiration.ms"] == {"value": "3600000", "source": "broker"}
 

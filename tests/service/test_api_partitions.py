@@ -137,7 +137,7 @@ def test_what_nobody_owns_is_unknown_until_it_is_confirmed_and_says_why(cluster:
         None,
         None,
     )
-    assert "no transactional.id ever had its producer id" in one["blocker"]["why"]
+    assert "no transactional.id is known to have had its producer id" in one["blocker"]["why"]
     assert one["why"].startswith(f"producer id {PID}: ")
     cluster.see(hangs(name=None))
     one = get(cluster)

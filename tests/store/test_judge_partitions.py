@@ -80,7 +80,7 @@ class Lab:
     def __init__(self, cluster: Cluster, reader: Engine) -> None:
         self.cluster, self.reader, self.watched = cluster, reader, Watched(cluster)
         self.rules = Rules((Rule(prefix="pay", owner="payments"),))
-        self.next_offset, self.leader, self.facts = 0, 1, NO_TRANSACTION
+        self.next_offset, self.leader, self.facts, self.entry = 0, 1, NO_TRANSACTION, open_entry()
         self.restart()
 
     def restart(self, now_ms: int = NOW_MS) -> None:
@@ -103,7 +103,7 @@ class Lab:
 
     def opened(self, now_ms: int) -> None:
         """Seen open, at the time and again."""
-        self.watched.see(look(now_ms), described(now_ms, open_entry()), now_ms=now_ms)
+        self.watched.see(look(now_ms), described(now_ms, self.entry), now_ms=now_ms)
 
     def round(self, now_ms: int) -> Finding | None:
         self.log(now_ms)

@@ -31,9 +31,9 @@ def observed(kind: str, subject: Subject, summary: str, advice: str = "Do what i
 def hanging(decision: str = "none", subject: Subject = ORDERS, **more: Any) -> Observation:
     """As `service.domain.findings.hanging.observe` says it."""
     cause = {
-        "none": "written late, after the marker of its transaction",
+        "none": "written after the marker of its transaction, or without adding the partition to one",
         "unknown": "why it hangs is not known without the coordinators' log",
-    }.get(decision, "its marker was never written here; Kafka 4.3.0 and 4.3.1 skip it where a leader is away")
+    }.get(decision, "its marker was never written here")
     why = {"unknown": "the log that tells may not be read", "commit": "it listed the partition and was committed"}
     looks = (
         _LINE,

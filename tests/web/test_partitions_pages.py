@@ -167,10 +167,10 @@ def test_who_holds_it_is_unknown_and_says_why(cluster: WithPartitions) -> None:
     cluster.look(stands(), read(entry()))
     row = page_of(cluster.url, f"{PATH}?show=unknown").texts["partition-orders-0"]
     assert "unknown" in row
-    assert row.count("no transactional.id ever had its producer id") == 1
+    assert row.count("no transactional.id is known to have had its producer id") == 1
     verdict = page_of(cluster.url, HERE).texts["verdict"]
     assert "Who holds them is not known." in verdict
-    assert "no transactional.id ever had its producer id" in verdict
+    assert "no transactional.id is known to have had its producer id" in verdict
 
 
 def test_the_last_numbers_of_what_fell_silent(cluster: WithPartitions) -> None:

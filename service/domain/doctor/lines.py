@@ -7,10 +7,10 @@ from typing import Final, NamedTuple
 
 from service.domain.doctor import acls
 from service.domain.doctor.acls import Acl
-from service.domain.doctor.releases import FIRST_OF_38, SKIPS_MARKERS, release_of
 from service.domain.doctor.seen import BrokerSeen, Seen
 from service.domain.findings.words import listed, moment, partitions, span
 from service.domain.limits import CONFIG_DEFAULTS
+from service.domain.releases import FIRST_OF_38, may_skip_markers, release_of
 from service.domain.transaction_log import TOPIC
 
 OK: Final = "ok"
@@ -89,12 +89,14 @@ def _features(seen: Seen) -> Iterator[Line]:
     version = seen.features.get("transaction.version", 0)
     protocol = "transactions end in a new epoch (KIP-890)" if version >= 2 else "the older protocol, without KIP-890"
     yield Line(OK, "features", f"transaction.version {version}: {protocol}; metadata.version {metadata or 'not told'}")
-    if any(release_of(broker.newest_metadata_version) == SKIPS_MARKERS for broker in seen.brokers):
+    may_skip = may_skip_markers([broker.newest_metadata_version for broker in seen.brokers])
+    if may_skip is not False:
+        which = "Kafka 4.3.0 and 4.3.1" if may_skip else "if the brokers run Kafka 4.3.0 or 4.3.1, they"
         yield Line(
             NOTE,
             "features",
-            "Kafka 4.3.0 and 4.3.1 forget participants without a leader (KAFKA-20734): a committed transaction may"
-            " hang. Mind the decision of a finding before you abort anything",
+            f"{which} forget participants without a leader (KAFKA-20734): a committed transaction may hang."
+            " Mind the decision of a finding before you abort anything",
         )
 
 

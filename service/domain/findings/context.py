@@ -61,7 +61,8 @@ class Context(NamedTuple):
     """`seen_until`: by log partition, up to when it is known what was written. Partitions that cannot be judged now
     (not read to their end, or asked too long ago) are not in it. `groups`: the consumer groups that wait behind what is
     open, by (topic, partition). `settled_ms`: the time up to which all partitions have been read, however long ago that
-    was; None while one is not read to its end. `has_undecodable`: the newest record of some id cannot be decoded."""
+    was; None while one is not read to its end. `has_undecodable`: the newest record of some id cannot be decoded.
+    `may_skip_markers`: as `service.domain.releases` tells of the brokers."""
 
     limits: Limits
     rules: Rules
@@ -71,6 +72,7 @@ class Context(NamedTuple):
     groups: Mapping[tuple[str, int], tuple[str, ...]] = MappingProxyType({})
     settled_ms: int | None = None
     has_undecodable: bool = False
+    may_skip_markers: bool | None = None
 
     def waiting(self, places: Iterable[tuple[str, int]]) -> tuple[str, ...]:
         """The groups behind any of these partitions, by name."""

@@ -27,7 +27,13 @@ CLIENT_WAITS_MS: Final = 35_000
 """How long a client may wait for a broker that is frozen, or cut off, before it asks the next one: Kafka's
 request.timeout.ms (30 s), and a moment to ask."""
 
-_SKIPPED: Final = "Kafka 4.3.0 and 4.3.1 skip the marker of a partition without leader (KAFKA-20734)"
+_SKIPPED: Final = {
+    True: "; its brokers run Kafka 4.3, and 4.3.0 and 4.3.1 skip the marker of a partition without leader"
+    " (KAFKA-20734)",
+    False: "",
+    None: "; if its brokers run Kafka 4.3.0 or 4.3.1, they skip the marker of a partition without leader (KAFKA-20734)",
+}
+"""Why a marker is missing, by `service.domain.releases.may_skip_markers`."""
 
 NOT_YET: Final = undecided("not read yet")
 
@@ -95,8 +101,11 @@ def is_certain(entry: Entry, owner: Owner | None, context: Context, now_ms: int)
     return now_ms - entry.first_seen_ms > owner.timeout_ms + context.limits.scan_ms
 
 
-def observe(case: Case, rule: Rule, bootstrap: str, *, confirmed: bool, certain: bool) -> Observation:
-    """`bootstrap`: servers for the command. `certain`: what `is_certain` says, where all three looks could be made."""
+def observe(
+    case: Case, rule: Rule, bootstrap: str, *, confirmed: bool, certain: bool, may_skip_markers: bool | None
+) -> Observation:
+    """`bootstrap`: servers for the command. `certain`: what `is_certain` says, where all three looks could be made.
+    `may_skip_markers`: as `service.domain.releases` tells of the brokers."""
     entry = case.entry
     place = f"{entry.topic}-{entry.partition}"
     who = (
@@ -118,7 +127,7 @@ def observe(case: Case, rule: Rule, bootstrap: str, *, confirmed: bool, certain:
         summary=f"{place}: the transaction of {who} that is open at offset {entry.start_offset} hangs: no coordinator"
         f" will end it; {effect}",
         advice=_advice(case, verdict.decision),
-        evidence=(*about_owner(case), *case.looks, _cause(case, verdict)),
+        evidence=(*about_owner(case), *case.looks, _cause(case, verdict, may_skip_markers)),
         confidence=kinds.CERTAIN if certain else kinds.LIKELY,
         log_partition=None if case.owner is None else case.owner.log_partition,
         confirmed=confirmed,
@@ -161,15 +170,17 @@ def about_owner(case: Case) -> tuple[Evidence, ...]:
     return (Evidence(owner.timestamp_ms, f"{TOPIC}-{owner.log_partition}@{owner.offset}", text),)
 
 
-def _cause(case: Case, verdict: Verdict) -> Evidence:
-    """Why it hangs, as far as it can be told."""
+def _cause(case: Case, verdict: Verdict, may_skip_markers: bool | None) -> Evidence:
+    """Why it hangs, as far as that is proven."""
     entry, owner = case.entry, case.owner
     if entry.start_offset < case.log_start:
         text = f"its records were deleted up to {case.log_start}; the leader's producer state has outlived them"
     elif verdict.decision == World.COMMIT:
-        text = f"its marker was never written here; {_SKIPPED}"
+        text = f"its marker was never written here{_SKIPPED[may_skip_markers]}"
     elif verdict.decision == World.ABORT:
-        text = f"its marker was never written here, or it was written outside of a transaction; {_SKIPPED}"
+        text = (
+            f"its marker was never written here, or it was written outside of a transaction{_SKIPPED[may_skip_markers]}"
+        )
     elif owner is None and case.name is not None:
         text = "why it hangs is not known without the coordinators' log"
     elif owner is None:
@@ -180,10 +191,12 @@ def _cause(case: Case, verdict: Verdict) -> Evidence:
         )
     elif owner.state == EXPIRED:
         text = "its transactional.id has expired under it"
+    elif verdict.decision != World.NONE:
+        text = "why it hangs is not known"
     elif entry.coordinator_epoch == -1:
         text = "the partition was never added to a transaction of this producer id"
     else:
-        text = "written late, after the marker of its transaction"
+        text = "written after the marker of its transaction, or without adding the partition to one"
     return Evidence(entry.first_seen_ms, "txnscope", f"{text}. Decision: {verdict.decision}: {verdict.why}")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 _FIRST_LEVELS: Final = (
@@ -25,8 +26,9 @@ _LAST_KNOWN: Final = 30
 
 FIRST_OF_38: Final = 20
 """The level of Kafka 3.8."""
-SKIPS_MARKERS: Final = "4.3"
-"""KAFKA-20734: 4.3.0 and 4.3.1 take a participant without leader for deleted; a committed transaction hangs then."""
+_SKIPS_MARKERS: Final = "4.3"
+"""KAFKA-20734: 4.3.0 and 4.3.1 take a participant without leader for deleted; a committed transaction hangs then. No
+feature tells the patch release."""
 
 
 def release_of(newest_metadata_version: int | None) -> str | None:
@@ -34,3 +36,11 @@ def release_of(newest_metadata_version: int | None) -> str | None:
     if newest_metadata_version is None or not 1 <= newest_metadata_version <= _LAST_KNOWN:
         return None
     return [release for level, release in _FIRST_LEVELS if level <= newest_metadata_version][-1]
+
+
+def may_skip_markers(newest_metadata_versions: Collection[int | None]) -> bool | None:
+    """Whether some broker is of the release whose coordinators skip markers (KAFKA-20734); None where none of those
+    that tell is, and not all tell. Takes the newest level of `metadata.version` of each broker."""
+    if any(release_of(level) == _SKIPS_MARKERS for level in newest_metadata_versions):
+        return True
+    return None if not newest_metadata_versions or None in newest_metadata_versions else False
