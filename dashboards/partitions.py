@@ -8,7 +8,7 @@ from dashboards import thresholds as at
 from dashboards.frame import Board, of_label
 from dashboards.links import of_row, of_series, page, partition_page
 from dashboards.panels import Column, Query, big, density, lines, means, rows, steps
-from dashboards.queries import buckets, groups_waiting, or_zero, selector, value
+from dashboards.queries import buckets, groups_waiting, increase, or_zero, selector, value
 from dashboards.shared import blocked, hanging, longest_lso, not_judged, waiting, what_hangs
 from service.metrics import catalogue
 
@@ -161,6 +161,15 @@ _JUDGED: Final = [
         "s",
         buckets(catalogue.DETECTION),
         width=8,
+    ),
+    lines(
+        "Decisions that were contradicted",
+        "Two readings of the logs told different things of one hanging transaction: what was decided is unknown from"
+        " then on, and no marker is advised. The application's log has a line for each.",
+        "short",
+        [Query(f"ceil({increase(catalogue.CONTRADICTIONS)})")],
+        page(of_series, "/partitions"),
+        width=24,
     ),
     what_hangs(24, _TOPIC),
 ]

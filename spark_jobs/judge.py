@@ -161,7 +161,7 @@ class Judge:
         return changes
 
     def _keep(self, changes: list[Change], known: Mapping[Key, Finding], now_ms: int) -> None:
-        self._writer.save(changes, now_ms, self._detected(changes))
+        self._writer.save(changes, now_ms, self._detected(changes), self._contradicted(changes))
         forgotten_ms = now_ms - REOPENS_WITHIN_MS
         if changes:
             self._known = {k: f for k, f in known.items() if f.is_open or (f.resolved_at_ms or 0) >= forgotten_ms}
@@ -178,6 +178,12 @@ class Judge:
             if since_ms is not None and (old is None or old.status != kinds.CONFIRMED):
                 detected.append(since_ms)
         return detected
+
+    def _contradicted(self, changes: Iterable[Change]) -> int:
+        """How many decisions were contradicted just now."""
+        assert self._known is not None
+        found = {(f.kind, f.subject) for f, _ in changes if f.contradiction is not None}
+        return sum((old := self._known.get(key)) is None or old.contradiction is None for key in found)
 
 
 def _quiet(context: Context, held: frozenset[Key]) -> Look:

@@ -15,7 +15,7 @@ from service.domain.states import NAMES
 from service.domain.transaction_log import TOPIC
 from service.domain.worlds.facts import EntryAsk, ask_about
 from service.domain.worlds.order import Sample
-from service.domain.worlds.verdict import Verdict, World, undecided
+from service.domain.worlds.verdict import Verdict, World, contradictory, undecided
 from service.kafka.bracket import Seen
 from service.store.display import display_id
 from spark_jobs.looker import Heard
@@ -63,7 +63,6 @@ class OpenCase:
     early: Verdict | None = None
     judged_ms: int = -1
     is_deep: bool = False
-    is_contradicted: bool = False
     evidence: list[Evidence] = field(default_factory=list)
     is_blind: bool = False
     heard_at_ms: int = -1
@@ -72,7 +71,7 @@ class OpenCase:
     def be_blind(self, said: Iterable[Subject]) -> None:
         """Go on without the log. `said`: what findings are about; maybe this, with an id that is hidden by now."""
         self.is_blind, self.owner = True, None
-        if self.decided is None or not self.decided.is_known:
+        if self.decided is None or not (self.decided.is_known or self.decided.is_contradiction):
             self.decided = UNDECIDED
         at = self.entry
         where = (at.topic, at.partition, at.producer_id, at.start_offset)
@@ -188,8 +187,11 @@ class OpenCase:
         return self.decided or NOT_YET
 
     def recall(self, finding: Finding) -> None:
-        """Take over a known decision from before a restart. It is derived again, once."""
-        if finding.decision in tuple(World) and finding.possible:
+        """Take over a known decision from before a restart, which is derived again, once; or a contradiction, which
+        stays."""
+        if finding.contradiction is not None:
+            self.decided = contradictory(finding.contradiction)
+        elif finding.decision in tuple(World) and finding.possible:
             self.decided = Verdict(frozenset(map(World, finding.possible)), finding.decision, finding.proofs, None)
 
     def question(self, now_ms: int) -> EntryAsk | None:
@@ -200,7 +202,7 @@ class OpenCase:
         return ask_about(self.entry, self.owner, self.samples, is_deep=is_deep)
 
     def _is_due(self, now_ms: int) -> bool:
-        if self.is_blind or self.is_contradicted:
+        if self.is_blind or (self.decided is not None and self.decided.is_contradiction):
             return False
         if self.owner is None and self.subject.transactional_id is not None:
             return False  # remembered from before a restart, and not seen again yet
@@ -215,17 +217,16 @@ class OpenCase:
         if self.unowned_ms is None or at_ms < self.unowned_ms:
             self.early = found
             return True
-        if self.is_contradicted:
+        known = self.decided
+        if known is not None and known.is_contradiction:
             return True
         self.judged_ms, self.is_deep = at_ms, asked.is_deep
-        known = self.decided
         if known is None or not known.is_known or known.decision == found.decision:
             self.decided = found
             return True
         if not found.is_known or World.COMMIT not in known.possible | found.possible:
             return True
-        self.is_contradicted = True
-        self.decided = undecided(f"two readings contradict each other: first {known.why}; now {found.why}")
+        self.decided = contradictory(f"two readings contradict each other: first {known.why}; now {found.why}")
         return False
 
 

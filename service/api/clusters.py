@@ -25,7 +25,7 @@ from service.store import read, read_findings
 from service.store.read import ClusterRow
 from service.store.read_findings import FindingCount
 from service.store.read_judged import Coverage, coverage
-from service.store.writer_counters import ABORTS, COMMITS
+from service.store.writer_counters import ABORTS, COMMITS, CONTRADICTIONS
 
 CAUSES: Final = ("client", "timeout", "fenced", "admin", "unattributed")
 SHOWN_STATES: Final = (*sorted(states.PERSISTED), states.UNKNOWN)
@@ -84,6 +84,7 @@ def describe_cluster(
     for count in read.state_counts(connection, cluster.id):
         ids[count.state] += count.ids
     configs = configs_of(cluster)
+    counted = read.unlabelled_counters(connection, cluster.id)
     body = {
         "cluster": cluster.name,
         "cluster_id": cluster.kafka_cluster_id,
@@ -98,7 +99,8 @@ def describe_cluster(
             "not_covered": covered.not_covered,
         },
         "findings": _findings(found),
-        "totals": _totals(connection, cluster),
+        "contradictions": counted.get(CONTRADICTIONS, 0),
+        "totals": _totals(cluster, counted),
         "rates": _rates(connection, cluster, as_of_ms),
         "brokers": [_broker(broker) for broker in description.get("brokers", [])],
         "features": dict(description.get("features", {})),
@@ -130,8 +132,7 @@ def _broker(broker: Mapping[str, Any]) -> dict[str, Any]:
     return told | {"release": release_of(broker.get("newest_metadata_version"))}
 
 
-def _totals(connection: Connection, cluster: ClusterRow) -> dict[str, Any]:
-    counted = read.unlabelled_counters(connection, cluster.id)
+def _totals(cluster: ClusterRow, counted: Mapping[str, int]) -> dict[str, Any]:
     return {
         "counted_since": text_of_time(cluster.counted_since_ms),
         "commits": counted.get(COMMITS, 0),

@@ -139,6 +139,10 @@ class Cluster(Shape):
     hanging: int
     partitions: PartitionCounts
     findings: list[FindingCount]
+    contradictions: int = Field(
+        description="Decisions about hanging transactions that became unknown because two readings of the logs"
+        " contradict each other; since the first start, never falls."
+    )
     totals: Totals
     rates: Rates
     brokers: list[Broker]

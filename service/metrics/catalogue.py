@@ -141,6 +141,11 @@ GROUP_BLOCKED = _metric(
     "partition",
     many=True,
 )
+CONTRADICTIONS = _metric(
+    "decision_contradictions_total",
+    "counter",
+    "Decisions about hanging transactions that became unknown because two readings of the logs contradict each other.",
+)
 DETECTION = _metric(
     "detection_seconds",
     "histogram",
@@ -209,6 +214,7 @@ OF_CLUSTERS: Final = (
     PARTITION_LSO_LAG,
     PARTITION_LSO_LAST_ADVANCE,
     GROUP_BLOCKED,
+    CONTRADICTIONS,
     DETECTION,
     BATCH_DURATION,
     LAST_SUCCESS,

@@ -1,4 +1,4 @@
-"""How many findings there are."""
+"""How many findings there are, and how often what they rest on was contradictory."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from service.domain.findings.kinds import KINDS, statuses_of
 from service.metrics import catalogue
 from service.metrics.series import Series
 from service.store.read_metrics import ClusterFacts
+from service.store.writer_counters import CONTRADICTIONS
 
 
 def findings(facts: ClusterFacts) -> Iterator[Series]:
@@ -15,3 +16,4 @@ def findings(facts: ClusterFacts) -> Iterator[Series]:
     for kind in KINDS:
         for status in statuses_of(kind):
             yield Series(catalogue.FINDINGS, (kind, status), facts.findings.get((kind, status), 0))
+    yield Series(catalogue.CONTRADICTIONS, (), facts.counters.get((CONTRADICTIONS, ""), 0))

@@ -22,6 +22,7 @@ ABORTED: Final = {word: f"aborts_{word}" for word in ABORT_WORDS}
 EXPIRED: Final = "expired"
 PRODUCER_IDS_ASSIGNED: Final = "producer_ids_assigned"
 DECODE_ERRORS: Final = "decode_errors"
+CONTRADICTIONS: Final = "contradictions"
 """Names in `counters`; decode_errors has the reason for a label, the others the empty one.
 
 ABORTS grows when a transaction is aborted, those by cause when the cause is decided, at most some seconds later.
@@ -85,6 +86,13 @@ def count_detection(connection: Connection, cluster_id: int, standing_since_ms: 
     In the transaction that keeps the finding: together they count once.
     """
     _count_one(connection, cluster_id, DETECTION, CONFIRMED, between(standing_since_ms, confirmed_at_ms))
+
+
+def count_contradictions(connection: Connection, cluster_id: int, number: int) -> None:
+    """Add decisions that became unknown just now, because proofs contradict each other. In the transaction that keeps
+    their findings: together they count once."""
+    if number:
+        _COUNTERS.write(connection, [(cluster_id, CONTRADICTIONS, "", number)])
 
 
 def count_batch(connection: Connection, cluster_id: int, source: str, took_ms: int | None) -> None:

@@ -14,7 +14,7 @@ from service.domain.worlds.verdict import Kind, Proof
 from service.store.lease import Lease, check
 from service.store.schema import finding_events, findings
 from service.store.upsert import Upsert
-from service.store.writer_counters import count_detection
+from service.store.writer_counters import count_contradictions, count_detection
 
 EVENTS_KEPT: Final = 10_000
 """Of all clusters; who was away for longer begins anew."""
@@ -32,9 +32,11 @@ class FindingWriter:
     def __init__(self, engine: Engine, lease: Lease) -> None:
         self._engine, self._lease = engine, lease
 
-    def save(self, changes: Sequence[Change], now_ms: int, detected: Sequence[int] = ()) -> None:
+    def save(
+        self, changes: Sequence[Change], now_ms: int, detected: Sequence[int] = (), contradictions: int = 0
+    ) -> None:
         """All of them or none; without any the store is not touched. `detected`: since when the LSO has stood at each
-        hanging transaction that is confirmed now."""
+        hanging transaction that is confirmed now. `contradictions`: decisions that are contradicted since now."""
         if not changes:
             return
         cluster_id = self._lease.cluster_id
@@ -43,6 +45,7 @@ class FindingWriter:
             _ROWS.write(connection, [row_of(cluster_id, change.finding, connection) for change in changes])
             for since_ms in detected:
                 count_detection(connection, cluster_id, since_ms, now_ms)
+            count_contradictions(connection, cluster_id, contradictions)
             told = [
                 {"cluster_id": cluster_id, "finding_id": c.finding.id, "event": c.event, "at_ms": now_ms}
                 for c in changes

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import groupby
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from service.domain import states
 from service.domain.findings import kinds
+from service.domain.findings.finding import Finding
 from service.domain.findings.hanging import subject_of
 from service.domain.findings.lifecycle import Look, reconcile
 from service.domain.owners import Owner
@@ -55,6 +61,13 @@ def asked(one: OpenCase, now_ms: int) -> EntryAsk:
     return question
 
 
+def told(one: OpenCase) -> Finding:
+    """The finding as the store keeps it."""
+    observation = observed(one, KNOWN, "broker:9092", NOW_MS)
+    (change,) = reconcile({}, Look((observation,), frozenset({kinds.HANGING})), NOW_MS, "cluster")
+    return change.finding
+
+
 def test_nothing_is_decided_before_nobody_owns_it() -> None:
     one = case()
     one.take_verdict(verdict(World.NONE), asked(one, NOW_MS), NOW_MS)
@@ -98,13 +111,42 @@ def test_what_was_known_before_a_restart_stays_while_it_cannot_be_read() -> None
     found = case()
     found.unowned_ms = NOW_MS
     found.take_verdict(verdict(World.COMMIT), asked(found, NOW_MS), NOW_MS)
-    observation = observed(found, KNOWN, "broker:9092", NOW_MS)
-    (change,) = reconcile({}, Look((observation,), frozenset({kinds.HANGING})), NOW_MS, "cluster")
-    one.recall(change.finding)
+    one.recall(told(found))
     assert one.shown.decision == World.COMMIT
     one.unowned_ms = NOW_MS
     assert one.question(NOW_MS) is not None, "it is derived again, once"
     assert one.shown.decision == World.COMMIT
+
+
+VERDICTS = st.sampled_from(
+    [
+        verdict(World.COMMIT),
+        verdict(World.ABORT),
+        verdict(World.NONE),
+        verdict(World.COMMIT, World.ABORT),
+        verdict(*World, proofs=()),
+    ]
+)
+
+
+@given(st.lists(st.tuples(VERDICTS, st.booleans(), st.booleans()), max_size=12))
+def test_whatever_is_read_the_marker_never_flips(readings: Sequence[tuple[Verdict, bool, bool]]) -> None:
+    """Over restarts, and while the log cannot be read: ABORT (abort or none), COMMIT, or nothing is called for."""
+    one = case()
+    markers = []
+    for found, is_restart, is_blind in readings:
+        if is_restart:
+            finding, one = told(one), case()
+            one.recall(finding)
+        one.unowned_ms = NOW_MS
+        one.is_blind = False
+        if is_blind:
+            one.be_blind(())
+        elif (ask := one.question(NOW_MS)) is not None:
+            one.take_verdict(found, ask, NOW_MS)
+        markers.append({"commit": "COMMIT", "unknown": None}.get(told(one).decision or "", "ABORT"))
+    phases = [marker for marker, _ in groupby(markers)]
+    assert [marker for marker in phases if marker is not None] in ([], ["ABORT"], ["COMMIT"])
 
 
 def test_what_is_remembered_with_a_name_is_not_judged_as_nobodys() -> None:

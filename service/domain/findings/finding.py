@@ -49,6 +49,7 @@ class Observation(NamedTuple):
     `occurrences`: of an event, all that are known, oldest first. `confirmed`: False for a candidate. `decision`: what
     the coordinator decided of a transaction that hangs (commit, abort, none, unknown); `command`: the way out, ready to
     be pasted. `possible`: the worlds that are left, in which it may have been written; `proofs` removed the others.
+    `contradiction`: how two readings contradict each other, in one line, where the decision is unknown because of that.
     """
 
     kind: str
@@ -70,6 +71,7 @@ class Observation(NamedTuple):
     blocked_groups: tuple[str, ...] = ()
     possible: tuple[str, ...] = ()
     proofs: tuple[Proof, ...] = ()
+    contradiction: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,7 @@ class Finding:
     blocked_groups: tuple[str, ...] = ()
     possible: tuple[str, ...] = ()
     proofs: tuple[Proof, ...] = ()
+    contradiction: str | None = None
 
     @property
     def is_open(self) -> bool:

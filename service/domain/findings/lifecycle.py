@@ -141,6 +141,7 @@ def _opened(one: Observation, fresh: tuple[Occurrence, ...], now_ms: int, cluste
         blocked_groups=one.blocked_groups,
         possible=one.possible,
         proofs=one.proofs,
+        contradiction=one.contradiction,
     )
 
 
@@ -187,6 +188,7 @@ def _described(old: Finding, one: Observation, fresh: tuple[Occurrence, ...]) ->
         blocked_groups=one.blocked_groups,
         possible=one.possible,
         proofs=one.proofs,
+        contradiction=one.contradiction,
     )
 
 

@@ -44,12 +44,14 @@ class Proof(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """`decision`: a World's value, or UNKNOWN. `open_question`: what keeps it unknown; None where it is known."""
+    """`decision`: a World's value, or UNKNOWN. `open_question`: what keeps it unknown; None where it is known.
+    `is_contradiction`: proofs contradict each other, so that no later one is believed either."""
 
     possible: frozenset[World]
     decision: str
     proofs: tuple[Proof, ...]
     open_question: str | None
+    is_contradiction: bool = False
 
     @property
     def is_known(self) -> bool:
@@ -64,6 +66,11 @@ class Verdict(NamedTuple):
 def undecided(question: str) -> Verdict:
     """Nothing could be read that would remove a world."""
     return Verdict(frozenset(World), UNKNOWN, (), question)
+
+
+def contradictory(question: str) -> Verdict:
+    """Two readings removed each other's worlds: at least one of them is wrong, and nothing tells which."""
+    return undecided(question)._replace(is_contradiction=True)
 
 
 def decision_of(possible: Set[World]) -> str:

@@ -58,6 +58,7 @@ findings = Table(
     Column("blocked_groups", JSON),  # null: written before there were any
     Column("possible", JSON),  # the worlds that are left, and what removed the others; null: it has none
     Column("proofs", JSON),
+    Column("contradiction", String),  # what makes the decision unknown for good; null: nothing does
     PrimaryKeyConstraint("cluster_id", "id"),
     Index(None, "cluster_id", "opened_at_ms", "id"),
     Index(None, "cluster_id", "kind", "status"),
