@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from service.domain.findings.finding import Finding, Subject
-from service.domain.findings.hanging import subject_of
+from service.domain.findings.hanging import entry_place, subject_of
 from service.domain.open_entries import Entry, Relation
 from service.domain.worlds.order import decode
 from service.store.read_partitions import PartitionRow
@@ -29,8 +29,10 @@ def begun(
         high_watermark=row.high_watermark,
         begun_ms=now_ms,
     )
-    if case.subject in open_:
-        case.recall(open_[case.subject])
+    place = entry_place(case.subject)
+    for subject, finding in open_.items():
+        if entry_place(subject) == place:
+            case.recall(finding)
     return case
 
 

@@ -18,7 +18,7 @@ from service.domain.findings import kinds
 from service.domain.findings.adopted import adopted
 from service.domain.findings.context import Context
 from service.domain.findings.finding import Finding, Key, Observation, Subject
-from service.domain.findings.hanging import not_early_ms
+from service.domain.findings.hanging import entry_place, not_early_ms
 from service.domain.findings.lifecycle import Look
 from service.domain.findings.unreadable import NotJudged, unreadable_topics
 from service.domain.findings.unreplicated import unreplicated
@@ -110,12 +110,12 @@ class PartitionLooks:
         ]
         looked_at_ms = read_judged.looked_at_ms(connection, self._cluster_id) or 0
         committed = {
-            _where(s) for (kind, s), one in known.items() if kind == kinds.HANGING and one.decision == World.COMMIT
+            entry_place(s) for (kind, s), one in known.items() if kind == kinds.HANGING and one.decision == World.COMMIT
         }
         closing = [case for word in _CLOSING for case in cases_of(shown, word, context)]
-        lost_marker = [case for case in closing if _where(case.subject) in committed]
+        lost_marker = [case for case in closing if entry_place(case.subject) in committed]
         stale = [*cases_of(shown, ADOPTED, context), *lost_marker]
-        of_committed = [case.subject for case in stale if _where(case.subject) in committed]
+        of_committed = [case.subject for case in stale if entry_place(case.subject) in committed]
         found = adopted(stale, context.rules, of_committed)
         waiting = unreplicated(cases_of(shown, UNREPLICATED, context), context.rules, now_ms)
         return [
@@ -258,11 +258,6 @@ class PartitionLooks:
 def _decide(case: OpenCase, asked: EntryAsk, facts: EntryFacts, read: LogRead) -> None:
     if not case.take_verdict(verdict_on(asked, facts, read.unseen), asked, facts.read_at_ms):
         log.warning("%s-%s@%s: %s", *case.entry.place, case.entry.start_offset, case.shown.why)
-
-
-def _where(subject: Subject) -> tuple[str | None, int | None, int | None, int | None]:
-    """What stays of an entry's subject while it is open: whoever writes there next may raise the epoch."""
-    return subject.topic, subject.partition, subject.producer_id, subject.start_offset
 
 
 def _key(entry: Entry) -> EntryKey:

@@ -8,7 +8,7 @@ from typing import Final
 
 from service.domain.findings.context import Context
 from service.domain.findings.finding import Evidence, Finding, Subject
-from service.domain.findings.hanging import NOT_YET, SETTLES_MS, can_still_write, is_certain
+from service.domain.findings.hanging import NOT_YET, SETTLES_MS, can_still_write, entry_place, is_certain
 from service.domain.open_entries import Entry, Relation, will_close
 from service.domain.owners import Owner
 from service.domain.states import NAMES
@@ -71,11 +71,9 @@ class OpenCase:
     def be_blind(self, said: Iterable[Subject]) -> None:
         """Go on without the log. `said`: what findings are about; maybe this, with an id that is hidden by now."""
         self.is_blind, self.owner = True, None
-        if self.decided is None or not (self.decided.is_known or self.decided.is_contradiction):
+        if not self.is_contradicted and (self.decided is None or not self.decided.is_known):
             self.decided = UNDECIDED
-        at = self.entry
-        where = (at.topic, at.partition, at.producer_id, at.start_offset)
-        same = (s for s in said if (s.topic, s.partition, s.producer_id, s.start_offset) == where)
+        same = (subject for subject in said if entry_place(subject) == entry_place(self.subject))
         self.subject = next(same, self.subject)
 
     def begins_anew(self, relation: Relation, *, is_blind: bool) -> bool:
@@ -182,6 +180,10 @@ class OpenCase:
         return can_ask and not self.is_blind and is_certain(self.entry, self.owner, context, now_ms)
 
     @property
+    def is_contradicted(self) -> bool:
+        return self.decided is not None and self.decided.is_contradiction
+
+    @property
     def shown(self) -> Verdict:
         """Nothing is decided before look 2 holds; what was known stays."""
         return self.decided or NOT_YET
@@ -191,7 +193,7 @@ class OpenCase:
         stays."""
         if finding.contradiction is not None:
             self.decided = contradictory(finding.contradiction)
-        elif finding.decision in tuple(World) and finding.possible:
+        elif finding.decision in tuple(World) and finding.possible and not self.is_contradicted:
             self.decided = Verdict(frozenset(map(World, finding.possible)), finding.decision, finding.proofs, None)
 
     def question(self, now_ms: int) -> EntryAsk | None:
@@ -202,7 +204,7 @@ class OpenCase:
         return ask_about(self.entry, self.owner, self.samples, is_deep=is_deep)
 
     def _is_due(self, now_ms: int) -> bool:
-        if self.is_blind or (self.decided is not None and self.decided.is_contradiction):
+        if self.is_blind or self.is_contradicted:
             return False
         if self.owner is None and self.subject.transactional_id is not None:
             return False  # remembered from before a restart, and not seen again yet
@@ -217,10 +219,10 @@ class OpenCase:
         if self.unowned_ms is None or at_ms < self.unowned_ms:
             self.early = found
             return True
-        known = self.decided
-        if known is not None and known.is_contradiction:
+        if self.is_contradicted:
             return True
         self.judged_ms, self.is_deep = at_ms, asked.is_deep
+        known = self.decided
         if known is None or not known.is_known or known.decision == found.decision:
             self.decided = found
             return True

@@ -9,11 +9,12 @@ import pytest
 
 from service.domain.findings.finding import Finding
 from service.store.errors import StoreUnavailable
-from service.store.writer_findings import FindingWriter
+from service.store.writer_findings import FindingWriter, load
 from tests.builders.entry_facts import facts_of
 from tests.service.stores import client_of
 from tests.store.conftest import only_on, patient
 from tests.store.logs import NOW_MS
+from tests.store.looks import entry as open_entry
 from tests.store.test_judge_partitions import Lab, a_machine_that_is_never_busy, lab, reader
 
 pytestmark = only_on("sqlite")
@@ -71,6 +72,20 @@ def test_it_stays_over_a_restart_and_counts_once(
     assert (found.id, found.decision, found.command) == (before.id, "unknown", None)
     assert found.evidence[-1].text == before.evidence[-1].text
     assert not [one for one in caplog.records if "contradict" in one.getMessage()]
+    assert counted(url) == (1, 1)
+
+
+def test_a_producer_that_wrote_again_under_a_higher_epoch_does_not_flip_it(lab: Lab, url: str) -> None:
+    """It is the same entry, under another name: the leader tells the newest epoch alone."""
+    reads(lab, "commit", NOW_MS)
+    lab.restart()
+    lab.entry = open_entry(epoch=1)
+    reads(lab, "abort", NOW_MS + 10_000)
+    lab.restart()
+    reads(lab, "commit", NOW_MS + 20_000)
+    with lab.reader.connect() as connection:
+        found = load(connection, lab.cluster.id, NOW_MS + 30_000).values()
+    assert {one.subject.producer_epoch: one.decision for one in found} == {0: "commit", 1: "unknown"}
     assert counted(url) == (1, 1)
 
 

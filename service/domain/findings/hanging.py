@@ -70,6 +70,16 @@ def subject_of(entry: Entry, owner: Owner | None) -> Subject:
     )
 
 
+EntryPlace = tuple[str | None, int | None, int | None, int | None]
+"""Topic, partition, producer id and start offset."""
+
+
+def entry_place(subject: Subject) -> EntryPlace:
+    """What stays of an entry's subject while the entry is open: whoever writes there next may raise the epoch, and the
+    name of its id may be hidden by now."""
+    return subject.topic, subject.partition, subject.producer_id, subject.start_offset
+
+
 def can_still_write(entry: Entry, owner: Owner | None) -> bool:
     """Whether some living producer may hold this producer id and epoch, and so may yet take the records over."""
     return (
