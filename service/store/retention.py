@@ -1,4 +1,8 @@
-"""Forgets what is older than it is kept: in short transactions, a few thousand rows each, found by an index."""
+"""Forgets what is older than it is kept: in short transactions, a few thousand rows each, found by an index.
+
+What an open finding rests on is kept until the finding has ended, however old it is: what hangs may do so for months,
+and is still to be named, looked at and ended then. What is open on a partition may become a finding, and counts too.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,24 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Column, Connection, Engine, and_, delete, exists, or_, select, text, tuple_
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Connection,
+    Engine,
+    Select,
+    and_,
+    delete,
+    exists,
+    false,
+    or_,
+    select,
+    text,
+    tuple_,
+)
 
-from service.domain.findings.kinds import RESOLVED
 from service.domain.keeping import DEFAULT, Keep
-from service.domain.states import EXPIRED
+from service.domain.states import EXPIRED, UNKNOWN
 from service.domain.transaction_log import SOURCE
 from service.store.lease import Lease, check
 from service.store.schema import (
@@ -47,7 +64,9 @@ AUDIT_KEPT_MS: Final = 400 * 86_400_000
 """Whoever audits a year finds all of it."""
 
 _STATES = Upsert(coordinator_states, add=("ids",))
+_NONE: Final = false()
 _T, _L, _P, _E, _F = transactional_ids.c, log_partitions.c, producer_ids.c, open_entries.c, findings.c
+_R, _A = rejects.c, audit.c
 
 _OWNS = and_(
     _T.cluster_id == _P.cluster_id,
@@ -55,9 +74,9 @@ _OWNS = and_(
     _T.producer_id == _P.producer_id,
     _T.state != EXPIRED,
 )
-# what hangs may do so for months, and its producer id is the way to a name
-_IS_OPEN = and_(_E.cluster_id == _P.cluster_id, _E.producer_id == _P.producer_id)
-_IS_FOUND = and_(_F.cluster_id == _P.cluster_id, _F.producer_id == _P.producer_id, _F.status != RESOLVED)
+_HAD = and_(_P.cluster_id == _T.cluster_id, _P.transactional_id == _T.transactional_id)
+# its newest record cannot be decoded: the reject says why
+_IS_ODD = and_(_T.cluster_id == _R.cluster_id, _T.transactional_id == _R.transactional_id, _T.state == UNKNOWN)
 # what a log had that is another one now (writer_ids.void_ids) may come again while that is read
 _MAY_COME_AGAIN = and_(
     _T.offset < 0,
@@ -121,9 +140,12 @@ class Retention:
         with self._transaction() as connection:
             of_clusters = self._delete_oldest(connection, cluster_minutes.c.minute_ms, now_ms - keep.minutes)
             gaps = self._delete_oldest(connection, data_gaps.c.seen_at_ms, now_ms - keep.gaps)
-            refused = self._delete_oldest(connection, rejects.c.seen_at_ms, now_ms - keep.rejects)
-            ended = self._delete_oldest(connection, findings.c.resolved_at_ms, now_ms - keep.findings)
-            audited = self._delete_oldest(connection, audit.c.at_ms, now_ms - AUDIT_KEPT_MS)
+            refused = self._delete_oldest(
+                connection, _R.seen_at_ms, now_ms - keep.rejects, kept=exists().where(_IS_ODD)
+            )
+            ended = self._delete_oldest(connection, _F.resolved_at_ms, now_ms - keep.findings)
+            tried = _A.finding_id.in_(self._found(_F.id))
+            audited = self._delete_oldest(connection, _A.at_ms, now_ms - AUDIT_KEPT_MS, kept=tried)
         with self._transaction() as connection:
             producers = self._delete_producer_ids(connection, now_ms - keep.producer_ids)
         pieces = (steps, minutes, volumes, markers // MARKERS_FOR_ONE, of_clusters, gaps, refused, ended, audited)
@@ -137,19 +159,41 @@ class Retention:
             check(connection, self._lease)
             yield connection
 
-    def _delete_oldest(self, connection: Connection, time: Column[Any], before_ms: int, for_one: int = 1) -> int:
-        """Rows from before `before_ms` of the table that has the column `time`."""
+    def _found(self, column: Column[Any]) -> Select[Any]:
+        """Of the open findings."""
+        is_open = (_F.cluster_id == self._cluster_id, _F.resolved_at_ms.is_(None))
+        return select(column).where(*is_open, column.is_not(None))
+
+    def _is_needed(self, producer_id: Column[Any]) -> ColumnElement[bool]:
+        """Whether something is open or found under the producer id."""
+        is_open = select(_E.producer_id).where(_E.cluster_id == self._cluster_id)
+        return or_(producer_id.in_(is_open), producer_id.in_(self._found(_F.producer_id)))
+
+    def _delete_oldest(
+        self,
+        connection: Connection,
+        time: Column[Any],
+        before_ms: int,
+        for_one: int = 1,
+        kept: ColumnElement[bool] = _NONE,
+    ) -> int:
+        """Rows from before `before_ms` of the table that has the column `time`, without those that are `kept`."""
         key = list(time.table.primary_key.columns)
-        oldest = select(*key).where(time.table.c.cluster_id == self._cluster_id, time < before_ms)
+        oldest = select(*key).where(time.table.c.cluster_id == self._cluster_id, time < before_ms, ~kept)
         oldest = oldest.order_by(time).limit(self._rows_at_once * for_one)
         named = key[0] if len(key) == 1 else tuple_(*key)
         return connection.execute(delete(time.table).where(named.in_(oldest))).rowcount
 
     def _delete_expired_ids(self, connection: Connection, before_ms: int) -> int:
         """Those that expired before `before_ms`, and that they did in how many ids are in which state."""
+        is_kept = (
+            _MAY_COME_AGAIN,
+            _T.transactional_id.in_(self._found(_F.transactional_id)),
+            exists().where(_HAD, self._is_needed(_P.producer_id)),
+        )
         rows = connection.execute(
             select(_T.transactional_id, _T.partition)
-            .where(_T.cluster_id == self._cluster_id, text(HAS_EXPIRED), _T.timestamp_ms < before_ms, ~_MAY_COME_AGAIN)
+            .where(_T.cluster_id == self._cluster_id, text(HAS_EXPIRED), _T.timestamp_ms < before_ms, ~or_(*is_kept))
             .order_by(_T.timestamp_ms)
             .limit(self._ids_at_once)
         ).all()
@@ -182,6 +226,6 @@ class Retention:
         if last is not None:
             ahead.append(place <= tuple(last))
         self._producers_after = None if last is None else (last.transactional_id, last.producer_id)
-        needed = (exists().where(_OWNS), exists().where(_IS_OPEN), exists().where(_IS_FOUND))
-        gone = delete(producer_ids).where(*ahead, _P.last_seen_ms < before_ms, ~or_(*needed))
+        needed = or_(exists().where(_OWNS), self._is_needed(_P.producer_id))
+        gone = delete(producer_ids).where(*ahead, _P.last_seen_ms < before_ms, ~needed)
         return connection.execute(gone).rowcount

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
@@ -13,7 +13,7 @@ from service.domain.partition_facts import SOURCE, PartitionsBatch, Place, Stall
 from service.store.display import printable
 from service.store.partition_rows import LookRow, Partitions
 from service.store.places import rows_at
-from service.store.schema import data_partitions, open_entries, partition_watch
+from service.store.schema import data_partitions, findings, open_entries, partition_watch
 from service.store.upsert import Upsert
 from service.store.writer_source import NEVER_MS, SourceWriter
 
@@ -21,7 +21,8 @@ ALL_FROM: Final = 500
 """From so many partitions on all rows are read at once, and not each by its key."""
 
 GONE_KEPT_MS: Final = 3_600_000
-"""How long it is remembered that a partition is gone: who judges findings has to learn of it."""
+"""How long it is remembered that a partition is gone: who judges findings has to learn of it. While there are open
+ones about the partition, longer."""
 
 _LOOK = LookRow._fields[:-1]
 _READ = (
@@ -79,7 +80,7 @@ class PartitionWriter(SourceWriter):
             reads = sum([after.read(read) for read in sorted(batch.reads, key=attrgetter("read_at_ms"))])
             is_newest = batch.looked_at_ms >= before.watched_ms
             if is_newest and batch.is_full:
-                _forget_others(after, batch, now_ms)
+                _forget_others(after, batch, self._found(connection), now_ms)
             self._write_rows(connection, before, after)
             self._write_entries(connection, before, after)
             if is_newest:
@@ -95,6 +96,12 @@ class PartitionWriter(SourceWriter):
         for row in rows_at(connection, entries, open_entries, self._cluster_id, places):
             found.entries.setdefault((row[0], row[1]), {})[row.producer_id] = Entry._make(row)
         return found
+
+    def _found(self, connection: Connection) -> set[Place]:
+        """What open findings are about."""
+        is_open = (findings.c.cluster_id == self._cluster_id, findings.c.resolved_at_ms.is_(None))
+        rows = connection.execute(select(findings.c.topic, findings.c.partition).where(*is_open))
+        return {(row.topic, row.partition) for row in rows}
 
     def _write_rows(self, connection: Connection, before: Partitions, after: Partitions) -> None:
         looked = [after.rows[place] for place in sorted(after.looked) if place in after.rows]
@@ -136,12 +143,12 @@ def _places(batch: PartitionsBatch) -> list[Place] | None:
     return None if len(asked) >= ALL_FROM else sorted(asked)
 
 
-def _forget_others(partitions: Partitions, batch: PartitionsBatch, now_ms: int) -> None:
-    """What a full batch does not name is not watched any more."""
+def _forget_others(partitions: Partitions, batch: PartitionsBatch, found: Container[Place], now_ms: int) -> None:
+    """What a full batch does not name is not watched any more. `found`: there are open findings about these."""
     named = {(look.topic, look.partition) for look in batch.looks}
     for place in partitions.rows.keys() - named:
         row = partitions.rows[place]
-        if not row.is_gone or row.looked_at_ms < now_ms - GONE_KEPT_MS:
+        if not row.is_gone or (row.looked_at_ms < now_ms - GONE_KEPT_MS and place not in found):
             partitions.forget(place)
 
 
