@@ -1,0 +1,72 @@
+"""Reads the batches of a range of offsets of one partition, in order and within bounds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Final
+
+from service.kafka.client import KafkaClient
+from service.kafka.fetch import fetch_piece
+from service.kafka.metadata import Leader
+from service.wire.batches import BadBatch, Batch, read_batches
+
+FETCH_BYTES: Final = 4 << 20
+MAX_BYTES: Final = 64 << 20
+MAX_S: Final = 5.0
+
+
+class LogRange:
+    """The batches that begin in [lo, hi) of a partition. `batches` may be called once.
+
+    `reached`: the offset up to which the range was read; `read_bytes`: what that took; `damaged`: batches that could
+    not be read. `is_whole`: nothing was damaged, nothing was gone, and no bound ended the reading.
+    """
+
+    def __init__(
+        self,
+        client: KafkaClient,
+        topic: str,
+        partition: int,
+        leader: Leader,
+        lo: int,
+        hi: int,
+        max_bytes: int = MAX_BYTES,
+        max_s: float = MAX_S,
+    ) -> None:
+        self._client, self._topic, self._partition, self._leader = client, topic, partition, leader
+        self._at, self._hi, self._max_bytes, self._max_s = lo, hi, max_bytes, max_s
+        self.read_bytes = 0
+        self.damaged = 0
+        self.is_whole = True
+
+    @property
+    def reached(self) -> int:
+        return min(self._at, self._hi)
+
+    def batches(self) -> Iterator[Batch]:
+        """Raises KafkaUnavailable, or KafkaRefused (READ on the topic)."""
+        size = min(FETCH_BYTES, self._max_bytes)
+        give_up = time.monotonic() + self._max_s
+        while self._at < self._hi:
+            is_too_much = self.read_bytes >= self._max_bytes or time.monotonic() > give_up
+            data = None
+            if not is_too_much:
+                data = fetch_piece(self._client, self._topic, self._leader, self._partition, self._at, size)
+            if data is None:
+                self.is_whole = False
+                return
+            self.read_bytes += len(data)
+            before = self._at
+            for one in read_batches(data, before):
+                if isinstance(one, BadBatch):
+                    self.damaged, self.is_whole = self.damaged + 1, False
+                    continue
+                self._at = max(self._at, one.header.next_offset)
+                if before <= one.base_offset < self._hi:
+                    yield one
+            if self._at == before:
+                if len(data) < size:  # nothing whole came, and it was not for want of room
+                    self.is_whole = False
+                    return
+                size *= 2
