@@ -1,0 +1,96 @@
+"""Reads which offsets open transactions commit, from their own batches on a partition of `__consumer_offsets`.
+
+Kafka's answers name a group with pending offsets only where the group has committed that partition before. The keys of
+these records are the only payload that txnscope decodes, and only those of transactions that hold an LSO up.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from service.domain.offsets_topic import OFFSETS_TOPIC
+from service.kafka.client import KafkaClient
+from service.kafka.log_range import LogRange
+from service.kafka.metadata import Leader
+from service.wire.batches import Batch
+from service.wire.errors import DecodeError
+from service.wire.offset_keys import OffsetKey, decode_offset_key
+from service.wire.records import read_records
+
+PASS_BYTES: Final = 8 << 20
+PASS_S: Final = 0.5
+PLAIN_BYTES: Final = 8 << 20
+"""A batch that decompresses to more is not decoded. A group coordinator's own batches hold 1 MB."""
+
+
+class Sought(NamedTuple):
+    """Read the batches of an open transaction from `lo` on. `newest_ms`: the timestamp of its newest batch, as
+    DescribeProducers reports it; behind that there is nothing to find."""
+
+    lo: int
+    newest_ms: int
+
+
+@dataclass(slots=True)
+class Commits:
+    """The offsets that the batches of one transaction commit. `has_newest`: the one with Sought's timestamp is among
+    these batches. `undecodable`: records, by the reason why what they commit is not known."""
+
+    offsets: set[OffsetKey] = field(default_factory=set)
+    has_newest: bool = False
+    undecodable: Counter[str] = field(default_factory=Counter)
+
+
+class CommitsRead(NamedTuple):
+    """One pass over a partition: `commits` by producer id, of the batches that begin below `reached`."""
+
+    commits: Mapping[int, Commits]
+    reached: int
+    read_bytes: int
+    damaged: int
+
+
+def read_commits(
+    client: KafkaClient, partition: int, leader: Leader, sought: Mapping[int, Sought], hi: int
+) -> CommitsRead:
+    """Reads from the lowest `lo` until the newest batch of every transaction is found, or `hi`, PASS_BYTES or PASS_S is
+    reached. `sought`: by producer id, at least one.
+
+    Raises KafkaUnavailable, or KafkaRefused (READ on the topic).
+    """
+    lo = min(one.lo for one in sought.values())
+    newest_ms = max(one.newest_ms for one in sought.values())
+    found = {producer_id: Commits() for producer_id in sought}
+    part = LogRange(client, OFFSETS_TOPIC, partition, leader, lo, hi, PASS_BYTES, PASS_S)
+    for batch in part.batches():
+        header = batch.header
+        one = found.get(header.producer_id)
+        if one is not None and _is_data(batch) and header.base_offset >= sought[header.producer_id].lo:
+            one.has_newest |= header.max_timestamp_ms == sought[header.producer_id].newest_ms
+            _take(one, batch)
+        elif header.max_timestamp_ms > newest_ms and all(each.has_newest for each in found.values()):
+            break  # several batches may have one timestamp: coordinators stamp them
+    return CommitsRead(found, part.reached, part.read_bytes, part.damaged)
+
+
+def _is_data(batch: Batch) -> bool:
+    return batch.header.is_transactional and not batch.header.is_control
+
+
+def _take(one: Commits, batch: Batch) -> None:
+    try:
+        records = read_records(batch, PLAIN_BYTES)
+    except DecodeError as error:
+        one.undecodable[error.reason] += batch.header.records_count
+        return
+    for record in records:
+        try:
+            key = decode_offset_key(record.key)
+        except DecodeError as error:
+            one.undecodable[error.reason] += 1
+            continue
+        if key is not None and record.value is not None:  # a tombstone takes an offset away
+            one.offsets.add(key)
