@@ -31,11 +31,12 @@ STOOD_STILL_MS: Final = 30_000
 
 
 class GroupOffset(NamedTuple):
-    """What the group's coordinator said of one partition. `committed_offset` -1: none. `members`: None if not told.
+    """What the group's coordinator said of one partition. `committed_offset` -1: none, or not told. `members`: None if
+    not told.
 
     `is_unstable`: an offset for the partition is part of an open transaction (UNSTABLE_OFFSET_COMMIT), and
     `committed_offset` the one before. `observed_at_ms`: by then it was answered. `standing_since_ms`: since when
-    `committed_offset` is known to be the same.
+    `committed_offset` is known to be the same. `producer_id`: of the open transaction, where its batches were read.
     """
 
     group: str
@@ -46,6 +47,7 @@ class GroupOffset(NamedTuple):
     is_unstable: bool
     observed_at_ms: int
     standing_since_ms: int
+    producer_id: int | None = None
 
     @property
     def stood_ms(self) -> int:
@@ -83,9 +85,19 @@ class Victim(NamedTuple):
         return self.relation in BLOCKED
 
     @property
+    def is_pending(self) -> bool:
+        """Whether its offset is part of an open transaction on `behind`; a member that starts waits for that one."""
+        return self.offset.is_unstable and self.behind != (self.offset.topic, self.offset.partition)
+
+    @property
     def offsets_partition(self) -> int | None:
-        topic, partition = self.behind
-        return partition if topic == OFFSETS_TOPIC and self.relation == UNSTABLE_OFFSETS else None
+        return self.behind[1] if self.is_pending else None
+
+    @property
+    def waits_for(self) -> int | None:
+        """Producer id of the open transaction that it waits for; None: it is whichever holds the LSO of `behind`, or
+        any that is open there."""
+        return self.offset.producer_id if self.is_pending else None
 
 
 def stall_of(ends: Ends | None, as_of_ms: int) -> int | None:

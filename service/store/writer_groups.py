@@ -29,6 +29,7 @@ class GroupSeen(NamedTuple):
     committed_offset: int
     members: int | None
     is_unstable: bool
+    producer_id: int | None = None
 
 
 _G = group_offsets.c
@@ -67,7 +68,7 @@ class GroupWriter:
                 old = known.get(offset[:3])
                 stands = old is not None and old.committed_offset == offset.committed_offset
                 since_ms = old.standing_since_ms if old is not None and stands else observed_at_ms
-                seen[offset[:3]] = GroupOffset(*offset, observed_at_ms, since_ms)
+                seen[offset[:3]] = GroupOffset(*offset[:6], observed_at_ms, since_ms, offset.producer_id)
             gone = [key for key in known.keys() - seen.keys() if key[0] not in kept]
             if gone:
                 names = ("of_group", "of_topic", "of_partition")

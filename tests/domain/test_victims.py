@@ -97,8 +97,9 @@ def test_pending_offsets_block_though_nothing_is_open_on_the_data() -> None:
     assert (victim.relation, victim.is_blocked) == (UNSTABLE_OFFSETS, True)
     assert (victim.behind, victim.offsets_partition) == ((OFFSETS_TOPIC, home), home)
     assert victim.ends == Ends(HW, HW, None)
-    (idle,) = seen(unstable(members=0), Ends(HW, HW, None), **{f"p{home}": Ends(9, 12, SINCE_MS)})
-    assert (idle.relation, idle.is_blocked) == (INACTIVE, False)
+    assert (victim.is_pending, victim.waits_for) == (True, None)
+    (idle,) = seen(unstable(members=0, producer_id=7), Ends(HW, HW, None), **{f"p{home}": Ends(9, 12, SINCE_MS)})
+    assert (idle.relation, idle.is_blocked, idle.waits_for) == (INACTIVE, False, 7)
 
 
 def test_pending_offsets_of_a_moment_ago_block_nobody() -> None:
@@ -106,8 +107,8 @@ def test_pending_offsets_of_a_moment_ago_block_nobody() -> None:
     home = offsets_partition("billing", 50)
     assert seen(unstable(), Ends(HW, HW, None), **{f"p{home}": Ends(9, 12, NOW_MS)}) == []
     assert seen(unstable(), Ends(HW, HW, None), **{f"p{home}": Ends(9, 9, None)}) == []
-    (by_data,) = seen(unstable(), **{f"p{home}": Ends(9, 9, None)})
-    assert by_data.relation == WILL_STOP
+    (by_data,) = seen(unstable(producer_id=7), **{f"p{home}": Ends(9, 9, None)})
+    assert (by_data.relation, by_data.is_pending, by_data.waits_for) == (WILL_STOP, False, None)
 
 
 def test_groups_of_many_places_come_in_order() -> None:

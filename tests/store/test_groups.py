@@ -35,6 +35,13 @@ def test_a_group_stands_since_its_offset_was_seen_first(cluster: Cluster, writer
     ]
 
 
+def test_whose_transaction_has_a_pending_offset_is_kept(cluster: Cluster, writer: GroupWriter) -> None:
+    writer.replace([seen(is_unstable=True, producer_id=1 << 40)], NOW_MS)
+    assert [one.producer_id for one in groups(cluster)] == [1 << 40]
+    writer.replace([seen(is_unstable=True)], NOW_MS + 9)
+    assert [(one.producer_id, one.standing_since_ms) for one in groups(cluster)] == [(None, NOW_MS)]
+
+
 def test_what_is_not_seen_any_more_goes_unless_it_could_not_be_asked(cluster: Cluster, writer: GroupWriter) -> None:
     writer.replace([seen("a"), seen("b"), seen("c"), seen("c", partition=1)], NOW_MS)
     writer.replace([seen("c")], NOW_MS + 9, unasked=["b"])

@@ -102,6 +102,7 @@ group_offsets = Table(
     Column("is_unstable", Boolean, nullable=False),  # a transaction with offsets of it is open
     Column("observed_at_ms", BigInteger, nullable=False),
     Column("standing_since_ms", BigInteger, nullable=False),
+    Column("producer_id", BigInteger),  # of that transaction; null: its batches could not be read
     PrimaryKeyConstraint("cluster_id", "group", "topic", "partition"),
     Index(None, "cluster_id", "topic", "partition"),
 )
