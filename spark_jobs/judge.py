@@ -10,11 +10,11 @@ from typing import Final
 from sqlalchemy import Connection, Engine
 
 from service.domain.findings import kinds
-from service.domain.findings.blocked_group import names_by_place
 from service.domain.findings.context import Context, Limits, context_of, limits_of
 from service.domain.findings.finding import Finding, Key, Observation
 from service.domain.findings.lifecycle import REOPENS_WITHIN_MS, Change, Look, reconcile
 from service.domain.findings.rules import Rules
+from service.domain.groups_behind import GroupsBehind
 from service.domain.releases import may_skip_markers
 from service.domain.victims import Victim
 from service.store import read_judge
@@ -116,7 +116,7 @@ class Judge:
                 return 0
             context = context_of(self._limits, self._rules, read_judge.views(connection, self._cluster_id), now_ms)
             victims = self._groups.victims(connection)
-            context = context._replace(groups=names_by_place(victims), may_skip_markers=self._may_skip_markers)
+            context = context._replace(groups=GroupsBehind(victims), may_skip_markers=self._may_skip_markers)
             if has_news:
                 with self._events_due.doing(now_ms):
                     looks.append(self._events.look(connection, context))

@@ -30,7 +30,7 @@ class GroupLooks:
         self._cluster_id, self._watch = cluster_id, watch
 
     def victims(self, connection: Connection) -> list[Victim]:
-        """To be read once a round: for `look`, and for the `blocked_groups` of other findings (`names_by_place`)."""
+        """To be read once a round: for `look`, and for the `blocked_groups` of other findings (`Context.groups`)."""
         return read_victims(connection, self._cluster_id)
 
     def look(

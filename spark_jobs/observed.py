@@ -25,7 +25,8 @@ def observed(case: OpenCase, context: Context, bootstrap: str, now_ms: int) -> O
         case.last_stable_offset,
         tuple(case.evidence),
         case.shown,
-        context.waiting([case.entry.place]),
+        context.groups.waiting([case.entry.place], case.entry.producer_id),
+        context.groups.pending(case.entry.place, case.entry.producer_id),
     )
     return observe(
         shown,
@@ -42,5 +43,5 @@ def cases_of(shown: Iterable[tuple[PartitionRow, JudgedEntry]], word: str, conte
     for row, (entry, relation) in shown:
         if relation.word == word:
             name = None if relation.owner is None else display_id(relation.owner.transactional_id)
-            waiting = context.waiting([entry.place])
+            waiting = context.groups.waiting([entry.place], entry.producer_id)
             yield Case(entry, relation.owner, name, row.log_start, row.last_stable_offset, (), groups=waiting)

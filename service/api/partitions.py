@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request, Response
@@ -20,7 +20,7 @@ from service.api.parameters import Truth, only_known
 from service.api.partition_shape import describe_partition
 from service.api.problems import NO_SUCH_PARTITION, ProblemError, describe
 from service.api.store import store_of
-from service.domain.findings.blocked_group import names_by_place
+from service.domain.groups_behind import NOBODY, GroupsBehind
 from service.domain.partition_facts import Place
 from service.store import read_partitions
 from service.store.display import printable
@@ -93,13 +93,11 @@ def get_partition(
 
 
 def _described(connection: Connection, cluster: ClusterRow, rows: Sequence[PartitionRow]) -> list[dict[str, Any]]:
-    waiting: Mapping[Place, Sequence[str]] = {}
+    groups = NOBODY
     if any(row.stalled_since_ms is not None for row in rows):
-        waiting = names_by_place(read_victims(connection, cluster.id))
+        groups = GroupsBehind(read_victims(connection, cluster.id))
     judged = judge(connection, cluster.id, rows)
-    return [
-        describe_partition(one, waiting.get((one.row.topic, one.row.partition), ()), cluster.name) for one in judged
-    ]
+    return [describe_partition(one, groups.at((one.row.topic, one.row.partition)), cluster.name) for one in judged]
 
 
 def _bytes(place: Place) -> bytes:

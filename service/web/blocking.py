@@ -9,6 +9,7 @@ from sqlalchemy import Connection
 
 from service.domain.findings.finding import Finding
 from service.domain.findings.kinds import CONFIRMED, HANGING
+from service.domain.groups_behind import GroupsBehind
 from service.domain.partition_facts import Place
 from service.store import read_findings, read_partitions
 from service.store.id_key import id_key
@@ -39,14 +40,14 @@ def read_blocking(connection: Connection, cluster_id: int, places: Collection[Pl
 
 
 def _groups(connection: Connection, cluster_id: int, places: Collection[Place]) -> dict[bytes, list[str]]:
-    waiting: dict[Place, set[str]] = {}
-    for victim in read_victims(connection, cluster_id):
-        if victim.is_blocked and victim.behind in places:
-            waiting.setdefault(victim.behind, set()).add(victim.offset.group)
-    rows = [read_partitions.find(connection, cluster_id, *place) for place in sorted(waiting)[:_PARTITIONS_JUDGED]]
+    victims = [one for one in read_victims(connection, cluster_id) if one.is_blocked and one.behind in places]
+    waiting = GroupsBehind(victims)
+    behind = sorted({one.behind for one in victims})[:_PARTITIONS_JUDGED]
+    rows = [read_partitions.find(connection, cluster_id, *place) for place in behind]
     groups: dict[bytes, set[str]] = {}
     for one in judge(connection, cluster_id, [row for row in rows if row is not None]):
         owner = None if one.blocker is None else one.blocker.relation.owner
-        if owner is not None:
-            groups.setdefault(id_key(owner.transactional_id), set()).update(waiting[one.row.topic, one.row.partition])
+        if one.blocker is not None and owner is not None:
+            names = waiting.waiting([one.blocker.entry.place], one.blocker.entry.producer_id)
+            groups.setdefault(id_key(owner.transactional_id), set()).update(names)
     return {key: sorted(names) for key, names in groups.items()}

@@ -86,9 +86,13 @@ def _at(
     if finding.kind == kinds.BLOCKED_GROUP:
         own = [one for one in victims if one.key == (finding.subject.group, *place)]
     else:
-        own = [one for one in victims if one.behind == place]
+        own = [one for one in victims if one.behind == place and _may_wait_for(one, finding.subject.producer_id)]
     ruler = ruler_of(judged, victims, cluster)
     return Where(judged, ruler, tuple(group_rows(own)))
+
+
+def _may_wait_for(victim: Victim, producer_id: int | None) -> bool:
+    return producer_id is None or victim.waits_for in (None, producer_id)
 
 
 def _held(

@@ -9,7 +9,7 @@ import pytest
 
 from service.domain import states
 from service.domain.findings import kinds
-from service.domain.findings.blocked_group import STANDS_AFTER_MS, blocked_groups, names_by_place, unreadable
+from service.domain.findings.blocked_group import STANDS_AFTER_MS, blocked_groups, unreadable
 from service.domain.findings.conditions import MOST_IDS
 from service.domain.findings.finding import Finding, Key, Observation, Subject
 from service.domain.findings.lifecycle import Look, reconcile
@@ -197,9 +197,20 @@ def test_the_same_facts_give_the_same_words() -> None:
     assert found([before], blocker(HANGING)) == found([later], blocker(HANGING))
 
 
-def test_names_of_blocked_groups_by_what_they_wait_behind() -> None:
-    some = [victim(group="b"), victim(WILL_STOP, "a"), victim(INACTIVE, "idle"), victim(UNSTABLE_OFFSETS, "eos")]
-    assert names_by_place([*some, victim(group="b")]) == {ORDERS: ("a", "b"), HOME: ("eos",)}
+def test_a_pending_offset_whose_transaction_is_known_waits_for_that_one_alone() -> None:
+    one = victim(UNSTABLE_OFFSETS)
+    one = one._replace(offset=one.offset._replace(producer_id=8))
+    legal = blocker(OPENED, HOME, timeout_ms=5 * M)
+    other = blocker(HANGING, HOME, start=LSO + 5, name="pay-2")
+    other = other._replace(entry=other.entry._replace(producer_id=8))
+    (found_one,) = found([one], legal, other)
+    assert found_one.severity == kinds.CRITICAL
+    assert "it is part of the hanging transaction of pay-2 on __consumer_offsets-9" in found_one.summary
+    assert found_one.evidence[0].source == "__consumer_offsets-9@105"
+    assert "its records commit the offset" in found_one.evidence[0].text
+    assert found([one], legal) == []  # it ended a moment ago
+    mine = one._replace(offset=one.offset._replace(producer_id=7))
+    assert found([mine], legal, other) == []  # legal, and not open for long
 
 
 def test_groups_that_may_not_be_asked_about() -> None:

@@ -33,13 +33,14 @@ def blocked_groups(
     found = []
     for victim in victims:
         if victim.is_blocked and victim.offset.stood_ms >= STANDS_AFTER_MS:
-            cause = _cause(victim, [causes.of(one) for one in _in_order(blockers.get(victim.behind, ()))])
+            behind = _blockers(victim, blockers.get(victim.behind, ()))
+            cause = _cause(behind, causes)
             if cause.is_told or as_of_ms - victim.stalled_since_ms >= LONG_AFTER_MS:
-                found.append((victim, cause))
-    found.sort(key=lambda pair: (kinds.SEVERITIES.index(pair[1].severity), pair[0].key))
+                found.append((victim, cause, _held(victim, cause, behind)))
+    found.sort(key=lambda one: (kinds.SEVERITIES.index(one[1].severity), one[0].key))
     return bounded(
         found,
-        lambda pair: _observe(*pair, context),
+        lambda one: _observe(*one, context),
         lambda rest: f"{len(rest):,} more consumer groups wait on partitions with open transactions",
     )
 
@@ -60,45 +61,41 @@ def unreadable(denied: Iterable[str]) -> list[Observation]:
     )
 
 
-def names_by_place(victims: Iterable[Victim]) -> dict[Place, tuple[str, ...]]:
-    """The blocked groups behind each partition whose LSO stands, by name: what findings call `blocked_groups`."""
-    found: dict[Place, set[str]] = {}
-    for victim in victims:
-        if victim.is_blocked:
-            found.setdefault(victim.behind, set()).add(victim.offset.group)
-    return {place: tuple(sorted(names)) for place, names in found.items()}
+def _blockers(victim: Victim, blockers: Iterable[Blocker]) -> list[Blocker]:
+    """What a group may wait for. The first open transaction of a partition holds its LSO. Where the batches that have a
+    pending offset could not be read, it may be in any transaction that is open there: no answer of Kafka's says."""
+    in_order = sorted(blockers, key=lambda one: one.entry.start_offset)
+    if victim.waits_for is not None:
+        return [one for one in in_order if one.entry.producer_id == victim.waits_for]
+    return in_order if victim.is_pending else in_order[:1]
 
 
-def _cause(victim: Victim, causes: Sequence[Cause]) -> Cause:
-    """The first open transaction of a partition holds its LSO. Whose offsets a group waits for is in no answer of
-    Kafka's: where several are open on a partition of `__consumer_offsets` it may be any of them."""
-    if not causes:
+def _cause(blockers: Sequence[Blocker], causes: StallCauses) -> Cause:
+    if not blockers:
         return NOT_READ
-    return worst_of(causes) if victim.relation == UNSTABLE_OFFSETS and len(causes) > 1 else causes[0]
+    return worst_of([causes.of(one) for one in blockers]) if len(blockers) > 1 else causes.of(blockers[0])
 
 
-def _in_order(blockers: Iterable[Blocker]) -> list[Blocker]:
-    return sorted(blockers, key=lambda one: one.entry.start_offset)
+def _held(victim: Victim, cause: Cause, blockers: Sequence[Blocker]) -> Evidence:
+    place = f"{victim.behind[0]}-{victim.behind[1]}"
+    if victim.waits_for is not None and blockers:
+        entry = blockers[0].entry
+        text = f"{cause.text} is open there since then; its records commit the offset"
+        return Evidence(entry.first_seen_ms, f"{place}@{entry.start_offset}", text)
+    text = f"the LSO stands there since then, below the high watermark; {cause.text} holds it"
+    return Evidence(victim.stalled_since_ms, f"{place}@{victim.lso_behind}", text)
 
 
-def _observe(victim: Victim, cause: Cause, context: Context) -> Observation:
+def _observe(victim: Victim, cause: Cause, held: Evidence, context: Context) -> Observation:
     group, topic, partition = victim.key
     stands, advice = (_unstable if victim.relation == UNSTABLE_OFFSETS else _behind)(victim, cause)
-    behind = f"{victim.behind[0]}-{victim.behind[1]}"
     observation = Observation(
         kind=kinds.BLOCKED_GROUP,
         severity=cause.severity,
         subject=Subject(group=group, topic=topic, partition=partition),
         summary=f"{group} {stands}",
         advice=f"{advice} {_way_out(cause)}",
-        evidence=(
-            Evidence(
-                victim.stalled_since_ms,
-                f"{behind}@{victim.lso_behind}",
-                f"the LSO stands there since then, below the high watermark; {cause.text} holds it",
-            ),
-            Evidence(victim.offset.standing_since_ms, "OffsetFetch", _committed(victim)),
-        ),
+        evidence=(held, Evidence(victim.offset.standing_since_ms, "OffsetFetch", _committed(victim))),
         confidence=victim.confidence,
         self_heals_at_ms=cause.heals_at_ms,
     )

@@ -76,7 +76,9 @@ def judged(ids: Iterable[IdNow], context: Context) -> list[IdNow]:
 
 def about(one: IdNow, context: Context, observation: Observation) -> Observation:
     """With what people's rules say of the id, and who waits for it."""
-    return ruled(observation, rule_of(one, context))._replace(blocked_groups=context.waiting(one.topics))
+    return ruled(observation, rule_of(one, context))._replace(
+        blocked_groups=context.groups.waiting(one.topics, one.producer_id)
+    )
 
 
 def rule_of(one: IdNow, context: Context) -> Rule:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from service.domain.findings.finding import Observation
 from service.domain.findings.rules import Rule, Rules
+from service.domain.groups_behind import NOBODY, GroupsBehind
 from service.domain.limits import CONFIG_DEFAULTS, EXPIRATION_CONFIG
 
 SCAN_CONFIG: Final = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
@@ -59,24 +59,20 @@ from us."""
 
 class Context(NamedTuple):
     """`seen_until`: by log partition, up to when it is known what was written. Partitions that cannot be judged now
-    (not read to their end, or asked too long ago) are not in it. `groups`: the consumer groups that wait behind what is
-    open, by (topic, partition). `settled_ms`: the time up to which all partitions have been read, however long ago that
-    was; None while one is not read to its end. `has_undecodable`: the newest record of some id cannot be decoded.
-    `may_skip_markers`: as `service.domain.releases` tells of the brokers."""
+    (not read to their end, or asked too long ago) are not in it. `groups`: the consumer groups behind what is open.
+    `settled_ms`: the time up to which all partitions have been read, however long ago that was; None while one is not
+    read to its end. `has_undecodable`: the newest record of some id cannot be decoded. `may_skip_markers`: as
+    `service.domain.releases` tells of the brokers."""
 
     limits: Limits
     rules: Rules
     seen_until: Mapping[int, int]
     leaders: Mapping[int, int]
     whole: bool
-    groups: Mapping[tuple[str, int], tuple[str, ...]] = MappingProxyType({})
+    groups: GroupsBehind = NOBODY
     settled_ms: int | None = None
     has_undecodable: bool = False
     may_skip_markers: bool | None = None
-
-    def waiting(self, places: Iterable[tuple[str, int]]) -> tuple[str, ...]:
-        """The groups behind any of these partitions, by name."""
-        return tuple(sorted({name for place in places for name in self.groups.get(place, ())}))
 
     def assumed(self, config: str) -> str:
         """What to add to a sentence that rests on the config."""

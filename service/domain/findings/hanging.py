@@ -13,10 +13,13 @@ from service.domain.findings import kinds
 from service.domain.findings.context import Context
 from service.domain.findings.finding import Evidence, Observation, Subject
 from service.domain.findings.rules import Rule
+from service.domain.findings.words import listed, partitions
 from service.domain.open_entries import Entry
 from service.domain.owners import Owner
+from service.domain.partition_facts import Place
 from service.domain.states import EXPIRED, NAMES
 from service.domain.transaction_log import TOPIC
+from service.domain.victims import Victim
 from service.domain.worlds.verdict import Verdict, World, undecided
 
 SETTLES_MS: Final = 500
@@ -42,7 +45,8 @@ class Case(NamedTuple):
     """An entry that nobody owns. `name`: of its transactional.id; None: no id is known to have had its producer id.
     `owner` is None also where the log that tells of it cannot be read.
 
-    `log_start` and `last_stable_offset` of its partition; `looks`: what each look showed, so far; `groups` wait for it.
+    `log_start` and `last_stable_offset` of its partition; `looks`: what each look showed, so far; `groups` wait for it;
+    `pending`: on a partition of `__consumer_offsets`, where its records commit offsets of which groups.
     """
 
     entry: Entry
@@ -53,6 +57,7 @@ class Case(NamedTuple):
     looks: tuple[Evidence, ...]
     verdict: Verdict = NOT_YET
     groups: tuple[str, ...] = ()
+    pending: tuple[Victim, ...] = ()
 
     @property
     def subject(self) -> Subject:
@@ -137,7 +142,7 @@ def observe(
         summary=f"{place}: the transaction of {who} that is open at offset {entry.start_offset} hangs: no coordinator"
         f" will end it; {effect}",
         advice=_advice(case, verdict.decision),
-        evidence=(*about_owner(case), *case.looks, _cause(case, verdict, may_skip_markers)),
+        evidence=(*about_owner(case), *case.looks, *_offsets(case), _cause(case, verdict, may_skip_markers)),
         confidence=kinds.CERTAIN if certain else kinds.LIKELY,
         log_partition=None if case.owner is None else case.owner.log_partition,
         confirmed=confirmed,
@@ -179,6 +184,21 @@ def about_owner(case: Case) -> tuple[Evidence, ...]:
     state = f"{NAMES[owner.state]}, producer id {owner.producer_id}, epoch {owner.producer_epoch}"
     text = f"newest record of {case.name}: {state}"
     return (Evidence(owner.timestamp_ms, f"{TOPIC}-{owner.log_partition}@{owner.offset}", text),)
+
+
+def _offsets(case: Case) -> tuple[Evidence, ...]:
+    """Whose offsets its records commit; also of groups without members, which wait as soon as they have one."""
+    if not case.pending:
+        return ()
+    places: dict[str, list[Place]] = {}
+    for one in case.pending:
+        group, topic, partition = one.key
+        places.setdefault(group, []).append((topic, partition))
+    groups = listed([f"{group} ({partitions(of_group)})" for group, of_group in places.items()])
+    entry = case.entry
+    where = f"{entry.topic}-{entry.partition}@{entry.start_offset}"
+    text = f"its records commit offsets of {groups}: a member that starts waits until it ends"
+    return (Evidence(entry.first_seen_ms, where, text),)
 
 
 def _cause(case: Case, verdict: Verdict, may_skip_markers: bool | None) -> Evidence:
