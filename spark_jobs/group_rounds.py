@@ -15,6 +15,9 @@ GROUPS_AT_ONCE: Final = 50
 MOST_GROUPS: Final = 20_000
 """Listed groups that are remembered, by name."""
 
+AWAY_MS: Final = 10_000
+"""How long a broker that did not answer is left alone."""
+
 _NEVER_MS: Final = 1 << 62
 
 
@@ -46,19 +49,39 @@ def stalls(ends: Mapping[Place, Ends], offsets_partitions: int | None, as_of_ms:
     )
 
 
+class AwayBrokers:
+    """Brokers that did not answer: they are left alone for AWAY_MS."""
+
+    def __init__(self) -> None:
+        self._until_ms: dict[int, int] = {}
+
+    def leave(self, node: int, now_ms: int) -> None:
+        self._until_ms[node] = now_ms + AWAY_MS
+
+    def is_away(self, node: int, now_ms: int) -> bool:
+        return self._until_ms.get(node, 0) > now_ms
+
+
 class Rounds:
     """Remembers who coordinates what, when each group was asked, and on which topics it has offsets."""
 
     def __init__(self) -> None:
         self.node_of: dict[str, int] = {}
+        self._listed: dict[str, int] = {}
+        self._named: dict[str, int] = {}
         self._asked_ms: dict[str, int] = {}
         self._topics: dict[str, frozenset[str]] = {}
 
     def were_listed(self, node_of: Mapping[str, int]) -> None:
-        """These are the groups there are; what is known of others is forgotten."""
-        self.node_of = dict(sorted(node_of.items())[:MOST_GROUPS])
-        self._asked_ms = {group: ms for group, ms in self._asked_ms.items() if group in self.node_of}
-        self._topics = {group: topics for group, topics in self._topics.items() if group in self.node_of}
+        """These are the groups that coordinators list; what is known of others is forgotten, unless they are named."""
+        self._listed = dict(sorted(node_of.items())[:MOST_GROUPS])
+        self._keep()
+
+    def were_named(self, node_of: Mapping[str, int]) -> None:
+        """Groups that commit offsets in open transactions, listed or not: those without DESCRIBE on them are not."""
+        if node_of != self._named:
+            self._named = dict(sorted(node_of.items())[:MOST_GROUPS])
+            self._keep()
 
     def was_asked(self, group: str, now_ms: int, topics: Iterable[str] | None) -> None:
         """`topics` None: it did not answer, and is asked again soon."""
@@ -79,6 +102,11 @@ class Rounds:
                 batches.append((node, filling[node]))
             filling[node].append(group)
         return batches
+
+    def _keep(self) -> None:
+        self.node_of = self._listed | self._named
+        self._asked_ms = {group: ms for group, ms in self._asked_ms.items() if group in self.node_of}
+        self._topics = {group: topics for group, topics in self._topics.items() if group in self.node_of}
 
     def _due_ms(self, group: str, stalls: Stalls, topics: set[str]) -> int:
         """What was never asked is due at once."""

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final
 
 from sqlalchemy import Engine
 
+from service.domain.findings.blocked_group import UnreadCommits
+from service.domain.offsets_topic import OFFSETS_TOPIC
+from service.domain.open_entries import Entry
 from service.domain.partition_facts import Place
 from service.domain.victims import Ends
 from service.kafka import cluster
@@ -17,22 +20,20 @@ from service.kafka.client import KafkaClient
 from service.kafka.errors import KafkaFailure
 from service.kafka.groups import list_groups
 from service.kafka.settings import ClientSettings
-from service.store import read_judged, read_victims
+from service.store import read_judged, read_partitions, read_victims
 from service.store.engine import open_reader
 from service.store.lease import Lease
 from service.store.writer_groups import GroupSeen, GroupWriter
 from spark_jobs.ask_groups import Answered, ask_groups
 from spark_jobs.background import repeated
-from spark_jobs.group_rounds import Rounds, Stalls, stalls
+from spark_jobs.group_rounds import AwayBrokers, Rounds, Stalls, stalls
 from spark_jobs.liveness import Liveness
+from spark_jobs.pending_offsets import Pending, PendingOffsets, held_up
 
 log = logging.getLogger(__name__)
 
 LOOK_EVERY_S: Final = 0.5
 LIST_EVERY_MS: Final = 30_000
-AWAY_MS: Final = 10_000
-"""How long a broker that did not answer is left alone."""
-
 LOOK_WAIT_S: Final = 2.0
 """Partitions are looked at four times a second."""
 
@@ -49,7 +50,8 @@ _NO_DATA_OF: Final = frozenset({"connect", "share", "sr"})
 class GroupsWatch:
     """`round` is one look: it may be called from one thread only. `close` in the end.
 
-    `denied`: groups that were listed and may not be asked about; for other threads to read.
+    For other threads to read: `denied`, groups that were listed and may not be asked about; `unread`, open transactions
+    that may commit offsets of more groups than are known.
     """
 
     def __init__(self, reader: Engine, writer: GroupWriter, cluster_id: int, client: ClientSettings) -> None:
@@ -57,9 +59,11 @@ class GroupsWatch:
         self._client: KafkaClient | None = None
         self._rounds = Rounds()
         self._listed_ms: int | None = None
-        self._away: dict[int, int] = {}
+        self._away = AwayBrokers()
+        self._pending = PendingOffsets(self._away)
         self._is_clean = False
         self.denied: frozenset[str] = frozenset()
+        self.unread: tuple[UnreadCommits, ...] = ()
 
     def round(self, now_ms: int) -> float:
         """In how many seconds the next should be. LeaseLost, StoreUnavailable as the writer; KafkaFailure if no
@@ -67,12 +71,14 @@ class GroupsWatch:
         with self._reader.connect() as connection:
             ends = read_victims.standing(connection, self._cluster_id)
             as_of_ms = read_judged.looked_at_ms(connection, self._cluster_id) if ends else None
-        now = stalls(ends, read_victims.offsets_partitions(ends), as_of_ms)
+            now = stalls(ends, read_victims.offsets_partitions(ends), as_of_ms)
+            homes = [(OFFSETS_TOPIC, partition) for partition in now.offsets]
+            entries = read_partitions.entries(connection, self._cluster_id, homes) if homes else []
         if not now:
             self._forget(now_ms)
             return LOOK_EVERY_S
         try:
-            self._ask(now, ends, now_ms)
+            self._ask(now, ends, held_up(entries, ends, as_of_ms or 0), now_ms)
         except KafkaFailure:
             self.close()
             raise
@@ -93,35 +99,41 @@ class GroupsWatch:
         if not self._is_clean:
             self._writer.replace((), now_ms)
             self._is_clean = True
+        self._pending, self.unread = PendingOffsets(self._away), ()
+        self._rounds.were_named({})
         if self._client is not None and now_ms - (self._listed_ms or 0) >= LIST_EVERY_MS:
             self._listed_ms = None
             self._rounds = Rounds()
             self.denied = frozenset()
             self.close()
 
-    def _ask(self, now: Stalls, ends: Mapping[Place, Ends], now_ms: int) -> None:
+    def _ask(self, now: Stalls, ends: Mapping[Place, Ends], entries: Sequence[Entry], now_ms: int) -> None:
         started = time.monotonic()
         self._client = self._client or KafkaClient(self._settings)
-        is_news = False
+        known = self._rounds.node_of.keys()
+        self._pending.look(self._client, entries, ends, now_ms)
+        self.unread = self._pending.unread(now_ms)
+        pending = self._pending.named()
+        self._rounds.were_named(self._pending.coordinators())
         if self._listed_ms is None or now_ms - self._listed_ms >= LIST_EVERY_MS:
-            is_news = self._list(self._client, now_ms)
+            self._list(self._client, now_ms)
         rows: list[GroupSeen] = []
         asked: set[str] = set()
         began = time.monotonic()
         for node, groups in self._rounds.due(now, now_ms):
             if time.monotonic() - began > ROUND_S or len(rows) >= MOST_ROWS:
                 break
-            if self._away.get(node, 0) > now_ms:
+            if self._away.is_away(node, now_ms):
                 continue
-            answered = self._answer(self._client, node, groups, now, now_ms)
+            answered = self._answer(self._client, node, groups, now, pending, now_ms)
             for group in groups:
                 self._rounds.was_asked(group, now_ms, None if answered is None else answered.topics_of(group))
             if answered is not None:
                 rows += answered.rows
-                asked |= answered.topics.keys()
+                asked |= answered.topics.keys() | answered.denied
                 self.denied = (self.denied - set(groups)) | answered.denied
                 self._listed_ms = None if answered.has_moved else self._listed_ms
-        if asked or is_news:
+        if asked or not known <= self._rounds.node_of.keys():  # or a group is no more
             answered_ms = now_ms + round((time.monotonic() - started) * 1000)
             if any(_is_ahead(row, ends) for row in rows):
                 self._wait_for_a_look(answered_ms)
@@ -137,14 +149,14 @@ class GroupsWatch:
                     return
             time.sleep(LOOK_WAIT_S / 20)
 
-    def _list(self, client: KafkaClient, now_ms: int) -> bool:
-        """Whether a group is no more. One is believed to be there as long as its coordinator does not answer; and while
-        any broker does not, since it may have moved there."""
+    def _list(self, client: KafkaClient, now_ms: int) -> None:
+        """A group is believed to be there as long as its coordinator does not answer; and while any broker does not,
+        since it may have moved there."""
         brokers = cluster.broker_ids(client)
         listed: dict[str, int] = {}
         heard: set[int] = set()
         for node in brokers:
-            if self._away.get(node, 0) > now_ms:
+            if self._away.is_away(node, now_ms):
                 continue
             try:
                 found = list_groups(client, node)
@@ -159,18 +171,19 @@ class GroupsWatch:
         self._rounds.were_listed(kept | listed)
         self.denied &= self._rounds.node_of.keys()
         self._listed_ms = now_ms
-        return not known.keys() <= self._rounds.node_of.keys()
 
-    def _answer(self, client: KafkaClient, node: int, groups: list[str], now: Stalls, now_ms: int) -> Answered | None:
+    def _answer(
+        self, client: KafkaClient, node: int, groups: list[str], now: Stalls, pending: Pending, now_ms: int
+    ) -> Answered | None:
         try:
-            return ask_groups(client, node, groups, now)
+            return ask_groups(client, node, groups, now, pending)
         except KafkaFailure as e:
             self._leave(node, now_ms, e)
             return None
 
     def _leave(self, node: int, now_ms: int, e: KafkaFailure) -> None:
         log.debug("broker %d was not asked about groups: %s", node, e)
-        self._away[node] = now_ms + AWAY_MS
+        self._away.leave(node, now_ms)
 
 
 def _is_ahead(row: GroupSeen, ends: Mapping[Place, Ends]) -> bool:

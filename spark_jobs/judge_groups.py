@@ -49,7 +49,9 @@ class GroupLooks:
 
     def gaps(self) -> list[Observation]:
         """What is missing: for the look at coverage gaps, which alone ends them."""
-        return [] if self._watch is None else blocked_group.unreadable(self._watch.denied)
+        if self._watch is None:
+            return []
+        return [*blocked_group.unreadable(self._watch.denied), *blocked_group.not_named(self._watch.unread)]
 
 
 def _by_place(judged: Judged) -> dict[Place, list[Blocker]]:

@@ -9,7 +9,13 @@ import pytest
 
 from service.domain import states
 from service.domain.findings import kinds
-from service.domain.findings.blocked_group import STANDS_AFTER_MS, blocked_groups, unreadable
+from service.domain.findings.blocked_group import (
+    STANDS_AFTER_MS,
+    UnreadCommits,
+    blocked_groups,
+    not_named,
+    unreadable,
+)
 from service.domain.findings.conditions import MOST_IDS
 from service.domain.findings.finding import Finding, Key, Observation, Subject
 from service.domain.findings.lifecycle import Look, reconcile
@@ -211,6 +217,25 @@ def test_a_pending_offset_whose_transaction_is_known_waits_for_that_one_alone() 
     assert found([one], legal) == []  # it ended a moment ago
     mine = one._replace(offset=one.offset._replace(producer_id=7))
     assert found([mine], legal, other) == []  # legal, and not open for long
+
+
+def test_transactions_that_may_block_more_groups_than_are_known() -> None:
+    cut = UnreadCommits(9, 7, 100, 900, (), 0)
+    strange = UnreadCommits(9, 8, 120, None, (("unknown_key_version", 3),), 1)
+    first, second = not_named([cut, strange])
+    assert (first.kind, first.subject) == (
+        kinds.COVERAGE_GAP,
+        Subject(topic=OFFSETS_TOPIC, partition=9, producer_id=7, start_offset=100),
+    )
+    assert first.summary == (
+        "__consumer_offsets-9: the open transaction of producer id 7 may block groups that are not shown: its batches"
+        " are read up to offset 900 only"
+    )
+    assert second.summary.endswith(
+        "3 of its records cannot be decoded (unknown_key_version); 1 damaged batch may be its own"
+    )
+    many = not_named(cut._replace(producer_id=number) for number in range(MOST_IDS + 2))
+    assert many[-1].summary == "2 more open transactions may commit offsets of groups that are not known"
 
 
 def test_groups_that_may_not_be_asked_about() -> None:

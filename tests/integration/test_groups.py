@@ -13,7 +13,8 @@ from sqlalchemy import event
 
 from deploy.demo.broker import Broker
 from service.domain.offsets_topic import OFFSETS_TOPIC, offsets_partition
-from service.domain.partition_facts import PartitionLook, PartitionsBatch
+from service.domain.open_entries import Entry
+from service.domain.partition_facts import OpenEntry, PartitionLook, PartitionsBatch, StalledRead
 from service.domain.victims import (
     INACTIVE,
     READS_UNCOMMITTED,
@@ -26,6 +27,7 @@ from service.domain.victims import (
 from service.kafka.client import KafkaClient
 from service.kafka.ends import EndsWatcher
 from service.kafka.metadata import topic_layout
+from service.kafka.producers import describe_producers
 from service.kafka.settings import ClientSettings
 from service.store import read_partitions
 from service.store.engine import open_reader
@@ -42,6 +44,8 @@ from tests.service.stores import SeededCluster
 from tests.waiting import ANSWER_S, OPEN_MS, wait_for, wait_until_equal
 
 pytestmark = pytest.mark.broker
+
+NODE = 1
 
 
 class Watched:
@@ -72,7 +76,28 @@ class Watched:
             stalled = since_ms if ends.last_stable_offset < ends.high_watermark else None
             numbers = (ends.log_start, ends.last_stable_offset, ends.high_watermark)
             looks.append(PartitionLook(topic, partition, layouts[topic].topic_id, 1, 0, *numbers, now_ms, stalled))
-        self._writer.apply(PartitionsBatch(now_ms, tuple(looks), is_full=True), now_ms)
+        reads = tuple(self._read(one) for one in looks if one.stalled_since_ms is not None)
+        self._writer.apply(PartitionsBatch(now_ms, tuple(looks), reads, is_full=True), now_ms)
+
+    def _read(self, look: PartitionLook) -> StalledRead:
+        place = look.topic, look.partition
+        told = describe_producers(self.client, NODE, {look.topic: [look.partition]})[place]
+        entries = tuple(
+            OpenEntry(*(p.producer_id, p.producer_epoch, p.transaction_start_offset), -1, p.last_timestamp_ms)
+            for p in told.producers
+            if p.transaction_start_offset >= 0
+        )
+        return StalledRead(
+            *place,
+            look.topic_id,
+            look.leader_epoch,
+            look.last_stable_offset,
+            look.high_watermark,
+            read_at_ms=look.looked_at_ms,
+            first=None,
+            described=True,
+            entries=entries,
+        )
 
     def stand(self) -> None:
         """Until what stands now has stood for long enough."""
@@ -84,11 +109,21 @@ class Watched:
         with self.reader.connect() as connection:
             return {one.key: one for one in read_victims(connection, self.cluster.id)}
 
+    def looked(self) -> dict[tuple[str, str, int], Victim]:
+        """The victims by what the partitions are now."""
+        self.look()
+        return self.victims()
+
     def home_of(self, group: str) -> int:
         """Its partition of __consumer_offsets, as Kafka tells: where its offsets lie."""
         layout = topic_layout(self.client, OFFSETS_TOPIC)
         assert layout is not None
         return offsets_partition(group, len(layout.leaders))
+
+    def entries(self, topic: str, partition: int) -> list[Entry]:
+        """What is open there."""
+        with self.reader.connect() as connection:
+            return read_partitions.entries(connection, self.cluster.id, [(topic, partition)])
 
     def rows(self) -> int:
         with self.reader.connect() as connection:
@@ -187,13 +222,36 @@ def test_who_waits_behind_an_open_transaction(broker: Broker, tmp_path: Path) ->
 
         producer.commit_transaction(ANSWER_S)
 
-        def waiting() -> dict[tuple[str, str, int], Victim]:
-            one.look()
-            return one.victims()
-
-        wait_until_equal(waiting, {}, "who is said to wait where all is decided")
+        wait_until_equal(one.looked, {}, "who is said to wait where all is decided")
         one.watch.round(wall_clock_ms())
         assert one.rows() == 0
+
+
+def test_a_group_whose_first_commit_is_pending_is_named_by_the_batch_that_has_it(
+    broker: Broker, tmp_path: Path
+) -> None:
+    topic, group = f"groups-first-{broker.version}", f"first-{broker.version}"
+    create_topic(broker.bootstrap, topic, 2)
+    producer = open_producer(broker.bootstrap, group, OPEN_MS)
+    with member(broker.bootstrap, group, topic) as one, watched(broker, tmp_path, topic) as seen:
+        producer.begin_transaction()
+        pending = [TopicPartition(topic, 0, 1), TopicPartition(topic, 1, 2)]
+        producer.send_offsets_to_transaction(pending, one.consumer_group_metadata(), ANSWER_S)
+        seen.stand()
+        seen.watch.round(wall_clock_ms())
+        found = seen.victims()
+        assert found.keys() == {(group, topic, 0), (group, topic, 1)}
+        for victim in found.values():
+            assert (victim.relation, victim.offset.committed_offset) == (UNSTABLE_OFFSETS, -1)
+            assert victim.offset.members == 1
+            assert victim.behind == (OFFSETS_TOPIC, seen.home_of(group))
+            assert [entry.producer_id for entry in seen.entries(*victim.behind)] == [victim.waits_for]
+        assert seen.watch.unread == ()
+
+        producer.abort_transaction(ANSWER_S)
+        wait_until_equal(seen.looked, {}, "who is said to wait where all is decided")
+        seen.watch.round(wall_clock_ms())
+        assert seen.rows() == 0
 
 
 def test_two_hundred_groups_are_known_in_one_round(broker_431: Broker, tmp_path: Path) -> None:
@@ -252,3 +310,28 @@ def test_a_group_that_may_not_be_asked_about_is_told_and_the_others_are_known(tm
             assert relations(seen.victims(), "orders") == {"billing": INACTIVE}
             assert seen.watch.denied == {"secret"}
         producer.abort_transaction(ANSWER_S)
+
+
+def test_a_group_that_may_not_be_asked_about_is_named_where_its_offset_is_pending(tmp_path: Path) -> None:
+    """READ on `__consumer_offsets` is enough for that."""
+    with Guarded("4.3.1", tmp_path, ["ann"]) as guarded:
+        create_topic(guarded.admin, "orders", 1)
+        producer = open_producer(guarded.admin, "open", OPEN_MS)
+        guarded.allow("ann", acls.cluster(), "DESCRIBE")
+        guarded.allow("ann", acls.topic(), "READ")
+        ann = ClientSettings.load(guarded.bootstrap, guarded.properties("ann"))
+        with (
+            member(guarded.admin, "secret", "orders") as one,
+            watched(guarded.broker, tmp_path, "orders", settings=ann) as seen,
+        ):
+            producer.begin_transaction()
+            producer.send_offsets_to_transaction(
+                [TopicPartition("orders", 0, 1)], one.consumer_group_metadata(), ANSWER_S
+            )
+            seen.stand()
+            seen.watch.round(wall_clock_ms())
+            (victim,) = seen.victims().values()
+            assert victim.key == ("secret", "orders", 0)
+            assert (victim.relation, victim.offset.members) == (UNSTABLE_OFFSETS, None)
+            assert seen.watch.denied == {"secret"}
+            producer.abort_transaction(ANSWER_S)

@@ -88,3 +88,18 @@ def test_who_does_not_answer_is_asked_again_and_who_is_not_listed_is_forgotten()
     assert asked(new, ON_ORDERS, NOW_MS + CONCERNED_EVERY_MS) == ["new"]
     one.were_listed({})
     assert one.due(ON_ORDERS, NOW_MS + OTHERS_EVERY_MS) == []
+
+
+def test_groups_that_are_named_are_asked_though_nobody_lists_them() -> None:
+    one = rounds("other")
+    home = offsets_partition("hidden", 50)
+    now = Stalls(frozenset(), frozenset({home}), 50)
+    one.were_named({"hidden": 3})
+    assert one.due(now, NOW_MS) == [(3, ["hidden"])]
+    assert asked(one, now, NOW_MS) == ["hidden"]
+    one.were_listed({"other": 1})
+    one.were_named({"hidden": 2})
+    assert asked(one, now, NOW_MS + CONCERNED_EVERY_MS - 1) == []
+    assert one.due(now, NOW_MS + CONCERNED_EVERY_MS) == [(2, ["hidden"])]
+    one.were_named({})
+    assert one.node_of == {"other": 1}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from service.domain.findings import kinds
 from service.domain.findings.conditions import bounded
@@ -12,6 +12,7 @@ from service.domain.findings.finding import Evidence, Finding, Key, Observation,
 from service.domain.findings.long_running import LONG_AFTER_MS
 from service.domain.findings.stall_causes import NOT_READ, Blocker, Cause, StallCauses, worst_of
 from service.domain.findings.words import moment
+from service.domain.offsets_topic import OFFSETS_TOPIC
 from service.domain.partition_facts import Place
 from service.domain.victims import UNSTABLE_OFFSETS, Victim
 
@@ -58,6 +59,49 @@ def unreadable(denied: Iterable[str]) -> list[Observation]:
             evidence=(),
         ),
         lambda rest: f"{len(rest):,} more consumer groups may not be asked for their offsets: grant DESCRIBE on them",
+    )
+
+
+class UnreadCommits(NamedTuple):
+    """An open transaction that may commit offsets of groups that are not known. `partition`: of `__consumer_offsets`.
+    `reached`: the offset up to which its batches were read; None: all of them. `undecodable`: records, by reason;
+    `damaged`: batches that may be its own."""
+
+    partition: int
+    producer_id: int
+    start_offset: int
+    reached: int | None
+    undecodable: tuple[tuple[str, int], ...]
+    damaged: int
+
+
+def not_named(unread: Iterable[UnreadCommits]) -> list[Observation]:
+    """Open transactions that may block more groups than are shown."""
+    return bounded(
+        list(unread),
+        _not_named,
+        lambda rest: f"{len(rest):,} more open transactions may commit offsets of groups that are not known",
+    )
+
+
+def _not_named(one: UnreadCommits) -> Observation:
+    place = f"{OFFSETS_TOPIC}-{one.partition}"
+    found = [] if one.reached is None else [f"its batches are read up to offset {one.reached} only"]
+    found += [f"{count:,} of its records cannot be decoded ({reason})" for reason, count in one.undecodable]
+    if one.damaged:
+        batches = "1 damaged batch" if one.damaged == 1 else f"{one.damaged:,} damaged batches"
+        found.append(f"{batches} may be its own")
+    return Observation(
+        kind=kinds.COVERAGE_GAP,
+        severity=kinds.WARNING,
+        subject=Subject(
+            topic=OFFSETS_TOPIC, partition=one.partition, producer_id=one.producer_id, start_offset=one.start_offset
+        ),
+        summary=f"{place}: the open transaction of producer id {one.producer_id} may block groups that are not shown:"
+        f" {'; '.join(found)}",
+        advice="The groups that are shown wait, and others may too: the application of the transaction knows whose"
+        " offsets it commits.",
+        evidence=(),
     )
 
 

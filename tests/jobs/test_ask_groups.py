@@ -1,0 +1,96 @@
+"""What a coordinator says of its groups, beside what the batches of open transactions commit."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+import pytest
+
+from service.domain.offsets_topic import offsets_partition
+from service.domain.partition_facts import Place
+from service.kafka import errors
+from service.kafka.client import KafkaClient
+from service.kafka.groups import UNSTABLE_OFFSET_COMMIT, Committed, GroupOffsets
+from service.store.writer_groups import GroupSeen
+from spark_jobs import ask_groups
+from spark_jobs.ask_groups import Answered
+from spark_jobs.group_rounds import Stalls
+
+NODE, PID = 1, 7
+ORDERS, PAY = ("orders", 0), ("pay", 0)
+NOW = Stalls(frozenset(), frozenset({offsets_partition("billing", 50)}), 50)
+DENIED = GroupOffsets(30, {})
+NO_TOPIC = Committed(-1, errors.TOPIC_AUTHORIZATION_FAILED)
+NOTHING = Committed(-1, errors.NONE)
+HELD = Committed(-1, UNSTABLE_OFFSET_COMMIT)
+
+
+class Coordinator:
+    """Answers OffsetFetch of everything with what was committed before, as Kafka does, and of `named` ones by name."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.stable: dict[str, GroupOffsets] = {}
+        self.named: dict[Place, Committed] = {}
+        self.before: dict[Place, int] = {}
+        patch.setattr(ask_groups, "committed", self._committed)
+        patch.setattr(ask_groups, "members", lambda _, __, groups: {g: None if g == "denied" else 2 for g in groups})
+
+    def _committed(
+        self,
+        _: object,
+        node: int,
+        groups: Sequence[str],
+        require_stable: bool,
+        places: Mapping[str, Collection[Place]] | None = None,
+    ) -> dict[str, GroupOffsets]:
+        assert node == NODE
+        if places is None:
+            return {group: self.stable.get(group, GroupOffsets(errors.NONE, {})) for group in groups}
+        assert set(groups) == places.keys()
+        if not require_stable:
+            found = {g: {p: Committed(self.before.get(p, -1), errors.NONE) for p in places[g]} for g in groups}
+        else:
+            found = {g: {p: self.named[p] for p in places[g]} for g in groups}
+        return {group: GroupOffsets(errors.NONE, offsets) for group, offsets in found.items()}
+
+    def ask(self, pending: Mapping[str, Mapping[Place, int]], *groups: str) -> Answered:
+        client: KafkaClient = object()  # type: ignore[assignment]
+        return ask_groups.ask_groups(client, NODE, groups or ("billing",), NOW, pending)
+
+
+@pytest.fixture
+def coordinator(monkeypatch: pytest.MonkeyPatch) -> Coordinator:
+    return Coordinator(monkeypatch)
+
+
+def test_a_first_offset_that_is_pending_is_asked_for_by_name(coordinator: Coordinator) -> None:
+    coordinator.named = {ORDERS: HELD, PAY: HELD}
+    answered = coordinator.ask({"billing": {ORDERS: PID}})
+    assert answered.rows == [GroupSeen("billing", *ORDERS, -1, 2, True, PID)]
+    assert answered.topics == {"billing": {"orders"}}
+
+
+def test_one_that_was_committed_before_has_its_transaction(coordinator: Coordinator) -> None:
+    coordinator.stable = {"billing": GroupOffsets(errors.NONE, {ORDERS: HELD, PAY: HELD})}
+    coordinator.before = {ORDERS: 5, PAY: 6}
+    rows = coordinator.ask({"billing": {ORDERS: PID}}).rows
+    assert rows == [GroupSeen("billing", *ORDERS, 5, 2, True, PID), GroupSeen("billing", *PAY, 6, 2, True, None)]
+
+
+def test_the_word_of_the_coordinator_wins(coordinator: Coordinator) -> None:
+    """The transaction has ended since, or the offset was deleted: no member waits for it."""
+    coordinator.named = {ORDERS: NOTHING, PAY: Committed(9, errors.NONE)}
+    assert coordinator.ask({"billing": {ORDERS: PID, PAY: PID}}).rows == []
+
+
+def test_what_the_coordinator_may_not_tell_the_batches_do(coordinator: Coordinator) -> None:
+    coordinator.stable = {"denied": DENIED}
+    coordinator.named = {PAY: NO_TOPIC}
+    answered = coordinator.ask({"denied": {ORDERS: PID}, "billing": {PAY: PID}}, "denied", "billing", "other")
+    assert answered.rows == [
+        GroupSeen("billing", *PAY, -1, 2, True, PID),
+        GroupSeen("denied", *ORDERS, -1, None, True, PID),
+    ]
+    assert answered.denied == {"denied"}
+    coordinator.stable = {"billing": GroupOffsets(16, {})}  # NOT_COORDINATOR: another one knows
+    assert coordinator.ask({"billing": {ORDERS: PID}}) == Answered([], {}, frozenset(), True)
