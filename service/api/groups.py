@@ -47,7 +47,8 @@ def list_groups(
 ) -> Response:
     """By group, topic and partition: all groups that committed offsets on partitions whose LSO has stood below the high
     watermark for a second, whether what is open there is legal or not; and those whose own offsets are part of an open
-    transaction. Nobody is listed where the LSO is at the high watermark.
+    transaction, their first ones too, which the batches on `__consumer_offsets` tell. Nobody is listed where the LSO is
+    at the high watermark.
     """
     filters = (cluster, "groups", blocked)
     after = None if cursor is None else _key(unseal(cursor, 1, *filters))
@@ -84,6 +85,7 @@ def _describe(one: Victim) -> dict[str, Any]:
         "members": one.offset.members,
         "relation": one.relation,
         "offsets_partition": one.offsets_partition,
+        "producer_id": one.waits_for,
         "observed_at": text_of_time(one.offset.observed_at_ms),
     }
 

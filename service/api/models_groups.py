@@ -18,7 +18,9 @@ class Group(Shape):
     group: str
     topic: str
     partition: int
-    committed_offset: int | None = Field(description="Null: none is committed yet, the first one is pending.")
+    committed_offset: int | None = Field(
+        description="Null: none is committed yet, the first one is pending; or the group's coordinator does not tell."
+    )
     committed_offset_str: Wide = None
     last_stable_offset: int | None = Field(description="Of this partition; null where it is not watched.")
     last_stable_offset_str: Wide = None
@@ -31,8 +33,13 @@ class Group(Shape):
     members: int | None = Field(description="Null: its coordinator does not tell.")
     relation: GroupRelation
     offsets_partition: int | None = Field(
-        description="For unstable_offsets: the partition of __consumer_offsets on which the transaction is open."
+        description="Where an offset of the group is pending (unstable_offsets, or inactive): the partition of"
+        " __consumer_offsets on which the transaction is open."
     )
+    producer_id: int | None = Field(
+        description="Of that transaction; null where its batches could not be read: it may be any that is open there."
+    )
+    producer_id_str: Wide = None
     observed_at: Time | None
 
 

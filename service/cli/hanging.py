@@ -13,11 +13,14 @@ from typing import Any, Final
 from service.cli.errors import FINE, FOUND, PARTIAL
 from service.cli.rest import Service
 from service.cli.text import age, span, table
+from service.domain.findings.words import listed
+from service.domain.offsets_topic import OFFSETS_TOPIC
 from service.settings import Settings
 
 STALE_AFTER: Final = timedelta(seconds=30)
 """Partitions are looked at several times a second: who has not heard of them for so long knows nothing of now."""
 
+_GROUPS_READ: Final = 2_000
 _WIDTH = 100
 _NOTHING: Final = {"watched": 0, "judged": 0, "unknown": 0, "why": "data partitions are not watched"}
 _DECISIONS: Final = {
@@ -27,6 +30,9 @@ _DECISIONS: Final = {
     "unknown": "unknown: what its coordinator decided is not proven",
 }
 
+Pending = dict[tuple[int, int | None], dict[str, list[str]]]
+"""By partition of `__consumer_offsets` and producer id: the partitions of each group that are pending there."""
+
 
 def run(flags: Namespace, settings: Settings) -> int:
     """1: there are some; 4: not all that is watched can be judged. CommandFailed: 3 if the service does not answer."""
@@ -34,11 +40,13 @@ def run(flags: Namespace, settings: Settings) -> int:
     page = service.hanging(flags.limit)
     source: dict[str, Any] = next((one for one in service.summary()["sources"] if one["source"] == "partitions"), {})
     coverage = source.get("coverage", _NOTHING)
+    pending = _pending(service) if any(one["subject"]["topic"] == OFFSETS_TOPIC for one in page["items"]) else {}
     gap = _gap(coverage, source.get("as_of"), service)
     if flags.json:
         print(json.dumps(page | {"coverage": coverage}, indent=2))
     else:
-        print("\n\n".join(_block(one, page["as_of"]) for one in page["items"]) or _none(coverage, page["as_of"]))
+        blocks = [_block(one, page["as_of"], pending) for one in page["items"]]
+        print("\n\n".join(blocks) or _none(coverage, page["as_of"]))
     if page["next_cursor"]:
         print(f"the newest {len(page['items'])}, there are more (--limit)", file=sys.stderr)
     if gap is not None:
@@ -66,14 +74,24 @@ def _none(coverage: dict[str, Any], as_of: str | None) -> str:
     return f"no hanging transaction: {all_of} watched partitions are judged, as of {as_of or 'never'}"
 
 
-def _block(one: dict[str, Any], as_of: str | None) -> str:
+def _pending(service: Service) -> Pending:
+    """The groups and partitions whose offsets are pending, of those on stalled partitions."""
+    found: Pending = {}
+    for one in service.groups({}, _GROUPS_READ)["items"]:
+        if one["offsets_partition"] is not None:
+            of_group = found.setdefault((one["offsets_partition"], one["producer_id"]), {})
+            of_group.setdefault(one["group"], []).append(f"{one['topic']}-{one['partition']}")
+    return found
+
+
+def _block(one: dict[str, Any], as_of: str | None, pending: Pending) -> str:
     subject = one["subject"]
     place = f"{subject['topic']}-{subject['partition']}"
-    lines = table((place, f"offset {subject['start_offset']}"), list(_lines(one, as_of)))
+    lines = table((place, f"offset {subject['start_offset']}"), list(_lines(one, as_of, pending)))
     return "\n".join([lines, fill(one["advice"], _WIDTH), *([one["command"]] if one["command"] else [])])
 
 
-def _lines(one: dict[str, Any], as_of: str | None) -> Iterator[tuple[str, str]]:
+def _lines(one: dict[str, Any], as_of: str | None, pending: Pending) -> Iterator[tuple[str, str]]:
     subject = one["subject"]
     producer = f"producer id {subject['producer_id']}"
     if subject["producer_epoch"] is not None:
@@ -82,6 +100,9 @@ def _lines(one: dict[str, Any], as_of: str | None) -> Iterator[tuple[str, str]]:
     yield "who", f"{subject['transactional_id'] or 'no transactional.id is known'}, {producer}{owner}"
     yield "since", f"{one['opened_at']} ({age(one['opened_at'], as_of)} ago)"
     yield "waiting", ", ".join(one["blocked_groups"]) or "no consumer group that is known"
+    if subject["topic"] == OFFSETS_TOPIC:
+        for group, places in pending.get((subject["partition"], subject["producer_id"]), {}).items():
+            yield "offsets of", f"{group} on {listed(places)}: a member that starts waits"
     yield "confidence", one["confidence"]
     yield "decision", _DECISIONS.get(one["decision"], str(one["decision"]))
     if len(one["possible"]) > 1:

@@ -20,7 +20,8 @@ ORDER: Final = (STOPPED, UNSTABLE_OFFSETS, WILL_STOP, READS_UNCOMMITTED, INACTIV
 
 class GroupRow(NamedTuple):
     """`committed` None: nothing yet. `lag_to_lso` below 0: it is beyond the LSO; both lags are None where the partition
-    is not watched. `behind`: the partition whose LSO it feels. `to_go`: offsets until it stops, if it will."""
+    is not watched. `behind`: the partition whose LSO it feels. `is_pending`: its
+    offset is part of the transaction that is open there. `to_go`: offsets until it stops, if it will."""
 
     group: str
     topic: str
@@ -35,6 +36,7 @@ class GroupRow(NamedTuple):
     members: int | None
     standing_since_ms: int
     is_blocked: bool
+    is_pending: bool
     to_go: int | None
 
     @property
@@ -76,6 +78,7 @@ def _row(one: Victim) -> GroupRow:
         members=one.offset.members,
         standing_since_ms=one.offset.standing_since_ms,
         is_blocked=one.is_blocked,
+        is_pending=one.is_pending,
         to_go=max(one.lso_behind - (committed or 0), 0) if one.relation == WILL_STOP else None,
     )
 

@@ -6,6 +6,7 @@ On 4.3.1; those of test_lab_stories on 3.9.2; all on both where TXNSCOPE_TEST_MA
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -109,6 +110,40 @@ def test_e_offsets_of_a_group_hang_and_a_member_cannot_begin(lab: Callable[[str]
         here.paste(row.command)
         here.is_over(hang, kinds.FOREIGN_ABORT)
         wait_until_equal(lambda: here.groups("e-readers"), [], f"the groups that wait ({here.app.log})")
+
+
+@on("4.3.1")
+def test_e_the_first_offsets_of_a_group_hang_and_it_is_named(lab: Callable[[str], HangLab], version: str) -> None:
+    """Nothing that Kafka answers has it: the group has committed nothing else."""
+    here = lab(version)
+    here.create_topic("e-first", 2)
+    offsets = {("e-first", 0): 7, ("e-first", 1): 8}
+    hang = offsets_never_added(old_producer(here.connection, "e-first-1"), "e-first-readers", offsets)
+    with stuck_reader(here.bootstrap, "e-first-readers", "e-first"):
+        row = here.hanging(hang)
+
+        def told() -> list[tuple[str, int, str, int, int]]:
+            names = ("topic", "partition", "relation", "offsets_partition", "producer_id")
+            return [tuple(one[name] for name in names) for one in here.groups("e-first-readers")]
+
+        pending = [("e-first", p, "unstable_offsets", hang.partition, hang.producer_id) for p in (0, 1)]
+        wait_until_equal(told, pending, f"what is said of the group ({here.app.log})")
+
+        def is_named(one: Any) -> bool:
+            texts = [text for _, _, text in one.evidence]
+            has_it = any("commit offsets of e-first-readers (e-first-0 and e-first-1)" in text for text in texts)
+            return has_it and one.blocked_groups == ["e-first-readers"]
+
+        here.until(kinds.HANGING, is_named, topic=OFFSETS, start_offset=hang.start_offset, partition=hang.partition)
+        here.until(
+            kinds.BLOCKED_GROUP,
+            lambda one: one.status == kinds.CONFIRMED and "hanging transaction of e-first-1" in one.summary,
+            group="e-first-readers",
+            partition=1,
+        )
+        here.paste(row.command)
+        here.is_over(hang, kinds.FOREIGN_ABORT)
+        wait_until_equal(lambda: here.groups("e-first-readers"), [], f"the groups that wait ({here.app.log})")
 
 
 @on("4.3.1")

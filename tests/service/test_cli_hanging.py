@@ -16,7 +16,10 @@ import pytest
 import uvicorn
 
 from service.app import create_app
+from service.domain.findings.finding import Subject
+from service.domain.offsets_topic import OFFSETS_TOPIC, offsets_partition
 from service.domain.worlds.verdict import Kind, Proof
+from service.store.writer_groups import GroupSeen, GroupWriter
 from tests.service.partitions import WithPartitions, entry, hangs, moves, owner, read, silent, stands
 from tests.service.stores import NOW_MS
 
@@ -156,3 +159,23 @@ def test_a_cluster_nobody_knows_is_one_line_and_2(cluster: WithPartitions, ask: 
     for name in ("hanging", "partitions"):
         code, out, err = ask(name, "--cluster", "other")
         assert (code, out, err.count("\n")) == (2, "", 1)
+
+
+def test_what_hangs_on_the_offsets_says_whose_they_are(cluster: WithPartitions, ask: Ask) -> None:
+    at_ms = now_ms()
+    home = offsets_partition("billing", 50)
+    others = [moves(number, OFFSETS_TOPIC, at_ms=at_ms) for number in range(50) if number != home]
+    cluster.look(stands(home, OFFSETS_TOPIC, at_ms=at_ms), *others, at_ms=at_ms)
+    names = ["billing", *(f"idle-{n}" for n in range(10_000) if offsets_partition(f"idle-{n}", 50) == home)][:2]
+    rows = [GroupSeen("billing", "orders", p, -1, 2, True, 7) for p in (0, 3)]
+    rows += [GroupSeen(names[1], "orders", 1, -1, 0, True, 7), GroupSeen("billing", "pay", 0, 5, 2, True, 8)]
+    GroupWriter(cluster.engine, cluster.lease).replace(rows, at_ms)
+    subject = Subject(OFFSETS_TOPIC, home, b"pay", 7, 3, 100)
+    cluster.see(hangs(subject=subject, blocked_groups=("billing",)), now_ms=at_ms)
+    code, out, _ = ask("hanging")
+    assert code == 1
+    lines = [" ".join(line.split()) for line in out.splitlines()]
+    assert "waiting billing" in lines
+    assert "offsets of billing on orders-0 and orders-3: a member that starts waits" in lines
+    assert f"offsets of {names[1]} on orders-1: a member that starts waits" in lines
+    assert not any("pay-0" in line for line in lines), "of another transaction"

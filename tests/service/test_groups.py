@@ -17,7 +17,7 @@ from service.app import create_app
 from service.cli import main
 from service.domain.offsets_topic import OFFSETS_TOPIC, offsets_partition
 from service.store.writer_groups import GroupSeen, GroupWriter
-from tests.service.partitions import END, LSO, WithPartitions, moves, stands
+from tests.service.partitions import END, LSO, PID, WithPartitions, moves, stands
 from tests.service.stores import INT64_MAX, NOW, NOW_MS, client_of
 from tests.service.test_api_documents import keys
 
@@ -77,6 +77,7 @@ def test_each_group_with_both_lags_and_its_relation(cluster: WithPartitions) -> 
         "members": 2,
         "relation": "stopped",
         "offsets_partition": None,
+        "producer_id": None,
         "observed_at": NOW,
     }
     assert [(one["group"], one["relation"], one["lag_to_lso"], one["lag_to_hw"]) for one in others] == [
@@ -99,9 +100,14 @@ def test_nobody_is_listed_where_the_lso_is_at_the_high_watermark(cluster: WithPa
 
 def test_a_first_commit_that_is_pending_has_no_offset(cluster: WithPartitions) -> None:
     name = next(name for name in (f"first-{n}" for n in range(10_000)) if offsets_partition(name, 50) == HOME)
-    seen = group(name, -1, is_unstable=True, partition=3)
+    seen = group(name, -1, is_unstable=True, partition=3)._replace(producer_id=PID)
     GroupWriter(cluster.engine, cluster.lease).replace([seen], NOW_MS)
     (one,) = get(cluster)["items"]
+    assert (one["offsets_partition"], one["producer_id"]) == (HOME, PID)
+    without = seen._replace(members=0, producer_id=None)
+    GroupWriter(cluster.engine, cluster.lease).replace([without], NOW_MS)
+    (idle,) = get(cluster)["items"]
+    assert (idle["relation"], idle["offsets_partition"], idle["producer_id"]) == ("inactive", HOME, None)
     assert (one["relation"], one["committed_offset"], one["lag_to_lso"], one["lag_to_hw"]) == (
         "unstable_offsets",
         None,

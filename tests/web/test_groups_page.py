@@ -72,6 +72,17 @@ def test_each_relation_with_both_lags(seen: WithPartitions) -> None:
     assert "Not blocked 2" in page.texts[""]
 
 
+def test_pending_offsets_of_groups_without_members_or_an_answer(seen: WithPartitions) -> None:
+    first = group("eos", -1, is_unstable=True, members=0)
+    GroupWriter(seen.engine, seen.lease).replace([first, first._replace(members=None, partition=3)], NOW_MS)
+    page = page_of(seen.url, PATH)
+    idle, untold = page.texts["group-eos-orders-0"], page.texts["group-eos-orders-3"]
+    assert f"nobody waits yet. Its offsets are part of a transaction that is open on {OFFSETS_TOPIC}-{HOME}:" in idle
+    assert "none yet for" in idle
+    assert "cannot fetch its offsets" in untold
+    assert "unknown for" in untold
+
+
 def test_those_that_wait_come_first_and_filters(seen: WithPartitions) -> None:
     def names(query: str = "") -> list[str]:
         texts = page_of(seen.url, PATH + query).texts
