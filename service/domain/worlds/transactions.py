@@ -106,7 +106,8 @@ class Transaction(NamedTuple):
     - `completed`: offset of its CompleteX; None without one.
     - `lists`: whether the coordinator owed the partition a marker; None where the PrepareX is gone.
     - `data_epochs`: epochs under which its client may have written.
-    - `marker_ms`: from PrepareX to CompleteX, by the coordinator's clock; None where one of them is missing.
+    - `marker_ms`: from the first PrepareX with that outcome to CompleteX, by the coordinator's clock; None where one of
+      them is missing.
     """
 
     is_commit: bool
@@ -169,12 +170,24 @@ def _decision(group: Sequence[IdRecord]) -> IdRecord | None:
     return found[-1] if found else None
 
 
+def _first_prepare(group: Sequence[IdRecord], decision: IdRecord) -> IdRecord:
+    """The record from which on a coordinator may have sent the markers that the decision asks for: one that took over
+    sends them for what it finds in the log, and what was appended then, may be appended again."""
+    first = decision
+    for one in reversed(group[: group.index(decision)]):
+        if one.state != decision.state:
+            break
+        first = one
+    return first
+
+
 def _decided(producer_id: int, began: LogPlace, group: Sequence[IdRecord]) -> Transaction | None:
     decision = _decision(group)
     if decision is None or group[-1].state == ONGOING or _written_under(group, decision) != producer_id:
         return None  # Ongoing after PrepareX: the coordinator took a failed append back
     has_prepare, last = decision.state in _PREPARED, group[-1]
     completed = last if last.state in _COMPLETE else None
+    first = _first_prepare(group, decision)
     lists = any(one.lists for one in group)
     ongoing = [one for one in group if one.state == ONGOING]
     is_rotated = not has_prepare and decision.producer_id != producer_id
@@ -187,7 +200,7 @@ def _decided(producer_id: int, began: LogPlace, group: Sequence[IdRecord]) -> Tr
         decided=decision.place,
         decided_ms=decision.timestamp_ms,
         completed=None if completed is None else completed.offset,
-        marker_ms=completed.timestamp_ms - decision.timestamp_ms if completed is not None and has_prepare else None,
+        marker_ms=completed.timestamp_ms - first.timestamp_ms if completed is not None and has_prepare else None,
     )
 
 

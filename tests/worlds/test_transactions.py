@@ -1,0 +1,39 @@
+"""What the transaction log shows of the transactions of a producer id."""
+
+from __future__ import annotations
+
+import pytest
+
+from service.domain.states import COMPLETE_ABORT, ONGOING, PREPARE_ABORT, PREPARE_COMMIT
+from service.domain.worlds.markers import Marker, ended_before
+from service.domain.worlds.transactions import IdRecord, LogHistory, Transaction, transactions_of
+
+PID = 7
+
+
+def decided(*steps: tuple[int, int]) -> Transaction:
+    """The one transaction that these records tell of: (state, append time)."""
+    records = [
+        IdRecord(offset, at_ms, 0, state, PID, 0, 0, -1, 0, state in (ONGOING, PREPARE_ABORT, PREPARE_COMMIT))
+        for offset, (state, at_ms) in enumerate(steps)
+    ]
+    (one,), _ = transactions_of(PID, LogHistory(0, len(records), tuple(records), ()))
+    return one
+
+
+def test_markers_may_have_been_written_since_the_first_of_two_prepares() -> None:
+    one = decided((ONGOING, 0), (PREPARE_ABORT, 1_000), (PREPARE_ABORT, 9_100), (COMPLETE_ABORT, 10_426))
+    assert (one.decided.offset, one.marker_ms) == (2, 9_426)
+
+
+@pytest.mark.parametrize("between", [ONGOING, PREPARE_COMMIT], ids=["taken back", "another outcome"])
+def test_none_was_written_for_a_prepare_that_did_not_hold(between: int) -> None:
+    path = [(ONGOING, 0), (PREPARE_ABORT, 1_000), (between, 2_000), (PREPARE_ABORT, 9_100), (COMPLETE_ABORT, 10_426)]
+    assert decided(*path).marker_ms == 1_326
+
+
+def test_two_markers_of_one_transaction_are_no_two_transactions() -> None:
+    """The coordinator that found the first PrepareAbort wrote them, seconds before the second one was appended."""
+    one = decided((ONGOING, 0), (PREPARE_ABORT, 1_000), (PREPARE_ABORT, 9_100), (COMPLETE_ABORT, 10_426))
+    markers = [Marker(5, 0, 1_010, is_commit=False), Marker(6, 0, 9_110, is_commit=False)]
+    assert ended_before([one, one], markers, is_complete=True) == 1
