@@ -16,7 +16,7 @@ from service.domain import outcomes, transitions
 from service.domain.durations import BOUNDS_MS, LONGEST_MS, MARKER, OPEN
 from service.domain.facts import Durations
 from service.domain.minutes import FIRST_MS, LAST_MS, MINUTE_MS
-from service.domain.states import PREPARE_COMMIT
+from service.domain.states import COMPLETE_COMMIT, PREPARE_COMMIT
 
 Array = np.ndarray[Any, Any]
 
@@ -116,10 +116,21 @@ class Pairs(NamedTuple):
 
     def tell(self, scope: Scope) -> Telling:
         before, after = _Side.of(self.before, self.left), _Side.of(self.after, self.right)
-        steps = self._steps(np.flatnonzero(~transitions.is_plain(before, after) | self._is_kept(scope.kept)))
+        is_step = ~transitions.is_plain(before, after) | self._is_kept(scope.kept)
+        is_step |= self._lacks_first_prepare(before, after)
         counting = np.isin(self.partition[self.right], list(scope.counted))
-        minutes, durations = self._minutes(before, after, counting) if counting.any() else (None, ())
-        return Telling(steps, minutes, durations)
+        minutes, durations = self._minutes(before, after, counting, is_step) if counting.any() else (None, ())
+        return Telling(self._steps(np.flatnonzero(is_step)), minutes, durations)
+
+    def _lacks_first_prepare(self, before: _Side, after: _Side) -> Array:
+        """Whether a commit may have been decided before `before`: the pair in front of it does not show that it is the
+        first PrepareCommit of its transaction. The driver knows what was stored, and judges these."""
+        known = np.zeros(len(self.left), np.bool_)
+        follows = self.before.offset[self.left[1:]] == self.after.offset[self.right[:-1]]
+        known[1:] = follows & (self.id_number[1:] == self.id_number[:-1])
+        known[1:] &= ~transitions.is_prepared_again(before, after)[:-1]
+        completes: Array = (before.state == PREPARE_COMMIT) & (after.state == COMPLETE_COMMIT)
+        return completes & ~known
 
     def _is_kept(self, prefixes: Sequence[bytes]) -> Any:
         if not prefixes:
@@ -132,8 +143,10 @@ class Pairs(NamedTuple):
         ids = self.transactional_id.take(pa.array(right))
         return Steps(self.partition[right], ids, self.before.take(left), self.after.take(right))
 
-    def _minutes(self, before: _Side, after: _Side, counting: Array) -> tuple[Minutes | None, tuple[Durations, ...]]:
-        """As `service.domain.minutes.told` for every pair, added up by id and minute."""
+    def _minutes(
+        self, before: _Side, after: _Side, counting: Array, is_step: Array
+    ) -> tuple[Minutes | None, tuple[Durations, ...]]:
+        """As `service.domain.minutes.told` for every pair, added up by id and minute; but the marker times of steps."""
         prepares = (after.state == PREPARE_COMMIT) & (after.start_ms >= 0) & (after.partition_count > 0)
         prepares &= ~transitions.is_repetition(before, after)
         rows = np.flatnonzero((outcomes.commits(before, after) | prepares) & counting)
@@ -142,7 +155,7 @@ class Pairs(NamedTuple):
         before, after, right = before.take(rows), after.take(rows), self.right[rows]
         commits = outcomes.commits(before, after)
         opened = prepares[rows]
-        marked = commits & (before.state == PREPARE_COMMIT) & (before.partition_count > 0)
+        marked = commits & ~is_step[rows] & (before.state == PREPARE_COMMIT) & (before.partition_count > 0)
         marked &= transitions.is_same_transaction(before, after)
         at = after.timestamp_ms
         open_ms = np.where(opened, _between(after.start_ms, at), 0)

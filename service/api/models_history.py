@@ -45,7 +45,7 @@ class Transition(Shape):
     producer_id_str: Wide = None
     producer_epoch: int | None
     duration_ms: int | None = Field(description="At PrepareX: since the first partition was added.")
-    marker_ms: int | None = Field(description="At CompleteX: since PrepareX, the time the markers took.")
+    marker_ms: int | None = Field(description="At CompleteX: since the first PrepareX, the time the markers took.")
     cause: Cause | None = Field(
         description="Why: an end at its PrepareX, an expiry and an initialisation at their own record. The cause of an"
         " abort may still change until the id's next record."
@@ -84,7 +84,7 @@ class TransactionMinute(Shape):
     commits: int
     aborts: Aborts
     open_ms: Durations = Field(description="Of the transactions that reached PrepareX: since their first partition.")
-    marker_ms: Durations = Field(description="Of those that were completed: since PrepareX.")
+    marker_ms: Durations = Field(description="Of those that were completed: since their first PrepareX.")
 
 
 class TransactionRates(Shape):

@@ -68,7 +68,9 @@ class Run(NamedTuple):
 
 
 class Step(NamedTuple):
-    """Two neighbouring records of an id that are more than a plain step of an ordinary commit."""
+    """Two neighbouring records of an id that are more than a plain step of an ordinary commit; or its last step, where
+    the record before them is not there to show that PrepareCommit was appended only once.
+    """
 
     partition: int
     transactional_id: bytes
@@ -80,7 +82,8 @@ class Minute(NamedTuple):
     """Commits of an id that completed in one minute (of the records' timestamps), and the durations told then.
 
     `opened` transactions reached PrepareCommit in it, together `open_sum_ms` after their first partition was added;
-    `marked` of the commits took `marker_sum_ms` for their markers. First and last completion; 0 without commits.
+    `marked` of the commits, those that left no step, took `marker_sum_ms` for their markers. First and last completion;
+    0 without commits.
     """
 
     partition: int

@@ -119,10 +119,20 @@ def open_ms(before: LogRecord, after: LogRecord) -> int | None:
 
 
 def marker_ms(before: LogRecord, after: LogRecord) -> int | None:
-    """How long the markers took: between the appends of PrepareX and CompleteX (the values' own times do not tell)."""
+    """How long the markers took: between the appends of PrepareX and CompleteX (the values' own times do not tell).
+
+    `before`: as `counted_from_first` returns it.
+    """
     if not _prepared(before, after) or before.partition_count == 0:
         return None
     return between(before.timestamp_ms, after.timestamp_ms)
+
+
+def counted_from_first(before: LogRecord, after: LogRecord) -> LogRecord:
+    """Returns `after` as the pair behind it has to see it: a PrepareX that was appended again has the append time of
+    the first one. `before` went through here itself.
+    """
+    return after._replace(timestamp_ms=before.timestamp_ms) if transitions.is_prepared_again(before, after) else after
 
 
 def _prepared(before: LogRecord, after: LogRecord) -> bool:

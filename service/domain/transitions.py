@@ -97,6 +97,14 @@ def is_repetition(before: Any, after: Any) -> Any:
     )
 
 
+def is_prepared_again(before: Any, after: Any) -> Any:
+    """Records, or columns of them: PrepareX of a transaction that was decided so before. Unlike a repetition it may
+    have another epoch: a client's abort that seemed to fail, then the coordinator's at the timeout.
+    """
+    is_prepared = (after.state == PREPARE_COMMIT) | (after.state == PREPARE_ABORT)
+    return (before.state == after.state) & is_prepared & is_same_transaction(before, after)
+
+
 def is_plain(before: Any, after: Any) -> Any:
     """Records, or columns of them: a step of an ordinary commit that calls for no row of its own."""
     same_producer = before.producer_id == after.producer_id

@@ -61,12 +61,12 @@ def decided(
     found = list(_told_by_history(history, producer_id))
     found += _told_by_minutes(connection, cluster_id, key, first_ms, last_ms)
     state = connection.execute(
-        select(_I.state, _I.timestamp_ms).where(
+        select(_I.state, _I.state_since_ms).where(
             _I.cluster_id == cluster_id, _I.transactional_id == key, _I.producer_id == producer_id
         )
     ).one_or_none()
     if state is not None and state.state == PREPARE_COMMIT:
-        found.append(Decision(COMMIT_MARKER, state.timestamp_ms, None, Cause(COMMIT, CERTAIN)))
+        found.append(Decision(COMMIT_MARKER, state.state_since_ms, None, Cause(COMMIT, CERTAIN)))
     return Decided(tuple(found), history[-1].at_ms if len(history) == _MOST_ROWS else 0)
 
 
@@ -122,11 +122,13 @@ def _history(connection: Connection, cluster_id: int, key: bytes, last_ms: int) 
 
 
 def _told_by_history(newest_first: Sequence[Any], producer_id: int) -> Iterator[Decision]:
-    """A PrepareX, until the row behind it; slow commits have a row for their CompleteCommit alone."""
-    for following, row in pairwise([None, *newest_first]):
+    """A PrepareX, until the row behind it, unless that is the same again; slow commits have a row for their
+    CompleteCommit alone."""
+    decisive = [row for row in newest_first if row.to_state not in _PREPARED or row.cause is not None]
+    for following, row in pairwise([None, *decisive]):
         if row.to_state == COMPLETE_COMMIT and row.marker_ms is not None:
             yield Decision(COMMIT_MARKER, row.at_ms - row.marker_ms, row.at_ms, Cause(COMMIT, CERTAIN))
-        elif row.to_state in _PREPARED and row.producer_id == producer_id and row.cause is not None:
+        elif row.to_state in _PREPARED and row.producer_id == producer_id:
             until_ms = None if following is None else max(following.at_ms, row.at_ms)
             yield Decision(_PREPARED[row.to_state], row.at_ms, until_ms, Cause(row.cause, row.confidence))
 

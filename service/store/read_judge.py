@@ -51,6 +51,7 @@ _NOW = (
     _T.timeout_ms,
     _T.last_update_ms,
     _T.started_at_ms,
+    _T.state_since_ms,
 )
 _EVENTS = select(
     _S.id,
@@ -152,8 +153,8 @@ def _ongoing(until_ms: int) -> Select[Any]:
 
 def prepared_ids(connection: Connection, cluster_id: int, until_ms: int) -> list[IdNow]:
     """In PrepareX since then or longer, the longest first."""
-    statement = select(*_NOW).where(_T.state.in_((PREPARE_COMMIT, PREPARE_ABORT)), _T.timestamp_ms + 0 <= until_ms)
-    return _read(connection, cluster_id, statement.order_by(_T.timestamp_ms + 0))
+    statement = select(*_NOW).where(_T.state.in_((PREPARE_COMMIT, PREPARE_ABORT)), _T.state_since_ms <= until_ms)
+    return _read(connection, cluster_id, statement.order_by(_T.state_since_ms))
 
 
 def expiring_ids(connection: Connection, cluster_id: int, from_ms: int, until_ms: int) -> list[IdNow]:

@@ -52,12 +52,14 @@ class IdRow(NamedTuple):
 
 
 def newest_record(row: IdRow) -> LogRecord:
-    """The record the row was made of."""
+    """The record the row was made of; a PrepareX with the append time of the first one of its transaction."""
     if row.state >= states.EXPIRED:  # it named no producer: what the row has is of the record before
         return UNSEEN._replace(
             offset=row.offset, timestamp_ms=row.timestamp_ms, leader_epoch=row.leader_epoch, state=row.state
         )
-    return LogRecord._make(getattr(row, name) for name in LogRecord._fields)
+    record = LogRecord._make(getattr(row, name) for name in LogRecord._fields)
+    is_prepared = row.state in (states.PREPARE_COMMIT, states.PREPARE_ABORT)
+    return record._replace(timestamp_ms=row.state_since_ms) if is_prepared else record
 
 
 def last_abort(row: IdRow) -> LastAbort:
@@ -91,7 +93,7 @@ def new_row(cluster_id: int, stored: IdRow | None, generation: int, runs: Sequen
         known.client_transaction_version,
         known.previous_producer_id,
         known.partition_count,
-        newest.start_ms if newest.state == states.ONGOING else newest.timestamp_ms,
+        _state_since_ms(newest, story),
         newest.start_ms if newest.state in states.OPEN else None,
         story.last_outcome if story.last_outcome is not None else stored and stored.last_outcome,
         (stored.commits if stored else 0) + story.commits,
@@ -108,6 +110,13 @@ def new_row(cluster_id: int, stored: IdRow | None, generation: int, runs: Sequen
         last and last.counts,
         last and last.settles_at_ms,
     )
+
+
+def _state_since_ms(newest: LogRecord, story: Story) -> int:
+    if newest.state == states.ONGOING:
+        return newest.start_ms
+    is_told_of = newest.offset == story.newest_prepare.offset
+    return story.newest_prepare.timestamp_ms if is_told_of else newest.timestamp_ms
 
 
 def _newest_decodable(runs: Sequence[Run]) -> LogRecord | None:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from service.domain import causes, journal, minutes, outcomes, states, transitions
 from service.domain.causes import Cause
 from service.domain.durations import MARKER, OPEN
-from service.domain.facts import LogRecord, Minute, Run, Step
+from service.domain.facts import UNSEEN, LogRecord, Minute, Run, Step
 from service.domain.journal import Judged, LastAbort, Transition
 from service.store.writer_minutes import COUNTED_AS, Cell
 
 COMMIT, ABORT = "commit", "abort"
+_PREPARED = (states.PREPARE_COMMIT, states.PREPARE_ABORT)
 
 
 @dataclass(slots=True)
@@ -31,6 +32,8 @@ class Story:
     durations: list[tuple[str, str, int]] = field(default_factory=list)
     """(outcome, kind, ms) of the pairs judged here; those of folded commits came as histograms."""
     last_outcome: int | None = None
+    newest_prepare: LogRecord = UNSEEN
+    """Of those that a pair was told of, with the append time of the first one of its transaction."""
 
     def cell(self, at_ms: int) -> Cell:
         return self.cells.setdefault(minutes.minute_of(at_ms), Cell())
@@ -46,16 +49,20 @@ def tell(
     counts: bool,
     keeps_all: bool,
 ) -> Story:
-    """Judge what is new of an id. `before`: its last stored record (UNSEEN: none); all of it one partition's.
+    """Judge what is new of an id. `before`: its last stored record (UNSEEN: none), a PrepareX with the append time of
+    the first one of its transaction; all of it one partition's.
 
     `keeps_all`: plain steps get a row, too.
     """
-    story = Story(last_abort)
-    pairs = sorted(((step.before, step.after) for step in steps), key=lambda pair: pair[1].offset)
-    if not runs[0].joined:
-        pairs.insert(0, (before, runs[0].first))
-        if counts:
-            _count_commit(story, before, runs[0].first)
+    story = Story(last_abort, newest_prepare=before)
+    border = [] if runs[0].joined else [(before, runs[0].first)]
+    told = sorted(((step.before, step.after) for step in steps), key=lambda pair: pair[1].offset)
+    pairs = list(_counted_from_first(story, [*border, *told]))
+    if counts:
+        for pair in border:
+            _count_commit(story, *pair)
+        for pair in pairs[len(border) :]:
+            _count_markers(story, *pair)
     for minute in folded:
         story.cell(minute.minute_ms).add(minute)
         story.commits += minute.commits
@@ -72,6 +79,17 @@ def tell(
         else:
             _take(story, earlier, later, judged, counts)
     return story
+
+
+def _counted_from_first(
+    story: Story, pairs: Iterable[tuple[LogRecord, LogRecord]]
+) -> Iterator[tuple[LogRecord, LogRecord]]:
+    """The pairs, with the append time of the first PrepareX of a transaction where one was appended again."""
+    for before, after in pairs:
+        earlier = story.newest_prepare if before.offset == story.newest_prepare.offset else before
+        if after.state in _PREPARED:
+            story.newest_prepare = journal.counted_from_first(earlier, after)
+        yield earlier, after
 
 
 def _outcome(runs: Sequence[Run], pairs: Sequence[tuple[LogRecord, LogRecord]]) -> int | None:
@@ -93,6 +111,14 @@ def _count_commit(story: Story, before: LogRecord, after: LogRecord) -> None:
     if told.open_ms is not None:
         story.durations.append((COMMIT, OPEN, told.open_ms))
     if told.marker_ms is not None:
+        story.durations.append((COMMIT, MARKER, told.marker_ms))
+
+
+def _count_markers(story: Story, before: LogRecord, after: LogRecord) -> None:
+    """Of a commit among the steps: executors count those of all others."""
+    told = minutes.told(before, after)
+    if told is not None and told.marker_ms is not None:
+        story.cell(told.minute_ms).add_marker(told.marker_ms)
         story.durations.append((COMMIT, MARKER, told.marker_ms))
 
 

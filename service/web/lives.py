@@ -136,9 +136,9 @@ def _of_newest(newest: IdRow) -> Iterable[Life]:
     if newest.state == states.ONGOING:
         if began_ms is not None:
             yield Life("", began_ms, None, None, newest.producer_epoch)
-    elif is_time(newest.timestamp_ms):
+    elif is_time(newest.state_since_ms):
         cause = COMMIT
         if newest.state == states.PREPARE_ABORT:
             cause = newest.abort_cause or CLIENT_ABORT
-        open_ms = None if began_ms is None else max(newest.timestamp_ms - began_ms, 0)
-        yield Life(cause, began_ms, newest.timestamp_ms, None, newest.producer_epoch, open_ms, open_ms)
+        open_ms = None if began_ms is None else max(newest.state_since_ms - began_ms, 0)
+        yield Life(cause, began_ms, newest.state_since_ms, None, newest.producer_epoch, open_ms, open_ms)

@@ -36,7 +36,7 @@ class Next(NamedTuple):
 
 def is_stuck(row: IdRow, now_ms: int) -> bool:
     """Decided, and not complete for longer than markers take."""
-    return row.state in _PREPARED and is_time(row.timestamp_ms) and now_ms - row.timestamp_ms >= STUCK_AFTER_MS
+    return row.state in _PREPARED and is_time(row.state_since_ms) and now_ms - row.state_since_ms >= STUCK_AFTER_MS
 
 
 def is_overdue(row: IdRow, limits: Limits, as_of_ms: int | None) -> bool:
@@ -85,7 +85,7 @@ def _of_open(row: IdRow, limits: Limits, as_of_ms: int | None, now_ms: int) -> N
 def _of_prepared(row: IdRow, now_ms: int) -> Next:
     if not is_stuck(row, now_ms):
         return Next("muted", "", "markers on their way")
-    since = f"in {states.NAMES[row.state]} for {words.duration(now_ms - row.timestamp_ms)}"
+    since = f"in {states.NAMES[row.state]} for {words.duration(now_ms - row.state_since_ms)}"
     return Next("when", "completing", "completes when its markers are written", more=f"{since}, retried without limit")
 
 

@@ -80,6 +80,14 @@ def test_what_rests_on_an_assumed_config_says_so_and_is_never_certain() -> None:
 
 
 @pytest.mark.parametrize("state", [states.PREPARE_COMMIT, states.PREPARE_ABORT])
+def test_a_completion_is_stuck_since_it_was_decided_first(state: int) -> None:
+    """The coordinator appended its decision again 2 s ago."""
+    one = id_now(state=state, age_ms=2 * S, state_since_ms=NOW_MS - 70 * S)
+    (found,) = stuck.stuck([one], {}, context())
+    assert found.severity == "critical"
+
+
+@pytest.mark.parametrize("state", [states.PREPARE_COMMIT, states.PREPARE_ABORT])
 def test_stuck_completion_names_what_is_missing(state: int) -> None:
     one = id_now(state=state, age_ms=10 * S)
     (found,) = stuck.stuck([one], {}, context())

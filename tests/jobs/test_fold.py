@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.domain import states
+from service.domain.durations import bucket
 from service.domain.facts import UNSEEN, LogBatch, LogRecord, Step
+from service.domain.journal import NO_ABORT
 from service.store.writer_minutes import Cell
+from service.store.writer_rows import new_row
+from service.store.writer_story import tell
 from spark_jobs.arrivals import batches_from_rows
 from spark_jobs.fold import Folded, Runs, concat, merge
 from spark_jobs.pairs import Records, Scope
@@ -22,6 +27,12 @@ from tests.store import logs as by_hand
 
 Entry = tuple[int, bytes, LogRecord]  # partition, transactional id, record
 COUNTED = Scope(frozenset({0, 1}))
+FOLLOW = {
+    states.ONGOING: [states.PREPARE_COMMIT, states.PREPARE_COMMIT, states.PREPARE_ABORT],
+    states.PREPARE_COMMIT: [states.COMPLETE_COMMIT],
+    states.PREPARE_ABORT: [states.COMPLETE_ABORT],
+}
+"""States that a transaction goes on to."""
 
 
 def singles(log: list[Entry]) -> Folded:
@@ -64,6 +75,26 @@ def told(batch: LogBatch) -> tuple[Any, ...]:
     return runs, sorted(batch.steps), cells, +durations
 
 
+def kept(batch: LogBatch) -> tuple[Any, ...]:
+    """What the store makes of a batch, however much of it executors judged: rows, what stories tell, histograms."""
+    durations = Counter[tuple[str, int]]()
+    for one in batch.durations:
+        durations.update({(one.kind, index): n for index, n in enumerate(one.buckets)})
+        durations[one.kind, -1] += one.sum_ms
+    stories = {}
+    runs = sorted(batch.runs, key=lambda run: (run.partition, run.transactional_id, run.first.offset))
+    for place, of_id in groupby(runs, lambda run: (run.partition, run.transactional_id)):
+        own = list(of_id)
+        steps = [step for step in batch.steps if (step.partition, step.transactional_id) == place]
+        minutes = [one for one in batch.minutes if (one.partition, one.transactional_id) == place]
+        story = tell(UNSEEN, NO_ABORT, own, steps, minutes, counts=True, keeps_all=False)
+        for outcome, kind, ms in story.durations:
+            if outcome == "commit":
+                durations.update({(kind, bucket(kind, ms)): 1, (kind, -1): ms})
+        stories[place] = (new_row(1, None, 0, own, story), story.transitions, story.cells, story.commits)
+    return stories, +durations
+
+
 def said(log: list[Entry], counts: bool = True) -> tuple[Any, ...]:
     """The same by going through the records of each id one by one."""
     parts = []
@@ -77,11 +108,19 @@ def said(log: list[Entry], counts: bool = True) -> tuple[Any, ...]:
 @st.composite
 def logs(draw: st.DrawFn) -> list[Entry]:
     """Up to 40 records of a few ids; any state may follow any other, as it may on a real log."""
-    log = []
+    log: list[Entry] = []
+    newest: dict[tuple[int, bytes], LogRecord] = {}
     at_ms = 0
     for offset in range(draw(st.integers(1, 40))):
         at_ms += draw(st.sampled_from([0, 3, 900, 61_000, -5]))
-        record = UNSEEN._replace(
+        key = draw(st.integers(0, 1)), draw(st.sampled_from([b"a", b"b", b"\xff\x00"]))
+        before = newest.get(key)
+        if before is not None and draw(st.integers(0, 2)):  # its transaction goes on
+            state = draw(st.sampled_from([before.state, *FOLLOW.get(before.state, [states.ONGOING])]))
+            newest[key] = before._replace(offset=offset, timestamp_ms=at_ms, state=state)
+            log.append((*key, newest[key]))
+            continue
+        newest[key] = UNSEEN._replace(
             offset=offset,
             timestamp_ms=draw(st.sampled_from([at_ms] * 5 + [-(2**63), 2**63 - 1])),
             state=draw(st.sampled_from([*states.PERSISTED, *states.PERSISTED, states.EXPIRED, states.UNKNOWN])),
@@ -92,7 +131,7 @@ def logs(draw: st.DrawFn) -> list[Entry]:
             previous_producer_id=draw(st.sampled_from([-1, -1, 0])),
             partition_count=draw(st.integers(0, 2)),
         )
-        log.append((draw(st.integers(0, 1)), draw(st.sampled_from([b"a", b"b", b"\xff\x00"])), record))
+        log.append((*key, newest[key]))
     return log
 
 
@@ -107,7 +146,7 @@ def test_folding_columns_equals_going_through_the_records_by_hand(log: list[Entr
 def test_the_pieces_in_which_a_log_is_read_make_no_difference(log: list[Entry], data: st.DataObject) -> None:
     cuts = sorted(data.draw(st.sets(st.integers(1, len(log)), max_size=4)) | {0, len(log)})
     pieces = [merge(singles(log[a:b]), COUNTED) for a, b in pairwise(cuts)]
-    assert told(facts(merge(concat(pieces), COUNTED))) == said(log)
+    assert kept(facts(merge(concat(pieces), COUNTED))) == kept(facts(merge(singles(log), COUNTED)))
 
 
 @given(logs())
@@ -137,3 +176,21 @@ def test_a_new_producer_id_begins_a_new_run_that_knows_its_predecessor() -> None
     assert (old.last.producer_id, old.joined, new.joined) == (1, False, True)
     assert (old.ended_value, new.ended_value) == (b"raw -1", None)
     assert sum(minute.commits for minute in batch.minutes) == 1
+
+
+@pytest.mark.parametrize("cuts", [(), (1,), (2,), (3,), (1, 2), (2, 3)], ids=str)
+def test_markers_take_since_the_first_prepare_in_whatever_piece_it_lies(cuts: tuple[int, ...]) -> None:
+    """A coordinator appended PrepareCommit, the next one did so again."""
+    path = (
+        (states.ONGOING, 0),
+        (states.PREPARE_COMMIT, 1_000),
+        (states.PREPARE_COMMIT, 9_100),
+        (states.COMPLETE_COMMIT, 9_200),
+    )
+    fields = {"producer_id": 1, "start_ms": 0, "partition_count": 1}
+    log = [(0, b"a", UNSEEN._replace(offset=i, state=s, timestamp_ms=ms, **fields)) for i, (s, ms) in enumerate(path)]
+    pieces = [merge(singles(log[a:b]), COUNTED) for a, b in pairwise((0, *cuts, len(log)))]
+    stories, durations = kept(facts(merge(concat(pieces), COUNTED)))
+    ((_, rows, cells, commits),) = stories.values()
+    assert [row.marker_ms for row in rows] == [None, 8_200]
+    assert (commits, cells[0].marked, cells[0].marker_sum_ms, durations["marker", -1]) == (1, 1, 8_200, 8_200)

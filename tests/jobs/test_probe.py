@@ -48,7 +48,7 @@ def _about(request: Any) -> Any:
 
 
 def _question(name: str, coordinator: int) -> Question:
-    row = IdNow(name.encode(), name, 0, 9, 0, PREPARE_COMMIT, 7, 2, 60_000, 0, 0, (("orders", 1),))
+    row = IdNow(name.encode(), name, 0, 9, 0, PREPARE_COMMIT, 7, 2, 60_000, 0, 0, 0, (("orders", 1),))
     return Question(row, coordinator)
 
 

@@ -85,14 +85,22 @@ def fold(partition: int, entries: Iterable[Entry], counts: bool = True) -> LogBa
             end = (ends[-1].offset, ends[-1].state, b"raw %d" % ends[-1].offset) if ends else (-1, -1, None)
             runs.append(Run(partition, key, records[0].record, last.record, joined, len(records), topics, *end))
             joined = True
+        is_first_prepare = False  # shown by the pair in front
         for before, after in pairwise(one.record for one in of_id):
-            if not transitions.is_plain(before, after):
+            is_step = not transitions.is_plain(before, after) or (is_completion(before, after) and not is_first_prepare)
+            if is_step:
                 steps.append(Step(partition, key, before, after))
             told = minutes.told(before, after) if counts else None
             if told is not None:
+                told = told._replace(marker_ms=None) if is_step else told
                 folded.append(_minute(partition, key, after, told))
                 durations += _histograms(partition, told)
+            is_first_prepare = not transitions.is_prepared_again(before, after)
     return LogBatch((), tuple(runs), (), None, tuple(steps), tuple(folded), tuple(durations))
+
+
+def is_completion(before: LogRecord, after: LogRecord) -> bool:
+    return (before.state, after.state) == (states.PREPARE_COMMIT, states.COMPLETE_COMMIT)
 
 
 def _minute(partition: int, key: bytes, after: LogRecord, told: minutes.Told) -> Minute:

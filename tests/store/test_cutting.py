@@ -49,12 +49,18 @@ class Coordinator:
         if deed == "rotate" or key not in self._pids:
             self._pids[key] = 100 + len(self.log)
         if deed == "repeat" and before is not None:
-            self._append(before._replace(record=before.record._replace(offset=len(self.log))))
+            again = before.record._replace(offset=len(self.log), timestamp_ms=self._now_ms())
+            self._append(before._replace(record=again))
         started_ms = 5_000 + len(self.log)
         for state, topics in DEEDS[deed]:
-            self._append(entry(len(self.log), state, key, pid=self._pids[key], start_ms=started_ms, topics=topics))
+            number, pid, at_ms = len(self.log), self._pids[key], self._now_ms()
+            self._append(entry(number, state, key, pid=pid, start_ms=started_ms, at_ms=at_ms, topics=topics))
         if deed in self.ends:
             self.ends[deed].append((len(self.log) - 1, key))
+
+    def _now_ms(self) -> int:
+        """Some decisions are repeated quickly, some after longer than ordinary markers take."""
+        return 10_000 + 400 * len(self.log)
 
     def _append(self, one: Entry) -> None:
         self.log.append(one)

@@ -16,7 +16,10 @@ MOST_IDS: Final = 30
 
 
 class IdNow(NamedTuple):
-    """The newest record of an id. `topics`: (topic, partition) of its open transaction."""
+    """The newest record of an id. `topics`: (topic, partition) of its open transaction.
+
+    `state_since_ms`: of a PrepareX the first append; `timestamp_ms` is the newest one.
+    """
 
     transactional_id: bytes
     name: str
@@ -29,6 +32,7 @@ class IdNow(NamedTuple):
     timeout_ms: int
     last_update_ms: int
     started_at_ms: int | None
+    state_since_ms: int
     topics: tuple[tuple[str, int], ...] = ()
 
     def newest_record(self) -> Evidence:

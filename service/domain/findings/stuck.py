@@ -31,18 +31,18 @@ def stuck(ids: Iterable[IdNow], missing: Missing, context: Context) -> list[Obse
 
 def _is_stuck(one: IdNow, context: Context) -> bool:
     is_prepared = one.state in (PREPARE_COMMIT, PREPARE_ABORT)
-    return is_prepared and context.seen_until[one.partition] - one.timestamp_ms >= STUCK_AFTER_MS
+    return is_prepared and context.seen_until[one.partition] - one.state_since_ms >= STUCK_AFTER_MS
 
 
 def _observe(one: IdNow, missing: tuple[tuple[str, int, int], ...] | None, context: Context) -> Observation:
-    late_ms = context.seen_until[one.partition] - one.timestamp_ms - STUCK_AFTER_MS
+    late_ms = context.seen_until[one.partition] - one.state_since_ms - STUCK_AFTER_MS
     word = "commit" if one.state == PREPARE_COMMIT else "abort"
     places = [place[:2] for place in missing] if missing else one.topics
     which = "of" if missing else "of at least one of"
     evidence = [
         one.newest_record(),
         Evidence(
-            one.timestamp_ms,
+            one.state_since_ms,
             "coordinator's log",
             f"the {word} was decided then; no Complete record followed within {span(STUCK_AFTER_MS)}",
         ),
