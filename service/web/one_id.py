@@ -131,8 +131,6 @@ def _one(connection: Connection, frame: Frame, row: IdRow, window: Window, begin
         older=None if timeline.after is None else f"{address}&window={window.word}&older={_text(timeline.after)}#rows",
         newest=f"{address}&window={window.word}#rows" if begin != Mark() else None,
         address=address,
-        rates=f"{transaction_link(frame.name, row.transactional_id).replace('/transaction?', '/transaction/rates?')}"
-        f"&window={window.word}",
         json_address=transaction_link(frame.name, row.transactional_id),
     )
 

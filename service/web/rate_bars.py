@@ -49,6 +49,11 @@ class Bars(NamedTuple):
     bins: tuple[Bin, ...]
     pieces: tuple[Piece, ...]
 
+    @property
+    def counts(self) -> list[tuple[int, dict[str, int]]]:
+        """When each bar begins, in ms, and what ended in it: for the script that draws them."""
+        return [(one.from_ms, one.ends) for one in self.bins]
+
 
 def totals_of(minutes: Iterable[MinuteRow]) -> dict[str, int]:
     """Commits, then aborts by word of counts; nothing of what there was not."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Sequence
 from html import unescape
@@ -441,7 +442,9 @@ def test_much_becomes_bars_with_a_table(cluster: WithPartitions, client: TestCli
     assert "commit 70 A client abort 1" in text
     assert "More than 60 transactions: counted by cause." in text
     assert "14:12:00 0 1 0 0 0 0 100 ms" in text
-    assert 'data-url="/api/v1/clusters/orders/transaction/rates?id=pay&amp;window=15m"' in html
+    drawn = re.search("data-bars='([^']*)'", html)
+    assert drawn is not None
+    assert sum(ends.get("commit", 0) for _, ends in json.loads(drawn[1])) == 70
     assert "lanes" in html
     assert "<b>Epoch</b>" not in html
     few = get(client, f"{ONE}?id=pay&window=1h")
@@ -531,8 +534,7 @@ def test_with_script_the_bars_are_a_chart_that_a_refresh_keeps(cluster: WithPart
     page = browse(cluster.url).open(f"{ONE}?id=pay")
     page.locator(".rates__plot canvas").wait_for()
     assert not page.locator(".rates__plain").is_visible()
-    with page.expect_response("**/rates?*"):
-        refresh(page)
+    refresh(page)
     assert page.locator(".rates__plot canvas").count() == 1
     assert not page.locator(".rates__plain").is_visible()
 

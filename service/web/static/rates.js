@@ -1,4 +1,4 @@
-// Bars of what ended under one id, by cause: uPlot over the rates of REST, in place of the drawing that needs no script.
+// Bars of what ended under one id, by cause: uPlot over the counts of the page, in place of the drawing that needs no script.
 "use strict";
 
 (() => {
@@ -21,19 +21,17 @@
   }
 
   // counts by bar; the first cause lies on the ground, each other on the one before
-  function stacked(figure, minutes) {
-    const from = Date.parse(figure.dataset.from);
+  function stacked(figure) {
+    const from = Math.floor(Date.parse(figure.dataset.from) / 60000) * 60000;
     const to = Date.parse(figure.dataset.to);
     const width = Number(figure.dataset.widthMs);
     const bars = Math.max(Math.ceil((to - from) / width), 1);
     const xs = Array.from({ length: bars }, (_, number) => (from + number * width) / 1000);
     const counts = CAUSES.map(() => new Array(bars).fill(0));
-    for (const minute of minutes) {
-      const bar = Math.floor((Date.parse(minute.minute) - from) / width);
+    for (const [begin, ends] of JSON.parse(figure.dataset.bars)) {
+      const bar = Math.floor((begin - from) / width);
       if (bar < 0 || bar >= bars) continue;
-      CAUSES.forEach(([word], place) => {
-        counts[place][bar] += word === "commit" ? minute.commits : minute.aborts[word];
-      });
+      CAUSES.forEach(([word], place) => (counts[place][bar] += ends[word] || 0));
     }
     const sums = counts.map((own) => own.slice());
     for (let place = 1; place < sums.length; place += 1) {
@@ -70,21 +68,15 @@
     };
   }
 
-  async function draw() {
+  function draw() {
     const figure = document.getElementById("rates");
     if (!figure || !window.uPlot) return;
     if (plot) figure.classList.add("is-plotted"); // a refresh has brought the server's drawing back
-    try {
-      const response = await fetch(figure.dataset.url);
-      if (!response.ok) return;
-      told = stacked(figure, (await response.json()).items);
-      const host = figure.querySelector(".rates__plot");
-      figure.classList.add("is-plotted");
-      if (plot && host.contains(plot.root)) plot.setData(told.data);
-      else plot = new uPlot(options(host), told.data, host);
-    } catch (error) {
-      figure.classList.remove("is-plotted"); // the drawing of the server stays
-    }
+    told = stacked(figure);
+    const host = figure.querySelector(".rates__plot");
+    figure.classList.add("is-plotted");
+    if (plot && host.contains(plot.root)) plot.setData(told.data);
+    else plot = new uPlot(options(host), told.data, host);
   }
 
   // the newest is at the right: where the lanes do not fit, they begin there
