@@ -12,6 +12,7 @@ from service.api import unknowns
 from service.api.answers import answer
 from service.api.fields import text_of_time
 from service.api.models import Cluster, Clusters
+from service.api.paging import LIMIT, Cursor, Key, Limit, cut
 from service.api.parameters import only_known
 from service.api.problems import NO_SUCH_CLUSTER, ProblemError, describe
 from service.api.sources import describe_sources
@@ -36,15 +37,20 @@ _MINUTE_MS: Final = 60_000
 router = APIRouter(tags=["clusters"], dependencies=[Depends(only_known)])
 
 
-@router.get("/clusters", operation_id="listClusters", response_model=Clusters, responses=describe(422, 503))
-def list_clusters(request: Request) -> Response:
-    """Every cluster the store knows, by name. There is one page; `as_of` is the newest of the clusters'."""
+@router.get("/clusters", operation_id="listClusters", response_model=Clusters, responses=describe(400, 422, 503))
+def list_clusters(request: Request, limit: Limit = LIMIT, cursor: Cursor = None) -> Response:
+    """Every cluster the store knows, by name; `as_of` is the newest of those on the page."""
     now_ms = request.app.state.now_ms()
     with store_of(request).read() as connection:
-        described = [describe_cluster(connection, cluster, now_ms) for cluster in read.all_clusters(connection)]
+        page, next_cursor = cut(sorted(read.all_clusters(connection), key=_place), _place, limit, cursor, "clusters")
+        described = [describe_cluster(connection, cluster, now_ms) for cluster in page]
     as_of_ms = max((as_of for _, as_of in described if as_of is not None), default=None)
-    body = {"items": [body for body, _ in described], "next_cursor": None, "as_of": text_of_time(as_of_ms)}
+    body = {"items": [body for body, _ in described], "next_cursor": next_cursor, "as_of": text_of_time(as_of_ms)}
     return answer(request, body, as_of_ms)
+
+
+def _place(cluster: ClusterRow) -> Key:
+    return (cluster.name,)
 
 
 @router.get("/clusters/{cluster}", operation_id="getCluster", response_model=Cluster, responses=describe(404, 422, 503))

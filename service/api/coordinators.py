@@ -11,6 +11,7 @@ from service.api.answers import answer
 from service.api.clusters import known_cluster
 from service.api.fields import text_of_time
 from service.api.models import Coordinators
+from service.api.paging import LIMIT, Cursor, Limit, cut
 from service.api.parameters import only_known
 from service.api.problems import describe
 from service.api.store import store_of
@@ -26,9 +27,9 @@ router = APIRouter(tags=["clusters"], dependencies=[Depends(only_known)])
     "/clusters/{cluster}/coordinators",
     operation_id="listCoordinators",
     response_model=Coordinators,
-    responses=describe(404, 422, 503),
+    responses=describe(400, 404, 422, 503),
 )
-def list_coordinators(request: Request, cluster: str) -> Response:
+def list_coordinators(request: Request, cluster: str, limit: Limit = LIMIT, cursor: Cursor = None) -> Response:
     """All partitions, by number; `ids` without the expired ones."""
     with store_of(request).read() as connection:
         found = known_cluster(connection, cluster)
@@ -41,8 +42,9 @@ def list_coordinators(request: Request, cluster: str) -> Response:
         ids[count.partition] += 0 if count.state == EXPIRED else count.ids
         open_[count.partition] += count.ids if count.state in OPEN else 0
     as_of_ms = None if status is None else status.as_of_ms
-    items = [_row(row, ids[row.partition], open_[row.partition]) for row in partitions]
-    return answer(request, {"items": items, "next_cursor": None, "as_of": text_of_time(as_of_ms)}, as_of_ms)
+    page, next_cursor = cut(partitions, lambda row: (row.partition,), limit, cursor, cluster, "coordinators")
+    items = [_row(row, ids[row.partition], open_[row.partition]) for row in page]
+    return answer(request, {"items": items, "next_cursor": next_cursor, "as_of": text_of_time(as_of_ms)}, as_of_ms)
 
 
 def _row(row: PartitionRow, ids: int, open_: int) -> dict[str, Any]:

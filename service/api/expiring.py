@@ -13,6 +13,7 @@ from service.api.clusters import known_cluster
 from service.api.cursors import seal, unseal
 from service.api.fields import text_of_time
 from service.api.models import Transactions
+from service.api.paging import LIMIT, Cursor, Limit
 from service.api.parameters import Duration, only_known
 from service.api.problems import describe
 from service.api.store import store_of
@@ -39,10 +40,8 @@ def list_expiring(
     within: Annotated[
         Duration, QueryParameter(description="Those that expire at most this long after `as_of`: 90s, 15m, 24h, 7d.")
     ] = "24h",
-    limit: Annotated[int, QueryParameter(ge=1, le=200)] = 50,
-    cursor: Annotated[
-        str | None, QueryParameter(description="`next_cursor` of the page before, with its `within`.")
-    ] = None,
+    limit: Limit = LIMIT,
+    cursor: Cursor = None,
 ) -> Response:
     """Ids by `expires_at`, the soonest first: `transactional.id.expiration.ms` after their last change in the log, as
     the brokers told or Kafka's default. Those past it come first: the coordinator has not swept them yet. An id with a

@@ -15,6 +15,7 @@ from service.api.cursors import foreign_cursor, seal, unseal
 from service.api.fields import text_of_time
 from service.api.finding_shape import describe_finding
 from service.api.models_findings import Findings, Kind, OneFinding, Severity, Status
+from service.api.paging import LIMIT, Cursor, Limit
 from service.api.parameters import bytes_of, only_known
 from service.api.problems import NO_SUCH_FINDING, ProblemError, describe
 from service.api.store import store_of
@@ -45,10 +46,8 @@ def list_findings(
     ] = None,
     topic: Annotated[str | None, QueryParameter(max_length=249, description="About this topic.")] = None,
     partition: Annotated[int | None, QueryParameter(ge=0, lt=2**31, description="About this partition.")] = None,
-    limit: Annotated[int, QueryParameter(ge=1, le=200)] = 50,
-    cursor: Annotated[
-        str | None, QueryParameter(description="`next_cursor` of the page before, with the filters of that page.")
-    ] = None,
+    limit: Limit = LIMIT,
+    cursor: Cursor = None,
 ) -> Response:
     """Those opened last first, resolved ones included."""
     selection = FindingSelection(
@@ -72,8 +71,8 @@ def list_findings(
 def list_hanging(
     request: Request,
     cluster: str,
-    limit: Annotated[int, QueryParameter(ge=1, le=200)] = 50,
-    cursor: Annotated[str | None, QueryParameter(description="`next_cursor` of the page before.")] = None,
+    limit: Limit = LIMIT,
+    cursor: Cursor = None,
 ) -> Response:
     """Transactions that nobody will end: findings `hanging_transaction` that are confirmed and not resolved, those
     opened last first. `as_of`: of the look at data partitions; what could not be judged is in the cluster's `sources`.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from itertools import islice
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request, Response
@@ -11,18 +9,15 @@ from fastapi import Query as QueryParameter
 
 from service.api.answers import answer
 from service.api.clusters import known_cluster
-from service.api.cursors import foreign_cursor, seal, unseal
 from service.api.fields import text_of_time
 from service.api.models_groups import Groups
+from service.api.paging import LIMIT, Cursor, Limit, cut
 from service.api.parameters import Truth, only_known
 from service.api.problems import describe
 from service.api.store import store_of
 from service.domain.victims import Victim
 from service.store.read_judged import looked_at_ms
 from service.store.read_victims import read_victims
-
-Key = tuple[str, str, int]
-"""Group, topic and partition: the order of the list, and where a page ends."""
 
 router = APIRouter(tags=["groups"], dependencies=[Depends(only_known)])
 
@@ -40,29 +35,23 @@ def list_groups(
         Truth | None,
         QueryParameter(description="true: stopped, will_stop and unstable_offsets only; false: the others only."),
     ] = None,
-    limit: Annotated[int, QueryParameter(ge=1, le=200)] = 50,
-    cursor: Annotated[
-        str | None, QueryParameter(description="`next_cursor` of the page before, with the filters of that page.")
-    ] = None,
+    limit: Limit = LIMIT,
+    cursor: Cursor = None,
 ) -> Response:
     """By group, topic and partition: all groups that committed offsets on partitions whose LSO has stood below the high
     watermark for a second, whether what is open there is legal or not; and those whose own offsets are part of an open
     transaction, their first ones too, which the batches on `__consumer_offsets` tell. Nobody is listed where the LSO is
     at the high watermark.
     """
-    filters = (cluster, "groups", blocked)
-    after = None if cursor is None else _key(unseal(cursor, 1, *filters))
     with store_of(request).read() as connection:
         found = known_cluster(connection, cluster)
         as_of_ms = looked_at_ms(connection, found.id)
         victims = read_victims(connection, found.id)
-    chosen = (
-        one for one in victims if (after is None or one.key > after) and (blocked is None or one.is_blocked == blocked)
-    )
-    page = list(islice(chosen, limit + 1))
+    chosen = (one for one in victims if blocked is None or one.is_blocked == blocked)
+    page, next_cursor = cut(chosen, lambda one: one.key, limit, cursor, cluster, "groups", blocked)
     body = {
-        "items": [_describe(one) for one in page[:limit]],
-        "next_cursor": seal(json.dumps(page[limit - 1].key).encode(), *filters) if len(page) > limit else None,
+        "items": [_describe(one) for one in page],
+        "next_cursor": next_cursor,
         "as_of": text_of_time(as_of_ms),
     }
     return answer(request, body, as_of_ms)
@@ -92,11 +81,3 @@ def _describe(one: Victim) -> dict[str, Any]:
 
 def _lag(committed: int | None, end: int | None) -> int | None:
     return None if committed is None or end is None else end - committed
-
-
-def _key(data: bytes) -> Key:
-    try:
-        group, topic, partition = json.loads(data)
-    except ValueError:
-        raise foreign_cursor() from None
-    return group, topic, partition

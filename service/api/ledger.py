@@ -16,6 +16,7 @@ from service.api.cursors import foreign_cursor, seal, unseal
 from service.api.fields import text_of_time, time_field
 from service.api.links import transaction_link
 from service.api.models_ledger import Markers, Volume
+from service.api.paging import LIMIT, Cursor, Limit, cut
 from service.api.parameters import Duration, only_known, unusable
 from service.api.problems import NOT_TAILED, ProblemError, describe
 from service.api.store import store_of
@@ -29,7 +30,7 @@ from service.store.read import ClusterRow
 from service.store.read_history import Owner, owner_at, read_owners
 
 LONGEST_MS: Final = 7 * 24 * 3_600_000
-"""More minutes than this make no page."""
+"""As long as volume is kept by default."""
 
 # the last row's generation and offset
 _PLACE = struct.Struct(">qq")
@@ -51,10 +52,8 @@ def list_markers(
     cluster: str,
     topic: str,
     partition: Partition,
-    limit: Annotated[int, QueryParameter(ge=1, le=200)] = 50,
-    cursor: Annotated[
-        str | None, QueryParameter(description="`next_cursor` of the page before, of this partition.")
-    ] = None,
+    limit: Limit = LIMIT,
+    cursor: Cursor = None,
 ) -> Response:
     """The markers that ended transactions on the partition since it is tailed, newest first, kept for 7 days. Only
     where txnscope runs with `--partitions all`.
@@ -78,7 +77,7 @@ def list_markers(
     "/clusters/{cluster}/partitions/{topic}/{partition}/volume",
     operation_id="getVolume",
     response_model=Volume,
-    responses=describe(404, 422, 503),
+    responses=describe(400, 404, 422, 503),
 )
 def get_volume(
     request: Request,
@@ -88,9 +87,11 @@ def get_volume(
     window: Annotated[
         Duration, QueryParameter(description="The minutes that ended this long before `as_of`, or later; at most 7d.")
     ] = "1h",
+    limit: Limit = LIMIT,
+    cursor: Cursor = None,
 ) -> Response:
     """What was written to the partition by the minute of its batches' timestamps, oldest first: every minute since it
-    is tailed, also those with nothing. There is one page. Only where txnscope runs with `--partitions all`.
+    is tailed, also those with nothing. Only where txnscope runs with `--partitions all`.
     """
     window_ms = span_ms(window)
     if window_ms > LONGEST_MS:
@@ -104,9 +105,11 @@ def get_volume(
             one.minute_ms: one for one in read_ledger.read_volume(connection, found.id, topic, partition, from_ms)
         }
     minutes = range(max(from_ms, since_ms or from_ms), max(minute_of(as_of_ms), *counted, 0) + 1, MINUTE_MS)
+    of_partition = (cluster, "volume", topic, partition, window)
+    page, next_cursor = cut(minutes, lambda minute_ms: (minute_ms,), limit, cursor, *of_partition)
     body = {
-        "items": [_minute(minute_ms, counted.get(minute_ms)) for minute_ms in minutes],
-        "next_cursor": None,
+        "items": [_minute(minute_ms, counted.get(minute_ms)) for minute_ms in page],
+        "next_cursor": next_cursor,
         "as_of": text_of_time(as_of_ms),
     }
     return answer(request, body, as_of_ms)

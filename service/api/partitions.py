@@ -16,6 +16,7 @@ from service.api.clusters import known_cluster
 from service.api.cursors import foreign_cursor, seal, unseal
 from service.api.fields import text_of_time
 from service.api.models_partitions import OnePartition, Partitions
+from service.api.paging import LIMIT, Cursor, Limit
 from service.api.parameters import Truth, only_known
 from service.api.partition_shape import describe_partition
 from service.api.problems import NO_SUCH_PARTITION, ProblemError, describe
@@ -48,10 +49,8 @@ def list_partitions(
         Truth | None, QueryParameter(description="true: the LSO stands below the high watermark; false: it does not.")
     ] = None,
     topic: Annotated[str | None, QueryParameter(max_length=249, description="Of this topic.")] = None,
-    limit: Annotated[int, QueryParameter(ge=1, le=200)] = 50,
-    cursor: Annotated[
-        str | None, QueryParameter(description="`next_cursor` of the page before, with the filters of that page.")
-    ] = None,
+    limit: Limit = LIMIT,
+    cursor: Cursor = None,
 ) -> Response:
     """All that are watched, by topic and number. Who ends each open transaction is told by the coordinators' log as it
     was read at `as_of`.

@@ -12,6 +12,7 @@ from service.api.clusters import known_cluster
 from service.api.fields import text_of_time, time_field
 from service.api.links import transaction_link
 from service.api.models_history import ProducerOwners
+from service.api.paging import LIMIT, Cursor, Key, Limit, cut
 from service.api.parameters import only_known
 from service.api.problems import describe
 from service.api.store import store_of
@@ -27,18 +28,30 @@ router = APIRouter(tags=["transactions"], dependencies=[Depends(only_known)])
     "/clusters/{cluster}/producers/{producer_id}",
     operation_id="listProducerOwners",
     response_model=ProducerOwners,
-    responses=describe(404, 422, 503),
+    responses=describe(400, 404, 422, 503),
 )
-def list_owners(request: Request, cluster: str, producer_id: Annotated[int, PathParameter(ge=0, lt=2**63)]) -> Response:
-    """The transactional ids that wrote under a producer id, the newest first, also when they are expired since. There
-    is one page; it is empty for a producer without transactions, and for what was forgotten after 90 days.
+def list_owners(
+    request: Request,
+    cluster: str,
+    producer_id: Annotated[int, PathParameter(ge=0, lt=2**63)],
+    limit: Limit = LIMIT,
+    cursor: Cursor = None,
+) -> Response:
+    """The transactional ids that wrote under a producer id, the newest first, also when they are expired since.
+    Empty for a producer without transactions, and for what was forgotten after 90 days.
     """
     with store_of(request).read() as connection:
         found = known_cluster(connection, cluster)
         as_of_ms = read.log_as_of_ms(connection, found.id)
         owners = read_owners(connection, found.id, producer_id)
-    items = [_owner(found.name, owner) for owner in owners]
-    return answer(request, {"items": items, "next_cursor": None, "as_of": text_of_time(as_of_ms)}, as_of_ms)
+    page, next_cursor = cut(owners, _place, limit, cursor, cluster, "producers", producer_id)
+    items = [_owner(found.name, owner) for owner in page]
+    return answer(request, {"items": items, "next_cursor": next_cursor, "as_of": text_of_time(as_of_ms)}, as_of_ms)
+
+
+def _place(owner: Owner) -> Key:
+    """As `read_owners` orders them: by bytes where they were seen at the same time."""
+    return -owner.last_seen_ms, owner.transactional_id.hex()
 
 
 def _owner(cluster: str, owner: Owner) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from service.api.clusters import CAUSES
 from service.api.fields import text_of_time, time_field
 from service.api.models_history import TransactionRates
 from service.api.one_id import Id, IdBase64, id_of, known_id
+from service.api.paging import LIMIT, Cursor, Limit, cut
 from service.api.parameters import Duration, only_known, unusable
 from service.api.problems import describe
 from service.api.store import store_of
@@ -22,7 +23,7 @@ from service.store import read
 from service.store.read_history import MinuteRow, read_minutes
 
 LONGEST_MS: Final = 7 * 24 * 3_600_000
-"""More minutes than this make no page."""
+"""As long as history is kept by default."""
 
 _NOTHING = MinuteRow(*[0] * len(MinuteRow._fields))
 
@@ -33,7 +34,7 @@ router = APIRouter(tags=["transactions"], dependencies=[Depends(only_known)])
     "/clusters/{cluster}/transaction/rates",
     operation_id="getTransactionRates",
     response_model=TransactionRates,
-    responses=describe(404, 422, 503),
+    responses=describe(400, 404, 422, 503),
 )
 def get_rates(
     request: Request,
@@ -43,9 +44,11 @@ def get_rates(
     window: Annotated[
         Duration, QueryParameter(description="The minutes that ended this long before `as_of`, or later; at most 7d.")
     ] = "1h",
+    limit: Limit = LIMIT,
+    cursor: Cursor = None,
 ) -> Response:
     """Commits, aborts and durations of one id by the minute of the log's own time, oldest first. Minutes in which
-    nothing ended are left out; there is one page. Give `id` or `id_b64`.
+    nothing ended are left out. Give `id` or `id_b64`.
     """
     transactional_id = id_of(request, id, id_b64)
     window_ms = span_ms(window)
@@ -61,9 +64,11 @@ def get_rates(
         minute_ms = minute_of(waiting_ms)
         minute = minutes.get(minute_ms, _NOTHING._replace(minute_ms=minute_ms))
         minutes[minute_ms] = minute._replace(aborts_unattributed=minute.aborts_unattributed + 1)
+    of_id = (cluster, "rates", transactional_id, window)
+    page, next_cursor = cut(sorted(minutes), lambda minute_ms: (minute_ms,), limit, cursor, *of_id)
     body = {
-        "items": [_minute(minutes[minute_ms]) for minute_ms in sorted(minutes)],
-        "next_cursor": None,
+        "items": [_minute(minutes[minute_ms]) for minute_ms in page],
+        "next_cursor": next_cursor,
         "as_of": text_of_time(as_of_ms),
     }
     return answer(request, body, as_of_ms)

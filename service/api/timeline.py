@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import struct
-from typing import Annotated, Any
+from typing import Any
 
 from fastapi import APIRouter, Depends, Request, Response
-from fastapi import Query as QueryParameter
 
 from service.api.answers import answer
 from service.api.cursors import foreign_cursor, seal, unseal
 from service.api.fields import text_of_time, time_field
 from service.api.models_history import Timeline
 from service.api.one_id import Id, IdBase64, id_of, known_id
+from service.api.paging import LIMIT, Cursor, Limit
 from service.api.parameters import only_known
 from service.api.problems import describe
 from service.api.store import store_of
@@ -39,8 +39,8 @@ def get_timeline(
     cluster: str,
     id: Id = None,  # noqa: A002 - the contract's name
     id_b64: IdBase64 = None,
-    limit: Annotated[int, QueryParameter(ge=1, le=200)] = 50,
-    cursor: Annotated[str | None, QueryParameter(description="`next_cursor` of the page before, of this id.")] = None,
+    limit: Limit = LIMIT,
+    cursor: Cursor = None,
 ) -> Response:
     """What became of one id, newest first, kept for 7 days: the steps worth a row (aborts, initialisations, expiries,
     slow markers, whatever is odd) and how many ordinary commits lie between them; a minute's commits stand at the time

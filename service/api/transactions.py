@@ -13,6 +13,7 @@ from service.api.cursors import read_cursor, write_cursor
 from service.api.fields import text_of_time
 from service.api.models import OneTransaction, Transactions
 from service.api.one_id import Id, IdBase64, id_of, known_id
+from service.api.paging import LIMIT, Cursor, Limit
 from service.api.parameters import Duration, bytes_of, only_known
 from service.api.problems import describe
 from service.api.store import store_of
@@ -69,11 +70,8 @@ def list_transactions(
         Literal["age", "transactional_id", "last_updated"],
         QueryParameter(description="age: the oldest open one first, the others by id; last_updated: the newest first."),
     ] = "age",
-    limit: Annotated[int, QueryParameter(ge=1, le=200)] = 50,
-    cursor: Annotated[
-        str | None,
-        QueryParameter(description="`next_cursor` of the page before, with the filters and the sort of that page."),
-    ] = None,
+    limit: Limit = LIMIT,
+    cursor: Cursor = None,
 ) -> Response:
     """One row for each transactional id. Where the sort is by bytes, they are those of the log."""
     raw_prefix = (bytes_of(request, "prefix") or b"") if prefix else b""

@@ -146,7 +146,8 @@ class Service:
     def cluster(self) -> str:
         """The cluster of --cluster, or the only one there is."""
         if self._cluster is None:
-            names = [str(one["cluster"]) for one in self._list(self._get("/clusters"), {"cluster"})["items"]]
+            page = self._list(self._get(f"/clusters?limit={_PAGE}"), {"cluster"})
+            names = [str(one["cluster"]) for one in page["items"]]
             if not names:
                 raise CommandFailed(f"{self._url} knows no cluster yet", UNREACHABLE)
             if len(names) > 1:
