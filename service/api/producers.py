@@ -14,7 +14,7 @@ from service.api.links import transaction_link
 from service.api.models_history import ProducerOwners
 from service.api.paging import LIMIT, Cursor, Key, Limit, cut
 from service.api.parameters import only_known
-from service.api.problems import describe
+from service.api.problems import NO_SUCH_PRODUCER, ProblemError, describe
 from service.api.store import store_of
 from service.api.transaction_shape import exact_id
 from service.store import read
@@ -37,13 +37,17 @@ def list_owners(
     limit: Limit = LIMIT,
     cursor: Cursor = None,
 ) -> Response:
-    """The transactional ids that wrote under a producer id, the newest first, also when they are expired since.
-    Empty for a producer without transactions, and for what was forgotten after 90 days.
+    """The transactional ids that wrote under a producer id, the newest first, also when they are expired since. 404
+    where none is known: it is of a producer without transactions, or was forgotten after 90 days.
     """
     with store_of(request).read() as connection:
         found = known_cluster(connection, cluster)
         as_of_ms = read.log_as_of_ms(connection, found.id)
         owners = read_owners(connection, found.id, producer_id)
+    if not owners:
+        raise ProblemError(
+            404, NO_SUCH_PRODUCER, f"cluster {found.name!r} has no transactional id with producer id {producer_id}"
+        )
     page, next_cursor = cut(owners, _place, limit, cursor, cluster, "producers", producer_id)
     items = [_owner(found.name, owner) for owner in page]
     return answer(request, {"items": items, "next_cursor": next_cursor, "as_of": text_of_time(as_of_ms)}, as_of_ms)

@@ -77,6 +77,10 @@ class Service:
         """As `transactions`, of what became of one id: the newest first."""
         return self._pages("transaction/timeline", {"id": transactional_id}, limit, {"type"})
 
+    def owners(self, producer_id: str) -> dict[str, Any]:
+        """The ids that have or had a producer id: the newest of them. CommandFailed with 2 if there is none."""
+        return self._list(self._of_cluster(f"producers/{quote(producer_id, safe='')}", {}), {"transactional_id"})
+
     def expiring(self, within: str | None, limit: int) -> dict[str, Any]:
         """As `transactions`, of ids that expire: the soonest first."""
         return self._pages("expiring", {"within": within}, limit, _TRANSACTION)

@@ -26,9 +26,12 @@ _PARTITIONS_SHOWN = 3
 
 
 def run(flags: Namespace, settings: Settings) -> int:
-    """CommandFailed: 3 if the service does not answer, 2 if it refuses a filter."""
+    """CommandFailed: 3 if the service does not answer, 2 if it refuses a filter or knows nobody with a producer id."""
     query = {name: getattr(flags, name) for name in _FILTERS}
-    page = Service(settings).transactions(query, flags.limit)
+    service = Service(settings)
+    page = service.transactions(query, flags.limit)
+    if not page["items"] and flags.producer_id is not None:
+        service.owners(flags.producer_id)
     return print_page(page, flags.json, _HEADS, lambda one: _row(one, page["as_of"]))
 
 

@@ -98,6 +98,7 @@ BAD_INPUT = [
     bad(f"{CLUSTER}/producers/-1", "producer_id: Input should be greater than or equal to 0"),
     bad(f"{CLUSTER}/producers/9223372036854775808", "producer_id: Input should be less than"),
     bad(f"{CLUSTER}/producers/7?epoch=1", "'epoch'; there are: cursor, limit", UNKNOWN),
+    bad(f"{CLUSTER}/producers/7", "no transactional id with producer id 7", "urn:txnscope:no-such-producer-id", 404),
     bad(f"{CLUSTER}/expiring?within=soon", "'soon' is no duration"),
     bad(f"{CLUSTER}/expiring?limit=0", "limit: Input should be greater than or equal to 1"),
     bad(f"{CLUSTER}/expiring?state=Empty", "'state'; there are: cursor, limit, within", UNKNOWN),

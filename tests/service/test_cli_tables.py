@@ -94,6 +94,16 @@ def test_findings_open_ones_unless_all_are_asked_for(cluster: WithFindings, ask:
     assert "there are more" not in err
 
 
+def test_a_producer_id_that_nobody_has_or_had_is_said_in_one_line(cluster: WithFindings, ask: Ask) -> None:
+    log = [*committed(0, MINUTE - 60_000, pid=7), *committed(3, MINUTE, pid=8)]
+    cluster.writer.apply(batch(log, read(0, len(log))), NOW_MS)
+    for more in ((), ("--json",), ("--state", "Ongoing")):
+        told = ask("transactions", "--producer-id", "9", *more)
+        words = "txnscope transactions: cluster 'orders' has no transactional id with producer id 9\n"
+        assert told == (2, "", words)
+    assert ask("transactions", "--producer-id", "7")[0] == 0, "pay had it before"
+
+
 def test_what_expires_soonest_first(cluster: WithFindings, ask: Ask) -> None:
     clusters.describe(cluster.engine, cluster.id, DESCRIPTION, NOW_MS)  # ids expire after an hour
     log = [
