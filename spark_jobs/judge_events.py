@@ -13,7 +13,7 @@ from service.domain.findings.context import Context
 from service.domain.findings.correlated import Burst, Participants
 from service.domain.findings.events import Event
 from service.domain.findings.finding import Key
-from service.domain.findings.happened import REMEMBERED_MS, happened
+from service.domain.findings.happened import REMEMBERED_MS, Lookups, happened
 from service.domain.findings.lifecycle import Look
 from service.domain.findings.settling import Settling
 from service.domain.states import COMPLETE_ABORT
@@ -70,7 +70,11 @@ class EventLooks:
     def look(self, connection: Connection, context: Context) -> Look:
         settling = Settling(context.settled_ms, self._read_ms, self._begun_ms, self._now_ms)
         events = sorted(self._events.values())
-        found, self._held = happened(events, lambda bursts: self._participants(connection, bursts), settling, context)
+        lookups = Lookups(
+            lambda bursts: self._participants(connection, bursts),
+            lambda ids: read_judge.last_uses(connection, self._cluster_id, ids),
+        )
+        found, self._held = happened(events, lookups, settling, context)
         event_kinds = kinds.EVENTS - {kinds.DATA_GAP}
         return Look(found, event_kinds, frozenset(context.seen_until), context.whole, held=self._held)
 

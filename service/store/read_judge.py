@@ -8,13 +8,14 @@ from typing import Any, Final
 from sqlalchemy import Connection, Select, func, select, text
 
 from service.domain import causes
+from service.domain.findings.churn import IN_USE, Uses
 from service.domain.findings.conditions import IdNow
 from service.domain.findings.context import View
 from service.domain.findings.epochs import WORN_FROM
 from service.domain.findings.events import Event
 from service.domain.findings.source import GapSeen, Undecoded
 from service.domain.limits import TWO_PHASE_TIMEOUT_MS
-from service.domain.states import EXPIRED, ONGOING, PREPARE_ABORT, PREPARE_COMMIT, UNKNOWN
+from service.domain.states import EXPIRED, ONGOING, OPEN, PREPARE_ABORT, PREPARE_COMMIT, UNKNOWN
 from service.domain.transaction_log import SOURCE
 from service.store.display import display_id
 from service.store.read_transactions import participants
@@ -124,6 +125,20 @@ def events_of(connection: Connection, cluster_id: int, ids: Sequence[bytes], sin
 def _events(connection: Connection, statement: Select[Any]) -> list[Event]:
     rows = connection.execute(statement.where(_S.counted.is_(True), _S.cause.in_(WORDS)).limit(EVENTS_READ))
     return [Event(row[0], row[1], display_id(row[1]), *row[2:]) for row in rows]
+
+
+def last_uses(connection: Connection, cluster_id: int, ids: Sequence[bytes]) -> Uses:
+    """Of ids that had a transaction; an id whose newest record cannot be decoded counts as in use."""
+    found: dict[bytes, int] = {}
+    columns = select(_T.transactional_id, _T.state, _T.last_update_ms, _T.last_outcome)
+    for begin in range(0, len(ids), IDS_READ):
+        some = columns.where(_T.cluster_id == cluster_id, _T.transactional_id.in_(ids[begin : begin + IDS_READ]))
+        for one, state, last_update_ms, last_outcome in connection.execute(some):
+            if state in OPEN or state == UNKNOWN:
+                found[one] = IN_USE
+            elif last_outcome is not None:
+                found[one] = last_update_ms
+    return found
 
 
 def open_ids(connection: Connection, cluster_id: int, until_ms: int) -> list[IdNow]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from service.domain import causes, states
-from service.domain.findings import churn, correlated, expiring, fencing, kinds, source, timed_out
+from service.domain.findings import correlated, expiring, fencing, kinds, source, timed_out
 from service.domain.findings.events import MOST_SUBJECTS, Event, group_by_subject, is_random, prefix_of
 from service.domain.findings.finding import Observation, Subject
 from service.domain.findings.rules import Rule
@@ -135,44 +135,6 @@ def test_two_producers_that_take_an_id_in_turns(taken: list[str], found: int) ->
 def test_a_job_that_starts_again_and_again_fences_nobody() -> None:
     events = [event(n, cause=causes.INITIALIZED, from_state=states.COMPLETE_COMMIT) for n in range(9)]
     assert fencing.fencing_conflicts(events, context()) == []
-
-
-def born(sequence: int, name: str, ago_ms: int = 0) -> Event:
-    return event(sequence, name, causes.INITIALIZED, ago_ms, from_state=states.NEVER_SEEN, producer_epoch=0)
-
-
-def test_new_ids_with_random_ends_are_churn() -> None:
-    events = [born(n, f"etl-{n:04x}ab", ago_ms=(5 - n) * 10 * S) for n in range(5)]
-    (found,) = churn.churn(events, context())
-    assert (found.subject, len(found.occurrences)) == (Subject(prefix="etl-"), 5)
-    assert "Give each instance a transactional.id" in found.advice
-    assert churn.churn(events[:4], context()) == []
-
-
-def streams(process: int, thread: int) -> str:
-    return f"shop-7b0c3a52-1c1e-4f0a-9f57-{process:012x}-{thread}"
-
-
-def test_a_start_of_kafka_streams_is_no_churn_nor_is_a_thread_that_is_replaced() -> None:
-    at_once = [born(n, streams(0, n), ago_ms=3 * S - n * 600) for n in range(5)]
-    assert churn.churn(at_once, context()) == []
-    assert churn.churn([born(n, streams(n, 1), ago_ms=3 * S - n * 300) for n in range(9)], context()) == []
-    replaced = [born(n, streams(0, n), ago_ms=(9 - n) * 30 * S) for n in range(9)]
-    assert churn.churn(replaced, context()) == []
-
-
-def test_kafka_streams_that_forgets_its_process_at_every_start_is_told_what_to_keep() -> None:
-    (found,) = churn.churn([born(n, streams(n, 1), ago_ms=(5 - n) * 30 * S) for n in range(5)], context())
-    assert found.advice.startswith("Keep state.dir of this Kafka Streams application on a disk")
-
-
-def test_a_deployment_with_numbers_is_no_churn_unless_it_goes_on() -> None:
-    assert churn.churn([born(n, f"pay-{n}") for n in range(100)], context()) == []
-    assert len(churn.churn([born(n, f"sink-0-{n}", ago_ms=n * 20 * S) for n in range(30)], context())) == 1
-
-
-def test_ids_without_a_common_prefix_are_no_churn() -> None:
-    assert churn.churn([born(n, "abcdefghijkl"[: n + 1]) for n in range(12)], context()) == []
 
 
 def test_expired_ids() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from random import Random
 
 import pytest
@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.domain import causes, states
+from service.domain.findings.churn import Uses
 from service.domain.findings.context import Context, Limits, View, context_of
 from service.domain.findings.events import MOST_SUBJECTS, Event, subjects
 from service.domain.findings.finding import Finding, Key, Subject
-from service.domain.findings.happened import REMEMBERED_MS, happened
+from service.domain.findings.happened import REMEMBERED_MS, Lookups, happened
 from service.domain.findings.lifecycle import Look, reconcile
 from service.domain.findings.rules import Rules
 from service.domain.findings.settling import Settling
@@ -24,9 +25,10 @@ LIMITS = Limits(10 * S, 168 * H, H, frozenset())
 
 
 class Judged:
-    """Rounds of the judge over events of which each becomes known when its partition of the log is read."""
+    """Rounds of the judge over events of which each becomes known when its partition of the log is read. `used`: from
+    when to when ids are used, all the time."""
 
-    def __init__(self, written: Sequence[Event]) -> None:
+    def __init__(self, written: Sequence[Event], used: Mapping[bytes, tuple[int, int]] | None = None) -> None:
         self.written = sorted(written, key=lambda e: e.at_ms)
         self.known: dict[int, Event] = {}  # by the number that the store gave it
         self.read_ms: dict[int, int] = {}
@@ -34,6 +36,7 @@ class Judged:
         self.read_to = dict.fromkeys(PARTITIONS, NOW_MS)
         self.findings: dict[Key, Finding] = {}
         self.begun_ms = NOW_MS
+        self.used = dict(used or {})
 
     def restart(self, now_ms: int) -> None:
         self.read_ms = {}
@@ -51,9 +54,14 @@ class Judged:
         context = self._context(now_ms)
         events = [e for e in self.known.values() if e.at_ms >= now_ms - REMEMBERED_MS]
         settling = Settling(context.settled_ms, self.read_ms, self.begun_ms, now_ms)
-        found = happened(events, lambda _: {}, settling, context)
+        found = happened(events, Lookups(lambda _: {}, lambda ids: self._uses(ids, now_ms)), settling, context)
         for change in reconcile(self.findings, Look(found.observations, frozenset()), now_ms, "c"):
             self.findings[change.finding.kind, change.finding.subject] = change.finding
+
+    def _uses(self, ids: Iterable[bytes], now_ms: int) -> Uses:
+        """Asked only of ids whose partition is read to its end."""
+        spans = {one: self.used[one] for one in ids if one in self.used}
+        return {one: min(end_ms, now_ms) for one, (begin_ms, end_ms) in spans.items() if begin_ms <= now_ms}
 
     def _context(self, now_ms: int) -> Context:
         """What is written and not read is an end of the log that lies ahead."""
@@ -67,9 +75,11 @@ class Judged:
         return {key: one.count for key, one in self.findings.items()}
 
 
-def follow(written: Sequence[Event], cuts: Random | None) -> dict[Key, int]:
+def follow(
+    written: Sequence[Event], cuts: Random | None, used: Mapping[bytes, tuple[int, int]] | None = None
+) -> dict[Key, int]:
     """Everything found: by a judge that is always up to date, or one that reads and begins anew as `cuts` wants it."""
-    judged = Judged(written)
+    judged = Judged(written, used)
     now_ms, end_ms = NOW_MS, max(e.at_ms for e in written)
     while now_ms < end_ms:
         if cuts is None:
@@ -133,15 +143,20 @@ def test_cuts_make_no_difference(cause: str, names: Sequence[str], longest_s: in
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(st.tuples(spans(240), st.integers(0, 30)), min_size=5, max_size=30), st.integers(0, 2**32))
-def test_cuts_make_no_difference_to_churn(steps: list[tuple[int, int]], seed: int) -> None:
+@given(
+    st.lists(st.tuples(spans(240), st.integers(0, 30), st.integers(0, 300 * S)), min_size=5, max_size=30),
+    st.integers(0, 2**32),
+)
+def test_cuts_make_no_difference_to_churn(steps: list[tuple[int, int, int]], seed: int) -> None:
     at_ms, events = 0, []
-    for gap_ms, n in steps:
+    used: dict[bytes, tuple[int, int]] = {}
+    for gap_ms, n, lives_ms in steps:
         at_ms += gap_ms + 1
         new = timeout(at_ms, f"etl-{n:04x}ab{n % 10}")
         events.append(new._replace(cause=causes.INITIALIZED, from_state=states.NEVER_SEEN, partition=0))
+        used.setdefault(new.transactional_id, (new.at_ms, new.at_ms + lives_ms))
     written = numbered(events)
-    assert follow(written, Random(seed)) == follow(written, None)
+    assert follow(written, Random(seed), used) == follow(written, None, used)
 
 
 def test_what_many_subjects_are_told_as_is_settled_too() -> None:

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 
 from service.domain.findings import kinds
-from service.domain.findings.churn import START_MS, STARTS
+from service.domain.findings.churn import RANDOM_IDS, START_MS, STARTS
 from service.domain.findings.rules import Rule, Rules
 from service.store.schema import findings
 from tests.brokers import describe_transaction
@@ -86,9 +86,9 @@ def test_every_trouble_is_named_and_nothing_else(version: str, make_broker: Make
             conflict = wait_for_finding(app, kinds.FENCING_CONFLICT, lambda row: row.count >= 4)
             assert (conflict.transactional_id, conflict.severity) == (b"fought-over", "warning")
 
-            for _ in range(5):  # restarts, not one start
+            for _ in range(RANDOM_IDS + 1):  # restarts, not one start; each gives up the id before
                 transact(open_producer(bootstrap, f"report-{uuid.uuid4()}"), TOPIC)
-                time.sleep(STARTS * START_MS / 5_000)
+                time.sleep(STARTS * START_MS / 1_000 / RANDOM_IDS)
             churn = wait_for_finding(app, kinds.CHURN)
             assert churn.prefix == "report-"
 

@@ -9,11 +9,13 @@ from sqlalchemy import Engine, select
 
 from service.domain import states
 from service.domain.findings import kinds
+from service.domain.findings.churn import IN_USE, UNUSED_MS
 from service.domain.findings.finding import Finding
 from service.domain.findings.lifecycle import QUIET_MS
 from service.domain.findings.rules import Rule, Rules
+from service.domain.findings.settling import SKEW_MS
 from service.domain.partition_facts import PartitionsBatch
-from service.store import clusters, lease, schema
+from service.store import clusters, lease, read_judge, schema
 from service.store.engine import open_reader
 from service.store.errors import LeaseLost
 from service.store.read_findings import known_sequences, told_after
@@ -21,6 +23,7 @@ from service.store.writer_findings import EVENTS_KEPT, FindingWriter, load
 from service.store.writer_partitions import PartitionWriter
 from spark_jobs.judge import Judge
 from tests.store.conftest import Cluster, only_on
+from tests.store.histories import committed
 from tests.store.logs import NOW_MS, Entry, batch, entry, read
 
 MINUTE_MS = 60_000
@@ -180,6 +183,43 @@ def test_an_outage_names_the_partitions_of_its_victims(judged: Judged) -> None:
     assert found.count == 8
     # what the log's PrepareX records say; those of these tests hold no bytes that could be decoded
     assert found.evidence[2].text == "partitions that most of them wrote to: unknown"
+
+
+RESTART_MS = 20_000
+
+
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_new_ids_churn_unless_those_before_go_on(judged: Judged, goes_on: bool) -> None:
+    names = [f"etl-{n:04x}ab".encode() for n in range(6)]
+    for n, name in enumerate(names):
+        now_ms, at = NOW_MS + n * RESTART_MS, judged.next_offset
+        entries = [entry(at, states.EMPTY, name, at_ms=now_ms, pid=n)]
+        for one in range(n + 1) if goes_on else [n]:
+            entries += committed(at + len(entries), now_ms + 5_000, names[one], pid=one)
+        judged.log(entries, now_ms + 5_000)
+        judged.judge.round(now_ms + 5_000)
+    judged.at(NOW_MS + 5 * RESTART_MS + UNUSED_MS)
+    assert judged.found() == {}, "too early to be sure"
+    judged.at(NOW_MS + 5 * RESTART_MS + 5_000 + UNUSED_MS + SKEW_MS)
+    assert {kind: one.count for kind, one in judged.found().items()} == ({} if goes_on else {kinds.CHURN: 6})
+
+
+def test_when_ids_were_used_last(cluster: Cluster, reader: Engine) -> None:
+    cluster.start({0: 0})
+    judged = Judged(cluster, reader)
+    start_ms = NOW_MS - 1_000
+    log = [
+        entry(0, states.EMPTY, b"idle", at_ms=NOW_MS),
+        *committed(1, NOW_MS, b"done"),
+        entry(4, states.EXPIRED, b"done", at_ms=NOW_MS + 50_000),
+        entry(5, states.ONGOING, b"open", start_ms=start_ms, at_ms=start_ms),
+        *committed(6, NOW_MS, b"broken"),
+        entry(9, states.UNKNOWN, b"broken", at_ms=NOW_MS + 1),
+    ]
+    judged.log(log, NOW_MS)
+    with reader.connect() as connection:
+        uses = read_judge.last_uses(connection, cluster.id, [b"idle", b"done", b"open", b"broken", b"never seen"])
+    assert uses == {b"done": NOW_MS, b"open": IN_USE, b"broken": IN_USE}
 
 
 @pytest.mark.parametrize(("timeout_ms", "kinds_found"), [(60_000, {kinds.FENCING_CONFLICT}), (30_000, set())])

@@ -1,11 +1,17 @@
-"""Applications that make up a new transactional.id at every start: nothing fences what an earlier start left open."""
+"""Applications that make up a new transactional.id at every start: nothing fences what an earlier start left open.
+
+New ids alone are no churn: a healthy application has new ids at its first start, and a rolling start of many instances
+takes minutes. It is churn when ids are given up too: an id had transactions, then a newer one had transactions, and
+nothing more was written for the older one. An id that never had a transaction proves nothing: so does a thread of Kafka
+Streams that has no task.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, NamedTuple, TypeVar
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final, TypeVar
 
 from service.domain import causes
 from service.domain.findings import kinds
@@ -29,7 +35,7 @@ from service.domain.minutes import minute_of
 from service.domain.states import NEVER_SEEN
 
 RANDOM_IDS: Final = 5
-"""So many new ids of one prefix in 15 minutes whose ends look made up; those of one process (Kafka Streams) are one."""
+"""So many ids of one prefix in 15 minutes whose ends look made up; those of one process (Kafka Streams) are one."""
 
 START_MS: Final = 10_000
 STARTS: Final = 3
@@ -37,34 +43,74 @@ STARTS: Final = 3
 
 COUNTED_IDS: Final = 20
 COUNTED_MINUTES: Final = 5
-"""New ids with plain numbers are a deployment, unless they keep coming: so many, in so many different minutes."""
+"""Ids with plain numbers are a deployment, unless they keep coming: so many, in so many different minutes."""
+
+UNUSED_MS: Final = 60_000
+"""Who works ends a transaction at least that often: it is the default of transaction.timeout.ms. Whether the ids before
+a new one are still in use is asked so long after its birth."""
+
+SHORT_LIVED_MS: Final = 2 * QUIET_MS
+"""An id that lived longer was no start of many. Includes the longest transaction.timeout.ms that brokers allow unless
+told otherwise: for so long what a crash leaves open counts as in use."""
+
+CROWD: Final = 1_000
+"""So many processes in 15 minutes are no first start, whatever becomes of their ids."""
+
+IN_USE: Final = (1 << 63) - 1
+
+Uses = Mapping[bytes, int]
+"""By id, when it was used last, by the log's time: IN_USE while a transaction is open. Ids that never had one are not
+in it."""
 
 _FOR_STREAMS: Final = (
     "Keep state.dir of this Kafka Streams application on a disk that outlives its process: the process id in its"
-    " transactional ids is stored there."
+    " transactional ids is stored there, if the topology has a persistent state store. Without such a store every start"
+    " makes up new ids."
 )
 _FOR_OTHERS: Final = "Give each instance a transactional.id that stays the same over restarts."
 
 T = TypeVar("T")
 
 
-class _Born(NamedTuple):
-    """The new ids of a prefix: those of times that had too many, and the times at which there were too many."""
+class _Ids:
+    """Counts ids of one prefix in a span of time."""
 
-    events: list[Event]
-    times_ms: list[int]
+    def __init__(self) -> None:
+        self._all: Counter[str] = Counter()
+        self._minutes: Counter[int] = Counter()
+        self._made_up: Counter[str] = Counter()
+        self._starts: Counter[int] = Counter()
+
+    def change(self, born: Event, by: int) -> None:
+        name = made_up(born.name)
+        _add(self._all, name, by)
+        _add(self._minutes, minute_of(born.at_ms), by)
+        if is_random(born.name):
+            _add(self._made_up, name, by)
+            _add(self._starts, born.at_ms // START_MS, by)
+
+    @property
+    def processes(self) -> int:
+        return len(self._all)
+
+    @property
+    def are_many(self) -> bool:
+        are_made_up = len(self._made_up) >= RANDOM_IDS and len(self._starts) >= STARTS
+        return are_made_up or (len(self._all) >= COUNTED_IDS and len(self._minutes) >= COUNTED_MINUTES)
 
 
-def churn(events: Iterable[Event], context: Context, told: Told = ALL) -> list[Observation]:
-    """Returns an observation for each prefix with a new id among those that are told, the worst first."""
-    found = [(prefix, born.events) for prefix, born in _born(events).items() if any(map(told.has, born.events))]
-    found.sort(key=lambda each: (-len(each[1]), each[0]))
-    return [_observe(prefix, new, context) for prefix, new in found[:MOST_SUBJECTS]]
+def churn(new: Iterable[Event], uses: Uses, context: Context, told: Told = ALL) -> list[Observation]:
+    """Returns an observation for each prefix whose ids are given up, the worst first. `new`: as `new_ids`. Of a CROWD
+    all is reported, whatever `told` waits for."""
+    shown = [(prefix, _shown(of_prefix, uses, told)) for prefix, of_prefix in _by_prefix(new).items()]
+    found = sorted((each for each in shown if each[1]), key=lambda each: (-len(each[1]), each[0]))
+    return [_observe(prefix, events, uses, context) for prefix, events in found[:MOST_SUBJECTS]]
 
 
 def churned(events: Iterable[Event]) -> dict[str, list[int]]:
-    """Returns by prefix the times at which too many new ids had come."""
-    return {prefix: born.times_ms for prefix, born in _born(events).items()}
+    """Returns by prefix the times at which too many new ids had come, also such as are still in use."""
+    found = {prefix: _times_of_many(of_prefix) for prefix, of_prefix in _by_prefix(events).items()}
+    return {prefix: times_ms for prefix, times_ms in found.items() if times_ms}
 
 
 def is_churned(prefix: str, at_ms: int, times_ms: Mapping[str, Sequence[int]]) -> bool:
@@ -74,46 +120,67 @@ def is_churned(prefix: str, at_ms: int, times_ms: Mapping[str, Sequence[int]]) -
     return behind > 0 and at_ms - times[behind - 1] <= QUIET_MS
 
 
-def _born(events: Iterable[Event]) -> dict[str, _Born]:
-    """By prefix with too many new ids in some QUIET_MS, by the log's times: when they were read makes no difference."""
-    by_prefix: dict[str, list[Event]] = defaultdict(list)
-    for event in events:
+def new_ids(events: Iterable[Event], prefixes: Collection[str]) -> list[Event]:
+    """Returns the births of the ids of these prefixes, prefix by prefix, in the order of the log's times."""
+    return [e for prefix, of_prefix in _by_prefix(events).items() if prefix in prefixes for e in of_prefix]
+
+
+def _by_prefix(events: Iterable[Event]) -> dict[str, list[Event]]:
+    """Births only, in the order of the log's times: when they were read makes no difference."""
+    found: dict[str, list[Event]] = defaultdict(list)
+    for event in sorted(events, key=lambda e: (e.at_ms, e.sequence)):
         if event.cause == causes.INITIALIZED and event.from_state == NEVER_SEEN:
             prefix = prefix_of(event.name)
             if prefix != event.name:
-                by_prefix[prefix].append(event)
-    found = {prefix: _too_many(sorted(new, key=lambda e: (e.at_ms, e.sequence))) for prefix, new in by_prefix.items()}
-    return {prefix: born for prefix, born in found.items() if born.events}
+                found[prefix].append(event)
+    return found
 
 
-def _too_many(new: Sequence[Event]) -> _Born:
-    """`new`: of one prefix, in the order of time."""
-    born = _Born([], [])
-    names: Counter[str] = Counter()
-    minutes: Counter[int] = Counter()
-    made_up_ones: Counter[str] = Counter()
-    starts: Counter[int] = Counter()
-
-    def count(event: Event, more: int) -> None:
-        _add(names, event.name, more)
-        _add(minutes, minute_of(event.at_ms), more)
-        if is_random(event.name):
-            _add(made_up_ones, made_up(event.name), more)
-            _add(starts, event.at_ms // START_MS, more)
-
-    begin = first = 0
-    for end, event in enumerate(new):
-        count(event, 1)
+def _times_of_many(new: Sequence[Event]) -> list[int]:
+    ids, times_ms, begin = _Ids(), [], 0
+    for event in new:
+        ids.change(event, 1)
         while event.at_ms - new[begin].at_ms > QUIET_MS:
-            count(new[begin], -1)
+            ids.change(new[begin], -1)
             begin += 1
-        is_made_up = len(made_up_ones) >= RANDOM_IDS and len(starts) >= STARTS
-        if is_made_up or (len(names) >= COUNTED_IDS and len(minutes) >= COUNTED_MINUTES):
-            born.events.extend(new[max(first, begin) : end + 1])
-            born.times_ms.append(event.at_ms)
+        if ids.are_many:
+            times_ms.append(event.at_ms)
+    return times_ms
+
+
+def _shown(new: Sequence[Event], uses: Uses, told: Told) -> list[Event]:
+    """Returns the births, of one prefix, that came while too many others were given up."""
+    ended = _ended(new, uses)
+    born, given_up, shown = _Ids(), _Ids(), list[Event]()
+    begin = first = came = went = 0
+    for end, event in enumerate(new):
+        born.change(event, 1)
+        while event.at_ms - new[begin].at_ms > QUIET_MS:
+            born.change(new[begin], -1)
+            begin += 1
+        while came < len(ended) and ended[came][0] < event.at_ms:
+            given_up.change(ended[came][1], 1)
+            came += 1
+        while went < came and event.at_ms - ended[went][0] > QUIET_MS:
+            given_up.change(ended[went][1], -1)
+            went += 1
+        replaces = given_up.are_many and event.transactional_id in uses and told.has(event)
+        if replaces or (born.processes >= CROWD and event.at_ms >= told.since_ms):
+            shown.extend(new[max(first, begin) : end + 1])
             first = end + 1
-    born.events.sort()
-    return born
+    return sorted(shown)
+
+
+def _ended(new: Sequence[Event], uses: Uses) -> list[tuple[int, Event]]:
+    """Returns (last use, birth) of each process that had a transaction and lived shortly, by its last use."""
+    births: dict[str, Event] = {}
+    last_ms: dict[str, int] = {}
+    for event in new:
+        process = made_up(event.name)
+        births.setdefault(process, event)
+        if event.transactional_id in uses:
+            last_ms[process] = max(last_ms.get(process, event.at_ms), uses[event.transactional_id])
+    return sorted((ms, births[p]) for p, ms in last_ms.items() if ms - births[p].at_ms <= SHORT_LIVED_MS)
 
 
 def _add(counter: Counter[T], one: T, more: int) -> None:
@@ -122,7 +189,7 @@ def _add(counter: Counter[T], one: T, more: int) -> None:
         del counter[one]
 
 
-def _observe(prefix: str, new: Sequence[Event], context: Context) -> Observation:
+def _observe(prefix: str, new: Sequence[Event], uses: Uses, context: Context) -> Observation:
     kept = span(context.limits.expiration_ms) + context.assumed(EXPIRATION_CONFIG)
     return ruled(
         Observation(
@@ -134,11 +201,18 @@ def _observe(prefix: str, new: Sequence[Event], context: Context) -> Observation
             advice=(_FOR_STREAMS if is_of_streams(new[-1].name) else _FOR_OTHERS)
             + " Only then does a start abort what the one before left open. Now such a transaction blocks readers until"
             f" its timeout, and each id takes memory in the coordinator for {kept} after its last use.",
-            evidence=tuple(
-                evidence(e, f"{e.name}: first seen, producer id {e.producer_id}") for e in new[-EVIDENCE_KEPT:]
-            ),
+            evidence=tuple(evidence(e, _described(e, uses)) for e in new[-EVIDENCE_KEPT:]),
             confidence=kinds.LIKELY,
             occurrences=tuple(Occurrence(e.sequence, e.at_ms) for e in new),
         ),
         context.rules.of(prefix),
     )
+
+
+def _described(event: Event, uses: Uses) -> str:
+    last_ms = uses.get(event.transactional_id)
+    if last_ms is None:
+        used = "without a transaction"
+    else:
+        used = "in use" if last_ms == IN_USE else f"used for {span(last_ms - event.at_ms)}"
+    return f"{event.name}: first seen, producer id {event.producer_id}, {used}"

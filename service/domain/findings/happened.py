@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from service.domain.findings import churn, correlated, expiring, fencing, kinds, timed_out
+from service.domain.findings.churn import SHORT_LIVED_MS, Uses
 from service.domain.findings.context import Context
 from service.domain.findings.correlated import Burst, Participants
 from service.domain.findings.events import Event, Told, prefix_of
@@ -14,10 +15,19 @@ from service.domain.findings.finding import Key, Observation, Subject
 from service.domain.findings.lifecycle import QUIET_MS
 from service.domain.findings.settling import Settling, first_unsettled, first_unsettled_timeout, gap_ms
 
-REMEMBERED_MS: Final = 4 * QUIET_MS
+REMEMBERED_MS: Final = 2 * QUIET_MS + max(2 * QUIET_MS, SHORT_LIVED_MS)
 """How long events are kept. Reported are those of the last QUIET_MS; what they are reported as depends on some before:
 the group of a timeout on those in the QUIET_MS before it, whether one of these came alone on whether its id's prefix
-churned in the QUIET_MS before it, and that on new ids in the QUIET_MS before."""
+churned in the QUIET_MS before it, and that on new ids in the QUIET_MS before. Churn rests on ids that were given up in
+the QUIET_MS before it, born up to SHORT_LIVED_MS earlier."""
+
+
+class Lookups(NamedTuple):
+    """What is read only where events ask for it, each at most once a round: of the bursts that are reported, and of the
+    ids of prefixes that may churn."""
+
+    participants: Callable[[Sequence[Burst]], Participants]
+    uses: Callable[[Sequence[bytes]], Uses]
 
 
 class Happened(NamedTuple):
@@ -27,27 +37,27 @@ class Happened(NamedTuple):
     held: frozenset[Key]
 
 
-def happened(
-    events: Sequence[Event],
-    participants: Callable[[Sequence[Burst]], Participants],
-    settling: Settling,
-    context: Context,
-) -> Happened:
-    """`participants`: asked for at most once, of the bursts that are reported."""
+def happened(events: Sequence[Event], lookups: Lookups, settling: Settling, context: Context) -> Happened:
     since_ms = settling.now_ms - QUIET_MS
     after_ms = gap_ms(context)
-    found = churn.churn(events, context, Told(since_ms))
+    churned = churn.churned(events)
+    new = churn.new_ids(events, churned)
+    # of an id whose partition is not read to its end, nobody knows whether it is used
+    known = [e.transactional_id for e in new if e.partition in context.seen_until]
+    told = Told(since_ms, first_unsettled(_since(new, since_ms), settling, churn.UNUSED_MS))
+    found = churn.churn(new, lookups.uses(known) if known else {}, context, told)
+    held = _held(kinds.CHURN, new, told)
 
-    bursts = correlated.bursts(events, churn.churned(events), context)
+    bursts = correlated.bursts(events, churned, context)
     fresh = [burst for burst in bursts if burst.events[-1].at_ms >= since_ms]
-    found += correlated.correlated(fresh, events, participants(fresh) if fresh else {}, context)
+    found += correlated.correlated(fresh, events, lookups.participants(fresh) if fresh else {}, context)
 
     together = {e.sequence for burst in bursts for e in burst.events}
     timeouts = list(timed_out.timeouts(events))
     alone = [e for e in timeouts if e.sequence not in together]
     told = Told(since_ms, first_unsettled_timeout(timeouts, _since(alone, since_ms), settling, context))
     found += timed_out.timed_out(alone, together, context, told)
-    held = _held(kinds.TIMED_OUT, alone, told)
+    held |= _held(kinds.TIMED_OUT, alone, told)
 
     taken = [shown[-1] for shown in fencing.fights(events).values()]
     told = Told(since_ms, first_unsettled(_since(taken, since_ms), settling, after_ms))

@@ -9,7 +9,10 @@ a slow machine reports the same as a fast one, only later. Three rules make sure
    TOGETHER_MS more, while they keep coming). It is never a function of what one round happens to hold.
 2. An event is reported when all partitions of the log have been read past that time, so that nothing which is still to
    come can change the answer. A finding is therefore never opened under one subject and counted again under another.
-3. Only growth is reported at once: the fifth id makes a burst, whatever follows, and so does the fifth new id churn.
+3. Only growth is reported at once: the fifth id makes a burst, whatever follows.
+
+Churn rests on more than events: on whether ids are used again (`churn.UNUSED_MS` after a newer one was born). Who reads
+the log late knows of later uses, and may find less churn than who kept up with it; never more.
 
 The alternative, to open a finding for the first timeouts and to withdraw it when the burst becomes visible, tells an
 operator of two troubles where there is one, and every notification that went out stays wrong. The price of waiting is
