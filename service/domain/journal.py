@@ -12,7 +12,7 @@ from service.domain import causes, outcomes, transitions
 from service.domain.causes import Cause
 from service.domain.durations import between
 from service.domain.facts import LogRecord
-from service.domain.states import COMPLETE_ABORT, COMPLETE_COMMIT, NEVER_SEEN, PREPARE_ABORT, PREPARE_COMMIT
+from service.domain.states import COMPLETE_ABORT, COMPLETE_COMMIT, NEVER_SEEN, ONGOING, PREPARE_ABORT, PREPARE_COMMIT
 
 SETTLES_AFTER_MS: Final = causes.FOLLOWS_WITHIN_MS + 5_000
 """When an open cause stays as it is: the 5 s are for the clocks of two brokers."""
@@ -63,11 +63,16 @@ class Transition(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """`revised`: the row at that offset gets another cause. `aborts`: (cause, completed at) of those that count now."""
+    """`revised`: the row at that offset gets another cause. `aborts`: (cause, completed at) of those that count now.
+
+    `decision`: the row of a PrepareCommit before, which was plain until this step turned out to be notable. It may be
+    there already.
+    """
 
     last_abort: LastAbort
     transition: Transition
     is_notable: bool
+    decision: Transition | None
     revised: tuple[int, Cause] | None
     aborts: tuple[tuple[str, int], ...]
 
@@ -94,10 +99,12 @@ def judge(last_abort: LastAbort, before: LogRecord, after: LogRecord, *, counts:
         last_abort = prepared._replace(completed_at_ms=after.timestamp_ms, counts=counts)
         if counts and not last_abort.cause.open:
             aborts.append((last_abort.cause.word, after.timestamp_ms))
+    is_notable = _is_notable(before, after, cause_here, note)
     return Judged(
         last_abort,
         _transition(before, after, cause_here, note),
-        _is_notable(before, after, cause_here, note),
+        is_notable,
+        _decision(before) if is_notable and before.state == PREPARE_COMMIT else None,
         revised,
         tuple(aborts),
     )
@@ -111,11 +118,7 @@ def settled(last_abort: LastAbort) -> tuple[LastAbort, str]:
 
 def open_ms(before: LogRecord, after: LogRecord) -> int | None:
     """How long the transaction was open when `after` ended it: from its first partition to the append of PrepareX."""
-    if after.state not in (PREPARE_COMMIT, PREPARE_ABORT) or after.start_ms < 0 or after.partition_count == 0:
-        return None
-    if transitions.is_repetition(before, after):
-        return None
-    return between(after.start_ms, after.timestamp_ms)
+    return None if transitions.is_repetition(before, after) else _open_until(after)
 
 
 def marker_ms(before: LogRecord, after: LogRecord) -> int | None:
@@ -133,6 +136,30 @@ def counted_from_first(before: LogRecord, after: LogRecord) -> LogRecord:
     the first one. `before` went through here itself.
     """
     return after._replace(timestamp_ms=before.timestamp_ms) if transitions.is_prepared_again(before, after) else after
+
+
+def _open_until(prepare: LogRecord) -> int | None:
+    if prepare.state not in (PREPARE_COMMIT, PREPARE_ABORT) or prepare.start_ms < 0 or prepare.partition_count == 0:
+        return None
+    return between(prepare.start_ms, prepare.timestamp_ms)
+
+
+def _decision(prepare: LogRecord) -> Transition:
+    """Of a step that is not here any more: it was plain, and Kafka writes PrepareCommit after Ongoing alone."""
+    return Transition(
+        prepare.offset,
+        prepare.timestamp_ms,
+        ONGOING,
+        PREPARE_COMMIT,
+        prepare.producer_id,
+        prepare.producer_epoch,
+        prepare.timeout_ms,
+        _open_until(prepare),
+        None,
+        causes.COMMIT,
+        causes.CERTAIN,
+        None,
+    )
 
 
 def _prepared(before: LogRecord, after: LogRecord) -> bool:

@@ -41,7 +41,7 @@ LAST_EPOCH: Final = 32_767
 """Reserved for the coordinator's last PrepareX under a producer id."""
 
 SLOW_MARKERS_MS: Final = 1_000
-"""From here on the phase between Prepare and Complete is worth a row of its own."""
+"""From here on the phase between Prepare and Complete is worth rows of its own: of the decision, and of its end."""
 
 
 REPEATED: Final = "written again: the coordinator repeats an append whose answer it missed"

@@ -126,6 +126,8 @@ def _take(story: Story, before: LogRecord, after: LogRecord, judged: Judged, cou
     story.last_abort = judged.last_abort
     if judged.revised is not None:
         story.revised.append(judged.revised)
+    if judged.decision is not None:
+        story.transitions.append(judged.decision)
     if judged.is_notable:
         story.transitions.append(judged.transition)
     for cause, completed_at_ms in judged.aborts:

@@ -13,6 +13,7 @@ from sqlalchemy import Connection, Engine
 from service.domain import states
 from service.domain.facts import Gap, Step
 from service.domain.timeline import Commits, Folded, Mark, Row, told
+from service.domain.transitions import REPEATED
 from service.store.read_history import commits_of, read_owners, read_timeline, rows_of
 from service.store.writer import TransactionLogWriter
 from tests.store.conftest import Cluster, only_on
@@ -74,7 +75,33 @@ def test_a_commit_with_a_row_of_its_own_is_not_counted_again(cluster: Cluster) -
     log = [*committed(0, minutes_ago(2) + 1_000), *committed(3, minutes_ago(2) + 30_000, markers_ms=5_000)]
     log += [*committed(6, minutes_ago(2) + 40_000), *committed(9, minutes_ago(1), markers_ms=2_000)]
     apply(cluster, log)
-    assert shown(walk(cluster.engine, cluster.id)) == [11, "2 commits", 5]
+    assert shown(walk(cluster.engine, cluster.id)) == [11, 10, "2 commits", 5, 4]
+
+
+@pytest.mark.parametrize("cut", range(4))
+def test_a_commit_with_slow_markers_shows_its_decision_and_cause_too(cluster: Cluster, cut: int) -> None:
+    """Also where PrepareCommit was read before anybody knew that its markers would be slow."""
+    cluster.start({0: 0})
+    log = committed(0, minutes_ago(2), markers_ms=5_000)
+    for lo, hi in ((0, cut), (cut, 3)):
+        cluster.writer.apply(batch(log[lo:hi], read(lo, hi)), NOW_MS)
+    complete, prepare = walk(cluster.engine, cluster.id)
+    assert isinstance(complete, Row)
+    assert isinstance(prepare, Row)
+    assert (complete.offset, complete.from_state, complete.marker_ms) == (2, states.PREPARE_COMMIT, 5_000)
+    assert (prepare.offset, prepare.from_state, prepare.to_state) == (1, states.ONGOING, states.PREPARE_COMMIT)
+    assert (prepare.cause, prepare.confidence, prepare.duration_ms) == ("commit", "certain", 100)
+    assert prepare.at_ms == minutes_ago(2) - 5_000
+
+
+def test_a_decision_that_is_written_again_leaves_the_first_one_in_the_history(cluster: Cluster) -> None:
+    cluster.start({0: 0})
+    log = committed(0, minutes_ago(2), markers_ms=5_000)
+    again = entry(2, states.PREPARE_COMMIT, start_ms=log[1].record.start_ms, at_ms=minutes_ago(2) - 2_000)
+    complete = log[2]._replace(record=log[2].record._replace(offset=3))
+    apply(cluster, [*log[:2], again, complete])
+    told = [(row.offset, row.cause, row.note) for row in walk(cluster.engine, cluster.id) if isinstance(row, Row)]
+    assert told == [(3, None, None), (2, None, REPEATED), (1, "commit", None)]
 
 
 def test_of_an_id_whose_every_step_is_kept_nothing_is_folded(cluster: Cluster) -> None:
@@ -110,6 +137,7 @@ def test_every_page_size_tells_the_same_and_every_commit_once(cluster: Cluster, 
     rows = [item for item in items if isinstance(item, Row)]
     assert [row.offset for row in rows] == sorted((row.offset for row in rows), reverse=True)
     own = sum(row.to_state == states.COMPLETE_COMMIT for row in rows)
+    assert own == sum(row.cause == "commit" for row in rows)
     assert own + sum(item.commits for item in items if isinstance(item, Folded)) == commits
     assert not [pair for pair in pairwise(items) if all(isinstance(one, Folded) for one in pair)]
 
