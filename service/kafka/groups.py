@@ -1,19 +1,16 @@
-"""Consumer groups: which there are, who coordinates them, what they committed, how many members they have."""
+"""Consumer groups: which there are, who coordinates them, what they committed."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from kafka.protocol.admin import DescribeGroupsRequest, ListGroupsRequest
+from kafka.protocol.admin import ListGroupsRequest
 from kafka.protocol.consumer import OffsetFetchRequest
 from kafka.protocol.metadata import FindCoordinatorRequest
 
 from service.kafka import errors
 from service.kafka.client import KafkaClient
-from service.kafka.raw import RawRequest
-from service.wire.cursor import Cursor
-from service.wire.errors import DecodeError
 
 UNSTABLE_OFFSET_COMMIT: Final = 88
 """A transaction that is still open has a commit for the partition: the group's consumers wait (KIP-447)."""
@@ -22,7 +19,6 @@ _GROUP_KEY = 0  # FindCoordinator: a group, not a transactional id
 _BATCHED_COORDINATORS = 4  # the first FindCoordinator version with many keys
 _BATCHED_OFFSETS = 8  # the first OffsetFetch version with many groups
 _BY_NAME = 9  # the last one with topic names; later ones want topic ids
-_CONSUMER_GROUP_DESCRIBE = 69  # API key (KIP-848): the library has no class for it
 
 
 class ListedGroup(NamedTuple):
@@ -105,23 +101,6 @@ def committed(
     return {g.group_id: _offsets(g) for g in client.ask(request, node).groups}
 
 
-def members(client: KafkaClient, node: int, groups: Sequence[str]) -> dict[str, int | None]:
-    """How many members each group has that `node` coordinates, of the classic protocol and of KIP-848's. None: it does
-    not tell (not the coordinator, no such group, no DESCRIBE on it, a share or streams group). Raises KafkaUnavailable
-    or KafkaRefused.
-    """
-    found: dict[str, int | None] = dict.fromkeys(groups)
-    if not groups:
-        return found
-    for one in client.ask(DescribeGroupsRequest(groups=list(groups), include_authorized_operations=False), node).groups:
-        if not one.error_code and one.group_state != "Dead":  # "Dead" is also how a group of another kind is answered
-            found[one.group_id] = len(one.members)
-    if client.version_of(_CONSUMER_GROUP_DESCRIBE) >= 0:
-        for group in (g for g, count in found.items() if count is None):
-            found[group] = _members_of_consumer_group(client, node, group)
-    return found
-
-
 def _topics(group: Any, places: Collection[tuple[str, int]] | None) -> list[Any] | None:
     """Partitions by topic, in the request class of one group; None asks for all."""
     if places is None:
@@ -159,29 +138,3 @@ def _offsets(answer: Any) -> GroupOffsets:
         for p in topic.partitions
     }
     return GroupOffsets(errors.NONE, offsets)
-
-
-def _members_of_consumer_group(client: KafkaClient, node: int, group: str) -> int | None:
-    """ConsumerGroupDescribe v0 of one group: the number of members stands before all that is said of them."""
-    name = group.encode()
-    # one group (length + 1 in every compact type), no authorized operations, no tagged fields
-    body = b"\2" + _uvarint(len(name) + 1) + name + b"\0\0"
-    answer = client.ask(RawRequest(_CONSUMER_GROUP_DESCRIBE, 0, body, is_flexible=True), node).body
-    read = Cursor(answer, DecodeError, start=4)  # behind the throttle time
-    read.uvarint()  # one group
-    if read.int16():
-        return None
-    for _ in range(3):  # error message, group, state
-        read.skip(max(read.uvarint() - 1, 0))
-    read.skip(8)  # epochs of group and assignment
-    read.skip(max(read.uvarint() - 1, 0))  # assignor
-    return read.uvarint() - 1
-
-
-def _uvarint(value: int) -> bytes:
-    out = bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
