@@ -69,6 +69,10 @@ class Timeline(Shape):
     items: list[Annotated[Transition | FoldedCommits, Field(discriminator="type")]]
     next_cursor: str | None
     as_of: Time | None
+    counted_since: Time | None = Field(
+        description="From then on ordinary commits are counted, by minute; of what was before, only other transitions"
+        " are listed. Null: nothing is counted yet."
+    )
 
 
 class Durations(Shape):

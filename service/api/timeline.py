@@ -43,8 +43,9 @@ def get_timeline(
     cursor: Cursor = None,
 ) -> Response:
     """What became of one id, newest first, kept for 7 days: the steps worth a row (aborts, initialisations, expiries,
-    slow markers, whatever is odd) and how many ordinary commits lie between them; a minute's commits stand at the time
-    of its last one. The cause of an abort stands at its PrepareAbort. Give `id` or `id_b64`.
+    slow markers, whatever is odd) and how many ordinary commits lie between them, counted since `counted_since`; a
+    minute's commits stand at the time of its last one. The cause of an abort stands at its PrepareAbort. Give `id` or
+    `id_b64`.
     """
     transactional_id = id_of(request, id, id_b64)
     filters = (cluster, "timeline", transactional_id)
@@ -57,6 +58,7 @@ def get_timeline(
         "items": [_folded(item) if isinstance(item, Folded) else _transition(item) for item in page.items],
         "next_cursor": None if page.after is None else seal(_write_mark(page.after), *filters),
         "as_of": text_of_time(as_of_ms),
+        "counted_since": text_of_time(found.counted_since_ms),
     }
     return answer(request, body, as_of_ms)
 

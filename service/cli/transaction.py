@@ -35,7 +35,8 @@ def run(flags: Namespace, settings: Settings) -> int:
     one = service.transaction(flags.id)
     timeline = service.timeline(flags.id, flags.limit)
     if flags.json:
-        print(json.dumps(one | {"timeline": timeline["items"]}, indent=2))
+        told = {"timeline": timeline["items"], "counted_since": timeline.get("counted_since")}
+        print(json.dumps(one | told, indent=2))
         return FINE
     # one column without head: names on the left, values on the right
     print(table(("transactional_id", one["transactional_id"]), list(_lines(one))))
@@ -44,6 +45,8 @@ def run(flags: Namespace, settings: Settings) -> int:
     if timeline["items"]:
         print()
         print(table(_HEADS, [_row(item) for item in timeline["items"]]))
+    if _reaches_back(timeline):
+        print(f"\nOrdinary commits are counted, by minute and not listed, from {timeline['counted_since']} on.")
     if timeline["next_cursor"]:
         print(f"the newest {len(timeline['items'])} rows of its timeline, there are more (--limit)", file=sys.stderr)
     return FINE
@@ -57,6 +60,18 @@ def _why(items: list[dict[str, Any]]) -> str | None:
             head = f"Aborted last at {item['at']}: {item['cause'].replace('_', ' ')} ({item['confidence']})."
             return fill(f"{head} {words}", _WIDTH) if words else None
     return None
+
+
+def _reaches_back(timeline: dict[str, Any]) -> bool:
+    """Whether it begins in the middle: something of the id may have been there before commits were counted."""
+    since, items = timeline.get("counted_since"), timeline["items"]
+    if since is None:
+        return False
+    oldest = items[-1] if items else {"type": "folded"}
+    if oldest["type"] == "folded":
+        return timeline["next_cursor"] is None
+    is_older: bool = oldest["at"] is not None and oldest["at"] < since
+    return is_older or (timeline["next_cursor"] is None and oldest["from_state"] is not None)
 
 
 def _row(item: dict[str, Any]) -> tuple[object, ...]:

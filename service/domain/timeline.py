@@ -8,7 +8,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from service.domain.minutes import minute_of
-from service.domain.states import COMPLETE_COMMIT
+from service.domain.states import COMPLETE_COMMIT, NEVER_SEEN
 from service.domain.transitions import REPEATED
 
 
@@ -53,6 +53,11 @@ class Mark(NamedTuple):
 
     row: tuple[int, int, int] | None = None
     minute_ms: int | None = None
+
+
+def is_from_the_beginning(oldest: Row | Folded | None) -> bool:
+    """Whether this item is about the first record that the id ever had: nothing of it was there before."""
+    return isinstance(oldest, Row) and oldest.from_state == NEVER_SEEN
 
 
 def told(rows: Iterable[Row], minutes: Iterable[Commits], begin: Mark) -> Iterator[tuple[Row | Folded, Mark]]:

@@ -19,12 +19,12 @@ from service.domain.findings.context import limits_of
 from service.domain.findings.finding import Finding
 from service.domain.findings.kinds import CANDIDATE, CONFIRMED, HANGING
 from service.domain.limits import expires_at_ms, is_time
-from service.domain.timeline import Mark, Row
+from service.domain.timeline import Mark, Row, is_from_the_beginning
 from service.store import read, read_findings, read_transactions
 from service.store.display import display_id, readings
 from service.store.id_key import id_key
 from service.store.read_findings import FindingSelection
-from service.store.read_history import read_timeline
+from service.store.read_history import TimelinePage, read_timeline
 from service.store.read_ids import ProducerRow, producers_of
 from service.store.writer_rows import IdRow
 from service.web.abort_answers import answers, is_abort
@@ -127,12 +127,23 @@ def _one(connection: Connection, frame: Frame, row: IdRow, window: Window, begin
         phases=phases_of(history.rows, offset),
         is_chosen=offset is not None,
         items=timeline.items,
+        counted_since_ms=_counted_since_ms(frame, timeline),
         is_time=is_time,
         older=None if timeline.after is None else f"{address}&window={window.word}&older={_text(timeline.after)}#rows",
         newest=f"{address}&window={window.word}#rows" if begin != Mark() else None,
         address=address,
         json_address=transaction_link(frame.name, row.transactional_id),
     )
+
+
+def _counted_since_ms(frame: Frame, timeline: TimelinePage) -> int | None:
+    """Where the page reaches back to what was before, or may have been; else None."""
+    since_ms = frame.cluster.counted_since_ms
+    oldest = timeline.items[-1] if timeline.items else None
+    if since_ms is None or is_from_the_beginning(oldest):
+        return None
+    reaches_back = isinstance(oldest, Row) and oldest.at_ms < since_ms
+    return since_ms if timeline.after is None or reaches_back else None
 
 
 def _newest_abort(history: History) -> Sequence[Row]:

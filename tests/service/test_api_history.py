@@ -48,6 +48,7 @@ def test_a_timeline_tells_the_transitions_and_folds_the_commits(cluster: SeededC
         body = get(client, f"{TIMELINE}?id=pay")
     items = body["items"]
     assert (body["next_cursor"], body["as_of"]) == (None, "2026-09-21T14:13:50.123Z")
+    assert body["counted_since"] == "2026-09-21T14:03:50.123Z"
     assert items[0] == {
         "type": "folded",
         "count": 1,
@@ -90,6 +91,21 @@ def test_an_id_without_history_has_an_empty_timeline(cluster: SeededCluster) -> 
     with client_of(cluster.url) as client:
         assert get(client, f"{TIMELINE}?id=quiet")["items"] == []
         assert get(client, f"{RATES}?id=quiet")["items"] == []
+
+
+def test_a_timeline_says_from_when_on_it_counts_commits(cluster: SeededCluster) -> None:
+    """Of what was there before, the aborts are listed, and the commits beside them are not counted."""
+    history = [*aborted(0, MINUTE - 900_000), *committed(3, MINUTE - 840_000)]
+    cluster.writer.apply(batch(history, read(0, 6, counts=False)), NOW_MS)
+    log = committed(6, MINUTE)
+    cluster.writer.apply(batch(log, read(6, 9, asked_at_ms=NOW_MS)), NOW_MS)
+    with client_of(cluster.url) as client:
+        body = get(client, f"{TIMELINE}?id=pay")
+        totals = get(client, CLUSTER)["totals"]
+    newest, *older = body["items"]
+    assert (newest["type"], newest["count"]) == ("folded", 1)
+    assert all(one["at"] < body["counted_since"] <= newest["from_at"] for one in older)
+    assert body["counted_since"] == totals["counted_since"]
 
 
 def test_following_the_cursor_tells_the_whole_timeline(cluster: SeededCluster) -> None:

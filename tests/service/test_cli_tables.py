@@ -60,6 +60,7 @@ def test_an_id_says_in_words_why_it_was_aborted(cluster: WithFindings, ask: Ask)
     assert why.split(". ")[0] == "Aborted last at 2026-09-21T14:11:59.990Z: client_abort (certain)".replace("_", " ")
     assert "Aborted by its own client" in why
     heads, newest, complete, prepare, commit, first = table.splitlines()
+    assert "counted" not in out, "the timeline begins with the first record of the id"
     assert heads.split() == ["AT", "FROM", "->", "TO", "PRODUCER", "ID", "OPEN", "FOR", "MARKERS", "CAUSE", "NOTE"]
     assert "2 commits" in newest
     assert "1 commit " in commit
@@ -75,6 +76,18 @@ def test_an_id_that_was_never_aborted_has_no_why(cluster: WithFindings, ask: Ask
     log = committed(0, MINUTE)
     cluster.writer.apply(batch(log, read(0, len(log))), NOW_MS)
     assert "Aborted" not in ask("transaction", "pay")[1]
+
+
+def test_a_timeline_that_begins_in_the_middle_says_from_when_on_commits_are_counted(
+    cluster: WithFindings, ask: Ask
+) -> None:
+    history = [*aborted(0, MINUTE - 900_000), *committed(3, MINUTE - 840_000)]
+    cluster.writer.apply(batch(history, read(0, 6, counts=False)), NOW_MS)
+    cluster.writer.apply(batch(committed(6, MINUTE), read(6, 9)), NOW_MS)
+    says = "Ordinary commits are counted, by minute and not listed, from 2026-09-21T14:03:50.123Z on."
+    assert says in ask("transaction", "pay")[1].splitlines()
+    assert says not in ask("transaction", "pay", "--limit", "1")[1].splitlines(), "the newest row is all that is shown"
+    assert json.loads(ask("transaction", "pay", "--json")[1])["counted_since"] == "2026-09-21T14:03:50.123Z"
 
 
 def test_findings_open_ones_unless_all_are_asked_for(cluster: WithFindings, ask: Ask) -> None:

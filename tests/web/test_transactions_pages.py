@@ -27,7 +27,7 @@ from tests.service.findings import observe
 from tests.service.partitions import WithPartitions, hangs, moves, owner, read, stands
 from tests.service.partitions import entry as open_entry
 from tests.service.stores import NOW_MS, Id, mixed_ids, open_id
-from tests.store.histories import aborted, committed
+from tests.store.histories import MINUTE, aborted, committed
 from tests.store.logs import Entry, batch, entry
 from tests.store.logs import read as range_of
 from tests.web.browser import PHONE, Browse, is_wider_than_the_window
@@ -429,6 +429,20 @@ def test_ordinary_commits_are_folded_and_older_rows_are_a_link_away(
         address = None if match is None else unescape(match[1])
     assert (seen, pages) == (120, 4)
     assert client.get(f"{ONE}?{name}&older=nonsense").status_code == 400
+
+
+def test_a_timeline_that_begins_in_the_middle_says_from_when_on_commits_are_counted(
+    cluster: WithPartitions, client: TestClient
+) -> None:
+    says = "Ordinary commits are counted, by minute and not listed, from"
+    history = [*aborted(0, MINUTE - 900_000), *committed(3, MINUTE - 840_000)]
+    cluster.writer.apply(batch(history, range_of(0, 6, counts=False)), NOW_MS)
+    cluster.writer.apply(batch(committed(6, MINUTE), range_of(6, 9)), NOW_MS)
+    text = words(get(client, f"{ONE}?id=pay"))
+    assert f"{says} 14:03:50 UTC on" in text
+    first = entry(9, states.EMPTY, b"new", at_ms=MINUTE)
+    cluster.writer.apply(batch([first, *aborted(10, MINUTE + 1_000, b"new")], range_of(9, 13)), NOW_MS)
+    assert says not in words(get(client, f"{ONE}?id=new")), "nothing of it was before"
 
 
 def test_much_becomes_bars_with_a_table(cluster: WithPartitions, client: TestClient) -> None:
