@@ -126,7 +126,8 @@ def _take(story: Story, before: LogRecord, after: LogRecord, judged: Judged, cou
     story.last_abort = judged.last_abort
     if judged.revised is not None:
         story.revised.append(judged.revised)
-    if judged.decision is not None:
+    newest = story.transitions[-1].offset if story.transitions else None
+    if judged.decision is not None and judged.decision.offset != newest:  # else it was odd, and has its row
         story.transitions.append(judged.decision)
     if judged.is_notable:
         story.transitions.append(judged.transition)

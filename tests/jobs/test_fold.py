@@ -192,5 +192,5 @@ def test_markers_take_since_the_first_prepare_in_whatever_piece_it_lies(cuts: tu
     pieces = [merge(singles(log[a:b]), COUNTED) for a, b in pairwise((0, *cuts, len(log)))]
     stories, durations = kept(facts(merge(concat(pieces), COUNTED)))
     ((_, rows, cells, commits),) = stories.values()
-    assert [row.marker_ms for row in rows] == [None, 8_200]
+    assert [(row.offset, row.marker_ms) for row in rows] == [(1, None), (2, None), (3, 8_200)]
     assert (commits, cells[0].marked, cells[0].marker_sum_ms, durations["marker", -1]) == (1, 1, 8_200, 8_200)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from service.domain.offsets_topic import OFFSETS_TOPIC
-from service.kafka import errors, log_range, offset_commits
+from service.kafka import errors, fetch, offset_commits
 from service.kafka.client import KafkaClient
 from service.kafka.errors import KafkaRefused, KafkaUnavailable
 from service.kafka.fetch import Fetched, Wanted
@@ -57,7 +57,7 @@ class Log:
     def __init__(self, patch: pytest.MonkeyPatch, *batches: bytes, start: int = 0, at_once: int = 100) -> None:
         self.batches, self.start, self.at_once, self.error = batches, start, at_once, errors.NONE
         self.asked: list[int] = []
-        patch.setattr(log_range, "fetch", self.fetch)
+        patch.setattr(fetch, "fetch", self.fetch)
 
     def fetch(
         self, _client: object, node: int, topic: str, wanted: Sequence[Wanted], *_: int, **__: int

@@ -120,14 +120,14 @@ def test_openapi_names_every_operation_and_holds_all_it_refers_to(client: TestCl
 def test_openapi_declares_the_problems_of_each_operation(client: TestClient) -> None:
     document = client.get("/openapi.json").json()
     for path, statuses in {
-        "/api/v1/clusters": {"422", "503"},
+        "/api/v1/clusters": {"400", "422", "503"},
         "/api/v1/clusters/{cluster}": {"404", "422", "503"},
         "/api/v1/clusters/{cluster}/transactions": {"400", "404", "422", "503"},
         "/api/v1/clusters/{cluster}/transaction": {"404", "422", "503"},
-        "/api/v1/clusters/{cluster}/coordinators": {"404", "422", "503"},
+        "/api/v1/clusters/{cluster}/coordinators": {"400", "404", "422", "503"},
         "/api/v1/clusters/{cluster}/transaction/timeline": {"400", "404", "422", "503"},
-        "/api/v1/clusters/{cluster}/transaction/rates": {"404", "422", "503"},
-        "/api/v1/clusters/{cluster}/producers/{producer_id}": {"404", "422", "503"},
+        "/api/v1/clusters/{cluster}/transaction/rates": {"400", "404", "422", "503"},
+        "/api/v1/clusters/{cluster}/producers/{producer_id}": {"400", "404", "422", "503"},
         "/api/v1/clusters/{cluster}/expiring": {"400", "404", "422", "503"},
         "/api/v1/clusters/{cluster}/groups": {"400", "404", "422", "503"},
         "/api/v1/clusters/{cluster}/partitions": {"400", "404", "422", "503"},
@@ -145,7 +145,8 @@ def test_openapi_declares_the_problems_of_each_operation(client: TestClient) -> 
 def test_openapi_describes_the_filters(client: TestClient) -> None:
     operation = client.get("/openapi.json").json()["paths"]["/api/v1/clusters/{cluster}/transactions"]["get"]
     schemas = {parameter["name"]: parameter["schema"] for parameter in operation["parameters"]}
-    assert schemas["limit"] == {"type": "integer", "minimum": 1, "maximum": 200, "default": 50, "title": "Limit"}
+    said = {"title": "Limit", "description": "Items of the page at most."}
+    assert schemas["limit"] == {"type": "integer", "minimum": 1, "maximum": 200, "default": 50, **said}
     assert set(schemas) == {
         "cluster",
         "state",

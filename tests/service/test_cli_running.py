@@ -251,7 +251,8 @@ def test_tables_over_rest(start: Start, port: int, tmp_path: Path) -> None:
     assert page["next_cursor"]
 
     code, out, _ = ask("transaction", "--cluster", "orders", "billing-1")
-    shown = dict(line.split(maxsplit=1) for line in out.splitlines())
+    facts, _, _ = out.partition("\n\n")
+    shown = dict(line.split(maxsplit=1) for line in facts.splitlines())
     assert code == 0
     assert shown["transactional_id"] == "billing-1"
     assert shown["state"] == "Ongoing"
