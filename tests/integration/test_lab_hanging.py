@@ -100,7 +100,7 @@ def test_e_offsets_of_a_group_hang_and_a_member_cannot_begin(lab: Callable[[str]
     assert hang.topic == OFFSETS
     with stuck_reader(here.bootstrap, "e-readers", "e-orders"):
         row = here.hanging(hang)
-        here.until(kinds.HANGING, lambda one: "e-readers" in one.blocked_groups, topic=OFFSETS)
+        here.until(kinds.HANGING, lambda one: "e-readers" in one.blocked_groups, producer_id=hang.producer_id)
 
         def told() -> list[tuple[str, str, int]]:
             return [(one["topic"], one["relation"], one["offsets_partition"]) for one in here.groups("e-readers")]
