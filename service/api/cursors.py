@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import binascii
 import struct
-from base64 import urlsafe_b64decode, urlsafe_b64encode
 from hashlib import blake2b
 from typing import Any
 
+from service.api.base64url import decode_bytes, encode_bytes
 from service.api.problems import BAD_CURSOR, ProblemError
 from service.store.select_transactions import Place, is_place
 
@@ -50,20 +49,6 @@ def unseal(cursor: str, least: int, *filters: Any) -> bytes:
 
 def foreign_cursor() -> ProblemError:
     return ProblemError(400, BAD_CURSOR, "the cursor is not one that this API gave out")
-
-
-def encode_bytes(data: bytes) -> str:
-    """base64url without padding."""
-    return urlsafe_b64encode(data).decode().rstrip("=")
-
-
-def decode_bytes(text: str) -> bytes | None:
-    """None if the text is not what `encode_bytes` makes."""
-    try:
-        data = urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4))
-    except (UnicodeEncodeError, binascii.Error):
-        return None
-    return data if encode_bytes(data) == text.rstrip("=") else None
 
 
 def _fingerprint(filters: tuple[Any, ...]) -> bytes:

@@ -99,5 +99,6 @@ def _read(store: Store, sequence: int, cluster: str | None) -> list[Told]:
 
 def _message(told: Told) -> str:
     body: Any = spell_out_wide_numbers(describe_finding(told.finding, told.cluster))
-    data = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    # ASCII: many a client ends lines at U+2028 and U+0085, too
+    data = json.dumps(body, allow_nan=False, separators=(",", ":"))
     return f"id: {told.sequence}\nevent: {told.event}\ndata: {data}\n\n"

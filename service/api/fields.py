@@ -1,16 +1,38 @@
-"""How numbers and times look in JSON."""
+"""How names, numbers and times look in JSON."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+from service.api.base64url import encode_bytes
 from service.domain.limits import NO_TIME, is_time
+from service.store.display import display_id
 
 EXACT_UP_TO: Final = 2**53
 """Of a JSON number, where it is read as a double."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def id_text(transactional_id: bytes) -> str:
+    """The id itself wherever it is UTF-8; else as people see it, and `id_b64` has its bytes."""
+    try:
+        return transactional_id.decode()
+    except UnicodeDecodeError:
+        return display_id(transactional_id)
+
+
+def id_b64(transactional_id: bytes) -> str | None:
+    """The bytes as base64url where `id_text` is not exactly them."""
+    return None if id_text(transactional_id).encode() == transactional_id else encode_bytes(transactional_id)
+
+
+def id_fields(transactional_id: bytes | None) -> dict[str, Any]:
+    """`transactional_id` and `transactional_id_b64`; both null where there is none."""
+    if transactional_id is None:
+        return {"transactional_id": None, "transactional_id_b64": None}
+    return {"transactional_id": id_text(transactional_id), "transactional_id_b64": id_b64(transactional_id)}
 
 
 def text_of_time(ms: int | None) -> str | None:

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from service.api.fields import text_of_time
+from service.api.fields import id_fields, text_of_time
 from service.api.links import cluster_link
 from service.domain.findings.finding import Finding
-from service.store.display import display_id
 
 
 def describe_finding(finding: Finding, cluster: str) -> dict[str, Any]:
     """`cluster`: its name."""
-    subject = finding.subject._asdict()
-    if finding.subject.transactional_id is not None:
-        subject["transactional_id"] = display_id(finding.subject.transactional_id)
+    subject = finding.subject._asdict() | id_fields(finding.subject.transactional_id)
     return {
         "id": finding.id,
         "cluster": cluster,

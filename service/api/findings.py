@@ -95,6 +95,7 @@ def get_finding(request: Request, cluster: str, finding: str) -> Response:
         one = read_findings.find(connection, found.id, finding)
         if one is None:
             raise ProblemError(404, NO_SUCH_FINDING, f"cluster {found.name!r} has no finding {finding[:64]!r}")
+        (one,) = read_findings.under_whole_ids(connection, found.id, [one])
         as_of_ms = read.log_as_of_ms(connection, found.id)
     return answer(request, describe_finding(one, found.name) | {"as_of": text_of_time(as_of_ms)}, as_of_ms)
 
@@ -112,7 +113,9 @@ def _page(
     after = None if cursor is None else _place(unseal(cursor, _TIME_BYTES, *filters))
     with store_of(request).read() as connection:
         found = known_cluster(connection, cluster)
+        selection = read_findings.named(connection, found.id, selection)
         page, next_place = read_findings.read_page(connection, found.id, selection, after, limit)
+        page = read_findings.under_whole_ids(connection, found.id, page)
         as_of_ms = as_of(connection, found.id)
     body = {
         "items": [describe_finding(finding, found.name) for finding in page],

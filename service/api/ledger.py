@@ -13,19 +13,18 @@ from sqlalchemy import Connection
 from service.api.answers import answer
 from service.api.clusters import known_cluster
 from service.api.cursors import foreign_cursor, seal, unseal
-from service.api.fields import text_of_time, time_field
+from service.api.fields import id_fields, text_of_time, time_field
 from service.api.links import transaction_link
 from service.api.models_ledger import Markers, Volume
 from service.api.paging import LIMIT, Cursor, Limit, cut
 from service.api.parameters import Duration, only_known, unusable
 from service.api.problems import NOT_TAILED, ProblemError, describe
 from service.api.store import store_of
-from service.api.transaction_shape import exact_id
 from service.domain import ledger
 from service.domain.minutes import MINUTE_MS, minute_of
 from service.domain.spans import span_ms
 from service.store import read_ledger
-from service.store.display import display_id, printable
+from service.store.display import printable
 from service.store.read import ClusterRow
 from service.store.read_history import Owner, owner_at, read_owners
 
@@ -130,7 +129,6 @@ def _tailed_as_of_ms(connection: Connection, cluster: ClusterRow, topic: str, pa
 
 
 def _marker(cluster: ClusterRow, row: ledger.Marker, owner: Owner | None) -> dict[str, Any]:
-    name = None if owner is None else display_id(owner.transactional_id)
     return {
         "offset": row.offset,
         **time_field("at", row.at_ms),
@@ -138,8 +136,7 @@ def _marker(cluster: ClusterRow, row: ledger.Marker, owner: Owner | None) -> dic
         "producer_id": row.producer_id,
         "producer_epoch": row.producer_epoch,
         "coordinator_epoch": row.coordinator_epoch,
-        "transactional_id": name,
-        "transactional_id_b64": None if owner is None or name is None else exact_id(owner.transactional_id, name),
+        **id_fields(None if owner is None else owner.transactional_id),
         "generation": row.generation,
         "href": None if owner is None else transaction_link(cluster.name, owner.transactional_id),
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 from urllib.parse import quote
 
-from service.api.cursors import encode_bytes
+from service.api.base64url import encode_bytes
 
 API: Final = "/api/v1"
 

@@ -180,7 +180,7 @@ class Counts(Shape):
 
 
 class Transaction(Shape):
-    transactional_id: str = Field(description="As text; what is not UTF-8 or does not print is escaped.")
+    transactional_id: str = Field(description="The id itself; escaped, as people see it, where it is not UTF-8.")
     state: Literal[
         "Empty",
         "Ongoing",

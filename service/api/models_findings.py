@@ -42,7 +42,10 @@ class FindingSubject(Shape):
     producer_epoch: int | None
     start_offset: int | None
     group: str | None
-    prefix: str | None = Field(description="Begins all the ids that it stands for.")
+    prefix: str | None = Field(description="Begins all the ids that it stands for, as people see them.")
+    transactional_id_b64: str | None = Field(
+        description="The id's bytes as base64url where `transactional_id` is not exactly them, else null."
+    )
 
 
 class FindingEvidence(Shape):

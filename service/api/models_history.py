@@ -98,7 +98,7 @@ class TransactionRates(Shape):
 
 
 class ProducerOwner(Shape):
-    transactional_id: str = Field(description="As text; what is not UTF-8 or does not print is escaped.")
+    transactional_id: str = Field(description="The id itself; escaped, as people see it, where it is not UTF-8.")
     first_seen_at: Time | None
     first_seen_raw_ms: RawMs = None
     last_seen_at: Time | None

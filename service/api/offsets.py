@@ -22,11 +22,9 @@ from service.api.parameters import only_known, unusable
 from service.api.problems import describe
 from service.api.span_shape import describe_span
 from service.api.store import store_of
-from service.api.transaction_shape import exact_id
 from service.domain.causes import Cause
 from service.domain.marker_causes import Known, cause_of_marker
 from service.domain.spans_of_offsets import NON_TRANSACTIONAL, Span, SpanWalk
-from service.store.display import display_id
 from service.store.read import ClusterRow
 from service.store.read_decisions import Decided, Hanging, decided, hanging, known_decisions
 from service.store.read_history import Owner, owner_at, read_owners
@@ -151,9 +149,6 @@ def _cause(span: Span, past: Sequence[Decided], hangs: Iterable[Hanging], known:
 
 def _described(cluster: ClusterRow, span: Span, owner: Owner | None, cause: Cause | None) -> dict[str, Any]:
     if owner is None:
-        return describe_span(span, None, cause) | {"transactional_id_b64": None, "href": None}
-    name = display_id(owner.transactional_id)
-    return describe_span(span, name, cause) | {
-        "transactional_id_b64": exact_id(owner.transactional_id, name),
-        "href": transaction_link(cluster.name, owner.transactional_id),
-    }
+        return describe_span(span, None, cause) | {"href": None}
+    href = transaction_link(cluster.name, owner.transactional_id)
+    return describe_span(span, owner.transactional_id, cause) | {"href": href}

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from service.api.fields import text_of_time, time_field
+from service.api.fields import id_fields, text_of_time, time_field
 from service.api.links import partition_link, transaction_link
-from service.api.transaction_shape import exact_id
 from service.domain.findings.hanging import is_blocking
 from service.domain.limits import is_time
 from service.domain.open_entries import COMPLETING, OPENED, OVERDUE
 from service.domain.owners import Owner
-from service.store.display import display_id
 from service.store.read_judged import JudgedEntry, JudgedPartition
 from service.store.read_partitions import PartitionRow
 
@@ -20,8 +18,10 @@ _OWN: Final = frozenset({OPENED, OVERDUE, COMPLETING})
 """Relations that say: it belongs to its owner's present transaction."""
 
 
-def describe_partition(judged: JudgedPartition, blocked_groups: Sequence[str], cluster: str) -> dict[str, Any]:
-    """`blocked_groups`: by name, those behind the partition; `cluster`: its name."""
+def describe_partition(
+    judged: JudgedPartition, blocked_groups: Sequence[str], cluster: str, ids: Mapping[bytes, bytes]
+) -> dict[str, Any]:
+    """`blocked_groups`: by name, those behind the partition; `cluster`: its name. `ids`: by the keys of owners."""
     row = judged.row
     is_told = row.answered_at_ms is not None
     return {
@@ -35,8 +35,8 @@ def describe_partition(judged: JudgedPartition, blocked_groups: Sequence[str], c
         "lso_lag_records": max(row.high_watermark - row.last_stable_offset, 0) if is_told else None,
         "lso_lag_bytes": _lag_bytes(row),
         "lso_stalled_since": text_of_time(row.stalled_since_ms),
-        "blocker": None if judged.blocker is None else _transaction(judged.blocker, row, cluster),
-        "open_transactions": [_transaction(one, row, cluster) for one in judged.entries],
+        "blocker": None if judged.blocker is None else _transaction(judged.blocker, row, cluster, ids),
+        "open_transactions": [_transaction(one, row, cluster, ids) for one in judged.entries],
         "blocked_groups": list(blocked_groups),
         "judged": judged.why is None,
         "why": judged.why,
@@ -45,17 +45,16 @@ def describe_partition(judged: JudgedPartition, blocked_groups: Sequence[str], c
     }
 
 
-def _transaction(one: JudgedEntry, row: PartitionRow, cluster: str) -> dict[str, Any]:
+def _transaction(one: JudgedEntry, row: PartitionRow, cluster: str, ids: Mapping[bytes, bytes]) -> dict[str, Any]:
     entry, relation = one.entry, one.relation
     owner = relation.owner
-    name = None if owner is None else display_id(owner.transactional_id)
+    transactional_id = None if owner is None else ids[owner.transactional_id]
     first = row.first if entry.start_offset == row.read_lso else None
     is_its_first = first is not None and first.producer_id == entry.producer_id
     return {
         "producer_id": entry.producer_id,
         "producer_epoch": entry.producer_epoch,
-        "transactional_id": name,
-        "transactional_id_b64": None if owner is None or name is None else exact_id(owner.transactional_id, name),
+        **id_fields(transactional_id),
         "start_offset": entry.start_offset,
         **time_field("started_at", _started_at_ms(one, owner)),
         **time_field("first_record_timestamp", first.first_timestamp_ms if first and is_its_first else None),
@@ -65,7 +64,7 @@ def _transaction(one: JudgedEntry, row: PartitionRow, cluster: str) -> dict[str,
         "blocking_now": is_blocking(entry, row.log_start, row.last_stable_offset),
         "relation": relation.word,
         "why": relation.why,
-        "href": None if owner is None else transaction_link(cluster, owner.transactional_id),
+        "href": None if transactional_id is None else transaction_link(cluster, transactional_id),
     }
 
 

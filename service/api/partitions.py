@@ -23,7 +23,7 @@ from service.api.problems import NO_SUCH_PARTITION, ProblemError, describe
 from service.api.store import store_of
 from service.domain.groups_behind import NOBODY, GroupsBehind
 from service.domain.partition_facts import Place
-from service.store import read_partitions
+from service.store import read_partitions, read_transactions
 from service.store.display import printable
 from service.store.read import ClusterRow
 from service.store.read_judged import judge, looked_at_ms
@@ -96,7 +96,10 @@ def _described(connection: Connection, cluster: ClusterRow, rows: Sequence[Parti
     if any(row.stalled_since_ms is not None for row in rows):
         groups = GroupsBehind(read_victims(connection, cluster.id))
     judged = judge(connection, cluster.id, rows)
-    return [describe_partition(one, groups.at((one.row.topic, one.row.partition)), cluster.name) for one in judged]
+    owners = (entry.relation.owner for one in judged for entry in one.entries)
+    keys = {owner.transactional_id for owner in owners if owner is not None}
+    ids = read_transactions.whole_ids(connection, cluster.id, keys)
+    return [describe_partition(one, groups.at((one.row.topic, one.row.partition)), cluster.name, ids) for one in judged]
 
 
 def _bytes(place: Place) -> bytes:

@@ -9,16 +9,15 @@ from fastapi import Path as PathParameter
 
 from service.api.answers import answer
 from service.api.clusters import known_cluster
-from service.api.fields import text_of_time, time_field
+from service.api.fields import id_b64, id_text, text_of_time, time_field
 from service.api.links import transaction_link
 from service.api.models_history import ProducerOwners
 from service.api.paging import LIMIT, Cursor, Key, Limit, cut
 from service.api.parameters import only_known
 from service.api.problems import NO_SUCH_PRODUCER, ProblemError, describe
 from service.api.store import store_of
-from service.api.transaction_shape import exact_id
 from service.store import read
-from service.store.display import display_id
+from service.store.id_key import id_key
 from service.store.read_history import Owner, read_owners
 
 router = APIRouter(tags=["transactions"], dependencies=[Depends(only_known)])
@@ -55,18 +54,17 @@ def list_owners(
 
 def _place(owner: Owner) -> Key:
     """As `read_owners` orders them: by bytes where they were seen at the same time."""
-    return -owner.last_seen_ms, owner.transactional_id.hex()
+    return -owner.last_seen_ms, id_key(owner.transactional_id).hex()
 
 
 def _owner(cluster: str, owner: Owner) -> dict[str, Any]:
-    display = display_id(owner.transactional_id)
     return {
-        "transactional_id": display,
+        "transactional_id": id_text(owner.transactional_id),
         **time_field("first_seen_at", owner.first_seen_ms),
         **time_field("last_seen_at", owner.last_seen_ms),
         "first_epoch": owner.first_epoch,
         "last_epoch": owner.last_epoch,
         "current": owner.current,
-        "transactional_id_b64": exact_id(owner.transactional_id, display),
+        "transactional_id_b64": id_b64(owner.transactional_id),
         "href": transaction_link(cluster, owner.transactional_id),
     }

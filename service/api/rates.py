@@ -50,21 +50,21 @@ def get_rates(
     """Commits, aborts and durations of one id by the minute of the log's own time, oldest first. Minutes in which
     nothing ended are left out. Give `id` or `id_b64`.
     """
-    transactional_id = id_of(request, id, id_b64)
+    asked = id_of(request, id, id_b64)
     window_ms = span_ms(window)
     if window_ms > LONGEST_MS:
         raise unusable("window", f"at most 7d, {window!r} is longer")
     with store_of(request).read() as connection:
-        found, row = known_id(connection, cluster, transactional_id)
+        found, row = known_id(connection, cluster, asked)
         as_of_ms = read.log_as_of_ms(connection, found.id)
         from_ms = minute_of((as_of_ms or 0) - window_ms)
-        minutes = {one.minute_ms: one for one in read_minutes(connection, found.id, transactional_id, from_ms)}
+        minutes = {one.minute_ms: one for one in read_minutes(connection, found.id, row.transactional_id, from_ms)}
     waiting_ms = waiting_abort_ms(row)
     if waiting_ms is not None and minute_of(waiting_ms) >= from_ms:
         minute_ms = minute_of(waiting_ms)
         minute = minutes.get(minute_ms, _NOTHING._replace(minute_ms=minute_ms))
         minutes[minute_ms] = minute._replace(aborts_unattributed=minute.aborts_unattributed + 1)
-    of_id = (cluster, "rates", transactional_id, window)
+    of_id = (cluster, "rates", *asked, window)
     page, next_cursor = cut(sorted(minutes), lambda minute_ms: (minute_ms,), limit, cursor, *of_id)
     body = {
         "items": [_minute(minutes[minute_ms]) for minute_ms in page],

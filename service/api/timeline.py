@@ -47,13 +47,13 @@ def get_timeline(
     minute's commits stand at the time of its last one. The cause of an abort stands at its PrepareAbort. Give `id` or
     `id_b64`.
     """
-    transactional_id = id_of(request, id, id_b64)
-    filters = (cluster, "timeline", transactional_id)
+    asked = id_of(request, id, id_b64)
+    filters = (cluster, "timeline", *asked)
     begin = Mark() if cursor is None else _read_mark(unseal(cursor, _MARK.size, *filters))
     with store_of(request).read() as connection:
-        found, _ = known_id(connection, cluster, transactional_id)
+        found, row = known_id(connection, cluster, asked)
         as_of_ms = read.log_as_of_ms(connection, found.id)
-        page = read_timeline(connection, found.id, transactional_id, begin, limit)
+        page = read_timeline(connection, found.id, row.transactional_id, begin, limit)
     body = {
         "items": [_folded(item) if isinstance(item, Folded) else _transition(item) for item in page.items],
         "next_cursor": None if page.after is None else seal(_write_mark(page.after), *filters),

@@ -8,8 +8,7 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import Connection
 
 from service.api.clusters import CAUSES
-from service.api.cursors import encode_bytes
-from service.api.fields import text_of_time, time_field
+from service.api.fields import id_b64, id_text, text_of_time, time_field
 from service.api.links import transaction_link
 from service.domain import states
 from service.domain.facts import NO_ID
@@ -54,7 +53,7 @@ def describe_transaction(
     times_out_ms = times_out_at_ms(row.state, row.started_at_ms, row.timeout_ms)
     expires_ms = expires_at_ms(row.state, row.last_update_ms, cluster.expiration_ms)
     return {
-        "transactional_id": row.display,
+        "transactional_id": id_text(row.transactional_id),
         "state": states.NAMES[row.state],
         "producer_id": row.producer_id,
         "producer_epoch": row.producer_epoch,
@@ -74,14 +73,9 @@ def describe_transaction(
             "commits": row.commits,
             "aborts": _aborts(row),
         },
-        "transactional_id_b64": exact_id(row.transactional_id, row.display),
+        "transactional_id_b64": id_b64(row.transactional_id),
         "href": transaction_link(cluster.name, row.transactional_id),
     }
-
-
-def exact_id(transactional_id: bytes, display: str) -> str | None:
-    """The bytes as base64url, where the text that people see is not exactly them."""
-    return None if display.encode() == transactional_id else encode_bytes(transactional_id)
 
 
 def _coordinator(row: IdRow, partition: PartitionRow | None) -> dict[str, Any]:

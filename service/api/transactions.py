@@ -21,7 +21,7 @@ from service.api.transaction_shape import describe_page
 from service.domain.spans import span_ms
 from service.domain.states import CODES, EXPIRED
 from service.store import read, read_transactions
-from service.store.display import display_id, printable
+from service.store.display import printable
 from service.store.select_transactions import Selection
 
 State = Literal[
@@ -52,7 +52,11 @@ def list_transactions(
         QueryParameter(description="May be repeated: ids in any of these. Without it: in any but Expired."),
     ] = None,
     prefix: Annotated[
-        str, QueryParameter(description="The id's first bytes, percent-encoded: they need not be UTF-8.")
+        str,
+        QueryParameter(
+            description="The id's first bytes, percent-encoded: they need not be UTF-8. Where no id begins so, as"
+            " people see them."
+        ),
     ] = "",
     min_age: Annotated[
         Duration | None, QueryParameter(description="Open for at least this long at `as_of`: 90s, 15m, 24h, 7d.")
@@ -75,7 +79,7 @@ def list_transactions(
 ) -> Response:
     """One row for each transactional id. Where the sort is by bytes, they are those of the log."""
     raw_prefix = (bytes_of(request, "prefix") or b"") if prefix else b""
-    text = display_id(bytes_of(request, "q") or b"") if q else None
+    text = (bytes_of(request, "q") or b"") if q else b""
     states = frozenset(CODES[name] for name in state) if state else frozenset(CODES.values()) - {EXPIRED}
     filters = (cluster, sort, sorted(states), raw_prefix, min_age, producer_id, topic, text)
     after = None if cursor is None else read_cursor(cursor, sort, *filters)
@@ -84,7 +88,7 @@ def list_transactions(
         as_of_ms = read.log_as_of_ms(connection, found.id)
         selection = Selection(
             states=states,
-            prefix=raw_prefix,
+            prefix=read_transactions.named_prefix(connection, found.id, raw_prefix),
             # without an `as_of` nothing has an age
             started_until_ms=None if min_age is None else (as_of_ms or 0) - span_ms(min_age),
             producer_id=producer_id,
@@ -114,9 +118,9 @@ def get_transaction(
     id_b64: IdBase64 = None,
 ) -> Response:
     """One id in full; an expired one too, until it is forgotten. Give `id` or `id_b64`."""
-    transactional_id = id_of(request, id, id_b64)
+    asked = id_of(request, id, id_b64)
     with store_of(request).read() as connection:
-        found, row = known_id(connection, cluster, transactional_id)
+        found, row = known_id(connection, cluster, asked)
         as_of_ms = read.log_as_of_ms(connection, found.id)
         (body,) = describe_page(connection, found, [row])
     return answer(request, body | {"as_of": text_of_time(as_of_ms)}, as_of_ms)

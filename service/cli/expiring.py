@@ -8,7 +8,7 @@ from typing import Any
 
 from service.cli.pages import print_page
 from service.cli.rest import Service
-from service.cli.text import age
+from service.cli.text import age, name_of
 from service.settings import Settings
 
 _HEADS = ("TRANSACTIONAL.ID", "EXPIRES IN", "AT", "STATE", "LAST UPDATE", "COMMITS")
@@ -22,7 +22,7 @@ def run(flags: Namespace, settings: Settings) -> int:
 
 def _row(one: dict[str, Any], as_of: str | None) -> tuple[object, ...]:
     return (
-        one["transactional_id"],
+        name_of(one),
         _time_left(one["expires_at"], as_of),
         one["expires_at"],
         one["state"],

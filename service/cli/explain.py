@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from service.cli.errors import FINE, CommandFailed
 from service.cli.explain_segments import explain_segments
 from service.cli.rest import Service
-from service.cli.text import table
+from service.cli.text import name_of, table
 from service.domain.spans_of_offsets import OPEN
 from service.domain.why import why_aborted
 from service.settings import Settings
@@ -75,7 +75,7 @@ def _row(one: dict[str, Any]) -> tuple[object, ...]:
         f"{one['from']}" if last == one["from"] else f"{one['from']}..{last}",
         one["kind"].replace("_", " "),
         producer,
-        one.get("transactional_id"),
+        name_of(one),
         marker,
         one["ended_at"],
         one["cause"] and f"{one['cause'].replace('_', ' ')} ({one['confidence']})",

@@ -13,7 +13,6 @@ from service.cli.segment_owners import Owners, owners_of
 from service.domain.marker_causes import cause_of_marker
 from service.domain.spans_of_offsets import Span, SpanWalk
 from service.partition_log import walk_through
-from service.store.display import display_id
 from service.wire.batches import read_batches
 
 _NO_LSO: Final = -1
@@ -68,7 +67,7 @@ def _described(span: Span, owners: Owners) -> dict[str, Any]:
     cause = None
     if span.marker is not None and span.ended_ms is not None:
         cause = cause_of_marker(span.marker, span.ended_ms, decisions, None)  # compaction took what else was decided
-    return describe_span(span, None if name is None else display_id(name), cause)
+    return describe_span(span, name, cause)
 
 
 def _opened(names: Sequence[str]) -> Iterator[_Segment]:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from service.cli.errors import FINE, FOUND, PARTIAL
 from service.cli.rest import Service
-from service.cli.text import age, span, table
+from service.cli.text import age, name_of, span, table
 from service.domain.findings.words import listed
 from service.domain.offsets_topic import OFFSETS_TOPIC
 from service.settings import Settings
@@ -97,7 +97,7 @@ def _lines(one: dict[str, Any], as_of: str | None, pending: Pending) -> Iterator
     if subject["producer_epoch"] is not None:
         producer += f" epoch {subject['producer_epoch']}"
     owner = f" [{one['owner']}]" if one["owner"] else ""
-    yield "who", f"{subject['transactional_id'] or 'no transactional.id is known'}, {producer}{owner}"
+    yield "who", f"{name_of(subject) or 'no transactional.id is known'}, {producer}{owner}"
     yield "since", f"{one['opened_at']} ({age(one['opened_at'], as_of)} ago)"
     yield "waiting", ", ".join(one["blocked_groups"]) or "no consumer group that is known"
     if subject["topic"] == OFFSETS_TOPIC:

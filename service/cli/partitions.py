@@ -7,7 +7,7 @@ from typing import Any
 
 from service.cli.pages import print_page
 from service.cli.rest import Service
-from service.cli.text import age
+from service.cli.text import age, name_of
 from service.settings import Settings
 
 _HEADS = ("PARTITION", "LAG", "LSO", "HIGH WATERMARK", "STANDS FOR", "BLOCKER", "RELATION", "OPEN", "GROUPS", "JUDGED")
@@ -29,7 +29,7 @@ def _row(one: dict[str, Any], as_of: str | None) -> tuple[object, ...]:
         one["last_stable_offset"],
         one["high_watermark"],
         age(one["lso_stalled_since"], as_of),
-        holding and (holding["transactional_id"] or f"producer id {holding['producer_id']}"),
+        holding and (name_of(holding) or f"producer id {holding['producer_id']}"),
         holding and holding["relation"],
         len(one["open_transactions"]),
         len(one["blocked_groups"]),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
-from service.store.display import printable
+from service.store.display import printable, shown_id
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -41,6 +42,11 @@ def span(seconds: int) -> str:
         if seconds >= size:
             return f"{seconds // size}{large} {seconds % size // part}{small}"
     return f"{max(seconds, 0)}s"
+
+
+def name_of(one: dict[str, Any]) -> str | None:
+    """The transactional.id of an answer's object, as people see it."""
+    return shown_id(one.get("transactional_id"), one.get("transactional_id_b64"))
 
 
 def topic_partitions(partitions: Iterable[tuple[str, Iterable[int]]]) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from service.cli.errors import FINE
 from service.cli.rest import Service
-from service.cli.text import age, duration, table
+from service.cli.text import age, duration, name_of, table
 from service.domain.why import why_aborted
 from service.settings import Settings
 
@@ -39,7 +39,7 @@ def run(flags: Namespace, settings: Settings) -> int:
         print(json.dumps(one | told, indent=2))
         return FINE
     # one column without head: names on the left, values on the right
-    print(table(("transactional_id", one["transactional_id"]), list(_lines(one))))
+    print(table(("transactional_id", name_of(one) or ""), list(_lines(one))))
     if why := _why(timeline["items"]):
         print(f"\n{why}")
     if timeline["items"]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from service.cli.pages import print_page
 from service.cli.rest import Service
-from service.cli.text import age
+from service.cli.text import age, name_of
 from service.settings import Settings
 
 _FILTERS = ("state", "prefix", "min_age", "producer_id", "topic", "q", "sort")
@@ -40,7 +40,7 @@ def _row(one: dict[str, Any], as_of: str | None) -> tuple[object, ...]:
     rest = f" +{len(names) - _PARTITIONS_SHOWN}" if len(names) > _PARTITIONS_SHOWN else ""
     counts = one["counts"]
     return (
-        one["transactional_id"],
+        name_of(one),
         one["state"],
         age(one["started_at"], as_of),
         one["producer_id"],

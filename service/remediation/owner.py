@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -18,6 +17,7 @@ from service.kafka.bracket import Bracket, Seen
 from service.kafka.client import KafkaClient
 from service.kafka.metadata import topic_layout
 from service.remediation.refused import Refused
+from service.remediation.shell import argument
 from service.store import read, read_partitions
 from service.store.display import display_id
 
@@ -88,12 +88,12 @@ def is_fenced(entry: Entry, owner: Owner | None) -> None:
         return
     if owner.producer_epoch > entry.producer_epoch:
         return
-    name = display_id(owner.transactional_id)
+    word = argument(owner.transactional_id)
+    tool = f", or (Kafka 4.1 and newer) kafka-transactions.sh forceTerminateTransaction --transactionalId {word}"
     raise Refused(
-        f"{name} can still write with producer id {entry.producer_id} and epoch {entry.producer_epoch}: what it writes"
-        " after the marker would hang again",
-        "fence it: stop its producer and start it again, or (Kafka 4.1 and newer) kafka-transactions.sh"
-        f" forceTerminateTransaction --transactionalId {shlex.quote(name)}; then ask for the marker again",
+        f"{display_id(owner.transactional_id)} can still write with producer id {entry.producer_id} and epoch"
+        f" {entry.producer_epoch}: what it writes after the marker would hang again",
+        f"fence it: stop its producer and start it again{tool if word else ''}; then ask for the marker again",
     )
 
 

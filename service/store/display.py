@@ -1,4 +1,9 @@
-"""Bytes of the log as text people can read, search and copy."""
+r"""Bytes of the log as text people can read, search and copy.
+
+Two notations. Of transactional ids (`display_id`): `\u{9}` for a character, `\x{ff}` for a byte that is no UTF-8; no
+two ids look alike, and an id with a backslash is hardly ever spelt so. Of other names and of whole lines (`printable`):
+Python's, `\t` and `\x85`.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +11,46 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-_ESCAPE: Final = re.compile(rb"\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|U(00(?:0[0-9a-f]|10)[0-9a-f]{4})|([tnr]))")
-_LETTERS: Final = {b"t": b"\t", b"n": b"\n", b"r": b"\r"}
+_NOTATION: Final = r"(?:x\{([0-9a-fA-F]{2})\}|u\{([0-9a-fA-F]{1,6})\})"
+_ESCAPE: Final = re.compile(rf"\\{_NOTATION}")
+_LOST: Final = re.compile(rf"\A | \Z|(?<= ) |\\(?={_NOTATION})")
+"""What prints, and would not come back from a copy: spaces at the ends and behind spaces, and the backslash of what is
+no escape."""
+_SPACE: Final = "\\u{20}"
+
+_PYTHON: Final = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U(00(?:0[0-9a-fA-F]|10)[0-9a-fA-F]{4})|([tnr]))")
+_JSON: Final = re.compile(r'\\(?:u([0-9a-fA-F]{4})|(["\\/bfnrt]))')
+_LETTERS: Final = {"t": "\t", "n": "\n", "r": "\r", "b": "\b", "f": "\f"}
+_BYTE: Final = 0xDC00
+"""Behind it lie the surrogates that stand for bytes which are no UTF-8 (PEP 383)."""
 
 
 def display_id(raw: bytes) -> str:
-    """UTF-8 where it is; what is not, and every character that does not print, as a backslash escape.
+    """UTF-8 where it is; what is not, does not print, or would be lost in a copy is escaped. Different for each id.
 
     PostgreSQL's text refuses NUL and lone surrogates, and a terminal should not obey an id.
     """
-    return printable(raw.decode("utf-8", "backslashreplace"))
+    text = raw.decode("utf-8", "surrogateescape")
+    if text.isprintable() and " " not in text and "\\" not in text:
+        return text
+    text = _LOST.sub(lambda match: f"\\u{{{ord(match[0]):x}}}", text)
+    return "".join(c if c.isprintable() else _escaped(c) for c in text)
+
+
+def shown_id(text: str | None, b64: str | None) -> str | None:
+    """`transactional_id` of our JSON as people see it; beside `transactional_id_b64` it is so already."""
+    return text if text is None or b64 is not None else display_id(text.encode())
+
+
+def parts_shown(part: bytes) -> list[str]:
+    """The texts that this part of an id may have in `display_id` of the id: whether spaces at the ends of the part are
+    escaped depends on what lies beside it."""
+    shown = [display_id(part)]
+    if part.startswith(b" "):
+        shown += [" " + one.removeprefix(_SPACE) for one in shown]
+    if part.endswith(b" "):
+        shown += [one.removesuffix(_SPACE) + " " for one in shown if one.endswith(_SPACE)]
+    return list(dict.fromkeys(shown))
 
 
 def printable(text: str) -> str:
@@ -24,19 +59,68 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
-def readings(display: str) -> Iterator[bytes]:
-    """What `display_id` may have been given: no escape at all, escaped bytes, escaped characters."""
-    text = display.encode()
-    yield text
-    if _ESCAPE.search(text):
-        yield _ESCAPE.sub(lambda match: _unescaped(match, invalid=True), text)
-        yield _ESCAPE.sub(lambda match: _unescaped(match, invalid=False), text)
+def readings(text: str) -> list[bytes]:
+    """The ids that a text may name: the one it spells, then the one that `display_id` shows so, then those that a copy
+    out of raw JSON, raw metrics or a terminal without UTF-8 may have been of. None twice."""
+    if "\\" not in text:
+        return [text.encode()]
+    spelt = [
+        text,
+        _unquoted(text),
+        _PYTHON.sub(lambda match: _of_python(match, is_byte=False), text),
+        _PYTHON.sub(lambda match: _of_python(match, is_byte=True), text),
+    ]
+    texts = [told for one in spelt for told in (one, _ESCAPE.sub(_of_escape, one))]
+    return list(dict.fromkeys(_encoded(texts)))
 
 
-def _unescaped(match: re.Match[bytes], *, invalid: bool) -> bytes:
-    r"""`invalid`: `\x80` and above were bytes that are not UTF-8; else characters that do not print."""
+def readings_of(raw: bytes) -> list[bytes]:
+    """As `readings`, of a text as it came; what is no UTF-8 names only itself."""
+    try:
+        return readings(raw.decode())
+    except UnicodeDecodeError:
+        return [raw]
+
+
+def _escaped(c: str) -> str:
+    code = ord(c)
+    return f"\\x{{{code - _BYTE:02x}}}" if 0xDC80 <= code <= 0xDCFF else f"\\u{{{code:x}}}"
+
+
+def _of_escape(match: re.Match[str]) -> str:
+    byte, character = match.groups()
+    if byte:
+        return _byte(int(byte, 16))
+    code = int(character, 16)
+    return chr(code) if code <= 0x10FFFF else match[0]
+
+
+def _of_python(match: re.Match[str], *, is_byte: bool) -> str:
+    r"""`is_byte`: `\x80` and above were bytes that are no UTF-8; else characters."""
     byte, *longer, letter = match.groups()
     if letter:
         return _LETTERS[letter]
     code = int(byte or longer[0] or longer[1], 16)
-    return bytes([code]) if byte and (invalid or code < 0x80) else chr(code).encode("utf-8", "surrogatepass")
+    return _byte(code) if byte and is_byte else chr(code)
+
+
+def _byte(code: int) -> str:
+    return chr(code if code < 0x80 else code + _BYTE)
+
+
+def _unquoted(text: str) -> str:
+    """Without the escapes of JSON, of which those of metrics are some; where two are a pair, one character."""
+    told = _JSON.sub(lambda match: chr(int(match[1], 16)) if match[1] else _LETTERS.get(match[2], match[2]), text)
+    try:
+        return told.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
+    except UnicodeDecodeError:
+        return text
+
+
+def _encoded(texts: list[str]) -> Iterator[bytes]:
+    """Those that bytes can be."""
+    for text in texts:
+        try:
+            yield text.encode("utf-8", "surrogateescape")
+        except UnicodeEncodeError:
+            continue

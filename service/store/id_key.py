@@ -36,10 +36,8 @@ def prefix_end(prefix: bytes) -> bytes | None:
 
 
 def whole_id(key: bytes, display: str) -> bytes:
-    """The id behind a key, as its text tells it and the digest proves it.
-
-    The key itself, which finds the id as well, where escapes and backslashes of several kinds meet in one id.
-    """
+    """The id behind a key, as its text tells it and the digest proves it; the key itself, which finds the id as well,
+    where the text is not that of the id."""
     if not is_cut(key):
         return key
     return next((told for told in readings(display) if id_key(told) == key), key)

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Select, and_, func, or_, select, text
 
+from service.store.id_key import id_key
+from service.store.read_transactions import whole_row
 from service.store.schema import CAN_EXPIRE, transactional_ids
 from service.store.writer_rows import IdRow
 
@@ -34,11 +36,11 @@ def read_expiring(
 
     What is no time (`service.domain.limits`) leads to no expiry, and is left out.
     """
-    found = [IdRow(*row) for row in connection.execute(expiring(cluster_id, until_ms, after, limit + 1))]
+    found = [whole_row(IdRow(*row)) for row in connection.execute(expiring(cluster_id, until_ms, after, limit + 1))]
     if len(found) <= limit:
         return ExpiringPage(tuple(found), None)
     last = found[limit - 1]
-    return ExpiringPage(tuple(found[:limit]), ExpiringPlace(last.last_update_ms, last.transactional_id))
+    return ExpiringPage(tuple(found[:limit]), ExpiringPlace(last.last_update_ms, id_key(last.transactional_id)))
 
 
 def expiring(cluster_id: int, until_ms: int, after: ExpiringPlace | None, limit: int) -> Select[tuple[Any, ...]]:

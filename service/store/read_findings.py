@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, func, select, tuple_
 
 from service.domain.findings.finding import Finding
 from service.domain.findings.kinds import CONFIRMED
+from service.store.display import readings_of
+from service.store.id_key import id_key
+from service.store.read_transactions import whole_ids
 from service.store.schema import clusters, finding_events, findings
 from service.store.writer_findings import finding_of
 
@@ -64,6 +68,31 @@ def read_page(
     return found[:limit], FindingPlace(last.opened_at_ms, last.id)
 
 
+def named(connection: Connection, cluster_id: int, selection: FindingSelection) -> FindingSelection:
+    """The selection with the id that a text names (`service.store.display.readings`), of those that findings are
+    about."""
+    if selection.transactional_id is None:
+        return selection
+    told = {id_key(one): one for one in readings_of(selection.transactional_id)}
+    theirs = select(_F.transactional_id).where(_F.cluster_id == cluster_id, _F.transactional_id.in_(told))
+    about = set(connection.scalars(theirs))
+    found = next((one for key, one in told.items() if key in about), selection.transactional_id)
+    return selection._replace(transactional_id=found)
+
+
+def under_whole_ids(connection: Connection, cluster_id: int, found: Iterable[Finding]) -> list[Finding]:
+    """The findings about the ids themselves: what is stored are their keys."""
+    found = list(found)
+    keys = {one.subject.transactional_id for one in found if one.subject.transactional_id is not None}
+    ids = whole_ids(connection, cluster_id, keys)
+    return [
+        one
+        if (key := one.subject.transactional_id) is None or ids[key] == key
+        else replace(one, subject=one.subject._replace(transactional_id=ids[key]))
+        for one in found
+    ]
+
+
 def find(connection: Connection, cluster_id: int, finding_id: str) -> Finding | None:
     row = connection.execute(select(findings).where(_F.cluster_id == cluster_id, _F.id == finding_id)).one_or_none()
     return None if row is None else finding_of(row)
@@ -105,7 +134,10 @@ def told_after(connection: Connection, sequence: int, cluster: str | None, limit
     )
     if cluster is not None:
         statement = statement.where(clusters.c.name == cluster)
-    return [Told(row[0], row[1], row[2], finding_of(row)) for row in connection.execute(statement)]
+    return [
+        Told(row[0], row[1], row[2], *under_whole_ids(connection, row._mapping[_F.cluster_id], [finding_of(row)]))
+        for row in connection.execute(statement).all()
+    ]
 
 
 def _filters(selection: FindingSelection) -> Iterable[ColumnElement[bool]]:
@@ -117,7 +149,7 @@ def _filters(selection: FindingSelection) -> Iterable[ColumnElement[bool]]:
         if wanted:
             yield column.in_(sorted(wanted))
     if selection.transactional_id is not None:
-        yield _F.transactional_id == selection.transactional_id
+        yield _F.transactional_id == id_key(selection.transactional_id)
     if selection.topic is not None:
         yield _F.topic == selection.topic
     if selection.partition is not None:

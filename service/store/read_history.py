@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, Select, and_, exists, select, tuple_
+from sqlalchemy import Connection, Select, and_, exists, false, func, select, tuple_
 
 from service.domain import timeline
 from service.domain.states import EXPIRED
 from service.domain.timeline import Commits, Folded, Mark, Row
-from service.store.id_key import id_key
+from service.store.id_key import id_key, whole_id
 from service.store.schema import id_minutes, producer_ids, transactional_ids, transitions
 
 _ROWS_AT_ONCE: Final = 250  # a page, and a little to look ahead
@@ -93,18 +93,29 @@ def read_minutes(connection: Connection, cluster_id: int, transactional_id: byte
 def read_owners(connection: Connection, cluster_id: int, producer_id: int) -> list[Owner]:
     """Who had the producer id, the newest first. Kafka gives it to one id, for good."""
     ids = transactional_ids.c
-    is_current = and_(ids.producer_id == _P.producer_id, ids.state != EXPIRED)
+    is_current = func.coalesce(and_(ids.producer_id == _P.producer_id, ids.state != EXPIRED), false())
     rows = connection.execute(
-        select(_P.transactional_id, _P.first_seen_ms, _P.last_seen_ms, _P.first_epoch, _P.last_epoch, ids.state)
+        select(
+            _P.transactional_id,
+            _P.first_seen_ms,
+            _P.last_seen_ms,
+            _P.first_epoch,
+            _P.last_epoch,
+            is_current,
+            func.coalesce(ids.display, ""),
+        )
         .outerjoin_from(
             producer_ids,
             transactional_ids,
-            and_(ids.cluster_id == _P.cluster_id, ids.transactional_id == _P.transactional_id, is_current),
+            and_(ids.cluster_id == _P.cluster_id, ids.transactional_id == _P.transactional_id),
         )
         .where(_P.cluster_id == cluster_id, _P.producer_id == producer_id)
         .order_by(_P.last_seen_ms.desc(), _P.transactional_id)
     )
-    return [Owner(*row[:-1], current=row.state is not None) for row in rows]
+    return [
+        Owner(whole_id(key, display), first_ms, last_ms, first_epoch, last_epoch, bool(current))
+        for key, first_ms, last_ms, first_epoch, last_epoch, current, display in rows
+    ]
 
 
 def owner_at(owners: Sequence[Owner], at_ms: int | None) -> Owner | None:

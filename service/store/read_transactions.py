@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from heapq import merge
 from itertools import islice
 from typing import Any, Final, NamedTuple
@@ -10,7 +10,8 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import Connection, Row, select
 
 from service.domain.states import OPEN
-from service.store.id_key import KEPT, id_key, whole_id
+from service.store.display import readings_of
+from service.store.id_key import KEPT, id_key, is_cut, whole_id
 from service.store.schema import open_participants, transactional_ids
 from service.store.select_transactions import (
     SORTS,
@@ -38,12 +39,40 @@ class Page(NamedTuple):
     after: Place | None
 
 
+def find_named(connection: Connection, cluster_id: int, name: bytes) -> IdRow | None:
+    """The id that a text names (`service.store.display.readings`): itself, where there is such an id."""
+    rows = (find(connection, cluster_id, one) for one in readings_of(name))
+    return next((row for row in rows if row is not None), None)
+
+
 def find(connection: Connection, cluster_id: int, transactional_id: bytes) -> IdRow | None:
     key = id_key(transactional_id)
     row = connection.execute(
         select(transactional_ids).where(_T.cluster_id == cluster_id, _T.transactional_id == key)
     ).one_or_none()
     return None if row is None else _row(row)
+
+
+def whole_ids(connection: Connection, cluster_id: int, keys: Iterable[bytes]) -> dict[bytes, bytes]:
+    """By key; a key that no row has stands for itself."""
+    found = {key: key for key in keys}
+    if cut := [key for key in found if is_cut(key)]:
+        rows = connection.execute(
+            select(_T.transactional_id, _T.display).where(_T.cluster_id == cluster_id, _T.transactional_id.in_(cut))
+        )
+        found |= {key: whole_id(key, display) for key, display in rows}
+    return found
+
+
+def named_prefix(connection: Connection, cluster_id: int, prefix: bytes) -> bytes:
+    """The beginning of ids that a text names: itself, where some id begins so, or where none begins as it is shown."""
+    told = readings_of(prefix)
+    if len(told) > 1:
+        for one in told:
+            begins = filters(cluster_id, Selection(frozenset(), one))
+            if connection.execute(select(_T.state).where(_T.cluster_id == cluster_id, *begins).limit(1)).first():
+                return one
+    return prefix
 
 
 def read_page(
@@ -92,11 +121,14 @@ def _place(number: int, segment: Segment, row: IdRow) -> Place:
     return Place(number, ms, id_key(row.transactional_id))
 
 
+def whole_row(row: IdRow) -> IdRow:
+    """The row under the whole id instead of its key."""
+    whole = whole_id(row.transactional_id, row.display)
+    return row if whole == row.transactional_id else row._replace(transactional_id=whole)
+
+
 def _row(row: Row[*tuple[Any, ...]]) -> IdRow:
-    """A row of `transactional_ids`, under the whole id instead of its key."""
-    found = IdRow(*row)
-    whole = whole_id(found.transactional_id, found.display)
-    return found if whole == found.transactional_id else found._replace(transactional_id=whole)
+    return whole_row(IdRow(*row))
 
 
 def _read(

@@ -9,7 +9,7 @@ from sqlalchemy import Column, ColumnElement, Select, func, or_, select
 
 from service.domain.limits import LAST_TIME_MS
 from service.domain.states import OPEN
-from service.store.display import display_id
+from service.store.display import parts_shown, readings_of
 from service.store.id_key import KEPT, prefix_end
 from service.store.schema import open_participants, transactional_ids
 
@@ -21,7 +21,7 @@ class Selection(NamedTuple):
     """Which ids a page is about. `states`: numbers of `service.domain.states`, at least one.
 
     `started_until_ms` leaves only transactions that are open and began then or before; `topic` those that are open and
-    have a partition of it; `text` is looked for in what people see of the id, upper and lower case alike.
+    have a partition of it; `text` is looked for in the id, as it is or as people see it, upper and lower case alike.
     """
 
     states: frozenset[int]
@@ -29,7 +29,7 @@ class Selection(NamedTuple):
     started_until_ms: int | None = None
     producer_id: int | None = None
     topic: str | None = None
-    text: str | None = None
+    text: bytes = b""
 
 
 class Place(NamedTuple):
@@ -155,7 +155,7 @@ def names_ids(selection: Selection) -> bool:
 def filters(cluster_id: int, selection: Selection, *, seeks: bool = True) -> Iterable[ColumnElement[bool]]:
     """`seeks`: an index may find the prefix. Its ids may be half of all, which PostgreSQL cannot tell beforehand."""
     if selection.prefix:
-        kept, text = selection.prefix[:KEPT], display_id(selection.prefix)
+        kept = selection.prefix[:KEPT]
         if not seeks:
             yield func.substr(_T.transactional_id, 1, len(kept)) == kept
         else:
@@ -163,7 +163,8 @@ def filters(cluster_id: int, selection: Selection, *, seeks: bool = True) -> Ite
             if (end := prefix_end(kept)) is not None:
                 yield _T.transactional_id < end
         if len(selection.prefix) > KEPT:  # longer than any key: what people see of the id has to go on
-            yield func.substr(_T.display, 1, len(text)) == text
+            starts = [one for one in parts_shown(selection.prefix) if not one.startswith(" ")]
+            yield or_(*(func.substr(_T.display, 1, len(one)) == one for one in starts))
     if selection.started_until_ms is not None:
         yield _T.started_at_ms >= 0
         yield _T.started_at_ms <= selection.started_until_ms
@@ -179,5 +180,6 @@ def filters(cluster_id: int, selection: Selection, *, seeks: bool = True) -> Ite
         yield _T.transactional_id.in_(
             select(p.transactional_id).where(p.cluster_id == cluster_id, p.topic == selection.topic)
         )
-    if selection.text is not None:
-        yield _T.display.icontains(selection.text, autoescape=True)
+    if selection.text:
+        parts = dict.fromkeys(part for one in readings_of(selection.text) for part in parts_shown(one))
+        yield or_(*(_T.display.icontains(part, autoescape=True) for part in parts))

@@ -10,6 +10,7 @@ from service.domain.causes import Cause
 from service.domain.facts import UNSEEN, LogRecord, Run
 from service.domain.journal import NO_ABORT, LastAbort
 from service.store.display import display_id
+from service.store.id_key import is_cut
 from service.store.writer_story import Story
 
 
@@ -72,13 +73,13 @@ def last_abort(row: IdRow) -> LastAbort:
 
 def new_row(cluster_id: int, stored: IdRow | None, generation: int, runs: Sequence[Run], story: Story) -> IdRow:
     """The row after the runs of one id, in log order."""
-    newest = runs[-1].last
+    newest, key = runs[-1].last, runs[0].transactional_id
     known = _newest_decodable(runs) or stored or newest
     last = story.last_abort if story.last_abort != NO_ABORT else None
     return IdRow(
         cluster_id,
-        runs[0].transactional_id,
-        display_id(runs[0].transactional_id) if stored is None else stored.display,
+        key,
+        stored.display if stored is not None and is_cut(key) else display_id(key),
         runs[0].partition,
         generation,
         newest.offset,

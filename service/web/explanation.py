@@ -18,6 +18,7 @@ from service.domain.spans_of_offsets import (
     UNKNOWN,
 )
 from service.domain.why import why_aborted
+from service.store.display import shown_id
 from service.web.cause_words import Word, word_of
 
 SPANS_SHOWN: Final = 200
@@ -102,7 +103,7 @@ def _told(span: Mapping[str, Any]) -> Told:
         readers=_READERS[kind],
         tone=_TONES.get(kind, "quiet"),
         icon=_ICONS.get(kind, _TONES.get(kind, "")),
-        who=span["transactional_id"],
+        who=shown_id(span["transactional_id"], span["transactional_id_b64"]),
         href=None if span["href"] is None else span["href"].removeprefix(API),
         producer_id=span["producer_id"],
         producer_epoch=span["producer_epoch"],

@@ -92,6 +92,7 @@ def get_finding(request: Request, cluster: str, finding: str) -> Response:
 
 
 def _list(connection: Connection, frame: Frame, selection: FindingSelection, cursor: str | None) -> Response:
+    selection = read_findings.named(connection, frame.cluster.id, selection)
     query = _query(selection)
     page, after = _page(connection, frame, selection, cursor)
     rows = [_row(one) for one in page]

@@ -24,7 +24,7 @@ def goto(request: Request, cluster: str, q: str = "") -> Response:
     cluster that the store does not know."""
     text = q.strip()[:LONGEST]
     with framed(request, cluster) as (connection, frame):
-        hits = find(connection, frame.cluster, text) if text else []
+        hits = find(connection, frame.cluster, q[:LONGEST]) if text else []
         if len(hits) == 1:
             return RedirectResponse(hits[0].href, 303)
         return render(

@@ -36,7 +36,10 @@ class Hit(NamedTuple):
 
 def find(connection: Connection, cluster: ClusterRow, text: str) -> list[Hit]:
     """What is exactly that; where nothing is, ids that begin so; where none do, ids that hold it. One more than are
-    shown at most."""
+    shown at most. Spaces at its ends were typed by chance, unless an id has them."""
+    if text != text.strip() and (ids := list(_ids(connection, cluster, text))):
+        return ids
+    text = text.strip()
     exact = [
         *_ids(connection, cluster, text),
         *_owners(connection, cluster, text),
@@ -48,7 +51,7 @@ def find(connection: Connection, cluster: ClusterRow, text: str) -> list[Hit]:
 
 def _ids(connection: Connection, cluster: ClusterRow, text: str) -> Iterator[Hit]:
     """As it is written, or as it is shown: with escapes for what does not print."""
-    for raw in dict.fromkeys(readings(text)):
+    for raw in readings(text):
         row = read_transactions.find(connection, cluster.id, raw)
         if row is not None:
             href = transaction_page(cluster.name, row.transactional_id)
@@ -97,8 +100,8 @@ def _similar(connection: Connection, cluster: ClusterRow, text: str) -> list[Hit
     if read_partitions.page(connection, cluster.id, None, 1, topic=text)[0]:
         found.append(Hit("topic", text, page_of(cluster.name, "partitions", topic=text), "its partitions"))
     for selection in (
-        Selection(_ALL_STATES, prefix=next(iter(readings(text)))),
-        Selection(_ALL_STATES, text=text),
+        Selection(_ALL_STATES, prefix=read_transactions.named_prefix(connection, cluster.id, text.encode())),
+        Selection(_ALL_STATES, text=text.encode()),
     ):
         page = read_transactions.read_page(
             connection, cluster.id, selection, "transactional_id", None, MOST_SHOWN + 1 - len(found)

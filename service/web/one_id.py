@@ -21,7 +21,7 @@ from service.domain.findings.kinds import CANDIDATE, CONFIRMED, HANGING
 from service.domain.limits import expires_at_ms, is_time
 from service.domain.timeline import Mark, Row, is_from_the_beginning
 from service.store import read, read_findings, read_transactions
-from service.store.display import display_id, readings
+from service.store.display import display_id
 from service.store.id_key import id_key
 from service.store.read_findings import FindingSelection
 from service.store.read_history import TimelinePage, read_timeline
@@ -68,15 +68,15 @@ def get_transaction(
     older: str = "",
     at: str = "",
 ) -> Response:
-    """200; 404 for a cluster or an id that the store does not know, 422 where no id is named. `at`: the offset of the
-    record that ended the transaction to show phase by phase."""
-    transactional_id = id_of(request, id, id_b64)
+    """200, also for an id as it is shown; 404 for a cluster or an id that the store does not know, 422 where no id is
+    named. `at`: the offset of the record that ended the transaction to show phase by phase."""
+    asked = id_of(request, id, id_b64)
     if window not in WINDOWS:
         raise unusable("window", f"{window!r} is none of {', '.join(WINDOWS)}")
     with framed(request, cluster) as (connection, frame):
-        row = read_transactions.find(connection, frame.cluster.id, transactional_id)
+        row = asked.find(connection, frame.cluster.id)
         if row is None:
-            return _unknown(connection, frame, transactional_id)
+            return _unknown(frame, asked.raw)
         return _one(connection, frame, row, WINDOWS[window], _mark(older), _offset(at))
 
 
@@ -169,26 +169,15 @@ def _before(row: IdRow, producers: Sequence[ProducerRow]) -> ProducerRow | None:
     return earlier[0] if earlier else None
 
 
-def _unknown(connection: Connection, frame: Frame, transactional_id: bytes) -> Response:
-    """404, with the ids that may have been meant: escapes may have been copied as they are shown."""
-    shown = display_id(transactional_id[:_SHOWN_OF_UNKNOWN])
-    try:
-        typed = list(readings(transactional_id.decode()))
-    except UnicodeDecodeError:
-        typed = []
-    meant = [
-        (display_id(one), transaction_page(frame.name, one))
-        for one in dict.fromkeys(typed)
-        if one != transactional_id and read_transactions.find(connection, frame.cluster.id, one) is not None
-    ]
+def _unknown(frame: Frame, name: bytes) -> Response:
+    shown = display_id(name[:_SHOWN_OF_UNKNOWN])
     return render(
         "no_transaction.html",
         frame,
         page="transactions",
         status=404,
         shown=shown,
-        is_cut=len(transactional_id) > _SHOWN_OF_UNKNOWN,
-        meant=meant,
+        is_cut=len(name) > _SHOWN_OF_UNKNOWN,
         search=page_of(frame.name, "transactions", q=shown),
     )
 

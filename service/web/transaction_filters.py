@@ -12,7 +12,7 @@ from service.api.transactions import State
 from service.domain import states
 from service.domain.spans import span_ms
 from service.domain.states import CODES, EXPIRED, NAMES
-from service.store.display import display_id, printable, readings
+from service.store.display import display_id, printable
 from service.store.select_transactions import Selection
 
 SORTS: Final = {
@@ -82,16 +82,8 @@ class Filters(NamedTuple):
             started_until_ms=(as_of_ms or 0) - span_ms(self.min_age) if self.min_age else None,
             producer_id=self.producer_id,
             topic=printable(self.topic) if self.topic else None,
-            text=self.shown_text if self.text else None,
+            text=self.text,
         )
-
-    def other_prefixes(self) -> list[bytes]:
-        """What people may have meant who typed escapes as they are shown."""
-        try:
-            typed = self.prefix.decode()
-        except UnicodeDecodeError:
-            return []
-        return [one for one in readings(typed) if one != self.prefix]
 
 
 def filters_of(

@@ -24,7 +24,6 @@ from service.store.id_key import id_key
 from service.store.read import Ends
 from service.store.read_ids import ends_since
 from service.store.read_transactions import Page
-from service.store.select_transactions import Place
 from service.store.writer_rows import IdRow
 from service.web.addresses import page_of
 from service.web.blocking import Blocking, read_blocking
@@ -85,7 +84,10 @@ def get_transactions(
 def _list(connection: Connection, frame: Frame, filters: Filters, cursor: str | None) -> Response:
     after = None if cursor is None else read_cursor(cursor, filters.sort, frame.name, *filters.key)
     as_of_ms = read.log_as_of_ms(connection, frame.cluster.id)
-    filters, page = _read(connection, frame, filters, after, as_of_ms)
+    filters = filters._replace(prefix=read_transactions.named_prefix(connection, frame.cluster.id, filters.prefix))
+    page = read_transactions.read_page(
+        connection, frame.cluster.id, filters.selection(as_of_ms), filters.sort, after, SHOWN
+    )
     rows = page.rows
     participants = _participants(connection, frame, page)
     blocking = read_blocking(connection, frame.cluster.id, {place for of in participants.values() for place in of})
@@ -116,19 +118,6 @@ def _list(connection: Connection, frame: Frame, filters: Filters, cursor: str | 
         state_names=[states.NAMES[state] for state in sorted(filters.states)],
         shown=SHOWN,
     )
-
-
-def _read(
-    connection: Connection, frame: Frame, filters: Filters, after: Place | None, as_of_ms: int | None
-) -> tuple[Filters, Page]:
-    """Escapes in a prefix are taken as they were typed, and if nothing begins so, as the bytes they show."""
-    tried = [filters, *(filters._replace(prefix=prefix) for prefix in filters.other_prefixes())]
-    for one in tried:
-        selection = one.selection(as_of_ms)
-        page = read_transactions.read_page(connection, frame.cluster.id, selection, one.sort, after, SHOWN)
-        if page.rows or after is not None:
-            return one, page
-    return filters, Page((), None)
 
 
 def _participants(connection: Connection, frame: Frame, page: Page) -> dict[bytes, list[tuple[str, int]]]:

@@ -62,7 +62,7 @@ def test_a_group_that_stands_behind_what_hangs_until_the_partition_goes_on(clust
     assert [key for key in found if key[0] == kinds.BLOCKED_GROUP] == [BILLING]
     one = found[BILLING]
     assert (one.status, one.severity) == (kinds.CONFIRMED, kinds.CRITICAL)
-    assert r"the hanging transaction of p\x00y" in one.summary
+    assert r"the hanging transaction of p\u{0}y" in one.summary
     cluster.look(moves(at_ms=LATER_MS + 1), at_ms=LATER_MS + 1)
     one = judge(cluster, LATER_MS + 2)[BILLING]
     assert (one.status, one.resolution) == (kinds.RESOLVED, kinds.HEALED)

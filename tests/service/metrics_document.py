@@ -48,7 +48,8 @@ from `service/metrics`: change it there, then `python -m tests.service.metrics_d
 - A page has at most {SERIES_LIMIT:,} series with a label `cluster`. The cap cuts only metrics marked *many* and keeps
   the worst of each; `kafka_txn_series_dropped` counts what is left out. Two metrics name ids: the {TOP_OPEN} oldest
   open transactions, and the {HANGING_NAMED} that hang longest. The REST interface has them all.
-- What is not UTF-8 in an id, and control characters, are escaped as `\\xff`, as on the pages.
+- What does not print in an id is escaped as `\\u{{9}}`, what is not UTF-8 as `\\x{{ff}}`, as on the pages. REST, pages
+  and commands take an id so, too.
 
 | label | values |
 |---|---|

@@ -10,7 +10,7 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import create_engine
 
-from service.api.cursors import encode_bytes
+from service.api.base64url import encode_bytes
 from service.api.store import Store
 from service.app import create_app
 from service.store.errors import StoreError
@@ -69,7 +69,7 @@ BAD_INPUT = [
     bad("/api/v1/clusters/nope/coordinators", "no cluster 'nope'", "urn:txnscope:no-such-cluster", 404),
     bad("/api/v1/clusters/%27%22%3C%00", "no cluster", "urn:txnscope:no-such-cluster", 404),
     bad(f"{ONE}?id=nope", "no transactional id 'nope'", "urn:txnscope:no-such-transactional-id", 404),
-    bad(f"{ONE}?id=%00%FF", r"no transactional id '\\x00\\xff'", "urn:txnscope:no-such-transactional-id", 404),
+    bad(f"{ONE}?id=%00%FF", r"no transactional id '\u{0}\x{ff}'", "urn:txnscope:no-such-transactional-id", 404),
     bad(f"{ONE}?id_b64=", "no transactional id ''", "urn:txnscope:no-such-transactional-id", 404),
     bad(ONE, "either id or id_b64"),
     bad(f"{ONE}?id=a&id_b64=YQ", "either id or id_b64"),
@@ -86,7 +86,7 @@ BAD_INPUT = [
     bad("/api/v1/clusters/nope/producers/7", "no cluster 'nope'", "urn:txnscope:no-such-cluster", 404),
     bad("/api/v1/clusters/nope/expiring", "no cluster 'nope'", "urn:txnscope:no-such-cluster", 404),
     bad(f"{ONE}/timeline?id=nope", "no transactional id 'nope'", "urn:txnscope:no-such-transactional-id", 404),
-    bad(f"{ONE}/rates?id_b64=_w", r"no transactional id '\\xff'", "urn:txnscope:no-such-transactional-id", 404),
+    bad(f"{ONE}/rates?id_b64=_w", r"no transactional id '\x{ff}'", "urn:txnscope:no-such-transactional-id", 404),
     bad(f"{ONE}/timeline", "either id or id_b64"),
     bad(f"{ONE}/timeline?id=id-1&limit=201", "limit: Input should be less than or equal to 200"),
     bad(f"{ONE}/timeline?id=id-1&cursor=nonsense", "not one that this API gave out", CURSOR, 400),

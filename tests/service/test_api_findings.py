@@ -54,7 +54,8 @@ def test_one_finding_says_all_that_is_promised(cluster: WithFindings) -> None:
         "subject": {
             "topic": None,
             "partition": None,
-            "transactional_id": "p\\xff",
+            "transactional_id": "p\\x{ff}",
+            "transactional_id_b64": "cP8",
             "producer_id": None,
             "producer_epoch": None,
             "start_offset": None,

@@ -195,7 +195,7 @@ def test_a_producer_id_names_its_owner_also_when_that_has_gone_on(cluster: Seede
     assert body["as_of"] == "2026-09-21T14:13:50.123Z"
     assert body["items"] == [
         {
-            "transactional_id": "\\xff1",
+            "transactional_id": "\\x{ff}1",
             "first_seen_at": "2026-09-21T14:10:59.890Z",
             "last_seen_at": "2026-09-21T14:11:00.000Z",
             "first_epoch": 2,

@@ -80,7 +80,7 @@ def test_markers_newest_first_with_who_had_the_producer_id(cluster: Tailing) -> 
                 "producer_id": PID,
                 "producer_epoch": 3,
                 "coordinator_epoch": 5,
-                "transactional_id": "pay\\xff",
+                "transactional_id": "pay\\x{ff}",
                 "transactional_id_b64": "cGF5_w",
                 "generation": 0,
                 "href": f"{CLUSTER}/transaction?id=pay%FF",

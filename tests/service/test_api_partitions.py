@@ -61,7 +61,7 @@ def test_a_partition_says_all_that_is_promised(cluster: WithPartitions) -> None:
     assert blocker == {
         "producer_id": PID,
         "producer_epoch": 3,
-        "transactional_id": "pay\\xff",
+        "transactional_id": "pay\\x{ff}",
         "transactional_id_b64": "cGF5_w",
         "start_offset": LSO,
         "started_at": SINCE,

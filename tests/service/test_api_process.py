@@ -62,7 +62,7 @@ def test_a_server_answers_over_sockets_also_for_the_longest_ids(port: int) -> No
         assert status == 200
         found += page["items"]
         cursor = page["next_cursor"]
-    assert [item["transactional_id"][:4] for item in found] == ["\\x00", "ssss", "plai"]
+    assert [item["transactional_id"][:4] for item in found] == ["\0\0\0\0", "ssss", "plai"]
     for item in found:
         status, followed = get(port, item["href"])
         assert (status, followed["transactional_id"]) == (200, item["transactional_id"])

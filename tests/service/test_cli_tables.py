@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import json
-import socket
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import uvicorn
 
-from service.app import create_app
-from service.cli import main
 from service.domain import states
 from service.domain.findings import kinds
 from service.store import clusters
 from tests.service.findings import WithFindings, observe
 from tests.service.stores import DESCRIPTION, NOW_MS
+from tests.service.terminal import Ask, asking, service_of
 from tests.store.histories import MINUTE, aborted, committed
 from tests.store.logs import batch, entry, read
-
-Ask = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
@@ -33,20 +27,8 @@ def cluster(tmp_path: Path) -> Iterator[WithFindings]:
 
 @pytest.fixture
 def ask(cluster: WithFindings, capsys: pytest.CaptureFixture[str]) -> Iterator[Ask]:
-    """`txnscope …` against a service of the cluster's store: exit code, stdout, stderr."""
-    listening = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(create_app(cluster.url, "1.2.3"), log_level="warning"))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
-    thread.start()
-
-    def run(name: str, *arguments: str) -> tuple[int, str, str]:
-        code = main([name, "--url", f"http://127.0.0.1:{listening.getsockname()[1]}", *arguments])
-        return code, *capsys.readouterr()
-
-    yield run
-    server.should_exit = True
-    thread.join()
-    listening.close()
+    with service_of(cluster.url) as url:
+        yield asking(url, capsys)
 
 
 def test_an_id_says_in_words_why_it_was_aborted(cluster: WithFindings, ask: Ask) -> None:

@@ -145,7 +145,7 @@ def test_a_terminal_does_not_obey_an_id(tmp_path: Path, capsys: pytest.CaptureFi
     data = build.value(topics=[("caf\udce9\n", [1])])
     log.write_bytes(build.transition(b"\x1b[31m\n\xff", 0, timestamp_ms=AT_MS, data=data))
     (line,) = lines_of(capsys, log)
-    assert " Ongoing \\x1b[31m\\n\\xff producer_id=" in line
+    assert " Ongoing \\u{1b}[31m\\u{a}\\x{ff} producer_id=" in line
     assert " partitions=caf\\udce9\\n-1" in line
 
 

@@ -243,7 +243,7 @@ def test_an_id_of_any_characters_is_a_label(engine: Engine, metrics: Metrics) ->
     name = b'a "b" \\ {c="d"}\n\xff'
     writer.apply(batch([entry(0, states.ONGOING, name, start_ms=5_000)], read(0, 1)), NOW_MS)
     found = by(page(metrics), "kafka_txn_top_open_start_timestamp_seconds", "transactional_id")
-    assert found == {'a "b" \\ {c="d"}\\n\\xff': 5}
+    assert found == {'a "b" \\ {c="d"}\\u{a}\\x{ff}': 5}
 
 
 def test_of_20000_open_ids_the_oldest_20_are_named(engine: Engine, metrics: Metrics) -> None:
@@ -344,7 +344,7 @@ def test_what_hangs_is_named_the_longest_50(tmp_path: Path) -> None:
         "cluster": "orders",
         "topic": "orders",
         "partition": "0",
-        "transactional_id": 'p"\\xff',
+        "transactional_id": 'p"\\x{ff}',
         "owner": "team-a",
     }
     reader.dispose()

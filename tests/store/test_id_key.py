@@ -54,6 +54,7 @@ def test_the_key_of_a_key_is_that_key() -> None:
         b"\xed\xa0\x80" * 1_000,
         "\x85\xa0\xad\u202e\U000e0001".encode() * 300,
         rb"back\\x00\\n\\Uffffffff\\slash" * 300,
+        b"\x00\\x00\\u{0}" + "\x85".encode() + b"\x85" + b"x" * 3_000,
     ],
     ids=[
         "short",
@@ -65,16 +66,22 @@ def test_the_key_of_a_key_is_that_key() -> None:
         "surrogates",
         "unprintable",
         "no escapes",
+        "of every kind",
     ],
 )
 def test_the_whole_id_comes_back_from_its_text(raw: bytes) -> None:
     assert whole_id(id_key(raw), display_id(raw)) == raw
 
 
-def test_where_the_text_is_ambiguous_the_key_stands_for_the_id() -> None:
-    raw = b"\x00\\x00" + "\x85".encode() + b"\x85" + b"x" * 3_000
-    found = whole_id(id_key(raw), display_id(raw))
+def test_where_the_text_is_of_another_id_the_key_stands_for_the_id() -> None:
+    raw = b"\0" + b"x" * 3_000
+    found = whole_id(id_key(raw), "x" * 3_000)
     assert found == id_key(raw) == id_key(found)
+
+
+def test_the_text_of_earlier_versions_tells_the_id_too() -> None:
+    raw = b"tab\t\xff" + b"x" * 3_000
+    assert whole_id(id_key(raw), r"tab\t\xff" + "x" * 3_000) == raw
 
 
 LONG = incompressible(29_000)

@@ -93,7 +93,7 @@ def test_a_walk_finds_every_id_once_and_in_order(
 @pytest.mark.parametrize("sort", SORTS)
 def test_filters_together_leave_what_fits_all_of_them(mixed: SeededCluster, connection: Connection, sort: str) -> None:
     until_ms = NOW_MS - 20_000
-    selection = Selection(LIVE, prefix=b"app-0", started_until_ms=until_ms, topic="payments", text="APP-00")
+    selection = Selection(LIVE, prefix=b"app-0", started_until_ms=until_ms, topic="payments", text=b"APP-00")
     found = {row.transactional_id for row in walk(connection, mixed.id, selection, sort, 10)}
     assert found == {
         one.id
@@ -134,7 +134,7 @@ def test_text_is_no_pattern(url: str) -> None:
     found = {}
     with cluster.engine.connect() as connection:
         for text in ("0%", "a_b", "a\\b"):
-            rows = walk(connection, cluster.id, Selection(LIVE, text=text), "age", 50)
+            rows = walk(connection, cluster.id, Selection(LIVE, text=text.encode()), "age", 50)
             found[text] = {row.transactional_id for row in rows}
     cluster.close()
     assert found == {"0%": {b"100%"}, "a_b": {b"a_b"}, "a\\b": {b"a\\b", b"A\\B"}}

@@ -58,7 +58,7 @@ def test_the_soonest_first_with_exact_times(cluster: WithPartitions) -> None:
     assert late.startswith("late overdue by 1 h 12:13:50 13:13:50 CompleteCommit")
     assert swept.startswith("swept-soon any moment now 14:12:50 15:12:50 CompleteAbort")
     assert refunds.startswith("refunds-batch 1 h 15:13:50 16:13:50 Empty 2026-09-14 15:13:50")
-    assert long.startswith("x" * 200 + "\\xff 12 h")
+    assert long.startswith("x" * 200 + "\\x{ff} 12 h")
     assert loyalty.startswith("loyalty-0 1 d 13 h 2026-09-23 03:13:50 2026-09-23 04:13:50")
     assert loyalty.endswith(" 4")
     facts = page.texts[""]

@@ -348,7 +348,8 @@ def test_filters_are_in_the_address_and_those_of_rest(cluster: WithPartitions, l
     assert listed("kind=&severity=&transactional_id=&topic=&partition=") == {hangs, fences, expires}, "an empty form"
     page = look(f"{LIST}?status=candidate&status=confirmed&transactional_id=p%FF")
     assert 'href="/api/v1/clusters/orders/findings?status=candidate&amp;status=confirmed' in page.html
-    assert 'value="p\\xff"' in page.html
+    assert 'value="p\\x{ff}"' in page.html
+    assert listed("transactional_id=p%5Cx%7Bff%7D") == {fences}, "as the field shows it"
     assert "No finding fits." in look(f"{LIST}?topic=nothing").text
 
 

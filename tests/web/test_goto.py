@@ -65,6 +65,7 @@ def shows(client: TestClient, typed: str) -> PageText:
         ("  payments-3 ", f"{C}/transaction?id=payments-3"),
         ("settle", f"{C}/transaction?id=settlement-nightly"),
         ("NIGHTLY", f"{C}/transaction?id=settlement-nightly"),
+        ("odd\\u{0}\\x{ff}/?&", f"{C}/transaction?id=odd%00%FF%2F%3F%26"),
         ("odd\\x00\\xff/?&", f"{C}/transaction?id=odd%00%FF%2F%3F%26"),
         ("gone-1", f"{C}/transaction?id=gone-1"),
         ("x" * 200, f"{C}/transaction?id={'x' * 200}"),

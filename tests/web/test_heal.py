@@ -132,7 +132,7 @@ def test_a_missing_permission_is_said_to_be_the_way_out() -> None:
 @pytest.mark.parametrize(
     ("kind", "subject", "text", "href"),
     [
-        (kinds.OVERDUE, Subject(transactional_id=b"p\xff/1"), "p\\xff/1", "/clusters/a%2Fb/transaction?id=p%FF%2F1"),
+        (kinds.OVERDUE, Subject(transactional_id=b"p\xff/1"), "p\\x{ff}/1", "/clusters/a%2Fb/transaction?id=p%FF%2F1"),
         (kinds.HANGING, Subject("t", 2, None, 7, 3, 99), "t-2", "/clusters/a%2Fb/partitions/t/2?offset=99"),
         (kinds.BLOCKED_GROUP, Subject("t", 2, group="g"), "g", "/clusters/a%2Fb/groups"),
         (kinds.COVERAGE_GAP, Subject(topic="hr"), "hr", "/clusters/a%2Fb/pipeline#unknown"),

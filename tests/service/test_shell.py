@@ -1,0 +1,32 @@
+"""What people are told to paste is taken as it is meant."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from service.remediation.shell import argument
+
+IDS = (
+    b"pay-1",
+    b"",
+    b'it\'s $(x) `y` "z" !1 *',
+    b"tab\tline\n",
+    b"tab\t'quoted' \\x41 \\",
+    "\x1b[31mzürich\u202e9".encode(),
+    b"\xff\tA",
+)
+
+
+@pytest.mark.parametrize("raw", IDS, ids=ascii)
+def test_bash_takes_the_id_itself(raw: bytes) -> None:
+    word = argument(raw)
+    assert word is not None
+    assert word.isprintable()
+    said = subprocess.run(["bash", "-c", f"printf %s {word}"], capture_output=True, check=True)
+    assert said.stdout == raw
+
+
+def test_no_argument_holds_nul() -> None:
+    assert argument(b"nul\0") is None
