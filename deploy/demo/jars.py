@@ -1,7 +1,7 @@
 """The broker's jars: from Maven Central by coordinates, through the Ivy that ships inside PySpark; cached and pinned.
 
 Every jar's SHA-256 is in `pins/<version>.sha256`; what does not match is not used. To pin another version, fetch it
-with `python -m deploy.demo.jars --pin VERSION` and commit the file.
+with `python -m deploy.demo.jars --pin VERSION` and commit the file. Other jars come the same way (`Jars`).
 """
 
 from __future__ import annotations
@@ -13,17 +13,16 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final, NamedTuple
 
 import pyspark
 
 from spark_jobs.java import find_java
 
 PINS = Path(__file__).parent / "pins"
-# Kafka 4 logs nowhere with what it depends on: its logging library comes with its distribution only
-LOGGING = ("org.slf4j", "slf4j-reload4j", "1.7.36")
 # the machine's own trust, where it keeps one for Java: knows a company's authority that the packaged Java does not
 TRUST_STORES = (Path("/etc/ssl/certs/java/cacerts"), Path("/etc/pki/java/cacerts"))
 # `m2compatible` is Maven Central's layout; Ivy knows its address
@@ -39,6 +38,33 @@ class JarsError(Exception):
     """The jars cannot be had, or are not the ones that were pinned; one line for people."""
 
 
+class Module(NamedTuple):
+    """Coordinates of a jar in Maven Central; `alone`: without what it depends on."""
+
+    organisation: str
+    name: str
+    revision: str
+    alone: bool = False
+
+
+# Kafka 4 logs nowhere with what it depends on: its logging library comes with its distribution only
+LOGGING: Final = Module("org.slf4j", "slf4j-reload4j", "1.7.36")
+
+
+class Jars(NamedTuple):
+    """Jars that are used together. `title` names them for people; the checksums of all of them are in `pins`."""
+
+    title: str
+    modules: tuple[Module, ...]
+    pins: Path
+
+    @property
+    def directory(self) -> Path:
+        """Where they are cached. Other pins, another directory: whoever still runs on the old ones keeps them."""
+        checksum = hashlib.sha256(self.pins.read_bytes()).hexdigest()[:8]
+        return _cache() / f"{self.title.lower().replace(' ', '-')}-{checksum}"
+
+
 def versions() -> list[str]:
     return sorted(pin.stem for pin in PINS.glob("*.sha256"))
 
@@ -47,21 +73,25 @@ def fetch(version: str) -> Path:
     """A directory with exactly the pinned jars of that Kafka version; downloaded once. Raises JarsError."""
     if version not in versions():
         raise JarsError(f"Kafka {version} is not pinned here: choose one of {', '.join(versions())}")
-    with _locked() as cache:
-        directory = cache / _name(version)
-        if not directory.is_dir():
-            _download(version, directory)
-        _verify(directory, _read_pins(version))
-        return directory
+    return fetch_pinned(_broker(version))
+
+
+def fetch_pinned(jars: Jars) -> Path:
+    """As `fetch`, of any jars."""
+    with _locked():
+        if not jars.directory.is_dir():
+            _download(jars, jars.directory)
+        _verify(jars.directory, _read_pins(jars.pins))
+        return jars.directory
 
 
 def is_cached(version: str) -> bool:
-    return (_cache() / _name(version)).is_dir()
+    return version in versions() and _broker(version).directory.is_dir()
 
 
-def _name(version: str) -> str:
-    """Other pins, another directory: whoever still runs on the old ones keeps them."""
-    return f"kafka-{version}-{hashlib.sha256((PINS / f'{version}.sha256').read_bytes()).hexdigest()[:8]}"
+def _broker(version: str) -> Jars:
+    modules = (*(Module("org.apache.kafka", name, version) for name in ("kafka_2.13", "kafka-tools")), LOGGING)
+    return Jars(f"Kafka {version}", modules, PINS / f"{version}.sha256")
 
 
 def _cache() -> Path:
@@ -77,12 +107,12 @@ def _locked() -> Iterator[Path]:
         yield _cache()
 
 
-def _download(version: str, directory: Path) -> None:
+def _download(jars: Jars, directory: Path) -> None:
     ivy = next(Path(pyspark.__file__).parent.glob("jars/ivy-*.jar"))
     with tempfile.TemporaryDirectory(prefix="jars-", dir=directory.parent) as scratch:
         work = Path(scratch)
         (work / "settings.xml").write_text(IVY_SETTINGS.format(cache=work / "ivy"))
-        (work / "ivy.xml").write_text(_module(version))
+        (work / "ivy.xml").write_text(_module(jars.modules))
         trust = [f"-Djavax.net.ssl.trustStore={store}" for store in TRUST_STORES if store.is_file()][:1]
         command = [find_java(os.environ).command, *trust, "-cp", str(ivy), "org.apache.ivy.Main"]
         command += ["-settings", str(work / "settings.xml"), "-ivy", str(work / "ivy.xml"), "-confs", "default"]
@@ -90,7 +120,7 @@ def _download(version: str, directory: Path) -> None:
         command += ["-types", "jar", "bundle"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode or not list((work / "jars").glob("*.jar")):
-            raise JarsError(f"Kafka {version} could not be downloaded: {_complaint(done.stdout + done.stderr)}")
+            raise JarsError(f"{jars.title} could not be downloaded: {_complaint(done.stdout + done.stderr)}")
         (work / "jars").rename(directory)
 
 
@@ -101,11 +131,11 @@ def _complaint(output: str) -> str:
     return next((line[:300] for line in telling if line), "no answer")
 
 
-def _module(version: str) -> str:
-    kafka = [("org.apache.kafka", name, version) for name in ("kafka_2.13", "kafka-tools")]
+def _module(modules: Iterable[Module]) -> str:
     wanted = "".join(
-        f'<dependency org="{org}" name="{name}" rev="{revision}" conf="default->master,runtime"/>'
-        for org, name, revision in (*kafka, LOGGING)
+        f'<dependency org="{module.organisation}" name="{module.name}" rev="{module.revision}"'
+        f' conf="default->{"master" if module.alone else "master,runtime"}"/>'
+        for module in modules
     )
     return (
         '<ivy-module version="2.0"><info organisation="txnscope" module="broker"/>'
@@ -113,9 +143,8 @@ def _module(version: str) -> str:
     )
 
 
-def _read_pins(version: str) -> dict[str, str]:
-    lines = (PINS / f"{version}.sha256").read_text().splitlines()
-    return {name: digest for digest, name in (line.split() for line in lines)}
+def _read_pins(pins: Path) -> dict[str, str]:
+    return {name: digest for digest, name in (line.split() for line in pins.read_text().splitlines())}
 
 
 def _verify(directory: Path, pins: dict[str, str]) -> None:
@@ -133,18 +162,18 @@ def _digests(directory: Path) -> dict[str, str]:
     return {jar.name: hashlib.sha256(jar.read_bytes()).hexdigest() for jar in sorted(directory.glob("*.jar"))}
 
 
-def pin(version: str) -> None:
-    """Download a version and write down what came."""
+def pin(jars: Jars) -> None:
+    """Download what is not pinned yet, and write down what came."""
     with _locked() as cache, tempfile.TemporaryDirectory(prefix="pin-", dir=cache) as scratch:
-        _download(version, Path(scratch) / "jars")
+        _download(jars, Path(scratch) / "jars")
         lines = [f"{digest}  {name}\n" for name, digest in _digests(Path(scratch) / "jars").items()]
-        PINS.mkdir(exist_ok=True)
-        (PINS / f"{version}.sha256").write_text("".join(lines))
-        shutil.rmtree(cache / _name(version), ignore_errors=True)
-        (Path(scratch) / "jars").rename(cache / _name(version))
+        jars.pins.parent.mkdir(exist_ok=True)
+        jars.pins.write_text("".join(lines))
+        shutil.rmtree(jars.directory, ignore_errors=True)
+        (Path(scratch) / "jars").rename(jars.directory)
 
 
 if __name__ == "__main__":
     if len(sys.argv) != 3 or sys.argv[1] != "--pin":
         sys.exit("usage: python -m deploy.demo.jars --pin VERSION")
-    pin(sys.argv[2])
+    pin(_broker(sys.argv[2]))

@@ -22,7 +22,7 @@ def downloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     (pins / "9.9.sha256").write_text("".join(pinned))
     done: list[Path] = []
 
-    def download(_version: str, directory: Path) -> None:
+    def download(_jars: jars.Jars, directory: Path) -> None:
         done.append(directory)
         threading.Event().wait(0.2)
         directory.mkdir()
@@ -88,3 +88,9 @@ def test_a_failed_download_says_why_and_not_only_that_nothing_was_found() -> Non
         Server access error at url (javax.net.ssl.SSLHandshakeException: unable to find valid certification path)
     """)
     assert "unable to find valid certification path" in said
+
+
+def test_a_module_comes_alone_where_its_dependencies_are_there_already() -> None:
+    both = jars._module([jars.Module("org.apache.kafka", "kafka-tools", "9.9"), jars.Module("g", "b", "1", alone=True)])
+    assert 'name="kafka-tools" rev="9.9" conf="default->master,runtime"' in both
+    assert 'name="b" rev="1" conf="default->master"' in both
