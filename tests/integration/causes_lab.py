@@ -90,7 +90,7 @@ class Lab:
 
     def told(self, names: Collection[str]) -> dict[str, Told]:
         ids = {row.transactional_id.decode(): row for row in self.app.rows(transactional_ids)}
-        return {name: Told(r.commits, self._rows(name), _aborts(r)) for name, r in ids.items() if name in names}
+        return {name: Told(r.commits, self._rows(name), aborts_of(r)) for name, r in ids.items() if name in names}
 
     def state(self, name: str) -> str | None:
         stored = self.app.ids().get(name)
@@ -119,7 +119,8 @@ class Lab:
 _WORDS = {**states.NAMES, states.EXPIRED: "tombstone"}
 
 
-def _aborts(row: Any) -> dict[str, int]:
+def aborts_of(row: Any) -> dict[str, int]:
+    """Those that the row of an id counts, by cause; without those it has none of."""
     counted = {word: int(getattr(row, column)) for column, word in _COUNTED.items()}
     return {word: count for word, count in counted.items() if count}
 

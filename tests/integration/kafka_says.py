@@ -5,29 +5,46 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from deploy.demo.broker import Broker
+from service.domain.states import COMPLETE_ABORT, COMPLETE_COMMIT
 from tests.integration.application import log_ends, log_starts
 from tests.waiting import LIMIT_S, wait_until
 
 FORMATTER = "org.apache.kafka.tools.consumer.TransactionLogMessageFormatter"
 CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
-COMPLETE_COMMIT, COMPLETE_ABORT = 4, 5
 
 
-def completed(tool: Broker, bootstrap: str) -> dict[str, tuple[int, int]]:
-    """(commits, aborts) by id: completing records in the whole log, as Kafka's console consumer prints them.
+class Printed(NamedTuple):
+    """A record of an id, as Kafka prints it: the number of its state, how many partitions it names."""
+
+    state: int
+    partitions: int
+    start_ms: int
+    last_update_ms: int
+
+
+def history(tool: Broker, bootstrap: str) -> dict[str, list[Printed]]:
+    """The records of each id in the whole log, in its order, as Kafka's console consumer prints them; no tombstones.
 
     `tool` must be a 4.x broker (its formatter prints JSON); it may read the log of any other.
     """
-    ends: Counter[tuple[str, int]] = Counter()
+    found: dict[str, list[Printed]] = {}
     for record in _records(tool, bootstrap):
-        value = record.get("value") or {}
-        if isinstance(value.get("data"), dict):
-            ends[record["key"]["data"]["transactionalId"], value["data"]["transactionStatus"]] += 1
-    names = {name for name, _ in ends}
-    return {name: (ends[name, COMPLETE_COMMIT], ends[name, COMPLETE_ABORT]) for name in names}
+        data = (record.get("value") or {}).get("data")
+        if isinstance(data, dict):
+            partitions = sum(len(topic["partitionIds"]) for topic in data["transactionPartitions"] or ())
+            times = data["transactionStartTimestampMs"], data["transactionLastUpdateTimestampMs"]
+            printed = Printed(data["transactionStatus"], partitions, *times)
+            found.setdefault(record["key"]["data"]["transactionalId"], []).append(printed)
+    return found
+
+
+def completed(tool: Broker, bootstrap: str) -> dict[str, tuple[int, int]]:
+    """(commits, aborts) by id: completing records in the whole log. `tool`: as `history`."""
+    ends = {name: Counter(one.state for one in of_id) for name, of_id in history(tool, bootstrap).items()}
+    return {name: (counts[COMPLETE_COMMIT], counts[COMPLETE_ABORT]) for name, counts in ends.items()}
 
 
 def _records(tool: Broker, bootstrap: str) -> list[Any]:

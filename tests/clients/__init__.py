@@ -1,0 +1,1 @@
+"""Small applications with the client libraries that people use, each a process that a test commands and kills."""

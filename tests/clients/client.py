@@ -1,0 +1,87 @@
+"""A client library at work in a process of its own, which takes one command a line and answers each with a line."""
+
+from __future__ import annotations
+
+import queue
+import subprocess
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import IO, Final
+
+from tests.waiting import LIMIT_S
+
+READY: Final = "ready"
+COMMIT: Final = "commit"
+ABORT: Final = "abort"
+LEAVE_OPEN: Final = "open"
+"""Begins a transaction, writes to it, and leaves it open."""
+LATE: Final = "late"
+"""Commits what was left open for too long. The library has to refuse; the application begins anew under its id."""
+DONE: Final = "done"
+
+
+class Client:
+    """`with Client(command, log) as client: client.do(COMMIT)`. The process ends when its standard input does, so also
+    where the tests are killed."""
+
+    def __init__(self, command: Sequence[str], log: Path) -> None:
+        self._command, self._log = list(command), log
+        self._process: subprocess.Popen[str] | None = None
+        self._said: queue.Queue[str | None] = queue.Queue()
+
+    def start(self) -> None:
+        """Starts the process; does not wait for anything that it says."""
+        self._said = queue.Queue()
+        with self._log.open("a") as log:
+            self._process = subprocess.Popen(
+                self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
+            )
+        assert self._process.stdout is not None
+        threading.Thread(target=_read, args=(self._process.stdout, self._said), daemon=True).start()
+
+    def wait_for(self, line: str) -> None:
+        """Until it says that next."""
+        try:
+            said = self._said.get(timeout=LIMIT_S)
+        except queue.Empty:
+            said = None
+        assert said == line, f"{said!r} instead of {line!r}; {self._log} ends:\n{self._log.read_text()[-3000:]}"
+
+    def do(self, *commands: str) -> None:
+        """One after another."""
+        assert self._process is not None
+        assert self._process.stdin is not None
+        for command in commands:
+            self._process.stdin.write(f"{command}\n")
+            self._process.stdin.flush()
+            self.wait_for(DONE)
+
+    def kill(self) -> None:
+        """As `kill -9`."""
+        self._end(subprocess.Popen.kill)
+
+    def stop(self) -> None:
+        """It ends by itself, in its own way."""
+        self._end(lambda _: None)
+
+    def _end(self, end: Callable[[subprocess.Popen[str]], None]) -> None:
+        if self._process is not None:
+            end(self._process)
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+            self._process.wait(LIMIT_S)
+
+    def __enter__(self) -> Client:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+
+def _read(output: IO[str], said: queue.Queue[str | None]) -> None:
+    with output:
+        for line in output:
+            said.put(line.rstrip("\n"))
+    said.put(None)

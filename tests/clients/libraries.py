@@ -1,0 +1,103 @@
+"""The commands that start each application, once what they need is there: packages by their pinned checksums."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from deploy.demo.broker import Broker
+from deploy.demo.jars import Jars, Module, fetch, fetch_pinned, pin
+from spark_jobs.java import find_java
+from tests.waiting import LIMIT_S
+
+HERE: Final = Path(__file__).parent
+STREAMS: Final = HERE / "streams"
+STREAMS_VERSION: Final = "4.3.1"
+STREAMS_JARS: Final = Jars(
+    f"Kafka Streams {STREAMS_VERSION}",
+    (
+        # its other dependencies are among the broker's jars
+        Module("org.apache.kafka", "kafka-streams", STREAMS_VERSION, alone=True),
+        Module("org.rocksdb", "rocksdbjni", "10.1.3", alone=True),
+    ),
+    STREAMS / f"{STREAMS_VERSION}.sha256",
+)
+KAFKAJS: Final = HERE / "kafkajs"
+
+
+class NotHere(Exception):
+    """What the client needs is not on this machine; one line for people."""
+
+
+def aiokafka() -> list[str]:
+    if importlib.util.find_spec("aiokafka") is None:
+        raise NotHere("aiokafka is not installed: make venv")
+    return [sys.executable, str(HERE / "aiokafka_client.py")]
+
+
+def kafkajs(directory: Path) -> list[str]:
+    """Installed into `directory` as package-lock.json says."""
+    node, npm = (_found(name, "KafkaJS needs it") for name in ("node", "npm"))
+    shutil.copytree(KAFKAJS, directory)
+    install = [npm, "ci", "--ignore-scripts", "--prefer-offline", "--no-audit", "--no-fund"]
+    done = subprocess.run(install, cwd=directory, capture_output=True, text=True, timeout=LIMIT_S)
+    assert done.returncode == 0, f"npm ci: {done.stderr}"
+    return [node, str(directory / "client.js")]
+
+
+@dataclass(frozen=True)
+class Streams:
+    """Orders.java, compiled; `directory` has its state as well. `instances`: as it takes them."""
+
+    broker: Broker
+    directory: Path
+    instances: tuple[str, ...]
+
+    def compile(self) -> None:
+        java = find_java(os.environ)
+        compiler = java.home / "bin" / "javac"
+        if not compiler.exists():
+            raise NotHere(f"no javac beside Java {java.version} of {java.source}: Kafka Streams needs a JDK")
+        self._scratch.mkdir(parents=True)
+        source = STREAMS / "Orders.java"
+        command = [str(compiler), "-d", str(self._classes), "-cp", _streams_jars(), str(source)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S)
+        assert done.returncode == 0, f"javac: {done.stdout}{done.stderr}"
+
+    def command(self, topic: str, pause_ms: int) -> list[str]:
+        logging = f"-Dlog4j.configuration=file:{self.broker.directory}/log4j.properties"
+        scratch = f"-Djava.io.tmpdir={self._scratch}"  # RocksDB unpacks its library there
+        return [
+            *(find_java(os.environ).command, "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
+            *(scratch, logging, "-cp", f"{self._classes}:{_streams_jars()}", "Orders"),
+            *(self.broker.bootstrap, topic, str(self.directory / "state"), str(pause_ms), *self.instances),
+        ]
+
+    @property
+    def _classes(self) -> Path:
+        return self.directory / "classes"
+
+    @property
+    def _scratch(self) -> Path:
+        return self.directory / "tmp"
+
+
+def _streams_jars() -> str:
+    return f"{fetch_pinned(STREAMS_JARS)}/*:{fetch(STREAMS_VERSION)}/*"
+
+
+def _found(name: str, why: str) -> str:
+    path = shutil.which(name)
+    if path is None:
+        raise NotHere(f"{name} is not on PATH: {why}")
+    return path
+
+
+if __name__ == "__main__":  # writes the checksums of STREAMS_JARS down, for another version
+    pin(STREAMS_JARS)

@@ -1,0 +1,227 @@
+"""What all clients do at the same time: commits, aborts, `kill -9` and a restart under the same id, a transaction left
+open for too long; a rolling start of Kafka Streams, and an application that makes up an id at every start."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+from confluent_kafka import Producer
+
+from deploy.demo.broker import Broker
+from service.domain.findings import kinds
+from service.domain.findings.churn import RANDOM_IDS
+from service.domain.states import NAMES, OPEN
+from service.store.schema import findings
+from tests.brokers import describe_transaction
+from tests.clients import libraries
+from tests.clients.client import ABORT, COMMIT, LATE, LEAVE_OPEN, READY, Client
+from tests.clients.libraries import NotHere, Streams
+from tests.harm.watched import Watch
+from tests.integration.application import ROOT
+from tests.integration.producers import SILENT, create_topic, open_producer, transact
+from tests.waiting import ANSWER_S, LIMIT_S, wait_for, wait_until, wait_until_equal
+
+KAFKAJS: Final = "kafkajs"
+AIOKAFKA: Final = "aiokafka"
+STREAMS: Final = "kafka-streams"
+
+SHOP: Final = "shop"
+SHIPPING: Final = "shipping"
+INSTANCES: Final = (*[f"{SHOP}:classic"] * 5, f"{SHIPPING}:streams")
+PAUSE_MS: Final = 5_000
+"""Between two starts of instances: what takes 20 s is no start at once."""
+
+CHURN: Final = "report-"
+
+TIMEOUT_MS: Final = 30_000
+"""Of the transactions of KafkaJS and aiokafka: longer than these need to start again."""
+
+PROPERTIES: Final = {
+    # a member that was killed is missed after 10 s instead of 45 s
+    "group.streams.min.session.timeout.ms": "10000",
+    "group.streams.session.timeout.ms": "10000",
+}
+
+_ORDERS: Final = "orders"
+_OUTPUT: Final = "output"
+_TOPICS: Final = {_ORDERS: 6, _OUTPUT: 2, f"{_ORDERS}-{SHOP}": 2, f"{_ORDERS}-{SHIPPING}": 2}
+_FEED_S: Final = 0.2
+_TIMED_OUT = re.compile(
+    r"\[(.+?)\] .*Completed rollback of ongoing transaction for transactionalId (\S+) due to timeout"
+)
+
+Order = Callable[[str, int], None]
+"""Sends an order to a partition."""
+
+
+@dataclass
+class Scenario:
+    """`absent`: why a library could not be used. `restarted`: what `txnscope transaction` said of an id whose
+    application had been killed amid a transaction, and started again. `killed_ms`: when Kafka Streams was killed."""
+
+    broker: Broker
+    app: Watch
+    directory: Path
+    absent: dict[str, str] = field(default_factory=dict)
+    restarted: dict[str, str] = field(default_factory=dict)
+    killed_ms: int = 0
+
+    def run(self) -> None:
+        """Until all of it has happened, and has been told."""
+        for topic, partitions in _TOPICS.items():
+            create_topic(self.broker.bootstrap, topic, partitions)
+        rolled_out = threading.Event()
+        work = {
+            STREAMS: lambda: self._streams(rolled_out),
+            KAFKAJS: lambda: self._command(KAFKAJS, libraries.kafkajs(self.directory / KAFKAJS)),
+            AIOKAFKA: lambda: self._command(AIOKAFKA, libraries.aiokafka()),
+        }
+        with ThreadPoolExecutor() as pool:
+            working = [pool.submit(self._attempt, name, do) for name, do in work.items()]
+            working.append(pool.submit(self._churn, rolled_out))
+            for one in working:
+                one.result()
+        wait_until_equal(self._open, [], f"the open transactions ({self.app.log})")
+        self.app.wait_until_read()
+        wait_for(lambda: self._found(kinds.CHURN), f"churn; {self.app.log}")
+        wait_until_equal(self._untold, [], f"the timed-out ids without a finding ({self.app.log})")
+
+    def timeouts(self) -> list[tuple[str, int]]:
+        """(id, when) of each transaction that the coordinator aborted for its age, as the broker's own log has it."""
+        found = _TIMED_OUT.findall((self.broker.directory / "broker.log").read_text())
+        return [(name, round(datetime.strptime(at, "%Y-%m-%d %H:%M:%S,%f").timestamp() * 1000)) for at, name in found]
+
+    def _attempt(self, name: str, do: Callable[[], None]) -> None:
+        try:
+            do()
+        except NotHere as why:
+            self.absent[name] = str(why)
+
+    def _command(self, name: str, command: list[str]) -> None:
+        arguments = (self.broker.bootstrap, name, _OUTPUT, f"{name}-group", str(TIMEOUT_MS))
+        with Client([*command, *arguments], self.directory / f"{name}.log") as application:
+            application.wait_for(READY)
+            application.do(COMMIT, COMMIT, ABORT, ABORT, LEAVE_OPEN)
+            application.kill()
+            application.start()
+            application.wait_for(READY)
+            application.do(COMMIT)
+            self.restarted[name] = wait_until(lambda: self._ask(name), lambda said: "fenced" in said, f"{name} fenced")
+            application.do(ABORT, LEAVE_OPEN)
+            wait_until_equal(
+                lambda: describe_transaction(self.broker.bootstrap, name).state, "CompleteAbort", f"the state of {name}"
+            )
+            application.do(LATE, COMMIT, COMMIT)
+            application.stop()
+
+    def _ask(self, name: str) -> str:
+        where = ("--cluster", self.app.name, "--url", f"http://127.0.0.1:{self.app.port}")
+        command = [sys.executable, "-m", "service.cli", "transaction", *where, name]
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=ANSWER_S).stdout
+
+    def _churn(self, rolled_out: threading.Event) -> None:
+        """The last start comes behind the rolling start of others: when this is called churn, these might have been."""
+        for _ in range(RANDOM_IDS):
+            self._start_with_a_new_id()
+            time.sleep(PAUSE_MS / 1_000)
+        assert rolled_out.wait(LIMIT_S), "the rolling start does not end"
+        self._start_with_a_new_id()
+
+    def _start_with_a_new_id(self) -> None:
+        transact(open_producer(self.broker.bootstrap, f"{CHURN}{uuid.uuid4()}"), _OUTPUT)
+
+    def _streams(self, rolled_out: threading.Event) -> None:
+        try:
+            streams = Streams(self.broker, self.directory / STREAMS, INSTANCES)
+            streams.compile()
+            with _feeding(self.broker.bootstrap) as order:
+                self._work_and_die(
+                    Client(streams.command(_ORDERS, PAUSE_MS), self.directory / "streams.log"), order, rolled_out
+                )
+                with Client(streams.command(_ORDERS, 0), self.directory / "streams.log") as again:
+                    again.wait_for(READY)
+                    self.app.wait_for_more_commits(self._threads("1"))
+                    again.stop()
+        finally:
+            rolled_out.set()
+
+    def _work_and_die(self, application: Client, order: Order, rolled_out: threading.Event) -> None:
+        with application:
+            application.wait_for(READY)
+            wait_until(
+                lambda: self._threads("1"), lambda ids: len(ids) == len(INSTANCES), f"all to commit; {self.app.log}"
+            )
+            rolled_out.set()
+            order(f"broken {SHOP}", 0)
+            order(f"broken {SHIPPING}", 1)
+            order(f"slow {SHOP}", 2)
+            wait_until(
+                lambda: self._threads("2"), lambda ids: len(ids) >= 2, f"threads that replace others; {self.app.log}"
+            )
+            wait_for(lambda: [1 for name, _ in self.timeouts() if name.startswith(SHOP)], "the slow one to time out")
+            self.app.wait_for_more_commits(self._working_threads())
+            self.killed_ms = round(time.time() * 1_000)
+            application.kill()
+
+    def _threads(self, number: str) -> list[str]:
+        """Transactional ids of the threads of Kafka Streams with this number, of those that have committed."""
+        ours = (f"{SHOP}-", f"{SHIPPING}-")
+        ids = self.app.ids().items()
+        return [name for name, row in ids if name.startswith(ours) and name.endswith(f"-{number}") and row.commits]
+
+    def _working_threads(self) -> list[str]:
+        """The newest of each process."""
+        newest = {name.rpartition("-")[0]: name for number in "12" for name in self._threads(number)}
+        return [*newest.values()]
+
+    def _open(self) -> list[str]:
+        open_states = {NAMES[state] for state in OPEN}
+        return [name for name, row in self.app.ids().items() if row.state in open_states]
+
+    def _found(self, kind: str) -> list[Any]:
+        return [row for row in self.app.rows(findings) if row.kind == kind]
+
+    def _untold(self) -> list[str]:
+        if self._found(kinds.CORRELATED_TIMEOUTS):
+            return []
+        told = {
+            row.transactional_id.decode() if row.transactional_id else row.prefix
+            for row in self._found(kinds.TIMED_OUT)
+        }
+        return sorted({name for name, _ in self.timeouts() if not name.startswith(tuple(told))})
+
+
+@contextmanager
+def _feeding(bootstrap: str) -> Iterator[Order]:
+    """Orders come all the time, on every partition."""
+    producer, stop = Producer({"bootstrap.servers": bootstrap, "logger": SILENT}), threading.Event()
+
+    def order(text: str, partition: int) -> None:
+        producer.produce(_ORDERS, text, key=f"customer-{partition}", partition=partition)
+        producer.poll(0)
+
+    def feed() -> None:
+        while not stop.wait(_FEED_S):
+            for partition in range(_TOPICS[_ORDERS]):
+                order("order", partition)
+
+    feeding = threading.Thread(target=feed)
+    feeding.start()
+    try:
+        yield order
+    finally:
+        stop.set()
+        feeding.join(LIMIT_S)
+        producer.flush(ANSWER_S)

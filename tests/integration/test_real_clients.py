@@ -1,0 +1,164 @@
+"""Ordinary applications with the client libraries that people use get no wrong word: what is found, counted and told of
+them is what happened, as the coordinator's own lines in the broker's log and Kafka's own tool have it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import pytest
+
+from deploy.demo.broker import Broker
+from service.domain import causes, states
+from service.domain.findings import kinds
+from service.domain.timeline import Folded, Mark, Row
+from service.store.read_history import read_timeline
+from service.store.schema import clusters, findings, transactional_ids
+from tests.brokers import free_port
+from tests.clients.scenario import AIOKAFKA, CHURN, KAFKAJS, PROPERTIES, SHIPPING, SHOP, STREAMS, Scenario
+from tests.harm.watched import Watch
+from tests.integration import kafka_says
+from tests.integration.application import running
+from tests.integration.causes_lab import aborts_of
+from tests.integration.kafka_says import Printed
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark]
+
+COMMANDED = (KAFKAJS, AIOKAFKA)
+
+
+class Ends(NamedTuple):
+    """How transactions of one id ended: commits, aborts by cause."""
+
+    commits: int
+    aborts: dict[str, int]
+
+
+class Seen(NamedTuple):
+    """Everything, once it is over; by id. `history`: the log as Kafka prints it; `timeline`: newest first."""
+
+    scenario: Scenario
+    findings: list[Any]
+    counted: dict[str, Ends]
+    timeline: dict[str, tuple[Row | Folded, ...]]
+    history: dict[str, list[Printed]]
+
+    def told(self) -> list[tuple[str, str, int, str]]:
+        return [(one.kind, _about(one), one.count, one.summary) for one in self.findings]
+
+    def needs(self, *names: str) -> None:
+        """Skips the test where a library is not here."""
+        for name in names:
+            if name in self.scenario.absent:
+                pytest.skip(self.scenario.absent[name])
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
+    directory = tmp_path_factory.mktemp("clients")
+    with (
+        Broker("4.3.1", free_port(), directory / "kafka", PROPERTIES) as broker,
+        running(Watch(broker.bootstrap, directory)) as app,
+    ):
+        scenario = Scenario(broker, app, directory)
+        scenario.run()
+        return _look(scenario)
+
+
+def _look(scenario: Scenario) -> Seen:
+    app = scenario.app
+    (cluster,) = app.rows(clusters)
+    ids = {row.transactional_id.decode(): row for row in app.rows(transactional_ids)}
+    with app.reader() as engine, engine.connect() as connection:
+        timeline = {name: read_timeline(connection, cluster.id, name.encode(), Mark(), 10_000).items for name in ids}
+    history = kafka_says.history(scenario.broker, scenario.broker.bootstrap)
+    counted = {name: Ends(row.commits, aborts_of(row)) for name, row in ids.items()}
+    return Seen(scenario, app.rows(findings), counted, timeline, history)
+
+
+def _about(finding: Any) -> str:
+    return str(finding.prefix or (finding.transactional_id or b"").decode())
+
+
+def test_nothing_is_found_but_what_timed_out_and_what_churns(seen: Seen) -> None:
+    """No transaction hangs, no restart is a conflict, and a first rolling start is no churn."""
+    assert {one.kind for one in seen.findings} <= {kinds.TIMED_OUT, kinds.CORRELATED_TIMEOUTS, kinds.CHURN}, seen.told()
+    assert [_about(one) for one in seen.findings if one.kind == kinds.CHURN] == [CHURN], seen.told()
+    timed_out = {name for name, _ in seen.scenario.timeouts()}
+    wrong = [
+        _about(one)
+        for one in seen.findings
+        if one.kind == kinds.TIMED_OUT and not any(name.startswith(_about(one)) for name in timed_out)
+    ]
+    assert wrong == [], f"{seen.told()}; the broker says timeout of {timed_out}"
+
+
+@pytest.mark.parametrize("name", COMMANDED)
+def test_an_application_that_was_told_what_to_do_is_counted_right(seen: Seen, name: str) -> None:
+    seen.needs(name)
+    did = Ends(5, {causes.CLIENT_ABORT: 3, causes.FENCED: 1, causes.TIMEOUT: 1})
+    assert seen.counted[name] == did, f"{seen.timeline[name]}"
+
+
+@pytest.mark.parametrize("name", COMMANDED)
+def test_a_restart_after_a_kill_reads_as_a_restart_first(seen: Seen, name: str) -> None:
+    seen.needs(name)
+    said = " ".join(seen.scenario.restarted[name].split())
+    restart, two = said.find("crashed, or was killed, and started again"), said.find("two instances")
+    assert 0 < restart < two, said
+
+
+def test_commits_and_aborts_are_those_of_the_log(seen: Seen) -> None:
+    counted = {name: (ends.commits, sum(ends.aborts.values())) for name, ends in seen.counted.items()}
+    of_log = {
+        name: (
+            sum(one.state == states.COMPLETE_COMMIT for one in records),
+            sum(one.state == states.PREPARE_ABORT and one.partitions > 0 for one in records),
+        )
+        for name, records in seen.history.items()
+    }
+    differ = {name: (counted.get(name), of_log[name]) for name in of_log if counted.get(name) != of_log[name]}
+    assert differ == {}, f"(counted, in the log) by id; {len(of_log)} ids"
+    assert counted.keys() == of_log.keys()
+
+
+def test_timeouts_are_those_that_the_coordinator_tells_of(seen: Seen) -> None:
+    counted = {
+        name: ends.aborts[causes.TIMEOUT] for name, ends in seen.counted.items() if causes.TIMEOUT in ends.aborts
+    }
+    assert counted == Counter(name for name, _ in seen.scenario.timeouts())
+
+
+def test_what_kafka_streams_left_open_was_fenced_and_the_rest_it_aborted_itself(seen: Seen) -> None:
+    """A thread that aborts and starts anew under its id leaves the same records as one that is fenced."""
+    seen.needs(STREAMS)
+    killed_ms = seen.scenario.killed_ms
+    causes_seen: Counter[str] = Counter()
+    for name in (one for one in seen.counted if one.startswith((SHOP, SHIPPING))):
+        records = seen.history[name]
+        aborts = [one for one in records if one.state == states.PREPARE_ABORT and one.partitions]
+        timeouts = [at_ms for timed_out, at_ms in seen.scenario.timeouts() if timed_out == name]
+        left_open = sum(one.start_ms < killed_ms <= one.last_update_ms for one in aborts)
+        too_old = sum(at_ms >= killed_ms for at_ms in timeouts)
+        started = sum(
+            (one.state, after.state) == (states.COMPLETE_ABORT, states.EMPTY) for one, after in pairwise(records)
+        )
+        said = Counter(seen.counted[name].aborts)
+        what = f"{name}: {said}, {left_open} left open, {too_old} of these timed out, {started} starts after an abort"
+        assert left_open - too_old <= said[causes.FENCED] <= started, what
+        assert said[causes.FENCED] + said[causes.CLIENT_ABORT] == len(aborts) - len(timeouts), what
+        causes_seen += said
+    assert causes_seen.keys() >= {causes.CLIENT_ABORT, causes.TIMEOUT}, causes_seen
+
+
+def test_the_timeline_of_each_id_adds_up_to_its_counts(seen: Seen) -> None:
+    for name, items in seen.timeline.items():
+        rows = [item for item in items if isinstance(item, Row)]
+        folded = sum(item.commits for item in items if isinstance(item, Folded))
+        prepared = [row for row in rows if row.to_state in (states.PREPARE_COMMIT, states.PREPARE_ABORT)]
+        ends = Counter(row.cause for row in prepared if row.cause not in (None, causes.EMPTY_ABORT))
+        commits = ends.pop(causes.COMMIT, 0)
+        completed = sum(row.to_state == states.COMPLETE_COMMIT for row in rows)
+        assert Ends(folded + commits, dict(ends)) == seen.counted[name], f"{name}: {items}"
+        assert commits == completed, f"{name}: {items}"
