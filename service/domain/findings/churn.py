@@ -18,7 +18,6 @@ from service.domain.findings import kinds
 from service.domain.findings.context import Context, ruled
 from service.domain.findings.events import (
     ALL,
-    MOST_SUBJECTS,
     Event,
     Told,
     evidence,
@@ -104,7 +103,7 @@ def churn(new: Iterable[Event], uses: Uses, context: Context, told: Told = ALL) 
     all is reported, whatever `told` waits for."""
     shown = [(prefix, _shown(of_prefix, uses, told)) for prefix, of_prefix in _by_prefix(new).items()]
     found = sorted((each for each in shown if each[1]), key=lambda each: (-len(each[1]), each[0]))
-    return [_observe(prefix, events, uses, context) for prefix, events in found[:MOST_SUBJECTS]]
+    return [_observe(prefix, events, uses, context) for prefix, events in found]
 
 
 def churned(events: Iterable[Event]) -> dict[str, list[int]]:

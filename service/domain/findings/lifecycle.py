@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from hashlib import blake2b
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from service.domain.findings import kinds
@@ -23,6 +24,8 @@ SEEN_AGAIN_MS: Final = 60_000
 MOST_OPEN: Final = 200
 """Open findings of one kind: rules group and cap below it; what comes on top is not opened until others end."""
 
+MOST_OPEN_IN_ALL: Final = MOST_OPEN * len(kinds.KINDS)
+
 OPENED, CONFIRMED, REOPENED, RESOLVED, UPDATED = "opened", "confirmed", "reopened", "resolved", "updated"
 
 _RESOLUTIONS: Final = {kinds.STUCK_COMPLETION: kinds.COORDINATOR_MARKER, kinds.ADOPTED: kinds.COORDINATOR_MARKER}
@@ -34,7 +37,8 @@ class Look(NamedTuple):
     Judged are the kinds in `kinds`; of them findings that rest on a log partition in `partitions`, the others if
     `whole` (all partitions are). `ids` (None: all) narrows it to findings about these ids. Where `ends` is given,
     exactly the findings about these subjects have ended, in these ways. `held`: findings of which something more is
-    known that cannot be reported yet (see `settling`); they have not ended.
+    known that cannot be reported yet (see `settling`); they have not ended. `unread`: by kind, how much was not read
+    because a bound was reached; for a kind that is not in it, the number of an earlier look stays.
     """
 
     observations: tuple[Observation, ...]
@@ -44,15 +48,26 @@ class Look(NamedTuple):
     ids: frozenset[bytes] | None = None
     ends: Mapping[Subject, str] | None = None
     held: frozenset[Key] = frozenset()
+    unread: Mapping[str, int] = MappingProxyType({})
 
     def judges(self, finding: Finding) -> bool:
         if finding.kind not in self.kinds or (finding.kind, finding.subject) in self.held:
             return False
         if self.ends is not None:
             return finding.subject in self.ends
-        if self.ids is not None and finding.subject.transactional_id not in self.ids:
+        return self.covers(finding.subject, finding.log_partition)
+
+    def covers(self, subject: Subject, log_partition: int | None) -> bool:
+        if self.ids is not None and subject.transactional_id not in self.ids:
             return False
-        return self.whole if finding.log_partition is None else finding.log_partition in self.partitions
+        return self.whole if log_partition is None else log_partition in self.partitions
+
+
+class LeftOut(NamedTuple):
+    """An observation without a finding. `seen_ms`: when it was seen last, or happened last."""
+
+    seen_ms: int
+    log_partition: int | None
 
 
 class Change(NamedTuple):
@@ -87,6 +102,16 @@ def reconcile(stored: Mapping[Key, Finding], look: Look, now_ms: int, cluster: s
         if finding.is_open and look.judges(finding) and _is_over(finding, now_ms):
             changes.append(Change(_resolved(finding, (look.ends or {}).get(finding.subject), now_ms), RESOLVED))
     return changes
+
+
+def left_out(known: Mapping[Key, Finding], look: Look, now_ms: int) -> dict[Key, LeftOut]:
+    """Returns the observations of the look that have no open finding, because MOST_OPEN of their kind are open.
+    `known`: with what the look has changed."""
+    return {
+        key: LeftOut(_last_seen(fresh, now_ms), observation.log_partition)
+        for key, (observation, fresh) in _news(known, look.observations).items()
+        if not (key in known and known[key].is_open)
+    }
 
 
 def _news(

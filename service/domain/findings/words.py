@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Final
@@ -40,6 +40,12 @@ def listed(names: Sequence[str], most: int = NAMED) -> str:
     if len(names) > most:
         return f"{', '.join(shown)} and {len(names) - most:,} more"
     return " and ".join([", ".join(shown[:-1]), shown[-1]]) if len(shown) > 1 else "".join(shown)
+
+
+def left_out(truncated: Mapping[str, int]) -> str:
+    """ "1,240 overdue_transaction and 3 data_gap", the most first. `truncated`: how many, by kind."""
+    most_first = sorted(truncated.items(), key=lambda one: (-one[1], one[0]))
+    return listed([f"{number:,} {kind}" for kind, number in most_first])
 
 
 def partitions(places: Sequence[tuple[str, int]], most: int = NAMED) -> str:

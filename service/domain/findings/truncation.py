@@ -1,0 +1,45 @@
+"""Counts, by kind, what bounds leave out: findings that are not opened, and what is not read."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from service.domain.findings import kinds
+from service.domain.findings.finding import Finding, Key
+from service.domain.findings.lifecycle import QUIET_MS, LeftOut, Look, left_out
+
+
+class Truncation:
+    """Follows a judge look by look. A condition counts until a look that covers it shows it no more, an event as long
+    as its finding would be open."""
+
+    def __init__(self) -> None:
+        self._left_out: dict[Key, LeftOut] = {}
+        self._unread: dict[str, int] = {}
+
+    def take(self, known: Mapping[Key, Finding], look: Look, now_ms: int) -> None:
+        """`known`: with what the look has changed."""
+        self._left_out = {
+            key: one
+            for key, one in self._left_out.items()
+            if not (key in known and known[key].is_open) and not _is_over(key, one, look, now_ms)
+        }
+        self._left_out |= left_out(known, look, now_ms)
+        self._unread |= look.unread
+
+    def counts(self) -> dict[str, int]:
+        """Returns how many of each kind are left out; kinds of which nothing is are absent."""
+        found = Counter(self._unread)
+        found.update(kind for kind, _ in self._left_out)
+        return {kind: number for kind, number in sorted(found.items()) if number}
+
+
+def _is_over(key: Key, one: LeftOut, look: Look, now_ms: int) -> bool:
+    """Returns whether the look would show it again, were it still so."""
+    kind, subject = key
+    if kind in kinds.EVENTS:
+        return now_ms - one.seen_ms >= QUIET_MS
+    if kind not in look.kinds:
+        return False
+    return look.ends is not None or look.covers(subject, one.log_partition)
