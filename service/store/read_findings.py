@@ -13,7 +13,7 @@ from service.domain.findings.kinds import CONFIRMED
 from service.store.display import readings_of
 from service.store.id_key import id_key
 from service.store.read_transactions import whole_ids
-from service.store.schema import clusters, finding_events, findings
+from service.store.schema import clusters, finding_events, findings, findings_truncated
 from service.store.writer_findings import finding_of
 
 _F = findings.c
@@ -114,6 +114,19 @@ def counts(connection: Connection, cluster_id: int) -> list[FindingCount]:
         .order_by(_F.kind, _F.status)
     )
     return [FindingCount(*row) for row in rows]
+
+
+def count(connection: Connection, cluster_id: int, selection: FindingSelection) -> int:
+    """Returns how many findings are in the selection."""
+    chosen = select(func.count()).where(_F.cluster_id == cluster_id, *_filters(selection))
+    return connection.scalar(chosen) or 0
+
+
+def truncated(connection: Connection, cluster_id: int) -> dict[str, int]:
+    """Returns, by kind, how many have no finding because a bound was reached; kinds without any are absent."""
+    t = findings_truncated.c
+    rows = connection.execute(select(t.kind, t.number).where(t.cluster_id == cluster_id).order_by(t.kind))
+    return {row.kind: row.number for row in rows}
 
 
 def known_sequences(connection: Connection) -> tuple[int, int]:

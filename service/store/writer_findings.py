@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from sqlalchemy import Connection, Engine, delete, func, insert, or_, select
@@ -12,7 +12,7 @@ from service.domain.findings.kinds import RESOLVED
 from service.domain.findings.lifecycle import REOPENS_WITHIN_MS, Change
 from service.domain.worlds.verdict import Kind, Proof
 from service.store.lease import Lease, check
-from service.store.schema import finding_events, findings
+from service.store.schema import finding_events, findings, findings_truncated
 from service.store.upsert import Upsert
 from service.store.writer_counters import count_contradictions, count_detection
 
@@ -55,6 +55,16 @@ class FindingWriter:
                 connection.execute(insert(finding_events), told)
                 newest = connection.scalar(select(func.max(finding_events.c.sequence))) or 0
                 connection.execute(delete(finding_events).where(finding_events.c.sequence <= newest - EVENTS_KEPT))
+
+    def save_truncated(self, counts: Mapping[str, int]) -> None:
+        """Replaces what is stored of how many have no finding, by kind."""
+        cluster_id = self._lease.cluster_id
+        with self._engine.begin() as connection:
+            check(connection, self._lease)
+            connection.execute(delete(findings_truncated).where(findings_truncated.c.cluster_id == cluster_id))
+            rows = [{"cluster_id": cluster_id, "kind": kind, "number": n} for kind, n in sorted(counts.items())]
+            if rows:
+                connection.execute(insert(findings_truncated), rows)
 
 
 def load(connection: Connection, cluster_id: int, now_ms: int) -> dict[Key, Finding]:

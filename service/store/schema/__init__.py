@@ -5,7 +5,7 @@ the same on SQLite and PostgreSQL.
 """
 
 from service.store.schema.base import metadata
-from service.store.schema.findings import finding_events, findings
+from service.store.schema.findings import finding_events, findings, findings_truncated
 from service.store.schema.history import cluster_minutes, counters, id_minutes, transitions
 from service.store.schema.ids import (
     CAN_EXPIRE,
@@ -31,6 +31,7 @@ __all__ = [
     "data_partitions",
     "finding_events",
     "findings",
+    "findings_truncated",
     "group_offsets",
     "id_minutes",
     "leases",

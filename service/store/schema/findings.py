@@ -65,6 +65,17 @@ findings = Table(
     Index(None, "cluster_id", "resolved_at_ms"),
 )
 
+# How many of a kind have no finding because a bound was reached: service.domain.findings.truncation. Kinds of which
+# nothing is left out have no row.
+findings_truncated = Table(
+    "findings_truncated",
+    metadata,
+    cluster_column(),
+    Column("kind", String, nullable=False),
+    Column("number", BigInteger, nullable=False),
+    PrimaryKeyConstraint("cluster_id", "kind"),
+)
+
 # What happened to findings, in the order in which listeners hear of it; the newest few thousand.
 finding_events = Table(
     "finding_events",
