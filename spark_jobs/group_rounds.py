@@ -69,19 +69,26 @@ class Rounds:
         self.node_of: dict[str, int] = {}
         self._listed: dict[str, int] = {}
         self._named: dict[str, int] = {}
+        self._not_listed: frozenset[str] = frozenset()
+        self._not_named: frozenset[str] = frozenset()
         self._asked_ms: dict[str, int] = {}
         self._topics: dict[str, frozenset[str]] = {}
 
     def were_listed(self, node_of: Mapping[str, int]) -> None:
         """These are the groups that coordinators list; what is known of others is forgotten, unless they are named."""
-        self._listed = dict(sorted(node_of.items())[:MOST_GROUPS])
+        self._listed, self._not_listed = _bounded(node_of)
         self._keep()
 
     def were_named(self, node_of: Mapping[str, int]) -> None:
         """Groups that commit offsets in open transactions, listed or not: those without DESCRIBE on them are not."""
         if node_of != self._named:
-            self._named = dict(sorted(node_of.items())[:MOST_GROUPS])
+            self._named, self._not_named = _bounded(node_of)
             self._keep()
+
+    @property
+    def left_out(self) -> int:
+        """Groups that were listed or named, and are not asked because there are more than MOST_GROUPS."""
+        return len((self._not_listed | self._not_named) - self.node_of.keys())
 
     def was_asked(self, group: str, now_ms: int, topics: Iterable[str] | None) -> None:
         """`topics` None: it did not answer, and is asked again soon."""
@@ -117,3 +124,9 @@ class Rounds:
         if asked_ms is None:
             return 0
         return asked_ms + (CONCERNED_EVERY_MS if is_concerned else OTHERS_EVERY_MS)
+
+
+def _bounded(node_of: Mapping[str, int]) -> tuple[dict[str, int], frozenset[str]]:
+    """Returns the first MOST_GROUPS by name, and the names of the others."""
+    kept = dict(sorted(node_of.items())[:MOST_GROUPS])
+    return kept, frozenset(node_of.keys() - kept.keys())

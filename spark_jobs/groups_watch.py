@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final
@@ -41,7 +42,7 @@ ROUND_S: Final = 1.5
 """No further batch of groups is asked in a round that has taken so long."""
 
 MOST_ROWS: Final = 5_000
-"""Of one round; behind them groups are left out."""
+"""Of one round; what is behind them is left out, and counted."""
 
 _NO_DATA_OF: Final = frozenset({"connect", "share", "sr"})
 """Kinds of groups (protocol types) that commit no offsets of partitions."""
@@ -51,7 +52,8 @@ class GroupsWatch:
     """`round` is one look: it may be called from one thread only. `close` in the end.
 
     For other threads to read: `denied`, groups that were listed and may not be asked about; `unread`, open transactions
-    that may commit offsets of more groups than are known.
+    that may commit offsets of more groups than are known; `left_out`, how many groups, partitions of groups, and open
+    transactions are not read because there are too many.
     """
 
     def __init__(self, reader: Engine, writer: GroupWriter, cluster_id: int, client: ClientSettings) -> None:
@@ -64,6 +66,8 @@ class GroupsWatch:
         self._is_clean = False
         self.denied: frozenset[str] = frozenset()
         self.unread: tuple[UnreadCommits, ...] = ()
+        self.left_out = 0
+        self._cut: Mapping[str, int] = {}
 
     def round(self, now_ms: int) -> float:
         """In how many seconds the next should be. LeaseLost, StoreUnavailable as the writer; KafkaFailure if no
@@ -100,6 +104,7 @@ class GroupsWatch:
             self._writer.replace((), now_ms)
             self._is_clean = True
         self._pending, self.unread = PendingOffsets(self._away), ()
+        self._cut, self.left_out = {}, 0
         self._rounds.were_named({})
         if self._client is not None and now_ms - (self._listed_ms or 0) >= LIST_EVERY_MS:
             self._listed_ms = None
@@ -139,6 +144,9 @@ class GroupsWatch:
                 self._wait_for_a_look(answered_ms)
             self._writer.replace(rows[:MOST_ROWS], answered_ms, unasked=self._rounds.node_of.keys() - asked)
             self._is_clean = False
+            kept = {g: n for g, n in self._cut.items() if g in self._rounds.node_of and g not in asked}
+            self._cut = kept | Counter(row.group for row in rows[MOST_ROWS:])
+        self.left_out = self._rounds.left_out + self._pending.left_out + sum(self._cut.values())
 
     def _wait_for_a_look(self, after_ms: int) -> None:
         """An offset beyond the LSO means something only beside an LSO that was looked at later."""

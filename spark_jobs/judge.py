@@ -14,6 +14,7 @@ from service.domain.findings.context import Context, Limits, context_of, limits_
 from service.domain.findings.finding import Finding, Key, Observation
 from service.domain.findings.lifecycle import REOPENS_WITHIN_MS, Change, Look, reconcile
 from service.domain.findings.rules import Rules
+from service.domain.findings.truncation import Truncation
 from service.domain.groups_behind import GroupsBehind
 from service.domain.releases import may_skip_markers
 from service.domain.victims import Victim
@@ -81,6 +82,8 @@ class Judge:
     ) -> None:
         self._reader, self._writer, self._cluster_id, self._rules = reader, writer, cluster_id, rules
         self._known: dict[Key, Finding] | None = None
+        self._truncation = Truncation()
+        self._truncated: dict[str, int] | None = None
         self._kafka_id = ""
         self._limits: Limits = limits_of({})
         self._may_skip_markers: bool | None = None
@@ -122,7 +125,7 @@ class Judge:
                     looks.append(self._events.look(connection, context))
             if is_due:
                 with self._conditions_due.doing(now_ms):
-                    looks.append(_quiet(context, self._events.held))
+                    looks.append(_quiet(context, self._events))
                     looks += self._conditions.looks(connection, context, self._known, now_ms)
             known = dict(self._known)
             changes = self._reconcile(known, looks, now_ms)
@@ -158,10 +161,15 @@ class Judge:
             for change in reconcile(known, look, now_ms, self._kafka_id):
                 known[change.finding.kind, change.finding.subject] = change.finding
                 changes.append(change)
+            self._truncation.take(known, look, now_ms)
         return changes
 
     def _keep(self, changes: list[Change], known: Mapping[Key, Finding], now_ms: int) -> None:
         self._writer.save(changes, now_ms, self._detected(changes), self._contradicted(changes))
+        truncated = self._truncation.counts()
+        if truncated != self._truncated:
+            self._writer.save_truncated(truncated)
+            self._truncated = truncated
         forgotten_ms = now_ms - REOPENS_WITHIN_MS
         if changes:
             self._known = {k: f for k, f in known.items() if f.is_open or (f.resolved_at_ms or 0) >= forgotten_ms}
@@ -186,9 +194,10 @@ class Judge:
         return sum((old := self._known.get(key)) is None or old.contradiction is None for key in found)
 
 
-def _quiet(context: Context, held: frozenset[Key]) -> Look:
+def _quiet(context: Context, events: EventLooks) -> Look:
     """Nothing new of what happens: it ends when it has been quiet for long enough."""
-    return Look((), kinds.EVENTS, frozenset(context.seen_until), context.whole, held=held)
+    seen = frozenset(context.seen_until), context.whole
+    return Look((), kinds.EVENTS, *seen, held=events.held, unread=events.unread)
 
 
 @contextmanager

@@ -2,31 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from sqlalchemy import Connection
 
 from service.domain import causes
 from service.domain.findings import kinds
+from service.domain.findings.churn import UNUSED_MS
 from service.domain.findings.context import Context
 from service.domain.findings.correlated import Burst, Participants
 from service.domain.findings.events import Event
 from service.domain.findings.finding import Key
 from service.domain.findings.happened import REMEMBERED_MS, Lookups, happened
-from service.domain.findings.lifecycle import Look
-from service.domain.findings.settling import Settling
+from service.domain.findings.lifecycle import QUIET_MS, Look
+from service.domain.findings.settling import SKEW_MS, TOGETHER_MS, Settling, gap_ms
 from service.domain.states import COMPLETE_ABORT
 from service.store import read_judge
+from service.store.upsert import batched
 from service.wire.errors import DecodeError
 from service.wire.transaction_log import decode_value
 from spark_jobs.ended import topic_text
 
 IDS_OF_BURST: Final = 200
 
+_KINDS: Final = {
+    causes.TIMEOUT: kinds.TIMED_OUT,
+    causes.FENCED: kinds.FENCING_CONFLICT,
+    causes.INITIALIZED: kinds.CHURN,
+    causes.EXPIRY: kinds.EXPIRED,
+}
+"""Kinds of the findings that count such events."""
+
+_SETTLES_LATER_MS: Final = {causes.TIMEOUT: TOGETHER_MS, causes.INITIALIZED: UNUSED_MS}
+
 
 class EventLooks:
-    """Keeps the newest events, at most `read_judge.EVENTS_READ`; reads only what is new."""
+    """Keeps the newest events, at most `read_judge.EVENTS_READ`; reads only what is new, and counts what it leaves
+    out."""
 
     def __init__(self, cluster_id: int) -> None:
         self._cluster_id = cluster_id
@@ -36,6 +50,17 @@ class EventLooks:
         self._begun_ms = self._now_ms = 0
         self._is_news = False
         self._held: frozenset[Key] = frozenset()
+        self._unread: Counter[str] = Counter()
+        self._unread_ms = 0
+        self._settling: Settling | None = None
+        self._settles_ms = 0
+
+    @property
+    def unread(self) -> dict[str, int]:
+        """Returns, by kind of finding, how many events were dropped before a finding counted them. They stay in this
+        number for as long as their findings would be open."""
+        is_over = self._now_ms - self._unread_ms >= QUIET_MS
+        return {kind: 0 if is_over else self._unread[cause] for cause, kind in _KINDS.items()}
 
     @property
     def held(self) -> frozenset[Key]:
@@ -56,19 +81,20 @@ class EventLooks:
         if newest != self._read_to:
             after = min(self._read_to, newest)  # an emptied table numbers from the start again
             new = read_judge.new_events(connection, self._cluster_id, after, newest)
+            self._leave_out(new.unread)
             self._read_to = newest
-            self._read_ms.update((e.sequence, now_ms) for e in new)
-            self._add(new)
+            self._read_ms.update((e.sequence, now_ms) for e in new.read)
+            self._add(new.read)
             # an id's start after an abort may have told who aborted it: its rows were written anew
-            started = {e.transactional_id for e in new if _follows_abort(e)}
-            if started:
-                some = sorted(started)[: read_judge.IDS_READ]
+            started = {e.transactional_id for e in new.read if _follows_abort(e)}
+            for some in batched(sorted(started), read_judge.IDS_READ):
                 self._add(read_judge.events_of(connection, self._cluster_id, some, since_ms))
         self._drop(since_ms)
         return self._is_news
 
     def look(self, connection: Connection, context: Context) -> Look:
         settling = Settling(context.settled_ms, self._read_ms, self._begun_ms, self._now_ms)
+        self._settling, self._settles_ms = settling, gap_ms(context) + SKEW_MS
         events = sorted(self._events.values())
         lookups = Lookups(
             lambda bursts: self._participants(connection, bursts),
@@ -76,7 +102,8 @@ class EventLooks:
         )
         found, self._held = happened(events, lookups, settling, context)
         event_kinds = kinds.EVENTS - {kinds.DATA_GAP}
-        return Look(found, event_kinds, frozenset(context.seen_until), context.whole, held=self._held)
+        judged = frozenset(context.seen_until), context.whole
+        return Look(found, event_kinds, *judged, held=self._held, unread=self.unread)
 
     def was_judged(self) -> None:
         """What was seen is stored; something may be too fresh to be told."""
@@ -91,9 +118,22 @@ class EventLooks:
     def _drop(self, since_ms: int) -> None:
         too_old = [s for s, e in self._events.items() if e.at_ms < since_ms]
         too_many = sorted(self._events)[: -read_judge.EVENTS_READ] if len(self._events) > read_judge.EVENTS_READ else []
+        self._leave_out(Counter(self._events[s].cause for s in too_many if self._is_fresh(self._events[s])))
         for sequence in {*too_old, *too_many}:
             del self._events[sequence]
             self._read_ms.pop(sequence, None)
+
+    def _leave_out(self, more: Mapping[str, int]) -> None:
+        if more:
+            if self._now_ms - self._unread_ms >= QUIET_MS:
+                self._unread.clear()
+            self._unread.update(more)
+            self._unread_ms = self._now_ms
+
+    def _is_fresh(self, event: Event) -> bool:
+        """Returns whether the event was not settled at the last look, so that no finding may have counted it."""
+        after_ms = self._settles_ms + _SETTLES_LATER_MS.get(event.cause, 0)
+        return self._settling is not None and not self._settling.is_past(event, after_ms)
 
     def _participants(self, connection: Connection, bursts: Sequence[Burst]) -> Participants:
         values = read_judge.ended_values(connection, self._cluster_id, bursts[-1].ids[:IDS_OF_BURST])

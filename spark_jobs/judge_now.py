@@ -64,15 +64,22 @@ class ConditionLooks:
         open_ = read_judge.open_ids(connection, self._cluster_id, now_ms - long_ms)
         late = read_judge.overdue_ids(connection, self._cluster_id, now_ms - context.limits.scan_ms - overdue.SLACK_MS)
         prepared = read_judge.prepared_ids(connection, self._cluster_id, now_ms - stuck.STUCK_AFTER_MS)
-        self._missing = {one.transactional_id: self._missing.get(one.transactional_id, ()) for one in prepared}
+        self._missing = {one.transactional_id: self._missing.get(one.transactional_id, ()) for one in prepared.read}
+        odd = read_judge.undecoded(connection, self._cluster_id, now_ms - QUIET_MS)
         found: list[Observation] = [
-            *overdue.overdue(late, context),
-            *stuck.stuck(prepared, self._missing, context),
-            *long_running.long_running(open_, context),
-            *source.undecodable(read_judge.undecoded(connection, self._cluster_id, now_ms - QUIET_MS), context),
+            *overdue.overdue(late.read, context),
+            *stuck.stuck(prepared.read, self._missing, context),
+            *long_running.long_running(open_.read, context),
+            *source.undecodable(odd.read, context),
         ]
-        judged = frozenset({kinds.OVERDUE, kinds.STUCK_COMPLETION, kinds.LONG_RUNNING, kinds.UNDECODABLE})
-        return open_, prepared, Look(tuple(found), judged, frozenset(context.seen_until), context.whole)
+        unread = {
+            kinds.OVERDUE: late.unread,
+            kinds.STUCK_COMPLETION: prepared.unread,
+            kinds.LONG_RUNNING: open_.unread,
+            kinds.UNDECODABLE: odd.unread,
+        }
+        look = Look(tuple(found), frozenset(unread), frozenset(context.seen_until), context.whole, unread=unread)
+        return open_.read, prepared.read, look
 
     def _sources(self, connection: Connection, context: Context, now_ms: int) -> Look:
         statuses = read.statuses(connection, self._cluster_id)
@@ -81,11 +88,11 @@ class ConditionLooks:
             if (status := statuses.get(name)) is not None:
                 since_ms = self._began_ms if status.as_of_ms is None else status.as_of_ms
                 sources.append(Source(name, topic, status.as_of_ms, status.error, since_ms))
-        gaps = source.data_gaps(read_judge.gaps(connection, self._cluster_id, now_ms - QUIET_MS))
-        found = [*source.coverage_gaps(sources, now_ms), *gaps, *self._gaps()]
-        judged = frozenset({kinds.COVERAGE_GAP})
+        gaps = read_judge.gaps(connection, self._cluster_id, now_ms - QUIET_MS)
+        found = [*source.coverage_gaps(sources, now_ms), *source.data_gaps(gaps.read), *self._gaps()]
+        judged, unread = frozenset({kinds.COVERAGE_GAP}), {kinds.DATA_GAP: gaps.unread}
         # whether a source answers is known whatever it says
-        return Look(tuple(found), judged, frozenset(context.seen_until), True)
+        return Look(tuple(found), judged, frozenset(context.seen_until), True, unread=unread)
 
     def _slow(self, connection: Connection, context: Context, now_ms: int) -> Look:
         limits = context.limits
@@ -95,11 +102,11 @@ class ConditionLooks:
         idle = read_judge.expiring_ids(connection, self._cluster_id, oldest_ms, now_ms - limits.expiration_ms + soon_ms)
         worn = read_judge.worn_ids(connection, self._cluster_id, context.leaders)
         found = [
-            *expiring.expiring(idle, context),
-            *epochs.epoch_exhaustion(worn, context),
+            *expiring.expiring(idle.read, context),
+            *epochs.epoch_exhaustion(worn.read, context),
         ]
-        judged = frozenset({kinds.EXPIRING, kinds.EPOCH_EXHAUSTION})
-        return Look(tuple(found), judged, frozenset(context.seen_until), context.whole)
+        unread = {kinds.EXPIRING: idle.unread, kinds.EPOCH_EXHAUSTION: worn.unread}
+        return Look(tuple(found), frozenset(unread), frozenset(context.seen_until), context.whole, unread=unread)
 
     def _compare(self, connection: Connection, context: Context, suspects: list[bytes], now_ms: int) -> Look:
         """Answers wait until the log is known up to a moment after them, for a while."""

@@ -8,7 +8,7 @@ coordinator is asked instead, twice.
 from __future__ import annotations
 
 import logging
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Final
 
 from sqlalchemy import Connection
@@ -36,7 +36,7 @@ from service.domain.worlds.facts import EntryAsk, EntryFacts
 from service.domain.worlds.proving import verdict_on
 from service.domain.worlds.verdict import World
 from service.store import read_judged, read_partitions
-from service.store.read_judged import JudgedEntry
+from service.store.read_judged import JudgedEntry, JudgedPartition
 from service.store.read_log import LogRead, log_read
 from service.store.read_partitions import PartitionRow
 from spark_jobs.begun import begun, recalled
@@ -72,6 +72,7 @@ class PartitionLooks:
         self.judged: list[tuple[Entry, Relation]] = []
         """What was open at the last round, and who will end it."""
         self._gaps: list[Observation] = []
+        self._without_case = 0
         self.waits = False
         """Whether something is about to be confirmed: the next round should come soon."""
 
@@ -105,6 +106,7 @@ class PartitionLooks:
                 case.owner = relation.owner or case.owner  # as it is by now: superseded, or gone
                 case.take_log(read.read_to, now_ms)
         self._ask(read, context, open_, now_ms, no_log=no_log)
+        unread = _unread(connection, self._cluster_id, partitions)
         hanging = [
             observed(c, context, self._bootstrap, now_ms) for c in self._cases.values() if c.unowned_ms is not None
         ]
@@ -119,9 +121,25 @@ class PartitionLooks:
         found = adopted(stale, context.rules, of_committed)
         waiting = unreplicated(cases_of(shown, UNREPLICATED, context), context.rules, now_ms)
         return [
-            Look(tuple(hanging), frozenset({kinds.HANGING}), ends=ends),
-            Look(tuple(found), frozenset({kinds.ADOPTED}), frozenset(context.seen_until), context.whole),
-            Look(tuple(waiting), frozenset({kinds.UNREPLICATED}), whole=now_ms - looked_at_ms <= ANSWERS_WITHIN_MS),
+            Look(
+                tuple(hanging),
+                frozenset({kinds.HANGING}),
+                ends=ends,
+                unread={kinds.HANGING: unread + self._without_case},
+            ),
+            Look(
+                tuple(found),
+                frozenset({kinds.ADOPTED}),
+                frozenset(context.seen_until),
+                context.whole,
+                unread={kinds.ADOPTED: unread},
+            ),
+            Look(
+                tuple(waiting),
+                frozenset({kinds.UNREPLICATED}),
+                whole=now_ms - looked_at_ms <= ANSWERS_WITHIN_MS,
+                unread={kinds.UNREPLICATED: unread},
+            ),
         ]
 
     def _see_unrest(self, connection: Connection, read: LogRead, now_ms: int) -> None:
@@ -199,6 +217,7 @@ class PartitionLooks:
         no more. `open_`: what there are findings about."""
         ends: dict[Subject, str] = {}
         there: set[EntryKey] = set()
+        self._without_case = 0
         for row, (entry, relation) in shown:
             key = _key(entry)
             there.add(key)
@@ -207,10 +226,8 @@ class PartitionLooks:
             if relation.is_unowned or is_blind:
                 is_begun = case is not None and not case.begins_anew(relation, is_blind=is_blind)
                 is_news = not is_begun and entry.seen_at_ms > self._closed_ms.get(key, -1)
-                if is_news and row.why is None and (case is not None or len(self._cases) < MOST_CASES):
-                    self._cases[key] = new = begun(row, entry, relation, now_ms, open_)
-                    if is_blind:
-                        new.be_blind(open_)
+                if is_news and row.why is None:
+                    self._begin(row, entry, relation, now_ms, open_, is_blind=is_blind)
             elif relation.word not in (NOT_KNOWN, UNREPLICATED) and case is not None:
                 ends[case.subject] = kinds.ADOPTION
         gone = {(row.topic, row.partition) for row in read_partitions.gone(connection, self._cluster_id)}
@@ -226,6 +243,25 @@ class PartitionLooks:
         self._cases = {key: case for key, case in self._cases.items() if key in there or case.subject in open_}
         self._closed_ms = {key: ms for key, ms in self._closed_ms.items() if key in there}
         return ends
+
+    def _begin(
+        self,
+        row: PartitionRow,
+        entry: Entry,
+        relation: Relation,
+        now_ms: int,
+        open_: Mapping[Subject, Finding],
+        *,
+        is_blind: bool,
+    ) -> None:
+        """Begins a case, in place of the one there is; above MOST_CASES the entry is only counted."""
+        key = _key(entry)
+        if key not in self._cases and len(self._cases) >= MOST_CASES:
+            self._without_case += 1
+            return
+        self._cases[key] = new = begun(row, entry, relation, now_ms, open_)
+        if is_blind:
+            new.be_blind(open_)
 
     def _ask(self, read: LogRead, context: Context, open_: Container[Subject], now_ms: int, *, no_log: bool) -> None:
         """Everything that is needed now, in one go."""
@@ -253,6 +289,14 @@ class PartitionLooks:
         questions = Questions(frozenset(partitions), entries, facts, frozenset(producers))
         if questions and self._looker.ask(questions) and producers:
             self._coordinators_asked_ms = now_ms
+
+
+def _unread(connection: Connection, cluster_id: int, partitions: Sequence[JudgedPartition]) -> int:
+    """Returns the number of stalled partitions that were not read, or not whole, because of a bound."""
+    stalled = len(partitions)
+    if stalled >= read_partitions.STALLED_READ:
+        stalled = max(read_partitions.count_stalled(connection, cluster_id), stalled)
+    return stalled - len(partitions) + sum(one.why == read_judged.TOO_MUCH for one in partitions)
 
 
 def _decide(case: OpenCase, asked: EntryAsk, facts: EntryFacts, read: LogRead) -> None:

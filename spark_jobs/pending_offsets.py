@@ -77,13 +77,16 @@ class PendingOffsets:
     def __init__(self, away: AwayBrokers) -> None:
         self._away = away
         self._open: dict[_Key, tuple[Entry, _Reading]] = {}
+        self.left_out = 0
+        """Transactions behind the MOST_TRANSACTIONS oldest: they are not read."""
         self._read_ms: dict[int, int] = {}
         self._leaders: dict[int, int] = {}
 
     def look(self, client: KafkaClient, entries: Iterable[Entry], ends: Mapping[Place, Ends], now_ms: int) -> None:
         """`entries`: all that is known to be open on partitions of `__consumer_offsets` whose LSO is stalled. Raises
         KafkaFailure if nobody says who leads them."""
-        oldest = sorted(entries, key=lambda one: (one.first_seen_ms, one.start_offset))[:MOST_TRANSACTIONS]
+        by_age = sorted(entries, key=lambda one: (one.first_seen_ms, one.start_offset))
+        oldest, self.left_out = by_age[:MOST_TRANSACTIONS], len(by_age[MOST_TRANSACTIONS:])
         known = self._open
         self._open = {}
         for one in oldest:

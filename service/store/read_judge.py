@@ -1,11 +1,13 @@
-"""Reads what the judge looks at. Every read follows an index and ends at a limit, however many ids there are."""
+"""Reads what the judge looks at. Every read follows an index and ends at a limit, however many ids there are; what lies
+behind the limit is counted, at most MOST_COUNTED."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from sqlalchemy import Connection, Select, func, select, text
+from sqlalchemy import Connection, Select, func, literal, select, text
 
 from service.domain import causes
 from service.domain.findings.churn import IN_USE, Uses
@@ -32,11 +34,33 @@ from service.store.schema import (
 
 IDS_READ: Final = 500
 EVENTS_READ: Final = 10_000
+MOST_COUNTED: Final = 100_000
+"""Of what is not read: that takes some 0.2 s, while what hangs waits to be judged."""
+
+GAPS_READ: Final = 200
+UNDECODED_READ: Final = 100
 WITH_TOPICS: Final = 50
 """Of ids, the first whose partitions are read, too."""
 
 WORDS: Final = (causes.TIMEOUT, causes.FENCED, causes.ADMIN, causes.INITIALIZED, causes.EXPIRY)
 """Causes that findings speak of."""
+
+T = TypeVar("T")
+
+
+class Some(NamedTuple, Generic[T]):
+    """What was read up to a limit, and how many there are behind it."""
+
+    read: list[T]
+    unread: int
+
+
+class NewEvents(NamedTuple):
+    """The newest events, and how many older ones there are, by cause."""
+
+    read: list[Event]
+    unread: Mapping[str, int]
+
 
 _T = transactional_ids.c
 _S = transitions.c
@@ -54,6 +78,7 @@ _NOW = (
     _T.started_at_ms,
     _T.state_since_ms,
 )
+_SPOKEN_OF = (_S.counted.is_(True), _S.cause.in_(WORDS))
 _EVENTS = select(
     _S.id,
     _S.transactional_id,
@@ -104,10 +129,15 @@ def newest_sequence(connection: Connection) -> int:
     return connection.scalar(select(func.max(_S.id))) or 0
 
 
-def new_events(connection: Connection, cluster_id: int, after: int, up_to: int) -> list[Event]:
+def new_events(connection: Connection, cluster_id: int, after: int, up_to: int) -> NewEvents:
     """Those numbered in (after, up_to]; the newest EVENTS_READ if there are more."""
     statement = _EVENTS.where(_S.id > after, _S.id <= up_to, _S.cluster_id + 0 == cluster_id)
-    return _events(connection, statement.order_by(_S.id.desc()))
+    found = _events(connection, statement.order_by(_S.id.desc()))
+    if len(found) < EVENTS_READ:
+        return NewEvents(found, {})
+    by_cause = statement.where(*_SPOKEN_OF).with_only_columns(_S.cause, func.count()).group_by(_S.cause)
+    counted = Counter({row[0]: row[1] for row in connection.execute(by_cause)})
+    return NewEvents(found, counted - Counter(event.cause for event in found))
 
 
 def recent_events(connection: Connection, cluster_id: int, since_ms: int) -> list[Event]:
@@ -123,7 +153,7 @@ def events_of(connection: Connection, cluster_id: int, ids: Sequence[bytes], sin
 
 
 def _events(connection: Connection, statement: Select[Any]) -> list[Event]:
-    rows = connection.execute(statement.where(_S.counted.is_(True), _S.cause.in_(WORDS)).limit(EVENTS_READ))
+    rows = connection.execute(statement.where(*_SPOKEN_OF).limit(EVENTS_READ))
     return [Event(row[0], row[1], display_id(row[1]), *row[2:]) for row in rows]
 
 
@@ -141,15 +171,15 @@ def last_uses(connection: Connection, cluster_id: int, ids: Sequence[bytes]) -> 
     return found
 
 
-def open_ids(connection: Connection, cluster_id: int, until_ms: int) -> list[IdNow]:
+def open_ids(connection: Connection, cluster_id: int, until_ms: int) -> Some[IdNow]:
     """Transactions that began until then and are Ongoing, the oldest first."""
-    return _read(connection, cluster_id, _ongoing(until_ms))
+    return _some(connection, cluster_id, _ongoing(until_ms))
 
 
-def overdue_ids(connection: Connection, cluster_id: int, due_ms: int) -> list[IdNow]:
+def overdue_ids(connection: Connection, cluster_id: int, due_ms: int) -> Some[IdNow]:
     """Those whose time was up by then, the oldest first."""
     has_ended = (_T.timeout_ms != TWO_PHASE_TIMEOUT_MS) & (_T.started_at_ms + _T.timeout_ms <= due_ms)
-    return _read(connection, cluster_id, _ongoing(due_ms).where(has_ended))
+    return _some(connection, cluster_id, _ongoing(due_ms).where(has_ended))
 
 
 def _ongoing(until_ms: int) -> Select[Any]:
@@ -166,19 +196,19 @@ def _ongoing(until_ms: int) -> Select[Any]:
     )
 
 
-def prepared_ids(connection: Connection, cluster_id: int, until_ms: int) -> list[IdNow]:
+def prepared_ids(connection: Connection, cluster_id: int, until_ms: int) -> Some[IdNow]:
     """In PrepareX since then or longer, the longest first."""
     statement = select(*_NOW).where(_T.state.in_((PREPARE_COMMIT, PREPARE_ABORT)), _T.state_since_ms <= until_ms)
-    return _read(connection, cluster_id, statement.order_by(_T.state_since_ms))
+    return _some(connection, cluster_id, statement.order_by(_T.state_since_ms))
 
 
-def expiring_ids(connection: Connection, cluster_id: int, from_ms: int, until_ms: int) -> list[IdNow]:
+def expiring_ids(connection: Connection, cluster_id: int, from_ms: int, until_ms: int) -> Some[IdNow]:
     """Idle ids last updated in [from_ms, until_ms], the longest idle first; without partitions."""
     statement = select(*_NOW).where(text(CAN_EXPIRE), _T.last_update_ms >= from_ms, _T.last_update_ms <= until_ms)
-    return _read(connection, cluster_id, statement.order_by(_T.last_update_ms), with_topics=0)
+    return _some(connection, cluster_id, statement.order_by(_T.last_update_ms), with_topics=0)
 
 
-def worn_ids(connection: Connection, cluster_id: int, log_partitions_: Iterable[int]) -> list[IdNow]:
+def worn_ids(connection: Connection, cluster_id: int, log_partitions_: Iterable[int]) -> Some[IdNow]:
     """Of the old protocol with an epoch from WORN_FROM on, the highest first."""
     statement = select(*_NOW).where(
         _T.partition.in_(sorted(log_partitions_)),
@@ -186,7 +216,7 @@ def worn_ids(connection: Connection, cluster_id: int, log_partitions_: Iterable[
         _T.producer_epoch >= WORN_FROM,
         _T.state + 0 < EXPIRED,
     )
-    return _read(connection, cluster_id, statement.order_by(_T.producer_epoch.desc()), with_topics=0)
+    return _some(connection, cluster_id, statement.order_by(_T.producer_epoch.desc()), with_topics=0)
 
 
 def ids_now(connection: Connection, cluster_id: int, ids: Sequence[bytes]) -> dict[bytes, IdNow]:
@@ -198,6 +228,22 @@ def idle_ids(connection: Connection, cluster_id: int, state: int, after: bytes, 
     """The next of a walk through the ids in a state."""
     statement = select(*_NOW).where(_T.state == state, _T.transactional_id > after).order_by(_T.transactional_id)
     return _read(connection, cluster_id, statement, with_topics=0, limit=limit)
+
+
+def _some(
+    connection: Connection, cluster_id: int, statement: Select[Any], with_topics: int = WITH_TOPICS
+) -> Some[IdNow]:
+    found = _read(connection, cluster_id, statement, with_topics)
+    return Some(found, _behind(connection, statement.where(_T.cluster_id == cluster_id), len(found), IDS_READ))
+
+
+def _behind(connection: Connection, statement: Select[Any], read: int, limit: int) -> int:
+    """How many more rows the statement has than were read. They are counted only where the limit was reached."""
+    if read < limit:
+        return 0
+    one_each = statement.with_only_columns(literal(1), maintain_column_froms=True).order_by(None)
+    counted = select(func.count()).select_from(one_each.limit(read + MOST_COUNTED).subquery())
+    return max((connection.scalar(counted) or 0) - read, 0)
 
 
 def _read(
@@ -213,33 +259,39 @@ def _read(
     return [IdNow(*row)._replace(topics=tuple(topics.get(row[0], ()))) for row in rows]
 
 
-def undecoded(connection: Connection, cluster_id: int, since_ms: int, limit: int = 100) -> list[Undecoded]:
-    """By log partition: ids in state Unknown, and rejects seen since then."""
+def undecoded(connection: Connection, cluster_id: int, since_ms: int) -> Some[Undecoded]:
+    """By log partition: ids in state Unknown, and rejects seen since then. Unread are ids or rejects, whichever are
+    more: an id that is unknown has a reject."""
     names: dict[int, list[str]] = {}
     unknown = select(_T.partition, _T.display).where(_T.cluster_id == cluster_id, _T.state == UNKNOWN)
-    for partition, name in connection.execute(unknown.order_by(_T.transactional_id).limit(limit)):
+    ids = connection.execute(unknown.order_by(_T.transactional_id).limit(UNDECODED_READ)).all()
+    for partition, name in ids:
         names.setdefault(partition, []).append(name)
     r = rejects.c
     newest = select(r.partition, r.offset, r.seen_at_ms, r.reason).where(r.cluster_id == cluster_id, r.source == SOURCE)
+    rows = connection.execute(newest.order_by(r.id.desc()).limit(UNDECODED_READ)).all()
+    lately = [row for row in rows if row.seen_at_ms >= since_ms]
     seen: dict[int, list[tuple[int, int, str]]] = {}
-    for partition, offset, seen_at_ms, reason in connection.execute(newest.order_by(r.id.desc()).limit(limit)):
+    for partition, offset, seen_at_ms, reason in rows:
         if seen_at_ms >= since_ms or partition in names:
             seen.setdefault(partition, []).append((offset, seen_at_ms, reason))
-    return [
+    found = [
         Undecoded(partition, tuple(names.get(partition, ())), tuple(sorted(seen.get(partition, ()))))
         for partition in sorted(names.keys() | seen.keys())
     ]
+    unread_rejects = _behind(connection, newest.where(r.seen_at_ms >= since_ms), len(lately), UNDECODED_READ)
+    return Some(found, max(_behind(connection, unknown, len(ids), UNDECODED_READ), unread_rejects))
 
 
-def gaps(connection: Connection, cluster_id: int, since_ms: int) -> list[GapSeen]:
+def gaps(connection: Connection, cluster_id: int, since_ms: int) -> Some[GapSeen]:
+    """The newest."""
     g = data_gaps.c
-    rows = connection.execute(
-        select(g.id, g.topic, g.partition, g.from_offset, g.to_offset, g.reason, g.seen_at_ms, g.missing)
-        .where(g.cluster_id == cluster_id, g.seen_at_ms >= since_ms)
-        .order_by(g.seen_at_ms.desc())
-        .limit(200)
+    statement = select(g.id, g.topic, g.partition, g.from_offset, g.to_offset, g.reason, g.seen_at_ms, g.missing).where(
+        g.cluster_id == cluster_id, g.seen_at_ms >= since_ms
     )
-    return [GapSeen(*row) for row in rows]
+    rows = connection.execute(statement.order_by(g.seen_at_ms.desc()).limit(GAPS_READ))
+    found = [GapSeen(*row) for row in rows]
+    return Some(found, _behind(connection, statement, len(found), GAPS_READ))
 
 
 def ended_values(connection: Connection, cluster_id: int, ids: Sequence[bytes]) -> dict[tuple[bytes, int], bytes]:

@@ -29,6 +29,7 @@ MOST_ENTRIES: Final = 10_000
 
 TOO_MUCH: Final = f"more than {MOST_ENTRIES:,} transactions are open at once: not all of them are judged"
 WHYS_SHOWN: Final = 10
+OTHER_WHYS: Final = "they did not answer, for less common reasons"
 NAMED: Final = 5
 
 _D, _F, _W = data_partitions.c, findings.c, partition_watch.c
@@ -212,7 +213,7 @@ def _has_log(connection: Connection, cluster_id: int) -> bool:
 
 
 def _silent(connection: Connection, cluster_id: int) -> list[Missing]:
-    """Partitions that did not answer, by what they said instead."""
+    """Partitions that did not answer, by what they said instead: the commonest reasons, and the others together."""
     said = (_D.cluster_id == cluster_id, _D.is_gone.is_(False), _D.why.is_not(None))
     count = func.count()
     reasons = select(_D.why, count).where(*said).group_by(_D.why).order_by(count.desc(), _D.why).limit(WHYS_SHOWN)
@@ -221,6 +222,9 @@ def _silent(connection: Connection, cluster_id: int) -> list[Missing]:
         places = select(_D.topic, _D.partition).where(*said, _D.why == why).order_by(_D.topic, _D.partition)
         named = tuple((row.topic, row.partition) for row in connection.execute(places.limit(NAMED)))
         found.append(Missing(why, partitions, named))
+    if len(found) == WHYS_SHOWN:
+        others = (connection.scalar(select(count).where(*said)) or 0) - sum(one.partitions for one in found)
+        found += [Missing(OTHER_WHYS, others, ())] if others else []
     return found
 
 

@@ -101,6 +101,12 @@ def stalled(connection: Connection, cluster_id: int, limit: int = STALLED_READ) 
     return _read(connection, statement.order_by(_D.stalled_since_ms, _D.topic, _D.partition).limit(limit))
 
 
+def count_stalled(connection: Connection, cluster_id: int) -> int:
+    """Returns how many partitions `stalled` would read without a limit."""
+    stands = (_D.cluster_id == cluster_id, _D.stalled_since_ms.is_not(None))
+    return connection.scalar(select(func.count()).where(*stands)) or 0
+
+
 def find(connection: Connection, cluster_id: int, topic: str, partition: int) -> PartitionRow | None:
     """None also for one that is gone."""
     if "\0" in topic:
@@ -179,6 +185,11 @@ def groups(
     named = None if places is None else sorted(set(places))
     rows = rows_at(connection, statement, group_offsets, cluster_id, named)
     return sorted(GroupOffset._make(row) for row in rows)[:limit]
+
+
+def count_groups(connection: Connection, cluster_id: int) -> int:
+    """Returns how many rows `groups` would read without a limit."""
+    return connection.scalar(select(func.count()).where(_G.cluster_id == cluster_id)) or 0
 
 
 def _read(connection: Connection, statement: Select[Any]) -> list[PartitionRow]:

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from service.domain.offsets_topic import OFFSETS_TOPIC, offsets_partition
 from service.domain.victims import STALLED_AFTER_MS, Ends
-from spark_jobs.group_rounds import CONCERNED_EVERY_MS, GROUPS_AT_ONCE, OTHERS_EVERY_MS, Rounds, Stalls, stalls
+from spark_jobs.group_rounds import (
+    CONCERNED_EVERY_MS,
+    GROUPS_AT_ONCE,
+    MOST_GROUPS,
+    OTHERS_EVERY_MS,
+    Rounds,
+    Stalls,
+    stalls,
+)
 
 NOW_MS = 1_790_000_000_000
 ON_ORDERS = Stalls(frozenset({("orders", 0)}), frozenset(), 50)
@@ -103,3 +111,13 @@ def test_groups_that_are_named_are_asked_though_nobody_lists_them() -> None:
     assert one.due(now, NOW_MS + CONCERNED_EVERY_MS) == [(2, ["hidden"])]
     one.were_named({})
     assert one.node_of == {"other": 1}
+
+
+def test_groups_that_are_too_many_are_counted() -> None:
+    rounds = Rounds()
+    rounds.were_listed({f"group-{n:05d}": 1 for n in range(MOST_GROUPS + 3)})
+    assert (len(rounds.node_of), rounds.left_out) == (MOST_GROUPS, 3)
+    rounds.were_named({f"group-{MOST_GROUPS:05d}": 1})
+    assert rounds.left_out == 2, "the one that is named is asked"
+    rounds.were_listed({"group": 1})
+    assert rounds.left_out == 0

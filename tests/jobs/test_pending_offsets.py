@@ -137,6 +137,14 @@ def test_offsets_of_one_transaction_are_bounded_too(reading: Reading, monkeypatc
     assert (len(reading.asked), reading.unread()) == (1, (UnreadCommits(HOME, PID, 100, END, (), 0),))
 
 
+def test_transactions_that_are_too_many_are_counted(reading: Reading, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pending_offsets, "MOST_TRANSACTIONS", 1)
+    reading.look(entry(), entry(OTHER, 150))
+    assert reading.pending.left_out == 1
+    reading.look(entry(), at_ms=READ_AGAIN_MS)
+    assert reading.pending.left_out == 0
+
+
 def test_what_cannot_be_decoded_is_told_with_its_reasons(reading: Reading) -> None:
     reading.found, reading.damaged = {PID: commits(BILLING, unknown_key_version=3, malformed_key=1)}, 1
     reading.look(entry())
