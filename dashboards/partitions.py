@@ -169,7 +169,17 @@ _JUDGED: Final = [
         "short",
         [Query(f"ceil({increase(catalogue.CONTRADICTIONS)})")],
         page(of_series, "/partitions"),
-        width=24,
+    ),
+    lines(
+        "Findings left out",
+        means(
+            "More is wrong at once than gets a finding, by kind: findings that were not opened, and what was not read."
+            " They come when others have ended.",
+            empty=True,
+        ),
+        "short",
+        [Query(f"{value(catalogue.FINDINGS_TRUNCATED, 'kind')} > 0", "{{cluster}} {{kind}}")],
+        page(of_series, "/pipeline"),
     ),
     what_hangs(24, _TOPIC),
 ]

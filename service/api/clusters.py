@@ -90,6 +90,7 @@ def describe_cluster(
     for count in read.state_counts(connection, cluster.id):
         ids[count.state] += count.ids
     configs = configs_of(cluster)
+    truncated = read_findings.truncated(connection, cluster.id)
     counted = read.unlabelled_counters(connection, cluster.id)
     body = {
         "cluster": cluster.name,
@@ -105,6 +106,7 @@ def describe_cluster(
             "not_covered": covered.not_covered,
         },
         "findings": _findings(found),
+        "truncated": [{"kind": kind, "count": number} for kind, number in truncated.items()],
         "contradictions": counted.get(CONTRADICTIONS, 0),
         "totals": _totals(cluster, counted),
         "rates": _rates(connection, cluster, as_of_ms),
@@ -124,6 +126,7 @@ def describe_cluster(
             unknown_ids=ids[states.UNKNOWN],
             configs=configs,
             coverage=covered,
+            truncated=truncated,
         ),
     }
     return body, as_of_ms

@@ -19,7 +19,7 @@ from service.api.paging import LIMIT, Cursor, Limit
 from service.api.parameters import bytes_of, only_known
 from service.api.problems import NO_SUCH_FINDING, ProblemError, describe
 from service.api.store import store_of
-from service.domain.findings.kinds import CONFIRMED, HANGING
+from service.domain.findings.kinds import CONFIRMED, HANGING, RESOLVED
 from service.store import read, read_findings
 from service.store.read_findings import FindingPlace, FindingSelection
 from service.store.read_judged import looked_at_ms
@@ -117,12 +117,23 @@ def _page(
         page, next_place = read_findings.read_page(connection, found.id, selection, after, limit)
         page = read_findings.under_whole_ids(connection, found.id, page)
         as_of_ms = as_of(connection, found.id)
+        truncated = _truncated(connection, found.id, selection)
     body = {
         "items": [describe_finding(finding, found.name) for finding in page],
         "next_cursor": None if next_place is None else seal(_bytes(next_place), *filters),
         "as_of": text_of_time(as_of_ms),
+        "truncated": truncated,
     }
     return answer(request, body, as_of_ms)
+
+
+def _truncated(connection: Connection, cluster_id: int, selection: FindingSelection) -> int:
+    """Returns how much of the kinds in question has no finding; 0 for resolved findings alone, since what is left out
+    is not resolved."""
+    if selection.statuses == {RESOLVED}:
+        return 0
+    found = read_findings.truncated(connection, cluster_id)
+    return sum(number for kind, number in found.items() if not selection.kinds or kind in selection.kinds)
 
 
 def _bytes(place: FindingPlace) -> bytes:

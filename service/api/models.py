@@ -62,6 +62,14 @@ class FindingCount(Shape):
     count: int
 
 
+class TruncatedCount(Shape):
+    """How many of a kind have no finding of their own, because there are too many at once: findings that were not
+    opened, and ids, partitions, groups, transactions or events that were not read (counted up to 100,000)."""
+
+    kind: str
+    count: int
+
+
 class Totals(Shape):
     """What ended since `counted_since`."""
 
@@ -139,6 +147,9 @@ class Cluster(Shape):
     hanging: int
     partitions: PartitionCounts
     findings: list[FindingCount]
+    truncated: list[TruncatedCount] = Field(
+        description="Of which kinds a bound was reached; empty while nothing is left out."
+    )
     contradictions: int = Field(
         description="Decisions about hanging transactions that became unknown because two readings of the logs"
         " contradict each other; since the first start, never falls."

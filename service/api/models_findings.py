@@ -97,3 +97,7 @@ class Findings(Shape):
     items: list[Finding]
     next_cursor: str | None
     as_of: Time | None
+    truncated: int = Field(
+        description="How many more of the kinds asked for have no finding, because there are too many at once; 0 where"
+        " only resolved ones are asked for. Which kinds: `truncated` of the cluster."
+    )

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from service.domain.findings.source import what_happened
+from service.domain.findings.words import left_out
 from service.domain.findings.words import partitions as named
 from service.store.read import GapRow, StatusRow
 from service.store.read_judged import Coverage, Missing
@@ -24,8 +25,10 @@ def of_cluster(
     unknown_ids: int,
     configs: Mapping[str, Mapping[str, str]],
     coverage: Coverage,
+    truncated: Mapping[str, int],
 ) -> list[dict[str, Any]]:
-    """`[{what, why, grant}]`, the gravest first: sources that fail, partitions, gaps, ids, configs."""
+    """`[{what, why, grant}]`, the gravest first: sources that fail, partitions, findings, gaps, ids, configs.
+    `truncated`: how many of each kind have no finding."""
     failing = ((status.source, status.error) for status in statuses if status.error is not None)
     found = [_entry(f"source {source}", error, _grant(error)) for source, error in failing]
     found += [_missing(missing) for missing in coverage.missing]
@@ -33,6 +36,8 @@ def of_cluster(
         found.append(
             _entry(f"{coverage.not_covered} partitions", "not watched: --topics or --mirrored leaves them out")
         )
+    if truncated:
+        found.append(_entry(left_out(truncated), "too many at once: they have no finding, or were not read"))
     found += [_gap(gap) for gap in gaps]
     if unknown_ids:
         found.append(_entry(f"state of {unknown_ids} transactional ids", "their newest record could not be decoded"))

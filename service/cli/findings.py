@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from argparse import Namespace
 from typing import Any
 
 from service.cli.pages import print_page
 from service.cli.rest import Service
 from service.domain.findings.kinds import CANDIDATE, CONFIRMED
+from service.domain.findings.words import left_out
 from service.settings import Settings
 
 _FILTERS = ("kind", "severity", "transactional_id", "topic", "partition")
@@ -21,8 +23,14 @@ def run(flags: Namespace, settings: Settings) -> int:
         query["status"] = flags.status
     elif not flags.all:
         query["status"] = [CANDIDATE, CONFIRMED]
-    page = Service(settings).findings(query, flags.limit)
-    return print_page(page, flags.json, _HEADS, _row)
+    service = Service(settings)
+    page = service.findings(query, flags.limit)
+    answer = print_page(page, flags.json, _HEADS, _row)
+    if page["truncated"]:
+        by_kind = {one["kind"]: one["count"] for one in service.summary()["truncated"]}
+        if asked := {kind: number for kind, number in by_kind.items() if not flags.kind or kind in flags.kind}:
+            print(f"left out, too many at once: {left_out(asked)}", file=sys.stderr)
+    return answer
 
 
 def _row(one: dict[str, Any]) -> tuple[object, ...]:

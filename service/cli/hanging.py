@@ -49,11 +49,14 @@ def run(flags: Namespace, settings: Settings) -> int:
         print("\n\n".join(blocks) or _none(coverage, page["as_of"]))
     if page["next_cursor"]:
         print(f"the newest {len(page['items'])}, there are more (--limit)", file=sys.stderr)
+    if page["truncated"]:
+        print(f"{page['truncated']:,} more are left out: too many at once", file=sys.stderr)
     if gap is not None:
         print(f"not everything can be judged: {gap}", file=sys.stderr)
     if page["items"]:
         return FOUND
-    return FINE if gap is None or flags.allow_partial else PARTIAL
+    is_whole = gap is None and not page["truncated"]
+    return FINE if is_whole or flags.allow_partial else PARTIAL
 
 
 def _gap(coverage: dict[str, Any], as_of: str | None, service: Service) -> str | None:

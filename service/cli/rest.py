@@ -21,9 +21,10 @@ _PAGE: Final = 200
 
 _LIST: Final = frozenset({"items", "next_cursor", "as_of"})
 _TRANSACTION: Final = frozenset({"transactional_id", "state", "started_at", "partitions", "coordinator", "counts"})
+_FINDINGS: Final = _LIST | {"truncated"}
 _FINDING: Final = frozenset({"id", "kind", "severity", "status", "subject", "opened_at", "summary"})
 _PARTITION: Final = frozenset({"topic", "partition", "last_stable_offset", "high_watermark", "judged"})
-_CLUSTER: Final = frozenset({"cluster", "partitions", "sources"})
+_CLUSTER: Final = frozenset({"cluster", "partitions", "sources", "truncated"})
 _GROUP: Final = frozenset({"group", "topic", "partition", "relation", "lag_to_lso", "lag_to_hw"})
 _EXPLANATION: Final = frozenset({"spans", "truncated_at", "as_of"})
 _SPAN: Final = frozenset({"from", "to", "kind", "producer_id", "marker_offset", "ended_at", "cause"})
@@ -86,16 +87,16 @@ class Service:
         return self._pages("expiring", {"within": within}, limit, _TRANSACTION)
 
     def findings(self, query: Mapping[str, str | Sequence[str] | None], limit: int) -> dict[str, Any]:
-        """As `transactions`, of findings."""
-        return self._pages("findings", query, limit, _FINDING)
+        """As `transactions`, of findings; `truncated`: how many more of these kinds have none."""
+        return self._pages("findings", query, limit, _FINDING, _FINDINGS)
 
     def partitions(self, query: Mapping[str, str | None], limit: int) -> dict[str, Any]:
         """As `transactions`, of data partitions."""
         return self._pages("partitions", query, limit, _PARTITION)
 
     def hanging(self, limit: int) -> dict[str, Any]:
-        """As `transactions`, of findings that are hanging transactions."""
-        return self._pages("hanging", {}, limit, _FINDING)
+        """As `findings`, of hanging transactions."""
+        return self._pages("hanging", {}, limit, _FINDING, _FINDINGS)
 
     def summary(self) -> dict[str, Any]:
         """The cluster: counts, sources. CommandFailed with 2 or 3."""
@@ -135,13 +136,18 @@ class Service:
             ) from None
 
     def _pages(
-        self, path: str, query: Mapping[str, str | Sequence[str] | None], limit: int, names: Set[str]
+        self,
+        path: str,
+        query: Mapping[str, str | Sequence[str] | None],
+        limit: int,
+        names: Set[str],
+        fields: Set[str] = _LIST,
     ) -> dict[str, Any]:
         items: list[Any] = []
         cursor: str | None = None
         while True:
             wanted = str(min(limit - len(items), _PAGE))
-            page = self._list(self._of_cluster(path, {**query, "limit": wanted, "cursor": cursor}), names)
+            page = self._list(self._of_cluster(path, {**query, "limit": wanted, "cursor": cursor}), names, fields)
             items += page["items"]
             cursor = page["next_cursor"]
             if cursor is None or len(items) >= limit:
@@ -164,9 +170,9 @@ class Service:
         parameters = urlencode(given, doseq=True, errors="surrogateescape")
         return self._get(f"/clusters/{quote(self.cluster(), safe='')}/{path}?{parameters}")
 
-    def _list(self, answer: Any, names: Set[str]) -> dict[str, Any]:
-        """The answer, if it is a list of things that have all the names."""
-        page = self._known(answer, _LIST)
+    def _list(self, answer: Any, names: Set[str], fields: Set[str] = _LIST) -> dict[str, Any]:
+        """The answer, if it has the fields, and is a list of things that have all the names."""
+        page = self._known(answer, fields)
         if not isinstance(page["items"], list):
             raise self._foreign()
         for one in page["items"]:

@@ -178,6 +178,13 @@ FINDINGS = _metric(
     "findings", "gauge", "Findings that are kept, resolved ones included, by kind and status.", "kind", "status"
 )
 
+FINDINGS_TRUNCATED = _metric(
+    "findings_truncated",
+    "gauge",
+    "What has no finding because there is too much at once, by kind: not opened, or not read.",
+    "kind",
+)
+
 CLUSTER_INFO = _metric(
     "cluster_info",
     "gauge",
@@ -224,6 +231,7 @@ OF_CLUSTERS: Final = (
     DECODE_ERRORS,
     COVERAGE,
     FINDINGS,
+    FINDINGS_TRUNCATED,
     CLUSTER_INFO,
     SERIES_DROPPED,
 )

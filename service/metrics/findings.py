@@ -1,4 +1,4 @@
-"""How many findings there are, and how often what they rest on was contradictory."""
+"""How many findings there are, how many were left out, and how often what they rest on was contradictory."""
 
 from __future__ import annotations
 
@@ -16,4 +16,6 @@ def findings(facts: ClusterFacts) -> Iterator[Series]:
     for kind in KINDS:
         for status in statuses_of(kind):
             yield Series(catalogue.FINDINGS, (kind, status), facts.findings.get((kind, status), 0))
+    for kind in KINDS:
+        yield Series(catalogue.FINDINGS_TRUNCATED, (kind,), facts.truncated.get(kind, 0))
     yield Series(catalogue.CONTRADICTIONS, (), facts.counters.get((CONTRADICTIONS, ""), 0))

@@ -15,7 +15,7 @@ from service.domain.victims import Victim
 from service.store.read import ClusterRow, StateCount, StatusRow, all_clusters, log_as_of_ms, state_counts, statuses
 from service.store.read_expiring import count_expiring
 from service.store.read_findings import counts as finding_counts
-from service.store.read_findings import longest
+from service.store.read_findings import longest, truncated
 from service.store.read_judged import Coverage, StandingRow, coverage, standing
 from service.store.read_victims import read_victims
 from service.store.schema import counters, log_partitions, transactional_ids
@@ -50,8 +50,8 @@ class OpenRow(NamedTuple):
 class ClusterFacts(NamedTuple):
     """A cluster at one moment. `counters` by (name, label); `oldest`: when an open state was entered first, by state;
     `top_open`: oldest first. `expiring`: ids that expire within 1h, …; `highest_epochs` by protocol, 1 and 2;
-    `findings` by (kind, status). `hanging`: the longest confirmed; `standing`: partitions whose LSO stands, the longest
-    first."""
+    `findings` by (kind, status); `truncated`: what has none, by kind. `hanging`: the longest confirmed; `standing`:
+    partitions whose LSO stands, the longest first."""
 
     name: str
     kafka_cluster_id: str
@@ -65,6 +65,7 @@ class ClusterFacts(NamedTuple):
     expiring: Mapping[str, int]
     highest_epochs: Mapping[int, int]
     findings: Mapping[tuple[str, str], int]
+    truncated: Mapping[str, int]
     hanging: tuple[Finding, ...]
     coverage: Coverage
     standing: tuple[StandingRow, ...]
@@ -128,6 +129,7 @@ def _facts(connection: Connection, cluster: ClusterRow) -> ClusterFacts:
         expiring=_expiring(connection, cluster),
         highest_epochs=_highest_epochs(connection, cluster.id),
         findings={(row.kind, row.status): row.findings for row in finding_counts(connection, cluster.id)},
+        truncated=truncated(connection, cluster.id),
         hanging=longest(connection, cluster.id, kinds.HANGING, HANGING_NAMED),
         coverage=coverage(connection, cluster.id),
         standing=standing(connection, cluster.id, STANDING_READ),
