@@ -9,6 +9,7 @@ from sqlalchemy import Connection
 
 from service.domain.findings.finding import Finding
 from service.domain.findings.kinds import CONFIRMED, HANGING
+from service.domain.findings.lifecycle import MOST_OPEN
 from service.domain.groups_behind import GroupsBehind
 from service.domain.partition_facts import Place
 from service.store import read_findings, read_partitions
@@ -17,7 +18,6 @@ from service.store.read_findings import FindingSelection
 from service.store.read_judged import judge
 from service.store.read_victims import read_victims
 
-HANGING_READ: Final = 200
 _PARTITIONS_JUDGED: Final = 50
 
 
@@ -31,7 +31,7 @@ class Blocking(NamedTuple):
 def read_blocking(connection: Connection, cluster_id: int, places: Collection[Place]) -> Blocking:
     """`places`: the partitions that the open transactions in question list."""
     selection = FindingSelection(frozenset({HANGING}), frozenset({CONFIRMED}))
-    found, _ = read_findings.read_page(connection, cluster_id, selection, None, HANGING_READ)
+    found, _ = read_findings.read_page(connection, cluster_id, selection, None, MOST_OPEN)
     hanging: dict[bytes, list[Finding]] = {}
     for one in found:
         if one.subject.transactional_id is not None:

@@ -10,6 +10,7 @@ from sqlalchemy import Connection
 from service.api.clusters import describe_cluster
 from service.api.stalls import read_stalls
 from service.domain.findings.kinds import CONFIRMED, CRITICAL
+from service.domain.findings.words import left_out
 from service.domain.partition_facts import SOURCE as PARTITIONS
 from service.domain.source_state import Cause, Stall
 from service.domain.transaction_log import SOURCE
@@ -22,7 +23,6 @@ from service.web.freshness import READING, Freshness
 from service.web.stalls import StallLine, stall_lines
 
 _DAY_MS = 86_400_000
-_MOST_COUNTED = 200
 
 
 class Frame(NamedTuple):
@@ -57,6 +57,13 @@ class Frame(NamedTuple):
         return self.covered.looked_at_ms if source == PARTITIONS else status and status.as_of_ms
 
     @property
+    def left_out(self) -> str:
+        """Returns a sentence about what has no finding; empty where nothing is left out."""
+        if not (truncated := {one["kind"]: one["count"] for one in self.body["truncated"]}):
+            return ""
+        return f"Left out, too many at once: {left_out(truncated)}. They have no finding of their own."
+
+    @property
     def stall_lines(self) -> tuple[StallLine, ...]:
         """One for all sources that stall together; none while all is well."""
         return stall_lines(self.stalls, self.now_ms)
@@ -87,7 +94,7 @@ def read_frame(connection: Connection, cluster: ClusterRow, now_ms: int) -> Fram
             if _ages_the_page(source, stall, statuses, needed, freshness.word)
         },
         findings=sum(one["count"] for one in body["findings"] if one["status"] == CONFIRMED),
-        critical=len(read_findings.read_page(connection, cluster.id, critical, None, _MOST_COUNTED)[0]),
+        critical=read_findings.count(connection, cluster.id, critical),
         expiring=expiring,
         first_read=progress,
     )

@@ -18,6 +18,7 @@ from service.domain import states
 from service.domain.findings.context import limits_of
 from service.domain.findings.finding import Finding
 from service.domain.findings.kinds import CANDIDATE, CONFIRMED, HANGING
+from service.domain.findings.lifecycle import MOST_OPEN_IN_ALL
 from service.domain.limits import expires_at_ms, is_time
 from service.domain.timeline import Mark, Row, is_from_the_beginning
 from service.store import read, read_findings, read_transactions
@@ -109,7 +110,8 @@ def _one(connection: Connection, frame: Frame, row: IdRow, window: Window, begin
         confidence=confidence,
         places=places,
         blocks=blocks,
-        findings=found,
+        findings=found[:FINDINGS_SHOWN],
+        findings_count=len(found),
         hanging=[one for one in found if (one.kind, one.status) == (HANGING, CONFIRMED)],
         answers=answers(history.within),
         last_abort=answers(_newest_abort(history))[:1],
@@ -154,7 +156,7 @@ def _newest_abort(history: History) -> Sequence[Row]:
 def _findings(connection: Connection, cluster_id: int, transactional_id: bytes) -> list[Finding]:
     open_ = frozenset({CANDIDATE, CONFIRMED})
     selection = FindingSelection(statuses=open_, transactional_id=transactional_id)
-    return read_findings.read_page(connection, cluster_id, selection, None, FINDINGS_SHOWN)[0]
+    return read_findings.read_page(connection, cluster_id, selection, None, MOST_OPEN_IN_ALL)[0]
 
 
 def _expiry(row: IdRow, frame: Frame, sweep_ms: int) -> Expiry:

@@ -12,6 +12,7 @@ from service.domain import open_entries, states
 from service.domain.findings.context import limits_of
 from service.domain.findings.finding import Finding
 from service.domain.findings.kinds import CONFIRMED, HANGING, OVERDUE
+from service.domain.findings.lifecycle import MOST_OPEN, MOST_OPEN_IN_ALL
 from service.domain.findings.words import listed
 from service.domain.source_state import Stall
 from service.domain.worlds.verdict import World
@@ -31,7 +32,6 @@ from service.web.verdict import Seen, Verdict, verdict_of
 
 SHOWN: Final = 50
 OTHERS_SHOWN: Final = 20
-_FINDINGS_READ: Final = 1_000
 _DAY_MS: Final = 86_400_000
 _SAYS_SOMETHING: Final = 0.02
 _SILENT: Final = "no broker"
@@ -89,9 +89,9 @@ def _overview(connection: Connection, frame: Frame) -> Response:
 
 def read_confirmed(connection: Connection, frame: Frame) -> tuple[Sequence[Finding], Sequence[Finding]]:
     """Findings that are open: what hangs, the longest first; and the others, those opened last first."""
-    hanging = read_findings.longest(connection, frame.cluster.id, HANGING, _FINDINGS_READ)
+    hanging = read_findings.longest(connection, frame.cluster.id, HANGING, MOST_OPEN)
     open_ = FindingSelection(statuses=frozenset({CONFIRMED}))
-    found, _ = read_findings.read_page(connection, frame.cluster.id, open_, None, _FINDINGS_READ)
+    found, _ = read_findings.read_page(connection, frame.cluster.id, open_, None, MOST_OPEN_IN_ALL)
     return hanging, [one for one in found if one.kind != HANGING]
 
 
@@ -114,6 +114,7 @@ def judged(frame: Frame, hanging: Sequence[Finding], chain: Sequence[Link]) -> V
             links=[link for link in chain if not link.is_muted],
             coverage=frame.covered,
             ids=sum(frame.body["states"].values()),
+            is_cut=any(one["kind"] == HANGING for one in frame.body["truncated"]),
             left_ms=left_ms(frame),
             is_silent=is_silent(frame),
             stalled=stalled_alone(frame),

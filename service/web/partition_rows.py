@@ -10,6 +10,7 @@ from sqlalchemy import Connection
 from service.domain.findings import kinds
 from service.domain.findings.context import limits_of
 from service.domain.findings.kinds import CONFIRMED
+from service.domain.findings.lifecycle import MOST_OPEN_IN_ALL
 from service.domain.limits import is_time
 from service.domain.open_entries import COMPLETING, OPENED, OVERDUE
 from service.domain.victims import Victim
@@ -19,7 +20,6 @@ from service.store.read_judged import JudgedEntry, JudgedPartition
 from service.web.chain import Link, by_id, by_key, links
 from service.web.frame import Frame
 
-_FINDINGS_READ: Final = 1_000
 _BLOCKING: Final = frozenset(
     {kinds.HANGING, kinds.ADOPTED, kinds.UNREPLICATED, kinds.STUCK_COMPLETION, kinds.OVERDUE, kinds.LONG_RUNNING}
 )
@@ -43,7 +43,7 @@ def read_standing(
 ) -> list[StandingRow]:
     """Of partitions whose LSO stands; the worst first."""
     confirmed = FindingSelection(kinds=_BLOCKING, statuses=frozenset({CONFIRMED}))
-    findings, _ = read_findings.read_page(connection, frame.cluster.id, confirmed, None, _FINDINGS_READ)
+    findings, _ = read_findings.read_page(connection, frame.cluster.id, confirmed, None, MOST_OPEN_IN_ALL)
     limits = limits_of(frame.body["configs"])
     blockers = {(one.row.topic, one.row.partition): one.blocker for one in judged}
     chain = links(judged, victims, by_key(findings), limits, frame.now_ms, by_id(findings))

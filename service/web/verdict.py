@@ -29,8 +29,9 @@ class Verdict(NamedTuple):
 
 class Seen(NamedTuple):
     """What a verdict rests on. `hanging`, `muted`: confirmed findings that may head the page, and that may not. `ids`:
-    transactional.ids that are known. `is_silent`: no broker answers. `left_ms`: of the first read, about. `stalled`:
-    the names of the sources that stall where others do not, else empty."""
+    transactional.ids that are known. `is_cut`: hanging transactions may be missing, because there are too many.
+    `is_silent`: no broker answers. `left_ms`: of the first read, about. `stalled`: the names of the sources that stall
+    where others do not, else empty."""
 
     cluster: str
     freshness: Freshness
@@ -39,6 +40,7 @@ class Seen(NamedTuple):
     links: Sequence[Link]
     coverage: Coverage
     ids: int
+    is_cut: bool = False
     is_silent: bool = False
     left_ms: int | None = None
     stalled: str = ""
@@ -89,7 +91,7 @@ def _nothing_hangs(seen: Seen) -> Verdict:
         text = f"{nothing}. {words.plural(len(links), 'partition is', 'partitions are')} blocked."
         is_grave = any(link.tone for link in links if link.relation != HANGING)
         return Verdict(BLOCKED, "warning" if is_grave else "info", text)
-    if coverage.unknown:
+    if coverage.unknown or seen.is_cut:
         return Verdict(PARTLY, "info", f"{nothing}.")
     if seen.muted:
         return Verdict(MUTED, "info", f"{nothing}.")
@@ -100,6 +102,7 @@ def _nothing(seen: Seen, hangs: str, can: str) -> str:
     """ "nothing hangs" with what that does not speak of; a sentence's beginning where it is said of now."""
     known = seen.coverage
     where = f" in the {known.judged:,} of {known.watched:,} partitions that {can} be judged" if known.unknown else ""
+    where += " as far as was read" if seen.is_cut else ""
     if seen.muted:
         muted = words.plural(seen.muted, "hanging transaction is", "hanging transactions are")
         return f"{muted} muted. Nothing else {hangs}{where}"

@@ -1,4 +1,4 @@
-"""What has no finding is said wherever findings are: in REST, and at the terminal."""
+"""What has no finding is said wherever findings are: in REST, at the terminal, and on the pages, in one line."""
 
 from __future__ import annotations
 
@@ -97,3 +97,12 @@ def test_none_is_not_all_while_some_are_left_out(cluster: WithPartitions, ask: A
     leave_out(cluster)
     assert ask("hanging")[0] == 4
     assert ask("hanging", "--allow-partial")[0] == 0
+
+
+@pytest.mark.parametrize("page", ["", "/findings"])
+def test_pages_say_it_in_one_line(cluster: WithPartitions, page: str) -> None:
+    with client_of(cluster.url) as client:
+        assert 'id="left-out"' not in client.get(f"/clusters/orders{page}").text
+        leave_out(cluster)
+        text = client.get(f"/clusters/orders{page}").text
+    assert text.count("Left out, too many at once: 9,500 overdue_transaction and 50 hanging_transaction.") == 1

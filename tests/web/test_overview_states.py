@@ -8,6 +8,7 @@ from service.domain.findings import kinds
 from service.domain.findings.finding import Subject
 from service.domain.transaction_log import SOURCE, TOPIC
 from service.store import lease, progress
+from service.store.writer_findings import FindingWriter
 from tests.service.findings import observe
 from tests.service.partitions import WithPartitions, entry, moves, silent
 from tests.service.stores import NOW_MS, Id
@@ -24,6 +25,16 @@ def test_nothing_hangs_in_what_can_be_judged(cluster: WithPartitions, url: str) 
     assert "verdict--ok" not in html
     assert "1 partition cannot be judged: no permission on topic hr.payroll" in words_of(html, "verdict")
     assert "/clusters/prod-eu/pipeline#unknown" in links_of(html)
+
+
+def test_nothing_hangs_while_some_is_left_out(cluster: WithPartitions, url: str) -> None:
+    quiet(cluster)
+    FindingWriter(cluster.engine, cluster.lease).save_truncated({kinds.HANGING: 50})
+    html = page_of(url)
+    assert h1(html) == "Nothing hangs as far as was read."
+    assert "verdict--ok" not in html
+    assert "cannot be judged" not in words_of(html, "verdict")
+    assert "Left out, too many at once: 50 hanging_transaction." in words_of(html, "verdict")
 
 
 def test_what_is_muted_is_marked_and_does_not_head_the_page(cluster: WithPartitions, url: str) -> None:
