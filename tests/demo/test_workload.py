@@ -6,13 +6,17 @@ import json
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 from uuid import uuid4
 
 import pytest
 
 from deploy.demo.broker import Broker
-from deploy.demo.workload.clients import partition_count
+from deploy.demo.workload.app import World
+from deploy.demo.workload.clients import create_topics, partition_count
 from deploy.demo.workload.ledger import Aborts, Book, Ledger, merged
+from deploy.demo.workload.orders import PARTITIONS, Orders
+from deploy.demo.workload.shipping import Shipping
 from deploy.demo.workload.workload import Workload, WorkloadError
 from tests.brokers import connect, describe_transaction, transactional_ids
 from tests.conftest import MakeBroker
@@ -121,6 +125,35 @@ def test_counts_stay_exact_when_the_broker_restarts(make_broker: MakeBroker) -> 
     run.join()
     told = completed(broker, broker.bootstrap)
     assert told == {i: (a.commits, a.aborts.total + a.empty_aborts) for i, a in ledgers[0].accounts.items()}
+
+
+class Dropped:
+    """A consumer that does not know yet that its group goes on without it."""
+
+    def __init__(self, consumer: Any) -> None:
+        self._known = consumer.consumer_group_metadata()
+        consumer.close()
+
+    def consumer_group_metadata(self) -> Any:
+        return self._known
+
+
+@pytest.mark.broker
+def test_orders_that_a_consumer_read_whose_group_dropped_it_are_shipped_later(broker_431: Broker) -> None:
+    """As after a broker was away for longer than the group waits for its members."""
+    world = World(broker_431.bootstrap, 5, a_prefix(), 1_000, threading.Event())
+    create_topics(world.bootstrap, {world.prefix + name: count for name, count in Shipping.topics.items()})
+    orders, shipping = Orders(world), Shipping(world)
+    orders.step()
+    read = shipping._read(PARTITIONS)
+    shipping._producer = shipping._start()
+    shipping._consumer = Dropped(shipping._consumer)
+    shipping._ship(read, commit=True)
+    assert merged([shipping.book]).accounts[shipping.example].state == "CompleteAbort"
+    again = Shipping(world)
+    again.step()
+    again.close()
+    assert merged([again.book]).commits == 1
 
 
 @pytest.mark.broker

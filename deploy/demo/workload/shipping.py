@@ -67,6 +67,11 @@ class Shipping(App):
         try:
             self._fill(self._producer, orders, shipments)
         except KafkaException as e:
+            if e.args[0].txn_requires_abort():
+                # the group took the consumer for dead while no broker answered: it will read these orders again
+                insist(self.world.stop, self._producer.abort_transaction)
+                self.book.aborted(self.example, "client")
+                return
             if not e.args[0].fatal():
                 raise
             # seldom, INVALID_TXN_STATE to offsets: librdkafka is done with it then, and an application starts again
