@@ -13,9 +13,10 @@ from service.app import create_app
 from service.domain import states
 from service.domain.facts import UNSEEN, Gap, LogBatch, LogRecord, Minute, Participants, RangeRead, Run, Step
 from service.domain.transaction_log import SOURCE, TOPIC
-from service.store import clusters, lease, migrate, progress
+from service.store import clusters, lease, progress
 from service.store.engine import open_engine
 from service.store.writer import TransactionLogWriter
+from tests.migrated import migrated
 
 NOW_MS = 1_790_000_030_123
 """When the last batch was applied: 14:13:50.123Z, so the last whole minute ends at 14:13:00."""
@@ -52,8 +53,7 @@ class SeededCluster:
 
     def __init__(self, url: str, name: str = "orders", partitions: int = 1, started_ms: int = NOW_MS - 600_000) -> None:
         self.url, self.name = url, name
-        self.engine: Engine = open_engine(url)
-        migrate.upgrade(self.engine)
+        self.engine: Engine = migrated(open_engine(url))
         self.id = clusters.bind(self.engine, name, f"kafka-{name}", started_ms)
         held = lease.acquire(self.engine, self.id, "driver", started_ms)
         assert held is not None

@@ -20,10 +20,11 @@ from service.domain.transaction_log import SOURCE, TOPIC
 from service.metrics import create_metrics
 from service.metrics.catalogue import OF_CLUSTERS
 from service.metrics.page import KEPT_MS, Metrics
-from service.store import clusters, lease, migrate, progress, schema
+from service.store import clusters, lease, progress, schema
 from service.store.engine import open_engine, open_reader
 from service.store.writer import TransactionLogWriter
 from service.store.writer_counters import count_detection
+from tests.migrated import migrated
 from tests.service.crowds import open_ids, stalled
 from tests.service.partitions import WithPartitions, hangs, moves, silent
 from tests.service.stores import NOW_MS as SEEN_MS
@@ -42,8 +43,7 @@ def url(tmp_path: Path) -> str:
 
 @pytest.fixture
 def engine(url: str) -> Iterator[Engine]:
-    engine = open_engine(url)
-    migrate.upgrade(engine)
+    engine = migrated(open_engine(url))
     yield engine
     engine.dispose()
 

@@ -14,10 +14,11 @@ import pytest
 from sqlalchemy import Engine
 
 from service.domain.transaction_log import SOURCE, TOPIC
-from service.store import clusters, lease, migrate, progress
+from service.store import clusters, lease, progress
 from service.store.engine import open_engine
 from service.store.lease import Lease
 from service.store.writer import TransactionLogWriter
+from tests.migrated import migrated
 from tests.postgres import Postgres
 from tests.store.logs import NOW_MS
 
@@ -78,8 +79,7 @@ def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 @pytest.fixture
 def engine(url: str) -> Iterator[Engine]:
-    engine = open_engine(url)
-    migrate.upgrade(engine)
+    engine = migrated(open_engine(url))
     yield engine
     engine.dispose()
 

@@ -1,0 +1,33 @@
+"""Gives tests stores at the newest revision. A copy of one takes a hundredth of the time of migrating one."""
+
+from __future__ import annotations
+
+import shutil
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from sqlalchemy import Engine
+
+from service.store import migrate
+from service.store.engine import open_engine
+
+
+def migrated(engine: Engine) -> Engine:
+    """The engine, on a store that has all tables. One that nobody has connected to yet, if it is of SQLite."""
+    file = engine.url.database
+    if engine.dialect.name == "sqlite" and file is not None and not Path(file).exists():
+        shutil.copyfile(Path(_of_this_process().name) / "store.db", file)
+    else:
+        migrate.upgrade(engine)
+    return engine
+
+
+@cache
+def _of_this_process() -> TemporaryDirectory[str]:
+    """Removed when the process ends."""
+    directory = TemporaryDirectory(prefix="txnscope-migrated-")
+    engine = open_engine(f"sqlite:///{directory.name}/store.db")
+    migrate.upgrade(engine)
+    engine.dispose()
+    return directory
