@@ -40,8 +40,8 @@ test: venv system-packages ## the whole test suite, real brokers and a real Post
 	$(BIN)/pytest -m alone
 
 .PHONY: matrix
-matrix: venv ## every scenario of causes, of hanging and of survival on every Kafka version, not on one each as in `make test`
-	TXNSCOPE_TEST_MATRIX=full $(BIN)/pytest tests/integration/test_causes*.py tests/integration/test_lab_*.py tests/integration/test_survival.py
+matrix: venv ## what `make test` runs on one Kafka version each (truth, causes, hanging, survival), on every one
+	TXNSCOPE_TEST_MATRIX=full $(BIN)/pytest tests/integration/test_causes*.py tests/integration/test_lab_*.py tests/integration/test_survival.py tests/integration/test_{truth,partitions_source}.py
 
 .PHONY: check
 check: venv ## format, lint, types

@@ -53,6 +53,11 @@ def on(version: str) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("version", VERSIONS if FULL_MATRIX else (version,))
 
 
+def on_broker(version: str) -> pytest.MarkDecorator:
+    """As `on`, of a test that takes `broker`, the shared one."""
+    return pytest.mark.parametrize("broker", VERSIONS if FULL_MATRIX else (version,), indirect=True)
+
+
 def free_port() -> int:
     """The first of two neighbouring free ports (a broker's and its controller's).
 

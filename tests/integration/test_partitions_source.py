@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 from deploy.demo.broker import Broker
 from service.domain.partition_facts import SOURCE
 from service.store.schema import data_partitions, open_entries, partition_watch, source_status
-from tests.brokers import describe_transaction
+from tests.brokers import describe_transaction, on_broker
 from tests.integration.application import Ingest, running
 from tests.integration.producers import SILENT, create_topic, open_producer, transact
 from tests.waiting import ANSWER_S, OPEN_MS, wait_for, wait_until, wait_until_equal
@@ -31,6 +31,7 @@ def watched(app: Ingest, topic: str, partitions: int) -> list[Any]:
     return wait_for(rows, f"{topic}; {app.log}")
 
 
+@on_broker("3.9.2")
 def test_an_open_transaction_is_shown_and_goes_when_it_ends(broker: Broker, tmp_path: Path) -> None:
     create_topic(broker.bootstrap, "open-one", 2)
     producer = open_producer(broker.bootstrap, "open-one", OPEN_MS)

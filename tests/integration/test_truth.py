@@ -8,7 +8,7 @@ import pytest
 
 from deploy.demo.broker import Broker
 from deploy.demo.workload.workload import Workload
-from tests.brokers import describe_transaction, transactional_ids
+from tests.brokers import describe_transaction, on_broker, transactional_ids
 from tests.integration.application import ingesting
 from tests.integration.kafka_says import completed
 from tests.integration.producers import create_topic, open_producer
@@ -17,6 +17,7 @@ from tests.waiting import ANSWER_S, OPEN_MS
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
 
+@on_broker("4.3.1")
 def test_the_store_says_what_the_applications_did_and_what_kafka_answers(
     broker: Broker, broker_431: Broker, tmp_path: Path
 ) -> None:
@@ -54,6 +55,7 @@ def test_the_store_says_what_the_applications_did_and_what_kafka_answers(
         still_open.abort_transaction(ANSWER_S)
 
 
+@on_broker("3.9.2")
 def test_history_before_the_first_start_is_state_but_not_counted(broker: Broker, tmp_path: Path) -> None:
     """A first read of old history raises no count; what comes after it counts exactly."""
     ledger = Workload(broker.bootstrap, seed=12, prefix="history-").run(rounds=2)
