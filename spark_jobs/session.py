@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs import class_archive, python_process
 from spark_jobs.fork_server import FOR_SOURCES, KEEP_FREED_MEMORY, socket_in
-from spark_jobs.java import find_java
+from spark_jobs.java import Java, find_java
 from spark_jobs.reasons import reason
 
 log = logging.getLogger("txnscope.ingest")
@@ -77,7 +77,7 @@ def start_spark(scratch: Path, guard: JvmGuard, java_options: Sequence[str] | No
     Raises JavaNotFound, SparkFailed.
     """
     java = find_java(os.environ)
-    options = class_archive.sharing(java) if java_options is None else java_options
+    options = _sharing(java) if java_options is None else java_options
     os.environ["JAVA_HOME"] = str(java.home)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = str(_python(scratch))
     os.environ["SPARK_CONF_DIR"] = str(NO_CONF)
@@ -99,13 +99,18 @@ def start_spark(scratch: Path, guard: JvmGuard, java_options: Sequence[str] | No
     return session
 
 
+def _sharing(java: Java) -> Sequence[str]:
+    archive = class_archive.archive(java)
+    return class_archive.sharing(archive) if archive.exists() else ()
+
+
 def _settings(scratch: Path, java_options: Sequence[str]) -> dict[str, str]:
     java_options = [
         *("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
         # the folder: what a killed JVM leaves behind goes with the rest of `scratch`
         f'-Djava.io.tmpdir="{scratch}"',
         f'-Dlog4j2.configurationFile="{LOGGING}"',
-        *java_options,
+        *(f'"{option}"' for option in java_options),
     ]
     return {
         "spark.ui.enabled": "false",

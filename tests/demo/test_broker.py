@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -28,11 +30,20 @@ def test_a_restart_keeps_transactions_and_kafkas_own_tool_sees_them(version: str
     broker.stop()
     assert is_free(broker.port)
     broker.start()
+    assert any("classes-java" in maps for maps in _maps_of(str(broker.directory))), "a slow start"
     assert describe_transaction(broker.bootstrap, "kept") == before
     (told,) = kafka_transactions(broker, "list")
     assert told["TransactionalId"] == "kept"
     assert int(told["ProducerId"]) == before.producer_id
     assert len(list(broker.data.glob("__transaction_state-*"))) == 3
+
+
+def _maps_of(word: str) -> Iterator[str]:
+    """Which files the processes have in memory that have `word` in their commands."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if word in (process / "cmdline").read_text():
+                yield (process / "maps").read_text()
 
 
 def test_a_frozen_broker_answers_nobody_until_it_goes_on(make_broker: MakeBroker) -> None:
