@@ -18,6 +18,9 @@ from service.processes.working_time import QUIET_MISSES, WorkingTime
 START_S: Final = 120.0
 """Until the first step: a JVM starts, Python processes start, classes are loaded from a cold disk."""
 
+SOURCE_START_S: Final = 40.0
+"""Until the first step of a source, in a JVM that runs: 3 to 5 s where nothing else wants the processors."""
+
 MIGRATION_S: Final = 3_600.0
 """A large table may be written anew, and nothing tells how far that is. Who is ended in it only begins it again."""
 

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 from service.kafka.errors import KafkaFailure
 from service.store.errors import LeaseLost, StoreUnavailable
 from service.store.lease import Lease
-from spark_jobs.liveness import SOURCE_S, Liveness, Part
+from spark_jobs.liveness import SOURCE_S, SOURCE_START_S, Liveness, Part
 from spark_jobs.queries import StillStoring
 from spark_jobs.reasons import reason
 
@@ -77,7 +77,7 @@ class _Round:
 
 def _keep(job: Job, lease: Lease, liveness: Liveness, round_: _Round) -> None:
     pause_s, failures = FIRST_PAUSE_S, 0
-    with liveness.part(job.name, SOURCE_S, holds_lease=True) as part:
+    with liveness.part(job.name, SOURCE_S, start_s=SOURCE_START_S, holds_lease=True) as part:
         while not round_.ending.is_set():
             began = time.monotonic()
             part.starts()

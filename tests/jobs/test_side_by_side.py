@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from service.kafka.errors import KafkaUnavailable
 from service.store.errors import LeaseLost, StoreUnavailable
 from service.store.lease import Lease
 from spark_jobs import side_by_side
-from spark_jobs.liveness import Liveness, Part
+from spark_jobs.liveness import SOURCE_S, START_S, Liveness, Part
 from spark_jobs.queries import StillStoring
 from spark_jobs.side_by_side import GivenUp, run_jobs
 from tests.waiting import LIMIT_S, wait_for, wait_until_equal
@@ -36,6 +37,18 @@ class Job:
             assert ending.wait(LIMIT_S)
         finally:
             self.is_running = False
+
+
+class Starts(Liveness):
+    """Remembers how long each part may take until its first step."""
+
+    def __init__(self) -> None:
+        super().__init__(list)
+        self.start_s: dict[str, float] = {}
+
+    def part(self, name: str, limit_s: float, *, start_s: float = START_S, holds_lease: bool = False) -> Any:
+        self.start_s[name] = start_s
+        return super().part(name, limit_s, start_s=start_s, holds_lease=holds_lease)
 
 
 def nobody() -> Liveness:
@@ -63,6 +76,17 @@ def test_one_that_fails_begins_again_and_the_other_goes_on() -> None:
     assert (failing.lives, steady.lives) == (2, 1)
     assert not failing.is_running
     assert not steady.is_running
+
+
+def test_one_that_is_frozen_before_its_first_step_is_missed_long_before_a_jvm_that_starts() -> None:
+    stopping, liveness = threading.Event(), Starts()
+    running = threading.Thread(target=run_jobs, args=([Job("partitions")], LEASE, liveness, renewed, stopping))
+    running.start()
+    wait_until_equal(lambda: list(liveness.start_s), ["partitions"], "the part")
+    stopping.set()
+    running.join(LIMIT_S)
+    restart_s = 15
+    assert SOURCE_S < liveness.start_s["partitions"] <= 60 - restart_s
 
 
 @pytest.mark.parametrize("why", [LeaseLost("another writes"), StillStoring("not finished")])
