@@ -119,6 +119,15 @@ class Cluster:
     def log_high_watermark(self) -> int:
         return max(len(self.log) - self._log_watermark_lags, 0)
 
+    @property
+    def tells_its_end(self) -> bool:
+        """Until its high watermark has caught up, a new leader answers no ListOffsets for the latest (KIP-207)."""
+        return self.has_leader and not self._watermark_lags
+
+    @property
+    def log_tells_its_end(self) -> bool:
+        return not self._log_watermark_lags
+
     def catch_up(self) -> None:
         self._watermark_lags = self._log_watermark_lags = 0
 

@@ -118,6 +118,8 @@ class Judged:
         return [one for (kind, _), one in known.items() if kind == kinds.HANGING and one.status == kinds.CONFIRMED]
 
     def _read_log(self) -> None:
+        if not self._cluster.log_tells_its_end:
+            return
         end = max(self._cluster.log_high_watermark, self._next_offset)
         if self._next_offset < self._counted_from <= end:
             self._read_to(self._counted_from)
@@ -150,7 +152,7 @@ class Judged:
 
     def _look(self) -> None:
         cluster, at_ms = self._cluster, self.now_ms
-        if not cluster.has_leader:
+        if not cluster.tells_its_end:
             silent = PartitionLook(*PLACE, "T", -1, -1, -1, -1, -1, at_ms, None, "no leader")
             self._partitions.apply(PartitionsBatch(at_ms, (silent,), is_full=True), at_ms)
             return
@@ -200,12 +202,11 @@ class Judged:
 
     def _answers(self, questions: Questions) -> Answers:
         cluster, at_ms = self._cluster, self.now_ms
-        answers = Answers(
-            log_asked_at_ms=at_ms,
-            log_ends={LOG_PARTITION: cluster.log_high_watermark},
-            log_leaders={LOG_PARTITION: (_BROKER, cluster.coordinator_epoch)},
-        )
-        if not cluster.has_leader:
+        answers = Answers(log_asked_at_ms=at_ms)
+        if cluster.log_tells_its_end:
+            answers.log_ends[LOG_PARTITION] = cluster.log_high_watermark
+            answers.log_leaders[LOG_PARTITION] = _BROKER, cluster.coordinator_epoch
+        if not cluster.tells_its_end:
             return answers
         leader = Leader(_BROKER, cluster.leader_epoch)
         answers.seen[PLACE] = Seen(*PLACE, "T", at_ms, leader, self._ends(), True, tuple(self._open()))

@@ -17,6 +17,8 @@ JUDGED_HISTORIES = 25
 
 ONCE_WRONG = (127, 603, 720, 13026, 17163, 17906, 38806, 707621, 712695)
 """Seeds that ever named a wrong marker, of the model as it was then."""
+ONCE_CONFIRMED = (234, 1911, 1994)
+"""Seeds of what was confirmed to hang and went on."""
 
 
 def test_no_drawn_history_has_a_wrong_marker_and_few_are_unknown() -> None:
@@ -39,6 +41,13 @@ def test_nothing_that_goes_on_is_confirmed_to_hang_and_what_hangs_is(tmp_path: P
         for seed in range(JUDGED_HISTORIES):
             confirmed += len(draw_judged(store, seed, tally).confirmed)
     assert confirmed >= JUDGED_HISTORIES / 10
+
+
+@pytest.mark.parametrize("seed", ONCE_CONFIRMED)
+def test_what_all_of_txnscope_once_took_for_hanging(seed: int, tmp_path: Path) -> None:
+    """A coordinator that has just become the leader, whose high watermark lies below records that are acknowledged."""
+    with opened_store(tmp_path) as store:
+        draw_judged(store, seed, Tally())
 
 
 @pytest.mark.parametrize("seed", ONCE_WRONG)
