@@ -9,6 +9,7 @@ from __future__ import annotations
 import statistics
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
@@ -28,7 +29,7 @@ from tests.lab.asking import Open, mark
 from tests.lab.hangs import UNGUARDED, old_producer
 from tests.waiting import ANSWER_S, LIMIT_S
 
-FOUND_S, RESOLVED_S = 3.0, 2.0
+FOUND_S, RESOLVED_S, DECIDED = 3.0, 2.0, 95.0
 HANGS, HEALTHY, LONG = "hangs", "healthy", "long"
 EVERY_S = 0.5
 POLL_S = 0.02
@@ -79,6 +80,7 @@ def _measure(broker: Broker, watched: Watched, connection: Connection, cases: in
         yield Figure("late write acknowledged → confirmed in REST, p50", statistics.median(found), "s")
         yield Figure("late write acknowledged → confirmed in REST, p99", percentile(found, 0.99), "s", FOUND_S)
         yield Figure("  the longest", max(found), "s")
+        yield from _decisions(watch, cases)
         yield from _stages(watch, injected)
         yield from _find_hanging(broker, {i.open.producer_id for i in injected})
         yield Figure("healthy transactions that we called hanging", len(watch.false), "", 0.5)
@@ -89,6 +91,14 @@ def _measure(broker: Broker, watched: Watched, connection: Connection, cases: in
     yield Figure("marker written → resolved in REST, p50", statistics.median(ended), "s")
     yield Figure("marker written → resolved in REST, p99", percentile(ended, 0.99), "s", RESOLVED_S)
     yield Figure("  the longest", max(ended), "s")
+
+
+def _decisions(watch: _Watch, cases: int) -> Iterator[Figure]:
+    """Of the findings as they were first seen confirmed. No late write is committed: an ABORT loses nothing."""
+    decisions = Counter(finding["decision"] for finding in watch.findings.values())
+    right, wrong = decisions["none"] + decisions["abort"], decisions["commit"]
+    yield Figure("decision known with the confirmation", 100 * right / cases, "%", DECIDED, at_least=True)
+    yield Figure("decisions that would commit a late write", wrong, "", 0.5)
 
 
 def _stages(watch: _Watch, injected: list[Injected]) -> Iterator[Figure]:
