@@ -63,7 +63,7 @@ fuzz: venv ## 1,000,000 mutated inputs to the decoders and the fold; about ten m
 	$(BIN)/python -m tests.fuzz --inputs $(or $(INPUTS),1000000) --seed $(or $(SEED),1)
 
 .PHONY: worlds
-worlds: venv ## 200,000 drawn histories of transactions: no wrong marker; about three minutes (HISTORIES, SEED)
+worlds: venv ## 200,000 drawn histories of transactions: no wrong marker; about half an hour (HISTORIES, SEED)
 	$(BIN)/python -m tests.worlds --histories $(or $(HISTORIES),200000) --first-seed $(or $(SEED),0)
 
 .PHONY: soak
