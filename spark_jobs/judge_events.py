@@ -19,7 +19,7 @@ from service.domain.findings.happened import REMEMBERED_MS, Lookups, happened
 from service.domain.findings.lifecycle import QUIET_MS, Look
 from service.domain.findings.settling import SKEW_MS, TOGETHER_MS, Settling, gap_ms
 from service.domain.states import COMPLETE_ABORT
-from service.store import read_judge
+from service.store import read_events, read_judge
 from service.store.upsert import batched
 from service.wire.errors import DecodeError
 from service.wire.transaction_log import decode_value
@@ -39,7 +39,7 @@ _SETTLES_LATER_MS: Final = {causes.TIMEOUT: TOGETHER_MS, causes.INITIALIZED: UNU
 
 
 class EventLooks:
-    """Keeps the newest events, at most `read_judge.EVENTS_READ`; reads only what is new, and counts what it leaves
+    """Keeps the newest events, at most `read_events.EVENTS_READ`; reads only what is new, and counts what it leaves
     out."""
 
     def __init__(self, cluster_id: int) -> None:
@@ -70,17 +70,17 @@ class EventLooks:
     def begin(self, connection: Connection, now_ms: int) -> None:
         """Reads what another judge may have read before; findings know what of it they have counted."""
         self._begun_ms = self._now_ms = now_ms
-        self._read_to = read_judge.newest_sequence(connection)
-        self._add(read_judge.recent_events(connection, self._cluster_id, now_ms - REMEMBERED_MS))
+        self._read_to = read_events.newest_sequence(connection)
+        self._add(read_events.recent_events(connection, self._cluster_id, now_ms - REMEMBERED_MS))
 
     def read(self, connection: Connection, now_ms: int) -> bool:
         """Whether there is something that was not judged yet."""
         self._now_ms = now_ms
         since_ms = now_ms - REMEMBERED_MS
-        newest = read_judge.newest_sequence(connection)
+        newest = read_events.newest_sequence(connection)
         if newest != self._read_to:
             after = min(self._read_to, newest)  # an emptied table numbers from the start again
-            new = read_judge.new_events(connection, self._cluster_id, after, newest)
+            new = read_events.new_events(connection, self._cluster_id, after, newest)
             self._leave_out(new.unread)
             self._read_to = newest
             self._read_ms.update((e.sequence, now_ms) for e in new.read)
@@ -88,7 +88,7 @@ class EventLooks:
             # an id's start after an abort may have told who aborted it: its rows were written anew
             started = {e.transactional_id for e in new.read if _follows_abort(e)}
             for some in batched(sorted(started), read_judge.IDS_READ):
-                self._add(read_judge.events_of(connection, self._cluster_id, some, since_ms))
+                self._add(read_events.events_of(connection, self._cluster_id, some, since_ms))
         self._drop(since_ms)
         return self._is_news
 
@@ -117,7 +117,9 @@ class EventLooks:
 
     def _drop(self, since_ms: int) -> None:
         too_old = [s for s, e in self._events.items() if e.at_ms < since_ms]
-        too_many = sorted(self._events)[: -read_judge.EVENTS_READ] if len(self._events) > read_judge.EVENTS_READ else []
+        too_many = (
+            sorted(self._events)[: -read_events.EVENTS_READ] if len(self._events) > read_events.EVENTS_READ else []
+        )
         self._leave_out(Counter(self._events[s].cause for s in too_many if self._is_fresh(self._events[s])))
         for sequence in {*too_old, *too_many}:
             del self._events[sequence]

@@ -1,4 +1,4 @@
-"""How names, numbers and times look in JSON."""
+"""Writes names, numbers and times as JSON has them."""
 
 from __future__ import annotations
 

@@ -63,8 +63,8 @@ class FindingCount(Shape):
 
 
 class TruncatedCount(Shape):
-    """How many of a kind have no finding of their own, because there are too many at once: findings that were not
-    opened, and ids, partitions, groups, transactions or events that were not read (counted up to 100,000)."""
+    """Counts what has no finding because there is too much of its kind at once: findings that were not opened, and ids,
+    partitions, groups, transactions or events that were not read (up to 100,000)."""
 
     kind: str
     count: int

@@ -14,8 +14,8 @@ from typing import Final
 _NOTATION: Final = r"(?:x\{([0-9a-fA-F]{2})\}|u\{([0-9a-fA-F]{1,6})\})"
 _ESCAPE: Final = re.compile(rf"\\{_NOTATION}")
 _LOST: Final = re.compile(rf"\A | \Z|(?<= ) |\\(?={_NOTATION})")
-"""What prints, and would not come back from a copy: spaces at the ends and behind spaces, and the backslash of what is
-no escape."""
+"""Matches what prints but a copy would lose: a space at either end or after a space, and a backslash that would read as
+an escape."""
 _SPACE: Final = "\\u{20}"
 
 _PYTHON: Final = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U(00(?:0[0-9a-fA-F]|10)[0-9a-fA-F]{4})|([tnr]))")

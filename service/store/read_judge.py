@@ -3,23 +3,19 @@ behind the limit is counted, at most MOST_COUNTED."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from sqlalchemy import Connection, Select, func, literal, select, text
 
-from service.domain import causes
 from service.domain.findings.churn import IN_USE, Uses
 from service.domain.findings.conditions import IdNow
 from service.domain.findings.context import View
 from service.domain.findings.epochs import WORN_FROM
-from service.domain.findings.events import Event
 from service.domain.findings.source import GapSeen, Undecoded
 from service.domain.limits import TWO_PHASE_TIMEOUT_MS
 from service.domain.states import EXPIRED, ONGOING, OPEN, PREPARE_ABORT, PREPARE_COMMIT, UNKNOWN
 from service.domain.transaction_log import SOURCE
-from service.store.display import display_id
 from service.store.read_transactions import participants
 from service.store.schema import (
     CAN_EXPIRE,
@@ -29,11 +25,9 @@ from service.store.schema import (
     producer_ids,
     rejects,
     transactional_ids,
-    transitions,
 )
 
 IDS_READ: Final = 500
-EVENTS_READ: Final = 10_000
 MOST_COUNTED: Final = 100_000
 """Of what is not read: that takes some 0.2 s, while what hangs waits to be judged."""
 
@@ -41,9 +35,6 @@ GAPS_READ: Final = 200
 UNDECODED_READ: Final = 100
 WITH_TOPICS: Final = 50
 """Of ids, the first whose partitions are read, too."""
-
-WORDS: Final = (causes.TIMEOUT, causes.FENCED, causes.ADMIN, causes.INITIALIZED, causes.EXPIRY)
-"""Causes that findings speak of."""
 
 T = TypeVar("T")
 
@@ -55,15 +46,7 @@ class Some(NamedTuple, Generic[T]):
     unread: int
 
 
-class NewEvents(NamedTuple):
-    """The newest events, and how many older ones there are, by cause."""
-
-    read: list[Event]
-    unread: Mapping[str, int]
-
-
 _T = transactional_ids.c
-_S = transitions.c
 _NOW = (
     _T.transactional_id,
     _T.display,
@@ -77,21 +60,6 @@ _NOW = (
     _T.last_update_ms,
     _T.started_at_ms,
     _T.state_since_ms,
-)
-_SPOKEN_OF = (_S.counted.is_(True), _S.cause.in_(WORDS))
-_EVENTS = select(
-    _S.id,
-    _S.transactional_id,
-    _S.partition,
-    _S.offset,
-    _S.at_ms,
-    _S.from_state,
-    _S.producer_id,
-    _S.producer_epoch,
-    _S.timeout_ms,
-    _S.duration_ms,
-    _S.cause,
-    _S.confidence,
 )
 
 
@@ -122,39 +90,6 @@ def _description(connection: Connection, cluster_id: int) -> Mapping[str, Any]:
 
 def kafka_id(connection: Connection, cluster_id: int) -> str:
     return str(connection.scalar(select(clusters.c.kafka_cluster_id).where(clusters.c.id == cluster_id)))
-
-
-def newest_sequence(connection: Connection) -> int:
-    """Of all history; rows get rising numbers."""
-    return connection.scalar(select(func.max(_S.id))) or 0
-
-
-def new_events(connection: Connection, cluster_id: int, after: int, up_to: int) -> NewEvents:
-    """Those numbered in (after, up_to]; the newest EVENTS_READ if there are more."""
-    statement = _EVENTS.where(_S.id > after, _S.id <= up_to, _S.cluster_id + 0 == cluster_id)
-    found = _events(connection, statement.order_by(_S.id.desc()))
-    if len(found) < EVENTS_READ:
-        return NewEvents(found, {})
-    by_cause = statement.where(*_SPOKEN_OF).with_only_columns(_S.cause, func.count()).group_by(_S.cause)
-    counted = Counter({row[0]: row[1] for row in connection.execute(by_cause)})
-    return NewEvents(found, counted - Counter(event.cause for event in found))
-
-
-def recent_events(connection: Connection, cluster_id: int, since_ms: int) -> list[Event]:
-    """The newest EVENTS_READ."""
-    statement = _EVENTS.where(_S.cluster_id == cluster_id, _S.at_ms >= since_ms)
-    return _events(connection, statement.order_by(_S.at_ms.desc()))
-
-
-def events_of(connection: Connection, cluster_id: int, ids: Sequence[bytes], since_ms: int) -> list[Event]:
-    """Of some ids, with the causes as they are by now."""
-    statement = _EVENTS.where(_S.cluster_id == cluster_id, _S.transactional_id.in_(ids), _S.at_ms + 0 >= since_ms)
-    return _events(connection, statement)
-
-
-def _events(connection: Connection, statement: Select[Any]) -> list[Event]:
-    rows = connection.execute(statement.where(*_SPOKEN_OF).limit(EVENTS_READ))
-    return [Event(row[0], row[1], display_id(row[1]), *row[2:]) for row in rows]
 
 
 def last_uses(connection: Connection, cluster_id: int, ids: Sequence[bytes]) -> Uses:
@@ -238,7 +173,7 @@ def _some(
 
 
 def _behind(connection: Connection, statement: Select[Any], read: int, limit: int) -> int:
-    """How many more rows the statement has than were read. They are counted only where the limit was reached."""
+    """Counts the rows of the statement behind those that were read; none where the limit was not reached."""
     if read < limit:
         return 0
     one_each = statement.with_only_columns(literal(1), maintain_column_froms=True).order_by(None)

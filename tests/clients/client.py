@@ -62,7 +62,7 @@ class Client:
         self._end(subprocess.Popen.kill)
 
     def stop(self) -> None:
-        """It ends by itself, in its own way."""
+        """Closes its standard input: it ends by itself then, as its library does."""
         self._end(lambda _: None)
 
     def _end(self, end: Callable[[subprocess.Popen[str]], None]) -> None:

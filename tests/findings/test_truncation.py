@@ -1,4 +1,4 @@
-"""What has no finding because there are too many is counted, until it has one or is over."""
+"""Too many of a kind: those without a finding are counted until they have one or have ended."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ COMMANDED = (KAFKAJS, AIOKAFKA)
 
 
 class Ends(NamedTuple):
-    """How transactions of one id ended: commits, aborts by cause."""
+    """Counts how the transactions of one id ended: commits, and aborts by cause."""
 
     commits: int
     aborts: dict[str, int]

@@ -1,4 +1,4 @@
-"""What has no finding is said wherever findings are: in REST, at the terminal, and on the pages, in one line."""
+"""REST, the terminal and the pages say in one line how many findings were left out."""
 
 from __future__ import annotations
 

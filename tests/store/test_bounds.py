@@ -9,7 +9,7 @@ import pytest
 from service.domain import causes, states
 from service.domain.facts import Gap, Reject
 from service.domain.findings.lifecycle import Look, reconcile
-from service.store import read_findings, read_judge
+from service.store import read_events, read_findings, read_judge
 from service.store.read_findings import FindingSelection
 from service.store.writer_findings import FindingWriter
 from tests.findings.test_lifecycle import observe
@@ -64,7 +64,7 @@ def test_what_cannot_be_decoded(cluster: Cluster) -> None:
 
 
 def test_events_by_their_cause(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(read_judge, "EVENTS_READ", 2)
+    monkeypatch.setattr(read_events, "EVENTS_READ", 2)
     cluster.start({0: 0})
     log: list[Entry] = []
     for n in range(5):
@@ -73,9 +73,9 @@ def test_events_by_their_cause(cluster: Cluster, monkeypatch: pytest.MonkeyPatch
         log.append(entry(len(log), states.EXPIRED, b"id-%d" % n, at_ms=NOW_MS))
     apply(cluster, log)
     with cluster.engine.connect() as connection:
-        newest = read_judge.newest_sequence(connection)
-        new = read_judge.new_events(connection, cluster.id, 0, newest)
-        assert read_judge.new_events(connection, cluster.id, newest, newest) == ([], {})
+        newest = read_events.newest_sequence(connection)
+        new = read_events.new_events(connection, cluster.id, 0, newest)
+        assert read_events.new_events(connection, cluster.id, newest, newest) == ([], {})
     assert len(new.read) == 2
     all_ = {causes.INITIALIZED: 5, causes.EXPIRY: 5}
     for one in new.read:

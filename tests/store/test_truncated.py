@@ -13,7 +13,7 @@ from service.domain import states
 from service.domain.facts import Gap
 from service.domain.findings import kinds
 from service.domain.findings.lifecycle import MOST_OPEN, QUIET_MS
-from service.store import read_findings, read_judge, read_judged
+from service.store import read_events, read_findings, read_judge, read_judged
 from service.store.read_judged import WHYS_SHOWN
 from service.store.writer_findings import load
 from service.store.writer_groups import GroupSeen, GroupWriter
@@ -87,7 +87,7 @@ def test_more_gaps_than_are_read_and_more_partitions_than_may_have_a_finding(clu
 
 
 def test_events_that_come_faster_than_they_are_read(judged: Judged, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(read_judge, "EVENTS_READ", 4)
+    monkeypatch.setattr(read_events, "EVENTS_READ", 4)
     judged.at(NOW_MS)
     judged.timeouts(NOW_MS + S, *(f"id-{n}" for n in range(10)))
     judged.at(NOW_MS + S)
@@ -99,7 +99,7 @@ def test_events_that_come_faster_than_they_are_read(judged: Judged, monkeypatch:
 
 
 def test_events_that_are_dropped_before_they_are_reported(judged: Judged, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(read_judge, "EVENTS_READ", 4)
+    monkeypatch.setattr(read_events, "EVENTS_READ", 4)
     judged.at(NOW_MS)
     for n in range(3):
         judged.timeouts(NOW_MS + n * S, f"id-{n}-a", f"id-{n}-b")
@@ -110,7 +110,7 @@ def test_events_that_are_dropped_before_they_are_reported(judged: Judged, monkey
 def test_events_that_were_reported_and_are_forgotten_are_not_left_out(
     judged: Judged, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(read_judge, "EVENTS_READ", 4)
+    monkeypatch.setattr(read_events, "EVENTS_READ", 4)
     judged.at(NOW_MS)
     for n in range(6):
         now_ms = NOW_MS + n * 120 * S

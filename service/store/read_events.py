@@ -1,0 +1,77 @@
+"""Reads what happened to ids lately, as far as findings speak of it: at most EVENTS_READ events at once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import Connection, Select, func, select
+
+from service.domain import causes
+from service.domain.findings.events import Event
+from service.store.display import display_id
+from service.store.schema import transitions
+
+EVENTS_READ: Final = 10_000
+
+WORDS: Final = (causes.TIMEOUT, causes.FENCED, causes.ADMIN, causes.INITIALIZED, causes.EXPIRY)
+"""Causes that findings speak of."""
+
+
+class NewEvents(NamedTuple):
+    """The newest events, and how many older ones there are, by cause."""
+
+    read: list[Event]
+    unread: Mapping[str, int]
+
+
+_S = transitions.c
+_SPOKEN_OF = (_S.counted.is_(True), _S.cause.in_(WORDS))
+_EVENTS = select(
+    _S.id,
+    _S.transactional_id,
+    _S.partition,
+    _S.offset,
+    _S.at_ms,
+    _S.from_state,
+    _S.producer_id,
+    _S.producer_epoch,
+    _S.timeout_ms,
+    _S.duration_ms,
+    _S.cause,
+    _S.confidence,
+)
+
+
+def newest_sequence(connection: Connection) -> int:
+    """Of all history; rows get rising numbers."""
+    return connection.scalar(select(func.max(_S.id))) or 0
+
+
+def new_events(connection: Connection, cluster_id: int, after: int, up_to: int) -> NewEvents:
+    """Those numbered in (after, up_to]; the newest EVENTS_READ if there are more."""
+    statement = _EVENTS.where(_S.id > after, _S.id <= up_to, _S.cluster_id + 0 == cluster_id)
+    found = _events(connection, statement.order_by(_S.id.desc()))
+    if len(found) < EVENTS_READ:
+        return NewEvents(found, {})
+    by_cause = statement.where(*_SPOKEN_OF).with_only_columns(_S.cause, func.count()).group_by(_S.cause)
+    counted = Counter({row[0]: row[1] for row in connection.execute(by_cause)})
+    return NewEvents(found, counted - Counter(event.cause for event in found))
+
+
+def recent_events(connection: Connection, cluster_id: int, since_ms: int) -> list[Event]:
+    """The newest EVENTS_READ."""
+    statement = _EVENTS.where(_S.cluster_id == cluster_id, _S.at_ms >= since_ms)
+    return _events(connection, statement.order_by(_S.at_ms.desc()))
+
+
+def events_of(connection: Connection, cluster_id: int, ids: Sequence[bytes], since_ms: int) -> list[Event]:
+    """Of some ids, with the causes as they are by now."""
+    statement = _EVENTS.where(_S.cluster_id == cluster_id, _S.transactional_id.in_(ids), _S.at_ms + 0 >= since_ms)
+    return _events(connection, statement)
+
+
+def _events(connection: Connection, statement: Select[Any]) -> list[Event]:
+    rows = connection.execute(statement.where(*_SPOKEN_OF).limit(EVENTS_READ))
+    return [Event(row[0], row[1], display_id(row[1]), *row[2:]) for row in rows]
