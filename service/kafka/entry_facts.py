@@ -20,6 +20,8 @@ _RECORDS_BACK: Final = 300
 """Markers are looked for since this many records of the id: some hundred transactions."""
 _TIME_MARGIN_MS: Final = 60_000
 """Clocks differ; where markers are looked for is a hint, never a proof."""
+_OFFSETS_BACK: Final = 10_000
+"""Markers are looked for in so many offsets at least: a short partition is read whole, which proves more."""
 
 
 def read_facts(client: KafkaClient, ask: EntryAsk, seen: Seen, log: LogEnds | None) -> EntryFacts | None:
@@ -35,12 +37,14 @@ def read_facts(client: KafkaClient, ask: EntryAsk, seen: Seen, log: LogEnds | No
         history = id_history(client, leader, ask.log_partition, ask.transactional_id, place, lo, end)
     lo = max(_markers_from(client, ask, seen, history), seen.ends.log_start)
     before = batches_between(client, ask.topic, ask.partition, seen.leader, ask.producer_id, lo, ask.start_offset)
-    markers = before.markers if before.is_whole and before.reached >= ask.start_offset else ()
+    is_read = before.is_whole and before.reached >= ask.start_offset
+    markers, markers_from = (before.markers, before.unbroken_from) if is_read else ((), ask.start_offset)
     start = max(ask.start_offset, seen.ends.log_start)
     hi = seen.ends.high_watermark
     after = batches_between(client, ask.topic, ask.partition, seen.leader, ask.producer_id, start, hi)
     is_whole = start == ask.start_offset and after.is_whole and after.reached >= hi
-    return EntryFacts(history, markers, _batches(ask, markers, after.data, is_whole=is_whole), seen.asked_at_ms)
+    batches = _batches(ask, markers, after.data, is_whole=is_whole)
+    return EntryFacts(history, markers, markers_from, batches, seen.asked_at_ms)
 
 
 def _log_start(ask: EntryAsk) -> int:
@@ -49,14 +53,21 @@ def _log_start(ask: EntryAsk) -> int:
 
 
 def _markers_from(client: KafkaClient, ask: EntryAsk, seen: Seen, history: LogHistory | None) -> int:
-    if not ask.is_deep and ask.samples and ask.samples[0].high_watermark <= ask.start_offset:
-        return ask.samples[0].known_at
-    if history is None or not history.records:
-        return ask.start_offset
+    absent = [one for one in ask.samples if one.high_watermark <= ask.start_offset]
+    lo = min(
+        [
+            ask.start_offset,
+            *(one.high_watermark for one in absent),
+            *(one.known_at for one in absent[-1:] if one.known_at),
+        ]
+    )
+    if (absent and not ask.is_deep) or history is None or not history.records:
+        return lo
     oldest = history.records[-min(len(history.records), _RECORDS_BACK)]
     since_ms = oldest.timestamp_ms - _TIME_MARGIN_MS
     found = offset_at_time(client, ask.topic, ask.partition, seen.leader, since_ms)
-    return ask.start_offset if found is None else min(found, ask.start_offset)
+    back = max(ask.start_offset - _OFFSETS_BACK, 0)
+    return min(lo, back) if found is None else min(lo, back, found)
 
 
 def _batches(ask: EntryAsk, markers: Sequence[Marker], data: Sequence[DataBatch], *, is_whole: bool) -> Batches:

@@ -20,7 +20,8 @@ class LogRange:
     """The batches that begin in [lo, hi) of a partition. `batches` may be called once.
 
     `reached`: the offset up to which the range was read; `read_bytes`: what that took; `damaged`: batches that could
-    not be read. `is_whole`: nothing was damaged, nothing was gone, and no bound ended the reading.
+    not be read. `is_whole`: nothing was damaged, nothing was gone, and no bound ended the reading. `unbroken_from`: no
+    offset from there to `reached` is missing, as cleaning removes them.
     """
 
     def __init__(
@@ -39,6 +40,7 @@ class LogRange:
         self.read_bytes = 0
         self.damaged = 0
         self.is_whole = True
+        self.unbroken_from = lo
 
     @property
     def reached(self) -> int:
@@ -62,6 +64,8 @@ class LogRange:
                 if isinstance(one, BadBatch):
                     self.damaged, self.is_whole = self.damaged + 1, False
                     continue
+                if self._at < min(one.base_offset, self._hi):
+                    self.unbroken_from = one.base_offset
                 self._at = max(self._at, one.header.next_offset)
                 if before <= one.base_offset < self._hi:
                     yield one

@@ -26,12 +26,13 @@ class DataBatch(NamedTuple):
 
 class BatchesRead(NamedTuple):
     """What one producer id has in [from, reached), in offset order. `is_whole`: all that was asked for was read, and
-    nothing was damaged."""
+    nothing was damaged. `unbroken_from`: no offset from there to `reached` is missing."""
 
     markers: tuple[Marker, ...]
     data: tuple[DataBatch, ...]
     reached: int
     is_whole: bool
+    unbroken_from: int
 
 
 def batches_between(
@@ -54,7 +55,7 @@ def batches_between(
             written.append(
                 DataBatch(header.base_offset, header.next_offset - 1, header.producer_epoch, header.leader_epoch)
             )
-    return BatchesRead(tuple(markers), tuple(written), part.reached, part.is_whole)
+    return BatchesRead(tuple(markers), tuple(written), part.reached, part.is_whole, part.unbroken_from)
 
 
 def _marker(batch: Batch) -> Marker:

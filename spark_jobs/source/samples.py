@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 from service.domain.worlds.order import LogEnd, Sample
 
@@ -13,8 +13,12 @@ LogEnds = Mapping[int, LogEnd]
 
 _ROUNDS: Final = 64
 """Rounds whose log ends are remembered: 16 s."""
+_BEFORE: Final = 2
+"""Stretches remembered before one: what was decided after the log's ends before it has its markers behind the first of
+them, even if each round began another one."""
 _KEPT: Final = 16
-_TOLD: Final = 6
+_TOLD: Final = 8
+_TOLD_FIRST: Final = 5
 _NOTHING: Final[LogEnds] = MappingProxyType({})
 
 
@@ -45,50 +49,70 @@ class Rounds:
         return next((self._ends[one] for one in numbers if one in self._ends), _NOTHING)
 
 
+class Stretch(NamedTuple):
+    """Rounds `first` to `last`: all found the same high watermark under the same leader."""
+
+    high_watermark: int
+    leader_epoch: int
+    first: int
+    last: int
+
+
 @dataclass(slots=True)
 class Samples:
-    """Of one partition: stretches of rounds with one high watermark under one leader. The newest goes on: from round
-    `first` to `last`. What is over is kept only while something is open there: most partitions are busy and free."""
+    """Of one partition: stretches of rounds. The newest goes on: from round `first` to `last`. What is over is kept
+    only while something is open there: most partitions are busy and free."""
 
     high_watermark: int = -1
     leader_epoch: int = -1
     first: int = 0
     last: int = 0
     _done: list[Sample] = field(default_factory=list)
-    _before: tuple[tuple[int, int], ...] = ()  # high watermark and last round of the two stretches before this one
+    _before: tuple[Stretch, ...] = ()  # this one
 
     def see(self, rounds: Rounds, high_watermark: int, leader_epoch: int, last_stable_offset: int) -> None:
         """What this round found."""
         if (high_watermark, leader_epoch) != (self.high_watermark, self.leader_epoch):
-            if self.last and last_stable_offset < high_watermark:
-                self._done.append(self._sample(rounds))
-            self._before = (*self._before[-1:], (self.high_watermark, self.last))
+            if self.last:
+                self._end(rounds, is_kept=last_stable_offset < high_watermark)
             self.high_watermark, self.leader_epoch, self.first = high_watermark, leader_epoch, rounds.number
         self.last = rounds.number
         if last_stable_offset >= high_watermark:
             self._done.clear()
         elif self._done:
-            del self._done[: self._absent(self._done, last_stable_offset)]
+            del self._done[: self._worth_telling(self._done, last_stable_offset)]
             if len(self._done) > _KEPT:
-                del self._done[3:-3:2]
+                del self._done[_TOLD_FIRST:-3:2]
 
     def told(self, rounds: Rounds, last_stable_offset: int) -> tuple[Sample, ...]:
         """Those that tell most of the records from the LSO on."""
-        all_ = [*self._done, self._sample(rounds)] if self.last else self._done
-        chosen = all_[self._absent(all_, last_stable_offset) :]
-        return tuple(chosen if len(chosen) <= _TOLD else [*chosen[:3], *chosen[3 - _TOLD :]])
+        all_ = [*self._done, _sample(rounds, self._stretches)] if self.last else self._done
+        chosen = all_[self._worth_telling(all_, last_stable_offset) :]
+        return tuple(chosen if len(chosen) <= _TOLD else [*chosen[:_TOLD_FIRST], *chosen[_TOLD_FIRST - _TOLD :]])
+
+    @property
+    def _stretches(self) -> tuple[Stretch, ...]:
+        return *self._before, Stretch(self.high_watermark, self.leader_epoch, self.first, self.last)
+
+    def _end(self, rounds: Rounds, *, is_kept: bool) -> None:
+        """The newest stretch is over."""
+        stretches = self._stretches
+        if is_kept:
+            first = len(self._before) if self._done else 0
+            self._done += [_sample(rounds, stretches[: n + 1]) for n in range(first, len(stretches))]
+        self._before = stretches[-_BEFORE:]
 
     @staticmethod
-    def _absent(samples: Sequence[Sample], last_stable_offset: int) -> int:
-        """The index of the newest one without the record at the LSO; 0 where there is none."""
+    def _worth_telling(samples: Sequence[Sample], last_stable_offset: int) -> int:
+        """The index of the first: some before the newest one without the record at the LSO."""
         older = [i for i, one in enumerate(samples) if one.high_watermark <= last_stable_offset]
-        return older[-1] if older else 0
+        return max(older[-1] - _BEFORE, 0) if older else 0
 
-    def _sample(self, rounds: Rounds) -> Sample:
-        until, since = rounds.before(self.last), rounds.after(self.first)
-        return Sample(self.high_watermark, self.leader_epoch, self._known_at(), until, since)
 
-    def _known_at(self) -> int:
-        """A high watermark of a round that was over before the one before the last began."""
-        stretches = [*self._before, (self.high_watermark, self.first)]
-        return next((hw for hw, by in reversed(stretches) if 0 < by < self.last - 1), 0)
+def _sample(rounds: Rounds, stretches: Sequence[Stretch]) -> Sample:
+    """Of the last of them. At the log's ends before it that high watermark is known which a round found that was over
+    when they were asked for."""
+    one = stretches[-1]
+    known = (earlier.high_watermark for earlier in reversed(stretches) if earlier.first < one.last - 1)
+    until, since = rounds.before(one.last), rounds.after(one.first)
+    return Sample(one.high_watermark, one.leader_epoch, next(known, 0), until, since)

@@ -19,7 +19,7 @@ def facts_of(decision: str | None, producer_id: int, epoch: int, start_offset: i
     records = [_record(0, ONGOING, producer_id, epoch, at_ms)] if states else []
     records += [_record(i, state, producer_id, epoch + 1, at_ms) for i, state in enumerate(states, 1)]
     batches = Batches(start_offset, start_offset, Epochs(epoch, epoch), 0, 0, True)
-    return EntryFacts(LogHistory(0, len(records), tuple(records), ()), (), batches, at_ms)
+    return EntryFacts(LogHistory(0, len(records), tuple(records), ()), (), 0, batches, at_ms)
 
 
 def _record(offset: int, state: int, producer_id: int, epoch: int, at_ms: int) -> IdRecord:

@@ -228,13 +228,32 @@ def test_rounds_order_what_is_written_here_and_what_is_decided(watch: Watch) -> 
 
 def test_the_samples_are_those_around_the_record_at_the_lso(cluster: Cluster) -> None:
     cluster.look(3)
-    cluster.stand("orders", 10, 20)
-    cluster.look(4)
+    for high_watermark in (16, 18, 20):
+        cluster.stand("orders", 10, high_watermark)
+        cluster.look(4)
     cluster.stand("orders", 10, 30)
     cluster.look(2)
     cluster.stand("orders", 22, 30)
     (told,) = [look for look in cluster.looks(5) if look.stalled_since_ms]
-    assert [one.high_watermark for one in decode(told.samples)] == [20, 30], "the record at 22 came between the two"
+    # the record at 22 came between the last two; a marker before it, behind one of the first
+    assert [one.high_watermark for one in decode(told.samples)] == [16, 18, 20, 30]
+
+
+def test_rounds_before_anything_was_open_are_told_when_a_late_write_comes(cluster: Cluster) -> None:
+    """Its transaction was open at 11, its marker at 11 made it 12; the late write came in the next round."""
+    cluster.look(3)
+    cluster.stand("orders", 10, 11)
+    cluster.look()
+    cluster.stand("orders", 12, 12)
+    cluster.look()
+    cluster.stand("orders", 12, 13)
+    (told,) = [look for look in cluster.looks(5) if look.stalled_since_ms]
+    assert [(one.high_watermark, one.known_at) for one in decode(told.samples)] == [
+        (10, 10),
+        (11, 10),
+        (12, 10),
+        (13, 13),
+    ]
 
 
 def test_a_new_leader_begins_a_sample_of_its_own(cluster: Cluster) -> None:
@@ -245,7 +264,7 @@ def test_a_new_leader_begins_a_sample_of_its_own(cluster: Cluster) -> None:
     cluster.look(2)
     cluster.stand("orders", 10, 11)
     (told,) = [look for look in cluster.looks(5) if look.stalled_since_ms]
-    assert [(one.high_watermark, one.leader_epoch) for one in decode(told.samples)] == [(10, 1), (11, 1)]
+    assert [(one.high_watermark, one.leader_epoch) for one in decode(told.samples)] == [(10, 0), (10, 1), (11, 1)]
 
 
 def test_one_look_without_an_answer_is_not_worth_a_word(cluster: Cluster) -> None:

@@ -41,7 +41,7 @@ KEY = EntryKey("orders", 0, 7, 100)
 PLACE = ("orders", 0)
 ENDED_MS = NOW_MS - 60_000
 DETECTION = "detection_ms_confirmed"
-NO_TRANSACTION = EntryFacts(LogHistory(0, 10, (), ()), (), Batches(100, 105, Epochs(0, 0), 5, 5, True), -1)
+NO_TRANSACTION = EntryFacts(LogHistory(0, 10, (), ()), (), 0, Batches(100, 105, Epochs(0, 0), 5, 5, True), -1)
 """The log was read whole, and has no transaction that ended under the producer id."""
 
 
@@ -136,7 +136,7 @@ class Lab:
             history = self.facts.history if asked.transactional_id else None
             answers.facts[KEY] = asked, self.facts._replace(history=history, read_at_ms=asked_at_ms)
         if not is_open:
-            answers.ended[KEY] = BatchesRead(markers, (), 111, True)
+            answers.ended[KEY] = BatchesRead(markers, (), 111, True, 0)
         self.looker.ready.append(answers)
 
     def confirmed(self, now_ms: int = NOW_MS) -> Finding:

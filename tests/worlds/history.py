@@ -11,7 +11,7 @@ from typing import Final
 from service.domain.states import OPEN, PREPARE_ABORT, PREPARE_COMMIT
 from service.domain.worlds.verdict import UNKNOWN, World
 from tests.worlds.cluster import JUDGED, OTHER, Batch, Cluster, Protocol, Txn
-from tests.worlds.observer import Observer, open_entries, verdict
+from tests.worlds.observer import Observer, markers_before, open_entries, verdict
 
 STEPS: Final = 60
 SAMPLED_WITHIN_MS: Final = 500
@@ -189,6 +189,9 @@ class Run:
                 continue
             if not self.observer.is_running or not self.cluster.has_leader or self._is_early(batches):
                 continue
+            for one in markers_before(self.cluster, producer_id, batches[0].offset):
+                found = verdict(self.cluster, self.observer, producer_id, batches, markers_from=one.offset + 1)
+                self.refuse_harm(batches, found.decision, found)
             found = verdict(self.cluster, self.observer, producer_id, batches)
             if self.check(batches, found.decision, found) and found.open_question is not None:
                 question = re.sub(r"[0-9]+", "N", found.open_question)
@@ -210,6 +213,16 @@ class Run:
 
     def check(self, batches: list[Batch], decision: str, said: object) -> bool:
         """Whether the decision is news. Raises Wrong, with what was `said`."""
+        self.refuse_harm(batches, decision, said)
+        key = batches[0].producer_id, batches[0].offset
+        if self.decided.get(key) == decision:
+            return False
+        self.decided[key] = decision
+        self.tally.verdicts[self.kind_of(batches, decision), decision] += 1
+        return True
+
+    def refuse_harm(self, batches: list[Batch], decision: str, said: object) -> None:
+        """Raises Wrong if its marker would do harm, or another one was named before."""
         committed = [one for one in batches if one.fate]
         key = batches[0].producer_id, batches[0].offset
         if decision in (World.ABORT, World.NONE) and committed:
@@ -219,11 +232,6 @@ class Run:
         before = self.decided.get(key, UNKNOWN)
         if UNKNOWN not in (before, decision) and (before == World.COMMIT) != (decision == World.COMMIT):
             raise Wrong(f"the decision flips from {before}: {batches} {said}")
-        if self.decided.get(key) == decision:
-            return False
-        self.decided[key] = decision
-        self.tally.verdicts[self.kind_of(batches, decision), decision] += 1
-        return True
 
     def kind_of(self, batches: list[Batch], decision: str) -> str:
         """The class of history that it is counted under."""

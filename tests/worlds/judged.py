@@ -36,7 +36,15 @@ from spark_jobs.looker import Answers, Questions
 from spark_jobs.unrest import unrest_at_start
 from tests.store.logs import Entry, batch
 from tests.worlds.cluster import JUDGED, Batch, Cluster, LogRecord
-from tests.worlds.observer import LOG_PARTITION, Observer, history_of, markers_before, open_entries, read_whole
+from tests.worlds.observer import (
+    LOG_PARTITION,
+    Observer,
+    history_of,
+    last_stable_offset,
+    markers_before,
+    open_entries,
+    read_whole,
+)
 
 PLACE: Final = (JUDGED, 0)
 TIMEOUT_MS: Final = 900_000
@@ -185,9 +193,7 @@ class Judged:
         return StalledRead(*PLACE, "T", self._cluster.leader_epoch, lso, hw, at_ms, first, True, opened)
 
     def _ends(self) -> Ends:
-        hw = self._cluster.high_watermark
-        firsts = [batches[0].offset for batches in open_entries(self._cluster).values()]
-        return Ends(0, min([hw, *firsts]), hw, 0)
+        return Ends(0, last_stable_offset(self._cluster), self._cluster.high_watermark, 0)
 
     def _open(self) -> list[ActiveProducer]:
         return [
@@ -215,12 +221,12 @@ class Judged:
             if (key.producer_id, key.start_offset) not in there:
                 markers = markers_before(cluster, key.producer_id, len(cluster.data))
                 later = tuple(one for one in markers if one.offset >= from_offset)
-                answers.ended[key] = BatchesRead(later, (), len(cluster.data), True)
+                answers.ended[key] = BatchesRead(later, (), len(cluster.data), True, from_offset)
         for key, asked in questions.facts.items():
             if (found := there.get((key.producer_id, key.start_offset))) is not None:
                 history = history_of(cluster) if asked.transactional_id else None
                 markers = markers_before(cluster, key.producer_id, key.start_offset)
-                answers.facts[key] = asked, EntryFacts(history, markers, read_whole(found), at_ms)
+                answers.facts[key] = asked, EntryFacts(history, markers, 0, read_whole(found), at_ms)
         return answers
 
 

@@ -17,72 +17,68 @@ from service.domain.worlds.transactions import (
     transactions_of,
 )
 from service.domain.worlds.verdict import Verdict
+from spark_jobs.source.samples import Rounds, Samples
 from tests.worlds.cluster import JUDGED, Batch, Cluster
 
 LOG_PARTITION: Final = 7
 
 
 @dataclass(slots=True)
-class Round:
-    """The answers to one round of questions, which are asked at the same time and answered in any order."""
-
-    log_end: LogEnd | None = None
-    partition: tuple[int, int] | None = None
-    """High watermark and leader epoch; None: no leader answered."""
-    is_partition_asked: bool = False
-
-
-@dataclass(slots=True)
 class Observer:
-    """Samples the transaction log's end and the partition's high watermark, round after round, while it runs."""
+    """Asks for the transaction log's end and the partition's, round after round, while it runs. The questions of a
+    round are asked at the same time and answered in any order."""
 
     cluster: Cluster
     is_running: bool = False
-    rounds: list[Round] = field(default_factory=lambda: [Round()])
     began_at: int = 0
     """Where the partition ended when it was started."""
+    _rounds: Rounds = field(default_factory=Rounds)
+    _samples: Samples = field(default_factory=Samples)
+    _log_end: LogEnd | None = None
+    _is_partition_asked: bool = False
+    _partition: tuple[int, int, int] | None = None
 
     def start(self) -> None:
-        self.is_running, self.rounds, self.began_at = True, [Round()], len(self.cluster.data)
+        self._forget()
+        self.is_running, self.began_at = True, len(self.cluster.data)
 
     def stop(self) -> None:
         """What it has sampled goes with it."""
-        self.is_running, self.rounds = False, [Round()]
+        self._forget()
+        self.is_running = False
+
+    def _forget(self) -> None:
+        self._rounds, self._samples = Rounds(), Samples()
+        self._begin_round()
+
+    def _begin_round(self) -> None:
+        self._rounds.begin()
+        self._log_end, self._partition, self._is_partition_asked = None, None, False
 
     def sample_log(self) -> None:
-        if self.is_running and self.rounds[-1].log_end is None:
-            self.rounds[-1].log_end = LogEnd(self.cluster.log_high_watermark, self.cluster.coordinator_epoch)
+        if self.is_running and self._log_end is None:
+            self._log_end = LogEnd(self.cluster.log_high_watermark, self.cluster.coordinator_epoch)
             self._end_round()
 
     def sample_partition(self) -> None:
-        one = self.rounds[-1]
-        if self.is_running and not one.is_partition_asked:
-            one.is_partition_asked = True
+        if self.is_running and not self._is_partition_asked:
+            self._is_partition_asked = True
             if self.cluster.has_leader:
-                one.partition = self.cluster.high_watermark, self.cluster.leader_epoch
+                ends = self.cluster.high_watermark, self.cluster.leader_epoch
+                self._partition = *ends, last_stable_offset(self.cluster)
             self._end_round()
 
     def _end_round(self) -> None:
-        if self.rounds[-1].log_end is not None and self.rounds[-1].is_partition_asked:
-            self.rounds.append(Round())
+        if self._log_end is None or not self._is_partition_asked:
+            return
+        self._rounds.take({LOG_PARTITION: self._log_end})
+        if self._partition is not None:
+            self._samples.see(self._rounds, *self._partition)
+        self._begin_round()
 
     def samples(self) -> tuple[Sample, ...]:
-        """One for each round in which the partition answered."""
-        rounds, found, known = self.rounds[:-1], [], [0]
-        for number, one in enumerate(rounds):
-            if one.partition is not None:
-                until = rounds[number - 1].log_end if number else None
-                since = rounds[number + 1].log_end if number + 1 < len(rounds) else None
-                found.append(
-                    Sample(
-                        *one.partition,
-                        known[number - 1] if number > 1 else 0,
-                        {} if until is None else {LOG_PARTITION: until},
-                        {} if since is None else {LOG_PARTITION: since},
-                    )
-                )
-            known.append(known[-1] if one.partition is None else one.partition[0])
-        return tuple(found)
+        """As the sampler tells them."""
+        return self._samples.told(self._rounds, last_stable_offset(self.cluster))
 
 
 def history_of(cluster: Cluster) -> LogHistory:
@@ -118,11 +114,17 @@ def open_entries(cluster: Cluster) -> dict[int, list[Batch]]:
     return found
 
 
-def markers_before(cluster: Cluster, producer_id: int, offset: int) -> tuple[Marker, ...]:
+def last_stable_offset(cluster: Cluster) -> int:
+    """Of the partition."""
+    firsts = [batches[0].offset for batches in open_entries(cluster).values()]
+    return min([cluster.high_watermark, *firsts])
+
+
+def markers_before(cluster: Cluster, producer_id: int, offset: int, since: int = 0) -> tuple[Marker, ...]:
     return tuple(
         Marker(one.offset, one.epoch, one.timestamp_ms, one.is_commit, one.leader_epoch, one.coordinator_epoch)
         for one in cluster.data
-        if one.is_marker and one.producer_id == producer_id and one.offset < offset
+        if one.is_marker and one.producer_id == producer_id and since <= one.offset < offset
     )
 
 
@@ -133,12 +135,16 @@ def read_whole(batches: list[Batch]) -> Batches:
     return Batches(first.offset, last.offset, epochs, first.leader_epoch, last.leader_epoch, True)
 
 
-def verdict(cluster: Cluster, observer: Observer, producer_id: int, batches: list[Batch]) -> Verdict:
+def verdict(
+    cluster: Cluster, observer: Observer, producer_id: int, batches: list[Batch], markers_from: int = 0
+) -> Verdict:
+    """`markers_from`: the offset from which on markers were read."""
     entry = EntryRead(
         place="judged-0",
         newest_ms=max(one.timestamp_ms for one in batches),
         batches=read_whole(batches),
-        markers=markers_before(cluster, producer_id, batches[0].offset),
+        markers=markers_before(cluster, producer_id, batches[0].offset, markers_from),
+        markers_from=markers_from,
         samples=observer.samples(),
         read_at_ms=cluster.now_ms,
     )

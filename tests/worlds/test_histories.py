@@ -15,7 +15,7 @@ HISTORIES = 4_000
 
 JUDGED_HISTORIES = 25
 
-ONCE_WRONG = (127, 603, 720, 13026, 17163, 17906, 38806, 707621, 712695)
+ONCE_WRONG = (127, 603, 720, 13026, 17163, 17906, 38806, 61698, 181664, 707621, 712695)
 """Seeds that ever named a wrong marker, of the model as it was then."""
 ONCE_CONFIRMED = (234, 1911, 1994)
 """Seeds of what was confirmed to hang and went on."""

@@ -52,10 +52,10 @@ class Story:
         self.cluster.wait(50)
         return self
 
-    def judged(self) -> Verdict:
+    def judged(self, markers_from: int = 0) -> Verdict:
         self.observer.is_running = True
         ((producer_id, batches),) = open_entries(self.cluster).items()
-        return verdict(self.cluster, self.observer, producer_id, batches)
+        return verdict(self.cluster, self.observer, producer_id, batches, markers_from)
 
 
 class _Answered(Random):
@@ -223,3 +223,40 @@ def test_a_marker_that_may_be_a_copy_proves_nothing() -> None:
     story.end(is_commit=True)
     story.cluster.elect_leader()
     assert World.COMMIT in story.judged().possible
+
+
+def test_what_was_written_right_behind_its_marker_belongs_to_nothing() -> None:
+    """The newest look without the record saw the marker; the log's end of the look before lies below PrepareCommit."""
+    story = Story(Protocol.OLD).watch().init()
+    for _ in range(2):
+        story.look()
+        story.begin(JUDGED)
+        story.look()
+        story.observer.sample_log()
+        story.end(is_commit=True)
+        story.observer.sample_partition()
+    assert story.cluster.write(story.cluster.producer_id, story.cluster.epoch, None)
+    assert story.look().judged().possible == {World.NONE}
+
+
+def test_where_markers_were_not_read_one_may_lie() -> None:
+    """What was written behind its marker is not taken for a part of what was committed."""
+    story = Story(Protocol.OLD).init()
+    story.begin(JUDGED)
+    story.end(is_commit=True)
+    assert story.cluster.write(story.cluster.producer_id, story.cluster.epoch, None)
+    assert story.judged(markers_from=1).possible == {World.NONE}
+    assert story.judged(markers_from=2).possible == {World.COMMIT, World.NONE}
+
+
+def test_a_marker_of_an_older_epoch_tells_that_all_newer_ones_were_read() -> None:
+    """First start, a long partition: of a skipped commit, what lies further back need not be read."""
+    story = Story(Protocol.TV2).init()
+    story.begin(JUDGED)
+    story.end(is_commit=True)
+    story.begin(JUDGED)
+    story.cluster.lose_leader()
+    story.end(is_commit=True)
+    story.cluster.elect_leader()
+    assert story.judged(markers_from=1).possible == {World.COMMIT}
+    assert story.judged(markers_from=2).possible == {World.COMMIT, World.NONE}

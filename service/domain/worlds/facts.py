@@ -7,7 +7,7 @@ from typing import NamedTuple
 from service.domain.open_entries import Entry
 from service.domain.owners import Owner
 from service.domain.worlds.markers import Marker
-from service.domain.worlds.order import Absent, LogPlace, Sample, absent, is_there_before
+from service.domain.worlds.order import Absent, LogPlace, Sample, absences, is_there_before
 from service.domain.worlds.transactions import Epochs, LogHistory
 
 
@@ -62,11 +62,15 @@ class Batches(NamedTuple):
 
 
 class EntryFacts(NamedTuple):
-    """The answer, read at `read_at_ms`. `history` None: nobody is known to own the producer id. `markers`: before the
-    entry, oldest first, the newest of them at least; none where they could not be read up to the entry."""
+    """The answer, read at `read_at_ms`. `history` None: nobody is known to own the producer id.
+
+    `markers`: before the entry, oldest first, the newest of them at least; none where they could not be read up to the
+    entry. No other one lies between `markers_from` and the entry: no offset is missing there.
+    """
 
     history: LogHistory | None
     markers: tuple[Marker, ...]
+    markers_from: int
     batches: Batches
     read_at_ms: int
 
@@ -75,13 +79,14 @@ class EntryRead(NamedTuple):
     """An open entry and what was read around it, at `read_at_ms`.
 
     `newest_ms`: timestamp of its newest record, the producer's clock. `markers`: of the producer id, before the entry,
-    oldest first; some may be missing at the beginning. `samples`: of the partition, in the order taken.
+    oldest first; all from `markers_from` on. `samples`: of the partition, in the order taken.
     """
 
     place: str
     newest_ms: int
     batches: Batches
     markers: tuple[Marker, ...]
+    markers_from: int
     samples: tuple[Sample, ...]
     read_at_ms: int
 
@@ -89,9 +94,14 @@ class EntryRead(NamedTuple):
     def where(self) -> str:
         return f"{self.place}@{self.batches.start_offset}"
 
-    def absent(self, log_partition: int) -> Absent | None:
+    def absences(self, log_partition: int) -> list[Absent]:
+        """Proofs that it was not there yet, oldest first."""
         at = self.batches
-        return absent(self.samples, log_partition, at.start_offset, at.first_leader_epoch)
+        return absences(self.samples, log_partition, at.start_offset, at.first_leader_epoch)
+
+    def absent(self, log_partition: int) -> Absent | None:
+        """The latest of them."""
+        return next(reversed(self.absences(log_partition)), None)
 
     def is_there_before(self, log_partition: int, record: LogPlace) -> bool:
         """Whether all of the entry was written before any client could know of that record of the transaction log."""

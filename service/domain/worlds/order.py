@@ -28,7 +28,7 @@ class Sample(NamedTuple):
 
     - `until`: ends of log partitions received before the last of the rounds began.
     - `since`: ends of log partitions requested after the first of the rounds was over.
-    - `known_at`: a high watermark of the partition received before `until` was requested.
+    - `known_at`: a high watermark of the partition received before `until` was requested; 0 without one.
     """
 
     high_watermark: int
@@ -61,14 +61,13 @@ class LogPlace(NamedTuple):
 NOWHERE: Final = LogPlace(-1, -1)
 
 
-def absent(samples: Sequence[Sample], log_partition: int, start_offset: int, leader_epoch: int) -> Absent | None:
-    """The latest proof of absence. `leader_epoch`: of the batch at `start_offset`."""
-    found = None
-    for one in samples:
-        end = one.until.get(log_partition)
-        if end is not None and one.high_watermark <= start_offset and one.leader_epoch == leader_epoch:
-            found = Absent(end.offset, one.high_watermark, one.leader_epoch, one.known_at)
-    return found
+def absences(samples: Sequence[Sample], log_partition: int, start_offset: int, leader_epoch: int) -> list[Absent]:
+    """The proofs of absence, in the order of `samples`. `leader_epoch`: of the batch at `start_offset`."""
+    return [
+        Absent(one.until[log_partition].offset, one.high_watermark, one.leader_epoch, one.known_at)
+        for one in samples
+        if log_partition in one.until and one.high_watermark <= start_offset and one.leader_epoch == leader_epoch
+    ]
 
 
 def is_there_before(

@@ -13,7 +13,7 @@ from typing import Final
 
 from service.domain.transaction_log import TOPIC
 from service.domain.worlds.facts import EntryAsk, EntryFacts, EntryRead
-from service.domain.worlds.markers import ended_before, matches
+from service.domain.worlds.markers import Marker, ended_before, matches
 from service.domain.worlds.order import Absent, LogPlace
 from service.domain.worlds.transactions import Epochs, Range, Transaction, Unseen, transactions_of
 from service.domain.worlds.verdict import UNKNOWN, Kind, Proof, Verdict, World, decision_of
@@ -26,7 +26,13 @@ def verdict_on(ask: EntryAsk, facts: EntryFacts, elsewhere: Sequence[Unseen]) ->
     """`elsewhere`: what the transaction log may hide of anybody; it counts where nobody is known to own the producer
     id."""
     entry = EntryRead(
-        f"{ask.topic}-{ask.partition}", ask.newest_ms, facts.batches, facts.markers, ask.samples, facts.read_at_ms
+        place=f"{ask.topic}-{ask.partition}",
+        newest_ms=ask.newest_ms,
+        batches=facts.batches,
+        markers=facts.markers,
+        markers_from=facts.markers_from,
+        samples=ask.samples,
+        read_at_ms=facts.read_at_ms,
     )
     if facts.history is None:
         return judge(entry, ask.log_partition, (), elsewhere)
@@ -69,7 +75,7 @@ def judge(
         log,
         "all of the entry was there before {gone} began",
     )
-    over = _over(entry, absent, listing, is_complete=not hidden)
+    over = _over(entry, log_partition, listing, unseen)
     left = proofs.keep(
         left,
         lambda one: one.decided not in over,
@@ -116,7 +122,7 @@ class _Proofs:
 
 def _hidden(entry: EntryRead, unseen: Sequence[Unseen], proofs: _Proofs) -> list[Unseen]:
     """The holes of the transaction log that may hide the transaction of this entry."""
-    left = [one for one in unseen if not _is_excluded(entry, one)]
+    left = [one for one in unseen if _may_hide(entry, one, entry.absent(one.log_partition))]
     if not unseen:
         text = "the transaction log was read without a hole that could hide another transaction of the producer id"
         proofs.add(Kind.COMPLETENESS, TOPIC, text)
@@ -126,27 +132,37 @@ def _hidden(entry: EntryRead, unseen: Sequence[Unseen], proofs: _Proofs) -> list
     return left
 
 
-def _is_excluded(entry: EntryRead, one: Unseen) -> bool:
-    absent = entry.absent(one.log_partition)
+def _may_hide(entry: EntryRead, one: Unseen, absent: Absent | None) -> bool:
+    """Whether the hole may hide one that could have written the entry, by this proof of absence."""
     return (
-        not one.data_epochs.overlaps(entry.batches.epochs)
-        or (absent is not None and one.decided.hi <= absent.log_end)
-        or entry.is_there_before(one.log_partition, one.began)
+        one.data_epochs.overlaps(entry.batches.epochs)
+        and (absent is None or one.decided.hi > absent.log_end)
+        and not entry.is_there_before(one.log_partition, one.began)
     )
 
 
 def _over(
-    entry: EntryRead, absent: Absent | None, listing: Sequence[Transaction], *, is_complete: bool
+    entry: EntryRead, log_partition: int, listing: Sequence[Transaction], unseen: Sequence[Unseen]
 ) -> set[LogPlace]:
-    """Where the transactions were decided that ended on the partition before the entry began, as markers show."""
-    markers, since = entry.markers, listing
-    if absent is not None:
-        markers = tuple(one for one in markers if one.offset >= absent.absent_at)
+    """Where the transactions were decided that ended on the partition before the entry began, as markers show.
+
+    Each proof of absence tells of the markers behind it whose they can be. A later one leaves fewer transactions to
+    choose from, an earlier one more markers: what either shows, holds.
+    """
+    over = _ended(listing, entry.markers, is_complete=not any(_may_hide(entry, one, None) for one in unseen))
+    for absent in entry.absences(log_partition):
+        markers = [one for one in entry.markers if one.offset >= absent.absent_at]
         since = [one for one in listing if one.completed is None or one.completed >= absent.log_end]
+        is_complete = not any(_may_hide(entry, one, absent) for one in unseen)
         # a new leader's high watermark may lag: what an older one wrote above it may belong to what completed before
-        is_complete = is_complete and all(one.leader_epoch == absent.leader_epoch for one in markers)
-    is_complete = is_complete and all(one.lists for one in since)
-    return {one.decided for one in since[: ended_before(since, markers, is_complete=is_complete)]}
+        by_its_leader = all(one.leader_epoch == absent.leader_epoch for one in markers)
+        over |= _ended(since, markers, is_complete=is_complete and by_its_leader)
+    return over
+
+
+def _ended(transactions: Sequence[Transaction], markers: Sequence[Marker], *, is_complete: bool) -> set[LogPlace]:
+    is_complete = is_complete and all(one.lists for one in transactions)
+    return {one.decided for one in transactions[: ended_before(transactions, markers, is_complete=is_complete)]}
 
 
 def _may_be_of_none(
@@ -158,13 +174,21 @@ def _may_be_of_none(
     if any(one.lists and entry.is_there_before(log_partition, one.decided) for one in left):
         proofs.add(Kind.ORDER, log, "all of the entry was there before its transaction was decided")
         return False
-    markers = [one for one in entry.markers if absent is None or one.offset >= absent.known_at]
-    committed = [one for one in left if one.is_commit and one.lists and not any(matches(m, one) for m in markers)]
+    markers_from = 0 if absent is None else absent.known_at
+    committed = [one for one in left if one.is_commit and one.lists and _has_no_marker(entry, markers_from, one)]
     if not committed or entry.newest_ms > committed[-1].decided_ms + LATER_MS:
         return True
     text = "a client that commits has written wherever it added a partition; no marker ended that here, so it lies here"
     proofs.add(Kind.LISTING, f"{log}@{committed[-1].decided.offset}", text)
     return False
+
+
+def _has_no_marker(entry: EntryRead, markers_from: int, one: Transaction) -> bool:
+    """Whether no marker before the entry ended the transaction. `markers_from`: its own can only lie there or later."""
+    markers = [marker for marker in entry.markers if marker.offset >= max(markers_from, entry.markers_from)]
+    # markers are written in the order of the epochs
+    are_all_read = entry.markers_from <= markers_from or any(m.producer_epoch < one.marker_epoch for m in markers)
+    return are_all_read and not any(matches(m, one) for m in markers)
 
 
 def _open_question(left: Sequence[Transaction], hidden: Sequence[Unseen]) -> str:
