@@ -32,7 +32,7 @@ from tests.waiting import ANSWER_S, LIMIT_S
 FOUND_S, RESOLVED_S, DECIDED = 3.0, 2.0, 95.0
 HANGS, HEALTHY, LONG = "hangs", "healthy", "long"
 EVERY_S = 0.5
-POLL_S = 0.02
+POLL_S = 0.1
 LOST_AFTER_S = LIMIT_S
 TOOL_RUNS = 5
 

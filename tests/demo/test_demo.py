@@ -128,11 +128,10 @@ def test_a_taken_port_is_named_with_a_way_out(name: str, offset: int, who: str, 
 
 
 @pytest.mark.broker
-@pytest.mark.alone
 @pytest.mark.spark
 def test_shows_every_sight_and_leaves_nothing(start: Callable[..., Demo]) -> None:
-    demo = start(DEMO_SECONDS="8")
-    demo.read_until("All of it ends in 8 s.")
+    demo = start(DEMO_SECONDS="20")
+    demo.read_until("All of it ends in 20 s.")
     urls = demo.urls()
     assert urls[0].endswith("/clusters/demo")
     assert len({url for url in urls if "/transaction?id=" in url}) == 10
@@ -142,7 +141,6 @@ def test_shows_every_sight_and_leaves_nothing(start: Callable[..., Demo]) -> Non
 
 
 @pytest.mark.broker
-@pytest.mark.alone
 @pytest.mark.spark
 def test_tells_an_alert_and_how_to_end_it(start: Callable[..., Demo]) -> None:
     demo = start("--full")
@@ -187,7 +185,6 @@ def test_however_it_ends_nothing_runs_on(
 
 
 @pytest.mark.broker
-@pytest.mark.alone
 @pytest.mark.spark
 def test_a_dead_broker_is_named_with_the_end_of_its_log(start: Callable[..., Demo]) -> None:
     demo = start()

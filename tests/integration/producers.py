@@ -79,7 +79,7 @@ def _ended(end: Callable[[float], None]) -> bool:
 
 
 @contextmanager
-def load(bootstrap: str, topic: str, names: list[str], pause_s: float = 0.02) -> Iterator[None]:
+def load(bootstrap: str, topic: str, names: list[str], pause_s: float = 0.1) -> Iterator[None]:
     """One thread an id: two commits, one abort, over and over, until the block ends; every transaction is finished."""
     stop = threading.Event()
     failures: list[BaseException] = []

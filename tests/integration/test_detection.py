@@ -6,7 +6,7 @@ import pytest
 
 from tests.benchmarks import detection
 
-pytestmark = [pytest.mark.alone, pytest.mark.broker, pytest.mark.spark]
+pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
 CASES = 30
 """The benchmark makes 100, and looks at the times."""
