@@ -21,7 +21,7 @@ class LogRange:
 
     `reached`: the offset up to which the range was read; `read_bytes`: what that took; `damaged`: batches that could
     not be read. `is_whole`: nothing was damaged, nothing was gone, and no bound ended the reading. `unbroken_from`: no
-    offset from there to `reached` is missing, as cleaning removes them.
+    offset is missing from there to `reached` (compaction removes offsets).
     """
 
     def __init__(

@@ -26,7 +26,7 @@ class DataBatch(NamedTuple):
 
 class BatchesRead(NamedTuple):
     """What one producer id has in [from, reached), in offset order. `is_whole`: all that was asked for was read, and
-    nothing was damaged. `unbroken_from`: no offset from there to `reached` is missing."""
+    nothing was damaged. `unbroken_from`: no offset is missing from there to `reached`."""
 
     markers: tuple[Marker, ...]
     data: tuple[DataBatch, ...]

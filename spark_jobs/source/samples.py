@@ -14,8 +14,8 @@ LogEnds = Mapping[int, LogEnd]
 _ROUNDS: Final = 64
 """Rounds whose log ends are remembered: 16 s."""
 _BEFORE: Final = 2
-"""Stretches remembered before one: what was decided after the log's ends before it has its markers behind the first of
-them, even if each round began another one."""
+"""Stretches kept before the newest. If every round began one, the markers of a transaction that ended after `until` was
+requested lie behind the oldest of these."""
 _KEPT: Final = 16
 _TOLD: Final = 8
 _TOLD_FIRST: Final = 5
@@ -60,8 +60,8 @@ class Stretch(NamedTuple):
 
 @dataclass(slots=True)
 class Samples:
-    """Of one partition: stretches of rounds. The newest goes on: from round `first` to `last`. What is over is kept
-    only while something is open there: most partitions are busy and free."""
+    """The samples of one partition. The fields describe the newest stretch, which goes on. Older ones are kept as
+    samples only while a transaction is open there: most partitions are busy and free."""
 
     high_watermark: int = -1
     leader_epoch: int = -1
@@ -71,7 +71,7 @@ class Samples:
     _before: tuple[Stretch, ...] = ()  # this one
 
     def see(self, rounds: Rounds, high_watermark: int, leader_epoch: int, last_stable_offset: int) -> None:
-        """What this round found."""
+        """Takes what this round found."""
         if (high_watermark, leader_epoch) != (self.high_watermark, self.leader_epoch):
             if self.last:
                 self._end(rounds, is_kept=last_stable_offset < high_watermark)
@@ -85,7 +85,7 @@ class Samples:
                 del self._done[_TOLD_FIRST:-3:2]
 
     def told(self, rounds: Rounds, last_stable_offset: int) -> tuple[Sample, ...]:
-        """Those that tell most of the records from the LSO on."""
+        """Returns the samples that prove most about the records from the LSO on."""
         all_ = [*self._done, _sample(rounds, self._stretches)] if self.last else self._done
         chosen = all_[self._worth_telling(all_, last_stable_offset) :]
         return tuple(chosen if len(chosen) <= _TOLD else [*chosen[:_TOLD_FIRST], *chosen[_TOLD_FIRST - _TOLD :]])
@@ -95,7 +95,7 @@ class Samples:
         return *self._before, Stretch(self.high_watermark, self.leader_epoch, self.first, self.last)
 
     def _end(self, rounds: Rounds, *, is_kept: bool) -> None:
-        """The newest stretch is over."""
+        """Ends the newest stretch."""
         stretches = self._stretches
         if is_kept:
             first = len(self._before) if self._done else 0
@@ -104,14 +104,14 @@ class Samples:
 
     @staticmethod
     def _worth_telling(samples: Sequence[Sample], last_stable_offset: int) -> int:
-        """The index of the first: some before the newest one without the record at the LSO."""
+        """Returns the index of the first: _BEFORE ones before the newest that does not have the record at the LSO."""
         older = [i for i, one in enumerate(samples) if one.high_watermark <= last_stable_offset]
         return max(older[-1] - _BEFORE, 0) if older else 0
 
 
 def _sample(rounds: Rounds, stretches: Sequence[Stretch]) -> Sample:
-    """Of the last of them. At the log's ends before it that high watermark is known which a round found that was over
-    when they were asked for."""
+    """Returns the sample of the last stretch. Its `known_at` comes from a round that was over before the transaction
+    log's end in `until` was requested."""
     one = stretches[-1]
     known = (earlier.high_watermark for earlier in reversed(stretches) if earlier.first < one.last - 1)
     until, since = rounds.before(one.last), rounds.after(one.first)

@@ -115,7 +115,7 @@ def open_entries(cluster: Cluster) -> dict[int, list[Batch]]:
 
 
 def last_stable_offset(cluster: Cluster) -> int:
-    """Of the partition."""
+    """Returns the partition's LSO."""
     firsts = [batches[0].offset for batches in open_entries(cluster).values()]
     return min([cluster.high_watermark, *firsts])
 

@@ -64,8 +64,8 @@ class Batches(NamedTuple):
 class EntryFacts(NamedTuple):
     """The answer, read at `read_at_ms`. `history` None: nobody is known to own the producer id.
 
-    `markers`: before the entry, oldest first, the newest of them at least; none where they could not be read up to the
-    entry. No other one lies between `markers_from` and the entry: no offset is missing there.
+    `markers`: those before the entry, oldest first; at least the newest ones, none if they could not be read up to the
+    entry. `markers_from`: every offset from there to the entry was read, so no other marker lies in that range.
     """
 
     history: LogHistory | None
@@ -79,7 +79,7 @@ class EntryRead(NamedTuple):
     """An open entry and what was read around it, at `read_at_ms`.
 
     `newest_ms`: timestamp of its newest record, the producer's clock. `markers`: of the producer id, before the entry,
-    oldest first; all from `markers_from` on. `samples`: of the partition, in the order taken.
+    oldest first; complete from `markers_from` on. `samples`: of the partition, in the order taken.
     """
 
     place: str
@@ -95,12 +95,12 @@ class EntryRead(NamedTuple):
         return f"{self.place}@{self.batches.start_offset}"
 
     def absences(self, log_partition: int) -> list[Absent]:
-        """Proofs that it was not there yet, oldest first."""
+        """Returns the proofs that it was not there yet, oldest first."""
         at = self.batches
         return absences(self.samples, log_partition, at.start_offset, at.first_leader_epoch)
 
     def absent(self, log_partition: int) -> Absent | None:
-        """The latest of them."""
+        """Returns the newest proof that it was not there yet."""
         return next(reversed(self.absences(log_partition)), None)
 
     def is_there_before(self, log_partition: int, record: LogPlace) -> bool:

@@ -62,7 +62,7 @@ NOWHERE: Final = LogPlace(-1, -1)
 
 
 def absences(samples: Sequence[Sample], log_partition: int, start_offset: int, leader_epoch: int) -> list[Absent]:
-    """The proofs of absence, in the order of `samples`. `leader_epoch`: of the batch at `start_offset`."""
+    """Returns the proofs of absence, in the order of `samples`. `leader_epoch`: of the batch at `start_offset`."""
     return [
         Absent(one.until[log_partition].offset, one.high_watermark, one.leader_epoch, one.known_at)
         for one in samples

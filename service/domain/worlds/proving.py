@@ -133,7 +133,7 @@ def _hidden(entry: EntryRead, unseen: Sequence[Unseen], proofs: _Proofs) -> list
 
 
 def _may_hide(entry: EntryRead, one: Unseen, absent: Absent | None) -> bool:
-    """Whether the hole may hide one that could have written the entry, by this proof of absence."""
+    """Returns whether the hole may hide a transaction that could have written the entry, by this proof of absence."""
     return (
         one.data_epochs.overlaps(entry.batches.epochs)
         and (absent is None or one.decided.hi > absent.log_end)
@@ -144,10 +144,10 @@ def _may_hide(entry: EntryRead, one: Unseen, absent: Absent | None) -> bool:
 def _over(
     entry: EntryRead, log_partition: int, listing: Sequence[Transaction], unseen: Sequence[Unseen]
 ) -> set[LogPlace]:
-    """Where the transactions were decided that ended on the partition before the entry began, as markers show.
+    """Returns where those transactions were decided that ended on the partition before the entry began, by its markers.
 
-    Each proof of absence tells of the markers behind it whose they can be. A later one leaves fewer transactions to
-    choose from, an earlier one more markers: what either shows, holds.
+    Markers are matched once without a proof of absence, and once behind each of them: a newer proof leaves fewer
+    transactions, an older one more markers. Each match holds by itself, so the results are joined.
     """
     over = _ended(listing, entry.markers, is_complete=not any(_may_hide(entry, one, None) for one in unseen))
     for absent in entry.absences(log_partition):
@@ -184,9 +184,10 @@ def _may_be_of_none(
 
 
 def _has_no_marker(entry: EntryRead, markers_from: int, one: Transaction) -> bool:
-    """Whether no marker before the entry ended the transaction. `markers_from`: its own can only lie there or later."""
+    """Returns whether it is proven that no marker before the entry ended the transaction. Its marker cannot lie below
+    `markers_from`."""
     markers = [marker for marker in entry.markers if marker.offset >= max(markers_from, entry.markers_from)]
-    # markers are written in the order of the epochs
+    # a producer id's markers lie in the order of its epochs: behind an older one, all of this epoch were read
     are_all_read = entry.markers_from <= markers_from or any(m.producer_epoch < one.marker_epoch for m in markers)
     return are_all_read and not any(matches(m, one) for m in markers)
 
