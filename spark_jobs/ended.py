@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from sqlalchemy import Connection
 
 from service.domain.endings import Ended, how_ended
@@ -16,16 +18,24 @@ from service.wire.errors import DecodeError
 from service.wire.transaction_log import decode_value
 from spark_jobs.open_cases import OpenCase
 
+MARKER_WAIT_MS: Final = 5_000
+"""How long a marker is waited for that DescribeProducers has seen and the high watermark has not passed: the watermark
+was asked for a moment earlier, and followers have to fetch the marker first."""
+
 
 def how_it_ended(
     connection: Connection, cluster_id: int, case: OpenCase, seen: Seen, found: BatchesRead | None
 ) -> str | None:
-    """None: its marker could not be looked for now, or whether it is ours is about to be told."""
+    """Returns the resolution; None while its marker cannot be read, or it is not known yet whether it is ours."""
     if not seen.described:
         return kinds.HEALED
     if found is None:
         return None
     entry = case.entry
+    if not found.markers and seen.ends.log_start <= entry.start_offset < seen.ends.high_watermark:
+        case.closed_ms = seen.asked_at_ms if case.closed_ms is None else case.closed_ms
+        if 0 <= seen.asked_at_ms - case.closed_ms < MARKER_WAIT_MS:
+            return None
     owners = read_partitions.owners(connection, cluster_id, [entry.producer_id]).get(entry.producer_id, [])
     attempts = audit.of_subject(
         connection, cluster_id, entry.topic, entry.partition, entry.producer_id, entry.start_offset

@@ -40,6 +40,8 @@ class OpenCase:
 
     `decided`: what is said of it, at `judged_ms`; `early`: what was read before look 2 held, and is not said.
 
+    `closed_ms`: when it was first seen closed, with no marker below the high watermark yet.
+
     `is_blind`: the log cannot be read, so look 2 is its coordinator's word, twice: since `let_go_ms` it does not mean
     to end the entry. It was asked last at `heard_at_ms`.
     """
@@ -58,6 +60,7 @@ class OpenCase:
     log_asked_ms: int = -1
     unowned_ms: int | None = None
     confirmed_by: Seen | None = None
+    closed_ms: int | None = None
     looked_at_ms: int = -1
     decided: Verdict | None = None
     early: Verdict | None = None
@@ -147,6 +150,7 @@ class OpenCase:
         """It is still open there: look 3, if that was asked for late enough."""
         ends = seen.ends
         self.looked_at_ms, self.high_watermark = seen.asked_at_ms, ends.high_watermark
+        self.closed_ms = None
         self.log_start, self.last_stable_offset = ends.log_start, ends.last_stable_offset
         if self.unowned_ms is None or self.confirmed_by is not None or (self.is_blind and not seen.described):
             return

@@ -135,7 +135,8 @@ class HangLab(NamedTuple):
         """Its finding, ended so, all by itself."""
         where = self._where(hang)
         row = self.until(kinds.HANGING, lambda one: one.status == kinds.RESOLVED, **where)
-        assert (row.resolution, row.confirmed_at_ms is not None) == (resolution, True)
+        assert row.resolution == resolution, f"{row.resolution}; {self.app.log}"
+        assert row.confirmed_at_ms is not None
         return row
 
     def is_free(self, topic: str, partition: int = 0) -> None:

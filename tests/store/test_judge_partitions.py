@@ -25,6 +25,7 @@ from service.store.engine import open_reader
 from service.store.schema import counters
 from service.store.writer_counters import SUM
 from service.store.writer_findings import FindingWriter, load
+from spark_jobs.ended import MARKER_WAIT_MS
 from spark_jobs.judge import Judge
 from spark_jobs.judge_partitions import PartitionLooks
 from spark_jobs.looker import Answers, EntryKey, Questions
@@ -317,7 +318,7 @@ def test_what_has_ended_by_the_third_look_is_withdrawn(lab: Lab) -> None:
     lab.round(NOW_MS + 1_000)
     lab.ends(NOW_MS + 1_500)
     lab.round(NOW_MS + 2_000)
-    lab.seen(NOW_MS + 2_600, is_open=False)
+    lab.seen(NOW_MS + 2_600, is_open=False, markers=(Marker(110, 0, NOW_MS + 2_500, False),))
     found = lab.round(NOW_MS + 3_000)
     assert found is not None
     assert (found.status, found.resolution) == ("resolved", "not_hanging")
@@ -415,6 +416,28 @@ def test_a_marker_ends_it_and_says_whose_it_was(lab: Lab, is_commit: bool, how: 
     found = lab.round(NOW_MS + 5_000)
     assert found is not None
     assert (found.status, found.resolution, found.severity) == ("resolved", how, "critical")
+
+
+def test_a_marker_that_is_not_below_the_high_watermark_yet_is_waited_for(lab: Lab) -> None:
+    """DescribeProducers knows of it before the high watermark does, which was asked for a moment earlier, too."""
+    lab.confirmed()
+    lab.seen(NOW_MS + 4_000, is_open=False)
+    found = lab.round(NOW_MS + 4_500)
+    assert found is not None
+    assert found.status == "confirmed"
+    lab.seen(NOW_MS + 5_000, is_open=False, markers=(Marker(110, 0, NOW_MS + 3_990, False),))
+    found = lab.round(NOW_MS + 5_500)
+    assert found is not None
+    assert (found.status, found.resolution) == ("resolved", "foreign_abort")
+
+
+def test_what_ends_without_a_marker_has_healed(lab: Lab) -> None:
+    lab.confirmed()
+    for at_ms in (4_000, 4_000 + MARKER_WAIT_MS):
+        lab.seen(NOW_MS + at_ms, is_open=False)
+        found = lab.round(NOW_MS + at_ms + 100)
+    assert found is not None
+    assert (found.status, found.resolution) == ("resolved", "healed")
 
 
 def test_a_marker_that_we_wrote_is_known(lab: Lab) -> None:

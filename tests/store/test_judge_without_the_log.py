@@ -258,7 +258,7 @@ def test_a_restart_goes_on_with_it_also_when_the_id_is_hidden_by_then(lab: Blind
     assert found is not None
     assert found.id == before.id
     assert KEY in lab.looker.asked[-1].entries
-    lab.seen(NOW_MS + 17 * S, is_open=False)
+    lab.seen(NOW_MS + 17 * S, is_open=False, markers=(Marker(110, 0, NOW_MS + 16 * S, False),))
     assert lab.at(NOW_MS + 18 * S) == "resolved"
 
 
