@@ -17,10 +17,11 @@ from service.store.display import printable
 from service.wire.errors import DecodeError
 from service.wire.transaction_log import decode_value
 from spark_jobs.open_cases import OpenCase
+from spark_jobs.source.watched import is_over
 
 MARKER_WAIT_MS: Final = 5_000
-"""How long a marker is waited for that DescribeProducers has seen and the high watermark has not passed: the watermark
-was asked for a moment earlier, and followers have to fetch the marker first."""
+"""How long the judge waits for the marker of an entry that DescribeProducers reports as closed. The marker may lie
+above the high watermark, which was requested a moment earlier and waits for the followers."""
 
 
 def how_it_ended(
@@ -32,10 +33,6 @@ def how_it_ended(
     if found is None:
         return None
     entry = case.entry
-    if not found.markers and seen.ends.log_start <= entry.start_offset < seen.ends.high_watermark:
-        case.closed_ms = seen.asked_at_ms if case.closed_ms is None else case.closed_ms
-        if 0 <= seen.asked_at_ms - case.closed_ms < MARKER_WAIT_MS:
-            return None
     owners = read_partitions.owners(connection, cluster_id, [entry.producer_id]).get(entry.producer_id, [])
     attempts = audit.of_subject(
         connection, cluster_id, entry.topic, entry.partition, entry.producer_id, entry.start_offset
@@ -51,6 +48,8 @@ def how_it_ended(
         ended=ended_of(owners[0]) if owners else None,
         by_us=by_us,
     )
+    if how == kinds.HEALED and not is_over(case.take_closed(seen), MARKER_WAIT_MS, seen.asked_at_ms):
+        return None
     is_foreign = how in (kinds.FOREIGN_COMMIT, kinds.FOREIGN_ABORT)
     return kinds.HEALED if case.is_blind and is_foreign else how  # it may be a coordinator's
 

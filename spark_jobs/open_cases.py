@@ -40,7 +40,7 @@ class OpenCase:
 
     `decided`: what is said of it, at `judged_ms`; `early`: what was read before look 2 held, and is not said.
 
-    `closed_ms`: when it was first seen closed, with no marker below the high watermark yet.
+    `closed_ms`: when a look first found it closed without a marker; None while it is open.
 
     `is_blind`: the log cannot be read, so look 2 is its coordinator's word, twice: since `let_go_ms` it does not mean
     to end the entry. It was asked last at `heard_at_ms`.
@@ -161,6 +161,12 @@ class OpenCase:
             ("DescribeProducers", "still open") if seen.described else ("ListOffsets", "the LSO still there")
         )
         self.evidence.append(Evidence(seen.asked_at_ms, f"{question}, broker {seen.leader.node}", text))
+
+    def take_closed(self, seen: Seen) -> int:
+        """It is closed there, and no marker was found. Returns since when (ms)."""
+        if self.closed_ms is None:
+            self.closed_ms = seen.asked_at_ms
+        return self.closed_ms
 
     @property
     def there_since_ms(self) -> int:

@@ -21,7 +21,7 @@ _RECORDS_BACK: Final = 300
 _TIME_MARGIN_MS: Final = 60_000
 """Clocks differ; where markers are looked for is a hint, never a proof."""
 _OFFSETS_BACK: Final = 10_000
-"""Markers are looked for in so many offsets at least: a short partition is read whole, which proves more."""
+"""A deep read covers at least this many offsets before the entry: a short partition is read whole, and proves more."""
 
 
 def read_facts(client: KafkaClient, ask: EntryAsk, seen: Seen, log: LogEnds | None) -> EntryFacts | None:
@@ -54,13 +54,9 @@ def _log_start(ask: EntryAsk) -> int:
 
 def _markers_from(client: KafkaClient, ask: EntryAsk, seen: Seen, history: LogHistory | None) -> int:
     absent = [one for one in ask.samples if one.high_watermark <= ask.start_offset]
-    lo = min(
-        [
-            ask.start_offset,
-            *(one.high_watermark for one in absent),
-            *(one.known_at for one in absent[-1:] if one.known_at),
-        ]
-    )
+    lo = min([ask.start_offset, *(one.high_watermark for one in absent)])
+    if absent and absent[-1].known_at:
+        lo = min(lo, absent[-1].known_at)
     if (absent and not ask.is_deep) or history is None or not history.records:
         return lo
     oldest = history.records[-min(len(history.records), _RECORDS_BACK)]

@@ -189,10 +189,11 @@ class Sampler:
                 and ends.high_watermark == one.high_watermark
                 and one.since_ms is None
                 and not one.misses
-                and one.leader.epoch == one.samples.leader_epoch
+                and one.leader.epoch == one.samples.stretches[-1].leader_epoch
                 and (not with_start or ends.log_start == one.log_start)
             ):
-                one.seen_at_ms, one.samples.last = asked_at_ms, self._rounds.number  # most partitions, most of the time
+                one.seen_at_ms = asked_at_ms  # most partitions, most of the time
+                one.samples.stretches[-1].last = self._rounds.number
                 continue
             one.answered(ends, asked_at_ms, self._rounds)
             self._silent.pop(place, None)

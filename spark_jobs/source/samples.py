@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final
 
 from service.domain.worlds.order import LogEnd, Sample
 
@@ -17,8 +17,8 @@ _BEFORE: Final = 2
 """Stretches kept before the newest. If every round began one, the markers of a transaction that ended after `until` was
 requested lie behind the oldest of these."""
 _KEPT: Final = 16
-_TOLD: Final = 8
 _TOLD_FIRST: Final = 5
+_TOLD_LAST: Final = 3
 _NOTHING: Final[LogEnds] = MappingProxyType({})
 
 
@@ -49,8 +49,9 @@ class Rounds:
         return next((self._ends[one] for one in numbers if one in self._ends), _NOTHING)
 
 
-class Stretch(NamedTuple):
-    """Rounds `first` to `last`: all found the same high watermark under the same leader."""
+@dataclass(slots=True)
+class Stretch:
+    """Rounds `first` to `last`, in which the partition's leader reported one and the same high watermark."""
 
     high_watermark: int
     leader_epoch: int
@@ -60,53 +61,46 @@ class Stretch(NamedTuple):
 
 @dataclass(slots=True)
 class Samples:
-    """The samples of one partition. The fields describe the newest stretch, which goes on. Older ones are kept as
-    samples only while a transaction is open there: most partitions are busy and free."""
+    """The samples of one partition. The last of `stretches` goes on; _BEFORE older ones are kept. `_done`: samples of
+    stretches that are over, kept while a transaction is open there: most partitions are busy and free."""
 
-    high_watermark: int = -1
-    leader_epoch: int = -1
-    first: int = 0
-    last: int = 0
+    stretches: list[Stretch] = field(default_factory=list)
     _done: list[Sample] = field(default_factory=list)
-    _before: tuple[Stretch, ...] = ()  # this one
 
     def see(self, rounds: Rounds, high_watermark: int, leader_epoch: int, last_stable_offset: int) -> None:
         """Takes what this round found."""
-        if (high_watermark, leader_epoch) != (self.high_watermark, self.leader_epoch):
-            if self.last:
-                self._end(rounds, is_kept=last_stable_offset < high_watermark)
-            self.high_watermark, self.leader_epoch, self.first = high_watermark, leader_epoch, rounds.number
-        self.last = rounds.number
+        newest = self.stretches[-1] if self.stretches else None
+        if newest is None or (newest.high_watermark, newest.leader_epoch) != (high_watermark, leader_epoch):
+            if last_stable_offset < high_watermark:
+                self._keep_what_is_over(rounds)
+            self.stretches.append(Stretch(high_watermark, leader_epoch, rounds.number, rounds.number))
+            del self.stretches[: -1 - _BEFORE]
+        self.stretches[-1].last = rounds.number
         if last_stable_offset >= high_watermark:
             self._done.clear()
         elif self._done:
-            del self._done[: self._worth_telling(self._done, last_stable_offset)]
+            del self._done[: _first_to_tell(self._done, last_stable_offset)]
             if len(self._done) > _KEPT:
-                del self._done[_TOLD_FIRST:-3:2]
+                del self._done[_TOLD_FIRST:-_TOLD_LAST:2]
 
     def told(self, rounds: Rounds, last_stable_offset: int) -> tuple[Sample, ...]:
         """Returns the samples that prove most about the records from the LSO on."""
-        all_ = [*self._done, _sample(rounds, self._stretches)] if self.last else self._done
-        chosen = all_[self._worth_telling(all_, last_stable_offset) :]
-        return tuple(chosen if len(chosen) <= _TOLD else [*chosen[:_TOLD_FIRST], *chosen[_TOLD_FIRST - _TOLD :]])
+        all_ = [*self._done, _sample(rounds, self.stretches)] if self.stretches else self._done
+        chosen = all_[_first_to_tell(all_, last_stable_offset) :]
+        is_short = len(chosen) <= _TOLD_FIRST + _TOLD_LAST
+        return tuple(chosen if is_short else [*chosen[:_TOLD_FIRST], *chosen[-_TOLD_LAST:]])
 
-    @property
-    def _stretches(self) -> tuple[Stretch, ...]:
-        return *self._before, Stretch(self.high_watermark, self.leader_epoch, self.first, self.last)
+    def _keep_what_is_over(self, rounds: Rounds) -> None:
+        """Keeps the sample of the newest stretch, and of those before it if nothing is kept yet."""
+        number = len(self.stretches)
+        first = number - 1 if self._done else 0
+        self._done += [_sample(rounds, self.stretches[: n + 1]) for n in range(first, number)]
 
-    def _end(self, rounds: Rounds, *, is_kept: bool) -> None:
-        """Ends the newest stretch."""
-        stretches = self._stretches
-        if is_kept:
-            first = len(self._before) if self._done else 0
-            self._done += [_sample(rounds, stretches[: n + 1]) for n in range(first, len(stretches))]
-        self._before = stretches[-_BEFORE:]
 
-    @staticmethod
-    def _worth_telling(samples: Sequence[Sample], last_stable_offset: int) -> int:
-        """Returns the index of the first: _BEFORE ones before the newest that does not have the record at the LSO."""
-        older = [i for i, one in enumerate(samples) if one.high_watermark <= last_stable_offset]
-        return max(older[-1] - _BEFORE, 0) if older else 0
+def _first_to_tell(samples: Sequence[Sample], last_stable_offset: int) -> int:
+    """Returns the index of the sample _BEFORE the newest one that does not have the record at the LSO."""
+    older = [i for i, one in enumerate(samples) if one.high_watermark <= last_stable_offset]
+    return max(older[-1] - _BEFORE, 0) if older else 0
 
 
 def _sample(rounds: Rounds, stretches: Sequence[Stretch]) -> Sample:

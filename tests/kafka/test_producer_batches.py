@@ -1,4 +1,4 @@
-"""What a producer id has before an entry, and from where on nothing is missing. A log in memory answers."""
+"""Reads the markers and batches of a producer id, and tells where offsets are missing. A log in memory answers."""
 
 from __future__ import annotations
 

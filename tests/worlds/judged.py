@@ -219,8 +219,7 @@ class Judged:
         there = {(pid, of_it[0].offset): of_it for pid, of_it in open_entries(cluster).items()}
         for key, from_offset in questions.entries.items():
             if (key.producer_id, key.start_offset) not in there:
-                markers = markers_before(cluster, key.producer_id, len(cluster.data))
-                later = tuple(one for one in markers if one.offset >= from_offset)
+                later = markers_before(cluster, key.producer_id, len(cluster.data), from_offset)
                 answers.ended[key] = BatchesRead(later, (), len(cluster.data), True, from_offset)
         for key, asked in questions.facts.items():
             if (found := there.get((key.producer_id, key.start_offset))) is not None:

@@ -52,6 +52,14 @@ class Story:
         self.cluster.wait(50)
         return self
 
+    def end_without_marker(self, *, is_commit: bool) -> Story:
+        """A transaction whose marker is skipped, because the partition has no leader."""
+        self.begin(JUDGED)
+        self.cluster.lose_leader()
+        self.end(is_commit=is_commit)
+        self.cluster.elect_leader()
+        return self
+
     def judged(self, markers_from: int = 0) -> Verdict:
         self.observer.is_running = True
         ((producer_id, batches),) = open_entries(self.cluster).items()
@@ -122,10 +130,7 @@ def test_what_the_cleaner_left_of_a_later_commit_is_not_taken_for_the_earlier_ab
     story = Story(protocol).init()
     story.begin(JUDGED)
     story.end(is_commit=False)
-    story.begin(JUDGED)
-    story.cluster.lose_leader()
-    story.end(is_commit=True)
-    story.cluster.elect_leader()
+    story.end_without_marker(is_commit=True)
     for record in story.cluster.log[-3:-1]:
         record.is_removed = True
     found = story.judged()
@@ -189,10 +194,7 @@ def test_what_was_never_added_belongs_to_nothing(protocol: Protocol, is_expired:
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_skipped_abort_loses_nothing(protocol: Protocol) -> None:
     story = Story(protocol).init()
-    story.begin(JUDGED)
-    story.cluster.lose_leader()
-    story.end(is_commit=False)
-    story.cluster.elect_leader()
+    story.end_without_marker(is_commit=False)
     found = story.judged()
     assert (found.decision, World.COMMIT in found.possible) == (World.ABORT, False)
 
@@ -218,15 +220,12 @@ def test_a_marker_that_may_be_a_copy_proves_nothing() -> None:
     story.cluster._append_marker(txn.producer_id, txn.epoch, is_commit=True)
     story.cluster.move_coordinator()
     story.cluster.send_markers()
-    story.begin(JUDGED)
-    story.cluster.lose_leader()
-    story.end(is_commit=True)
-    story.cluster.elect_leader()
+    story.end_without_marker(is_commit=True)
     assert World.COMMIT in story.judged().possible
 
 
 def test_what_was_written_right_behind_its_marker_belongs_to_nothing() -> None:
-    """The newest look without the record saw the marker; the log's end of the look before lies below PrepareCommit."""
+    """The newest sample without it lies behind the marker, its log end below PrepareCommit: that one proves nothing."""
     story = Story(Protocol.OLD).watch().init()
     for _ in range(2):
         story.look()
@@ -240,7 +239,7 @@ def test_what_was_written_right_behind_its_marker_belongs_to_nothing() -> None:
 
 
 def test_where_markers_were_not_read_one_may_lie() -> None:
-    """What was written behind its marker is not taken for a part of what was committed."""
+    """A late write behind a COMMIT marker is not taken for a part of the committed transaction."""
     story = Story(Protocol.OLD).init()
     story.begin(JUDGED)
     story.end(is_commit=True)
@@ -250,13 +249,10 @@ def test_where_markers_were_not_read_one_may_lie() -> None:
 
 
 def test_a_marker_of_an_older_epoch_tells_that_all_newer_ones_were_read() -> None:
-    """First start, a long partition: of a skipped commit, what lies further back need not be read."""
+    """At a first start on a long partition, a skipped COMMIT is proven without reading all that lies before it."""
     story = Story(Protocol.TV2).init()
     story.begin(JUDGED)
     story.end(is_commit=True)
-    story.begin(JUDGED)
-    story.cluster.lose_leader()
-    story.end(is_commit=True)
-    story.cluster.elect_leader()
+    story.end_without_marker(is_commit=True)
     assert story.judged(markers_from=1).possible == {World.COMMIT}
     assert story.judged(markers_from=2).possible == {World.COMMIT, World.NONE}
