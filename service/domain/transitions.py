@@ -85,8 +85,9 @@ def is_repetition(before: Any, after: Any) -> Any:
     """Records, or columns of them: the same step again. An Ongoing record that adds partitions is not meant.
 
     What is repeated after a failed append has another update time; a repeated InitProducerId has the epoch and the
-    timeout of the first.
+    timeout of the first. An abort of something does not repeat an abort of nothing: they count differently.
     """
+    aborts_as_much = (before.partition_count == 0) == (after.partition_count == 0)
     return (
         (before.state == after.state)
         & (after.state != ONGOING)
@@ -94,6 +95,7 @@ def is_repetition(before: Any, after: Any) -> Any:
         & (before.producer_epoch == after.producer_epoch)
         & (before.start_ms == after.start_ms)
         & ((after.state != EMPTY) | (before.timeout_ms == after.timeout_ms))
+        & ((after.state != PREPARE_ABORT) | aborts_as_much)
     )
 
 

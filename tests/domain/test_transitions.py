@@ -59,6 +59,15 @@ def test_another_initialization_is_no_repetition() -> None:
     assert told("10 Empty(7,4) timeout=60000\n20 Empty(7,4) timeout=30000").notes == []
 
 
+def test_an_abort_of_something_does_not_repeat_an_abort_of_nothing() -> None:
+    """Nothing is counted of the one, and the other is an abort."""
+    story = told("""
+        10 PrepareAbort(7,4) start=5 partitions=0
+        20 PrepareAbort(7,4) start=5
+        30 CompleteAbort(7,4)""")
+    assert story.counts == {"unattributed": 1}
+
+
 def test_partitions_are_added_one_after_another() -> None:
     assert told("10 Ongoing(7,4)\n20 Ongoing(7,4) partitions=2\n30 Ongoing(7,4) partitions=2").notes == []
 
