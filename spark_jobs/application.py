@@ -79,13 +79,14 @@ class Application:
             engine.dispose()
 
     def _run_jobs(self, queries: Queries, engine: Engine, cluster_id: int) -> None:
+        news = threading.Event()
         jobs: list[Job] = [
             TransactionStateJob(queries, self._settings, engine),
-            PartitionsJob(queries, self._settings, engine, self._scratch),
+            PartitionsJob(queries, self._settings, engine, self._scratch, news),
         ]
         if self._settings.tails:
             jobs.append(LedgerJob(queries, self._settings, engine))
-        self._keep_running(jobs, engine, cluster_id)
+        self._keep_running(jobs, engine, cluster_id, news)
 
     def _bind(self, engine: Engine, start: Part) -> int:
         kafka_id = self._first_contact(start)
@@ -109,8 +110,9 @@ class Application:
                     log.warning("waiting for Kafka: %s", e)
                     told = True
 
-    def _keep_running(self, jobs: Sequence[Job], engine: Engine, cluster_id: int) -> None:
-        """Whatever ends the right to write ends all that was done under it, and it begins again."""
+    def _keep_running(self, jobs: Sequence[Job], engine: Engine, cluster_id: int, news: threading.Event) -> None:
+        """Whatever ends the right to write ends all that was done under it, and it begins again. `news`: for the
+        judge."""
         while not self._stopping.is_set():
             held = self._wait_for_lease(engine, cluster_id)
             if held is None:
@@ -119,7 +121,7 @@ class Application:
                 if not self._settings.tails:
                     end_tailing(engine, held)
                 with (
-                    judging(self._settings, engine, held, self._liveness),
+                    judging(self._settings, engine, held, self._liveness, news),
                     forgetting(engine, held, self._settings.keep, self._liveness),
                 ):
                     why = run_jobs(jobs, held, self._liveness, partial(self._renew, engine, held), self._stopping)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -201,8 +202,11 @@ def _quiet(context: Context, events: EventLooks) -> Look:
 
 
 @contextmanager
-def judging(settings: IngestSettings, engine: Engine, lease: Lease, liveness: Liveness) -> Iterator[None]:
-    """A judge works in the background until the block ends, or the lease is lost."""
+def judging(
+    settings: IngestSettings, engine: Engine, lease: Lease, liveness: Liveness, news: threading.Event
+) -> Iterator[None]:
+    """A judge works in the background until the block ends, or the lease is lost. Whoever sets `news` stored what it
+    should look at now."""
     store, client, rules = settings.store, settings.client, settings.rules
     with engine.connect() as connection:
         unrest = unrest_at_start(connection, lease.cluster_id, wall_clock_ms())
@@ -220,7 +224,7 @@ def judging(settings: IngestSettings, engine: Engine, lease: Lease, liveness: Li
             return SOON_S if judge.waits else ROUND_S
 
         try:
-            with repeated("the judge of findings", work, liveness, limit_s=JUDGE_S, holds_lease=True):
+            with repeated("the judge of findings", work, liveness, limit_s=JUDGE_S, holds_lease=True, bell=news):
                 yield
         finally:
             with suppress(Exception):

@@ -281,7 +281,7 @@ class PartitionLooks:
                 continue  # long transactions are many
             is_urgent = is_due and case.confirmed_by is None and not case.is_blind
             self.waits |= is_urgent
-            again_ms = 0 if is_urgent else LOOK_AGAIN_MS
+            again_ms = 0 if is_urgent and case.can_confirm(context, now_ms) else LOOK_AGAIN_MS
             if now_ms - case.looked_at_ms >= again_ms:
                 entries[key] = case.high_watermark
             if (question := case.question(now_ms)) is not None:

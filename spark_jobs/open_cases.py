@@ -152,15 +152,21 @@ class OpenCase:
         self.looked_at_ms, self.high_watermark = seen.asked_at_ms, ends.high_watermark
         self.closed_ms = None
         self.log_start, self.last_stable_offset = ends.log_start, ends.last_stable_offset
-        if self.unowned_ms is None or self.confirmed_by is not None or (self.is_blind and not seen.described):
+        if self.confirmed_by is not None or (self.is_blind and not seen.described):
             return
-        if seen.asked_at_ms < self.unowned_ms + (SETTLES_MS if self.may_be_early(context, seen.asked_at_ms) else 0):
+        if not self.can_confirm(context, seen.asked_at_ms):
             return
         self.confirmed_by = seen
         question, text = (
             ("DescribeProducers", "still open") if seen.described else ("ListOffsets", "the LSO still there")
         )
         self.evidence.append(Evidence(seen.asked_at_ms, f"{question}, broker {seen.leader.node}", text))
+
+    def can_confirm(self, context: Context, asked_at_ms: int) -> bool:
+        """Whether a look asked for then comes late enough after look 2 to be look 3."""
+        if self.unowned_ms is None:
+            return False
+        return asked_at_ms >= self.unowned_ms + (SETTLES_MS if self.may_be_early(context, asked_at_ms) else 0)
 
     def take_closed(self, seen: Seen) -> int:
         """It is closed there, and no marker was found. Returns since when (ms)."""

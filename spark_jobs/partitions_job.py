@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 from sqlalchemy import Engine
 
-from service.domain.partition_facts import SOURCE
+from service.domain.partition_facts import SOURCE, PartitionsBatch
 from service.store.lease import Lease
 from service.store.read_partitions import stall_clocks
 from service.store.writer_partitions import PartitionWriter
@@ -30,19 +30,27 @@ class PartitionsJob:
 
     name = SOURCE
 
-    def __init__(self, queries: Queries, settings: IngestSettings, engine: Engine, scratch: Path) -> None:
-        self._queries, self._engine, self._scratch = queries, engine, scratch
+    def __init__(
+        self, queries: Queries, settings: IngestSettings, engine: Engine, scratch: Path, news: threading.Event
+    ) -> None:
+        """`news` is set when what was read of stalled partitions is in the store."""
+        self._queries, self._engine, self._scratch, self._news = queries, engine, scratch, news
         self._client, self._watch = settings.client, settings.watch
 
     def run(self, lease: Lease, ending: threading.Event, part: Part) -> None:
         """As `TransactionStateJob.run`."""
         writer = PartitionWriter(self._engine, lease)
+
+        def apply(batch: PartitionsBatch, now_ms: int, before_ms: int | None) -> None:
+            if writer.apply(batch, now_ms, before_ms).reads:
+                self._news.set()
+
         with trouble_is_told(writer):
             clocks = self._clocks(lease)
             with TemporaryDirectory(prefix="windows-", dir=self._scratch, ignore_cleanup_errors=True) as folder:
                 kept = str(Path(folder) / "windows.db")
                 options = sampler_options(self._client, self._watch, clocks, CORES, TICK_MS, kept, part.pulse)
-                sink = StoreSink(batches_from_rows, writer.apply, part.step)
+                sink = StoreSink(batches_from_rows, apply, part.step)
                 self._queries.run(SOURCE, PartitionsSource, options, sink, ending)
 
     def _clocks(self, lease: Lease) -> list[Clock]:

@@ -15,7 +15,7 @@ ETAG_MOVES_EVERY_MS: Final = 5_000
 
 # bytes of our own JSON; inside of a text every quote has a backslash, so no id looks like a key
 _AS_OF: Final = re.compile(rb'"as_of":(?:null|"[^"]*")')
-_MAYBE_WIDE: Final = re.compile(rb"[0-9]{16}")
+_MAYBE_WIDE: Final = re.compile(rb":-?[0-9]{16}")
 
 
 def answer(request: Request, body: dict[str, Any], as_of_ms: int | None) -> Response:

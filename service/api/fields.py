@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any, Final
 
 from service.api.base64url import encode_bytes
@@ -35,6 +36,7 @@ def id_fields(transactional_id: bytes | None) -> dict[str, Any]:
     return {"transactional_id": id_text(transactional_id), "transactional_id_b64": id_b64(transactional_id)}
 
 
+@lru_cache(maxsize=4096)  # an answer is asked for again and again with the times it had before
 def text_of_time(ms: int | None) -> str | None:
     """RFC 3339, UTC, milliseconds; None for what is no time."""
     if ms is None or not is_time(ms):

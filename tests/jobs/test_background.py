@@ -32,6 +32,34 @@ def test_it_comes_again_until_the_block_ends() -> None:
     assert len(times) == done
 
 
+def test_news_ends_its_pause() -> None:
+    news, called = threading.Event(), threading.Semaphore(0)
+
+    def work(_now_ms: int) -> float:
+        called.release()
+        return 3_600.0
+
+    with repeated("work", work, Liveness(list), bell=news):
+        assert called.acquire(timeout=LIMIT_S)
+        news.set()
+        assert called.acquire(timeout=LIMIT_S), "it sleeps on for an hour"
+
+
+def test_news_does_not_hurry_what_has_failed() -> None:
+    news, failed, calls = threading.Event(), threading.Event(), list[int]()
+
+    def work(now_ms: int) -> float:
+        calls.append(now_ms)
+        failed.set()
+        raise StoreUnavailable("store: locked")
+
+    with repeated("work", work, Liveness(list), bell=news):
+        assert failed.wait(LIMIT_S)
+        news.set()
+        wait_for(lambda: len(calls) > 1, "the next call")
+    assert calls[1] - calls[0] >= 1_000
+
+
 def test_a_failure_is_told_once_and_tried_again(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -232,6 +232,20 @@ def test_a_producer_that_may_be_early_is_given_a_moment(lab: Lab) -> None:
     assert (found.status, found.resolution, found.confirmed_at_ms) == ("resolved", "not_hanging", None)
 
 
+def test_the_third_look_is_asked_for_as_soon_as_it_counts_and_not_all_the_time_before(lab: Lab) -> None:
+    """Each look costs its leader a question; hundreds may wait at once."""
+    lab.ended(NOW_MS)
+    lab.opened(NOW_MS)
+    lab.round(NOW_MS + 1_000)
+    lab.ends(NOW_MS + 1_500)
+    lab.seen(NOW_MS + 1_900)
+    lab.round(NOW_MS + 2_000)
+    lab.round(NOW_MS + 2_000 + SETTLES_MS - 1)
+    assert KEY not in lab.looker.asked[-1].entries
+    lab.round(NOW_MS + 2_000 + SETTLES_MS)
+    assert KEY in lab.looker.asked[-1].entries
+
+
 def test_an_end_asked_for_before_an_early_producer_can_be_in_the_log_is_no_look(lab: Lab) -> None:
     lab.ended(NOW_MS)
     lab.opened(NOW_MS)

@@ -84,7 +84,7 @@ def reconcile(stored: Mapping[Key, Finding], look: Look, now_ms: int, cluster: s
     open_of = Counter(finding.kind for finding in stored.values() if finding.is_open)
     changes = []
     seen = _news(stored, look.observations)
-    for key in sorted(seen, key=repr):
+    for key in _in_order(seen):
         observation, fresh = seen[key]
         found = stored.get(key)
         if found is None or (not found.is_open and now_ms - (found.resolved_at_ms or 0) > REOPENS_WITHIN_MS):
@@ -97,7 +97,7 @@ def reconcile(stored: Mapping[Key, Finding], look: Look, now_ms: int, cluster: s
                 changes.append(Change(_reopened(found, observation, fresh, now_ms), REOPENED))
         elif (change := _seen_again(found, observation, fresh, now_ms)) is not None:
             changes.append(change)
-    for key in sorted(stored.keys() - seen.keys(), key=repr):
+    for key in _in_order(stored.keys() - seen.keys()):
         finding = stored[key]
         if finding.is_open and look.judges(finding) and _is_over(finding, now_ms):
             changes.append(Change(_resolved(finding, (look.ends or {}).get(finding.subject), now_ms), RESOLVED))
@@ -118,19 +118,26 @@ def _news(
     stored: Mapping[Key, Finding], observations: Iterable[Observation]
 ) -> dict[Key, tuple[Observation, tuple[Occurrence, ...]]]:
     """By subject; with the occurrences that were not counted yet. An event without any says nothing new."""
+    told: dict[Key, list[Observation]] = {}
+    for observation in observations:
+        told.setdefault((observation.kind, observation.subject), []).append(observation)
     seen: dict[Key, tuple[Observation, tuple[Occurrence, ...]]] = {}
-    for observation in sorted(observations, key=repr):
-        key = observation.kind, observation.subject
+    for key, of_key in told.items():
+        observation = of_key[0] if len(of_key) == 1 else max(of_key, key=repr)
         if observation.kind not in kinds.EVENTS:
             seen[key] = observation, ()
             continue
         found = stored.get(key)
         known = -1 if found is None else found.counted_to
-        before = seen[key][1] if key in seen else ()
-        fresh = tuple(sorted({*before, *(o for o in observation.occurrences if o.sequence > known)}))
+        fresh = tuple(sorted({o for one in of_key for o in one.occurrences if o.sequence > known}))
         if fresh:
             seen[key] = observation, fresh
     return seen
+
+
+def _in_order(keys: Iterable[Key]) -> list[Key]:
+    """The same order whenever the keys are the same."""
+    return sorted(keys, key=lambda key: repr((key[0], tuple(key[1]))))
 
 
 def finding_id(cluster: str, kind: str, subject: object, opened_at_ms: int) -> str:
