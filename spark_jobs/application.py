@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import threading
 import time
@@ -79,6 +80,9 @@ class Application:
             engine.dispose()
 
     def _run_jobs(self, queries: Queries, engine: Engine, cluster_id: int) -> None:
+        # what was loaded so far stays: looking through it for garbage would hold up all threads, now and then
+        gc.collect()
+        gc.freeze()
         news = threading.Event()
         jobs: list[Job] = [
             TransactionStateJob(queries, self._settings, engine),

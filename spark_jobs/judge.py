@@ -205,15 +205,14 @@ def _quiet(context: Context, events: EventLooks) -> Look:
 def judging(
     settings: IngestSettings, engine: Engine, lease: Lease, liveness: Liveness, news: threading.Event
 ) -> Iterator[None]:
-    """A judge works in the background until the block ends, or the lease is lost. Whoever sets `news` stored what it
-    should look at now."""
+    """A judge works in the background until the block ends, or the lease is lost. It looks as soon as `news` is set."""
     store, client, rules = settings.store, settings.client, settings.rules
     with engine.connect() as connection:
         unrest = unrest_at_start(connection, lease.cluster_id, wall_clock_ms())
     reader = open_reader(store)
     with (
         Probe(client, liveness) as probe,
-        Looker(client, liveness) as looker,
+        Looker(client, liveness, news) as looker,
         watching_groups(store, engine, lease, client, liveness) as groups,
     ):
         partitions = PartitionLooks(lease.cluster_id, looker, ",".join(client.bootstrap_servers), unrest)

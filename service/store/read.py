@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, bindparam, func, select
 
 from service.domain.limits import CONFIG_DEFAULTS, EXPIRATION_CONFIG
 from service.domain.source_state import LeaseState
@@ -96,6 +96,16 @@ _CLUSTERS = select(*(clusters.c[name] for name in ClusterRow._fields)).order_by(
 _PARTITIONS = select(*(log_partitions.c[name] for name in PartitionRow._fields)).order_by(
     log_partitions.c.source, log_partitions.c.topic, log_partitions.c.partition
 )
+_OF_CLUSTER = _PARTITIONS.where(log_partitions.c.cluster_id == bindparam("cluster_id"))
+_OF_SOURCE = _OF_CLUSTER.where(log_partitions.c.source == bindparam("source"))
+_STATUSES = (
+    select(source_status.c.source, source_status.c.as_of_ms, source_status.c.error)
+    .where(source_status.c.cluster_id == bindparam("cluster_id"))
+    .order_by(source_status.c.source)
+)
+_STATES = select(coordinator_states.c.partition, coordinator_states.c.state, coordinator_states.c.ids).where(
+    coordinator_states.c.cluster_id == bindparam("cluster_id"), coordinator_states.c.ids != 0
+)
 _GAPS = select(*(data_gaps.c[name] for name in GapRow._fields)).order_by(data_gaps.c.id.desc()).limit(GAPS_SHOWN)
 
 
@@ -118,19 +128,14 @@ def find_cluster(connection: Connection, name: str) -> ClusterRow | None:
 
 def partitions(connection: Connection, cluster_id: int, source: str | None = None) -> list[PartitionRow]:
     """Of one source or all, by source, topic and partition."""
-    statement = _PARTITIONS.where(log_partitions.c.cluster_id == cluster_id)
-    if source is not None:
-        statement = statement.where(log_partitions.c.source == source)
-    return [PartitionRow(*row) for row in connection.execute(statement)]
+    chosen = {"cluster_id": cluster_id} if source is None else {"cluster_id": cluster_id, "source": source}
+    rows = connection.execute(_OF_CLUSTER if source is None else _OF_SOURCE, chosen)
+    return [PartitionRow(*row) for row in rows]
 
 
 def statuses(connection: Connection, cluster_id: int) -> dict[str, StatusRow]:
     """By source, in the order of their names. The writer keeps 0 for "never"."""
-    rows = connection.execute(
-        select(source_status.c.source, source_status.c.as_of_ms, source_status.c.error)
-        .where(source_status.c.cluster_id == cluster_id)
-        .order_by(source_status.c.source)
-    )
+    rows = connection.execute(_STATUSES, {"cluster_id": cluster_id})
     return {row.source: StatusRow(row.source, row.as_of_ms or None, row.error) for row in rows}
 
 
@@ -149,11 +154,7 @@ def log_as_of_ms(connection: Connection, cluster_id: int) -> int | None:
 
 
 def state_counts(connection: Connection, cluster_id: int) -> list[StateCount]:
-    rows = connection.execute(
-        select(coordinator_states.c.partition, coordinator_states.c.state, coordinator_states.c.ids).where(
-            coordinator_states.c.cluster_id == cluster_id, coordinator_states.c.ids != 0
-        )
-    )
+    rows = connection.execute(_STATES, {"cluster_id": cluster_id})
     return [StateCount(*row) for row in rows]
 
 

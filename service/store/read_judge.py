@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from sqlalchemy import Connection, Select, func, literal, select, text
+from sqlalchemy import Connection, Select, bindparam, func, literal, select, text
 
 from service.domain.findings.churn import IN_USE, Uses
 from service.domain.findings.conditions import IdNow
@@ -61,17 +61,15 @@ _NOW = (
     _T.started_at_ms,
     _T.state_since_ms,
 )
+_VIEWS = select(*(log_partitions.c[name] for name in View._fields)).where(
+    log_partitions.c.cluster_id == bindparam("cluster_id"), log_partitions.c.source == SOURCE
+)
+_DESCRIPTION = select(clusters.c.description).where(clusters.c.id == bindparam("cluster_id"))
 
 
 def views(connection: Connection, cluster_id: int) -> list[View]:
     """Of the coordinators' log."""
-    p = log_partitions.c
-    rows = connection.execute(
-        select(p.partition, p.leader, p.next_offset, p.end_offset, p.end_asked_at_ms).where(
-            p.cluster_id == cluster_id, p.source == SOURCE
-        )
-    )
-    return [View(*row) for row in rows]
+    return [View(*row) for row in connection.execute(_VIEWS, {"cluster_id": cluster_id})]
 
 
 def configs(connection: Connection, cluster_id: int) -> Mapping[str, Mapping[str, str]]:
@@ -85,7 +83,7 @@ def metadata_versions(connection: Connection, cluster_id: int) -> list[int | Non
 
 
 def _description(connection: Connection, cluster_id: int) -> Mapping[str, Any]:
-    return connection.scalar(select(clusters.c.description).where(clusters.c.id == cluster_id)) or {}
+    return connection.scalar(_DESCRIPTION, {"cluster_id": cluster_id}) or {}
 
 
 def kafka_id(connection: Connection, cluster_id: int) -> str:

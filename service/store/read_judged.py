@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from typing import Final, NamedTuple
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, bindparam, func, select
 
 from service.domain.coverage import ANSWERS_WITHIN_MS, Stall, blocker_of, unreplicated, why_not_judged
 from service.domain.findings import kinds
@@ -33,6 +33,10 @@ OTHER_WHYS: Final = "they did not answer, for less common reasons"
 NAMED: Final = 5
 
 _D, _F, _W = data_partitions.c, findings.c, partition_watch.c
+_LOOKED_AT: Final = select(_W.looked_at_ms).where(_W.cluster_id == bindparam("cluster_id"))
+_HANGING: Final = select(_F.topic, _F.partition, _F.producer_id, _F.start_offset).where(
+    _F.cluster_id == bindparam("cluster_id"), _F.kind == kinds.HANGING, _F.status == kinds.CONFIRMED
+)
 
 
 class JudgedEntry(NamedTuple):
@@ -95,7 +99,7 @@ class StandingRow(NamedTuple):
 
 def looked_at_ms(connection: Connection, cluster_id: int) -> int | None:
     """When all partitions were looked at last, whether each of them answered or not; None: never."""
-    return connection.scalar(select(_W.looked_at_ms).where(_W.cluster_id == cluster_id))
+    return connection.scalar(_LOOKED_AT, {"cluster_id": cluster_id})
 
 
 def why_no_log(connection: Connection, cluster_id: int) -> str | None:
@@ -230,11 +234,7 @@ def _silent(connection: Connection, cluster_id: int) -> list[Missing]:
 
 def _hanging(connection: Connection, cluster_id: int) -> frozenset[tuple[str, int, int, int]]:
     """(topic, partition, producer id, start offset) of what is confirmed to hang."""
-    rows = connection.execute(
-        select(_F.topic, _F.partition, _F.producer_id, _F.start_offset).where(
-            _F.cluster_id == cluster_id, _F.kind == kinds.HANGING, _F.status == kinds.CONFIRMED
-        )
-    )
+    rows = connection.execute(_HANGING, {"cluster_id": cluster_id})
     return frozenset((row.topic, row.partition, row.producer_id, row.start_offset) for row in rows)
 
 

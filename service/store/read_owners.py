@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from sqlalchemy import Connection, and_, func, select
+from sqlalchemy import Connection, and_, bindparam, func, select
 
 from service.domain.owners import Owner
 from service.domain.states import EXPIRED
@@ -30,15 +30,19 @@ _NEWEST = (
 _NEWEST_MORE = ("timeout_ms", "start_ms", "last_update_ms", "client_transaction_version")
 _UNKNOWN: Final = {"state": EXPIRED, "client_transaction_version": 0}
 _HAD = ("first_seen_ms", "last_seen_ms", "first_epoch", "last_epoch", "ended_offset", "ended_state", "ended_value")
-_OWNERS = select(
-    _P.producer_id,
-    _P.transactional_id,
-    *(func.coalesce(_T[name], _UNKNOWN.get(name, -1)) for name in (*_NEWEST, *_NEWEST_MORE)),
-    *(_P[name] for name in _HAD),
-).select_from(
-    producer_ids.outerjoin(
-        transactional_ids, and_(_T.cluster_id == _P.cluster_id, _T.transactional_id == _P.transactional_id)
+_OWNERS = (
+    select(
+        _P.producer_id,
+        _P.transactional_id,
+        *(func.coalesce(_T[name], _UNKNOWN.get(name, -1)) for name in (*_NEWEST, *_NEWEST_MORE)),
+        *(_P[name] for name in _HAD),
     )
+    .select_from(
+        producer_ids.outerjoin(
+            transactional_ids, and_(_T.cluster_id == _P.cluster_id, _T.transactional_id == _P.transactional_id)
+        )
+    )
+    .where(_P.cluster_id == bindparam("cluster_id"), _P.producer_id.in_(bindparam("producer_ids", expanding=True)))
 )
 
 
@@ -49,7 +53,7 @@ def owners(connection: Connection, cluster_id: int, asked: Iterable[int]) -> dic
     """
     found: dict[int, list[Owner]] = {}
     for some in batched(sorted(set(asked)), _AT_ONCE):
-        rows = connection.execute(_OWNERS.where(_P.cluster_id == cluster_id, _P.producer_id.in_(some))).all()
+        rows = connection.execute(_OWNERS, {"cluster_id": cluster_id, "producer_ids": some}).all()
         open_ = participants(connection, cluster_id, sorted({row.transactional_id for row in rows}))
         for row in rows:
             found.setdefault(row[0], []).append(_owner(row, open_.get(row[1], [])))

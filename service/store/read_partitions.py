@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, case, exists, false, func, select, tuple_
+from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, case, exists, false, func, select, tuple_
 
 from service.domain.findings.unreadable import DENIED
 from service.domain.open_entries import Entry
@@ -83,6 +83,23 @@ _LOOKED_AT_MS = case(
 _COLUMNS = [_LOOKED_AT_MS if name == "looked_at_ms" else _D[name] for name in (*PartitionRow._fields[:-1], *_FIRST)]
 _JOINED = data_partitions.outerjoin(partition_watch, _W.cluster_id == _D.cluster_id)
 _ROWS = select(*_COLUMNS).select_from(_JOINED)
+_OF_CLUSTER = _D.cluster_id == bindparam("cluster_id")
+_STANDS = and_(_OF_CLUSTER, _D.stalled_since_ms.is_not(None))
+_STALLED = _ROWS.where(_STANDS).order_by(_D.stalled_since_ms, _D.topic, _D.partition).limit(bindparam("limit"))
+_COUNT_STALLED = select(func.count()).where(_STANDS)
+_GONE = _ROWS.where(_OF_CLUSTER, _D.is_gone.is_(True))
+_IS_SILENT = select(exists().where(_OF_CLUSTER, _D.why.is_not(None), _THERE, _D.leader >= 0, ~_D.why.contains(DENIED)))
+_COUNT_GROUPS = select(func.count()).where(_G.cluster_id == bindparam("cluster_id"))
+_ENTRIES = (
+    select(*(_E[name] for name in Entry._fields))
+    .order_by(_E.topic, _E.partition, _E.start_offset, _E.producer_id)
+    .limit(bindparam("limit"))
+)
+_GROUPS = (
+    select(*(_G[name] for name in GroupOffset._fields))
+    .order_by(_G.group, _G.topic, _G.partition)
+    .limit(bindparam("limit"))
+)
 
 
 def stall_clocks(connection: Connection, cluster_id: int) -> dict[Place, StallClock]:
@@ -97,14 +114,12 @@ def stall_clocks(connection: Connection, cluster_id: int) -> dict[Place, StallCl
 
 def stalled(connection: Connection, cluster_id: int, limit: int = STALLED_READ) -> list[PartitionRow]:
     """Those whose LSO stands still below the high watermark, the longest first; also when they do not answer now."""
-    statement = _ROWS.where(_D.cluster_id == cluster_id, _D.stalled_since_ms.is_not(None))
-    return _read(connection, statement.order_by(_D.stalled_since_ms, _D.topic, _D.partition).limit(limit))
+    return _read(connection, _STALLED, {"cluster_id": cluster_id, "limit": limit})
 
 
 def count_stalled(connection: Connection, cluster_id: int) -> int:
     """Returns how many partitions `stalled` would read without a limit."""
-    stands = (_D.cluster_id == cluster_id, _D.stalled_since_ms.is_not(None))
-    return connection.scalar(select(func.count()).where(*stands)) or 0
+    return connection.scalar(_COUNT_STALLED, {"cluster_id": cluster_id}) or 0
 
 
 def find(connection: Connection, cluster_id: int, topic: str, partition: int) -> PartitionRow | None:
@@ -118,13 +133,12 @@ def find(connection: Connection, cluster_id: int, topic: str, partition: int) ->
 
 def gone(connection: Connection, cluster_id: int) -> list[PartitionRow]:
     """Partitions that are no more: remembered for an hour, or until a topic of that name comes back."""
-    return _read(connection, _ROWS.where(_D.cluster_id == cluster_id, _D.is_gone.is_(True)))
+    return _read(connection, _GONE, {"cluster_id": cluster_id})
 
 
 def some_broker_is_silent(connection: Connection, cluster_id: int) -> bool:
     """Whether a partition that has a leader gets no answer of it, and not for want of a permission."""
-    silent = and_(_D.cluster_id == cluster_id, _D.why.is_not(None), _THERE, _D.leader >= 0, ~_D.why.contains(DENIED))
-    return connection.scalar(select(exists().where(silent))) is True
+    return connection.scalar(_IS_SILENT, {"cluster_id": cluster_id}) is True
 
 
 def page(
@@ -170,30 +184,29 @@ def entries(
     connection: Connection, cluster_id: int, places: Sequence[Place] | None = None, limit: int = ENTRIES_READ
 ) -> list[Entry]:
     """What is open on these partitions, or on all: by partition, then by start offset; the first `limit`."""
-    statement = select(*(_E[name] for name in Entry._fields))
-    statement = statement.order_by(_E.topic, _E.partition, _E.start_offset, _E.producer_id).limit(limit)
     named = None if places is None else sorted(set(places))
-    return [Entry._make(row) for row in rows_at(connection, statement, open_entries, cluster_id, named)][:limit]
+    rows = rows_at(connection, _ENTRIES, open_entries, cluster_id, named, limit=limit)
+    return [Entry._make(row) for row in rows][:limit]
 
 
 def groups(
     connection: Connection, cluster_id: int, places: Sequence[Place] | None = None, limit: int = GROUPS_READ
 ) -> list[GroupOffset]:
     """Where consumer groups stand on these partitions, or on all that are known: by group and partition."""
-    statement = select(*(_G[name] for name in GroupOffset._fields))
-    statement = statement.order_by(_G.group, _G.topic, _G.partition).limit(limit)
     named = None if places is None else sorted(set(places))
-    rows = rows_at(connection, statement, group_offsets, cluster_id, named)
+    rows = rows_at(connection, _GROUPS, group_offsets, cluster_id, named, limit=limit)
     return sorted(GroupOffset._make(row) for row in rows)[:limit]
 
 
 def count_groups(connection: Connection, cluster_id: int) -> int:
     """Returns how many rows `groups` would read without a limit."""
-    return connection.scalar(select(func.count()).where(_G.cluster_id == cluster_id)) or 0
+    return connection.scalar(_COUNT_GROUPS, {"cluster_id": cluster_id}) or 0
 
 
-def _read(connection: Connection, statement: Select[Any]) -> list[PartitionRow]:
-    return [_row(row) for row in connection.execute(statement)]
+def _read(
+    connection: Connection, statement: Select[Any], chosen: Mapping[str, Any] | None = None
+) -> list[PartitionRow]:
+    return [_row(row) for row in connection.execute(statement, chosen)]
 
 
 def _row(row: Any) -> PartitionRow:

@@ -7,7 +7,7 @@ from heapq import merge
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, Row, select
+from sqlalchemy import Connection, Row, bindparam, select
 
 from service.domain.states import OPEN
 from service.store.display import readings_of
@@ -27,7 +27,12 @@ from service.store.select_transactions import (
 )
 from service.store.writer_rows import IdRow
 
-_T = transactional_ids.c
+_T, _O = transactional_ids.c, open_participants.c
+_PARTICIPANTS = (
+    select(_O.transactional_id, _O.topic, _O.partition)
+    .where(_O.cluster_id == bindparam("cluster_id"), _O.transactional_id.in_(bindparam("ids", expanding=True)))
+    .order_by(_O.transactional_id, _O.topic, _O.partition)
+)
 _WIDE: Final = 20_000
 """Of so many ids the rows are not looked up and sorted: that takes longer than walking past fifty others for each."""
 
@@ -96,14 +101,9 @@ def participants(
     connection: Connection, cluster_id: int, transactional_ids_: Sequence[bytes]
 ) -> dict[bytes, list[tuple[str, int]]]:
     """(topic, partition) of the open transactions among the ids (a page of them at most), in that order."""
-    p = open_participants.c
     found: dict[bytes, list[tuple[str, int]]] = {}
     asked = {id_key(transactional_id): transactional_id for transactional_id in transactional_ids_}
-    rows = connection.execute(
-        select(p.transactional_id, p.topic, p.partition)
-        .where(p.cluster_id == cluster_id, p.transactional_id.in_(asked))
-        .order_by(p.transactional_id, p.topic, p.partition)
-    )
+    rows = connection.execute(_PARTICIPANTS, {"cluster_id": cluster_id, "ids": list(asked)})
     for key, topic, partition in rows:
         found.setdefault(asked[key], []).append((topic, partition))
     return found

@@ -33,6 +33,8 @@ _READ = (
 _NOT_READ: Final = (None,) * len(_READ)
 _NO_FIRST: Final = (None,) * 7
 
+_STORED = select(*(data_partitions.c[name] for name in LookRow._fields))
+_STORED_ENTRIES = select(*(open_entries.c[name] for name in Entry._fields))
 _LOOKS = Upsert(data_partitions, columns=("cluster_id", *_LOOK), replace=_LOOK[2:])
 _ENTRIES = Upsert(open_entries, replace=Entry._fields[3:], columns=("cluster_id", *Entry._fields))
 _WATCH = Upsert(partition_watch, replace=("looked_at_ms", "not_covered"))
@@ -88,12 +90,10 @@ class PartitionWriter(SourceWriter):
             return Written(looks, reads)
 
     def _stored(self, connection: Connection, places: Sequence[Place] | None, watched_ms: int) -> Partitions:
-        rows = select(*(data_partitions.c[name] for name in LookRow._fields))
         found = Partitions(watched_ms, {}, {})
-        for row in rows_at(connection, rows, data_partitions, self._cluster_id, places):
+        for row in rows_at(connection, _STORED, data_partitions, self._cluster_id, places):
             found.rows[row[0], row[1]] = LookRow._make(row)
-        entries = select(*(open_entries.c[name] for name in Entry._fields))
-        for row in rows_at(connection, entries, open_entries, self._cluster_id, places):
+        for row in rows_at(connection, _STORED_ENTRIES, open_entries, self._cluster_id, places):
             found.entries.setdefault((row[0], row[1]), {})[row.producer_id] = Entry._make(row)
         return found
 
