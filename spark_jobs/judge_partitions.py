@@ -177,7 +177,9 @@ class PartitionLooks:
             }
             for key, case in self._cases.items():
                 from_ms = self._log_from_ms(case, context, asked_at_ms)
-                if asked_at_ms >= from_ms:
+                # the stored row may be older than the end of its transaction: it has to be open after that question
+                seen = answers.seen.get(key.place)
+                if asked_at_ms >= from_ms and seen is not None and is_open(key, seen):
                     case.take_ends(asked_at_ms, log_ends, read.read_to)
                 if answers.heard is not None and case.take_word(answers.heard, from_ms):
                     ends[case.subject] = kinds.ADOPTION
@@ -281,8 +283,8 @@ class PartitionLooks:
                 continue  # long transactions are many
             is_urgent = is_due and case.confirmed_by is None and not case.is_blind
             self.waits |= is_urgent
-            again_ms = 0 if is_urgent and case.can_confirm(context, now_ms) else LOOK_AGAIN_MS
-            if now_ms - case.looked_at_ms >= again_ms:
+            is_wanted = is_urgent and (case.log_ends is None or case.can_confirm(context, now_ms))
+            if is_wanted or now_ms - case.looked_at_ms >= LOOK_AGAIN_MS:
                 entries[key] = case.high_watermark
             if (question := case.question(now_ms)) is not None:
                 facts[key] = question

@@ -15,7 +15,7 @@ from service.domain.owners import Told
 from service.domain.partition_facts import Place
 from service.domain.transaction_log import TOPIC
 from service.domain.worlds.facts import EntryAsk, EntryFacts
-from service.kafka.bracket import Bracket, LogEnds, Seen
+from service.kafka.bracket import Bracket, Seen
 from service.kafka.client import KafkaClient
 from service.kafka.entry_facts import read_facts
 from service.kafka.errors import KafkaFailure
@@ -82,8 +82,7 @@ class Answers:
 
 
 class Looker(Asking[Questions, Answers]):
-    """What cannot be answered is left out. What is known is told before the next is asked for; `bell` is set each
-    time."""
+    """What cannot be answered is left out. `bell` is set with each answer."""
 
     def __init__(self, client: ClientSettings, liveness: Liveness, bell: threading.Event) -> None:
         super().__init__("looker", client, liveness)
@@ -91,46 +90,38 @@ class Looker(Asking[Questions, Answers]):
         self._bracket: Bracket | None = None
 
     def _answer(self, question: Questions) -> None:
-        with self._trying("not all could be looked at"):
-            if self._client is None or self._bracket is None:
-                self._client = KafkaClient(self._settings)
-                self._bracket = Bracket(self._client, wall_clock_ms)
-            ends = self._log_ends(self._bracket, question)
-            self._look(self._client, self._bracket, question, ends)
-
-    def _log_ends(self, bracket: Bracket, questions: Questions) -> LogEnds | None:
-        of_owners = {ask.log_partition for ask in questions.facts.values() if ask.transactional_id is not None}
-        log_partitions = questions.log_partitions | of_owners
-        if not log_partitions:
-            return None
-        found = bracket.ends(TOPIC, log_partitions)
-        leaders = {p: (leader.node, leader.epoch) for p, leader in found.leaders.items()}
-        self._tell(Answers(found.asked_at_ms, found.offsets, leaders, silent_at_ms=bracket.silent_at_ms))
-        return found
-
-    def _look(self, client: KafkaClient, bracket: Bracket, questions: Questions, ends: LogEnds | None) -> None:
-        if questions.producers:
-            self._tell(Answers(heard=self._hear(client, questions.producers)))
         answers = Answers()
+        with self._trying("not all could be looked at"):
+            self._look(question, answers)
+        self._answers.put(answers)
+        self._bell.set()
+
+    def _look(self, questions: Questions, answers: Answers) -> None:
+        if self._client is None or self._bracket is None:
+            self._client = KafkaClient(self._settings)
+            self._bracket = Bracket(self._client, wall_clock_ms)
+        of_owners = {ask.log_partition for ask in questions.facts.values() if ask.transactional_id is not None}
+        found = None
+        if log_partitions := questions.log_partitions | of_owners:
+            found = self._bracket.ends(TOPIC, log_partitions)
+            answers.log_asked_at_ms, answers.log_ends = found.asked_at_ms, found.offsets
+            answers.log_leaders = {p: (leader.node, leader.epoch) for p, leader in found.leaders.items()}
+        if questions.producers:
+            answers.heard = self._hear(self._client, questions.producers)
         places = {key.place for key in (*questions.entries, *questions.facts)}
         if places:
-            answers.seen = bracket.look(places)
+            answers.seen = self._bracket.look(places)
         for key, from_offset in questions.entries.items():
             seen = answers.seen.get(key.place)
             if seen is not None and seen.described and not is_open(key, seen):
-                answers.ended[key] = self._markers(client, key, seen, from_offset, seen.ends.high_watermark)
+                answers.ended[key] = self._markers(self._client, key, seen, from_offset, seen.ends.high_watermark)
         for key, ask in questions.facts.items():
             seen = answers.seen.get(key.place)
             if seen is None or not seen.described or not is_open(key, seen):
                 continue
-            if (facts := read_facts(client, ask, seen, ends)) is not None:
+            if (facts := read_facts(self._client, ask, seen, found)) is not None:
                 answers.facts[key] = ask, facts
-        answers.silent_at_ms = bracket.silent_at_ms
-        self._tell(answers)
-
-    def _tell(self, answers: Answers) -> None:
-        self._answers.put(answers)
-        self._bell.set()
+        answers.silent_at_ms = self._bracket.silent_at_ms
 
     def _hear(self, client: KafkaClient, producers: frozenset[int]) -> Heard:
         """A broker that does not answer leaves all unheard, and holds up no other look."""

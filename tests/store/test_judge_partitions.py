@@ -116,8 +116,13 @@ class Lab:
             found = load(connection, self.cluster.id, now_ms)
         return next((one for (kind, _), one in found.items() if kind == kinds.HANGING), None)
 
-    def ends(self, asked_at_ms: int, end: int | None = None) -> None:
-        self.looker.ready.append(Answers(asked_at_ms, {0: self.next_offset if end is None else end}))
+    def ends(
+        self, asked_at_ms: int, end: int | None = None, leader: tuple[int, int] | None = None, *, is_open: bool = True
+    ) -> None:
+        """The end of the log, and a look after that."""
+        log_ends = {0: self.next_offset if end is None else end}
+        leaders = {} if leader is None else {0: leader}
+        self.looker.ready.append(Answers(asked_at_ms, log_ends, leaders, seen={PLACE: _seen(asked_at_ms, is_open)}))
 
     def seen(
         self,
@@ -128,10 +133,7 @@ class Lab:
         topic_id: str = "T",
         silent_at_ms: int | None = None,
     ) -> None:
-        there = (ActiveProducer(7, 0, 1, -1, 3, 100),) if is_open else ()
-        ends = Ends(10, 100 if is_open else 111, 110 if is_open else 111, 0)
-        seen = Seen(*PLACE, topic_id, asked_at_ms, Leader(1, 5), ends, True, there)
-        answers = Answers(seen={PLACE: seen}, silent_at_ms=silent_at_ms)
+        answers = Answers(seen={PLACE: _seen(asked_at_ms, is_open, topic_id)}, silent_at_ms=silent_at_ms)
         asked = self.looker.asked[-1].facts.get(KEY) if self.looker.asked else None
         if is_open and asked is not None:
             history = self.facts.history if asked.transactional_id else None
@@ -151,6 +153,12 @@ class Lab:
         found = self.round(now_ms + 3_000)
         assert found is not None
         return found
+
+
+def _seen(asked_at_ms: int, is_open: bool, topic_id: str = "T") -> Seen:
+    there = (ActiveProducer(7, 0, 1, -1, 3, 100),) if is_open else ()
+    ends = Ends(10, 100 if is_open else 111, 110 if is_open else 111, 0)
+    return Seen(*PLACE, topic_id, asked_at_ms, Leader(1, 5), ends, True, there)
 
 
 @pytest.fixture
@@ -183,6 +191,21 @@ def test_one_look_at_the_partition_and_one_at_the_log_make_a_candidate(lab: Lab)
     found = lab.round(NOW_MS + 2_000)
     assert found is not None
     assert (found.status, found.confirmed_at_ms) == ("candidate", None)
+
+
+def test_the_end_of_the_log_counts_only_with_a_look_that_still_shows_it_open(lab: Lab) -> None:
+    """Its transaction may have ended, as the log shows, after the row was stored: then nothing hung."""
+    lab.ended(NOW_MS)
+    lab.opened(NOW_MS)
+    lab.round(NOW_MS + 1_000)
+    lab.looker.ready.append(Answers(NOW_MS + 1_500, {0: lab.next_offset}))
+    lab.seen(NOW_MS + 1_900)
+    assert lab.round(NOW_MS + 2_000) is None
+    asked = lab.looker.asked[-1]
+    assert asked.log_partitions == {0}
+    assert KEY in asked.entries, "looked at again, though that was done a moment ago"
+    lab.ends(NOW_MS + 2_500, is_open=False)
+    assert lab.round(NOW_MS + 3_000) is None
 
 
 def test_an_end_of_the_log_asked_for_before_the_entry_was_known_is_no_look(lab: Lab) -> None:
@@ -320,9 +343,9 @@ def test_an_end_told_by_a_leader_that_the_log_was_not_read_from_is_no_look(lab: 
     lab.ended(NOW_MS)
     lab.opened(NOW_MS)
     lab.round(NOW_MS + 1_000)
-    lab.looker.ready.append(Answers(NOW_MS + 1_500, {0: lab.next_offset}, {0: (2, 0)}))
+    lab.ends(NOW_MS + 1_500, leader=(2, 0))
     assert lab.round(NOW_MS + 2_000) is None
-    lab.looker.ready.append(Answers(NOW_MS + 2_500, {0: lab.next_offset}, {0: (1, 0)}))
+    lab.ends(NOW_MS + 2_500, leader=(1, 0))
     assert lab.round(NOW_MS + 3_000) is not None
 
 
