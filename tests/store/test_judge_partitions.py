@@ -117,12 +117,20 @@ class Lab:
         return next((one for (kind, _), one in found.items() if kind == kinds.HANGING), None)
 
     def ends(
-        self, asked_at_ms: int, end: int | None = None, leader: tuple[int, int] | None = None, *, is_open: bool = True
+        self,
+        asked_at_ms: int,
+        end: int | None = None,
+        leader: tuple[int, int] | None = None,
+        *,
+        is_open: bool = True,
+        others: tuple[ActiveProducer, ...] = (),
     ) -> None:
-        """The end of the log, and a look after that."""
+        """The end of the log, and a look after that; `others` are open there, too."""
         log_ends = {0: self.next_offset if end is None else end}
         leaders = {} if leader is None else {0: leader}
-        self.looker.ready.append(Answers(asked_at_ms, log_ends, leaders, seen={PLACE: _seen(asked_at_ms, is_open)}))
+        seen = _seen(asked_at_ms, is_open)
+        seen = seen._replace(open=(*seen.open, *others))
+        self.looker.ready.append(Answers(asked_at_ms, log_ends, leaders, seen={PLACE: seen}))
 
     def seen(
         self,

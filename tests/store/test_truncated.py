@@ -13,6 +13,7 @@ from service.domain import states
 from service.domain.facts import Gap
 from service.domain.findings import kinds
 from service.domain.findings.lifecycle import MOST_OPEN, QUIET_MS
+from service.kafka.producers import ActiveProducer
 from service.store import read_events, read_findings, read_judge, read_judged
 from service.store.read_judged import WHYS_SHOWN
 from service.store.writer_findings import load
@@ -130,7 +131,8 @@ def test_what_hangs_beyond_the_bound(lab: Lab, url: str) -> None:
     lab.ended(NOW_MS)
     orphans(lab, NOW_MS, MOST_OPEN + 50)
     lab.round(NOW_MS + S)
-    lab.ends(NOW_MS + 1_500)
+    others = tuple(ActiveProducer(1_000 + n, 0, 1, -1, 3, 100 + n) for n in range(MOST_OPEN + 50))
+    lab.ends(NOW_MS + 1_500, others=others)
     lab.round(NOW_MS + 2 * S)
     assert open_now(lab.cluster, kinds.HANGING, NOW_MS) == MOST_OPEN
     assert stored(lab.cluster) == {kinds.HANGING: 50}
