@@ -20,8 +20,8 @@ from spark_jobs.open_cases import OpenCase
 from spark_jobs.source.watched import is_over
 
 MARKER_WAIT_MS: Final = 5_000
-"""How long the judge waits for the marker of an entry that DescribeProducers reports as closed. The marker may lie
-above the high watermark, which was requested a moment earlier and waits for the followers."""
+"""Time for the marker of an entry to become readable once DescribeProducers reports the entry as closed. The marker
+may lie above the high watermark, which was requested a moment earlier and waits for the followers."""
 
 
 def how_it_ended(

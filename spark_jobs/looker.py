@@ -82,7 +82,7 @@ class Answers:
 
 
 class Looker(Asking[Questions, Answers]):
-    """What cannot be answered is left out. `bell` is set with each answer."""
+    """Answers the judge's questions as far as Kafka answers them, and sets `bell` with each answer."""
 
     def __init__(self, client: ClientSettings, liveness: Liveness, bell: threading.Event) -> None:
         super().__init__("looker", client, liveness)

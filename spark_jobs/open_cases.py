@@ -163,13 +163,13 @@ class OpenCase:
         self.evidence.append(Evidence(seen.asked_at_ms, f"{question}, broker {seen.leader.node}", text))
 
     def can_confirm(self, context: Context, asked_at_ms: int) -> bool:
-        """Whether a look asked for then comes late enough after look 2 to be look 3."""
+        """Returns whether a look that was requested at `asked_at_ms` is late enough after look 2 to count as look 3."""
         if self.unowned_ms is None:
             return False
         return asked_at_ms >= self.unowned_ms + (SETTLES_MS if self.may_be_early(context, asked_at_ms) else 0)
 
     def take_closed(self, seen: Seen) -> int:
-        """It is closed there, and no marker was found. Returns since when (ms)."""
+        """Notes that a look found the entry closed without a marker. Returns the time of the first such look (ms)."""
         if self.closed_ms is None:
             self.closed_ms = seen.asked_at_ms
         return self.closed_ms

@@ -150,12 +150,16 @@ class Lab:
             answers.ended[KEY] = BatchesRead(markers, (), 111, True, 0)
         self.looker.ready.append(answers)
 
-    def confirmed(self, now_ms: int = NOW_MS) -> Finding:
-        """All three looks, a second apart."""
+    def two_looks(self, now_ms: int = NOW_MS) -> None:
+        """Shows the entry open, and the end of the log after that; no round has judged the second look yet."""
         self.ended(now_ms)
         self.opened(now_ms)
         self.round(now_ms + 1_000)
         self.ends(now_ms + 1_500)
+
+    def confirmed(self, now_ms: int = NOW_MS) -> Finding:
+        """All three looks, a second apart."""
+        self.two_looks(now_ms)
         self.round(now_ms + 2_000)
         self.seen(now_ms + 2_000 + SETTLES_MS)
         found = self.round(now_ms + 3_000)
@@ -236,10 +240,7 @@ def test_a_log_that_is_not_read_to_that_end_is_no_look(lab: Lab) -> None:
 
 
 def test_a_look_at_the_partition_from_before_the_second_look_does_not_confirm(lab: Lab) -> None:
-    lab.ended(NOW_MS)
-    lab.opened(NOW_MS)
-    lab.round(NOW_MS + 1_000)
-    lab.ends(NOW_MS + 1_500)
+    lab.two_looks()
     lab.seen(NOW_MS + 1_900)
     found = lab.round(NOW_MS + 2_000)
     assert found is not None
@@ -248,10 +249,7 @@ def test_a_look_at_the_partition_from_before_the_second_look_does_not_confirm(la
 
 def test_a_producer_that_may_be_early_is_given_a_moment(lab: Lab) -> None:
     """Some clients write before AddPartitionsToTxn is accepted."""
-    lab.ended(NOW_MS)
-    lab.opened(NOW_MS)
-    lab.round(NOW_MS + 1_000)
-    lab.ends(NOW_MS + 1_500)
+    lab.two_looks()
     lab.round(NOW_MS + 2_000)
     lab.seen(NOW_MS + 2_000 + SETTLES_MS - 1)
     found = lab.round(NOW_MS + 2_600)
@@ -265,10 +263,7 @@ def test_a_producer_that_may_be_early_is_given_a_moment(lab: Lab) -> None:
 
 def test_the_third_look_is_asked_for_as_soon_as_it_counts_and_not_all_the_time_before(lab: Lab) -> None:
     """Each look costs its leader a question; hundreds may wait at once."""
-    lab.ended(NOW_MS)
-    lab.opened(NOW_MS)
-    lab.round(NOW_MS + 1_000)
-    lab.ends(NOW_MS + 1_500)
+    lab.two_looks()
     lab.seen(NOW_MS + 1_900)
     lab.round(NOW_MS + 2_000)
     lab.round(NOW_MS + 2_000 + SETTLES_MS - 1)
@@ -335,10 +330,7 @@ def test_whoever_takes_over_does_not_know_who_was_silent_before(lab: Lab) -> Non
 
 
 def test_looks_from_before_a_broker_was_seen_to_be_silent_are_made_again(lab: Lab) -> None:
-    lab.ended(NOW_MS)
-    lab.opened(NOW_MS)
-    lab.round(NOW_MS + 1_000)
-    lab.ends(NOW_MS + 1_500)
+    lab.two_looks()
     lab.round(NOW_MS + 2_000)
     lab.seen(NOW_MS + 2_000 + SETTLES_MS, silent_at_ms=NOW_MS + 2_400)
     found = lab.round(NOW_MS + 3_000)
@@ -358,10 +350,7 @@ def test_an_end_told_by_a_leader_that_the_log_was_not_read_from_is_no_look(lab: 
 
 
 def test_what_has_ended_by_the_third_look_is_withdrawn(lab: Lab) -> None:
-    lab.ended(NOW_MS)
-    lab.opened(NOW_MS)
-    lab.round(NOW_MS + 1_000)
-    lab.ends(NOW_MS + 1_500)
+    lab.two_looks()
     lab.round(NOW_MS + 2_000)
     lab.seen(NOW_MS + 2_600, is_open=False, markers=(Marker(110, 0, NOW_MS + 2_500, False),))
     found = lab.round(NOW_MS + 3_000)

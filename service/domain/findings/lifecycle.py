@@ -136,7 +136,7 @@ def _news(
 
 
 def _in_order(keys: Iterable[Key]) -> list[Key]:
-    """The same order whenever the keys are the same."""
+    """Returns the keys in an order that depends on nothing but the keys."""
     return sorted(keys, key=lambda key: repr((key[0], tuple(key[1]))))
 
 
