@@ -177,7 +177,7 @@ class PartitionLooks:
             }
             for key, case in self._cases.items():
                 from_ms = self._log_from_ms(case, context, asked_at_ms)
-                # the stored row may be older than the end of the transaction: a look after that question has to show it open
+                # the stored row may be older than the end of the transaction: a later look has to show it open
                 seen = answers.seen.get(key.place)
                 if asked_at_ms >= from_ms and seen is not None and is_open(key, seen):
                     case.take_ends(asked_at_ms, log_ends, read.read_to)
