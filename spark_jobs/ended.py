@@ -8,6 +8,8 @@ from sqlalchemy import Connection
 
 from service.domain.endings import Ended, how_ended
 from service.domain.findings import kinds
+from service.domain.findings.context import Context
+from service.domain.findings.hanging import can_still_write
 from service.domain.owners import Owner
 from service.domain.states import PREPARE_COMMIT
 from service.kafka.bracket import Seen
@@ -23,17 +25,23 @@ MARKER_WAIT_MS: Final = 5_000
 """Time for the marker of an entry to become readable once DescribeProducers reports the entry as closed. The marker
 may lie above the high watermark, which was requested a moment earlier and waits for the followers."""
 
+LOG_WAIT_MS: Final = 30_000
+"""Time for the transaction log to be read past the marker of an entry that its producer may have taken over. After it
+nobody is named."""
+
 
 def how_it_ended(
-    connection: Connection, cluster_id: int, case: OpenCase, seen: Seen, found: BatchesRead | None
+    connection: Connection, cluster_id: int, case: OpenCase, seen: Seen, found: BatchesRead | None, context: Context
 ) -> str | None:
-    """Returns the resolution; None while its marker cannot be read, or it is not known yet whether it is ours."""
+    """Returns the resolution; None while its marker cannot be read, or it is not known yet whose it is."""
     if not seen.described:
         return kinds.HEALED
     if found is None:
         return None
     entry = case.entry
+    closed_ms = case.take_closed(seen)
     owners = read_partitions.owners(connection, cluster_id, [entry.producer_id]).get(entry.producer_id, [])
+    owner = owners[0] if owners else None
     attempts = audit.of_subject(
         connection, cluster_id, entry.topic, entry.partition, entry.producer_id, entry.start_offset
     )
@@ -45,19 +53,27 @@ def how_it_ended(
         found.markers,
         log_start=seen.ends.log_start,
         high_watermark=seen.ends.high_watermark,
-        ended=ended_of(owners[0]) if owners else None,
+        ended=None if owner is None or case.had_ended(owner) else ended_of(owner),
         by_us=by_us,
     )
-    if how == kinds.HEALED and not is_over(case.take_closed(seen), MARKER_WAIT_MS, seen.asked_at_ms):
-        return None
-    is_foreign = how in (kinds.FOREIGN_COMMIT, kinds.FOREIGN_ABORT)
-    return kinds.HEALED if case.is_blind and is_foreign else how  # it may be a coordinator's
+    if how == kinds.HEALED:
+        return how if is_over(closed_ms, MARKER_WAIT_MS, seen.asked_at_ms) else None
+    if how not in (kinds.FOREIGN_COMMIT, kinds.FOREIGN_ABORT):
+        return how
+    if case.is_blind:
+        return kinds.HEALED  # it may be a coordinator's
+    if owner is None or not can_still_write(entry, owner):
+        return how
+    if context.seen_until.get(owner.log_partition, -1) >= closed_ms:
+        return how
+    # the PrepareX of a younger transaction may lie in what is not read yet
+    return kinds.HEALED if is_over(closed_ms, LOG_WAIT_MS, seen.asked_at_ms) else None
 
 
-def ended_of(owner: Owner | None) -> Ended | None:
+def ended_of(owner: Owner) -> Ended | None:
     """The last transaction that ended, from the bytes that the store has kept of its PrepareX; None where none was
     seen, or they cannot be read."""
-    if owner is None or owner.ended_value is None:
+    if owner.ended_value is None:
         return None
     try:
         value = decode_value(owner.ended_value)

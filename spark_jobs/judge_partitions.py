@@ -201,7 +201,7 @@ class PartitionLooks:
             if key in answers.facts:
                 _decide(case, *answers.facts[key], read)
             return None
-        how = how_it_ended(connection, self._cluster_id, case, seen, answers.ended.get(key))
+        how = how_it_ended(connection, self._cluster_id, case, seen, answers.ended.get(key), context)
         if how is not None:
             self._closed_ms[key] = seen.asked_at_ms
         return how

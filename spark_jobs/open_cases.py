@@ -40,7 +40,7 @@ class OpenCase:
 
     `decided`: what is said of it, at `judged_ms`; `early`: what was read before look 2 held, and is not said.
 
-    `closed_ms`: when a look first found it closed without a marker; None while it is open.
+    `closed_ms`: when a look first found it closed; None while it is open.
 
     `is_blind`: the log cannot be read, so look 2 is its coordinator's word, twice: since `let_go_ms` it does not mean
     to end the entry. It was asked last at `heard_at_ms`.
@@ -113,6 +113,13 @@ class OpenCase:
             Evidence(self.log_asked_ms, TOPIC, f"{where} read to the end of then: no transaction there will end it"),
         ]
 
+    def had_ended(self, owner: Owner) -> bool:
+        """Returns whether look 2 had read the owner's last PrepareX. Nobody owned the entry then, so that transaction
+        was complete: its coordinator writes no marker any more."""
+        if self.unowned_ms is None or self.log_ends is None or owner.ended_offset is None:
+            return False
+        return owner.ended_offset < self.log_ends.get(owner.log_partition, -1)
+
     def asks_coordinators(self, now_ms: int) -> bool:
         """Whether it is time: the second question comes when a producer that was early has been accepted."""
         if not self.is_blind:
@@ -169,7 +176,7 @@ class OpenCase:
         return asked_at_ms >= self.unowned_ms + (SETTLES_MS if self.may_be_early(context, asked_at_ms) else 0)
 
     def take_closed(self, seen: Seen) -> int:
-        """Notes that a look found the entry closed without a marker. Returns the time of the first such look (ms)."""
+        """Notes that a look found the entry closed. Returns the time of the first such look (ms)."""
         if self.closed_ms is None:
             self.closed_ms = seen.asked_at_ms
         return self.closed_ms

@@ -36,7 +36,8 @@ def how_ended(
     by_us: bool,
 ) -> str:
     """A resolution of `kinds.RESOLUTIONS`. `markers` of its producer id, behind where it was seen open last; `ended`:
-    the last transaction that ended under the producer id; `by_us`: `resolve` has written a marker for it."""
+    the last transaction that ended under the producer id, unless it was complete while the entry was still open;
+    `by_us`: `resolve` has written a marker for it."""
     if high_watermark <= entry.start_offset:
         return kinds.TRUNCATED
     if not markers:

@@ -24,6 +24,7 @@ from service.domain.facts import (
     Step,
 )
 from service.store import schema
+from tests.builders import transaction_log
 
 NOW_MS = 1_790_000_000_123
 PREPARED = (states.PREPARE_COMMIT, states.PREPARE_ABORT)
@@ -81,8 +82,8 @@ def fold(partition: int, entries: Iterable[Entry], counts: bool = True) -> LogBa
             records = list(group)
             last = records[-1]
             topics = last.participants if last.record.state in states.OPEN else ()
-            ends = [r.record for r in records if r.record.state in PREPARED and r.record.partition_count]
-            end = (ends[-1].offset, ends[-1].state, b"raw %d" % ends[-1].offset) if ends else (-1, -1, None)
+            ends = [r for r in records if r.record.state in PREPARED and r.record.partition_count]
+            end = (ends[-1].record.offset, ends[-1].record.state, value_of(ends[-1])) if ends else (-1, -1, None)
             runs.append(Run(partition, key, records[0].record, last.record, joined, len(records), topics, *end))
             joined = True
         is_first_prepare = False  # shown by the pair in front
@@ -97,6 +98,21 @@ def fold(partition: int, entries: Iterable[Entry], counts: bool = True) -> LogBa
                 durations += _histograms(partition, told)
             is_first_prepare = not transitions.is_prepared_again(before, after)
     return LogBatch((), tuple(runs), (), None, tuple(steps), tuple(folded), tuple(durations))
+
+
+def value_of(one: Entry) -> bytes:
+    """Returns the record's value as a coordinator of old clients writes it."""
+    record = one.record
+    return transaction_log.value(
+        0,
+        producer_id=record.producer_id,
+        producer_epoch=record.producer_epoch,
+        timeout_ms=record.timeout_ms,
+        status=record.state,
+        topics=[(topic.topic, topic.partitions) for topic in one.participants],
+        last_update_ms=record.last_update_ms,
+        start_ms=record.start_ms,
+    )
 
 
 def is_completion(before: LogRecord, after: LogRecord) -> bool:

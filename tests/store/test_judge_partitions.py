@@ -25,7 +25,7 @@ from service.store.engine import open_reader
 from service.store.schema import counters
 from service.store.writer_counters import SUM
 from service.store.writer_findings import FindingWriter, load
-from spark_jobs.ended import MARKER_WAIT_MS
+from spark_jobs.ended import LOG_WAIT_MS, MARKER_WAIT_MS
 from spark_jobs.judge import Judge
 from spark_jobs.judge_partitions import PartitionLooks
 from spark_jobs.looker import Answers, EntryKey, Questions
@@ -450,6 +450,60 @@ def test_a_marker_ends_it_and_says_whose_it_was(lab: Lab, is_commit: bool, how: 
     found = lab.round(NOW_MS + 5_000)
     assert found is not None
     assert (found.status, found.resolution, found.severity) == ("resolved", how, "critical")
+
+
+def test_a_marker_by_hand_for_a_transaction_that_was_seen_open_before_its_commit_is_no_coordinators(lab: Lab) -> None:
+    """KAFKA-20734: the commit is complete, and look 2 has read that; the coordinator writes no marker after it."""
+    lab.log(NOW_MS, entry(lab.next_offset, states.ONGOING, start_ms=NOW_MS - 500, at_ms=NOW_MS - 500))
+    lab.opened(NOW_MS)
+    assert lab.round(NOW_MS + 500) is None
+    for state in (states.PREPARE_COMMIT, states.COMPLETE_COMMIT):
+        lab.log(NOW_MS + 1_000, entry(lab.next_offset, state, start_ms=NOW_MS - 500, at_ms=NOW_MS + 1_000))
+    lab.facts = facts_of("commit", 7, 0, 100, NOW_MS)
+    lab.round(NOW_MS + 1_100)
+    lab.ends(NOW_MS + 1_500)
+    lab.round(NOW_MS + 2_000)
+    lab.seen(NOW_MS + 2_000 + SETTLES_MS)
+    found = lab.round(NOW_MS + 3_000)
+    assert found is not None
+    assert found.status == "confirmed"
+    lab.seen(NOW_MS + 4_000, is_open=False, markers=(Marker(110, 0, NOW_MS + 3_900, True),))
+    found = lab.round(NOW_MS + 5_000)
+    assert found is not None
+    assert (found.status, found.resolution) == ("resolved", "foreign_commit")
+
+
+def closed_while_the_log_is_behind(lab: Lab) -> int:
+    """Its producer goes on under the same epoch, and its next transaction may have taken the records over."""
+    lab.confirmed()
+    closed_ms = NOW_MS + 12_000
+    for at_ms in (closed_ms, closed_ms + 500):
+        lab.seen(at_ms, is_open=False, markers=(Marker(110, 0, closed_ms - 100, True),))
+        lab.judge.round(at_ms + 100)
+        found = lab.found(at_ms + 100)
+        assert found is not None
+        assert found.status == "confirmed"
+    return closed_ms
+
+
+def test_whose_a_marker_was_is_said_when_the_log_is_read_past_it(lab: Lab) -> None:
+    closed_ms = closed_while_the_log_is_behind(lab)
+    began_ms = closed_ms - 1_000
+    for state in (states.ONGOING, states.PREPARE_COMMIT, states.COMPLETE_COMMIT):
+        lab.log(closed_ms + 900, entry(lab.next_offset, state, start_ms=began_ms, at_ms=began_ms + 500))
+    lab.seen(closed_ms + 1_000, is_open=False, markers=(Marker(110, 0, closed_ms - 100, True),))
+    found = lab.round(closed_ms + 1_100)
+    assert found is not None
+    assert (found.status, found.resolution, found.severity) == ("resolved", "adopted", "critical")
+
+
+def test_a_log_that_stalls_leaves_open_whose_a_marker_was(lab: Lab) -> None:
+    at_ms = closed_while_the_log_is_behind(lab) + LOG_WAIT_MS
+    lab.seen(at_ms, is_open=False, markers=(Marker(110, 0, at_ms, True),))
+    lab.judge.round(at_ms + 100)
+    found = lab.found(at_ms + 100)
+    assert found is not None
+    assert (found.status, found.resolution) == ("resolved", "healed")
 
 
 def test_a_marker_that_is_not_below_the_high_watermark_yet_is_waited_for(lab: Lab) -> None:

@@ -9,7 +9,7 @@ from service.store.read_partitions import owners
 from service.store.retention import Retention
 from tests.store.conftest import Cluster
 from tests.store.histories import committed
-from tests.store.logs import NOW_MS, Entry, batch, entry, read, transaction
+from tests.store.logs import NOW_MS, Entry, batch, entry, read, transaction, value_of
 
 DAY_MS = 86_400_000
 
@@ -29,7 +29,7 @@ def test_an_owner_is_told_field_by_field(cluster: Cluster) -> None:
     log(cluster, [*ended, entry(3, states.ONGOING, start_ms=2_000, epoch=1, version=2, topics=topics)])
     partitions = (("audit", 1), ("orders", 0), ("orders", 3))
     newest = (b"pay", 0, 0, 3, 10_003, 0, states.ONGOING, 7, 1, 60_000, 2_000, 10_003, 2)
-    had = (10_000, 10_003, 0, 1, 1, states.PREPARE_COMMIT, b"raw 1")
+    had = (10_000, 10_003, 0, 1, 1, states.PREPARE_COMMIT, value_of(ended[1]))
     assert found(cluster, 7, 8) == {7: [Owner(*newest, partitions, *had)]}
 
 
