@@ -19,7 +19,7 @@ $(VENV)/.complete: requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --editable .
-	@$(BIN)/python -m spark_jobs.rehearsal >$(VENV)/rehearsal.log 2>&1 && grep archived $(VENV)/rehearsal.log || cat $(VENV)/rehearsal.log
+	@$(BIN)/python -m spark_jobs.runtime.rehearsal >$(VENV)/rehearsal.log 2>&1 && grep archived $(VENV)/rehearsal.log || cat $(VENV)/rehearsal.log
 	@touch $@
 
 .PHONY: system-packages

@@ -19,12 +19,12 @@ from service.kafka.errors import KafkaFailure, KafkaUnavailable
 from service.processes import lifeline
 from service.processes.linux import descendants
 from service.store.errors import StoreError, StoreUnavailable
-from spark_jobs import fork_server
-from spark_jobs.java import JavaNotFound
-from spark_jobs.liveness import Liveness
-from spark_jobs.scratch import scratch_folder
+from spark_jobs.runtime import fork_server
+from spark_jobs.runtime.java import JavaNotFound
+from spark_jobs.runtime.liveness import Liveness
+from spark_jobs.runtime.scratch import scratch_folder
+from spark_jobs.runtime.watchdog import STUCK, BadLiveness, Watchdog, liveness_teller
 from spark_jobs.settings import IngestSettings, parse
-from spark_jobs.watchdog import STUCK, BadLiveness, Watchdog, liveness_teller
 
 CONFIGURATION, CANNOT_REACH = 2, 3
 
@@ -62,11 +62,11 @@ def main(argv: list[str]) -> int:
 def _run(
     settings: IngestSettings, stopping: threading.Event, liveness: Liveness, watchdog: Watchdog, scratch: Path
 ) -> int:
-    from spark_jobs.session import SparkFailed, SparkStart
+    from spark_jobs.runtime.session import SparkFailed, SparkStart
 
     starting = SparkStart(scratch, watchdog.guard)
     from spark_jobs.application import Application
-    from spark_jobs.side_by_side import GivenUp
+    from spark_jobs.runtime.job_runner import GivenUp
 
     try:
         Application(settings, stopping, liveness, watchdog, scratch, starting).run()

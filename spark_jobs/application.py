@@ -20,20 +20,20 @@ from service.store import clusters, lease
 from service.store.engine import open_engine
 from service.store.errors import StoreError, StoreUnavailable
 from service.store.migrate import upgrade
-from spark_jobs.background import repeated
 from spark_jobs.housekeeping import forgetting
-from spark_jobs.judge import judging
-from spark_jobs.ledger_job import LedgerJob, end_tailing
-from spark_jobs.liveness import ASKING_S, END_S, MIGRATION_S, START_S, Liveness, Part
-from spark_jobs.partitions_job import PartitionsJob
-from spark_jobs.queries import Queries
-from spark_jobs.reasons import reason
-from spark_jobs.session import SparkStart
+from spark_jobs.jobs.ledger import LedgerJob, end_tailing
+from spark_jobs.jobs.partitions import PartitionsJob
+from spark_jobs.jobs.transaction_log import TransactionStateJob
+from spark_jobs.judge.judge import judging
+from spark_jobs.runtime.error_summary import reason
+from spark_jobs.runtime.job_runner import GivenUp, Job, run_jobs
+from spark_jobs.runtime.liveness import ASKING_S, END_S, MIGRATION_S, START_S, Liveness, Part
+from spark_jobs.runtime.periodic import repeated
+from spark_jobs.runtime.queries import Queries
+from spark_jobs.runtime.session import SparkStart
+from spark_jobs.runtime.watchdog import Watchdog
 from spark_jobs.settings import IngestSettings
-from spark_jobs.side_by_side import GivenUp, Job, run_jobs
 from spark_jobs.source.planner import wall_clock_ms
-from spark_jobs.transaction_state_job import TransactionStateJob
-from spark_jobs.watchdog import Watchdog
 
 log = logging.getLogger("txnscope.ingest")
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pyspark
 
-from spark_jobs.java import Java
+from spark_jobs.runtime.java import Java
 
 
 def archive(java: Java) -> Path:
-    """Where the archive of Spark for this Java and this environment lies, if `spark_jobs.rehearsal` made it
+    """Where the archive of Spark for this Java and this environment lies, if `spark_jobs.runtime.rehearsal` made it
     (docs/adr/0011); it goes with the environment."""
     return Path(sys.prefix) / "share" / "txnscope" / name(f"spark-{pyspark.__version__}", java)
 

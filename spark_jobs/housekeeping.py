@@ -11,8 +11,8 @@ from sqlalchemy import Engine
 from service.domain.keeping import Keep
 from service.store.lease import Lease
 from service.store.retention import Retention
-from spark_jobs.background import repeated
-from spark_jobs.liveness import Liveness
+from spark_jobs.runtime.liveness import Liveness
+from spark_jobs.runtime.periodic import repeated
 
 EVERY_S: Final = 60.0
 SOON_S: Final = 1.0

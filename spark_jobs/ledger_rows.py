@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from service.domain.facts import Gap, RangeRead
 from service.domain.ledger import LedgerBatch, Marker, TopicRange, Volume
-from spark_jobs.arrivals import facts_from_rows
+from spark_jobs.fold.rows import facts_from_rows
 from spark_jobs.rows import rows_of
 from spark_jobs.schemas import READ, struct_of
 

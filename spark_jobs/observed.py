@@ -10,7 +10,7 @@ from service.domain.findings.hanging import Case, observe
 from service.store.display import display_id
 from service.store.read_judged import JudgedEntry
 from service.store.read_partitions import PartitionRow
-from spark_jobs.open_cases import OpenCase
+from spark_jobs.judge.hanging_case import OpenCase
 
 
 def observed(case: OpenCase, context: Context, bootstrap: str, now_ms: int) -> Observation:

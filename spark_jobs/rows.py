@@ -1,4 +1,4 @@
-"""Facts to rows of the source, on the executors; `spark_jobs.arrivals` reads them on the driver.
+"""Facts to rows of the source, on the executors; `spark_jobs.fold.rows` reads them on the driver.
 
 A row is a whole Arrow array in one binary value. Spark would take the arrays themselves, one fact a row, and turn each
 of their fields into the JVM's form and back: that costs four times what decoding and folding cost.
@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from service.domain.facts import RangeRead, Reject
-from spark_jobs.fold import Folded
+from spark_jobs.fold.transaction_log import Folded
 from spark_jobs.schemas import DURATIONS, MINUTE, READ, REJECT, RUN, STEP
 
 SCHEMA = StructType([StructField("kind", StringType(), False), StructField("arrow", BinaryType(), False)])

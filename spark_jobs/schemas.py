@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from service.domain.facts import Durations, Gap, LogRecord, Minute, RangeRead, Reject, Step
-from spark_jobs.fold import Runs
+from spark_jobs.fold.transaction_log import Runs
 
 _LONG, _INT, _TEXT, _BYTES, _FLAG = pa.int64(), pa.int32(), pa.string(), pa.binary(), pa.bool_()
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 
 from service.store.errors import StoreError
 from service.store.writer_source import SourceWriter
-from spark_jobs.reasons import reason
+from spark_jobs.runtime.error_summary import reason
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from deploy.demo.signals import interrupt_on_signals
 from deploy.demo.stage import Died, Stage
 from deploy.demo.webhook import Notice
 from deploy.demo.workload.workload import WorkloadError
-from spark_jobs.java import JavaNotFound
+from spark_jobs.runtime.java import JavaNotFound
 
 FINE, USAGE, CANNOT = 0, 2, 3
 

@@ -19,7 +19,7 @@ from service.kafka.cluster import cluster_id
 from service.kafka.errors import KafkaFailure
 from service.kafka.settings import ClientSettings
 from spark_jobs import class_archive
-from spark_jobs.java import find_java
+from spark_jobs.runtime.java import find_java
 
 CLUSTER_ID = "txnscope-demo-cluster0"  # 22 characters of base64url, as Kafka's own ids
 START_TIMEOUT_S = 60.0

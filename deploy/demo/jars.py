@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 import pyspark
 
-from spark_jobs.java import find_java
+from spark_jobs.runtime.java import find_java
 
 PINS = Path(__file__).parent / "pins"
 # the machine's own trust, where it keeps one for Java: knows a company's authority that the packaged Java does not

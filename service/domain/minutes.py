@@ -30,7 +30,7 @@ def minute_of(ms: int) -> int:
 
 
 def told(before: LogRecord, after: LogRecord) -> Told | None:
-    """What the pair tells of a commit; None for nothing. For columns of pairs: `spark_jobs.pairs`."""
+    """What the pair tells of a commit; None for nothing. For columns of pairs: `spark_jobs.fold.transitions`."""
     commits = int(outcomes.commits(before, after))
     open_ms = journal.open_ms(before, after) if after.state == PREPARE_COMMIT else None
     if not commits and open_ms is None:

@@ -20,7 +20,7 @@ from spark_jobs.source.ledger_brokers import LedgerBrokers
 from spark_jobs.source.ledger_planner import LedgerPlan, LedgerPlanner
 from spark_jobs.source.ledger_reader import read_tails
 from spark_jobs.source.planner import wall_clock_ms
-from spark_jobs.source.planning import PlanningReader
+from spark_jobs.source.stream_reader import PlanningReader
 from spark_jobs.source.watch import Watch
 
 

@@ -12,9 +12,9 @@ from service.kafka.fetch import Wanted, fetch
 from service.kafka.metadata import TopicLayout
 from service.wire.batches import LENGTH_END
 from service.wire.headers import read_headers
-from spark_jobs.source.brokers import Asked, Brokers
-from spark_jobs.source.look import Look, other_log
+from spark_jobs.source.log_identity import Look, other_log
 from spark_jobs.source.position import LogPosition
+from spark_jobs.source.requests import Asked, Brokers
 
 SAMPLE_BYTES: Final = 64 << 10
 _TIMEOUT_MS: Final = 3_000

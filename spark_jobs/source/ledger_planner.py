@@ -16,12 +16,12 @@ from service.kafka.ends import Ends
 from service.kafka.errors import KafkaFailure
 from service.kafka.metadata import TopicLayout
 from spark_jobs.source.admission import Limits, admit, shares
-from spark_jobs.source.brokers import Place
 from spark_jobs.source.ledger_brokers import LedgerAsked
-from spark_jobs.source.look import Look, silence
+from spark_jobs.source.log_identity import Look, silence
 from spark_jobs.source.planner import Followed, advanced, end_of, follow, ranges_to
 from spark_jobs.source.position import LogPosition
 from spark_jobs.source.record_sizes import RecordSizes
+from spark_jobs.source.requests import Place
 from spark_jobs.source.watch import Watch
 from spark_jobs.source.watched import is_over
 

@@ -12,7 +12,7 @@ from service.domain.facts import RangeRead
 from service.domain.ledger import TopicRange
 from service.kafka.settings import ClientSettings
 from service.wire.log_columns import Chunk
-from spark_jobs.ledger_fold import Tail
+from spark_jobs.fold.ledger import Tail
 from spark_jobs.ledger_rows import markers_to_rows, ranges_to_rows, volumes_to_rows
 from spark_jobs.rows import trouble_to_rows
 from spark_jobs.source.reader import MAX_FETCH_BYTES, Reading

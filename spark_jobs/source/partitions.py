@@ -20,11 +20,11 @@ from pyspark.sql.types import StructType
 from service.domain.partition_facts import PartitionsBatch
 from service.kafka.settings import ClientSettings
 from service.processes.progress import heard_by, touch
-from spark_jobs.partition_rows import reads_to_rows, seen_to_rows
+from spark_jobs.fold.partitions import reads_to_rows, seen_to_rows
 from spark_jobs.rows import SCHEMA
 from spark_jobs.source.asks import StalledAsk, into_tasks
-from spark_jobs.source.brokers import Brokers
 from spark_jobs.source.planner import wall_clock_ms
+from spark_jobs.source.requests import Brokers
 from spark_jobs.source.sampler import Sample, Sampler
 from spark_jobs.source.stalled import read_stalled
 from spark_jobs.source.watch import Watch

@@ -25,8 +25,8 @@ from service.kafka.settings import ClientSettings
 from service.wire.columns import UNDECODABLE, BrokenBatch, Chunk, LogColumns, decode
 from service.wire.log_columns import holes
 from service.wire.scalar import misread
-from spark_jobs.fold import Folded, concat, fold, merge
-from spark_jobs.pairs import Scope
+from spark_jobs.fold.transaction_log import Folded, concat, fold, merge
+from spark_jobs.fold.transitions import Scope
 from spark_jobs.rows import folded_to_rows, reads_to_rows, rejects_to_rows
 from spark_jobs.source.admission import at_once
 from spark_jobs.source.connections import connected, forget

@@ -19,7 +19,7 @@ from service.kafka.ends import Ends
 from service.kafka.errors import KafkaFailure
 from service.kafka.metadata import Leader, TopicLayout
 from spark_jobs.source.asks import StalledAsk
-from spark_jobs.source.brokers import Asked, Place
+from spark_jobs.source.requests import Asked, Place
 from spark_jobs.source.samples import Rounds
 from spark_jobs.source.watch import Watch
 from spark_jobs.source.watched import Clock, News, Watched, is_over

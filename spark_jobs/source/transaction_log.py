@@ -18,8 +18,8 @@ from spark_jobs.rows import SCHEMA, trouble_to_rows
 from spark_jobs.source import position
 from spark_jobs.source.admission import Limits, into_tasks
 from spark_jobs.source.planner import LogPlanner, Plan, wall_clock_ms
-from spark_jobs.source.planning import PlanningReader
 from spark_jobs.source.reader import read_ranges
+from spark_jobs.source.stream_reader import PlanningReader
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from itertools import zip_longest
 
 from service.wire.columns import Chunk, decode
-from spark_jobs.fold import Folded, concat, fold, merge
-from spark_jobs.pairs import Scope
+from spark_jobs.fold.transaction_log import Folded, concat, fold, merge
+from spark_jobs.fold.transitions import Scope
 from spark_jobs.source.reader import FETCH_BYTES, PARTITION_BYTES
 from tests.benchmarks.decode import cut, make_log
 from tests.benchmarks.figures import Figure, show

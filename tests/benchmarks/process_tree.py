@@ -123,7 +123,7 @@ _KINDS = (
     ("service.cli\0serve", "service"),
     ("spark_jobs\0", "driver"),
     ("tests.benchmarks.spark_source\0", "driver"),
-    ("spark_jobs.fork_server\0", "Python workers and planner"),
+    ("spark_jobs.runtime.fork_server\0", "Python workers and planner"),
     ("pyspark", "Python workers and planner"),
 )
 """By what the command line holds."""

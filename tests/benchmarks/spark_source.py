@@ -19,12 +19,12 @@ from service.domain.transaction_log import TOPIC
 from service.kafka.client import KafkaClient
 from service.kafka.metadata import topic_layout
 from service.kafka.settings import ClientSettings
-from spark_jobs.arrivals import facts_from_rows
-from spark_jobs.scratch import scratch_folder
-from spark_jobs.session import CORES, start_spark
+from spark_jobs.fold.rows import facts_from_rows
+from spark_jobs.jobs.transaction_log import HEARTBEAT_MS, POLL_MS
+from spark_jobs.runtime.scratch import scratch_folder
+from spark_jobs.runtime.session import CORES, start_spark
 from spark_jobs.source.position import LogPosition
 from spark_jobs.source.transaction_log import TransactionLogSource, source_options
-from spark_jobs.transaction_state_job import HEARTBEAT_MS, POLL_MS
 from tests.benchmarks.process_tree import ProcessTree
 from tests.integration.application import log_ends
 

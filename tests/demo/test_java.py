@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.java import JavaNotFound, find_java
+from spark_jobs.runtime.java import JavaNotFound, find_java
 
 
 def a_java(home: Path, version: str) -> Path:

@@ -24,7 +24,7 @@ from service.kafka.settings import ClientSettings
 from service.wire import errors
 from service.wire.batches import claimed_end
 from service.wire.columns import Chunk
-from spark_jobs.arrivals import batches_from_rows
+from spark_jobs.fold.rows import batches_from_rows
 from spark_jobs.source import connections, reader
 from tests.fuzz.mutate import HEADER_SIZE, Input, make
 from tests.wire.comparing import assert_same_as_scalar

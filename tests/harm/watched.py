@@ -31,7 +31,7 @@ KINDS: Final = (DRIVER, JVM, FORK_SERVER, PLANNER, DAEMON, WORKER, SERVICE, SUPE
 _COMMANDS: Final = {
     DRIVER: "-m spark_jobs ",
     JVM: "org.apache.spark.deploy.SparkSubmit",
-    FORK_SERVER: "-m spark_jobs.fork_server",
+    FORK_SERVER: "-m spark_jobs.runtime.fork_server",
     SERVICE: "service.cli serve",
 }
 _SHOWN_AS: Final = {PLANNER: "python_streamin", DAEMON: "worker", WORKER: "worker"}

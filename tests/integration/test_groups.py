@@ -34,7 +34,7 @@ from service.store.engine import open_reader
 from service.store.read_victims import read_victims
 from service.store.writer_groups import GroupWriter
 from service.store.writer_partitions import PartitionWriter
-from spark_jobs.groups_watch import GroupsWatch
+from spark_jobs.judge.group_prober import GroupsWatch
 from spark_jobs.source.planner import wall_clock_ms
 from tests import acls
 from tests.acls import Guarded

@@ -14,7 +14,7 @@ import pytest
 from deploy.demo.broker import Broker
 from service.store.schema import id_minutes, transactional_ids, transitions
 from spark_jobs.class_archive import archive
-from spark_jobs.java import find_java
+from spark_jobs.runtime.java import find_java
 from tests.harm.rounds import FREEZE, KILL, harm
 from tests.harm.watched import (
     DAEMON,

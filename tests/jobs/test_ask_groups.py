@@ -12,9 +12,9 @@ from service.kafka import errors
 from service.kafka.client import KafkaClient
 from service.kafka.groups import UNSTABLE_OFFSET_COMMIT, Committed, GroupOffsets
 from service.store.writer_groups import GroupSeen
-from spark_jobs import ask_groups
-from spark_jobs.ask_groups import Answered
-from spark_jobs.group_rounds import Stalls
+from spark_jobs.judge import group_requests
+from spark_jobs.judge.group_requests import Answered
+from spark_jobs.judge.group_rounds import Stalls
 
 NODE, PID = 1, 7
 ORDERS, PAY = ("orders", 0), ("pay", 0)
@@ -32,8 +32,10 @@ class Coordinator:
         self.stable: dict[str, GroupOffsets] = {}
         self.named: dict[Place, Committed] = {}
         self.before: dict[Place, int] = {}
-        patch.setattr(ask_groups, "committed", self._committed)
-        patch.setattr(ask_groups, "members", lambda _, __, groups: {g: None if g == "denied" else 2 for g in groups})
+        patch.setattr(group_requests, "committed", self._committed)
+        patch.setattr(
+            group_requests, "members", lambda _, __, groups: {g: None if g == "denied" else 2 for g in groups}
+        )
 
     def _committed(
         self,
@@ -55,7 +57,7 @@ class Coordinator:
 
     def ask(self, pending: Mapping[str, Mapping[Place, int]], *groups: str) -> Answered:
         client: KafkaClient = object()  # type: ignore[assignment]
-        return ask_groups.ask_groups(client, NODE, groups or ("billing",), NOW, pending)
+        return group_requests.ask_groups(client, NODE, groups or ("billing",), NOW, pending)
 
 
 @pytest.fixture

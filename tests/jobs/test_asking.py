@@ -9,8 +9,8 @@ import pytest
 
 from service.kafka.errors import KafkaUnavailable
 from service.kafka.settings import ClientSettings
-from spark_jobs.asking import Asking
-from spark_jobs.liveness import Liveness
+from spark_jobs.judge.kafka_worker import Asking
+from spark_jobs.runtime.liveness import Liveness
 from tests.waiting import LIMIT_S, wait_for, wait_until
 
 NOWHERE = ClientSettings(("127.0.0.1:1",))

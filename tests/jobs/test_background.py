@@ -8,9 +8,9 @@ import threading
 import pytest
 
 from service.store.errors import LeaseLost, StoreUnavailable
-from spark_jobs import background
-from spark_jobs.background import repeated
-from spark_jobs.liveness import Liveness
+from spark_jobs.runtime import periodic
+from spark_jobs.runtime.liveness import Liveness
+from spark_jobs.runtime.periodic import repeated
 from tests.waiting import LIMIT_S, wait_for
 
 
@@ -63,7 +63,7 @@ def test_news_does_not_hurry_what_has_failed() -> None:
 def test_a_failure_is_told_once_and_tried_again(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(background, "LONGEST_PAUSE_S", 0.001)
+    monkeypatch.setattr(periodic, "LONGEST_PAUSE_S", 0.001)
     calls: list[int] = []
     over = threading.Event()
 
@@ -94,7 +94,7 @@ def test_who_lost_the_lease_stops() -> None:
 
 def test_a_pause_is_progress_and_a_failure_that_lasts_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     """A store that is away is waited for; a mistake of ours is not."""
-    monkeypatch.setattr(background, "LONGEST_PAUSE_S", 0.001)
+    monkeypatch.setattr(periodic, "LONGEST_PAUSE_S", 0.001)
     failure: list[Exception] = [StoreUnavailable("locked")]
     calls: list[int] = []
 

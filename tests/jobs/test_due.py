@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spark_jobs.judge import Due
+from spark_jobs.judge.judge import Due
 
 NOW_MS = 1_700_000_000_000
 

@@ -19,9 +19,9 @@ from service.domain.journal import NO_ABORT
 from service.store.writer_minutes import Cell
 from service.store.writer_rows import new_row
 from service.store.writer_story import tell
-from spark_jobs.arrivals import batches_from_rows
-from spark_jobs.fold import Folded, Runs, concat, merge
-from spark_jobs.pairs import Records, Scope
+from spark_jobs.fold.rows import batches_from_rows
+from spark_jobs.fold.transaction_log import Folded, Runs, concat, merge
+from spark_jobs.fold.transitions import Records, Scope
 from spark_jobs.rows import folded_to_rows
 from tests.store import logs as by_hand
 

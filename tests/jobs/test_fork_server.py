@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs import fork_server, python_process
+from spark_jobs.runtime import fork_server, python_process
 from tests.waiting import LIMIT_S, wait_for
 
 RUNNER = "pyspark.sql.streaming.python_streaming_source_runner"

@@ -14,7 +14,7 @@ from service.domain.findings.lifecycle import reconcile
 from service.store import read_judged, read_partitions
 from service.store.writer_findings import FindingWriter, load
 from service.store.writer_groups import GroupSeen, GroupWriter
-from spark_jobs.judge_groups import GroupLooks
+from spark_jobs.judge.groups import GroupLooks
 from tests.findings.builders import context
 from tests.service.partitions import LSO, WithPartitions, entry, hangs, moves, owner, read, stands
 from tests.service.stores import NOW_MS

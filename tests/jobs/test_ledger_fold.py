@@ -10,7 +10,7 @@ import pytest
 
 from service.domain.ledger import Marker, Volume
 from service.wire.log_columns import Chunk
-from spark_jobs.ledger_fold import OLDEST_MS, Tail
+from spark_jobs.fold.ledger import OLDEST_MS, Tail
 from tests.builders.batches import ABORT, COMMIT, TRANSACTIONAL, ZSTD, Rec, batch, control_batch
 
 MINUTE_MS = 60_000

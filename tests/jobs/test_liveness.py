@@ -11,8 +11,8 @@ import pytest
 from service.processes.linux import ProcessorTime
 from service.processes.progress import touch
 from service.processes.working_time import WorkingTime
-from spark_jobs import liveness
-from spark_jobs.liveness import LEASE_S, SOURCE_S, START_S, Liveness, Part
+from spark_jobs.runtime import liveness
+from spark_jobs.runtime.liveness import LEASE_S, SOURCE_S, START_S, Liveness, Part
 
 
 class Machine:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from service.domain.partition_facts import FirstBatch, OpenEntry, PartitionLook, PartitionsBatch, StalledRead
-from spark_jobs.partition_rows import batches_from_rows, reads_to_rows, seen_to_rows
+from spark_jobs.fold.partitions import batches_from_rows, reads_to_rows, seen_to_rows
 
 LOOKS = (
     PartitionLook("orders", 0, "id", 1, 7, 3, 10, 12, 5_000, 4_000, None, False, "[]"),

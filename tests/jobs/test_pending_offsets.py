@@ -16,9 +16,9 @@ from service.kafka.errors import KafkaUnavailable
 from service.kafka.metadata import Leader, TopicLayout
 from service.kafka.offset_commits import Commits, CommitsRead, Sought
 from service.wire.offset_keys import OffsetKey
-from spark_jobs import pending_offsets
-from spark_jobs.group_rounds import AwayBrokers
-from spark_jobs.pending_offsets import BEHIND_MS, READ_AGAIN_MS, PendingOffsets, held_up
+from spark_jobs.judge import pending_offsets
+from spark_jobs.judge.group_rounds import AwayBrokers
+from spark_jobs.judge.pending_offsets import BEHIND_MS, READ_AGAIN_MS, PendingOffsets, held_up
 
 NOW_MS = 1_790_000_000_000
 HOME, END = 9, 200

@@ -16,7 +16,7 @@ from service.kafka.metadata import TopicLayout
 from service.kafka.settings import ClientSettings
 from spark_jobs.source import planner as planning
 from spark_jobs.source.admission import Limits
-from spark_jobs.source.look import Look, other_log, silence
+from spark_jobs.source.log_identity import Look, other_log, silence
 from spark_jobs.source.planner import LogPlanner, Plan
 from spark_jobs.source.position import LogPosition
 from tests.integration.producers import SILENT, create_topic, open_producer, transact

@@ -9,8 +9,8 @@ from service.domain.findings.conditions import IdNow
 from service.domain.states import PREPARE_COMMIT
 from service.kafka.errors import KafkaUnavailable
 from service.kafka.settings import ClientSettings
-from spark_jobs.liveness import Liveness
-from spark_jobs.probe import Probe, Question
+from spark_jobs.judge.coordinator_prober import Probe, Question
+from spark_jobs.runtime.liveness import Liveness
 
 LIVING, FROZEN = 1, 3
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs import python_process
+from spark_jobs.runtime import python_process
 from tests.waiting import LIMIT_S
 
 RUNNER = "pyspark.sql.streaming.python_streaming_source_runner"

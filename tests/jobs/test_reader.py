@@ -11,7 +11,7 @@ import pytest
 from service.domain.facts import LogBatch, RangeRead
 from service.kafka.fetch import Fetched, Wanted
 from service.kafka.settings import ClientSettings
-from spark_jobs.arrivals import batches_from_rows
+from spark_jobs.fold.rows import batches_from_rows
 from spark_jobs.source import connections, reader
 from tests.builders import transaction_log as build
 

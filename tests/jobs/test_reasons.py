@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spark_jobs.reasons import reason
+from spark_jobs.runtime.error_summary import reason
 
 SPARK = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted due to stage failure
  : org.apache.spark.api.python.PythonException: Traceback (most recent call last):

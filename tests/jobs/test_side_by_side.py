@@ -12,10 +12,10 @@ import pytest
 from service.kafka.errors import KafkaUnavailable
 from service.store.errors import LeaseLost, StoreUnavailable
 from service.store.lease import Lease
-from spark_jobs import side_by_side
-from spark_jobs.liveness import SOURCE_S, START_S, Liveness, Part
-from spark_jobs.queries import StillStoring
-from spark_jobs.side_by_side import GivenUp, run_jobs
+from spark_jobs.runtime import job_runner
+from spark_jobs.runtime.job_runner import GivenUp, run_jobs
+from spark_jobs.runtime.liveness import SOURCE_S, START_S, Liveness, Part
+from spark_jobs.runtime.queries import StillStoring
 from tests.waiting import LIMIT_S, wait_for, wait_until_equal
 
 LEASE = Lease(1, "me", 1)
@@ -101,7 +101,7 @@ def test_one_that_may_not_write_any_more_ends_all(why: Exception) -> None:
 
 
 def test_a_lease_that_cannot_be_renewed_ends_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(side_by_side, "RENEW_EVERY_S", 0.01)
+    monkeypatch.setattr(job_runner, "RENEW_EVERY_S", 0.01)
     lost = LeaseLost("another writes")
 
     def renew() -> None:
@@ -120,8 +120,8 @@ def test_stopping_is_no_failure() -> None:
 
 def test_who_fails_again_and_again_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another query in the same session does not mend it."""
-    monkeypatch.setattr(side_by_side, "MAX_PAUSE_S", 0.01)
-    monkeypatch.setattr(side_by_side, "FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr(job_runner, "MAX_PAUSE_S", 0.01)
+    monkeypatch.setattr(job_runner, "FIRST_PAUSE_S", 0.01)
 
     def fails(life: int) -> None:
         raise RuntimeError("the session is broken")
@@ -133,12 +133,12 @@ def test_who_fails_again_and_again_gives_up(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_kafka_and_the_store_are_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(side_by_side, "MAX_PAUSE_S", 0.01)
-    monkeypatch.setattr(side_by_side, "FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr(job_runner, "MAX_PAUSE_S", 0.01)
+    monkeypatch.setattr(job_runner, "FIRST_PAUSE_S", 0.01)
     stopping = threading.Event()
 
     def fails(life: int) -> None:
-        if life > 2 * side_by_side.MOST_FAILURES:
+        if life > 2 * job_runner.MOST_FAILURES:
             stopping.set()
         raise (KafkaUnavailable if life % 2 else StoreUnavailable)("away")
 
@@ -146,7 +146,7 @@ def test_kafka_and_the_store_are_waited_for_without_end(monkeypatch: pytest.Monk
 
 
 def test_the_lease_is_renewed_only_while_all_make_progress(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(side_by_side, "RENEW_EVERY_S", 0.01)
+    monkeypatch.setattr(job_runner, "RENEW_EVERY_S", 0.01)
     renewals: list[int] = []
     stopping = threading.Event()
     liveness = nobody()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.watchdog import BadLiveness, liveness_teller
+from spark_jobs.runtime.watchdog import BadLiveness, liveness_teller
 from tests.brokers import free_port
 from tests.waiting import LIMIT_S, wait_for
 
@@ -21,8 +21,8 @@ ROOT = Path(__file__).parents[2]
 WATCHED = """
 import logging, subprocess, sys, threading, time
 from spark_jobs import liveness, watchdog
-from spark_jobs.liveness import Liveness
-from spark_jobs.watchdog import Watchdog
+from spark_jobs.runtime.liveness import Liveness
+from spark_jobs.runtime.watchdog import Watchdog
 logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(levelname)s %(message)s")
 watchdog.LOOK_EVERY_S = 0.05
 watch = Liveness(list)

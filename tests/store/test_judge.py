@@ -21,7 +21,7 @@ from service.store.errors import LeaseLost
 from service.store.read_findings import known_sequences, told_after
 from service.store.writer_findings import EVENTS_KEPT, FindingWriter, load
 from service.store.writer_partitions import PartitionWriter
-from spark_jobs.judge import Judge
+from spark_jobs.judge.judge import Judge
 from tests.store.conftest import Cluster, only_on
 from tests.store.histories import committed
 from tests.store.logs import NOW_MS, Entry, batch, entry, read
@@ -32,7 +32,7 @@ MINUTE_MS = 60_000
 @pytest.fixture(autouse=True)
 def a_machine_that_is_never_busy(monkeypatch: pytest.MonkeyPatch) -> None:
     """What takes long is judged less often: here the clock alone decides."""
-    monkeypatch.setattr("spark_jobs.judge.SHARE", 0)
+    monkeypatch.setattr("spark_jobs.judge.judge.SHARE", 0)
 
 
 @pytest.fixture

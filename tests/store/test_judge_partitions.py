@@ -25,11 +25,11 @@ from service.store.engine import open_reader
 from service.store.schema import counters
 from service.store.writer_counters import SUM
 from service.store.writer_findings import FindingWriter, load
-from spark_jobs.ended import LOG_WAIT_MS, MARKER_WAIT_MS
-from spark_jobs.judge import Judge
-from spark_jobs.judge_partitions import PartitionLooks
-from spark_jobs.looker import Answers, EntryKey, Questions
-from spark_jobs.unrest import unrest_at_start
+from spark_jobs.judge.disturbances import unrest_at_start
+from spark_jobs.judge.judge import Judge
+from spark_jobs.judge.partition_prober import Answers, EntryKey, Questions
+from spark_jobs.judge.partitions import PartitionLooks
+from spark_jobs.judge.resolution import LOG_WAIT_MS, MARKER_WAIT_MS
 from tests.builders.entry_facts import facts_of
 from tests.store.conftest import Cluster, only_on
 from tests.store.logs import NOW_MS, Entry, batch, entry, read
@@ -64,8 +64,8 @@ class Scripted:
 
 @pytest.fixture(autouse=True)
 def a_machine_that_is_never_busy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spark_jobs.judge.SHARE", 0)
-    monkeypatch.setattr("spark_jobs.judge.OPEN_SHARE", 0)
+    monkeypatch.setattr("spark_jobs.judge.judge.SHARE", 0)
+    monkeypatch.setattr("spark_jobs.judge.judge.OPEN_SHARE", 0)
 
 
 @pytest.fixture

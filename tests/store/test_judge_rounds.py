@@ -16,7 +16,7 @@ from service.domain.findings.rules import Rules
 from service.store import clusters
 from service.store.engine import open_reader
 from service.store.writer_findings import FindingWriter, load
-from spark_jobs.judge import Judge
+from spark_jobs.judge.judge import Judge
 from tests.store.conftest import Cluster, only_on
 from tests.store.logs import NOW_MS, Entry, batch, entry, read
 
@@ -107,7 +107,7 @@ def _text(name: bytes | None) -> str | None:
 @pytest.fixture(autouse=True)
 def a_machine_that_is_never_busy(monkeypatch: pytest.MonkeyPatch) -> None:
     """What takes long is judged less often: here the clock alone decides."""
-    monkeypatch.setattr("spark_jobs.judge.SHARE", 0)
+    monkeypatch.setattr("spark_jobs.judge.judge.SHARE", 0)
 
 
 @pytest.fixture

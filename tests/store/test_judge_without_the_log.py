@@ -17,8 +17,8 @@ from service.kafka.errors import no_permission
 from service.store import read_judged, read_partitions
 from service.store.engine import open_reader
 from service.store.writer_findings import load
-from spark_jobs.looker import Answers, Heard
-from spark_jobs.open_cases import ASK_AGAIN_MS
+from spark_jobs.judge.hanging_case import ASK_AGAIN_MS
+from spark_jobs.judge.partition_prober import Answers, Heard
 from tests.store.conftest import Cluster, only_on
 from tests.store.logs import NOW_MS, entry
 from tests.store.looks import described, look, silent
@@ -35,8 +35,8 @@ S = 1_000
 
 @pytest.fixture(autouse=True)
 def a_machine_that_is_never_busy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spark_jobs.judge.SHARE", 0)
-    monkeypatch.setattr("spark_jobs.judge.OPEN_SHARE", 0)
+    monkeypatch.setattr("spark_jobs.judge.judge.SHARE", 0)
+    monkeypatch.setattr("spark_jobs.judge.judge.OPEN_SHARE", 0)
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from service.store import read_events, read_findings, read_judge, read_judged
 from service.store.read_judged import WHYS_SHOWN
 from service.store.writer_findings import load
 from service.store.writer_groups import GroupSeen, GroupWriter
-from spark_jobs.judge_groups import GroupLooks
+from spark_jobs.judge.groups import GroupLooks
 from tests.service.stores import client_of
 from tests.store.conftest import Cluster, only_on, patient
 from tests.store.logs import NOW_MS, batch, entry
@@ -144,7 +144,7 @@ def test_what_hangs_beyond_the_bound(lab: Lab, url: str) -> None:
 
 
 def test_entries_that_are_not_even_looked_at(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spark_jobs.judge_partitions.MOST_CASES", 1)
+    monkeypatch.setattr("spark_jobs.judge.partitions.MOST_CASES", 1)
     lab.ended(NOW_MS)
     orphans(lab, NOW_MS, 3)
     lab.round(NOW_MS + S)

@@ -30,10 +30,10 @@ from service.store.engine import open_engine, open_reader
 from service.store.writer import TransactionLogWriter
 from service.store.writer_findings import FindingWriter, load
 from service.store.writer_partitions import PartitionWriter
-from spark_jobs.judge import Judge
-from spark_jobs.judge_partitions import PartitionLooks
-from spark_jobs.looker import Answers, Questions
-from spark_jobs.unrest import unrest_at_start
+from spark_jobs.judge.disturbances import unrest_at_start
+from spark_jobs.judge.judge import Judge
+from spark_jobs.judge.partition_prober import Answers, Questions
+from spark_jobs.judge.partitions import PartitionLooks
 from tests.store.logs import Entry, batch
 from tests.worlds.cluster import JUDGED, Batch, Cluster, LogRecord
 from tests.worlds.observer import (
@@ -66,7 +66,7 @@ def opened_store(folder: Path) -> Iterator[Store]:
     engine, reader = open_engine(url), open_reader(url)
     migrate.upgrade(engine)
     try:
-        with patch("spark_jobs.judge.SHARE", 0), patch("spark_jobs.judge.OPEN_SHARE", 0):
+        with patch("spark_jobs.judge.judge.SHARE", 0), patch("spark_jobs.judge.judge.OPEN_SHARE", 0):
             yield Store(engine, reader)
     finally:
         reader.dispose()

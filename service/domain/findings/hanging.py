@@ -1,6 +1,6 @@
 """Open transactions that no coordinator will ever end: who wrote them, why they hang, and the way out.
 
-The verdict takes three looks, which the judge makes (`spark_jobs.judge_partitions`): the partition shows the entry
+The verdict takes three looks, which the judge makes (`spark_jobs.judge.partitions`): the partition shows the entry
 open; the coordinators' log, read to an end asked for after that, has nobody who will end it; the partition, asked after
 that, still shows it open. Here is what is said of it.
 """

@@ -1,0 +1,58 @@
+"""Where reading begins: at the positions in the store; the very first time at the start of the log."""
+
+from __future__ import annotations
+
+from sqlalchemy import Engine
+
+from service.kafka.client import KafkaClient
+from service.kafka.errors import KafkaUnavailable
+from service.kafka.metadata import topic_layout
+from service.kafka.settings import ClientSettings
+from service.store.lease import Lease
+from service.store.progress import PartitionStart, Position, read_positions, start_positions
+from spark_jobs.source.log_identity import look, silence
+from spark_jobs.source.position import LogPosition
+
+STALE_AFTER_MS = 12 * 3_600_000
+"""Half of Kafka's delete.retention.ms: compaction may have removed tombstones that nobody read."""
+
+
+def begin(
+    engine: Engine, lease: Lease, source: str, topic: str, client: ClientSettings, now_ms: int
+) -> dict[int, LogPosition]:
+    """Positions of all partitions known now; none while the topic does not exist.
+
+    Raises KafkaFailure where the very first start cannot ask for the log's ends: what counts depends on them.
+    """
+    known = read_positions(engine, lease.cluster_id, source, topic)
+    if not known:
+        known = start_positions(engine, lease, source, topic, _partitions(client, topic, now_ms), now_ms)
+    return {
+        p: as_known(position)._replace(stale=now_ms - position.read_at_ms > STALE_AFTER_MS)
+        for p, position in known.items()
+    }
+
+
+def as_known(position: Position) -> LogPosition:
+    """What a source has to know of a stored position."""
+    return LogPosition(
+        topic_id=position.topic_id,
+        generation=position.generation,
+        next_offset=position.next_offset,
+        leader_epoch=position.leader_epoch,
+        counted_from=position.counted_from,
+    )
+
+
+def _partitions(client: ClientSettings, topic: str, now_ms: int) -> list[PartitionStart]:
+    with KafkaClient(client) as kafka:
+        layout = topic_layout(kafka, topic)
+        if layout is None:
+            return []
+        seen = look(kafka, layout, now_ms)
+    if seen.silent:
+        raise KafkaUnavailable(f"the first start needs every partition to answer: {silence(seen)}")
+    return [
+        PartitionStart(p, layout.topic_id, leader.node, leader.epoch, seen.starts[p], seen.ends[p])
+        for p, leader in layout.leaders.items()
+    ]

@@ -1,0 +1,90 @@
+"""What the sampler saw and read as rows of its source, and back (`service.domain.partition_facts`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from service.domain.partition_facts import FirstBatch, OpenEntry, PartitionLook, PartitionsBatch, StalledRead
+from spark_jobs.fold.rows import facts_from_rows
+from spark_jobs.rows import rows_of
+from spark_jobs.schemas import struct_of
+
+_LONG, _INT, _TEXT, _FLAG = pa.int64(), pa.int32(), pa.string(), pa.bool_()
+
+
+class _Told(NamedTuple):
+    """Of a PartitionsBatch what it says as a whole."""
+
+    looked_at_ms: int
+    is_full: bool
+    not_covered: int
+    trouble: str | None
+
+
+_TOLD = struct_of(_Told, {"looked_at_ms": _LONG, "is_full": _FLAG, "not_covered": _LONG, "trouble": _TEXT})
+_LOOK = struct_of(
+    PartitionLook,
+    dict.fromkeys(PartitionLook._fields, _LONG)
+    | dict.fromkeys(("topic", "topic_id", "why", "samples"), _TEXT)
+    | dict.fromkeys(("partition", "leader", "leader_epoch"), _INT)
+    | {"is_gone": _FLAG},
+)
+_FIRST = struct_of(
+    FirstBatch, dict.fromkeys(FirstBatch._fields, _LONG) | dict.fromkeys(("is_transactional", "is_control"), _FLAG)
+)
+_ENTRY = struct_of(OpenEntry, dict.fromkeys(OpenEntry._fields, _LONG))
+_READ = struct_of(
+    StalledRead,
+    dict.fromkeys(StalledRead._fields, _LONG)
+    | dict.fromkeys(("topic", "topic_id", "why"), _TEXT)
+    | dict.fromkeys(("partition", "leader_epoch"), _INT)
+    | dict.fromkeys(("described", "is_whole"), _FLAG)
+    | {"first": _FIRST, "entries": pa.list_(_ENTRY)},
+)
+
+
+def seen_to_rows(seen: PartitionsBatch) -> Iterator[pa.RecordBatch]:
+    """All but its reads, which come from elsewhere."""
+    told = _Told(seen.looked_at_ms, seen.is_full, seen.not_covered, seen.trouble)
+    yield rows_of("told", pa.array([told._asdict()], _TOLD))
+    if seen.looks:
+        columns = [pa.array([look[i] for look in seen.looks], field.type) for i, field in enumerate(_LOOK)]
+        yield rows_of("look", pa.StructArray.from_arrays(columns, fields=list(_LOOK)))
+
+
+def reads_to_rows(reads: Iterable[StalledRead]) -> pa.RecordBatch:
+    return rows_of("read", pa.array([_plain(read) for read in reads], _READ))
+
+
+def batches_from_rows(table: pa.Table) -> Iterator[PartitionsBatch]:
+    """The one batch that all rows of a micro-batch are."""
+    looks: list[PartitionLook] = []
+    reads: list[StalledRead] = []
+    told = _Told(0, False, 0, None)
+    for kind, facts in facts_from_rows(table):
+        if kind == "told":
+            told = _Told(**facts[0].as_py())
+        elif kind == "look":
+            looks += map(PartitionLook._make, zip(*(field.to_pylist() for field in facts.flatten()), strict=True))
+        else:
+            reads += map(_read, facts.to_pylist())
+    yield PartitionsBatch(told.looked_at_ms, tuple(looks), tuple(reads), told.is_full, told.not_covered, told.trouble)
+
+
+def _plain(read: StalledRead) -> dict[str, Any]:
+    return read._asdict() | {
+        "first": read.first and read.first._asdict(),
+        "entries": [entry._asdict() for entry in read.entries],
+    }
+
+
+def _read(plain: dict[str, Any]) -> StalledRead:
+    first, entries = plain.pop("first"), plain.pop("entries")
+    return StalledRead(
+        **plain,
+        first=first and FirstBatch(**first),
+        entries=tuple(OpenEntry(**entry) for entry in entries),
+    )

@@ -1,0 +1,177 @@
+"""Many records to few facts: the executors' half of the work, one pass over columns, no Spark and no network.
+
+A run is what consecutive records of one id under one producer id amount to. A record by itself is a run too, and
+folding runs again joins neighbours, so folding piece by piece gives what folding at once gives (`merge` is associative
+over adjacent pieces of a log). What the pairs of neighbours tell is collected on the way
+(`spark_jobs.fold.transitions`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from service.domain import states
+from service.domain.facts import NO_ID
+from service.wire.columns import TOMBSTONE, UNDECODABLE, LogColumns
+from service.wire.vectors import byte_strings
+from spark_jobs.fold.transitions import Pairs, Records, Scope, Telling
+
+Array = np.ndarray[Any, Any]
+NOTHING = -1
+
+
+class Runs(NamedTuple):
+    """Columns of `service.domain.facts.Run`, ordered by (partition, id, first offset) once merged.
+
+    `value` is the raw value of `last` while it is open; it and `ended_value` are null elsewhere.
+    """
+
+    partition: Array
+    transactional_id: pa.Array
+    first: Records
+    last: Records
+    joined: Array
+    records: Array
+    value: Any
+    ended_offset: Array
+    ended_state: Array
+    ended_value: Any
+
+
+class Folded(NamedTuple):
+    """Runs, and what the pairs inside them told so far."""
+
+    runs: Runs
+    told: tuple[Telling, ...]
+
+
+def fold(columns: LogColumns, scope: Scope) -> Folded:
+    """Fold decoded records of any number of partitions, each partition's in log order."""
+    rows = len(columns.offset)
+    state = _states(columns)
+    records = Records(
+        offset=columns.offset,
+        timestamp_ms=columns.timestamp_ms,
+        leader_epoch=columns.leader_epoch,
+        state=state,
+        producer_id=columns.producer_id,
+        producer_epoch=columns.producer_epoch,
+        timeout_ms=columns.timeout_ms,
+        last_update_ms=columns.last_update_ms,
+        start_ms=columns.start_ms,
+        client_transaction_version=columns.client_transaction_version,
+        previous_producer_id=np.where(
+            columns.previous_producer_id == columns.producer_id, NO_ID, columns.previous_producer_id
+        ),
+        partition_count=columns.partition_count,
+    )
+    ends = ((state == states.PREPARE_COMMIT) | (state == states.PREPARE_ABORT)) & (columns.partition_count > 0)
+    row_numbers = np.arange(rows)  # instead of values, which are fetched below for the few rows that need one
+    single = Runs(
+        partition=columns.partition,
+        transactional_id=columns.transactional_ids,
+        first=records,
+        last=records,
+        joined=np.zeros(rows, np.bool_),
+        records=np.ones(rows, np.int64),
+        value=row_numbers,
+        ended_offset=np.where(ends, columns.offset, NOTHING),
+        ended_state=np.where(ends, state, np.int16(NOTHING)),
+        ended_value=row_numbers,
+    )
+    runs, told = merge(Folded(single, ()), scope)
+    is_open = np.isin(runs.last.state, list(states.OPEN)) & (runs.last.partition_count > 0)
+    return Folded(
+        runs._replace(
+            value=_values(columns, runs.value, is_open),
+            ended_value=_values(columns, runs.ended_value, runs.ended_offset >= 0),
+        ),
+        told,
+    )
+
+
+def concat(pieces: Sequence[Folded]) -> Folded:
+    """Runs of adjacent pieces of the log, in log order, not merged yet."""
+    if len(pieces) == 1:
+        return pieces[0]
+    columns = zip(*(piece.runs for piece in pieces), strict=True)
+    return Folded(Runs._make(map(_joined, columns)), tuple(told for piece in pieces for told in piece.told))
+
+
+def merge(folded: Folded, scope: Scope) -> Folded:
+    """Join neighbouring runs of the same id: under one producer id to one run, under another to a `joined` one."""
+    runs = folded.runs
+    if not len(runs.partition):
+        return folded
+    order, key = _by_id(runs)
+    neighbours = key[1:] == key[:-1]
+    joined = runs.joined[order]
+    new = np.flatnonzero(neighbours & ~joined[1:])
+    pairs = Pairs(runs.partition, runs.transactional_id, runs.last, order[new], runs.first, order[new + 1], key[new])
+    joined[1:] |= neighbours
+
+    producer_id = runs.first.producer_id[order]
+    changes = producer_id[1:] != runs.last.producer_id[order[:-1]]
+    starts = np.flatnonzero(np.concatenate(([True], ~neighbours | changes)))
+    first, last = order[starts], order[np.append(starts[1:], len(order)) - 1]
+    newest_end = np.maximum.reduceat(np.where(runs.ended_offset[order] >= 0, np.arange(len(order)), NOTHING), starts)
+    ended = order[np.where(newest_end < 0, starts, newest_end)]
+    return Folded(
+        Runs(
+            partition=runs.partition[first],
+            transactional_id=_take(runs.transactional_id, first),
+            first=runs.first.take(first),
+            last=runs.last.take(last),
+            joined=joined[starts],
+            records=np.add.reduceat(runs.records[order], starts),
+            value=_take(runs.value, last),
+            ended_offset=runs.ended_offset[ended],
+            ended_state=runs.ended_state[ended],
+            ended_value=_take(runs.ended_value, ended),
+        ),
+        (*folded.told, pairs.tell(scope)) if len(new) else folded.told,
+    )
+
+
+def _joined(columns: Sequence[Any]) -> Any:
+    if isinstance(columns[0], Records):
+        return Records._make(map(_joined, zip(*columns, strict=True)))
+    return pa.concat_arrays(columns) if isinstance(columns[0], pa.Array) else np.concatenate(columns)
+
+
+def _take(column: Any, rows: Array) -> Any:
+    return column.take(pa.array(rows)) if isinstance(column, pa.Array) else column[rows]
+
+
+def _by_id(runs: Runs) -> tuple[Array, Array]:
+    """Row numbers ordered by (partition, id), rows of one id as they came; and a number per row that tells ids apart.
+
+    Sorting packed integers is several times faster than a stable sort of keys.
+    """
+    ids = runs.transactional_id.dictionary_encode()
+    code = np.asarray(ids.indices, dtype=np.int64)
+    spread = int(runs.partition.max()) + 1
+    key = code * spread + runs.partition
+    packed = np.sort((key << 32) | np.arange(len(key)))
+    order = packed & 0xFFFFFFFF
+    return order, packed >> 32
+
+
+def _states(columns: LogColumns) -> Array:
+    state = columns.status.astype(np.int16)
+    state[columns.kind == TOMBSTONE] = states.EXPIRED
+    state[columns.kind == UNDECODABLE] = states.UNKNOWN
+    return state
+
+
+def _values(columns: LogColumns, rows: Array, wanted: Array) -> pa.Array:
+    """Raw values of some rows, null where not `wanted`."""
+    chosen = rows[wanted]
+    strings = byte_strings(columns.values.data, columns.values.start[chosen], columns.values.size[chosen])
+    places = np.full(len(rows), NOTHING)
+    places[wanted] = np.arange(len(chosen))
+    return strings.take(pa.array(places, mask=~wanted))

@@ -1,0 +1,53 @@
+"""The query that tails data partitions, where people asked for it: from the store's positions into the store."""
+
+from __future__ import annotations
+
+import threading
+
+from sqlalchemy import Engine
+
+from service.domain.ledger import SOURCE
+from service.store.lease import Lease
+from service.store.progress import keep_topics
+from service.store.writer_ledger import LedgerWriter
+from spark_jobs.first_read import as_known
+from spark_jobs.ledger_rows import batches_from_rows
+from spark_jobs.runtime.liveness import Part
+from spark_jobs.runtime.queries import Queries
+from spark_jobs.runtime.session import CORES
+from spark_jobs.runtime.sinks import StoreSink
+from spark_jobs.settings import IngestSettings
+from spark_jobs.source.ledger import LedgerSource, ledger_options
+from spark_jobs.source.position import LogPosition
+from spark_jobs.told_trouble import trouble_is_told
+
+POLL_MS = 500
+HEARTBEAT_MS = 1_000
+
+
+class LedgerJob:
+    """Every (re)start begins at what the store has, of the topics that are tailed now."""
+
+    name = SOURCE
+
+    def __init__(self, queries: Queries, settings: IngestSettings, engine: Engine) -> None:
+        self._queries, self._engine = queries, engine
+        self._client, self._watch = settings.client, settings.watch
+
+    def run(self, lease: Lease, ending: threading.Event, part: Part) -> None:
+        """As `TransactionStateJob.run`."""
+        writer = LedgerWriter(self._engine, lease)
+        with trouble_is_told(writer):
+            positions = self._positions(lease)
+            options = ledger_options(self._client, self._watch, positions, CORES, POLL_MS, HEARTBEAT_MS, part.pulse)
+            sink = StoreSink(batches_from_rows, writer.apply, part.step)
+            self._queries.run(SOURCE, LedgerSource, options, sink, ending)
+
+    def _positions(self, lease: Lease) -> dict[str, dict[int, LogPosition]]:
+        kept = keep_topics(self._engine, lease, SOURCE, self._watch.tails)
+        return {topic: {p: as_known(position) for p, position in of.items()} for topic, of in kept.items()}
+
+
+def end_tailing(engine: Engine, lease: Lease) -> None:
+    """Nobody reads on where the store stands: whoever tails again later begins at the ends of the logs then."""
+    keep_topics(engine, lease, SOURCE, lambda _: False)

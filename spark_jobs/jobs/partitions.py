@@ -1,0 +1,59 @@
+"""The query that samples data partitions: looks and reads through Spark into the store."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from sqlalchemy import Engine
+
+from service.domain.partition_facts import SOURCE, PartitionsBatch
+from service.store.lease import Lease
+from service.store.read_partitions import stall_clocks
+from service.store.writer_partitions import PartitionWriter
+from spark_jobs.fold.partitions import batches_from_rows
+from spark_jobs.runtime.liveness import Part
+from spark_jobs.runtime.queries import Queries
+from spark_jobs.runtime.session import CORES
+from spark_jobs.runtime.sinks import StoreSink
+from spark_jobs.settings import IngestSettings
+from spark_jobs.source.partitions import PartitionsSource, sampler_options
+from spark_jobs.source.watched import Clock
+from spark_jobs.told_trouble import trouble_is_told
+
+TICK_MS = 250
+
+
+class PartitionsJob:
+    """Every (re)start knows since when the LSOs stand still that stood still before."""
+
+    name = SOURCE
+
+    def __init__(
+        self, queries: Queries, settings: IngestSettings, engine: Engine, scratch: Path, news: threading.Event
+    ) -> None:
+        """`news` is set when what was read of stalled partitions is in the store."""
+        self._queries, self._engine, self._scratch, self._news = queries, engine, scratch, news
+        self._client, self._watch = settings.client, settings.watch
+
+    def run(self, lease: Lease, ending: threading.Event, part: Part) -> None:
+        """As `TransactionStateJob.run`."""
+        writer = PartitionWriter(self._engine, lease)
+
+        def apply(batch: PartitionsBatch, now_ms: int, before_ms: int | None) -> None:
+            if writer.apply(batch, now_ms, before_ms).reads:
+                self._news.set()
+
+        with trouble_is_told(writer):
+            clocks = self._clocks(lease)
+            with TemporaryDirectory(prefix="windows-", dir=self._scratch, ignore_cleanup_errors=True) as folder:
+                kept = str(Path(folder) / "windows.db")
+                options = sampler_options(self._client, self._watch, clocks, CORES, TICK_MS, kept, part.pulse)
+                sink = StoreSink(batches_from_rows, apply, part.step)
+                self._queries.run(SOURCE, PartitionsSource, options, sink, ending)
+
+    def _clocks(self, lease: Lease) -> list[Clock]:
+        with self._engine.connect() as connection:
+            stored = stall_clocks(connection, lease.cluster_id)
+        return [Clock(topic, partition, *clock) for (topic, partition), clock in stored.items()]

@@ -1,0 +1,56 @@
+"""The query that follows `__transaction_state`: from the store's positions, through Spark, into the store."""
+
+from __future__ import annotations
+
+import threading
+
+from sqlalchemy import Engine
+
+from service.domain.facts import LogBatch
+from service.domain.transaction_log import SOURCE, TOPIC
+from service.store.lease import Lease
+from service.store.writer import TransactionLogWriter
+from spark_jobs.first_read import begin
+from spark_jobs.fold.rows import batches_from_rows
+from spark_jobs.progress import FirstReadProgress
+from spark_jobs.runtime.liveness import Part
+from spark_jobs.runtime.queries import Queries
+from spark_jobs.runtime.session import CORES
+from spark_jobs.runtime.sinks import StoreSink
+from spark_jobs.settings import IngestSettings
+from spark_jobs.source.planner import wall_clock_ms
+from spark_jobs.source.transaction_log import TransactionLogSource, source_options
+from spark_jobs.told_trouble import trouble_is_told
+
+POLL_MS = 200
+HEARTBEAT_MS = 1_000
+
+
+class TransactionStateJob:
+    """Every (re)start begins at what the store has."""
+
+    name = SOURCE
+
+    def __init__(self, queries: Queries, settings: IngestSettings, engine: Engine) -> None:
+        self._queries, self._engine, self._client = queries, engine, settings.client
+        self._kept, self._history_ms = settings.rules.kept_prefixes, settings.keep.history
+
+    def run(self, lease: Lease, ending: threading.Event, part: Part) -> None:
+        """One life of the query, until `ending`. Raises what ended it: a StoreError, a KafkaFailure, Spark's own
+        exception, or StillStoring."""
+        kept = tuple(prefix.encode() for prefix in self._kept)
+        writer = TransactionLogWriter(self._engine, lease, history_ms=self._history_ms, kept=kept)
+        with trouble_is_told(writer):
+            self._run(writer, lease, ending, part)
+
+    def _run(self, writer: TransactionLogWriter, lease: Lease, ending: threading.Event, part: Part) -> None:
+        positions = begin(self._engine, lease, SOURCE, TOPIC, self._client, wall_clock_ms())
+        shown = FirstReadProgress(positions.values())
+
+        def apply(batch: LogBatch, now_ms: int, before_ms: int | None) -> None:
+            writer.apply(batch, now_ms, before_ms)
+            shown.advance(sum(r.hi - r.lo for r in batch.ranges), now_ms)
+
+        options = source_options(self._client, positions, CORES, POLL_MS, HEARTBEAT_MS, self._kept, part.pulse)
+        sink = StoreSink(batches_from_rows, apply, part.step)
+        self._queries.run(SOURCE, TransactionLogSource, options, sink, ending)

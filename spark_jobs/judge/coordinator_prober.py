@@ -1,0 +1,93 @@
+"""Asks coordinators about a few ids, at leisure."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from service.domain.findings.conditions import IdNow
+from service.domain.findings.mismatch import NOT_FOUND, Answer
+from service.kafka.client import KafkaClient
+from service.kafka.errors import KafkaFailure
+from service.kafka.metadata import TopicLayout, topic_layout
+from service.kafka.settings import ClientSettings
+from service.kafka.transactions import Described, describe_request, described_in
+from service.store.display import display_id
+from spark_jobs.judge.kafka_worker import Asking
+from spark_jobs.runtime.liveness import Liveness
+from spark_jobs.source.planner import wall_clock_ms
+
+log = logging.getLogger(__name__)
+
+IDS_AT_ONCE: Final = 20
+TIMEOUT_MS: Final = 3_000
+
+
+class Question(NamedTuple):
+    """About an id as the store has it now, for the broker that leads its log partition."""
+
+    about: IdNow
+    coordinator: int
+
+
+class Probe(Asking[Sequence[Question], Answer]):
+    """What cannot be answered is left out: the next question comes soon."""
+
+    def __init__(self, client: ClientSettings, liveness: Liveness) -> None:
+        super().__init__("probe", client, liveness)
+
+    def _answer(self, question: Sequence[Question]) -> None:
+        with self._trying("coordinators were not asked about transactions"):
+            self._ask({q.about.transactional_id.decode(): q for q in question if _is_plain(q.about)})
+
+    def _ask(self, by_name: Mapping[str, Question]) -> None:
+        """All coordinators at once: one that does not answer leaves the others' words as they are."""
+        self._client = self._client or KafkaClient(self._settings)
+        names: dict[int, list[str]] = {}
+        for name, question in by_name.items():
+            names.setdefault(question.coordinator, []).append(name)
+        asked_at_ms = wall_clock_ms()
+        requests = {node: [describe_request(some)] for node, some in names.items()}
+        answered = self._client.ask_all(requests, TIMEOUT_MS)
+        answered_at_ms = wall_clock_ms()
+        for node, answers in answered.items():
+            if isinstance(answers, KafkaFailure):
+                log.debug("about transactions: %s", answers)
+                continue
+            layouts: dict[str, TopicLayout | None] = {}
+            for name, said in described_in(answers[0]).items():
+                one = by_name[name].about
+                missing = self._missing(said, node, layouts) if (said.state or "").startswith("Prepare") else ()
+                self._answers.put(
+                    Answer(
+                        one.transactional_id,
+                        one.offset,
+                        asked_at_ms,
+                        answered_at_ms,
+                        said.state or NOT_FOUND,
+                        said.producer_id,
+                        said.producer_epoch,
+                        missing,
+                    )
+                )
+
+    def _missing(
+        self, said: Described, coordinator: int, layouts: dict[str, TopicLayout | None]
+    ) -> tuple[tuple[str, int, int], ...]:
+        """The partitions still without marker, and who leads them (-1: nobody) as the coordinator sees it: another
+        broker may be the one that does not answer."""
+        assert self._client is not None
+        found = []
+        for topic, partition in said.partitions[:10]:
+            if topic not in layouts:
+                layouts[topic] = topic_layout(self._client, topic, coordinator)
+            layout = layouts[topic]
+            leader = None if layout is None else layout.leaders.get(partition)
+            found.append((topic, partition, -1 if leader is None else leader.node))
+        return tuple(found)
+
+
+def _is_plain(one: IdNow) -> bool:
+    """Kafka's text holds it: others cannot be asked about."""
+    return display_id(one.transactional_id).encode() == one.transactional_id

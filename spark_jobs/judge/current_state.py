@@ -1,0 +1,148 @@
+"""How ids and sources stand now, and what that shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from sqlalchemy import Connection
+
+from service.domain.findings import epochs, expiring, kinds, long_running, overdue, source, stuck
+from service.domain.findings.conditions import IdNow
+from service.domain.findings.context import Context
+from service.domain.findings.finding import Finding, Key, Observation
+from service.domain.findings.lifecycle import QUIET_MS, Look
+from service.domain.findings.mismatch import Answer, Compared, is_comparable, mismatches
+from service.domain.findings.source import Source
+from service.domain.partition_facts import SOURCE as PARTITIONS
+from service.domain.states import COMPLETE_ABORT, COMPLETE_COMMIT, EMPTY
+from service.domain.transaction_log import SOURCE, TOPIC
+from service.store import read, read_judge
+from spark_jobs.judge.coordinator_prober import IDS_AT_ONCE, Probe, Question
+
+SLOW_EVERY_MS: Final = 30_000
+PROBE_EVERY_MS: Final = 10_000
+EACH: Final = 7
+"""Of suspects, stuck and open ids, how many are asked about at once; idle ones fill up the rest."""
+
+_IDLE: Final = (COMPLETE_COMMIT, EMPTY, COMPLETE_ABORT)
+
+
+class ConditionLooks:
+    """Remembers what coordinators answered until it can be compared, and where its walk through idle ids stands."""
+
+    def __init__(self, cluster_id: int, probe: Probe | None, gaps: Callable[[], list[Observation]] = list) -> None:
+        """`gaps`: what others cannot read."""
+        self._cluster_id, self._probe, self._gaps = cluster_id, probe, gaps
+        self._slow_at_ms = self._probe_at_ms = 0
+        self._began_ms: int | None = None
+        self._answers: list[Answer] = []
+        self._missing: dict[bytes, tuple[tuple[str, int, int], ...]] = {}
+        self._walk: tuple[int, bytes] = (0, b"")
+
+    def looks(self, connection: Connection, context: Context, known: Mapping[Key, Finding], now_ms: int) -> list[Look]:
+        self._began_ms = self._began_ms or now_ms
+        open_, prepared, found = self._open(connection, context, now_ms)
+        looks = [found, self._sources(connection, context, now_ms)]
+        if now_ms >= self._slow_at_ms:
+            self._slow_at_ms = now_ms + SLOW_EVERY_MS
+            looks.append(self._slow(connection, context, now_ms))
+        if self._probe is not None:
+            suspects = [
+                subject.transactional_id
+                for (kind, subject), finding in known.items()
+                if kind == kinds.COORDINATOR_MISMATCH and finding.is_open and subject.transactional_id is not None
+            ]
+            looks.append(self._compare(connection, context, suspects, now_ms))
+            if now_ms >= self._probe_at_ms and self._ask(connection, context, suspects, [*prepared, *open_]):
+                self._probe_at_ms = now_ms + PROBE_EVERY_MS
+        return looks
+
+    def _open(self, connection: Connection, context: Context, now_ms: int) -> tuple[list[IdNow], list[IdNow], Look]:
+        shortest = context.rules.shortest_long_ms
+        long_ms = min(long_running.LONG_AFTER_MS, long_running.LONG_AFTER_MS if shortest is None else shortest)
+        open_ = read_judge.open_ids(connection, self._cluster_id, now_ms - long_ms)
+        late = read_judge.overdue_ids(connection, self._cluster_id, now_ms - context.limits.scan_ms - overdue.SLACK_MS)
+        prepared = read_judge.prepared_ids(connection, self._cluster_id, now_ms - stuck.STUCK_AFTER_MS)
+        self._missing = {one.transactional_id: self._missing.get(one.transactional_id, ()) for one in prepared.read}
+        odd = read_judge.undecoded(connection, self._cluster_id, now_ms - QUIET_MS)
+        found: list[Observation] = [
+            *overdue.overdue(late.read, context),
+            *stuck.stuck(prepared.read, self._missing, context),
+            *long_running.long_running(open_.read, context),
+            *source.undecodable(odd.read, context),
+        ]
+        unread = {
+            kinds.OVERDUE: late.unread,
+            kinds.STUCK_COMPLETION: prepared.unread,
+            kinds.LONG_RUNNING: open_.unread,
+            kinds.UNDECODABLE: odd.unread,
+        }
+        look = Look(tuple(found), frozenset(unread), frozenset(context.seen_until), context.whole, unread=unread)
+        return open_.read, prepared.read, look
+
+    def _sources(self, connection: Connection, context: Context, now_ms: int) -> Look:
+        statuses = read.statuses(connection, self._cluster_id)
+        sources = []
+        for name, topic in ((SOURCE, TOPIC), (PARTITIONS, None)):
+            if (status := statuses.get(name)) is not None:
+                since_ms = self._began_ms if status.as_of_ms is None else status.as_of_ms
+                sources.append(Source(name, topic, status.as_of_ms, status.error, since_ms))
+        gaps = read_judge.gaps(connection, self._cluster_id, now_ms - QUIET_MS)
+        found = [*source.coverage_gaps(sources, now_ms), *source.data_gaps(gaps.read), *self._gaps()]
+        judged, unread = frozenset({kinds.COVERAGE_GAP}), {kinds.DATA_GAP: gaps.unread}
+        # whether a source answers is known whatever it says
+        return Look(tuple(found), judged, frozenset(context.seen_until), True, unread=unread)
+
+    def _slow(self, connection: Connection, context: Context, now_ms: int) -> Look:
+        limits = context.limits
+        soon_ms = expiring.soon_ms(limits.expiration_ms)
+        # those that should have been swept two sweeps ago are their coordinator's trouble, and may be many
+        oldest_ms = now_ms - limits.expiration_ms - 2 * limits.sweep_ms
+        idle = read_judge.expiring_ids(connection, self._cluster_id, oldest_ms, now_ms - limits.expiration_ms + soon_ms)
+        worn = read_judge.worn_ids(connection, self._cluster_id, context.leaders)
+        found = [
+            *expiring.expiring(idle.read, context),
+            *epochs.epoch_exhaustion(worn.read, context),
+        ]
+        unread = {kinds.EXPIRING: idle.unread, kinds.EPOCH_EXHAUSTION: worn.unread}
+        return Look(tuple(found), frozenset(unread), frozenset(context.seen_until), context.whole, unread=unread)
+
+    def _compare(self, connection: Connection, context: Context, suspects: list[bytes], now_ms: int) -> Look:
+        """Answers wait until the log is known up to a moment after them, for a while."""
+        assert self._probe is not None
+        for answer in self._probe.answers():
+            if answer.transactional_id in self._missing:
+                self._missing[answer.transactional_id] = answer.missing
+            self._answers.append(answer)
+        if not self._answers:
+            return Look((), frozenset())
+        rows = read_judge.ids_now(connection, self._cluster_id, [a.transactional_id for a in self._answers])
+        compared, waiting = [], []
+        for answer in self._answers:
+            row = rows.get(answer.transactional_id)
+            if row is not None and is_comparable(answer, row, context):
+                compared.append(Compared(answer, row))
+            elif row is not None and row.offset == answer.offset and now_ms - answer.answered_at_ms < PROBE_EVERY_MS:
+                waiting.append(answer)
+        self._answers = waiting
+        return mismatches(compared, suspects, context)
+
+    def _ask(self, connection: Connection, context: Context, suspects: list[bytes], busy: list[IdNow]) -> bool:
+        assert self._probe is not None
+        first = read_judge.ids_now(connection, self._cluster_id, suspects[:EACH]) if suspects else {}
+        chosen = {**first, **{one.transactional_id: one for one in busy[: IDS_AT_ONCE - EACH - len(first)]}}
+        for one in self._idle(connection, IDS_AT_ONCE - len(chosen)):
+            chosen.setdefault(one.transactional_id, one)
+        questions = [
+            Question(one, context.leaders[one.partition])
+            for one in chosen.values()
+            if context.leaders.get(one.partition, -1) >= 0
+        ]
+        return not questions or self._probe.ask(questions)
+
+    def _idle(self, connection: Connection, limit: int) -> list[IdNow]:
+        number, after = self._walk
+        found = read_judge.idle_ids(connection, self._cluster_id, _IDLE[number], after, limit)
+        self._walk = (number, found[-1].transactional_id) if found else ((number + 1) % len(_IDLE), b"")
+        return found

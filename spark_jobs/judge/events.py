@@ -1,0 +1,153 @@
+"""Reads what happened to ids lately, and keeps it until it is reported and past."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from sqlalchemy import Connection
+
+from service.domain import causes
+from service.domain.findings import kinds
+from service.domain.findings.churn import UNUSED_MS
+from service.domain.findings.context import Context
+from service.domain.findings.correlated import Burst, Participants
+from service.domain.findings.events import Event
+from service.domain.findings.finding import Key
+from service.domain.findings.happened import REMEMBERED_MS, Lookups, happened
+from service.domain.findings.lifecycle import QUIET_MS, Look
+from service.domain.findings.settling import SKEW_MS, TOGETHER_MS, Settling, gap_ms
+from service.domain.states import COMPLETE_ABORT
+from service.store import read_events, read_judge
+from service.store.upsert import batched
+from service.wire.errors import DecodeError
+from service.wire.transaction_log import decode_value
+from spark_jobs.judge.resolution import topic_text
+
+IDS_OF_BURST: Final = 200
+
+_KINDS: Final = {
+    causes.TIMEOUT: kinds.TIMED_OUT,
+    causes.FENCED: kinds.FENCING_CONFLICT,
+    causes.INITIALIZED: kinds.CHURN,
+    causes.EXPIRY: kinds.EXPIRED,
+}
+"""Kinds of the findings that count such events."""
+
+_SETTLES_LATER_MS: Final = {causes.TIMEOUT: TOGETHER_MS, causes.INITIALIZED: UNUSED_MS}
+
+
+class EventLooks:
+    """Keeps the newest events, at most `read_events.EVENTS_READ`; reads only what is new, and counts what it leaves
+    out."""
+
+    def __init__(self, cluster_id: int) -> None:
+        self._cluster_id = cluster_id
+        self._events: dict[int, Event] = {}
+        self._read_ms: dict[int, int] = {}
+        self._read_to = 0
+        self._begun_ms = self._now_ms = 0
+        self._is_news = False
+        self._held: frozenset[Key] = frozenset()
+        self._unread: Counter[str] = Counter()
+        self._unread_ms = 0
+        self._settling: Settling | None = None
+        self._settles_ms = 0
+
+    @property
+    def unread(self) -> dict[str, int]:
+        """Returns, by kind of finding, how many events were dropped before a finding counted them. They stay in this
+        number for as long as their findings would be open."""
+        is_over = self._now_ms - self._unread_ms >= QUIET_MS
+        return {kind: 0 if is_over else self._unread[cause] for cause, kind in _KINDS.items()}
+
+    @property
+    def held(self) -> frozenset[Key]:
+        """Findings that may yet be told more of, of what was read already."""
+        return self._held
+
+    def begin(self, connection: Connection, now_ms: int) -> None:
+        """Reads what another judge may have read before; findings know what of it they have counted."""
+        self._begun_ms = self._now_ms = now_ms
+        self._read_to = read_events.newest_sequence(connection)
+        self._add(read_events.recent_events(connection, self._cluster_id, now_ms - REMEMBERED_MS))
+
+    def read(self, connection: Connection, now_ms: int) -> bool:
+        """Whether there is something that was not judged yet."""
+        self._now_ms = now_ms
+        since_ms = now_ms - REMEMBERED_MS
+        newest = read_events.newest_sequence(connection)
+        if newest != self._read_to:
+            after = min(self._read_to, newest)  # an emptied table numbers from the start again
+            new = read_events.new_events(connection, self._cluster_id, after, newest)
+            self._leave_out(new.unread)
+            self._read_to = newest
+            self._read_ms.update((e.sequence, now_ms) for e in new.read)
+            self._add(new.read)
+            # an id's start after an abort may have told who aborted it: its rows were written anew
+            started = {e.transactional_id for e in new.read if _follows_abort(e)}
+            for some in batched(sorted(started), read_judge.IDS_READ):
+                self._add(read_events.events_of(connection, self._cluster_id, some, since_ms))
+        self._drop(since_ms)
+        return self._is_news
+
+    def look(self, connection: Connection, context: Context) -> Look:
+        settling = Settling(context.settled_ms, self._read_ms, self._begun_ms, self._now_ms)
+        self._settling, self._settles_ms = settling, gap_ms(context) + SKEW_MS
+        events = sorted(self._events.values())
+        lookups = Lookups(
+            lambda bursts: self._participants(connection, bursts),
+            lambda ids: read_judge.last_uses(connection, self._cluster_id, ids),
+        )
+        found, self._held = happened(events, lookups, settling, context)
+        event_kinds = kinds.EVENTS - {kinds.DATA_GAP}
+        judged = frozenset(context.seen_until), context.whole
+        return Look(found, event_kinds, *judged, held=self._held, unread=self.unread)
+
+    def was_judged(self) -> None:
+        """What was seen is stored; something may be too fresh to be told."""
+        self._is_news = bool(self._held)
+
+    def _add(self, events: list[Event]) -> None:
+        for event in events:
+            if self._events.get(event.sequence) != event:
+                self._events[event.sequence] = event
+                self._is_news = True
+
+    def _drop(self, since_ms: int) -> None:
+        too_old = [s for s, e in self._events.items() if e.at_ms < since_ms]
+        too_many = (
+            sorted(self._events)[: -read_events.EVENTS_READ] if len(self._events) > read_events.EVENTS_READ else []
+        )
+        self._leave_out(Counter(self._events[s].cause for s in too_many if self._is_fresh(self._events[s])))
+        for sequence in {*too_old, *too_many}:
+            del self._events[sequence]
+            self._read_ms.pop(sequence, None)
+
+    def _leave_out(self, more: Mapping[str, int]) -> None:
+        if more:
+            if self._now_ms - self._unread_ms >= QUIET_MS:
+                self._unread.clear()
+            self._unread.update(more)
+            self._unread_ms = self._now_ms
+
+    def _is_fresh(self, event: Event) -> bool:
+        """Returns whether the event was not settled at the last look, so that no finding may have counted it."""
+        after_ms = self._settles_ms + _SETTLES_LATER_MS.get(event.cause, 0)
+        return self._settling is not None and not self._settling.is_past(event, after_ms)
+
+    def _participants(self, connection: Connection, bursts: Sequence[Burst]) -> Participants:
+        values = read_judge.ended_values(connection, self._cluster_id, bursts[-1].ids[:IDS_OF_BURST])
+        found = {}
+        for key, raw in values.items():
+            try:
+                topics = decode_value(raw).partitions or ()
+            except DecodeError:
+                continue
+            found[key] = [(topic_text(topic), number) for topic, numbers in topics for number in numbers]
+        return found
+
+
+def _follows_abort(event: Event) -> bool:
+    return event.cause == causes.INITIALIZED and event.from_state == COMPLETE_ABORT

@@ -1,0 +1,95 @@
+"""What a coordinator says of its consumer groups, where an LSO stands: three requests for many groups."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from service.domain.partition_facts import Place
+from service.kafka import errors
+from service.kafka.client import KafkaClient
+from service.kafka.group_members import members
+from service.kafka.groups import UNSTABLE_OFFSET_COMMIT, GroupOffsets, committed
+from service.store.writer_groups import GroupSeen
+from spark_jobs.judge.group_rounds import Stalls
+from spark_jobs.judge.pending_offsets import NOTHING_PENDING, Pending
+
+_MOVED: Final = frozenset({14, 15, 16})
+"""COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR."""
+
+_DENIED: Final = 30
+"""GROUP_AUTHORIZATION_FAILED"""
+
+
+class Answered(NamedTuple):
+    """What a coordinator said of its groups: rows where an LSO stands, and the topics each has offsets on. Groups that
+    it did not speak of have no topics: `denied` for want of permission (their rows are the word of batches), or others
+    coordinate them now (`has_moved`)."""
+
+    rows: list[GroupSeen]
+    topics: dict[str, set[str]]
+    denied: frozenset[str]
+    has_moved: bool
+
+    def topics_of(self, group: str) -> set[str] | None:
+        """None: ask again soon."""
+        return set() if group in self.denied else self.topics.get(group)
+
+
+def ask_groups(
+    client: KafkaClient, node: int, groups: Sequence[str], now: Stalls, pending: Pending = NOTHING_PENDING
+) -> Answered:
+    """Groups that `node` coordinates. `pending`: what batches of open transactions commit; without that, a partition
+    for which a group has committed nothing but what is pending does not show: Kafka lists those with an earlier commit.
+
+    The coordinator's word wins: what it does not hold back any more is not pending, whatever the batches say. Raises
+    KafkaUnavailable or KafkaRefused.
+    """
+    told = committed(client, node, groups, require_stable=True)
+    answering = {group: dict(one.offsets) for group, one in told.items() if one.error == errors.NONE}
+    unlisted = {g: places for g in answering if (places := pending.get(g, {}).keys() - answering[g].keys())}
+    if unlisted:
+        for group, more in committed(client, node, list(unlisted), require_stable=True, places=unlisted).items():
+            answering[group] |= more.offsets
+    seen: dict[str, dict[Place, int]] = {}
+    unstable: dict[str, list[Place]] = {}
+    for group, offsets in answering.items():
+        waits = now.holds_offsets_of(group)
+        for place, one in offsets.items():
+            if one.error == errors.NONE:
+                if one.offset >= 0 and place in now.places:
+                    seen.setdefault(group, {})[place] = one.offset
+            # any other error, as for want of a permission on the topic, leaves the word of the batches
+            elif place in pending.get(group, ()) or (
+                one.error == UNSTABLE_OFFSET_COMMIT and (waits or place in now.places)
+            ):
+                unstable.setdefault(group, []).append(place)
+    before = committed(client, node, list(unstable), require_stable=False, places=unstable) if unstable else {}
+    denied = frozenset(group for group, one in told.items() if one.error == _DENIED)
+    unstable |= {group: sorted(pending[group]) for group in denied & pending.keys()}
+    counts = members(client, node, sorted({*seen, *unstable}))
+    rows = [
+        GroupSeen(group, *place, offset, counts.get(group), False)
+        for group, offsets in seen.items()
+        for place, offset in offsets.items()
+    ]
+    rows += [
+        GroupSeen(
+            group,
+            *place,
+            _offset(before.get(group), place),
+            counts.get(group),
+            True,
+            pending.get(group, {}).get(place),
+        )
+        for group, places in unstable.items()
+        for place in places
+    ]
+    topics = {group: {topic for topic, _ in offsets} for group, offsets in answering.items()}
+    return Answered(rows, topics, denied, any(one.error in _MOVED for one in told.values()))
+
+
+def _offset(told: GroupOffsets | None, place: Place) -> int:
+    """-1 for none."""
+    one = None if told is None else told.offsets.get(place)
+    return -1 if one is None or one.error != errors.NONE else one.offset

@@ -1,0 +1,73 @@
+"""Which consumer groups wait behind what is open, and what that shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from sqlalchemy import Connection
+
+from service.domain.findings import blocked_group, kinds
+from service.domain.findings.context import Context
+from service.domain.findings.finding import Finding, Key, Observation
+from service.domain.findings.lifecycle import Look
+from service.domain.findings.stall_causes import Blocker
+from service.domain.open_entries import Entry, Relation
+from service.domain.partition_facts import Place
+from service.domain.victims import Victim
+from service.store import read_partitions
+from service.store.display import display_id
+from service.store.read_judged import looked_at_ms
+from service.store.read_victims import STANDING_READ, read_victims
+from spark_jobs.judge.group_prober import GroupsWatch
+
+Judged = Iterable[tuple[Entry, Relation]]
+"""What is open on stalled partitions, and who will end it."""
+
+
+class GroupLooks:
+    """`watch` None: groups are not asked, and what the store has of them is judged alone."""
+
+    def __init__(self, cluster_id: int, watch: GroupsWatch | None) -> None:
+        self._cluster_id, self._watch = cluster_id, watch
+
+    def victims(self, connection: Connection) -> list[Victim]:
+        """To be read once a round: for `look`, and for the `blocked_groups` of other findings (`Context.groups`)."""
+        return read_victims(connection, self._cluster_id)
+
+    def look(
+        self,
+        connection: Connection,
+        context: Context,
+        known: Mapping[Key, Finding],
+        victims: Sequence[Victim],
+        judged: Judged,
+    ) -> Look:
+        """`known`: with the findings of this round about what blocks. A group waits no more when its partition goes on,
+        or its coordinator says so: both are in the store, however old the last answer is."""
+        as_of_ms = looked_at_ms(connection, self._cluster_id) or 0
+        found = blocked_group.blocked_groups(victims, _by_place(judged), known, context, as_of_ms)
+        unread = {kinds.BLOCKED_GROUP: self.unread(connection)}
+        judged_kinds = frozenset({kinds.BLOCKED_GROUP})
+        return Look(tuple(found), judged_kinds, frozenset(context.seen_until), True, unread=unread)
+
+    def gaps(self) -> list[Observation]:
+        """What is missing: for the look at coverage gaps, which alone ends them."""
+        if self._watch is None:
+            return []
+        return [*blocked_group.unreadable(self._watch.denied), *blocked_group.not_named(self._watch.unread)]
+
+    def unread(self, connection: Connection) -> int:
+        """Returns how much is too much to be read: groups that are not asked, what is known of groups, and stalled
+        partitions for which no group is asked."""
+        groups = read_partitions.count_groups(connection, self._cluster_id)
+        stalled = read_partitions.count_stalled(connection, self._cluster_id)
+        not_read = max(groups - read_partitions.GROUPS_READ, 0) + max(stalled - STANDING_READ, 0)
+        return not_read + (0 if self._watch is None else self._watch.left_out)
+
+
+def _by_place(judged: Judged) -> dict[Place, list[Blocker]]:
+    found: dict[Place, list[Blocker]] = {}
+    for entry, relation in judged:
+        name = None if relation.owner is None else display_id(relation.owner.transactional_id)
+        found.setdefault(entry.place, []).append(Blocker(entry, relation, name))
+    return found

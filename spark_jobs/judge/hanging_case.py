@@ -1,0 +1,260 @@
+"""What the judge remembers of an open entry that nobody owns, from the first look to its end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from service.domain.findings.context import Context
+from service.domain.findings.finding import Evidence, Finding, Subject
+from service.domain.findings.hanging import NOT_YET, SETTLES_MS, can_still_write, entry_place, is_certain
+from service.domain.open_entries import Entry, Relation, will_close
+from service.domain.owners import Owner
+from service.domain.states import NAMES
+from service.domain.transaction_log import TOPIC
+from service.domain.worlds.facts import EntryAsk, ask_about
+from service.domain.worlds.order import Sample
+from service.domain.worlds.verdict import Verdict, World, contradictory, undecided
+from service.kafka.bracket import Seen
+from service.store.display import display_id
+from spark_jobs.judge.partition_prober import Heard
+
+ASK_AGAIN_MS: Final = 5_000
+"""How often coordinators are asked about what is not suspected: long transactions are many, and ids may be hidden."""
+
+DECIDE_AGAIN_MS: Final = 30_000
+"""After so long an unknown decision is derived again."""
+
+UNDECIDED: Final = undecided(f"{TOPIC} cannot be read, and nothing else remembers how a transaction ended")
+
+
+@dataclass(slots=True)
+class OpenCase:
+    """Look 1 was before `begun_ms`. `log_ends`: what the coordinators' log has to be read to for look 2, asked for
+    later than that (at `log_asked_ms`); `unowned_ms`: since when look 2 holds. `confirmed_by`: look 3, asked for later
+    again.
+
+    `topic_id` "": not known. `stalled_since_ms` as in PartitionLook; None for an entry that is not at the LSO.
+    `samples`: of the partition. `looked_at_ms` and the offsets are of the last look at which it was open.
+
+    `decided`: what is said of it, at `judged_ms`; `early`: what was read before look 2 held, and is not said.
+
+    `closed_ms`: when a look first found it closed; None while it is open.
+
+    `is_blind`: the log cannot be read, so look 2 is its coordinator's word, twice: since `let_go_ms` it does not mean
+    to end the entry. It was asked last at `heard_at_ms`.
+    """
+
+    entry: Entry
+    owner: Owner | None
+    subject: Subject
+    topic_id: str
+    stalled_since_ms: int | None
+    samples: tuple[Sample, ...]
+    log_start: int
+    last_stable_offset: int
+    high_watermark: int
+    begun_ms: int
+    log_ends: dict[int, int] | None = None
+    log_asked_ms: int = -1
+    unowned_ms: int | None = None
+    confirmed_by: Seen | None = None
+    closed_ms: int | None = None
+    looked_at_ms: int = -1
+    decided: Verdict | None = None
+    early: Verdict | None = None
+    judged_ms: int = -1
+    is_deep: bool = False
+    evidence: list[Evidence] = field(default_factory=list)
+    is_blind: bool = False
+    heard_at_ms: int = -1
+    let_go_ms: int | None = None
+
+    def be_blind(self, said: Iterable[Subject]) -> None:
+        """Go on without the log. `said`: what findings are about; maybe this, with an id that is hidden by now."""
+        self.is_blind, self.owner = True, None
+        if not self.is_contradicted and (self.decided is None or not self.decided.is_known):
+            self.decided = UNDECIDED
+        same = (subject for subject in said if entry_place(subject) == entry_place(self.subject))
+        self.subject = next(same, self.subject)
+
+    def begins_anew(self, relation: Relation, *, is_blind: bool) -> bool:
+        """The log can be read again; or not any more, before it told anything."""
+        return not relation.is_unread if self.is_blind else is_blind and self.unowned_ms is None
+
+    def needed(self, log_partitions: Mapping[int, int]) -> frozenset[int]:
+        """The partitions of the log that could say who owns it: a producer id belongs to one id for ever."""
+        if self.is_blind:
+            return frozenset()
+        return frozenset(log_partitions) if self.owner is None else frozenset({self.owner.log_partition})
+
+    def take_ends(self, asked_at_ms: int, ends: Mapping[int, int], log_partitions: Mapping[int, int]) -> None:
+        needed = self.needed(log_partitions)
+        if self.log_ends is None and asked_at_ms > self.begun_ms and needed and needed <= ends.keys():
+            self.log_ends, self.log_asked_ms = {p: ends[p] for p in needed}, asked_at_ms
+
+    def forget_the_log(self, before_ms: int) -> None:
+        """What it was asked before then tells nothing: a client may have been waiting, as is known by now."""
+        if self.confirmed_by is None and 0 <= self.log_asked_ms < before_ms:
+            self.log_ends, self.log_asked_ms, self.unowned_ms = None, -1, None
+
+    def take_log(self, read_to: Mapping[int, int], now_ms: int) -> None:
+        """Look 2, if the store has the log to the ends that were asked for: nobody owned it when `read_to` was read."""
+        if self.unowned_ms is not None or self.log_ends is None:
+            return
+        if any(read_to.get(p, -1) < end for p, end in self.log_ends.items()):
+            return
+        self.unowned_ms = now_ms
+        entry = self.entry
+        where = "all partitions" if self.owner is None else f"partition {self.owner.log_partition}"
+        self.evidence = [
+            _seen_open(entry),
+            Evidence(self.log_asked_ms, TOPIC, f"{where} read to the end of then: no transaction there will end it"),
+        ]
+
+    def had_ended(self, owner: Owner) -> bool:
+        """Returns whether look 2 had read the owner's last PrepareX. Nobody owned the entry then, so that transaction
+        was complete: its coordinator writes no marker any more."""
+        if self.unowned_ms is None or self.log_ends is None or owner.ended_offset is None:
+            return False
+        return owner.ended_offset < self.log_ends.get(owner.log_partition, -1)
+
+    def asks_coordinators(self, now_ms: int) -> bool:
+        """Whether it is time: the second question comes when a producer that was early has been accepted."""
+        if not self.is_blind:
+            return False
+        if self.let_go_ms is not None and self.unowned_ms is None:
+            return now_ms >= self.let_go_ms + SETTLES_MS
+        return self.heard_at_ms < 0 or now_ms - self.heard_at_ms >= ASK_AGAIN_MS
+
+    def take_word(self, heard: Heard, from_ms: int) -> bool:
+        """Look 2 where the log cannot be read; before `from_ms` a client may have been waiting. True: its coordinator
+        will end what it had let go.
+
+        An id that is not told of may own the entry all the same: then nothing follows.
+        """
+        if not self.is_blind or self.entry.producer_id not in heard.told or heard.asked_at_ms <= self.begun_ms:
+            return False
+        self.heard_at_ms = heard.asked_at_ms
+        told = heard.told[self.entry.producer_id]
+        if told is None or will_close(self.entry, told):
+            self.let_go_ms = None
+            return told is not None and self.unowned_ms is not None
+        if self.subject.transactional_id is None:
+            self.subject = self.subject._replace(transactional_id=told.transactional_id)
+        if self.let_go_ms is None:
+            self.let_go_ms = heard.answered_at_ms
+        elif self.unowned_ms is None and heard.asked_at_ms >= max(self.let_go_ms + SETTLES_MS, from_ms):
+            self.unowned_ms = heard.answered_at_ms
+            name = display_id(told.transactional_id)
+            text = f"{name} is {NAMES[told.state]} and does not list the partition, asked twice"
+            source = f"DescribeTransactions, broker {told.coordinator}"
+            self.evidence = [_seen_open(self.entry), Evidence(heard.asked_at_ms, source, text)]
+        return False
+
+    def take_open(self, seen: Seen, context: Context) -> None:
+        """It is still open there: look 3, if that was asked for late enough."""
+        ends = seen.ends
+        self.looked_at_ms, self.high_watermark = seen.asked_at_ms, ends.high_watermark
+        self.closed_ms = None
+        self.log_start, self.last_stable_offset = ends.log_start, ends.last_stable_offset
+        if self.confirmed_by is not None or (self.is_blind and not seen.described):
+            return
+        if not self.can_confirm(context, seen.asked_at_ms):
+            return
+        self.confirmed_by = seen
+        question, text = (
+            ("DescribeProducers", "still open") if seen.described else ("ListOffsets", "the LSO still there")
+        )
+        self.evidence.append(Evidence(seen.asked_at_ms, f"{question}, broker {seen.leader.node}", text))
+
+    def can_confirm(self, context: Context, asked_at_ms: int) -> bool:
+        """Returns whether a look that was requested at `asked_at_ms` is late enough after look 2 to count as look 3."""
+        if self.unowned_ms is None:
+            return False
+        return asked_at_ms >= self.unowned_ms + (SETTLES_MS if self.may_be_early(context, asked_at_ms) else 0)
+
+    def take_closed(self, seen: Seen) -> int:
+        """Notes that a look found the entry closed. Returns the time of the first such look (ms)."""
+        if self.closed_ms is None:
+            self.closed_ms = seen.asked_at_ms
+        return self.closed_ms
+
+    @property
+    def there_since_ms(self) -> int:
+        """It was written before then: it is what the LSO stands at, or it was seen open."""
+        first_ms = self.entry.first_seen_ms
+        return first_ms if self.stalled_since_ms is None else min(self.stalled_since_ms, first_ms)
+
+    def may_be_early(self, context: Context, now_ms: int) -> bool:
+        """Whether its producer may be about to add the partition."""
+        return can_still_write(self.entry, self.owner) and not self.is_certain(context, now_ms)
+
+    @property
+    def was_listed(self) -> bool:
+        """Whether a transaction that has ended wrote it, and had added the partition: no client waits for a broker to
+        add it."""
+        found = self.decided or self.early
+        return found is not None and World.NONE not in found.possible and bool(found.proofs)
+
+    def is_certain(self, context: Context, now_ms: int) -> bool:
+        can_ask = self.confirmed_by is None or self.confirmed_by.described
+        return can_ask and not self.is_blind and is_certain(self.entry, self.owner, context, now_ms)
+
+    @property
+    def is_contradicted(self) -> bool:
+        return self.decided is not None and self.decided.is_contradiction
+
+    @property
+    def shown(self) -> Verdict:
+        """Nothing is decided before look 2 holds; what was known stays."""
+        return self.decided or NOT_YET
+
+    def recall(self, finding: Finding) -> None:
+        """Take over a known decision from before a restart, which is derived again, once; or a contradiction, which
+        stays."""
+        if finding.contradiction is not None:
+            self.decided = contradictory(finding.contradiction)
+        elif finding.decision in tuple(World) and finding.possible and not self.is_contradicted:
+            self.decided = Verdict(frozenset(map(World, finding.possible)), finding.decision, finding.proofs, None)
+
+    def question(self, now_ms: int) -> EntryAsk | None:
+        """The facts to be read for a verdict; None while the decision is known, or was tried a moment ago."""
+        if not self._is_due(now_ms):
+            return None
+        is_deep = self.decided is not None and not self.decided.is_known
+        return ask_about(self.entry, self.owner, self.samples, is_deep=is_deep)
+
+    def _is_due(self, now_ms: int) -> bool:
+        if self.is_blind or self.is_contradicted:
+            return False
+        if self.owner is None and self.subject.transactional_id is not None:
+            return False  # remembered from before a restart, and not seen again yet
+        if self.unowned_ms is None:  # an early verdict tells whether anybody is waited for
+            return self.owner is not None and self.early is None
+        if self.decided is None or self.judged_ms < self.unowned_ms:
+            return True
+        return not self.decided.is_known and (not self.is_deep or now_ms - self.judged_ms >= DECIDE_AGAIN_MS)
+
+    def take_verdict(self, found: Verdict, asked: EntryAsk, at_ms: int) -> bool:
+        """A decision may become known, it never flips. False: two contradict each other, and nothing is known."""
+        if self.unowned_ms is None or at_ms < self.unowned_ms:
+            self.early = found
+            return True
+        if self.is_contradicted:
+            return True
+        self.judged_ms, self.is_deep = at_ms, asked.is_deep
+        known = self.decided
+        if known is None or not known.is_known or known.decision == found.decision:
+            self.decided = found
+            return True
+        if not found.is_known or World.COMMIT not in known.possible | found.possible:
+            return True
+        self.decided = contradictory(f"two readings contradict each other: first {known.why}; now {found.why}")
+        return False
+
+
+def _seen_open(entry: Entry) -> Evidence:
+    where = f"{entry.topic}-{entry.partition}@{entry.start_offset}"
+    return Evidence(entry.first_seen_ms, where, f"open: producer id {entry.producer_id}, epoch {entry.producer_epoch}")

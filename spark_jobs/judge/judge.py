@@ -1,0 +1,230 @@
+"""Judges on a clock what the store knows, and keeps the findings: the only one who writes them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Final
+
+from sqlalchemy import Connection, Engine
+
+from service.domain.findings import kinds
+from service.domain.findings.context import Context, Limits, context_of, limits_of
+from service.domain.findings.finding import Finding, Key, Observation
+from service.domain.findings.lifecycle import REOPENS_WITHIN_MS, Change, Look, reconcile
+from service.domain.findings.rules import Rules
+from service.domain.findings.truncation import Truncation
+from service.domain.groups_behind import GroupsBehind
+from service.domain.releases import may_skip_markers
+from service.domain.victims import Victim
+from service.store import read_judge
+from service.store.engine import open_reader
+from service.store.lease import Lease
+from service.store.writer_findings import FindingWriter, load
+from spark_jobs.judge.coordinator_prober import Probe
+from spark_jobs.judge.current_state import ConditionLooks
+from spark_jobs.judge.disturbances import unrest_at_start
+from spark_jobs.judge.events import EventLooks
+from spark_jobs.judge.group_prober import GroupsWatch, watching_groups
+from spark_jobs.judge.groups import GroupLooks
+from spark_jobs.judge.partition_prober import Looker
+from spark_jobs.judge.partitions import PartitionLooks
+from spark_jobs.runtime.liveness import JUDGE_S, Liveness
+from spark_jobs.runtime.periodic import repeated
+from spark_jobs.settings import IngestSettings
+from spark_jobs.source.planner import wall_clock_ms
+
+ROUND_S: Final = 0.25
+SOON_S: Final = 0.1
+"""While something is about to be confirmed."""
+
+CONDITIONS_EVERY_MS: Final = 1_000
+LIMITS_EVERY_MS: Final = 10_000
+SHARE: Final = 20
+"""What takes long is done less often: at most a twentieth of the time goes into one part."""
+
+OPEN_SHARE: Final = 4
+"""What is open on partitions is worth more: somebody waits for the verdict."""
+
+
+class Due:
+    """When to do something again: after `every_ms`, or `share` times as long as it took (default: SHARE)."""
+
+    def __init__(self, every_ms: int, share: int | None = None) -> None:
+        self._every_ms, self._done_ms, self._at_ms, self._share = every_ms, 0, 0, share
+
+    def is_due(self, now_ms: int) -> bool:
+        """Also where the clock was set back since it was done."""
+        return not self._done_ms <= now_ms < self._at_ms
+
+    @contextmanager
+    def doing(self, now_ms: int) -> Iterator[None]:
+        began = time.thread_time()  # not the wall's: on a busy machine it waits enough already
+        yield
+        took_ms = (time.thread_time() - began) * 1000
+        self._done_ms, self._at_ms = now_ms, now_ms + max(self._every_ms, int(took_ms * (self._share or SHARE)))
+
+
+class Judge:
+    """One round after another over a reading engine. `probe` None: coordinators are not asked; `partitions` None: what
+    is open on data partitions is not judged."""
+
+    def __init__(
+        self,
+        reader: Engine,
+        writer: FindingWriter,
+        cluster_id: int,
+        rules: Rules,
+        probe: Probe | None = None,
+        partitions: PartitionLooks | None = None,
+        groups: GroupsWatch | None = None,
+    ) -> None:
+        self._reader, self._writer, self._cluster_id, self._rules = reader, writer, cluster_id, rules
+        self._known: dict[Key, Finding] | None = None
+        self._truncation = Truncation()
+        self._truncated: dict[str, int] | None = None
+        self._kafka_id = ""
+        self._limits: Limits = limits_of({})
+        self._may_skip_markers: bool | None = None
+        self._events = EventLooks(cluster_id)
+        self._partitions, self._groups = partitions, GroupLooks(cluster_id, groups)
+        self._conditions = ConditionLooks(cluster_id, probe, self._gaps)
+        self._conditions_due, self._limits_due = Due(CONDITIONS_EVERY_MS), Due(LIMITS_EVERY_MS)
+        self._events_due, self._partitions_due = Due(0), Due(0, OPEN_SHARE)
+
+    @property
+    def waits(self) -> bool:
+        """Whether the next round should come soon."""
+        return self._partitions is not None and self._partitions.waits
+
+    def round(self, now_ms: int) -> int:
+        """How many findings changed. LeaseLost and StoreUnavailable as the writer; what was seen is seen again."""
+        with self._reader.connect() as connection:
+            if self._known is None:
+                known = load(connection, self._cluster_id, now_ms)
+                self._kafka_id = read_judge.kafka_id(connection, self._cluster_id)
+                self._events.begin(connection, now_ms)
+                self._known = known
+            if self._limits_due.is_due(now_ms):
+                with self._limits_due.doing(now_ms):
+                    self._limits = limits_of(read_judge.configs(connection, self._cluster_id))
+                    versions = read_judge.metadata_versions(connection, self._cluster_id)
+                    self._may_skip_markers = may_skip_markers(versions)
+            looks: list[Look] = []
+            has_news = self._events.read(connection, now_ms) and self._events_due.is_due(now_ms)
+            is_due = self._conditions_due.is_due(now_ms)
+            has_partitions = self._partitions is not None and self._partitions_due.is_due(now_ms)
+            if not (has_news or is_due or has_partitions):
+                return 0
+            context = context_of(self._limits, self._rules, read_judge.views(connection, self._cluster_id), now_ms)
+            victims = self._groups.victims(connection)
+            context = context._replace(groups=GroupsBehind(victims), may_skip_markers=self._may_skip_markers)
+            if has_news:
+                with self._events_due.doing(now_ms):
+                    looks.append(self._events.look(connection, context))
+            if is_due:
+                with self._conditions_due.doing(now_ms):
+                    looks.append(_quiet(context, self._events))
+                    looks += self._conditions.looks(connection, context, self._known, now_ms)
+            known = dict(self._known)
+            changes = self._reconcile(known, looks, now_ms)
+            if has_partitions:
+                with self._partitions_due.doing(now_ms):
+                    changes += self._on_partitions(connection, context, known, victims, now_ms)
+        self._keep(changes, known, now_ms)
+        if has_news:
+            self._events.was_judged()
+        return len(changes)
+
+    def _gaps(self) -> list[Observation]:
+        return [*self._groups.gaps(), *(self._partitions.gaps() if self._partitions is not None else ())]
+
+    def _on_partitions(
+        self,
+        connection: Connection,
+        context: Context,
+        known: dict[Key, Finding],
+        victims: Sequence[Victim],
+        now_ms: int,
+    ) -> list[Change]:
+        assert self._partitions is not None
+        looks = self._partitions.looks(connection, context, known, now_ms)
+        changes = self._reconcile(known, looks, now_ms)
+        waiting = self._groups.look(connection, context, known, victims, self._partitions.judged)
+        return changes + self._reconcile(known, [waiting], now_ms)
+
+    def _reconcile(self, known: dict[Key, Finding], looks: Iterable[Look], now_ms: int) -> list[Change]:
+        """What the looks change; `known` with it."""
+        changes = []
+        for look in looks:
+            for change in reconcile(known, look, now_ms, self._kafka_id):
+                known[change.finding.kind, change.finding.subject] = change.finding
+                changes.append(change)
+            self._truncation.take(known, look, now_ms)
+        return changes
+
+    def _keep(self, changes: list[Change], known: Mapping[Key, Finding], now_ms: int) -> None:
+        self._writer.save(changes, now_ms, self._detected(changes), self._contradicted(changes))
+        truncated = self._truncation.counts()
+        if truncated != self._truncated:
+            self._writer.save_truncated(truncated)
+            self._truncated = truncated
+        forgotten_ms = now_ms - REOPENS_WITHIN_MS
+        if changes:
+            self._known = {k: f for k, f in known.items() if f.is_open or (f.resolved_at_ms or 0) >= forgotten_ms}
+
+    def _detected(self, changes: Iterable[Change]) -> list[int]:
+        """Of what was confirmed to hang just now, since when the LSO has stood there."""
+        assert self._known is not None
+        detected = []
+        for finding, _ in changes:
+            if self._partitions is None or finding.kind != kinds.HANGING or finding.status != kinds.CONFIRMED:
+                continue
+            old = self._known.get((finding.kind, finding.subject))
+            since_ms = self._partitions.stalled_since_ms(finding.subject)
+            if since_ms is not None and (old is None or old.status != kinds.CONFIRMED):
+                detected.append(since_ms)
+        return detected
+
+    def _contradicted(self, changes: Iterable[Change]) -> int:
+        """How many decisions were contradicted just now."""
+        assert self._known is not None
+        found = {(f.kind, f.subject) for f, _ in changes if f.contradiction is not None}
+        return sum((old := self._known.get(key)) is None or old.contradiction is None for key in found)
+
+
+def _quiet(context: Context, events: EventLooks) -> Look:
+    """Nothing new of what happens: it ends when it has been quiet for long enough."""
+    seen = frozenset(context.seen_until), context.whole
+    return Look((), kinds.EVENTS, *seen, held=events.held, unread=events.unread)
+
+
+@contextmanager
+def judging(
+    settings: IngestSettings, engine: Engine, lease: Lease, liveness: Liveness, news: threading.Event
+) -> Iterator[None]:
+    """A judge works in the background until the block ends, or the lease is lost. It looks as soon as `news` is set."""
+    store, client, rules = settings.store, settings.client, settings.rules
+    with engine.connect() as connection:
+        unrest = unrest_at_start(connection, lease.cluster_id, wall_clock_ms())
+    reader = open_reader(store)
+    with (
+        Probe(client, liveness) as probe,
+        Looker(client, liveness, news) as looker,
+        watching_groups(store, engine, lease, client, liveness) as groups,
+    ):
+        partitions = PartitionLooks(lease.cluster_id, looker, ",".join(client.bootstrap_servers), unrest)
+        judge = Judge(reader, FindingWriter(engine, lease), lease.cluster_id, rules, probe, partitions, groups)
+
+        def work(now_ms: int) -> float:
+            judge.round(now_ms)
+            return SOON_S if judge.waits else ROUND_S
+
+        try:
+            with repeated("the judge of findings", work, liveness, limit_s=JUDGE_S, holds_lease=True, bell=news):
+                yield
+        finally:
+            with suppress(Exception):
+                reader.dispose()

@@ -1,0 +1,150 @@
+"""Looks at partitions and at the ends of the coordinators' log for the judge, in a thread of its own.
+
+A slow broker holds up the looks that need it, not the judge.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from service.domain.owners import Told
+from service.domain.partition_facts import Place
+from service.domain.transaction_log import TOPIC
+from service.domain.worlds.facts import EntryAsk, EntryFacts
+from service.kafka.bracket import Bracket, Seen
+from service.kafka.client import KafkaClient
+from service.kafka.entry_facts import read_facts
+from service.kafka.errors import KafkaFailure
+from service.kafka.producer_batches import BatchesRead, batches_between
+from service.kafka.settings import ClientSettings
+from service.kafka.told import told_of
+from spark_jobs.judge.kafka_worker import Asking
+from spark_jobs.runtime.liveness import Liveness
+from spark_jobs.source.planner import wall_clock_ms
+
+log = logging.getLogger(__name__)
+
+
+class EntryKey(NamedTuple):
+    """An open entry: another start offset is another transaction."""
+
+    topic: str
+    partition: int
+    producer_id: int
+    start_offset: int
+
+    @property
+    def place(self) -> Place:
+        return self.topic, self.partition
+
+
+@dataclass(frozen=True, slots=True)
+class Questions:
+    """`log_partitions`: whose ends are asked for. `entries`: to be looked at, and from which offset on their marker
+    would lie, should they be open no more. `facts`: entries whose marker is to be derived. `producers`: whose ids are
+    asked for, before the entries are looked at."""
+
+    log_partitions: frozenset[int] = frozenset()
+    entries: Mapping[EntryKey, int] = field(default_factory=dict)
+    facts: Mapping[EntryKey, EntryAsk] = field(default_factory=dict)
+    producers: frozenset[int] = frozenset()
+
+    def __bool__(self) -> bool:
+        return bool(self.log_partitions or self.entries or self.facts or self.producers)
+
+
+class Heard(NamedTuple):
+    """What coordinators told between the two times, by producer id asked for; None: nothing, which proves nothing."""
+
+    asked_at_ms: int
+    answered_at_ms: int
+    told: Mapping[int, Told | None]
+
+
+@dataclass(slots=True)
+class Answers:
+    """What could be answered. `log_ends` were asked for at `log_asked_at_ms`, of `log_leaders` (broker, epoch).
+    `ended`: the markers behind entries that are open no more. `facts`: with what was asked. `silent_at_ms`: some broker
+    did not answer then."""
+
+    log_asked_at_ms: int = -1
+    log_ends: dict[int, int] = field(default_factory=dict)
+    log_leaders: dict[int, tuple[int, int]] = field(default_factory=dict)
+    seen: dict[Place, Seen] = field(default_factory=dict)
+    ended: dict[EntryKey, BatchesRead] = field(default_factory=dict)
+    facts: dict[EntryKey, tuple[EntryAsk, EntryFacts]] = field(default_factory=dict)
+    heard: Heard | None = None
+    silent_at_ms: int | None = None
+
+
+class Looker(Asking[Questions, Answers]):
+    """Answers the judge's questions as far as Kafka answers them, and sets `bell` with each answer."""
+
+    def __init__(self, client: ClientSettings, liveness: Liveness, bell: threading.Event) -> None:
+        super().__init__("looker", client, liveness)
+        self._bell = bell
+        self._bracket: Bracket | None = None
+
+    def _answer(self, question: Questions) -> None:
+        answers = Answers()
+        with self._trying("not all could be looked at"):
+            self._look(question, answers)
+        self._answers.put(answers)
+        self._bell.set()
+
+    def _look(self, questions: Questions, answers: Answers) -> None:
+        if self._client is None or self._bracket is None:
+            self._client = KafkaClient(self._settings)
+            self._bracket = Bracket(self._client, wall_clock_ms)
+        of_owners = {ask.log_partition for ask in questions.facts.values() if ask.transactional_id is not None}
+        found = None
+        if log_partitions := questions.log_partitions | of_owners:
+            found = self._bracket.ends(TOPIC, log_partitions)
+            answers.log_asked_at_ms, answers.log_ends = found.asked_at_ms, found.offsets
+            answers.log_leaders = {p: (leader.node, leader.epoch) for p, leader in found.leaders.items()}
+        if questions.producers:
+            answers.heard = self._hear(self._client, questions.producers)
+        places = {key.place for key in (*questions.entries, *questions.facts)}
+        if places:
+            answers.seen = self._bracket.look(places)
+        for key, from_offset in questions.entries.items():
+            seen = answers.seen.get(key.place)
+            if seen is not None and seen.described and not is_open(key, seen):
+                answers.ended[key] = self._markers(self._client, key, seen, from_offset, seen.ends.high_watermark)
+        for key, ask in questions.facts.items():
+            seen = answers.seen.get(key.place)
+            if seen is None or not seen.described or not is_open(key, seen):
+                continue
+            if (facts := read_facts(self._client, ask, seen, found)) is not None:
+                answers.facts[key] = ask, facts
+        answers.silent_at_ms = self._bracket.silent_at_ms
+
+    def _hear(self, client: KafkaClient, producers: frozenset[int]) -> Heard:
+        """A broker that does not answer leaves all unheard, and holds up no other look."""
+        asked_at_ms = wall_clock_ms()
+        told: dict[int, Told] = {}
+        try:
+            told = told_of(client, sorted(producers))
+        except KafkaFailure as e:
+            log.debug("not all coordinators could be asked: %s", e)
+        return Heard(asked_at_ms, wall_clock_ms(), {one: told.get(one) for one in producers})
+
+    def _markers(self, client: KafkaClient, key: EntryKey, seen: Seen, lo: int, hi: int) -> BatchesRead:
+        lo = max(lo, seen.ends.log_start)
+        return batches_between(client, key.topic, key.partition, seen.leader, key.producer_id, lo, hi)
+
+    def _close(self) -> None:
+        super()._close()
+        self._bracket = None
+
+
+def is_open(key: EntryKey, seen: Seen) -> bool:
+    """Where producers may not be asked for, an LSO that has not passed it is all that can be told."""
+    if not seen.described:
+        return seen.ends.last_stable_offset <= key.start_offset < seen.ends.high_watermark
+    found = seen.entry(key.producer_id)
+    return found is not None and found.transaction_start_offset == key.start_offset

@@ -1,0 +1,310 @@
+"""What is open on data partitions and who will end it: three looks before anything is said to hang, one when it ended.
+
+The looks: the sampler saw the entry open (in the store); the coordinators' log, read to an end asked for after that,
+has nobody who will end it; the partition, asked after that, still shows it open. Where the log cannot be read, its
+coordinator is asked instead, twice.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Container, Iterable, Mapping, Sequence
+from typing import Final
+
+from sqlalchemy import Connection
+
+from service.domain.coverage import ANSWERS_WITHIN_MS
+from service.domain.findings import kinds
+from service.domain.findings.adopted import adopted
+from service.domain.findings.context import Context
+from service.domain.findings.finding import Finding, Key, Observation, Subject
+from service.domain.findings.hanging import entry_place, not_early_ms
+from service.domain.findings.lifecycle import Look
+from service.domain.findings.unreadable import NotJudged, unreadable_topics
+from service.domain.findings.unreplicated import unreplicated
+from service.domain.open_entries import (
+    ADOPTED,
+    COMPLETING,
+    NOT_KNOWN,
+    OPENED,
+    OVERDUE,
+    UNREPLICATED,
+    Entry,
+    Relation,
+)
+from service.domain.worlds.facts import EntryAsk, EntryFacts
+from service.domain.worlds.proving import verdict_on
+from service.domain.worlds.verdict import World
+from service.store import read_judged, read_partitions
+from service.store.read_judged import JudgedEntry, JudgedPartition
+from service.store.read_log import LogRead, log_read
+from service.store.read_partitions import PartitionRow
+from spark_jobs.begun import begun, recalled
+from spark_jobs.judge.disturbances import NEVER_MS, Unrest
+from spark_jobs.judge.hanging_case import OpenCase
+from spark_jobs.judge.partition_prober import Answers, EntryKey, Looker, Questions, is_open
+from spark_jobs.judge.resolution import how_it_ended
+from spark_jobs.observed import cases_of, observed
+
+log = logging.getLogger(__name__)
+
+LOOK_AGAIN_MS: Final = 1_000
+"""How often what hangs is looked at again: it may end without the LSO moving."""
+
+ASK_COORDINATORS_MS: Final = 1_000
+"""A question goes to every broker, and each looks through all its ids."""
+
+MOST_CASES: Final = 2_000
+
+_CLOSING: Final = (OPENED, OVERDUE, COMPLETING)
+"""Relations of an entry to a transaction that will close it, and that began too soon after it to tell them apart."""
+
+
+class PartitionLooks:
+    """Remembers a case for each entry that nobody owns. `bootstrap`: servers, for the commands it shows. `unrest`: what
+    is known from before it."""
+
+    def __init__(self, cluster_id: int, looker: Looker, bootstrap: str, unrest: Unrest) -> None:
+        self._cluster_id, self._looker, self._bootstrap, self._unrest = cluster_id, looker, bootstrap, unrest
+        self._cases: dict[EntryKey, OpenCase] = {}
+        self._closed_ms: dict[EntryKey, int] = {}
+        self._coordinators_asked_ms = 0
+        self.judged: list[tuple[Entry, Relation]] = []
+        """What was open at the last round, and who will end it."""
+        self._gaps: list[Observation] = []
+        self._without_case = 0
+        self.waits = False
+        """Whether something is about to be confirmed: the next round should come soon."""
+
+    def gaps(self) -> list[Observation]:
+        """What may not be read, as of the last round."""
+        return self._gaps
+
+    def stalled_since_ms(self, subject: Subject) -> int | None:
+        """Since when the LSO has stood at what hangs there; None where something else held it."""
+        return next((case.stalled_since_ms for case in self._cases.values() if case.subject == subject), None)
+
+    def looks(self, connection: Connection, context: Context, known: Mapping[Key, Finding], now_ms: int) -> list[Look]:
+        read = log_read(connection, self._cluster_id)
+        context = context._replace(has_undecodable=read.has_undecodable)
+        self._see_unrest(connection, read, now_ms)
+        rows = read_partitions.stalled(connection, self._cluster_id)
+        partitions = read_judged.judge(connection, self._cluster_id, rows)
+        shown = [(partition.row, one) for partition in partitions for one in partition.entries]
+        self.judged = [(one.entry, one.relation) for _, one in shown]
+        self._gaps = unreadable_topics(
+            NotJudged(one.row.topic, one.row.partition, one.row.stalled_since_ms, one.why) for one in partitions
+        )
+        no_log = read_judged.why_no_log(connection, self._cluster_id) is not None
+        open_ = {s: one for (kind, s), one in known.items() if kind == kinds.HANGING and one.is_open}
+        ends = self._take_answers(connection, read, context, now_ms)
+        ends |= self._take_rows(connection, shown, open_, now_ms, no_log=no_log)
+        self._cases = {key: case for key, case in self._cases.items() if case.subject not in ends}
+        for _, (entry, relation) in shown:
+            case = self._cases.get(_key(entry))
+            if relation.is_unowned and case is not None and not case.is_blind:
+                case.owner = relation.owner or case.owner  # as it is by now: superseded, or gone
+                case.take_log(read.read_to, now_ms)
+        self._ask(read, context, open_, now_ms, no_log=no_log)
+        unread = _unread(connection, self._cluster_id, partitions)
+        hanging = [
+            observed(c, context, self._bootstrap, now_ms) for c in self._cases.values() if c.unowned_ms is not None
+        ]
+        looked_at_ms = read_judged.looked_at_ms(connection, self._cluster_id) or 0
+        committed = {
+            entry_place(s) for (kind, s), one in known.items() if kind == kinds.HANGING and one.decision == World.COMMIT
+        }
+        closing = [case for word in _CLOSING for case in cases_of(shown, word, context)]
+        lost_marker = [case for case in closing if entry_place(case.subject) in committed]
+        stale = [*cases_of(shown, ADOPTED, context), *lost_marker]
+        of_committed = [case.subject for case in stale if entry_place(case.subject) in committed]
+        found = adopted(stale, context.rules, of_committed)
+        waiting = unreplicated(cases_of(shown, UNREPLICATED, context), context.rules, now_ms)
+        return [
+            Look(
+                tuple(hanging),
+                frozenset({kinds.HANGING}),
+                ends=ends,
+                unread={kinds.HANGING: unread + self._without_case},
+            ),
+            Look(
+                tuple(found),
+                frozenset({kinds.ADOPTED}),
+                frozenset(context.seen_until),
+                context.whole,
+                unread={kinds.ADOPTED: unread},
+            ),
+            Look(
+                tuple(waiting),
+                frozenset({kinds.UNREPLICATED}),
+                whole=now_ms - looked_at_ms <= ANSWERS_WITHIN_MS,
+                unread={kinds.UNREPLICATED: unread},
+            ),
+        ]
+
+    def _see_unrest(self, connection: Connection, read: LogRead, now_ms: int) -> None:
+        self._unrest.see_leaders(read.leaders, now_ms)
+        if read_partitions.some_broker_is_silent(connection, self._cluster_id):
+            self._unrest.see_silence(now_ms)
+
+    def _log_from_ms(self, case: OpenCase, context: Context, now_ms: int) -> int:
+        """From when on the end of the log, or the word of its coordinator, says whether anybody will end it."""
+        if case.is_blind:
+            return not_early_ms(case.there_since_ms, self._unrest.silent_ms)
+        if case.owner is None or not case.may_be_early(context, now_ms):
+            return case.begun_ms
+        unrest_ms = NEVER_MS if case.was_listed else self._unrest.newest_ms(case.owner.log_partition)
+        return not_early_ms(case.there_since_ms, unrest_ms)
+
+    def _take_unrest(self, answered: Iterable[Answers], context: Context, now_ms: int) -> None:
+        """What the log was asked before it could be trusted is asked again."""
+        for answers in answered:
+            if answers.silent_at_ms is not None:
+                self._unrest.see_silence(answers.silent_at_ms)
+        for case in self._cases.values():
+            case.forget_the_log(self._log_from_ms(case, context, now_ms))
+
+    def _take_answers(self, connection: Connection, read: LogRead, context: Context, now_ms: int) -> dict[Subject, str]:
+        """How cases have ended."""
+        ends: dict[Subject, str] = {}
+        answered = self._looker.answers()
+        self._take_unrest(answered, context, now_ms)
+        for answers in answered:
+            asked_at_ms = answers.log_asked_at_ms
+            # a leader that is news here: first it must be known since when
+            log_ends = {
+                p: e for p, e in answers.log_ends.items() if answers.log_leaders.get(p) in (None, read.leaders.get(p))
+            }
+            for key, case in self._cases.items():
+                from_ms = self._log_from_ms(case, context, asked_at_ms)
+                # the stored row may be older than the end of the transaction: a later look has to show it open
+                seen = answers.seen.get(key.place)
+                if asked_at_ms >= from_ms and seen is not None and is_open(key, seen):
+                    case.take_ends(asked_at_ms, log_ends, read.read_to)
+                if answers.heard is not None and case.take_word(answers.heard, from_ms):
+                    ends[case.subject] = kinds.ADOPTION
+                elif (how := self._take_seen(connection, context, key, case, answers, read)) is not None:
+                    ends[case.subject] = how
+        return ends
+
+    def _take_seen(
+        self, connection: Connection, context: Context, key: EntryKey, case: OpenCase, answers: Answers, read: LogRead
+    ) -> str | None:
+        """How it has ended; None where it has not, or that is not known yet."""
+        seen = answers.seen.get(key.place)
+        if seen is None or seen.asked_at_ms < case.begun_ms:
+            return None
+        if case.topic_id not in ("", seen.topic_id):
+            return kinds.TOPIC_DELETED
+        if is_open(key, seen):
+            case.take_open(seen, context)
+            if key in answers.facts:
+                _decide(case, *answers.facts[key], read)
+            return None
+        how = how_it_ended(connection, self._cluster_id, case, seen, answers.ended.get(key), context)
+        if how is not None:
+            self._closed_ms[key] = seen.asked_at_ms
+        return how
+
+    def _take_rows(
+        self,
+        connection: Connection,
+        shown: Iterable[tuple[PartitionRow, JudgedEntry]],
+        open_: Mapping[Subject, Finding],
+        now_ms: int,
+        *,
+        no_log: bool,
+    ) -> dict[Subject, str]:
+        """Begin cases for what nobody owns (or nobody can tell: `no_log`); end those of what somebody does, or what is
+        no more. `open_`: what there are findings about."""
+        ends: dict[Subject, str] = {}
+        there: set[EntryKey] = set()
+        self._without_case = 0
+        for row, (entry, relation) in shown:
+            key = _key(entry)
+            there.add(key)
+            case = self._cases.get(key)
+            is_blind = relation.is_unread and no_log
+            if relation.is_unowned or is_blind:
+                is_begun = case is not None and not case.begins_anew(relation, is_blind=is_blind)
+                is_news = not is_begun and entry.seen_at_ms > self._closed_ms.get(key, -1)
+                if is_news and row.why is None:
+                    self._begin(row, entry, relation, now_ms, open_, is_blind=is_blind)
+            elif relation.word not in (NOT_KNOWN, UNREPLICATED) and case is not None:
+                ends[case.subject] = kinds.ADOPTION
+        gone = {(row.topic, row.partition) for row in read_partitions.gone(connection, self._cluster_id)}
+        for subject in open_.keys() - {case.subject for case in self._cases.values()}:
+            case = recalled(subject, now_ms, open_)
+            if no_log:
+                case.be_blind(open_)
+            self._cases.setdefault(_key(case.entry), case)
+        for key, case in self._cases.items():
+            if key.place in gone:
+                ends[case.subject] = kinds.TOPIC_DELETED
+        # what was gone before anything was said of it
+        self._cases = {key: case for key, case in self._cases.items() if key in there or case.subject in open_}
+        self._closed_ms = {key: ms for key, ms in self._closed_ms.items() if key in there}
+        return ends
+
+    def _begin(
+        self,
+        row: PartitionRow,
+        entry: Entry,
+        relation: Relation,
+        now_ms: int,
+        open_: Mapping[Subject, Finding],
+        *,
+        is_blind: bool,
+    ) -> None:
+        """Begins a case, in place of the one there is; above MOST_CASES the entry is only counted."""
+        key = _key(entry)
+        if key not in self._cases and len(self._cases) >= MOST_CASES:
+            self._without_case += 1
+            return
+        self._cases[key] = new = begun(row, entry, relation, now_ms, open_)
+        if is_blind:
+            new.be_blind(open_)
+
+    def _ask(self, read: LogRead, context: Context, open_: Container[Subject], now_ms: int, *, no_log: bool) -> None:
+        """Everything that is needed now, in one go."""
+        self.waits = False
+        may_ask = no_log and now_ms - self._coordinators_asked_ms >= ASK_COORDINATORS_MS
+        producers: set[int] = set()
+        partitions: set[int] = set()
+        entries: dict[EntryKey, int] = {}
+        facts: dict[EntryKey, EntryAsk] = {}
+        for key, case in self._cases.items():
+            is_due = now_ms >= self._log_from_ms(case, context, now_ms)
+            if case.log_ends is None and is_due:
+                partitions |= case.needed(read.read_to)
+            if is_asked := may_ask and case.asks_coordinators(now_ms):
+                producers.add(key.producer_id)
+            if case.is_blind and not (case.subject in open_ or (is_asked and case.let_go_ms is not None)):
+                continue  # long transactions are many
+            is_urgent = is_due and case.confirmed_by is None and not case.is_blind
+            self.waits |= is_urgent
+            is_wanted = is_urgent and (case.log_ends is None or case.can_confirm(context, now_ms))
+            if is_wanted or now_ms - case.looked_at_ms >= LOOK_AGAIN_MS:
+                entries[key] = case.high_watermark
+            if (question := case.question(now_ms)) is not None:
+                facts[key] = question
+        questions = Questions(frozenset(partitions), entries, facts, frozenset(producers))
+        if questions and self._looker.ask(questions) and producers:
+            self._coordinators_asked_ms = now_ms
+
+
+def _unread(connection: Connection, cluster_id: int, partitions: Sequence[JudgedPartition]) -> int:
+    """Returns the number of stalled partitions that were not read, or not whole, because of a bound."""
+    stalled = len(partitions)
+    if stalled >= read_partitions.STALLED_READ:
+        stalled = max(read_partitions.count_stalled(connection, cluster_id), stalled)
+    return stalled - len(partitions) + sum(one.why == read_judged.TOO_MUCH for one in partitions)
+
+
+def _decide(case: OpenCase, asked: EntryAsk, facts: EntryFacts, read: LogRead) -> None:
+    if not case.take_verdict(verdict_on(asked, facts, read.unseen), asked, facts.read_at_ms):
+        log.warning("%s-%s@%s: %s", *case.entry.place, case.entry.start_offset, case.shown.why)
+
+
+def _key(entry: Entry) -> EntryKey:
+    return EntryKey(entry.topic, entry.partition, entry.producer_id, entry.start_offset)

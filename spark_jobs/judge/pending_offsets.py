@@ -1,0 +1,189 @@
+"""Reads which groups commit offsets in the transactions that hold partitions of `__consumer_offsets` up.
+
+Each transaction is read once, from its first batch to its newest, and again where it writes more. What that may cost is
+bounded, by pass and by transaction; a transaction of which not everything could be read is reported as such.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final
+
+from service.domain.findings.blocked_group import UnreadCommits
+from service.domain.offsets_topic import OFFSETS_TOPIC
+from service.domain.open_entries import Entry
+from service.domain.partition_facts import Place
+from service.domain.victims import STALLED_AFTER_MS, Ends
+from service.kafka.client import KafkaClient
+from service.kafka.errors import KafkaFailure
+from service.kafka.metadata import Leader, topic_layout
+from service.kafka.offset_commits import CommitsRead, Sought, read_commits
+from service.wire.offset_keys import OffsetKey
+from spark_jobs.judge.group_rounds import AwayBrokers
+
+log = logging.getLogger(__name__)
+
+READ_AGAIN_MS: Final = 1_000
+LOOK_S: Final = 1.0
+"""No further partition is read in a look that has taken so long."""
+
+SILENT_S: Final = 1.0
+"""A broker that fails after so long does not answer."""
+
+MOST_TRANSACTIONS: Final = 200
+"""The oldest ones are read."""
+
+MOST_BYTES: Final = 64 << 20
+MOST_OFFSETS: Final = 5_000
+"""Of one transaction: what lies behind is not read."""
+
+BEHIND_MS: Final = 10_000
+"""A transaction that is not read after so long is reported."""
+
+Pending = Mapping[str, Mapping[Place, int]]
+"""By group and partition: the producer id whose open transaction commits an offset there; the first of several."""
+NOTHING_PENDING: Final[Pending] = MappingProxyType({})
+
+_Key = tuple[int, int, int]
+"""Partition of `__consumer_offsets`, producer id and start offset of a transaction."""
+
+
+@dataclass(slots=True)
+class _Reading:
+    """What is read of a transaction, up to offset `reached`. `found_ms`: the timestamp of its newest batch, of those
+    that are read. `behind_since_ms`: since when there is something unread."""
+
+    reached: int
+    behind_since_ms: int | None
+    found_ms: int | None = None
+    read_bytes: int = 0
+    damaged: int = 0
+    offsets: set[OffsetKey] = field(default_factory=set)
+    undecodable: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def is_cut(self) -> bool:
+        return self.read_bytes >= MOST_BYTES or len(self.offsets) >= MOST_OFFSETS
+
+
+class PendingOffsets:
+    """`look` from one thread only. `away`: brokers that are left alone for a while."""
+
+    def __init__(self, away: AwayBrokers) -> None:
+        self._away = away
+        self._open: dict[_Key, tuple[Entry, _Reading]] = {}
+        self.left_out = 0
+        """Transactions behind the MOST_TRANSACTIONS oldest: they are not read."""
+        self._read_ms: dict[int, int] = {}
+        self._leaders: dict[int, int] = {}
+
+    def look(self, client: KafkaClient, entries: Iterable[Entry], ends: Mapping[Place, Ends], now_ms: int) -> None:
+        """`entries`: all that is known to be open on partitions of `__consumer_offsets` whose LSO is stalled. Raises
+        KafkaFailure if nobody says who leads them."""
+        by_age = sorted(entries, key=lambda one: (one.first_seen_ms, one.start_offset))
+        oldest, self.left_out = by_age[:MOST_TRANSACTIONS], len(by_age[MOST_TRANSACTIONS:])
+        known = self._open
+        self._open = {}
+        for one in oldest:
+            key = one.partition, one.producer_id, one.start_offset
+            reading = known[key][1] if key in known else _Reading(one.start_offset, now_ms)
+            self._open[key] = one, reading
+        due = self._due(now_ms)
+        if not due:
+            return
+        layout = topic_layout(client, OFFSETS_TOPIC)
+        began = time.monotonic()
+        for partition, some in due:
+            leader = None if layout is None else layout.leaders.get(partition)
+            if leader is None or leader.node < 0 or self._away.is_away(leader.node, now_ms):
+                continue
+            if time.monotonic() - began > LOOK_S:
+                break
+            self._read_ms[partition] = now_ms
+            self._read(client, leader, some, ends[OFFSETS_TOPIC, partition].high_watermark, now_ms)
+
+    def named(self) -> Pending:
+        """The groups, by what is read so far."""
+        found: dict[str, dict[Place, int]] = {}
+        for entry, reading in sorted(self._open.values(), key=lambda pair: pair[0].start_offset):
+            for one in reading.offsets:
+                found.setdefault(one.group, {}).setdefault((one.topic, one.partition), entry.producer_id)
+        return found
+
+    def coordinators(self) -> dict[str, int]:
+        """Of each named group: who leads the partition that has its offsets coordinates it."""
+        return {
+            one.group: self._leaders[entry.partition]
+            for entry, reading in self._open.values()
+            for one in reading.offsets
+        }
+
+    def unread(self, now_ms: int) -> tuple[UnreadCommits, ...]:
+        """Transactions that may commit offsets of more groups than are named."""
+        found = []
+        for key, (entry, reading) in sorted(self._open.items(), key=lambda one: one[0]):
+            since_ms = reading.behind_since_ms
+            is_late = since_ms is not None and now_ms - since_ms >= BEHIND_MS
+            is_behind = reading.found_ms != entry.last_timestamp_ms and (reading.is_cut or is_late)
+            if is_behind or reading.undecodable or reading.damaged:
+                reached = reading.reached if is_behind else None
+                undecodable = tuple(sorted(reading.undecodable.items()))
+                found.append(UnreadCommits(*key, reached, undecodable, reading.damaged))
+        return tuple(found)
+
+    def _due(self, now_ms: int) -> list[tuple[int, list[tuple[Entry, _Reading]]]]:
+        """By partition: what has batches that are not read yet. The partition that was read longest ago comes first."""
+        due: dict[int, list[tuple[Entry, _Reading]]] = {}
+        for entry, reading in self._open.values():
+            is_again = now_ms - self._read_ms.get(entry.partition, now_ms - READ_AGAIN_MS) >= READ_AGAIN_MS
+            if is_again and reading.found_ms != entry.last_timestamp_ms and not reading.is_cut:
+                due.setdefault(entry.partition, []).append((entry, reading))
+        return sorted(due.items(), key=lambda one: self._read_ms.get(one[0], -1))
+
+    def _read(
+        self, client: KafkaClient, leader: Leader, some: Sequence[tuple[Entry, _Reading]], hi: int, now_ms: int
+    ) -> None:
+        partition = some[0][0].partition
+        sought = {entry.producer_id: Sought(reading.reached, entry.last_timestamp_ms) for entry, reading in some}
+        asked = time.monotonic()
+        try:
+            found = read_commits(client, partition, leader, sought, hi)
+        except KafkaFailure as e:
+            log.debug("%s-%d could not be read: %s", OFFSETS_TOPIC, partition, e)
+            if time.monotonic() - asked >= SILENT_S:  # a broker that is no leader any more says so at once
+                self._away.leave(leader.node, now_ms)
+            return
+        self._leaders[partition] = leader.node
+        for entry, reading in some:
+            _take(reading, entry, found, hi, now_ms)
+
+
+def held_up(entries: Iterable[Entry], ends: Mapping[Place, Ends], as_of_ms: int) -> list[Entry]:
+    """Those that hold their partition up, or have been open for as long as an LSO stands before anybody waits for it:
+    transactions that go on as they should are not read."""
+    return [
+        one
+        for one in entries
+        if one.place in ends
+        and (one.start_offset <= ends[one.place].last_stable_offset or as_of_ms - one.first_seen_ms >= STALLED_AFTER_MS)
+    ]
+
+
+def _take(reading: _Reading, entry: Entry, found: CommitsRead, hi: int, now_ms: int) -> None:
+    commits = found.commits[entry.producer_id]
+    reading.offsets |= commits.offsets
+    reading.undecodable += commits.undecodable
+    reading.damaged += found.damaged
+    reading.read_bytes += found.read_bytes
+    reading.reached = max(reading.reached, found.reached)
+    if commits.has_newest:
+        reading.found_ms = entry.last_timestamp_ms
+    if commits.has_newest or reading.reached >= hi:
+        reading.behind_since_ms = None
+    elif reading.behind_since_ms is None:
+        reading.behind_since_ms = now_ms

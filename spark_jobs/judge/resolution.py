@@ -1,0 +1,93 @@
+"""How what hung has ended: by whose marker, beside the last transaction that ended under its producer id."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlalchemy import Connection
+
+from service.domain.endings import Ended, how_ended
+from service.domain.findings import kinds
+from service.domain.findings.context import Context
+from service.domain.findings.hanging import can_still_write
+from service.domain.owners import Owner
+from service.domain.states import PREPARE_COMMIT
+from service.kafka.bracket import Seen
+from service.kafka.producer_batches import BatchesRead
+from service.store import audit, read_partitions
+from service.store.display import printable
+from service.wire.errors import DecodeError
+from service.wire.transaction_log import decode_value
+from spark_jobs.judge.hanging_case import OpenCase
+from spark_jobs.source.watched import is_over
+
+MARKER_WAIT_MS: Final = 5_000
+"""Time for the marker of an entry to become readable once DescribeProducers reports the entry as closed. The marker
+may lie above the high watermark, which was requested a moment earlier and waits for the followers."""
+
+LOG_WAIT_MS: Final = 30_000
+"""Time for the transaction log to be read past the marker of an entry that its producer may have taken over. After it
+nobody is named."""
+
+
+def how_it_ended(
+    connection: Connection, cluster_id: int, case: OpenCase, seen: Seen, found: BatchesRead | None, context: Context
+) -> str | None:
+    """Returns the resolution; None while its marker cannot be read, or it is not known yet whose it is."""
+    if not seen.described:
+        return kinds.HEALED
+    if found is None:
+        return None
+    entry = case.entry
+    closed_ms = case.take_closed(seen)
+    owners = read_partitions.owners(connection, cluster_id, [entry.producer_id]).get(entry.producer_id, [])
+    owner = owners[0] if owners else None
+    attempts = audit.of_subject(
+        connection, cluster_id, entry.topic, entry.partition, entry.producer_id, entry.start_offset
+    )
+    first = found.markers[0].is_commit if found.markers else None
+    if (by_us := audit.wrote(attempts, first, seen.asked_at_ms)) is None:
+        return None
+    how = how_ended(
+        entry,
+        found.markers,
+        log_start=seen.ends.log_start,
+        high_watermark=seen.ends.high_watermark,
+        ended=None if owner is None or case.had_ended(owner) else ended_of(owner),
+        by_us=by_us,
+    )
+    if how == kinds.HEALED:
+        return how if is_over(closed_ms, MARKER_WAIT_MS, seen.asked_at_ms) else None
+    if how not in (kinds.FOREIGN_COMMIT, kinds.FOREIGN_ABORT):
+        return how
+    if case.is_blind:
+        return kinds.HEALED  # it may be a coordinator's
+    if owner is None or not can_still_write(entry, owner):
+        return how
+    if context.seen_until.get(owner.log_partition, -1) >= closed_ms:
+        return how
+    # the PrepareX of a younger transaction may lie in what is not read yet
+    return kinds.HEALED if is_over(closed_ms, LOG_WAIT_MS, seen.asked_at_ms) else None
+
+
+def ended_of(owner: Owner) -> Ended | None:
+    """The last transaction that ended, from the bytes that the store has kept of its PrepareX; None where none was
+    seen, or they cannot be read."""
+    if owner.ended_value is None:
+        return None
+    try:
+        value = decode_value(owner.ended_value)
+    except DecodeError:
+        return None
+    return Ended(
+        is_commit=owner.ended_state == PREPARE_COMMIT,
+        producer_epoch=value.producer_epoch,
+        start_ms=value.start_ms,
+        at_ms=value.last_update_ms,  # a PrepareX is stamped as it is written
+        partitions=frozenset((topic_text(topic), p) for topic, ids in value.partitions or () for p in ids),
+    )
+
+
+def topic_text(topic: str) -> str:
+    """A topic's name as the store shows it."""
+    return printable(topic.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace"))

@@ -1,0 +1,131 @@
+"""`python -m spark_jobs.runtime.fork_server SOCKET`: forks Spark's Python processes, all imports done (docs/adr/0012).
+
+Spark starts a Python process for each kind of daemon and for each planner, one after the other, and each would import
+the same for a second. `python_process`, which Spark starts, has one forked here instead: it hands over its streams,
+arguments and environment, and waits for its end.
+
+The server ends with its own standard input: with the application that started it.
+"""
+
+from __future__ import annotations
+
+import array
+import gc
+import importlib
+import marshal
+import os
+import random
+import select
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, NoReturn
+
+from spark_jobs.runtime import python_process
+from spark_jobs.runtime.python_process import STREAMS
+
+KEEP_FREED_MEMORY: Final = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(64 << 20)}
+"""For glibc in Spark's Python processes: a Fetch of 8 MB given back to the kernel each time costs a third of decoding
+it."""
+
+FOR_SOURCES: Final = tuple(f"spark_jobs.source.{name}" for name in ("transaction_log", "partitions", "ledger"))
+"""Modules of which every process that works for a source is made."""
+
+_FOR_SPARK: Final = (
+    "pyspark.sql.worker.create_data_source",
+    "pyspark.sql.worker.lookup_data_sources",
+    "pyspark.sql.worker.plan_data_source_read",
+    "pyspark.worker",
+)
+"""What daemons and planners import. Not what they run as their main program: that is run anew in each."""
+
+_WAITING: Final = 64
+_LONGEST_PATH: Final = 107
+"""Of a Unix socket, in bytes (Linux)."""
+
+
+def socket_in(scratch: Path) -> Path:
+    """Where Spark's Python processes look for the server."""
+    return scratch / "fork"
+
+
+@contextmanager
+def running(scratch: Path) -> Iterator[None]:
+    """A server until the block ends. None where a socket's path can't be so long: `python_process` does without."""
+    where = socket_in(scratch)
+    if len(os.fsencode(where)) > _LONGEST_PATH:
+        yield
+        return
+    command = [sys.executable, "-m", __name__, str(where)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, env=os.environ | KEEP_FREED_MEMORY) as server:
+        try:
+            yield
+        finally:
+            server.kill()
+
+
+def main(where: str) -> int:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the application, which ends this process
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(where)
+    listener.listen(_WAITING)
+    for name in (*_FOR_SPARK, *FOR_SOURCES):
+        importlib.import_module(name)
+    gc.collect()
+    gc.freeze()  # a collection in a child would write to pages that all share
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them here
+    while True:
+        ready, _, _ = select.select([listener, sys.stdin], [], [])
+        if sys.stdin in ready:
+            return 0
+        connection, _ = listener.accept()
+        with connection:
+            if os.fork() == 0:
+                listener.close()
+                _become(connection)
+
+
+def _become(asked: socket.socket) -> NoReturn:
+    """The process that Spark wanted to start. `asked` tells who waits for it, by closing, that it has ended."""
+    code = 1
+    try:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        random.seed()
+        arguments, environment = _taken_over(asked)
+        os.register_at_fork(after_in_child=asked.close)  # workers that outlive their daemon are not waited for
+        os.environ.clear()
+        os.environ.update(environment)
+        python_process.run(arguments[0], arguments[1:], python_process.connect())
+        code = 0
+    except SystemExit as e:
+        code = e.code if isinstance(e.code, int) else 1
+    except BaseException:
+        python_process.say(*sys.exc_info())
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _taken_over(asked: socket.socket) -> tuple[list[str], dict[str, str]]:
+    """The module with its arguments, and the environment. The streams of who asks are this process's from now on."""
+    room = socket.CMSG_SPACE(len(STREAMS) * array.array("i").itemsize)
+    told, ancillary, _, _ = asked.recvmsg(1 << 16, room)
+    descriptors = array.array("i")
+    for _, _, data in ancillary:
+        descriptors.frombytes(data)
+    for stream, descriptor in zip(STREAMS, descriptors, strict=True):
+        os.dup2(descriptor, stream)
+        os.close(descriptor)
+    while more := asked.recv(1 << 16):
+        told += more
+    arguments, environment = marshal.loads(told)  # noqa: S302 - only who may enter our folder gets here
+    return arguments, environment
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,103 @@
+"""Runs jobs beside one another under one lease: one that fails begins again alone, and the others go on."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+from service.kafka.errors import KafkaFailure
+from service.store.errors import LeaseLost, StoreUnavailable
+from service.store.lease import Lease
+from spark_jobs.runtime.error_summary import reason
+from spark_jobs.runtime.liveness import SOURCE_S, SOURCE_START_S, Liveness, Part
+from spark_jobs.runtime.queries import StillStoring
+
+log = logging.getLogger("txnscope.ingest")
+
+RENEW_EVERY_S: Final = 1.0
+STEADY_AFTER_S: Final = 60
+FIRST_PAUSE_S: Final = 1.0
+MAX_PAUSE_S: Final = 30.0
+MOST_FAILURES: Final = 8
+"""In a row, of one job: then something is wrong that another query in the same session does not mend."""
+
+
+class GivenUp(Exception):
+    """A job failed again and again: the process has to begin anew."""
+
+
+class Job(Protocol):
+    """`run` returns once `ending` is set, and raises whatever ends it before. It reports its steps to `part`."""
+
+    @property
+    def name(self) -> str: ...
+
+    def run(self, lease: Lease, ending: threading.Event, part: Part) -> None: ...
+
+
+def run_jobs(
+    jobs: Sequence[Job], lease: Lease, liveness: Liveness, renew: Callable[[], None], stopping: threading.Event
+) -> BaseException | None:
+    """Until `stopping` (None), or until no job may write under this lease any more: why. All jobs have ended then.
+
+    `renew` keeps the lease, and is called while every part that writes under it makes progress; raises LeaseLost.
+    Raises GivenUp.
+    """
+    round_ = _Round()
+    threads = [threading.Thread(target=_keep, args=(job, lease, liveness, round_), name=job.name) for job in jobs]
+    for thread in threads:
+        thread.start()
+    try:
+        while not round_.ending.is_set() and not stopping.wait(RENEW_EVERY_S):
+            if liveness.keeps_lease():
+                renew()
+    except LeaseLost as e:
+        round_.end(e)
+    finally:
+        round_.ending.set()
+        for thread in threads:
+            thread.join()
+    if isinstance(round_.why, GivenUp):
+        raise round_.why
+    return round_.why
+
+
+class _Round:
+    def __init__(self) -> None:
+        self.ending = threading.Event()
+        self.why: BaseException | None = None
+
+    def end(self, why: BaseException) -> None:
+        self.why = self.why or why
+        self.ending.set()
+
+
+def _keep(job: Job, lease: Lease, liveness: Liveness, round_: _Round) -> None:
+    pause_s, failures = FIRST_PAUSE_S, 0
+    with liveness.part(job.name, SOURCE_S, start_s=SOURCE_START_S, holds_lease=True) as part:
+        while not round_.ending.is_set():
+            began = time.monotonic()
+            part.starts()
+            try:
+                job.run(lease, round_.ending, part)
+            except (LeaseLost, StillStoring) as e:
+                round_.end(e)
+            except Exception as e:
+                if time.monotonic() - began > STEADY_AFTER_S:
+                    pause_s, failures = FIRST_PAUSE_S, 0
+                failures += not isinstance(e, KafkaFailure | StoreUnavailable)  # those are waited for
+                if failures >= MOST_FAILURES:
+                    round_.end(GivenUp(f"{job.name}: reading stopped {failures} times in a row: {reason(e)}"))
+                    return
+                log.warning(
+                    "%s: reading stopped, beginning again at what the store has in %.0f s: %s",
+                    job.name,
+                    pause_s,
+                    reason(e),
+                )
+                part.starts()
+                round_.ending.wait(pause_s)
+                pause_s = min(pause_s * 2, MAX_PAUSE_S)

@@ -1,0 +1,88 @@
+"""Work beside the reading of the log: in a thread of its own, again and again, as long as the lease is held."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from service.kafka.errors import KafkaFailure
+from service.processes.progress import heard_by
+from service.store.errors import LeaseLost, StoreUnavailable
+from spark_jobs.runtime.error_summary import reason
+from spark_jobs.runtime.liveness import ASKING_S, Liveness, Part
+from spark_jobs.source.planner import wall_clock_ms
+
+log = logging.getLogger("txnscope.background")
+
+LONGEST_PAUSE_S: Final = 30.0
+_END_S: Final = 10.0
+
+
+@contextmanager
+def repeated(
+    name: str,
+    work: Callable[[int], float],
+    liveness: Liveness,
+    *,
+    limit_s: float = ASKING_S,
+    holds_lease: bool = False,
+    bell: threading.Event | None = None,
+) -> Iterator[None]:
+    """Calls `work` in a thread until the block ends; it gets the time in ms and returns the seconds to its next call.
+
+    Whoever sets `bell` has news: the next call comes at once, unless the last one failed.
+
+    The thread is a part of `liveness` (see there for `limit_s` and `holds_lease`). A store or a cluster that does not
+    answer is logged once and asked again. Any other failure is logged and tried again, too, but it is no progress: if
+    it lasts, the process begins anew.
+    """
+    stopping, bell = threading.Event(), bell or threading.Event()
+    with liveness.part(name, limit_s, holds_lease=holds_lease) as part:
+        thread = threading.Thread(target=_repeat, args=(name, work, part, stopping, bell), name=name, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            stopping.set()
+            bell.set()
+            thread.join(timeout=_END_S)
+
+
+def _repeat(
+    name: str, work: Callable[[int], float], part: Part, stopping: threading.Event, bell: threading.Event
+) -> None:
+    pause_s, told, is_well = 0.0, "", True
+    while not _waited(pause_s, stopping, stopping if told else bell, part if is_well else None):
+        bell.clear()
+        try:
+            with heard_by(part.step if is_well else _unheard):
+                pause_s, told, is_well = work(wall_clock_ms()), "", True
+            part.step()
+        except LeaseLost:
+            return
+        except Exception as e:
+            is_well = isinstance(e, StoreUnavailable | KafkaFailure)
+            if (text := reason(e)) != told:
+                log.warning("%s waits and tries again: %s", name, text)
+                told = text
+            pause_s = min(max(pause_s * 2, 1.0), LONGEST_PAUSE_S)
+
+
+def _unheard() -> None:
+    """Steps of who fails again and again are no progress."""
+
+
+def _waited(pause_s: float, stopping: threading.Event, bell: threading.Event, part: Part | None) -> bool:
+    """Pauses until the bell rings. Returns whether it is to end. A pause is progress, of who is well."""
+    until = time.monotonic() + pause_s
+    while not stopping.is_set():
+        if part is not None:
+            part.step()
+        left_s = until - time.monotonic()
+        if left_s <= 0 or bell.wait(min(left_s, 1.0)):
+            break
+    return stopping.is_set()

@@ -1,0 +1,88 @@
+"""One life of a streaming query: from a source of ours through Spark into a sink, until it is to end or fails."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.streaming.query import StreamingQuery
+
+from spark_jobs.runtime.sinks import StoreSink
+
+_CHECK_EVERY_S: Final = 0.5
+
+
+class StillStoring(Exception):
+    """The query is over, and the store has not answered its last batch yet: nobody may write for it meanwhile."""
+
+
+class Queries:
+    """Starts queries in one session; `scratch`: where checkpoints go, which live no longer than their query."""
+
+    def __init__(self, spark: SparkSession, scratch: Path | None) -> None:
+        self._spark, self._scratch = spark, scratch
+        self._registered: set[type[DataSource]] = set()
+
+    def run(
+        self,
+        name: str,
+        source: type[DataSource],
+        options: Mapping[str, str],
+        sink: StoreSink[Any],
+        ending: threading.Event,
+    ) -> None:
+        """Returns once `ending` is set. Raises what ended the query: the sink's failure or Spark's own exception; or
+        StillStoring."""
+        if source not in self._registered:
+            self._spark.dataSource.register(source)
+            self._registered.add(source)
+        if self._scratch is not None:
+            self._scratch.mkdir(parents=True, exist_ok=True)
+        checkpoint = tempfile.mkdtemp(prefix=f"{name}-", dir=self._scratch)
+        try:
+            query = self._start(name, source, options, sink, checkpoint)
+            try:
+                while query.isActive and sink.failure is None and not ending.wait(_CHECK_EVERY_S):
+                    pass
+            finally:
+                has_stored = _stop(query, sink)
+        finally:
+            shutil.rmtree(checkpoint, ignore_errors=True)
+        if not has_stored:
+            raise StillStoring(f"the store does not finish the last batch of {name}")
+        if not ending.is_set():
+            raise sink.failure or query.exception() or RuntimeError("the query ended by itself")
+
+    def _start(
+        self,
+        name: str,
+        source: type[DataSource],
+        options: Mapping[str, str],
+        sink: StoreSink[Any],
+        checkpoint: str,
+    ) -> StreamingQuery:
+        self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", name)  # of this thread, and of the query's
+        return (
+            self._spark.readStream.format(source.name())
+            .options(**options)
+            .load()
+            .writeStream.foreachBatch(sink)
+            .option("checkpointLocation", checkpoint)
+            .trigger(processingTime="0 seconds")
+            .queryName(name)
+            .start()
+        )
+
+
+def _stop(query: StreamingQuery, sink: StoreSink[Any]) -> bool:
+    """Between two batches: stopped within one, Spark prints a StackOverflowError of its own making."""
+    if query.isActive:
+        sink.wait_until_idle()
+        query.stop()
+    return sink.close()

@@ -1,0 +1,134 @@
+"""Ends the process when it cannot work any more: what starts it again is a process of its own.
+
+A thread looks once a second. While all parts make progress and Spark's JVM lives, it says so: to the supervisor, and to
+whoever asks for `--liveness`, a file whose time moves or a port that answers. Else one line in the log, and the end.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import subprocess
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Final
+
+from service.processes.linux import ending_of
+from spark_jobs.runtime.liveness import Liveness
+
+log = logging.getLogger("txnscope.ingest")
+
+LOOK_EVERY_S: Final = 1.0
+STUCK: Final = 1
+"""Exit code of a process that ended itself because it could not go on."""
+
+_PAGE: Final = re.compile(r"(?:(?P<host>[^/]+):)?(?P<port>\d{1,5})")
+
+
+class BadLiveness(Exception):
+    """Nobody can be told at this file or port that the process lives; one line."""
+
+
+class Watchdog:
+    """`begin` once. `beat` tells the supervisor; `told` whoever else wants to know, None: nobody."""
+
+    def __init__(self, liveness: Liveness, beat: Callable[[], None], told: Callable[[], None] | None = None) -> None:
+        self._liveness, self._beat, self._told = liveness, beat, told
+        self._jvm: subprocess.Popen[bytes] | None = None
+        self._may_end = False
+        self._is_ending = threading.Event()
+
+    def begin(self) -> None:
+        threading.excepthook = self._end_with_thread
+        threading.Thread(target=self._watch, name="watchdog", daemon=True).start()
+
+    def guard(self, jvm: subprocess.Popen[bytes]) -> None:
+        """From now on nothing works without this process."""
+        self._jvm = jvm
+
+    def let_go(self) -> None:
+        """From now on the JVM may end: it was asked to."""
+        self._may_end = True
+
+    def end(self) -> None:
+        """The application has ended by itself."""
+        self._is_ending.set()
+
+    def _watch(self) -> None:
+        while not self._is_ending.wait(LOOK_EVERY_S):
+            stuck = self._liveness.look()
+            self._end_with_jvm()
+            if stuck:
+                names = ", ".join(f"{one.name} for {one.silent_s:.0f} s" for one in stuck)
+                self._end(f"no progress of {names}: ending, to begin again")
+            self._beat()
+            if self._told is not None:
+                self._told()
+
+    def _end_with_jvm(self) -> None:
+        if self._jvm is not None and not self._may_end and (code := self._jvm.poll()) is not None:
+            self._end(f"Spark's JVM {ending_of(code)}: ending, to begin again with a new one")
+
+    def _end_with_thread(self, failure: threading.ExceptHookArgs) -> None:
+        """A thread that nobody waits for has died: what it did would not be done any more."""
+        if self._jvm is not None:  # threads that talk to it die with it, a moment earlier than it can be seen
+            with suppress(subprocess.TimeoutExpired):
+                self._jvm.wait(1)
+        self._end_with_jvm()
+        name = "a thread" if failure.thread is None else f"thread {failure.thread.name!r}"
+        self._end(f"{name} died of {failure.exc_type.__name__}: {failure.exc_value}: ending, to begin again")
+
+    def _end(self, why: str) -> None:
+        if self._is_ending.is_set():
+            return
+        log.error("%s", " ".join(why.split()))
+        if self._jvm is not None and self._jvm.poll() is None:
+            self._jvm.kill()  # it may be frozen, and would keep its memory
+        logging.shutdown()
+        os._exit(STUCK)
+
+
+def liveness_teller(where: str) -> Callable[[], None]:
+    """What to call once a second while all is well. `where`: a file, or [HOST:]PORT of a page that answers 200 then.
+
+    Raises BadLiveness where the port is taken or the file cannot be written.
+    """
+    page = _PAGE.fullmatch(where)
+    try:
+        if page is None:
+            file = Path(where)
+            file.touch()
+            return file.touch
+        server = _LivenessPage((page["host"] or "127.0.0.1", int(page["port"])), _Answer)
+    except (OSError, OverflowError) as e:
+        raise BadLiveness(f"liveness {where}: {getattr(e, 'strerror', None) or e}") from e
+    threading.Thread(target=server.serve_forever, name="liveness", daemon=True).start()
+    return server.is_well.set
+
+
+class _LivenessPage(ThreadingHTTPServer):
+    """Answers 503 until all is well for the first time. A process that is stuck ends; one that is frozen is silent."""
+
+    daemon_threads = True
+
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        super().__init__(address, handler)
+        self.is_well = threading.Event()
+
+
+class _Answer(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        is_well = isinstance(self.server, _LivenessPage) and self.server.is_well.is_set()
+        body = b"alive\n" if is_well else b"starting\n"
+        self.send_response(200 if is_well else 503)
+        self.send_header("Content-Type", "text/plain")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Probes come every few seconds: no line for each."""
