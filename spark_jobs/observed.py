@@ -8,8 +8,8 @@ from service.domain.findings.context import Context
 from service.domain.findings.finding import Observation
 from service.domain.findings.hanging import Case, observe
 from service.store.display import display_id
-from service.store.read_judged import JudgedEntry
-from service.store.read_partitions import PartitionRow
+from service.store.queries.judged_partitions import JudgedEntry
+from service.store.queries.partitions import PartitionRow
 from spark_jobs.judge.hanging_case import OpenCase
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from service.store.errors import StoreError
-from service.store.writer_source import SourceWriter
+from service.store.writers.source import SourceWriter
 from spark_jobs.runtime.error_summary import reason
 
 

@@ -22,11 +22,11 @@ from service.domain import states
 from service.domain.findings.kinds import CONFIRMED, HANGING
 from service.domain.limits import CONFIG_DEFAULTS
 from service.domain.releases import release_of
-from service.store import read, read_findings
-from service.store.read import ClusterRow
-from service.store.read_findings import FindingCount
-from service.store.read_judged import Coverage, coverage
-from service.store.writer_counters import ABORTS, COMMITS, CONTRADICTIONS
+from service.store.queries import clusters, findings
+from service.store.queries.clusters import ClusterRow
+from service.store.queries.findings import FindingCount
+from service.store.queries.judged_partitions import Coverage, coverage
+from service.store.writers.counters import ABORTS, COMMITS, CONTRADICTIONS
 
 CAUSES: Final = ("client", "timeout", "fenced", "admin", "unattributed")
 SHOWN_STATES: Final = (*sorted(states.PERSISTED), states.UNKNOWN)
@@ -42,7 +42,9 @@ def list_clusters(request: Request, limit: Limit = LIMIT, cursor: Cursor = None)
     """Every cluster the store knows, by name; `as_of` is the newest of those on the page."""
     now_ms = request.app.state.now_ms()
     with store_of(request).read() as connection:
-        page, next_cursor = cut(sorted(read.all_clusters(connection), key=_place), _place, limit, cursor, "clusters")
+        page, next_cursor = cut(
+            sorted(clusters.all_clusters(connection), key=_place), _place, limit, cursor, "clusters"
+        )
         described = [describe_cluster(connection, cluster, now_ms) for cluster in page]
     as_of_ms = max((as_of for _, as_of in described if as_of is not None), default=None)
     body = {"items": [body for body, _ in described], "next_cursor": next_cursor, "as_of": text_of_time(as_of_ms)}
@@ -63,9 +65,9 @@ def get_cluster(request: Request, cluster: str) -> Response:
 
 def known_cluster(connection: Connection, name: str) -> ClusterRow:
     """ProblemError (404) if the store has none of that name."""
-    found = read.find_cluster(connection, name)
+    found = clusters.find_cluster(connection, name)
     if found is None:
-        names = ", ".join(repr(cluster.name) for cluster in read.all_clusters(connection))
+        names = ", ".join(repr(cluster.name) for cluster in clusters.all_clusters(connection))
         raise ProblemError(404, NO_SUCH_CLUSTER, f"there is no cluster {name!r}; the store knows: {names or 'none'}")
     return found
 
@@ -81,17 +83,17 @@ def describe_cluster(
 ) -> tuple[dict[str, Any], int | None]:
     """Returns the Cluster of the API, and when its newest source last succeeded. `now_ms`: what tells whether a source
     stalls; all else is as of the store. `covered`: where it is known already."""
-    statuses = read.statuses(connection, cluster.id)
+    statuses = clusters.statuses(connection, cluster.id)
     as_of_ms = max((status.as_of_ms for status in statuses.values() if status.as_of_ms is not None), default=None)
     covered = covered or coverage(connection, cluster.id)
-    found = read_findings.counts(connection, cluster.id)
+    found = findings.counts(connection, cluster.id)
     description = cluster.description or {}
     ids = dict.fromkeys(states.NAMES, 0)
-    for count in read.state_counts(connection, cluster.id):
+    for count in clusters.state_counts(connection, cluster.id):
         ids[count.state] += count.ids
     configs = configs_of(cluster)
-    truncated = read_findings.truncated(connection, cluster.id)
-    counted = read.unlabelled_counters(connection, cluster.id)
+    truncated = findings.truncated(connection, cluster.id)
+    counted = clusters.unlabelled_counters(connection, cluster.id)
     body = {
         "cluster": cluster.name,
         "cluster_id": cluster.kafka_cluster_id,
@@ -114,7 +116,7 @@ def describe_cluster(
         "features": dict(description.get("features", {})),
         "configs": configs,
         "sources": describe_sources(
-            read.partitions(connection, cluster.id),
+            clusters.partitions(connection, cluster.id),
             statuses,
             covered,
             read_stalls(connection, cluster.id, statuses, covered, now_ms),
@@ -122,7 +124,7 @@ def describe_cluster(
         ),
         "unknown": unknowns.of_cluster(
             statuses=statuses.values(),
-            gaps=read.gaps_since(connection, cluster.id, (as_of_ms or 0) - unknowns.GAPS_KEPT_MS),
+            gaps=clusters.gaps_since(connection, cluster.id, (as_of_ms or 0) - unknowns.GAPS_KEPT_MS),
             unknown_ids=ids[states.UNKNOWN],
             configs=configs,
             coverage=covered,
@@ -166,7 +168,7 @@ def _rates(connection: Connection, cluster: ClusterRow, as_of_ms: int | None) ->
         return {"window_ms": 0, "commits_per_s": 0.0, "aborts_per_s": 0.0}
     # the minute in which counting began is shorter: its row begins before the window
     first_ms = to_ms - window_ms
-    ends = read.ends_between(connection, cluster.id, first_ms - first_ms % _MINUTE_MS, to_ms)
+    ends = clusters.ends_between(connection, cluster.id, first_ms - first_ms % _MINUTE_MS, to_ms)
     seconds = window_ms / 1000
     return {
         "window_ms": window_ms,

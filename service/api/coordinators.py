@@ -17,8 +17,8 @@ from service.api.problems import describe
 from service.api.store import store_of
 from service.domain.states import EXPIRED, OPEN
 from service.domain.transaction_log import SOURCE
-from service.store import read
-from service.store.read import PartitionRow
+from service.store.queries import clusters
+from service.store.queries.clusters import PartitionRow
 
 router = APIRouter(tags=["clusters"], dependencies=[Depends(only_known)])
 
@@ -33,9 +33,9 @@ def list_coordinators(request: Request, cluster: str, limit: Limit = LIMIT, curs
     """All partitions, by number; `ids` without the expired ones."""
     with store_of(request).read() as connection:
         found = known_cluster(connection, cluster)
-        partitions = read.partitions(connection, found.id, SOURCE)
-        counts = read.state_counts(connection, found.id)
-        status = read.statuses(connection, found.id).get(SOURCE)
+        partitions = clusters.partitions(connection, found.id, SOURCE)
+        counts = clusters.state_counts(connection, found.id)
+        status = clusters.statuses(connection, found.id).get(SOURCE)
     ids: Counter[int] = Counter()
     open_: Counter[int] = Counter()
     for count in counts:

@@ -8,7 +8,7 @@ from typing import Any
 
 from service.api.base64url import decode_bytes, encode_bytes
 from service.api.problems import BAD_CURSOR, ProblemError
-from service.store.select_transactions import Place, is_place
+from service.store.queries.transaction_pages import Place, is_place
 
 _FINGERPRINT = 8  # bytes
 

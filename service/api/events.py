@@ -21,9 +21,9 @@ from service.api.finding_shape import describe_finding
 from service.api.parameters import only_known
 from service.api.problems import describe
 from service.api.store import Store, store_of
-from service.store import read_findings
 from service.store.errors import StoreError
-from service.store.read_findings import Told
+from service.store.queries import findings
+from service.store.queries.findings import Told
 
 LOOK_EVERY_S: Final = 0.5
 HEARTBEAT_EVERY_S: Final = 15.0
@@ -83,7 +83,7 @@ async def stream(store: Store, cluster: str | None, last_event_id: str | None) -
 def _begin(store: Store, last_event_id: str | None) -> tuple[int, bool]:
     """(where to go on, whether something was missed). Without an id: from now on."""
     with store.read() as connection:
-        oldest, newest = read_findings.known_sequences(connection)
+        oldest, newest = findings.known_sequences(connection)
     if last_event_id is None:
         return newest, False
     last = int(last_event_id) if last_event_id.isascii() and last_event_id.isdigit() else -1
@@ -94,7 +94,7 @@ def _begin(store: Store, last_event_id: str | None) -> tuple[int, bool]:
 
 def _read(store: Store, sequence: int, cluster: str | None) -> list[Told]:
     with store.read() as connection:
-        return read_findings.told_after(connection, sequence, cluster, AT_ONCE)
+        return findings.told_after(connection, sequence, cluster, AT_ONCE)
 
 
 def _message(told: Told) -> str:

@@ -19,8 +19,8 @@ from service.api.problems import describe
 from service.api.store import store_of
 from service.api.transaction_shape import describe_page
 from service.domain.spans import span_ms
-from service.store import read
-from service.store.read_expiring import ExpiringPlace, read_expiring
+from service.store.queries import clusters
+from service.store.queries.expiring import ExpiringPlace, read_expiring
 
 # the last row's update; the id's bytes follow
 _HEAD = struct.Struct(">q")
@@ -55,7 +55,7 @@ def list_expiring(
         after = ExpiringPlace(last_update_ms, data[_HEAD.size :])
     with store_of(request).read() as connection:
         found = known_cluster(connection, cluster)
-        as_of_ms = read.log_as_of_ms(connection, found.id)
+        as_of_ms = clusters.log_as_of_ms(connection, found.id)
         until_ms = (as_of_ms or 0) + span_ms(within) - found.expiration_ms
         page = read_expiring(connection, found.id, until_ms, after, limit)
         items = describe_page(connection, found, page.rows)

@@ -20,9 +20,9 @@ from service.api.parameters import bytes_of, only_known
 from service.api.problems import NO_SUCH_FINDING, ProblemError, describe
 from service.api.store import store_of
 from service.domain.findings.kinds import CONFIRMED, HANGING, RESOLVED
-from service.store import read, read_findings
-from service.store.read_findings import FindingPlace, FindingSelection
-from service.store.read_judged import looked_at_ms
+from service.store.queries import clusters, findings
+from service.store.queries.findings import FindingPlace, FindingSelection
+from service.store.queries.judged_partitions import looked_at_ms
 
 _TIME_BYTES = 8
 
@@ -59,7 +59,7 @@ def list_findings(
         partition,
     )
     filters = (cluster, *(sorted(part) if isinstance(part, frozenset) else part for part in selection))
-    return _page(request, cluster, selection, filters, limit, cursor, read.log_as_of_ms)
+    return _page(request, cluster, selection, filters, limit, cursor, clusters.log_as_of_ms)
 
 
 @router.get(
@@ -92,11 +92,11 @@ def get_finding(request: Request, cluster: str, finding: str) -> Response:
     """One finding; a resolved one too, until it is forgotten."""
     with store_of(request).read() as connection:
         found = known_cluster(connection, cluster)
-        one = read_findings.find(connection, found.id, finding)
+        one = findings.find(connection, found.id, finding)
         if one is None:
             raise ProblemError(404, NO_SUCH_FINDING, f"cluster {found.name!r} has no finding {finding[:64]!r}")
-        (one,) = read_findings.under_whole_ids(connection, found.id, [one])
-        as_of_ms = read.log_as_of_ms(connection, found.id)
+        (one,) = findings.under_whole_ids(connection, found.id, [one])
+        as_of_ms = clusters.log_as_of_ms(connection, found.id)
     return answer(request, describe_finding(one, found.name) | {"as_of": text_of_time(as_of_ms)}, as_of_ms)
 
 
@@ -113,9 +113,9 @@ def _page(
     after = None if cursor is None else _place(unseal(cursor, _TIME_BYTES, *filters))
     with store_of(request).read() as connection:
         found = known_cluster(connection, cluster)
-        selection = read_findings.named(connection, found.id, selection)
-        page, next_place = read_findings.read_page(connection, found.id, selection, after, limit)
-        page = read_findings.under_whole_ids(connection, found.id, page)
+        selection = findings.named(connection, found.id, selection)
+        page, next_place = findings.read_page(connection, found.id, selection, after, limit)
+        page = findings.under_whole_ids(connection, found.id, page)
         as_of_ms = as_of(connection, found.id)
         truncated = _truncated(connection, found.id, selection)
     body = {
@@ -132,7 +132,7 @@ def _truncated(connection: Connection, cluster_id: int, selection: FindingSelect
     is not resolved."""
     if selection.statuses == {RESOLVED}:
         return 0
-    found = read_findings.truncated(connection, cluster_id)
+    found = findings.truncated(connection, cluster_id)
     return sum(number for kind, number in found.items() if not selection.kinds or kind in selection.kinds)
 
 

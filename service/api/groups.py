@@ -16,8 +16,8 @@ from service.api.parameters import Truth, only_known
 from service.api.problems import describe
 from service.api.store import store_of
 from service.domain.victims import Victim
-from service.store.read_judged import looked_at_ms
-from service.store.read_victims import read_victims
+from service.store.queries.blocked_groups import read_victims
+from service.store.queries.judged_partitions import looked_at_ms
 
 router = APIRouter(tags=["groups"], dependencies=[Depends(only_known)])
 

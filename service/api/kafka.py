@@ -14,7 +14,7 @@ from service.kafka.client import KafkaClient
 from service.kafka.cluster import cluster_id
 from service.kafka.errors import BadClientConfig, KafkaRefused, KafkaUnavailable
 from service.kafka.settings import ClientSettings
-from service.store.read import ClusterRow
+from service.store.queries.clusters import ClusterRow
 
 _TURN_S: Final = 20.0
 """How long a request waits for the ones before it."""

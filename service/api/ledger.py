@@ -23,10 +23,10 @@ from service.api.store import store_of
 from service.domain import ledger
 from service.domain.minutes import MINUTE_MS, minute_of
 from service.domain.spans import span_ms
-from service.store import read_ledger
 from service.store.display import printable
-from service.store.read import ClusterRow
-from service.store.read_history import Owner, owner_at, read_owners
+from service.store.queries import ledger as read_ledger
+from service.store.queries.clusters import ClusterRow
+from service.store.queries.history import Owner, owner_at, read_owners
 
 LONGEST_MS: Final = 7 * 24 * 3_600_000
 """As long as volume is kept by default."""

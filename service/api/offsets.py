@@ -25,9 +25,9 @@ from service.api.store import store_of
 from service.domain.causes import Cause
 from service.domain.marker_causes import Known, cause_of_marker
 from service.domain.spans_of_offsets import NON_TRANSACTIONAL, Span, SpanWalk
-from service.store.read import ClusterRow
-from service.store.read_decisions import Decided, Hanging, decided, hanging, known_decisions
-from service.store.read_history import Owner, owner_at, read_owners
+from service.store.queries.clusters import ClusterRow
+from service.store.queries.decisions import Decided, Hanging, decided, hanging, known_decisions
+from service.store.queries.history import Owner, owner_at, read_owners
 
 _LAST = 2**63 - 1
 

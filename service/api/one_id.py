@@ -12,10 +12,10 @@ from service.api.base64url import decode_bytes
 from service.api.clusters import known_cluster
 from service.api.parameters import bytes_of, unusable
 from service.api.problems import NO_SUCH_ID, ProblemError
-from service.store import read_transactions
 from service.store.display import display_id
-from service.store.read import ClusterRow
-from service.store.writer_rows import IdRow
+from service.store.queries import transactions
+from service.store.queries.clusters import ClusterRow
+from service.store.writers.id_rows import IdRow
 
 Id = Annotated[
     str | None,
@@ -38,8 +38,8 @@ class AskedId(NamedTuple):
 
     def find(self, connection: Connection, cluster_id: int) -> IdRow | None:
         if self.is_exact:
-            return read_transactions.find(connection, cluster_id, self.raw)
-        return read_transactions.find_named(connection, cluster_id, self.raw)
+            return transactions.find(connection, cluster_id, self.raw)
+        return transactions.find_named(connection, cluster_id, self.raw)
 
 
 def id_of(request: Request, text: str | None, id_b64: str | None) -> AskedId:

@@ -11,8 +11,8 @@ from service.domain.findings.hanging import is_blocking
 from service.domain.limits import is_time
 from service.domain.open_entries import COMPLETING, OPENED, OVERDUE
 from service.domain.owners import Owner
-from service.store.read_judged import JudgedEntry, JudgedPartition
-from service.store.read_partitions import PartitionRow
+from service.store.queries.judged_partitions import JudgedEntry, JudgedPartition
+from service.store.queries.partitions import PartitionRow
 
 _OWN: Final = frozenset({OPENED, OVERDUE, COMPLETING})
 """Relations that say: it belongs to its owner's present transaction."""

@@ -23,12 +23,12 @@ from service.api.problems import NO_SUCH_PARTITION, ProblemError, describe
 from service.api.store import store_of
 from service.domain.groups_behind import NOBODY, GroupsBehind
 from service.domain.partition_facts import Place
-from service.store import read_partitions, read_transactions
 from service.store.display import printable
-from service.store.read import ClusterRow
-from service.store.read_judged import judge, looked_at_ms
-from service.store.read_partitions import PartitionRow
-from service.store.read_victims import read_victims
+from service.store.queries import partitions, transactions
+from service.store.queries.blocked_groups import read_victims
+from service.store.queries.clusters import ClusterRow
+from service.store.queries.judged_partitions import judge, looked_at_ms
+from service.store.queries.partitions import PartitionRow
 
 # the last row's partition; its topic follows
 _HEAD = struct.Struct(">i")
@@ -60,7 +60,7 @@ def list_partitions(
     with store_of(request).read() as connection:
         found = known_cluster(connection, cluster)
         as_of_ms = looked_at_ms(connection, found.id)
-        rows, next_place = read_partitions.page(connection, found.id, after, limit, lagging=lagging, topic=topic)
+        rows, next_place = partitions.page(connection, found.id, after, limit, lagging=lagging, topic=topic)
         items = _described(connection, found, rows)
     body = {
         "items": items,
@@ -82,7 +82,7 @@ def get_partition(
     """One partition that is watched."""
     with store_of(request).read() as connection:
         found = known_cluster(connection, cluster)
-        row = read_partitions.find(connection, found.id, topic, partition)
+        row = partitions.find(connection, found.id, topic, partition)
         if row is None:
             name = f"{printable(topic)[:249]}-{partition}"
             raise ProblemError(404, NO_SUCH_PARTITION, f"partition {name!r} of cluster {found.name!r} is not watched")
@@ -98,7 +98,7 @@ def _described(connection: Connection, cluster: ClusterRow, rows: Sequence[Parti
     judged = judge(connection, cluster.id, rows)
     owners = (entry.relation.owner for one in judged for entry in one.entries)
     keys = {owner.transactional_id for owner in owners if owner is not None}
-    ids = read_transactions.whole_ids(connection, cluster.id, keys)
+    ids = transactions.whole_ids(connection, cluster.id, keys)
     return [describe_partition(one, groups.at((one.row.topic, one.row.partition)), cluster.name, ids) for one in judged]
 
 

@@ -16,9 +16,9 @@ from service.api.paging import LIMIT, Cursor, Key, Limit, cut
 from service.api.parameters import only_known
 from service.api.problems import NO_SUCH_PRODUCER, ProblemError, describe
 from service.api.store import store_of
-from service.store import read
 from service.store.id_key import id_key
-from service.store.read_history import Owner, read_owners
+from service.store.queries import clusters
+from service.store.queries.history import Owner, read_owners
 
 router = APIRouter(tags=["transactions"], dependencies=[Depends(only_known)])
 
@@ -41,7 +41,7 @@ def list_owners(
     """
     with store_of(request).read() as connection:
         found = known_cluster(connection, cluster)
-        as_of_ms = read.log_as_of_ms(connection, found.id)
+        as_of_ms = clusters.log_as_of_ms(connection, found.id)
         owners = read_owners(connection, found.id, producer_id)
     if not owners:
         raise ProblemError(

@@ -19,8 +19,8 @@ from service.api.store import store_of
 from service.api.transaction_shape import waiting_abort_ms
 from service.domain.minutes import minute_of
 from service.domain.spans import span_ms
-from service.store import read
-from service.store.read_history import MinuteRow, read_minutes
+from service.store.queries import clusters
+from service.store.queries.history import MinuteRow, read_minutes
 
 LONGEST_MS: Final = 7 * 24 * 3_600_000
 """As long as history is kept by default."""
@@ -56,7 +56,7 @@ def get_rates(
         raise unusable("window", f"at most 7d, {window!r} is longer")
     with store_of(request).read() as connection:
         found, row = known_id(connection, cluster, asked)
-        as_of_ms = read.log_as_of_ms(connection, found.id)
+        as_of_ms = clusters.log_as_of_ms(connection, found.id)
         from_ms = minute_of((as_of_ms or 0) - window_ms)
         minutes = {one.minute_ms: one for one in read_minutes(connection, found.id, row.transactional_id, from_ms)}
     waiting_ms = waiting_abort_ms(row)

@@ -35,11 +35,12 @@ from service.remediation import marker
 from service.remediation.marker import Unanswered
 from service.remediation.refused import Refused
 from service.remediation.way_out import WayOut, steps, way_out
-from service.store import audit, read_findings
+from service.store import audit
 from service.store.audit import Attempt
 from service.store.engine import open_engine
 from service.store.errors import StoreError
-from service.store.read import ClusterRow
+from service.store.queries import findings
+from service.store.queries.clusters import ClusterRow
 
 LOOKS_WITHIN_S: Final = 10.0
 """From request to marker. Whoever asked has to be there for the answer, which may take a broker another 15 s, and a
@@ -81,7 +82,7 @@ def resolve_finding(
     store = store_of(request)
     with store.read() as connection:
         found = known_cluster(connection, cluster)
-        one = read_findings.find(connection, found.id, finding)
+        one = findings.find(connection, found.id, finding)
     if one is None:
         raise ProblemError(404, NO_SUCH_FINDING, f"cluster {found.name!r} has no finding {finding[:64]!r}")
     with kafka_of(request).asking(found) as client:

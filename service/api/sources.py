@@ -11,8 +11,8 @@ from service.api.stalls import why_stalled
 from service.domain.findings.words import partitions as named
 from service.domain.partition_facts import SOURCE as PARTITIONS
 from service.domain.source_state import Stall
-from service.store.read import PartitionRow, StatusRow
-from service.store.read_judged import Coverage
+from service.store.queries.clusters import PartitionRow, StatusRow
+from service.store.queries.judged_partitions import Coverage
 
 
 def describe_sources(

@@ -11,9 +11,9 @@ from service.domain.findings.words import moment
 from service.domain.partition_facts import SOURCE as PARTITIONS
 from service.domain.source_state import Cause, Stall, stall_of
 from service.domain.transaction_log import SOURCE as LOG
-from service.store import read
-from service.store.read import StatusRow
-from service.store.read_judged import Coverage
+from service.store.queries import clusters
+from service.store.queries.clusters import StatusRow
+from service.store.queries.judged_partitions import Coverage
 
 _ALWAYS_READ: Final = (LOG, PARTITIONS)
 _ENDED: Final = {
@@ -33,7 +33,7 @@ def read_stalls(
 ) -> dict[str, Stall]:
     """Returns the sources that stall, by name, also those of which nothing was ever stored. `coverage`: of data
     partitions."""
-    lease = read.lease_state(connection, cluster_id)
+    lease = clusters.lease_state(connection, cluster_id)
     found: dict[str, Stall] = {}
     for source in dict.fromkeys((*_ALWAYS_READ, *statuses)):
         status = statuses.get(source, StatusRow(source, None, None))

@@ -9,8 +9,9 @@ from fastapi import Request
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from service.store import migrate, read
+from service.store import migrate
 from service.store.errors import StoreError, StoreUnavailable
+from service.store.queries import clusters as read
 from service.store.shown import shown
 
 

@@ -19,8 +19,8 @@ from service.api.store import store_of
 from service.domain.facts import NO_ID
 from service.domain.states import NAMES
 from service.domain.timeline import Folded, Mark, Row
-from service.store import read
-from service.store.read_history import read_timeline
+from service.store.queries import clusters
+from service.store.queries.history import read_timeline
 
 # whether there is a row, its generation, offset and number; whether there is a minute, and which
 _MARK = struct.Struct(">?qqq?q")
@@ -52,7 +52,7 @@ def get_timeline(
     begin = Mark() if cursor is None else _read_mark(unseal(cursor, _MARK.size, *filters))
     with store_of(request).read() as connection:
         found, row = known_id(connection, cluster, asked)
-        as_of_ms = read.log_as_of_ms(connection, found.id)
+        as_of_ms = clusters.log_as_of_ms(connection, found.id)
         page = read_timeline(connection, found.id, row.transactional_id, begin, limit)
     body = {
         "items": [_folded(item) if isinstance(item, Folded) else _transition(item) for item in page.items],

@@ -14,9 +14,9 @@ from service.domain import states
 from service.domain.facts import NO_ID
 from service.domain.limits import expires_at_ms, times_out_at_ms
 from service.domain.transaction_log import SOURCE
-from service.store import read, read_transactions
-from service.store.read import ClusterRow, PartitionRow
-from service.store.writer_rows import IdRow
+from service.store.queries import clusters, transactions
+from service.store.queries.clusters import ClusterRow, PartitionRow
+from service.store.writers.id_rows import IdRow
 
 _OUTCOMES: Final = {
     states.PREPARE_COMMIT: "commit",
@@ -34,13 +34,13 @@ class Surroundings(NamedTuple):
 
 
 def read_surroundings(connection: Connection, cluster: ClusterRow) -> Surroundings:
-    return Surroundings(cluster, {row.partition: row for row in read.partitions(connection, cluster.id, SOURCE)})
+    return Surroundings(cluster, {row.partition: row for row in clusters.partitions(connection, cluster.id, SOURCE)})
 
 
 def describe_page(connection: Connection, cluster: ClusterRow, rows: Sequence[IdRow]) -> list[dict[str, Any]]:
     """The Transaction of each row."""
     open_ids = [row.transactional_id for row in rows if row.state in states.OPEN]
-    participants = read_transactions.participants(connection, cluster.id, open_ids) if open_ids else {}
+    participants = transactions.participants(connection, cluster.id, open_ids) if open_ids else {}
     surroundings = read_surroundings(connection, cluster)
     return [describe_transaction(row, participants.get(row.transactional_id, ()), surroundings) for row in rows]
 

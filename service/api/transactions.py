@@ -20,9 +20,9 @@ from service.api.store import store_of
 from service.api.transaction_shape import describe_page
 from service.domain.spans import span_ms
 from service.domain.states import CODES, EXPIRED
-from service.store import read, read_transactions
 from service.store.display import printable
-from service.store.select_transactions import Selection
+from service.store.queries import clusters, transactions
+from service.store.queries.transaction_pages import Selection
 
 State = Literal[
     "Empty",
@@ -85,17 +85,17 @@ def list_transactions(
     after = None if cursor is None else read_cursor(cursor, sort, *filters)
     with store_of(request).read() as connection:
         found = known_cluster(connection, cluster)
-        as_of_ms = read.log_as_of_ms(connection, found.id)
+        as_of_ms = clusters.log_as_of_ms(connection, found.id)
         selection = Selection(
             states=states,
-            prefix=read_transactions.named_prefix(connection, found.id, raw_prefix),
+            prefix=transactions.named_prefix(connection, found.id, raw_prefix),
             # without an `as_of` nothing has an age
             started_until_ms=None if min_age is None else (as_of_ms or 0) - span_ms(min_age),
             producer_id=producer_id,
             topic=None if topic is None else printable(topic),
             text=text,
         )
-        page = read_transactions.read_page(connection, found.id, selection, sort, after, limit)
+        page = transactions.read_page(connection, found.id, selection, sort, after, limit)
         items = describe_page(connection, found, page.rows)
     body = {
         "items": items,
@@ -121,6 +121,6 @@ def get_transaction(
     asked = id_of(request, id, id_b64)
     with store_of(request).read() as connection:
         found, row = known_id(connection, cluster, asked)
-        as_of_ms = read.log_as_of_ms(connection, found.id)
+        as_of_ms = clusters.log_as_of_ms(connection, found.id)
         (body,) = describe_page(connection, found, [row])
     return answer(request, body | {"as_of": text_of_time(as_of_ms)}, as_of_ms)

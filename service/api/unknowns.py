@@ -9,8 +9,8 @@ from typing import Any, Final
 from service.domain.findings.source import what_happened
 from service.domain.findings.words import left_out
 from service.domain.findings.words import partitions as named
-from service.store.read import GapRow, StatusRow
-from service.store.read_judged import Coverage, Missing
+from service.store.queries.clusters import GapRow, StatusRow
+from service.store.queries.judged_partitions import Coverage, Missing
 
 GAPS_KEPT_MS: Final = 86_400_000
 

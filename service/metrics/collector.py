@@ -24,7 +24,7 @@ from service.metrics.pipeline import pipeline
 from service.metrics.series import Distribution, Series, bounded
 from service.metrics.transactions import transactions
 from service.store.errors import StoreError
-from service.store.read_metrics import ClusterFacts, all_facts
+from service.store.queries.metrics import ClusterFacts, all_facts
 
 log = logging.getLogger(__name__)
 

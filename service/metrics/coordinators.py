@@ -9,7 +9,7 @@ from service.domain.states import EXPIRED, OPEN
 from service.domain.transaction_log import SOURCE
 from service.metrics import catalogue
 from service.metrics.series import Series
-from service.store.read_metrics import ClusterFacts
+from service.store.queries.metrics import ClusterFacts
 
 
 def coordinators(facts: ClusterFacts) -> Iterator[Series]:

@@ -11,8 +11,8 @@ from service.domain.partition_facts import SOURCE as PARTITIONS
 from service.domain.transaction_log import SOURCE as TRANSACTION_LOG
 from service.metrics import catalogue
 from service.metrics.series import Distribution, Series
-from service.store.read_metrics import ClusterFacts
-from service.store.writer_counters import CONFIRMED, SUM
+from service.store.queries.metrics import ClusterFacts
+from service.store.writers.counters import CONFIRMED, SUM
 
 OUTCOMES: Final = ("commit", "abort")
 
@@ -28,7 +28,7 @@ def durations(facts: ClusterFacts) -> Iterator[Series]:
 
 
 def _distribution(counters: Mapping[tuple[str, str], int], kind: str, outcomes: tuple[str, ...]) -> Distribution:
-    """Of `service.store.writer_counters`, outcomes added up."""
+    """Of `service.store.writers.counters`, outcomes added up."""
 
     def total(label: str) -> int:
         return sum(counters.get((f"{kind}_ms_{outcome}", label), 0) for outcome in outcomes)

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from service.domain.findings.kinds import KINDS, statuses_of
 from service.metrics import catalogue
 from service.metrics.series import Series
-from service.store.read_metrics import ClusterFacts
-from service.store.writer_counters import CONTRADICTIONS
+from service.store.queries.metrics import ClusterFacts
+from service.store.writers.counters import CONTRADICTIONS
 
 
 def findings(facts: ClusterFacts) -> Iterator[Series]:

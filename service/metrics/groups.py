@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from service.metrics import catalogue
 from service.metrics.series import Series
-from service.store.read_metrics import ClusterFacts
+from service.store.queries.metrics import ClusterFacts
 
 
 def groups(facts: ClusterFacts) -> Iterator[Series]:

@@ -10,7 +10,7 @@ from service.domain.findings.kinds import CONFIRMED, HANGING
 from service.metrics import catalogue
 from service.metrics.series import Series
 from service.store.display import display_id
-from service.store.read_metrics import ClusterFacts
+from service.store.queries.metrics import ClusterFacts
 
 _OF_ONE: Final = (
     catalogue.PARTITION_LSO,

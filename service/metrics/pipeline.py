@@ -9,8 +9,8 @@ from service.domain import partition_facts
 from service.domain.transaction_log import SOURCE
 from service.metrics import catalogue
 from service.metrics.series import Series
-from service.store.read_metrics import ClusterFacts
-from service.store.writer_counters import DECODE_ERRORS
+from service.store.queries.metrics import ClusterFacts
+from service.store.writers.counters import DECODE_ERRORS
 from service.wire.errors import DecodeError
 
 ANSWERED_WITHIN_MS: Final = 30_000

@@ -10,8 +10,8 @@ from service.domain.states import EXPIRED as GONE
 from service.domain.states import NAMES, OPEN
 from service.metrics import catalogue
 from service.metrics.series import Series
-from service.store import writer_counters as stored
-from service.store.read_metrics import ClusterFacts
+from service.store.queries.metrics import ClusterFacts
+from service.store.writers import counters as stored
 
 CAUSES: Final = ("client", "timeout", "fenced", "admin", "unattributed")
 

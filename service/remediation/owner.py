@@ -18,8 +18,8 @@ from service.kafka.client import KafkaClient
 from service.kafka.metadata import topic_layout
 from service.remediation.refused import Refused
 from service.remediation.shell import argument
-from service.store import read, read_partitions
 from service.store.display import display_id
+from service.store.queries import clusters, partitions
 
 READS_WITHIN_S: Final = 5.0
 """How long the store may take to have what coordinators have written by now."""
@@ -33,7 +33,7 @@ def nobody_owns(entry: Entry, cluster_id: int, client: KafkaClient, bracket: Bra
     """The id that wrote it (None: there is none), once the store has all that is in the log by now."""
     with reading() as connection:
         owner = _owner(connection, cluster_id, entry)
-        known = {row.partition for row in read.partitions(connection, cluster_id, SOURCE)}
+        known = {row.partition for row in clusters.partitions(connection, cluster_id, SOURCE)}
     owner = _read_to_the_end(entry, cluster_id, bracket, reading, _needed(client, owner, known))
     if owner is not None and owner.state == UNKNOWN:
         raise Refused("the newest record of its transactional.id cannot be decoded: who owns it cannot be told")
@@ -64,9 +64,9 @@ def _read_to_the_end(
     give_up = time.monotonic() + READS_WITHIN_S
     while True:
         with reading() as connection:
-            rows = {row.partition: row for row in read.partitions(connection, cluster_id, SOURCE)}
+            rows = {row.partition: row for row in clusters.partitions(connection, cluster_id, SOURCE)}
             owner = _owner(connection, cluster_id, entry)
-            undecodable = any(one.state == UNKNOWN for one in read.state_counts(connection, cluster_id))
+            undecodable = any(one.state == UNKNOWN for one in clusters.state_counts(connection, cluster_id))
         if all(_is_read(rows.get(p), one) for (_, p), one in seen.items()):
             break
         if time.monotonic() > give_up:
@@ -77,7 +77,7 @@ def _read_to_the_end(
     return owner
 
 
-def _is_read(row: read.PartitionRow | None, seen: Seen) -> bool:
+def _is_read(row: clusters.PartitionRow | None, seen: Seen) -> bool:
     """A row of another leader epoch may be of a log that is no more."""
     return row is not None and row.leader_epoch == seen.leader.epoch and row.next_offset >= seen.ends.high_watermark
 
@@ -98,5 +98,5 @@ def is_fenced(entry: Entry, owner: Owner | None) -> None:
 
 
 def _owner(connection: Connection, cluster_id: int, entry: Entry) -> Owner | None:
-    found = read_partitions.owners(connection, cluster_id, [entry.producer_id])
+    found = partitions.owners(connection, cluster_id, [entry.producer_id])
     return owner_of(entry, found.get(entry.producer_id, []))

@@ -15,7 +15,7 @@ from service.kafka.client import KafkaClient
 from service.kafka.entry_facts import read_facts
 from service.remediation.owner import Reading
 from service.remediation.refused import Refused
-from service.store import read_partitions
+from service.store.queries import partitions
 from service.store.read_log import log_read
 
 
@@ -31,7 +31,7 @@ def prove_again(
 ) -> Verdict:
     """Returns the verdict if it calls for the same marker as the finding. Raises Refused, KafkaFailure, StoreError."""
     with reading() as connection:
-        row = read_partitions.find(connection, cluster_id, entry.topic, entry.partition)
+        row = partitions.find(connection, cluster_id, entry.topic, entry.partition)
         hidden = log_read(connection, cluster_id).unseen
     if row is None or row.topic_id != seen.topic_id:
         raise Refused(f"topic {entry.topic} is another one now: it was created again")

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from sqlalchemy import Connection, func, select
 
 from service.store.id_key import id_key
-from service.store.read import Ends
+from service.store.queries.clusters import Ends
 from service.store.schema import id_minutes, producer_ids
 
 _PRODUCERS_READ: Final = 50

@@ -10,7 +10,7 @@ from service.domain.states import UNKNOWN
 from service.domain.transaction_log import SOURCE
 from service.domain.worlds.order import NOWHERE
 from service.domain.worlds.transactions import ANY_EPOCH, Range, Unseen
-from service.store import read
+from service.store.queries import clusters
 
 
 class LogRead(NamedTuple):
@@ -24,9 +24,9 @@ class LogRead(NamedTuple):
 
 
 def log_read(connection: Connection, cluster_id: int) -> LogRead:
-    rows = read.partitions(connection, cluster_id, SOURCE)
+    rows = clusters.partitions(connection, cluster_id, SOURCE)
     unseen = [Unseen(row.partition, NOWHERE, Range(0, row.witnessed_from), ANY_EPOCH) for row in rows]
-    has_undecodable = any(one.state == UNKNOWN for one in read.state_counts(connection, cluster_id))
+    has_undecodable = any(one.state == UNKNOWN for one in clusters.state_counts(connection, cluster_id))
     if has_undecodable:
         # such an id may have any producer id
         unseen += [Unseen(row.partition, NOWHERE, Range(0, row.next_offset + 1), ANY_EPOCH) for row in rows]

@@ -11,9 +11,9 @@ from service.domain import journal
 from service.domain.facts import RangeRead
 from service.domain.minutes import minute_of
 from service.store.schema import transactional_ids
-from service.store.writer_minutes import COUNTED_AS, MINUTES, Cell
-from service.store.writer_rows import IdRow, last_abort
-from service.store.writer_runs import Ended
+from service.store.writers.id_rows import IdRow, last_abort
+from service.store.writers.minutes import COUNTED_AS, MINUTES, Cell
+from service.store.writers.runs import Ended
 
 AT_ONCE: Final = 1_000
 

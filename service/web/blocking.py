@@ -12,11 +12,11 @@ from service.domain.findings.kinds import CONFIRMED, HANGING
 from service.domain.findings.lifecycle import MOST_OPEN
 from service.domain.groups_behind import GroupsBehind
 from service.domain.partition_facts import Place
-from service.store import read_findings, read_partitions
 from service.store.id_key import id_key
-from service.store.read_findings import FindingSelection
-from service.store.read_judged import judge
-from service.store.read_victims import read_victims
+from service.store.queries import findings, partitions
+from service.store.queries.blocked_groups import read_victims
+from service.store.queries.findings import FindingSelection
+from service.store.queries.judged_partitions import judge
 
 _PARTITIONS_JUDGED: Final = 50
 
@@ -31,7 +31,7 @@ class Blocking(NamedTuple):
 def read_blocking(connection: Connection, cluster_id: int, places: Collection[Place]) -> Blocking:
     """`places`: the partitions that the open transactions in question list."""
     selection = FindingSelection(frozenset({HANGING}), frozenset({CONFIRMED}))
-    found, _ = read_findings.read_page(connection, cluster_id, selection, None, MOST_OPEN)
+    found, _ = findings.read_page(connection, cluster_id, selection, None, MOST_OPEN)
     hanging: dict[bytes, list[Finding]] = {}
     for one in found:
         if one.subject.transactional_id is not None:
@@ -43,7 +43,7 @@ def _groups(connection: Connection, cluster_id: int, places: Collection[Place]) 
     victims = [one for one in read_victims(connection, cluster_id) if one.is_blocked and one.behind in places]
     waiting = GroupsBehind(victims)
     behind = sorted({one.behind for one in victims})[:_PARTITIONS_JUDGED]
-    rows = [read_partitions.find(connection, cluster_id, *place) for place in behind]
+    rows = [partitions.find(connection, cluster_id, *place) for place in behind]
     groups: dict[bytes, set[str]] = {}
     for one in judge(connection, cluster_id, [row for row in rows if row is not None]):
         owner = None if one.blocker is None else one.blocker.relation.owner

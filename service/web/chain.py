@@ -14,7 +14,7 @@ from service.domain.owners import Owner
 from service.domain.partition_facts import Place
 from service.domain.victims import Victim
 from service.store.display import display_id
-from service.store.read_judged import JudgedPartition
+from service.store.queries.judged_partitions import JudgedPartition
 from service.web.heal import OF_UNKNOWN, Heal, heal_of
 
 STOPPED_FIRST: Final = ("stopped", "unstable_offsets", "will_stop")

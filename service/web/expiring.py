@@ -15,11 +15,11 @@ from service.domain.findings.events import SINGLE_IDS, prefix_of
 from service.domain.findings.expiring import soon_ms
 from service.domain.limits import EXPIRATION_CONFIG, LAST_TIME_MS
 from service.domain.spans import span_ms
-from service.store import read
 from service.store.id_key import whole_id
+from service.store.queries import clusters
+from service.store.queries.expiring import count_expiring, read_expiring
 from service.store.read_expired import EXPIRED_READ, ExpiredRow, count_expired, read_expired
-from service.store.read_expiring import count_expiring, read_expiring
-from service.store.writer_rows import IdRow
+from service.store.writers.id_rows import IdRow
 from service.web import expiry_chart
 from service.web.frame import Frame
 from service.web.pages import framed
@@ -74,7 +74,7 @@ def get_expiring(request: Request, cluster: str, within: Annotated[Duration, Que
 
 def _expiring(connection: Connection, frame: Frame, within: str) -> Response:
     limits = limits_of(frame.body["configs"])
-    as_of_ms = read.log_as_of_ms(connection, frame.cluster.id)
+    as_of_ms = clusters.log_as_of_ms(connection, frame.cluster.id)
     until_ms = min((as_of_ms or 0) + span_ms(within), LAST_TIME_MS - limits.sweep_ms) - limits.expiration_ms
     page = read_expiring(connection, frame.cluster.id, until_ms, None, ROWS_SHOWN)
     counted = _counted(connection, frame, limits, as_of_ms or 0)

@@ -12,10 +12,10 @@ from service.domain.findings.finding import Finding
 from service.domain.partition_facts import Place
 from service.domain.transaction_log import TOPIC
 from service.domain.victims import Victim
-from service.store import read_partitions, read_transactions
-from service.store.read_judged import JudgedPartition, judge
-from service.store.read_victims import read_victims
-from service.store.writer_rows import IdRow
+from service.store.queries import partitions, transactions
+from service.store.queries.blocked_groups import read_victims
+from service.store.queries.judged_partitions import JudgedPartition, judge
+from service.store.writers.id_rows import IdRow
 from service.web.group_rows import GroupRow, group_rows
 from service.web.partition_spans import ruler_of
 from service.web.ruler import Mini, Ruler, mini
@@ -67,8 +67,8 @@ def where_of(connection: Connection, cluster_id: int, cluster: str, finding: Fin
         return _at(connection, cluster_id, cluster, finding, place, victims)
     if subject.transactional_id is None:
         return Where()
-    row = read_transactions.find(connection, cluster_id, subject.transactional_id)
-    listed = read_transactions.participants(connection, cluster_id, [subject.transactional_id])
+    row = transactions.find(connection, cluster_id, subject.transactional_id)
+    listed = transactions.participants(connection, cluster_id, [subject.transactional_id])
     places = listed.get(subject.transactional_id, [])
     held = _held(connection, cluster_id, places, victims, subject.transactional_id)
     behind = {(one.judged.row.topic, one.judged.row.partition) for one in held}
@@ -79,7 +79,7 @@ def where_of(connection: Connection, cluster_id: int, cluster: str, finding: Fin
 def _at(
     connection: Connection, cluster_id: int, cluster: str, finding: Finding, place: Place, victims: Sequence[Victim]
 ) -> Where:
-    row = read_partitions.find(connection, cluster_id, *place)
+    row = partitions.find(connection, cluster_id, *place)
     if row is None:
         return Where()
     (judged,) = judge(connection, cluster_id, [row])
@@ -98,7 +98,7 @@ def _may_wait_for(victim: Victim, producer_id: int | None) -> bool:
 def _held(
     connection: Connection, cluster_id: int, places: Sequence[Place], victims: Sequence[Victim], id_: bytes
 ) -> tuple[Held, ...]:
-    rows = [read_partitions.find(connection, cluster_id, *place) for place in places[:HELD_READ]]
+    rows = [partitions.find(connection, cluster_id, *place) for place in places[:HELD_READ]]
     standing = [row for row in rows if row is not None and row.stalled_since_ms is not None]
     found = []
     for judged in judge(connection, cluster_id, standing):

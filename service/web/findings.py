@@ -16,9 +16,9 @@ from service.api.parameters import bytes_of, only_known
 from service.api.problems import NO_SUCH_FINDING, ProblemError
 from service.domain.findings.finding import Finding
 from service.domain.findings.kinds import CONFIRMED, EVENTS, KINDS, RESOLVED, SEVERITIES, STATUSES
-from service.store import read_findings
 from service.store.display import display_id
-from service.store.read_findings import FindingPlace, FindingSelection
+from service.store.queries import findings
+from service.store.queries.findings import FindingPlace, FindingSelection
 from service.web.addresses import page_of
 from service.web.finding_page import show_finding
 from service.web.finding_story import how_it_ended, title_of
@@ -85,14 +85,14 @@ def get_findings(
 def get_finding(request: Request, cluster: str, finding: str) -> Response:
     """200 also for one that is resolved, until it is forgotten; 404."""
     with framed(request, cluster) as (connection, frame):
-        one = read_findings.find(connection, frame.cluster.id, finding)
+        one = findings.find(connection, frame.cluster.id, finding)
         if one is None:
             raise ProblemError(404, NO_SUCH_FINDING, f"cluster {frame.name!r} has no finding {finding[:64]!r}")
         return show_finding(connection, frame, one, can_resolve=bool(request.app.state.operators))
 
 
 def _list(connection: Connection, frame: Frame, selection: FindingSelection, cursor: str | None) -> Response:
-    selection = read_findings.named(connection, frame.cluster.id, selection)
+    selection = findings.named(connection, frame.cluster.id, selection)
     query = _query(selection)
     page, after = _page(connection, frame, selection, cursor)
     rows = [_row(one) for one in page]
@@ -137,11 +137,11 @@ def _page(
         left = ROWS - len(found)
         if left == 0:
             # a page that ends with a severity goes on at the beginning of the next
-            last, _ = read_findings.read_page(connection, frame.cluster.id, narrowed, None, 1)
+            last, _ = findings.read_page(connection, frame.cluster.id, narrowed, None, 1)
             if last:
                 return found, seal(_bytes(number, FindingPlace(2**63 - 1, "")), *filters)
             continue
-        page, next_ = read_findings.read_page(connection, frame.cluster.id, narrowed, after, left)
+        page, next_ = findings.read_page(connection, frame.cluster.id, narrowed, after, left)
         found += page
         after = None
         if next_ is not None:
@@ -152,7 +152,7 @@ def _page(
 def _lately(connection: Connection, frame: Frame) -> list[Finding]:
     """Resolved in the last 24 hours, the last first."""
     selection = FindingSelection(statuses=frozenset({RESOLVED}))
-    found, _ = read_findings.read_page(connection, frame.cluster.id, selection, None, _RESOLVED_READ)
+    found, _ = findings.read_page(connection, frame.cluster.id, selection, None, _RESOLVED_READ)
     lately = [one for one in found if frame.now_ms - (one.resolved_at_ms or 0) <= _DAY_MS]
     return sorted(lately, key=lambda one: -(one.resolved_at_ms or 0))
 

@@ -14,11 +14,13 @@ from service.domain.findings.words import left_out
 from service.domain.partition_facts import SOURCE as PARTITIONS
 from service.domain.source_state import Cause, Stall
 from service.domain.transaction_log import SOURCE
-from service.store import read, read_expiring, read_findings
-from service.store.read import ClusterRow, StatusRow
-from service.store.read_findings import FindingSelection
+from service.store.queries import clusters as read
+from service.store.queries import expiring as read_expiring
+from service.store.queries import findings as read_findings
+from service.store.queries.clusters import ClusterRow, StatusRow
+from service.store.queries.findings import FindingSelection
+from service.store.queries.judged_partitions import Coverage, JudgedPartition, coverage, judged_standing, why_no_log
 from service.store.read_first_read import FirstRead, first_read
-from service.store.read_judged import Coverage, JudgedPartition, coverage, judged_standing, why_no_log
 from service.web.freshness import READING, Freshness
 from service.web.stalls import StallLine, stall_lines
 

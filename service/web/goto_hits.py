@@ -9,11 +9,11 @@ from typing import Final, NamedTuple
 from sqlalchemy import Connection
 
 from service.domain import states
-from service.store import read_findings, read_partitions, read_transactions
 from service.store.display import display_id, readings
-from service.store.read import ClusterRow
-from service.store.read_history import read_owners
-from service.store.select_transactions import Selection
+from service.store.queries import findings, partitions, transactions
+from service.store.queries.clusters import ClusterRow
+from service.store.queries.history import read_owners
+from service.store.queries.transaction_pages import Selection
 from service.web import words
 from service.web.addresses import finding_page, page_of, partition_page, transaction_page
 
@@ -52,7 +52,7 @@ def find(connection: Connection, cluster: ClusterRow, text: str) -> list[Hit]:
 def _ids(connection: Connection, cluster: ClusterRow, text: str) -> Iterator[Hit]:
     """As it is written, or as it is shown: with escapes for what does not print."""
     for raw in readings(text):
-        row = read_transactions.find(connection, cluster.id, raw)
+        row = transactions.find(connection, cluster.id, raw)
         if row is not None:
             href = transaction_page(cluster.name, row.transactional_id)
             yield Hit("transactional.id", row.display, href, states.NAMES[row.state])
@@ -70,7 +70,7 @@ def _owners(connection: Connection, cluster: ClusterRow, text: str) -> Iterator[
         yield Hit("producer id", display_id(owner.transactional_id), href, more)
     if owners:
         return
-    for entry in read_partitions.entries(connection, cluster.id):
+    for entry in partitions.entries(connection, cluster.id):
         if entry.producer_id == int(text):
             more = f"producer id {text} has a transaction open there, and no transactional.id"
             yield Hit("partition", f"{entry.topic}-{entry.partition}", _place(cluster, *entry.place), more)
@@ -80,7 +80,7 @@ def _partition(connection: Connection, cluster: ClusterRow, text: str) -> Iterat
     place = _PLACE.fullmatch(text)
     if place is None or int(place["partition"]) > _INT32_MAX or int(place["offset"] or 0) > _INT64_MAX:
         return
-    row = read_partitions.find(connection, cluster.id, place["topic"], int(place["partition"]))
+    row = partitions.find(connection, cluster.id, place["topic"], int(place["partition"]))
     if row is not None:
         offset = None if place["offset"] is None else int(place["offset"])
         href = partition_page(cluster.name, row.topic, row.partition, offset)
@@ -88,7 +88,7 @@ def _partition(connection: Connection, cluster: ClusterRow, text: str) -> Iterat
 
 
 def _finding(connection: Connection, cluster: ClusterRow, text: str) -> Iterator[Hit]:
-    found = None if "\0" in text else read_findings.find(connection, cluster.id, text)
+    found = None if "\0" in text else findings.find(connection, cluster.id, text)
     if found is not None:
         yield Hit("finding", found.id, finding_page(cluster.name, found.id), found.summary)
 
@@ -97,13 +97,13 @@ def _similar(connection: Connection, cluster: ClusterRow, text: str) -> list[Hit
     if "\0" in text:
         return []
     found: list[Hit] = []
-    if read_partitions.page(connection, cluster.id, None, 1, topic=text)[0]:
+    if partitions.page(connection, cluster.id, None, 1, topic=text)[0]:
         found.append(Hit("topic", text, page_of(cluster.name, "partitions", topic=text), "its partitions"))
     for selection in (
-        Selection(_ALL_STATES, prefix=read_transactions.named_prefix(connection, cluster.id, text.encode())),
+        Selection(_ALL_STATES, prefix=transactions.named_prefix(connection, cluster.id, text.encode())),
         Selection(_ALL_STATES, text=text.encode()),
     ):
-        page = read_transactions.read_page(
+        page = transactions.read_page(
             connection, cluster.id, selection, "transactional_id", None, MOST_SHOWN + 1 - len(found)
         )
         if page.rows:

@@ -11,10 +11,10 @@ from sqlalchemy import Connection
 
 from service.domain.findings.finding import Finding
 from service.domain.findings.kinds import CONFIRMED, COVERAGE_GAP
-from service.store import read_findings
-from service.store.read_findings import FindingSelection
-from service.store.read_partitions import GROUPS_READ
-from service.store.read_victims import read_victims
+from service.store.queries import findings
+from service.store.queries.blocked_groups import read_victims
+from service.store.queries.findings import FindingSelection
+from service.store.queries.partitions import GROUPS_READ
 from service.web.frame import Frame
 from service.web.group_rows import GroupRow, group_rows
 from service.web.pages import framed
@@ -68,5 +68,5 @@ def names_by_relation(rows: Sequence[GroupRow]) -> Counter[str]:
 def denied_groups(connection: Connection, cluster_id: int) -> list[Finding]:
     """Groups that may not be asked: whether they wait is not known."""
     gaps = FindingSelection(kinds=frozenset({COVERAGE_GAP}), statuses=frozenset({CONFIRMED}))
-    found, _ = read_findings.read_page(connection, cluster_id, gaps, None, _GAPS_READ)
+    found, _ = findings.read_page(connection, cluster_id, gaps, None, _GAPS_READ)
     return sorted((one for one in found if one.subject.group is not None), key=lambda one: one.subject.group or "")

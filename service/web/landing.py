@@ -12,9 +12,9 @@ from service.api.clusters import known_cluster
 from service.api.links import API
 from service.api.problems import RETRY_AFTER_S
 from service.api.store import store_of
-from service.store import read
 from service.store.errors import StoreError
-from service.store.read import ClusterRow
+from service.store.queries import clusters
+from service.store.queries.clusters import ClusterRow
 from service.web.addresses import cluster_page
 from service.web.frame import Frame, read_frame
 from service.web.overview import judged, read_chain, read_confirmed
@@ -38,7 +38,7 @@ def get_landing(request: Request) -> Response:
     listed, trouble = [], None
     try:
         with store_of(request).read() as connection:
-            listed = [_listed(connection, cluster, now_ms) for cluster in read.all_clusters(connection)]
+            listed = [_listed(connection, cluster, now_ms) for cluster in clusters.all_clusters(connection)]
     except StoreError as error:
         trouble = str(error)
     page = render_bare(

@@ -11,8 +11,8 @@ from service.domain.findings.finding import Finding
 from service.domain.findings.kinds import CORRELATED_TIMEOUTS
 from service.domain.minutes import MINUTE_MS, minute_of
 from service.domain.transaction_log import SOURCE
-from service.store import read_findings, read_lately
-from service.store.read_findings import FindingSelection
+from service.store.queries import findings, recent_activity
+from service.store.queries.findings import FindingSelection
 from service.web import words
 from service.web.cause_words import COUNTED, WORDS
 from service.web.frame import Frame
@@ -74,12 +74,12 @@ def read_last_hour(connection: Connection, frame: Frame) -> LastHour | None:
     if from_ms >= to_ms:
         return None
     cluster_id = frame.cluster.id
-    found = {one.minute_ms: one for one in read_lately.ended_minutes(connection, cluster_id, from_ms, to_ms)}
+    found = {one.minute_ms: one for one in recent_activity.ended_minutes(connection, cluster_id, from_ms, to_ms)}
     times = range(from_ms, to_ms, MINUTE_MS)
     commits = [found[at].commits if at in found else 0 for at in times]
     aborts = [found[at].aborts if at in found else 0 for at in times]
     missing = MINUTES - len(times)
-    causes = read_lately.aborts_by_cause(connection, cluster_id, from_ms, to_ms)
+    causes = recent_activity.aborts_by_cause(connection, cluster_id, from_ms, to_ms)
     bars, totals = _by_cause(causes, times) if causes is not None else (_uncaused(aborts), None)
     most = max(sum(bar.values()) for bar in bars)
     return LastHour(
@@ -115,5 +115,5 @@ def _uncaused(aborts: list[int]) -> list[dict[str, int]]:
 def _outage(connection: Connection, cluster_id: int, since_ms: int) -> Finding | None:
     """Many ids that timed out together in that time: an explanation of the aborts."""
     selection = FindingSelection(kinds=frozenset({CORRELATED_TIMEOUTS}))
-    found, _ = read_findings.read_page(connection, cluster_id, selection, None, 1)
+    found, _ = findings.read_page(connection, cluster_id, selection, None, 1)
     return found[0] if found and found[0].last_seen_ms >= since_ms else None

@@ -12,8 +12,8 @@ from service.domain.limits import is_time
 from service.domain.minutes import minute_of
 from service.domain.timeline import Commits, Row
 from service.domain.transitions import REPEATED
-from service.store.read_history import MinuteRow
-from service.store.writer_rows import IdRow
+from service.store.queries.history import MinuteRow
+from service.store.writers.id_rows import IdRow
 
 _PREPARED = (states.PREPARE_COMMIT, states.PREPARE_ABORT)
 _COMPLETE = (states.COMPLETE_COMMIT, states.COMPLETE_ABORT)

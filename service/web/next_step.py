@@ -9,7 +9,7 @@ from service.domain.findings.context import Limits
 from service.domain.findings.overdue import SLACK_MS
 from service.domain.findings.stuck import STUCK_AFTER_MS
 from service.domain.limits import TWO_PHASE_TIMEOUT_MS, expires_at_ms, is_time, times_out_at_ms
-from service.store.writer_rows import IdRow
+from service.store.writers.id_rows import IdRow
 from service.web import words
 
 UNTIL, SINCE, AT = "until", "since", "at"

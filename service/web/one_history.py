@@ -13,9 +13,9 @@ from service.domain.minutes import minute_of
 from service.domain.timeline import Commits, Row
 from service.domain.transitions import REPEATED
 from service.store.id_key import id_key
-from service.store.read_history import MinuteRow, commits_of, read_minutes, rows_of
+from service.store.queries.history import MinuteRow, commits_of, read_minutes, rows_of
 from service.store.read_ids import ProducerRow
-from service.store.writer_rows import IdRow
+from service.store.writers.id_rows import IdRow
 from service.web.lives import lives
 from service.web.rate_bars import Bars, bars_of, totals_of
 from service.web.swimlane import MOST_DRAWN, Axis, Lanes, Window, axis_of, lanes_of

@@ -21,13 +21,13 @@ from service.domain.findings.kinds import CANDIDATE, CONFIRMED, HANGING
 from service.domain.findings.lifecycle import MOST_OPEN_IN_ALL
 from service.domain.limits import expires_at_ms, is_time
 from service.domain.timeline import Mark, Row, is_from_the_beginning
-from service.store import read, read_findings, read_transactions
 from service.store.display import display_id
 from service.store.id_key import id_key
-from service.store.read_findings import FindingSelection
-from service.store.read_history import TimelinePage, read_timeline
+from service.store.queries import clusters, findings, transactions
+from service.store.queries.findings import FindingSelection
+from service.store.queries.history import TimelinePage, read_timeline
 from service.store.read_ids import ProducerRow, producers_of
-from service.store.writer_rows import IdRow
+from service.store.writers.id_rows import IdRow
 from service.web.abort_answers import answers, is_abort
 from service.web.addresses import page_of, transaction_page
 from service.web.blocking import read_blocking
@@ -84,13 +84,11 @@ def get_transaction(
 def _one(connection: Connection, frame: Frame, row: IdRow, window: Window, begin: Mark, offset: int | None) -> Response:
     cluster_id, now_ms = frame.cluster.id, frame.now_ms
     limits = limits_of(frame.body["configs"])
-    as_of_ms = read.log_as_of_ms(connection, cluster_id)
+    as_of_ms = clusters.log_as_of_ms(connection, cluster_id)
     producers = producers_of(connection, cluster_id, row.transactional_id)
     history = read_history(connection, row, producers, window, now_ms)
     timeline = read_timeline(connection, cluster_id, row.transactional_id, begin, TRANSITIONS_SHOWN)
-    places = read_transactions.participants(connection, cluster_id, [row.transactional_id]).get(
-        row.transactional_id, []
-    )
+    places = transactions.participants(connection, cluster_id, [row.transactional_id]).get(row.transactional_id, [])
     found = _findings(connection, cluster_id, row.transactional_id)
     blocks = read_blocking(connection, cluster_id, set(places)).groups.get(id_key(row.transactional_id), ())
     outcome, confidence = last_outcome(row)
@@ -156,7 +154,7 @@ def _newest_abort(history: History) -> Sequence[Row]:
 def _findings(connection: Connection, cluster_id: int, transactional_id: bytes) -> list[Finding]:
     open_ = frozenset({CANDIDATE, CONFIRMED})
     selection = FindingSelection(statuses=open_, transactional_id=transactional_id)
-    return read_findings.read_page(connection, cluster_id, selection, None, MOST_OPEN_IN_ALL)[0]
+    return findings.read_page(connection, cluster_id, selection, None, MOST_OPEN_IN_ALL)[0]
 
 
 def _expiry(row: IdRow, frame: Frame, sweep_ms: int) -> Expiry:

@@ -14,11 +14,12 @@ from service.domain.findings.context import Limits, limits_of
 from service.domain.findings.finding import Finding
 from service.domain.limits import is_time
 from service.domain.partition_facts import Place
-from service.store import read_findings, read_partitions
 from service.store.display import display_id, printable
-from service.store.read_findings import FindingSelection
-from service.store.read_judged import JudgedEntry, JudgedPartition, judge
-from service.store.read_victims import read_victims
+from service.store.queries import findings as read_findings
+from service.store.queries import partitions
+from service.store.queries.blocked_groups import read_victims
+from service.store.queries.findings import FindingSelection
+from service.store.queries.judged_partitions import JudgedEntry, JudgedPartition, judge
 from service.web.asked_offset import Asked, asked
 from service.web.explanation import Explanation, explanation_of
 from service.web.frame import Frame
@@ -85,7 +86,7 @@ def get_partition(
 
 
 def _seen(connection: Connection, frame: Frame, topic: str, partition: int) -> _Seen:
-    row = read_partitions.find(connection, frame.cluster.id, topic, partition)
+    row = partitions.find(connection, frame.cluster.id, topic, partition)
     if row is None:
         return _Seen(None, None, (), (), (), None)
     place = topic, partition

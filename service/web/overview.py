@@ -16,10 +16,11 @@ from service.domain.findings.lifecycle import MOST_OPEN, MOST_OPEN_IN_ALL
 from service.domain.findings.words import listed
 from service.domain.source_state import Stall
 from service.domain.worlds.verdict import World
-from service.store import read_findings, read_lately, read_transactions
-from service.store.read_findings import FindingSelection
-from service.store.read_victims import read_victims
-from service.store.select_transactions import Selection
+from service.store.queries import findings as read_findings
+from service.store.queries import recent_activity, transactions
+from service.store.queries.blocked_groups import read_victims
+from service.store.queries.findings import FindingSelection
+from service.store.queries.transaction_pages import Selection
 from service.web.chain import Link, by_id, by_key, links
 from service.web.finding_words import is_muted
 from service.web.frame import Frame
@@ -56,7 +57,7 @@ def _overview(connection: Connection, frame: Frame) -> Response:
     heads = [link for link in chain if link.relation == open_entries.HANGING and not link.is_muted]
     top = heads[0] if heads else None if loud else next((link for link in chain if not link.is_muted), None)
     others = other_findings([*hanging, *confirmed], chain, frame.name, now_ms)
-    oldest = read_transactions.read_page(connection, cluster_id, Selection(states.OPEN), "age", None, 1).rows
+    oldest = transactions.read_page(connection, cluster_id, Selection(states.OPEN), "age", None, 1).rows
     return render(
         "overview.html",
         frame,
@@ -77,9 +78,9 @@ def _overview(connection: Connection, frame: Frame) -> Response:
         others=others[:OTHERS_SHOWN],
         others_count=len(others),
         oldest=oldest[0] if oldest else None,
-        last=read_lately.last_resolved(connection, cluster_id),
-        resolved=read_lately.resolved_since(connection, cluster_id, now_ms - _DAY_MS),
-        halves=read_lately.halves(connection, cluster_id),
+        last=recent_activity.last_resolved(connection, cluster_id),
+        resolved=recent_activity.resolved_since(connection, cluster_id, now_ms - _DAY_MS),
+        halves=recent_activity.halves(connection, cluster_id),
         hour=read_last_hour(connection, frame),
         in_time=not any(one.kind == OVERDUE for one in confirmed),
         silent=is_silent(frame),

@@ -14,9 +14,9 @@ from service.domain.findings.lifecycle import MOST_OPEN_IN_ALL
 from service.domain.limits import is_time
 from service.domain.open_entries import COMPLETING, OPENED, OVERDUE
 from service.domain.victims import Victim
-from service.store import read_findings
-from service.store.read_findings import FindingSelection
-from service.store.read_judged import JudgedEntry, JudgedPartition
+from service.store.queries import findings as read_findings
+from service.store.queries.findings import FindingSelection
+from service.store.queries.judged_partitions import JudgedEntry, JudgedPartition
 from service.web.chain import Link, by_id, by_key, links
 from service.web.frame import Frame
 

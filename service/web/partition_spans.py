@@ -9,7 +9,7 @@ from service.domain.open_entries import ADOPTED, COMPLETING, NOT_KNOWN, OPENED, 
 from service.domain.open_entries import HANGING as HANGS
 from service.domain.victims import INACTIVE, READS_UNCOMMITTED, STOPPED, UNSTABLE_OFFSETS, WILL_STOP, Victim
 from service.store.display import display_id
-from service.store.read_judged import JudgedEntry, JudgedPartition
+from service.store.queries.judged_partitions import JudgedEntry, JudgedPartition
 from service.web import words
 from service.web.addresses import transaction_page
 from service.web.ruler import Ruler, draw

@@ -13,7 +13,7 @@ from service.domain.open_entries import (
     OVERDUE,
     UNREPLICATED,
 )
-from service.store.read_judged import JudgedPartition
+from service.store.queries.judged_partitions import JudgedPartition
 from service.web import words
 from service.web.chain import Link
 from service.web.freshness import NEVER, READING, UNKNOWN, Freshness

@@ -7,9 +7,9 @@ from typing import Annotated, Final, Literal
 from fastapi import APIRouter, Query, Request, Response
 from sqlalchemy import Connection
 
-from service.store.read_judged import MOST_JUDGED
+from service.store.queries.blocked_groups import read_victims
+from service.store.queries.judged_partitions import MOST_JUDGED
 from service.store.read_silent import SILENT_READ, read_silent
-from service.store.read_victims import read_victims
 from service.web.frame import Frame
 from service.web.minis import mini_of
 from service.web.pages import framed

@@ -11,9 +11,9 @@ from sqlalchemy import Connection
 from service.domain import states
 from service.domain.limits import CONFIG_DEFAULTS
 from service.domain.transaction_log import SOURCE as LOG
-from service.store import read
-from service.store.read import PartitionRow
-from service.store.read_pipeline import REJECTS_READ, asked, count_rejects, rejects_since
+from service.store.queries import clusters
+from service.store.queries.clusters import PartitionRow
+from service.store.queries.pipeline import REJECTS_READ, asked, count_rejects, rejects_since
 from service.web import words
 from service.web.frame import Frame
 from service.web.groups import denied_groups
@@ -62,7 +62,7 @@ def get_pipeline(request: Request, cluster: str) -> Response:
 def _pipeline(connection: Connection, frame: Frame) -> Response:
     cluster_id, body, now_ms = frame.cluster.id, frame.body, frame.now_ms
     since_ms = now_ms - _DAY_MS
-    logs = read.partitions(connection, cluster_id)
+    logs = clusters.partitions(connection, cluster_id)
     rejects = count_rejects(connection, cluster_id, since_ms)
     denied = denied_groups(connection, cluster_id)
     limits = limits_in_use(body["configs"])
@@ -89,7 +89,7 @@ def _pipeline(connection: Connection, frame: Frame) -> Response:
         rejects=rejects_since(connection, cluster_id, since_ms),
         rejected=sum(rejects.values()),
         most_rejects=REJECTS_READ,
-        gaps=read.gaps_since(connection, cluster_id, since_ms),
+        gaps=clusters.gaps_since(connection, cluster_id, since_ms),
         gap_words=_GAPS,
         limits=limits,
     )
@@ -112,7 +112,7 @@ def _value(name: str, value: str) -> str:
 def _ids(connection: Connection, cluster_id: int) -> dict[int, tuple[int, int]]:
     """By partition: ids that are there, and those with an open transaction."""
     found: dict[int, tuple[int, int]] = {}
-    for count in read.state_counts(connection, cluster_id):
+    for count in clusters.state_counts(connection, cluster_id):
         ids, open_ = found.get(count.partition, (0, 0))
         is_there, is_open = count.state != states.EXPIRED, count.state in states.OPEN
         found[count.partition] = (ids + count.ids * is_there, open_ + count.ids * is_open)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from service.domain.minutes import MINUTE_MS
-from service.store.read_history import MinuteRow
+from service.store.queries.history import MinuteRow
 from service.web.cause_words import COUNTED, WORDS
 from service.web.swimlane import Axis, Window
 

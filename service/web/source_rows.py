@@ -8,8 +8,8 @@ from typing import Any, Final, NamedTuple
 from service.domain.partition_facts import SOURCE as PARTITIONS
 from service.domain.source_state import Stall
 from service.domain.transaction_log import SOURCE as LOG
-from service.store.read import PartitionRow
-from service.store.read_pipeline import Asked
+from service.store.queries.clusters import PartitionRow
+from service.store.queries.pipeline import Asked
 from service.web import words
 from service.web.freshness import LATE, LIVE, NEVER, OLD, UNKNOWN, Freshness
 

@@ -13,7 +13,7 @@ from service.domain import states
 from service.domain.spans import span_ms
 from service.domain.states import CODES, EXPIRED, NAMES
 from service.store.display import display_id, printable
-from service.store.select_transactions import Selection
+from service.store.queries.transaction_pages import Selection
 
 SORTS: Final = {
     "age": "oldest open first",

@@ -18,13 +18,13 @@ from service.domain.causes import COMMIT, EMPTY_ABORT
 from service.domain.findings.context import Limits, limits_of
 from service.domain.findings.finding import Finding
 from service.domain.limits import is_time
-from service.store import read, read_transactions
 from service.store.display import display_id
 from service.store.id_key import id_key
-from service.store.read import Ends
+from service.store.queries import clusters, transactions
+from service.store.queries.clusters import Ends
+from service.store.queries.transactions import Page
 from service.store.read_ids import ends_since
-from service.store.read_transactions import Page
-from service.store.writer_rows import IdRow
+from service.store.writers.id_rows import IdRow
 from service.web.addresses import page_of
 from service.web.blocking import Blocking, read_blocking
 from service.web.cause_words import WORDS, Word
@@ -83,11 +83,9 @@ def get_transactions(
 
 def _list(connection: Connection, frame: Frame, filters: Filters, cursor: str | None) -> Response:
     after = None if cursor is None else read_cursor(cursor, filters.sort, frame.name, *filters.key)
-    as_of_ms = read.log_as_of_ms(connection, frame.cluster.id)
-    filters = filters._replace(prefix=read_transactions.named_prefix(connection, frame.cluster.id, filters.prefix))
-    page = read_transactions.read_page(
-        connection, frame.cluster.id, filters.selection(as_of_ms), filters.sort, after, SHOWN
-    )
+    as_of_ms = clusters.log_as_of_ms(connection, frame.cluster.id)
+    filters = filters._replace(prefix=transactions.named_prefix(connection, frame.cluster.id, filters.prefix))
+    page = transactions.read_page(connection, frame.cluster.id, filters.selection(as_of_ms), filters.sort, after, SHOWN)
     rows = page.rows
     participants = _participants(connection, frame, page)
     blocking = read_blocking(connection, frame.cluster.id, {place for of in participants.values() for place in of})
@@ -122,7 +120,7 @@ def _list(connection: Connection, frame: Frame, filters: Filters, cursor: str | 
 
 def _participants(connection: Connection, frame: Frame, page: Page) -> dict[bytes, list[tuple[str, int]]]:
     ids = [row.transactional_id for row in page.rows if row.state in states.OPEN]
-    return read_transactions.participants(connection, frame.cluster.id, ids) if ids else {}
+    return transactions.participants(connection, frame.cluster.id, ids) if ids else {}
 
 
 def _listed(
@@ -197,7 +195,7 @@ def _nearest(connection: Connection, frame: Frame, filters: Filters) -> tuple[st
     for length in range(min(len(filters.prefix) - 1, _PREFIX_TRIED), 0, -1):
         shorter = Filters(prefix=filters.prefix[:length])
         selection = shorter.selection(None)
-        if read_transactions.read_page(connection, frame.cluster.id, selection, "transactional_id", None, 1).rows:
+        if transactions.read_page(connection, frame.cluster.id, selection, "transactional_id", None, 1).rows:
             return shorter.shown_prefix, _address(frame, shorter)
     return None
 

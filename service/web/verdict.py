@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from service.domain.open_entries import HANGING
-from service.store.read_judged import Coverage
+from service.store.queries.judged_partitions import Coverage
 from service.web import words
 from service.web.chain import Link
 from service.web.freshness import NEVER, READING, UNKNOWN, Freshness

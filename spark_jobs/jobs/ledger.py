@@ -9,7 +9,7 @@ from sqlalchemy import Engine
 from service.domain.ledger import SOURCE
 from service.store.lease import Lease
 from service.store.progress import keep_topics
-from service.store.writer_ledger import LedgerWriter
+from service.store.writers.ledger import LedgerWriter
 from spark_jobs.first_read import as_known
 from spark_jobs.ledger_rows import batches_from_rows
 from spark_jobs.runtime.liveness import Part

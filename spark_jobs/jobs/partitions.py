@@ -10,8 +10,8 @@ from sqlalchemy import Engine
 
 from service.domain.partition_facts import SOURCE, PartitionsBatch
 from service.store.lease import Lease
-from service.store.read_partitions import stall_clocks
-from service.store.writer_partitions import PartitionWriter
+from service.store.queries.partitions import stall_clocks
+from service.store.writers.partitions import PartitionWriter
 from spark_jobs.fold.partitions import batches_from_rows
 from spark_jobs.runtime.liveness import Part
 from spark_jobs.runtime.queries import Queries

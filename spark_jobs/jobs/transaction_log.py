@@ -9,7 +9,7 @@ from sqlalchemy import Engine
 from service.domain.facts import LogBatch
 from service.domain.transaction_log import SOURCE, TOPIC
 from service.store.lease import Lease
-from service.store.writer import TransactionLogWriter
+from service.store.writers.transaction_log import TransactionLogWriter
 from spark_jobs.first_read import begin
 from spark_jobs.fold.rows import batches_from_rows
 from spark_jobs.progress import FirstReadProgress

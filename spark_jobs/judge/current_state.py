@@ -17,7 +17,7 @@ from service.domain.findings.source import Source
 from service.domain.partition_facts import SOURCE as PARTITIONS
 from service.domain.states import COMPLETE_ABORT, COMPLETE_COMMIT, EMPTY
 from service.domain.transaction_log import SOURCE, TOPIC
-from service.store import read, read_judge
+from service.store.queries import clusters, judge_inputs
 from spark_jobs.judge.coordinator_prober import IDS_AT_ONCE, Probe, Question
 
 SLOW_EVERY_MS: Final = 30_000
@@ -61,11 +61,13 @@ class ConditionLooks:
     def _open(self, connection: Connection, context: Context, now_ms: int) -> tuple[list[IdNow], list[IdNow], Look]:
         shortest = context.rules.shortest_long_ms
         long_ms = min(long_running.LONG_AFTER_MS, long_running.LONG_AFTER_MS if shortest is None else shortest)
-        open_ = read_judge.open_ids(connection, self._cluster_id, now_ms - long_ms)
-        late = read_judge.overdue_ids(connection, self._cluster_id, now_ms - context.limits.scan_ms - overdue.SLACK_MS)
-        prepared = read_judge.prepared_ids(connection, self._cluster_id, now_ms - stuck.STUCK_AFTER_MS)
+        open_ = judge_inputs.open_ids(connection, self._cluster_id, now_ms - long_ms)
+        late = judge_inputs.overdue_ids(
+            connection, self._cluster_id, now_ms - context.limits.scan_ms - overdue.SLACK_MS
+        )
+        prepared = judge_inputs.prepared_ids(connection, self._cluster_id, now_ms - stuck.STUCK_AFTER_MS)
         self._missing = {one.transactional_id: self._missing.get(one.transactional_id, ()) for one in prepared.read}
-        odd = read_judge.undecoded(connection, self._cluster_id, now_ms - QUIET_MS)
+        odd = judge_inputs.undecoded(connection, self._cluster_id, now_ms - QUIET_MS)
         found: list[Observation] = [
             *overdue.overdue(late.read, context),
             *stuck.stuck(prepared.read, self._missing, context),
@@ -82,13 +84,13 @@ class ConditionLooks:
         return open_.read, prepared.read, look
 
     def _sources(self, connection: Connection, context: Context, now_ms: int) -> Look:
-        statuses = read.statuses(connection, self._cluster_id)
+        statuses = clusters.statuses(connection, self._cluster_id)
         sources = []
         for name, topic in ((SOURCE, TOPIC), (PARTITIONS, None)):
             if (status := statuses.get(name)) is not None:
                 since_ms = self._began_ms if status.as_of_ms is None else status.as_of_ms
                 sources.append(Source(name, topic, status.as_of_ms, status.error, since_ms))
-        gaps = read_judge.gaps(connection, self._cluster_id, now_ms - QUIET_MS)
+        gaps = judge_inputs.gaps(connection, self._cluster_id, now_ms - QUIET_MS)
         found = [*source.coverage_gaps(sources, now_ms), *source.data_gaps(gaps.read), *self._gaps()]
         judged, unread = frozenset({kinds.COVERAGE_GAP}), {kinds.DATA_GAP: gaps.unread}
         # whether a source answers is known whatever it says
@@ -99,8 +101,10 @@ class ConditionLooks:
         soon_ms = expiring.soon_ms(limits.expiration_ms)
         # those that should have been swept two sweeps ago are their coordinator's trouble, and may be many
         oldest_ms = now_ms - limits.expiration_ms - 2 * limits.sweep_ms
-        idle = read_judge.expiring_ids(connection, self._cluster_id, oldest_ms, now_ms - limits.expiration_ms + soon_ms)
-        worn = read_judge.worn_ids(connection, self._cluster_id, context.leaders)
+        idle = judge_inputs.expiring_ids(
+            connection, self._cluster_id, oldest_ms, now_ms - limits.expiration_ms + soon_ms
+        )
+        worn = judge_inputs.worn_ids(connection, self._cluster_id, context.leaders)
         found = [
             *expiring.expiring(idle.read, context),
             *epochs.epoch_exhaustion(worn.read, context),
@@ -117,7 +121,7 @@ class ConditionLooks:
             self._answers.append(answer)
         if not self._answers:
             return Look((), frozenset())
-        rows = read_judge.ids_now(connection, self._cluster_id, [a.transactional_id for a in self._answers])
+        rows = judge_inputs.ids_now(connection, self._cluster_id, [a.transactional_id for a in self._answers])
         compared, waiting = [], []
         for answer in self._answers:
             row = rows.get(answer.transactional_id)
@@ -130,7 +134,7 @@ class ConditionLooks:
 
     def _ask(self, connection: Connection, context: Context, suspects: list[bytes], busy: list[IdNow]) -> bool:
         assert self._probe is not None
-        first = read_judge.ids_now(connection, self._cluster_id, suspects[:EACH]) if suspects else {}
+        first = judge_inputs.ids_now(connection, self._cluster_id, suspects[:EACH]) if suspects else {}
         chosen = {**first, **{one.transactional_id: one for one in busy[: IDS_AT_ONCE - EACH - len(first)]}}
         for one in self._idle(connection, IDS_AT_ONCE - len(chosen)):
             chosen.setdefault(one.transactional_id, one)
@@ -143,6 +147,6 @@ class ConditionLooks:
 
     def _idle(self, connection: Connection, limit: int) -> list[IdNow]:
         number, after = self._walk
-        found = read_judge.idle_ids(connection, self._cluster_id, _IDLE[number], after, limit)
+        found = judge_inputs.idle_ids(connection, self._cluster_id, _IDLE[number], after, limit)
         self._walk = (number, found[-1].transactional_id) if found else ((number + 1) % len(_IDLE), b"")
         return found

@@ -7,7 +7,7 @@ from typing import Final
 
 from sqlalchemy import Connection
 
-from service.store import read_judged
+from service.store.queries import judged_partitions
 
 NEVER_MS: Final = 0
 
@@ -40,5 +40,5 @@ class Unrest:
 def unrest_at_start(connection: Connection, cluster_id: int, now_ms: int) -> Unrest:
     """What took the place of another process may have ended that one: a node with a broker on it. Until now counts as
     silence then. Where nobody has looked before, nothing suggests any."""
-    looked_ms = read_judged.looked_at_ms(connection, cluster_id)
+    looked_ms = judged_partitions.looked_at_ms(connection, cluster_id)
     return Unrest() if looked_ms is None else Unrest(now_ms)

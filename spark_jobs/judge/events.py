@@ -19,7 +19,7 @@ from service.domain.findings.happened import REMEMBERED_MS, Lookups, happened
 from service.domain.findings.lifecycle import QUIET_MS, Look
 from service.domain.findings.settling import SKEW_MS, TOGETHER_MS, Settling, gap_ms
 from service.domain.states import COMPLETE_ABORT
-from service.store import read_events, read_judge
+from service.store.queries import id_events, judge_inputs
 from service.store.upsert import batched
 from service.wire.errors import DecodeError
 from service.wire.transaction_log import decode_value
@@ -70,25 +70,25 @@ class EventLooks:
     def begin(self, connection: Connection, now_ms: int) -> None:
         """Reads what another judge may have read before; findings know what of it they have counted."""
         self._begun_ms = self._now_ms = now_ms
-        self._read_to = read_events.newest_sequence(connection)
-        self._add(read_events.recent_events(connection, self._cluster_id, now_ms - REMEMBERED_MS))
+        self._read_to = id_events.newest_sequence(connection)
+        self._add(id_events.recent_events(connection, self._cluster_id, now_ms - REMEMBERED_MS))
 
     def read(self, connection: Connection, now_ms: int) -> bool:
         """Whether there is something that was not judged yet."""
         self._now_ms = now_ms
         since_ms = now_ms - REMEMBERED_MS
-        newest = read_events.newest_sequence(connection)
+        newest = id_events.newest_sequence(connection)
         if newest != self._read_to:
             after = min(self._read_to, newest)  # an emptied table numbers from the start again
-            new = read_events.new_events(connection, self._cluster_id, after, newest)
+            new = id_events.new_events(connection, self._cluster_id, after, newest)
             self._leave_out(new.unread)
             self._read_to = newest
             self._read_ms.update((e.sequence, now_ms) for e in new.read)
             self._add(new.read)
             # an id's start after an abort may have told who aborted it: its rows were written anew
             started = {e.transactional_id for e in new.read if _follows_abort(e)}
-            for some in batched(sorted(started), read_judge.IDS_READ):
-                self._add(read_events.events_of(connection, self._cluster_id, some, since_ms))
+            for some in batched(sorted(started), judge_inputs.IDS_READ):
+                self._add(id_events.events_of(connection, self._cluster_id, some, since_ms))
         self._drop(since_ms)
         return self._is_news
 
@@ -98,7 +98,7 @@ class EventLooks:
         events = sorted(self._events.values())
         lookups = Lookups(
             lambda bursts: self._participants(connection, bursts),
-            lambda ids: read_judge.last_uses(connection, self._cluster_id, ids),
+            lambda ids: judge_inputs.last_uses(connection, self._cluster_id, ids),
         )
         found, self._held = happened(events, lookups, settling, context)
         event_kinds = kinds.EVENTS - {kinds.DATA_GAP}
@@ -117,9 +117,7 @@ class EventLooks:
 
     def _drop(self, since_ms: int) -> None:
         too_old = [s for s, e in self._events.items() if e.at_ms < since_ms]
-        too_many = (
-            sorted(self._events)[: -read_events.EVENTS_READ] if len(self._events) > read_events.EVENTS_READ else []
-        )
+        too_many = sorted(self._events)[: -id_events.EVENTS_READ] if len(self._events) > id_events.EVENTS_READ else []
         self._leave_out(Counter(self._events[s].cause for s in too_many if self._is_fresh(self._events[s])))
         for sequence in {*too_old, *too_many}:
             del self._events[sequence]
@@ -138,7 +136,7 @@ class EventLooks:
         return self._settling is not None and not self._settling.is_past(event, after_ms)
 
     def _participants(self, connection: Connection, bursts: Sequence[Burst]) -> Participants:
-        values = read_judge.ended_values(connection, self._cluster_id, bursts[-1].ids[:IDS_OF_BURST])
+        values = judge_inputs.ended_values(connection, self._cluster_id, bursts[-1].ids[:IDS_OF_BURST])
         found = {}
         for key, raw in values.items():
             try:

@@ -21,10 +21,10 @@ from service.kafka.client import KafkaClient
 from service.kafka.errors import KafkaFailure
 from service.kafka.groups import list_groups
 from service.kafka.settings import ClientSettings
-from service.store import read_judged, read_partitions, read_victims
 from service.store.engine import open_reader
 from service.store.lease import Lease
-from service.store.writer_groups import GroupSeen, GroupWriter
+from service.store.queries import blocked_groups, judged_partitions, partitions
+from service.store.writers.groups import GroupSeen, GroupWriter
 from spark_jobs.judge.group_requests import Answered, ask_groups
 from spark_jobs.judge.group_rounds import AwayBrokers, Rounds, Stalls, stalls
 from spark_jobs.judge.pending_offsets import Pending, PendingOffsets, held_up
@@ -73,11 +73,11 @@ class GroupsWatch:
         """In how many seconds the next should be. LeaseLost, StoreUnavailable as the writer; KafkaFailure if no
         broker can be asked."""
         with self._reader.connect() as connection:
-            ends = read_victims.standing(connection, self._cluster_id)
-            as_of_ms = read_judged.looked_at_ms(connection, self._cluster_id) if ends else None
-            now = stalls(ends, read_victims.offsets_partitions(ends), as_of_ms)
+            ends = blocked_groups.standing(connection, self._cluster_id)
+            as_of_ms = judged_partitions.looked_at_ms(connection, self._cluster_id) if ends else None
+            now = stalls(ends, blocked_groups.offsets_partitions(ends), as_of_ms)
             homes = [(OFFSETS_TOPIC, partition) for partition in now.offsets]
-            entries = read_partitions.entries(connection, self._cluster_id, homes) if homes else []
+            entries = partitions.entries(connection, self._cluster_id, homes) if homes else []
         if not now:
             self._forget(now_ms)
             return LOOK_EVERY_S
@@ -153,7 +153,7 @@ class GroupsWatch:
         give_up = time.monotonic() + LOOK_WAIT_S
         while time.monotonic() < give_up:
             with self._reader.connect() as connection:
-                if (read_judged.looked_at_ms(connection, self._cluster_id) or 0) >= after_ms:
+                if (judged_partitions.looked_at_ms(connection, self._cluster_id) or 0) >= after_ms:
                     return
             time.sleep(LOOK_WAIT_S / 20)
 

@@ -14,10 +14,10 @@ from service.domain.findings.stall_causes import Blocker
 from service.domain.open_entries import Entry, Relation
 from service.domain.partition_facts import Place
 from service.domain.victims import Victim
-from service.store import read_partitions
 from service.store.display import display_id
-from service.store.read_judged import looked_at_ms
-from service.store.read_victims import STANDING_READ, read_victims
+from service.store.queries import partitions
+from service.store.queries.blocked_groups import STANDING_READ, read_victims
+from service.store.queries.judged_partitions import looked_at_ms
 from spark_jobs.judge.group_prober import GroupsWatch
 
 Judged = Iterable[tuple[Entry, Relation]]
@@ -59,9 +59,9 @@ class GroupLooks:
     def unread(self, connection: Connection) -> int:
         """Returns how much is too much to be read: groups that are not asked, what is known of groups, and stalled
         partitions for which no group is asked."""
-        groups = read_partitions.count_groups(connection, self._cluster_id)
-        stalled = read_partitions.count_stalled(connection, self._cluster_id)
-        not_read = max(groups - read_partitions.GROUPS_READ, 0) + max(stalled - STANDING_READ, 0)
+        groups = partitions.count_groups(connection, self._cluster_id)
+        stalled = partitions.count_stalled(connection, self._cluster_id)
+        not_read = max(groups - partitions.GROUPS_READ, 0) + max(stalled - STANDING_READ, 0)
         return not_read + (0 if self._watch is None else self._watch.left_out)
 
 

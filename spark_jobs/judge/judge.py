@@ -19,10 +19,10 @@ from service.domain.findings.truncation import Truncation
 from service.domain.groups_behind import GroupsBehind
 from service.domain.releases import may_skip_markers
 from service.domain.victims import Victim
-from service.store import read_judge
 from service.store.engine import open_reader
 from service.store.lease import Lease
-from service.store.writer_findings import FindingWriter, load
+from service.store.queries import judge_inputs
+from service.store.writers.findings import FindingWriter, load
 from spark_jobs.judge.coordinator_prober import Probe
 from spark_jobs.judge.current_state import ConditionLooks
 from spark_jobs.judge.disturbances import unrest_at_start
@@ -104,13 +104,13 @@ class Judge:
         with self._reader.connect() as connection:
             if self._known is None:
                 known = load(connection, self._cluster_id, now_ms)
-                self._kafka_id = read_judge.kafka_id(connection, self._cluster_id)
+                self._kafka_id = judge_inputs.kafka_id(connection, self._cluster_id)
                 self._events.begin(connection, now_ms)
                 self._known = known
             if self._limits_due.is_due(now_ms):
                 with self._limits_due.doing(now_ms):
-                    self._limits = limits_of(read_judge.configs(connection, self._cluster_id))
-                    versions = read_judge.metadata_versions(connection, self._cluster_id)
+                    self._limits = limits_of(judge_inputs.configs(connection, self._cluster_id))
+                    versions = judge_inputs.metadata_versions(connection, self._cluster_id)
                     self._may_skip_markers = may_skip_markers(versions)
             looks: list[Look] = []
             has_news = self._events.read(connection, now_ms) and self._events_due.is_due(now_ms)
@@ -118,7 +118,7 @@ class Judge:
             has_partitions = self._partitions is not None and self._partitions_due.is_due(now_ms)
             if not (has_news or is_due or has_partitions):
                 return 0
-            context = context_of(self._limits, self._rules, read_judge.views(connection, self._cluster_id), now_ms)
+            context = context_of(self._limits, self._rules, judge_inputs.views(connection, self._cluster_id), now_ms)
             victims = self._groups.victims(connection)
             context = context._replace(groups=GroupsBehind(victims), may_skip_markers=self._may_skip_markers)
             if has_news:

@@ -35,10 +35,11 @@ from service.domain.open_entries import (
 from service.domain.worlds.facts import EntryAsk, EntryFacts
 from service.domain.worlds.proving import verdict_on
 from service.domain.worlds.verdict import World
-from service.store import read_judged, read_partitions
-from service.store.read_judged import JudgedEntry, JudgedPartition
+from service.store.queries import judged_partitions
+from service.store.queries import partitions as read_partitions
+from service.store.queries.judged_partitions import JudgedEntry, JudgedPartition
+from service.store.queries.partitions import PartitionRow
 from service.store.read_log import LogRead, log_read
-from service.store.read_partitions import PartitionRow
 from spark_jobs.begun import begun, recalled
 from spark_jobs.judge.disturbances import NEVER_MS, Unrest
 from spark_jobs.judge.hanging_case import OpenCase
@@ -89,13 +90,13 @@ class PartitionLooks:
         context = context._replace(has_undecodable=read.has_undecodable)
         self._see_unrest(connection, read, now_ms)
         rows = read_partitions.stalled(connection, self._cluster_id)
-        partitions = read_judged.judge(connection, self._cluster_id, rows)
+        partitions = judged_partitions.judge(connection, self._cluster_id, rows)
         shown = [(partition.row, one) for partition in partitions for one in partition.entries]
         self.judged = [(one.entry, one.relation) for _, one in shown]
         self._gaps = unreadable_topics(
             NotJudged(one.row.topic, one.row.partition, one.row.stalled_since_ms, one.why) for one in partitions
         )
-        no_log = read_judged.why_no_log(connection, self._cluster_id) is not None
+        no_log = judged_partitions.why_no_log(connection, self._cluster_id) is not None
         open_ = {s: one for (kind, s), one in known.items() if kind == kinds.HANGING and one.is_open}
         ends = self._take_answers(connection, read, context, now_ms)
         ends |= self._take_rows(connection, shown, open_, now_ms, no_log=no_log)
@@ -110,7 +111,7 @@ class PartitionLooks:
         hanging = [
             observed(c, context, self._bootstrap, now_ms) for c in self._cases.values() if c.unowned_ms is not None
         ]
-        looked_at_ms = read_judged.looked_at_ms(connection, self._cluster_id) or 0
+        looked_at_ms = judged_partitions.looked_at_ms(connection, self._cluster_id) or 0
         committed = {
             entry_place(s) for (kind, s), one in known.items() if kind == kinds.HANGING and one.decision == World.COMMIT
         }
@@ -298,7 +299,7 @@ def _unread(connection: Connection, cluster_id: int, partitions: Sequence[Judged
     stalled = len(partitions)
     if stalled >= read_partitions.STALLED_READ:
         stalled = max(read_partitions.count_stalled(connection, cluster_id), stalled)
-    return stalled - len(partitions) + sum(one.why == read_judged.TOO_MUCH for one in partitions)
+    return stalled - len(partitions) + sum(one.why == judged_partitions.TOO_MUCH for one in partitions)
 
 
 def _decide(case: OpenCase, asked: EntryAsk, facts: EntryFacts, read: LogRead) -> None:

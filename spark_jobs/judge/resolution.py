@@ -14,8 +14,9 @@ from service.domain.owners import Owner
 from service.domain.states import PREPARE_COMMIT
 from service.kafka.bracket import Seen
 from service.kafka.producer_batches import BatchesRead
-from service.store import audit, read_partitions
+from service.store import audit
 from service.store.display import printable
+from service.store.queries import partitions
 from service.wire.errors import DecodeError
 from service.wire.transaction_log import decode_value
 from spark_jobs.judge.hanging_case import OpenCase
@@ -40,7 +41,7 @@ def how_it_ended(
         return None
     entry = case.entry
     closed_ms = case.take_closed(seen)
-    owners = read_partitions.owners(connection, cluster_id, [entry.producer_id]).get(entry.producer_id, [])
+    owners = partitions.owners(connection, cluster_id, [entry.producer_id]).get(entry.producer_id, [])
     owner = owners[0] if owners else None
     attempts = audit.of_subject(
         connection, cluster_id, entry.topic, entry.partition, entry.producer_id, entry.start_offset

@@ -20,9 +20,9 @@ from service.domain.transaction_log import SOURCE, TOPIC
 from service.store import clusters, lease, migrate, progress
 from service.store.engine import open_engine
 from service.store.schema import id_minutes, transactional_ids, transitions
-from service.store.writer import TransactionLogWriter
-from service.store.writer_findings import FindingWriter
-from service.store.writer_minutes import MINUTES
+from service.store.writers.findings import FindingWriter
+from service.store.writers.minutes import MINUTES
+from service.store.writers.transaction_log import TransactionLogWriter
 
 CLUSTER: Final = "bench"
 PARTITIONS: Final = 50

@@ -12,9 +12,10 @@ from contextlib import ExitStack
 from sqlalchemy import Engine
 
 from service.domain.partition_facts import FirstBatch, OpenEntry, PartitionLook, PartitionsBatch, StalledRead
-from service.store import clusters, lease, migrate, read_partitions
+from service.store import clusters, lease, migrate
 from service.store.engine import open_engine
-from service.store.writer_partitions import PartitionWriter
+from service.store.queries import partitions
+from service.store.writers.partitions import PartitionWriter
 from tests.postgres import Postgres
 
 WATCHED = 10_000
@@ -67,7 +68,7 @@ def _measure(engine: Engine) -> None:
         print(f"{name:<18} {statistics.median(took):6.1f} ms median {max(took):6.1f} ms worst (bar {BAR_MS} ms)")
     writer.apply(PartitionsBatch(now_ms + 1, _looks(now_ms + 1, WATCHED, STALLED), _reads(now_ms + 1)), now_ms + 1)
     with engine.connect() as connection:
-        for read in (read_partitions.stalled, read_partitions.entries, read_partitions.stall_clocks):
+        for read in (partitions.stalled, partitions.entries, partitions.stall_clocks):
             began = time.perf_counter()
             rows = len(read(connection, cluster_id))
             print(f"{read.__name__:<18} {(time.perf_counter() - began) * 1000:6.1f} ms for {rows:,} rows")

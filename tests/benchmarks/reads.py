@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from service.api.cursors import write_cursor
 from service.domain.states import CODES, EXPIRED
-from service.store.select_transactions import Place
+from service.store.queries.transaction_pages import Place
 from tests.benchmarks.figures import Figure, percentile, show
 from tests.benchmarks.large_store import APPLICATIONS, CLUSTER, DAY_MS, NOW_MS, TOPICS, LargeStore, fill
 from tests.benchmarks.served import Client, items_of, of_cluster, serving

@@ -21,7 +21,7 @@ from service.domain.facts import LogBatch, LogRecord, Minute, Participants, Rang
 from service.domain.transaction_log import SOURCE, TOPIC
 from service.store import clusters, lease, migrate, progress
 from service.store.engine import open_engine
-from service.store.writer import TransactionLogWriter
+from service.store.writers.transaction_log import TransactionLogWriter
 from tests.postgres import Postgres
 
 PARTITIONS = 50

@@ -11,8 +11,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from service.domain import states
-from service.store.writer_counters import count_detection
-from service.store.writer_groups import GroupSeen, GroupWriter
+from service.store.writers.counters import count_detection
+from service.store.writers.groups import GroupSeen, GroupWriter
 from tests.dashboards.boards import FILES, Json, load
 from tests.dashboards.check_queries import BUILT_IN, QueryRefusedError, failures_of, substituted, targets
 from tests.service.partitions import LSO, WithPartitions, hangs, stands

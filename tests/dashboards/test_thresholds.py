@@ -9,7 +9,7 @@ from dashboards.rules import aborts, hanging, partitions, pipeline, producers, s
 from dashboards.rules.rule import SERVICE, Alert
 from service.domain.findings import epochs, expiring, kinds, long_running, stuck
 from service.domain.transitions import LAST_EPOCH
-from service.store.read_metrics import EXPIRES_WITHIN_MS
+from service.store.queries.metrics import EXPIRES_WITHIN_MS
 from service.web import freshness
 from tests.dashboards.boards import FILES, Json, load, panels
 

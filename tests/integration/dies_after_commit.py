@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 from service.domain.facts import LogBatch
-from service.store.writer import TransactionLogWriter
+from service.store.writers.transaction_log import TransactionLogWriter
 from spark_jobs.__main__ import main
 
 _apply = TransactionLogWriter.apply

@@ -23,7 +23,7 @@ from service.domain.findings.finding import Finding, Subject
 from service.kafka.settings import ClientSettings
 from service.remediation.refused import Refused
 from service.remediation.way_out import way_out
-from service.store import read, read_findings
+from service.store.queries import clusters, findings
 from service.store.schema import audit
 from tests.brokers import connect
 from tests.integration.application import ROOT
@@ -70,9 +70,9 @@ class Desk(NamedTuple):
 
     def finding(self, id_: str) -> Finding:
         with self.lab.app.reader() as engine, engine.connect() as connection:
-            cluster = read.find_cluster(connection, CLUSTER)
+            cluster = clusters.find_cluster(connection, CLUSTER)
             assert cluster is not None
-            found = read_findings.find(connection, cluster.id, id_)
+            found = findings.find(connection, cluster.id, id_)
         assert found is not None
         return found
 
@@ -116,7 +116,7 @@ class Desk(NamedTuple):
         """Why nothing may be written for it, now."""
         with self.lab.app.reader() as engine, connect(self.bootstrap) as client:
             with engine.connect() as connection:
-                cluster = read.find_cluster(connection, CLUSTER)
+                cluster = clusters.find_cluster(connection, CLUSTER)
             assert cluster is not None
             try:
                 way = way_out(finding, cluster.id, client, engine.connect, lambda: 0)

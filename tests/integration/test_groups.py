@@ -29,11 +29,11 @@ from service.kafka.ends import EndsWatcher
 from service.kafka.metadata import topic_layout
 from service.kafka.producers import describe_producers
 from service.kafka.settings import ClientSettings
-from service.store import read_partitions
 from service.store.engine import open_reader
-from service.store.read_victims import read_victims
-from service.store.writer_groups import GroupWriter
-from service.store.writer_partitions import PartitionWriter
+from service.store.queries import partitions
+from service.store.queries.blocked_groups import read_victims
+from service.store.writers.groups import GroupWriter
+from service.store.writers.partitions import PartitionWriter
 from spark_jobs.judge.group_prober import GroupsWatch
 from spark_jobs.source.planner import wall_clock_ms
 from tests import acls
@@ -123,11 +123,11 @@ class Watched:
     def entries(self, topic: str, partition: int) -> list[Entry]:
         """What is open there."""
         with self.reader.connect() as connection:
-            return read_partitions.entries(connection, self.cluster.id, [(topic, partition)])
+            return partitions.entries(connection, self.cluster.id, [(topic, partition)])
 
     def rows(self) -> int:
         with self.reader.connect() as connection:
-            return len(read_partitions.groups(connection, self.cluster.id))
+            return len(partitions.groups(connection, self.cluster.id))
 
     def close(self) -> None:
         self.watch.close()

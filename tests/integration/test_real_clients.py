@@ -13,7 +13,7 @@ from deploy.demo.broker import Broker
 from service.domain import causes, states
 from service.domain.findings import kinds
 from service.domain.timeline import Folded, Mark, Row
-from service.store.read_history import read_timeline
+from service.store.queries.history import read_timeline
 from service.store.schema import clusters, findings, transactional_ids
 from tests.brokers import free_port
 from tests.clients.scenario import AIOKAFKA, CHURN, KAFKAJS, PROPERTIES, SHIPPING, SHOP, STREAMS, Scenario

@@ -11,7 +11,7 @@ from service.domain.partition_facts import Place
 from service.kafka import errors
 from service.kafka.client import KafkaClient
 from service.kafka.groups import UNSTABLE_OFFSET_COMMIT, Committed, GroupOffsets
-from service.store.writer_groups import GroupSeen
+from service.store.writers.groups import GroupSeen
 from spark_jobs.judge import group_requests
 from spark_jobs.judge.group_requests import Answered
 from spark_jobs.judge.group_rounds import Stalls

@@ -16,9 +16,9 @@ from service.domain import states
 from service.domain.durations import bucket
 from service.domain.facts import UNSEEN, LogBatch, LogRecord, Step
 from service.domain.journal import NO_ABORT
-from service.store.writer_minutes import Cell
-from service.store.writer_rows import new_row
-from service.store.writer_story import tell
+from service.store.writers.id_rows import new_row
+from service.store.writers.minutes import Cell
+from service.store.writers.story import tell
 from spark_jobs.fold.rows import batches_from_rows
 from spark_jobs.fold.transaction_log import Folded, Runs, concat, merge
 from spark_jobs.fold.transitions import Records, Scope

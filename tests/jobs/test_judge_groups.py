@@ -11,9 +11,9 @@ from service.domain.findings import kinds
 from service.domain.findings.blocked_group import STANDS_AFTER_MS
 from service.domain.findings.finding import Finding, Key, Subject
 from service.domain.findings.lifecycle import reconcile
-from service.store import read_judged, read_partitions
-from service.store.writer_findings import FindingWriter, load
-from service.store.writer_groups import GroupSeen, GroupWriter
+from service.store.queries import judged_partitions, partitions
+from service.store.writers.findings import FindingWriter, load
+from service.store.writers.groups import GroupSeen, GroupWriter
 from spark_jobs.judge.groups import GroupLooks
 from tests.findings.builders import context
 from tests.service.partitions import LSO, WithPartitions, entry, hangs, moves, owner, read, stands
@@ -40,9 +40,11 @@ def judge(cluster: WithPartitions, now_ms: int) -> dict[Key, Finding]:
     """One look, and what is stored of findings after it."""
     looks = GroupLooks(cluster.id, None)
     with cluster.engine.connect() as connection:
-        rows = read_partitions.stalled(connection, cluster.id)
+        rows = partitions.stalled(connection, cluster.id)
         judged = [
-            (one.entry, one.relation) for row in read_judged.judge(connection, cluster.id, rows) for one in row.entries
+            (one.entry, one.relation)
+            for row in judged_partitions.judge(connection, cluster.id, rows)
+            for one in row.entries
         ]
         known = load(connection, cluster.id, now_ms)
         look = looks.look(connection, context(until_ms=now_ms), known, looks.victims(connection), judged)

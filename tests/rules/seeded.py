@@ -8,7 +8,7 @@ from pathlib import Path
 from prometheus_client.parser import text_string_to_metric_families as parse
 
 from service.domain import states
-from service.store.writer_groups import GroupSeen, GroupWriter
+from service.store.writers.groups import GroupSeen, GroupWriter
 from tests.service.partitions import LSO, WithPartitions, hangs, moves, stands
 from tests.service.stores import NOW_MS, Id, client_of, open_id
 

@@ -7,7 +7,7 @@ from typing import Any
 from service.domain.findings import kinds
 from service.domain.findings.finding import Evidence, Finding, Key, Observation, Subject
 from service.domain.findings.lifecycle import Look, reconcile
-from service.store.writer_findings import FindingWriter, load
+from service.store.writers.findings import FindingWriter, load
 from tests.service.stores import NOW_MS, SeededCluster
 
 

@@ -22,9 +22,9 @@ from service.metrics.pipeline import REASONS
 from service.metrics.transactions import CAUSES
 from service.store import clusters
 from service.store.engine import open_reader
-from service.store.read_metrics import EXPIRES_WITHIN_MS, HANGING_NAMED, TOP_OPEN
-from service.store.writer_counters import count_batch, count_detection
-from service.store.writer_groups import GroupSeen, GroupWriter
+from service.store.queries.metrics import EXPIRES_WITHIN_MS, HANGING_NAMED, TOP_OPEN
+from service.store.writers.counters import count_batch, count_detection
+from service.store.writers.groups import GroupSeen, GroupWriter
 from tests.service.partitions import LSO, WithPartitions, hangs, moves, stands
 from tests.service.stores import DESCRIPTION, NOW_MS, Id, open_id
 from tests.store.histories import aborted, committed

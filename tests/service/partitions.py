@@ -9,7 +9,7 @@ from service.domain.findings import kinds
 from service.domain.findings.finding import Observation, Subject
 from service.domain.partition_facts import FirstBatch, OpenEntry, PartitionLook, PartitionsBatch, StalledRead
 from service.domain.states import ONGOING
-from service.store.writer_partitions import PartitionWriter
+from service.store.writers.partitions import PartitionWriter
 from tests.service.findings import WithFindings, observe
 from tests.service.stores import NOW_MS, Id
 

@@ -15,7 +15,7 @@ from service.domain.facts import UNSEEN, Gap, LogBatch, LogRecord, Minute, Parti
 from service.domain.transaction_log import SOURCE, TOPIC
 from service.store import clusters, lease, progress
 from service.store.engine import open_engine
-from service.store.writer import TransactionLogWriter
+from service.store.writers.transaction_log import TransactionLogWriter
 from tests.migrated import migrated
 
 NOW_MS = 1_790_000_030_123

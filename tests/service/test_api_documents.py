@@ -15,7 +15,7 @@ from service.api import models, models_findings, models_history, models_ledger, 
 from service.domain import states
 from service.domain.ledger import LedgerBatch, Marker, TopicRange, Volume
 from service.store import clusters
-from service.store.writer_ledger import LedgerWriter
+from service.store.writers.ledger import LedgerWriter
 from tests.service.partitions import WithPartitions, entry, hangs, moves, silent, stands
 from tests.service.partitions import read as read_of
 from tests.service.stores import DESCRIPTION, INT64_MAX, NOW_MS, Id, client_of, mixed_ids, open_id

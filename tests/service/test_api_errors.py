@@ -14,7 +14,7 @@ from service.api.base64url import encode_bytes
 from service.api.store import Store
 from service.app import create_app
 from service.store.errors import StoreError
-from service.store.read import find_cluster
+from service.store.queries.clusters import find_cluster
 from tests.service.stores import Id, SeededCluster, client_of
 
 CLUSTER = "/api/v1/clusters/orders"

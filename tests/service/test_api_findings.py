@@ -15,7 +15,7 @@ from service.api.store import Store
 from service.domain.findings import kinds
 from service.domain.findings.finding import Subject
 from service.store.engine import open_reader
-from service.store.writer_findings import EVENTS_KEPT
+from service.store.writers.findings import EVENTS_KEPT
 from tests.service.findings import WithFindings, observe
 from tests.service.stores import NOW_MS, client_of
 from tests.waiting import LIMIT_S

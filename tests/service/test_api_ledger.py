@@ -10,7 +10,7 @@ import pytest
 
 from service.api.fields import text_of_time
 from service.domain.ledger import SOURCE, LedgerBatch, Marker, TopicRange, Volume
-from service.store.writer_ledger import LedgerWriter
+from service.store.writers.ledger import LedgerWriter
 from tests.service.stores import INT64_MAX, NOW, NOW_MS, Id, SeededCluster, client_of
 from tests.store.logs import read as span
 

@@ -13,8 +13,8 @@ from service.api.base64url import encode_bytes
 from service.app import create_app
 from service.domain.findings import kinds
 from service.domain.ledger import LedgerBatch, Marker, TopicRange, Volume
-from service.store.writer_groups import GroupSeen, GroupWriter
-from service.store.writer_ledger import LedgerWriter
+from service.store.writers.groups import GroupSeen, GroupWriter
+from service.store.writers.ledger import LedgerWriter
 from tests.service.findings import observe
 from tests.service.partitions import LSO, WithPartitions, entry, hangs, stands
 from tests.service.partitions import read as read_of

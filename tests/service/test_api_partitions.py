@@ -10,8 +10,8 @@ import pytest
 
 from service.domain import states
 from service.domain.partition_facts import PartitionLook, StalledRead
-from service.store import read_judged
-from service.store.writer_groups import GroupSeen, GroupWriter
+from service.store.queries import judged_partitions
+from service.store.writers.groups import GroupSeen, GroupWriter
 from tests.service.partitions import (
     END,
     LSO,
@@ -393,7 +393,7 @@ def test_a_log_that_is_read_late_leaves_what_is_open_unknown(cluster: WithPartit
 def test_where_too_much_is_open_the_rest_is_not_called_judged(
     cluster: WithPartitions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(read_judged, "MOST_ENTRIES", 4)
+    monkeypatch.setattr(judged_partitions, "MOST_ENTRIES", 4)
     cluster.read([owner(b"%d" % n, n % 3, 10 + n) for n in range(6)])
     both = (read(entry(10 + n), entry(13 + n, LSO + 1), partition=n) for n in range(3))
     cluster.look(*(stands(n) for n in range(3)), *both)
@@ -404,7 +404,7 @@ def test_where_too_much_is_open_the_rest_is_not_called_judged(
 def test_beyond_those_that_stand_longest_nothing_is_called_judged(
     cluster: WithPartitions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(read_judged, "MOST_JUDGED", 2)
+    monkeypatch.setattr(judged_partitions, "MOST_JUDGED", 2)
     cluster.read([owner(b"%d" % n, n, 10 + n) for n in range(5)])
     cluster.look(*(stands(n) for n in range(5)), *(read(entry(10 + n), partition=n) for n in range(5)), moves(9))
     body = get(cluster, CLUSTER)

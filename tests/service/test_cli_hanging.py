@@ -19,7 +19,7 @@ from service.app import create_app
 from service.domain.findings.finding import Subject
 from service.domain.offsets_topic import OFFSETS_TOPIC, offsets_partition
 from service.domain.worlds.verdict import Kind, Proof
-from service.store.writer_groups import GroupSeen, GroupWriter
+from service.store.writers.groups import GroupSeen, GroupWriter
 from tests.service.partitions import WithPartitions, entry, hangs, moves, owner, read, silent, stands
 from tests.service.stores import NOW_MS
 

@@ -16,7 +16,7 @@ from service.api.models_groups import Groups
 from service.app import create_app
 from service.cli import main
 from service.domain.offsets_topic import OFFSETS_TOPIC, offsets_partition
-from service.store.writer_groups import GroupSeen, GroupWriter
+from service.store.writers.groups import GroupSeen, GroupWriter
 from tests.service.partitions import END, LSO, PID, WithPartitions, moves, stands
 from tests.service.stores import INT64_MAX, NOW, NOW_MS, client_of
 from tests.service.test_api_documents import keys

@@ -22,8 +22,8 @@ from service.metrics.catalogue import OF_CLUSTERS
 from service.metrics.page import KEPT_MS, Metrics
 from service.store import clusters, lease, progress, schema
 from service.store.engine import open_engine, open_reader
-from service.store.writer import TransactionLogWriter
-from service.store.writer_counters import count_detection
+from service.store.writers.counters import count_detection
+from service.store.writers.transaction_log import TransactionLogWriter
 from tests.migrated import migrated
 from tests.service.crowds import open_ids, stalled
 from tests.service.partitions import WithPartitions, hangs, moves, silent

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from service.store import clusters
-from service.store.writer_groups import GroupSeen, GroupWriter
+from service.store.writers.groups import GroupSeen, GroupWriter
 from tests.service.partitions import LSO, WithPartitions, entry, hangs, moves, silent, stands
 from tests.service.partitions import read as read_of
 from tests.service.stores import DESCRIPTION, INT64_MAX, NOW_MS, Id, mixed_ids, open_id

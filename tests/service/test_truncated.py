@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from service.domain.findings import kinds
-from service.store.writer_findings import FindingWriter
+from service.store.writers.findings import FindingWriter
 from tests.service.partitions import WithPartitions, hangs, moves
 from tests.service.stores import client_of
 from tests.service.terminal import Ask, asking, service_of

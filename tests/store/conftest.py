@@ -17,7 +17,7 @@ from service.domain.transaction_log import SOURCE, TOPIC
 from service.store import clusters, lease, progress
 from service.store.engine import open_engine
 from service.store.lease import Lease
-from service.store.writer import TransactionLogWriter
+from service.store.writers.transaction_log import TransactionLogWriter
 from tests.migrated import migrated
 from tests.postgres import Postgres
 from tests.store.logs import NOW_MS

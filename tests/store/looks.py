@@ -12,9 +12,9 @@ from service.domain.partition_facts import (
     PartitionsBatch,
     StalledRead,
 )
-from service.store import read_partitions
-from service.store.read_partitions import PartitionRow
-from service.store.writer_partitions import PartitionWriter, Written
+from service.store.queries import partitions
+from service.store.queries.partitions import PartitionRow
+from service.store.writers.partitions import PartitionWriter, Written
 from tests.store.conftest import Cluster
 from tests.store.logs import NOW_MS
 
@@ -59,7 +59,7 @@ class Watched:
 
     def row(self, partition: int = 0) -> PartitionRow | None:
         with self.cluster.engine.connect() as connection:
-            return read_partitions.find(connection, self.cluster.id, "orders", partition)
+            return partitions.find(connection, self.cluster.id, "orders", partition)
 
     def there(self, partition: int = 0) -> PartitionRow:
         found = self.row(partition)
@@ -68,7 +68,7 @@ class Watched:
 
     def entries(self) -> list[Entry]:
         with self.cluster.engine.connect() as connection:
-            return read_partitions.entries(connection, self.cluster.id)
+            return partitions.entries(connection, self.cluster.id)
 
     def open(self) -> dict[int, tuple[int, int]]:
         """First seen and start, by producer id."""

@@ -9,9 +9,9 @@ import pytest
 from service.domain import causes, states
 from service.domain.facts import Gap, Reject
 from service.domain.findings.lifecycle import Look, reconcile
-from service.store import read_events, read_findings, read_judge
-from service.store.read_findings import FindingSelection
-from service.store.writer_findings import FindingWriter
+from service.store.queries import findings, id_events, judge_inputs
+from service.store.queries.findings import FindingSelection
+from service.store.writers.findings import FindingWriter
 from tests.findings.test_lifecycle import observe
 from tests.store.conftest import Cluster
 from tests.store.histories import aborted
@@ -27,44 +27,44 @@ def apply(cluster: Cluster, entries: list[Entry], **more: Any) -> None:
 
 def test_ids(cluster: Cluster) -> None:
     cluster.start({0: 0})
-    number = read_judge.IDS_READ + MORE
+    number = judge_inputs.IDS_READ + MORE
     start_ms = NOW_MS - 3_600_000
     apply(cluster, [entry(n, states.ONGOING, b"id-%d" % n, start_ms=start_ms, at_ms=start_ms) for n in range(number)])
     with cluster.engine.connect() as connection:
         for some in (
-            read_judge.open_ids(connection, cluster.id, NOW_MS),
-            read_judge.overdue_ids(connection, cluster.id, NOW_MS),
+            judge_inputs.open_ids(connection, cluster.id, NOW_MS),
+            judge_inputs.overdue_ids(connection, cluster.id, NOW_MS),
         ):
-            assert (len(some.read), some.unread) == (read_judge.IDS_READ, MORE)
-        assert read_judge.open_ids(connection, cluster.id, start_ms - 1) == ([], 0)
+            assert (len(some.read), some.unread) == (judge_inputs.IDS_READ, MORE)
+        assert judge_inputs.open_ids(connection, cluster.id, start_ms - 1) == ([], 0)
 
 
 @pytest.mark.parametrize(("most", "unread"), [(100_000, MORE), (3, 3)], ids=["all", "no further than is worth it"])
 def test_gaps(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, most: int, unread: int) -> None:
-    monkeypatch.setattr(read_judge, "GAPS_READ", 2)
-    monkeypatch.setattr(read_judge, "MOST_COUNTED", most)
+    monkeypatch.setattr(judge_inputs, "GAPS_READ", 2)
+    monkeypatch.setattr(judge_inputs, "MOST_COUNTED", most)
     cluster.start({0: 0})
-    for n in range(read_judge.GAPS_READ + MORE):
+    for n in range(judge_inputs.GAPS_READ + MORE):
         cluster.writer.apply(batch([], read(0, 0, partition=n + 1, gap=Gap(0, 5, "retention"))), NOW_MS)
     with cluster.engine.connect() as connection:
-        some = read_judge.gaps(connection, cluster.id, NONE_MS)
-        assert (len(some.read), some.unread) == (read_judge.GAPS_READ, unread)
-        assert read_judge.gaps(connection, cluster.id, NOW_MS + 1) == ([], 0)
+        some = judge_inputs.gaps(connection, cluster.id, NONE_MS)
+        assert (len(some.read), some.unread) == (judge_inputs.GAPS_READ, unread)
+        assert judge_inputs.gaps(connection, cluster.id, NOW_MS + 1) == ([], 0)
 
 
 def test_what_cannot_be_decoded(cluster: Cluster) -> None:
     cluster.start({0: 0})
-    number = read_judge.UNDECODED_READ + MORE
+    number = judge_inputs.UNDECODED_READ + MORE
     rejects = tuple(Reject(0, 0, n, "value version 9", b"id-%d" % n, b"", b"") for n in range(number))
     apply(cluster, [entry(n, states.UNKNOWN, b"id-%d" % n) for n in range(number)], rejects=rejects)
     with cluster.engine.connect() as connection:
-        some = read_judge.undecoded(connection, cluster.id, NONE_MS)
+        some = judge_inputs.undecoded(connection, cluster.id, NONE_MS)
         ((one,), unread) = some
         assert (len(one.names), len(one.rejects), unread) == (number - MORE, number - MORE, MORE)
 
 
 def test_events_by_their_cause(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(read_events, "EVENTS_READ", 2)
+    monkeypatch.setattr(id_events, "EVENTS_READ", 2)
     cluster.start({0: 0})
     log: list[Entry] = []
     for n in range(5):
@@ -73,9 +73,9 @@ def test_events_by_their_cause(cluster: Cluster, monkeypatch: pytest.MonkeyPatch
         log.append(entry(len(log), states.EXPIRED, b"id-%d" % n, at_ms=NOW_MS))
     apply(cluster, log)
     with cluster.engine.connect() as connection:
-        newest = read_events.newest_sequence(connection)
-        new = read_events.new_events(connection, cluster.id, 0, newest)
-        assert read_events.new_events(connection, cluster.id, newest, newest) == ([], {})
+        newest = id_events.newest_sequence(connection)
+        new = id_events.new_events(connection, cluster.id, 0, newest)
+        assert id_events.new_events(connection, cluster.id, newest, newest) == ([], {})
     assert len(new.read) == 2
     all_ = {causes.INITIALIZED: 5, causes.EXPIRY: 5}
     for one in new.read:
@@ -88,7 +88,7 @@ def test_what_is_left_out_replaces_what_was(cluster: Cluster) -> None:
     for counts in ({"data_gap": 3, "overdue_transaction": 9}, {"data_gap": 4}, {}):
         writer.save_truncated(counts)
         with cluster.engine.connect() as connection:
-            assert read_findings.truncated(connection, cluster.id) == counts
+            assert findings.truncated(connection, cluster.id) == counts
 
 
 def test_findings_are_counted_by_filter(cluster: Cluster) -> None:
@@ -96,6 +96,6 @@ def test_findings_are_counted_by_filter(cluster: Cluster) -> None:
     FindingWriter(cluster.engine, cluster.lease).save(reconcile({}, seen, NOW_MS, "kafka"), NOW_MS)
     with cluster.engine.connect() as connection:
         confirmed = FindingSelection(statuses=frozenset({"confirmed"}))
-        assert read_findings.count(connection, cluster.id, confirmed) == 3
-        assert read_findings.count(connection, cluster.id, confirmed._replace(transactional_id=b"id-1")) == 1
-        assert read_findings.count(connection, cluster.id, FindingSelection(statuses=frozenset({"resolved"}))) == 0
+        assert findings.count(connection, cluster.id, confirmed) == 3
+        assert findings.count(connection, cluster.id, confirmed._replace(transactional_id=b"id-1")) == 1
+        assert findings.count(connection, cluster.id, FindingSelection(statuses=frozenset({"resolved"}))) == 0

@@ -9,7 +9,7 @@ import pytest
 
 from service.domain.findings.finding import Finding
 from service.store.errors import StoreUnavailable
-from service.store.writer_findings import FindingWriter, load
+from service.store.writers.findings import FindingWriter, load
 from tests.builders.entry_facts import facts_of
 from tests.service.stores import client_of
 from tests.store.conftest import only_on, patient

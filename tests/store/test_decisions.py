@@ -14,11 +14,11 @@ from service.domain.findings import kinds
 from service.domain.findings.finding import Subject
 from service.domain.findings.lifecycle import Look, reconcile
 from service.domain.marker_causes import CLOCKS_MS, Known, cause_of_marker
-from service.store import read_decisions
-from service.store.read import find_cluster
-from service.store.read_decisions import decided, hanging, known_decisions
+from service.store.queries import decisions
+from service.store.queries.clusters import find_cluster
+from service.store.queries.decisions import decided, hanging, known_decisions
 from service.store.schema import findings
-from service.store.writer_findings import FindingWriter
+from service.store.writers.findings import FindingWriter
 from tests.service.findings import observe
 from tests.store.conftest import Cluster
 from tests.store.histories import MINUTE, aborted, committed
@@ -90,7 +90,7 @@ def test_a_history_too_long_to_be_read_says_from_when_on_it_was(
     for minute in (50, 40, 30, 20):
         log += aborted(len(log), MINUTE - minute * 60_000)
     apply(cluster, log)
-    monkeypatch.setattr(read_decisions, "_MOST_ROWS", 3)
+    monkeypatch.setattr(decisions, "_MOST_ROWS", 3)
     with cluster.engine.connect() as connection:
         found = decided(connection, cluster.id, b"pay", 7, MINUTE - 1_200_000, MINUTE)
         assert [one.from_ms for one in found.decisions] == [MINUTE - 1_200_010]

@@ -10,8 +10,8 @@ import pytest
 from sqlalchemy import Engine, event
 
 from service.domain import states
-from service.store.read_expiring import ExpiringPlace, count_expiring, read_expiring
-from service.store.read_metrics import all_facts
+from service.store.queries.expiring import ExpiringPlace, count_expiring, read_expiring
+from service.store.queries.metrics import all_facts
 from tests.service.stores import INT64_MAX, INT64_MIN, NOW_MS, Id, SeededCluster, mixed_ids, open_id
 
 DAY_MS = 86_400_000

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from service.domain.victims import GroupOffset
-from service.store import lease, read_partitions
+from service.store import lease
 from service.store.errors import LeaseLost
-from service.store.writer_groups import LONGEST_NAME, GroupSeen, GroupWriter
+from service.store.queries import partitions
+from service.store.writers.groups import LONGEST_NAME, GroupSeen, GroupWriter
 from tests.store.conftest import Cluster
 from tests.store.logs import NOW_MS
 
@@ -18,7 +19,7 @@ def seen(group: str = "readers", offset: int = 100, partition: int = 0, **more: 
 
 def groups(cluster: Cluster, *places: tuple[str, int]) -> list[GroupOffset]:
     with cluster.engine.connect() as connection:
-        return read_partitions.groups(connection, cluster.id, places or None)
+        return partitions.groups(connection, cluster.id, places or None)
 
 
 @pytest.fixture

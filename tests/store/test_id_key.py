@@ -11,8 +11,8 @@ from service.domain.facts import Participants
 from service.store import schema
 from service.store.display import display_id
 from service.store.id_key import KEPT, id_key, is_cut, whole_id
-from service.store.read_transactions import find, participants, read_page
-from service.store.select_transactions import Selection
+from service.store.queries.transaction_pages import Selection
+from service.store.queries.transactions import find, participants, read_page
 from tests.store.conftest import Cluster
 from tests.store.logs import NOW_MS, batch, counters, entry, read, rows, transaction
 

@@ -15,12 +15,13 @@ from service.domain.findings.lifecycle import QUIET_MS
 from service.domain.findings.rules import Rule, Rules
 from service.domain.findings.settling import SKEW_MS
 from service.domain.partition_facts import PartitionsBatch
-from service.store import clusters, lease, read_judge, schema
+from service.store import clusters, lease, schema
 from service.store.engine import open_reader
 from service.store.errors import LeaseLost
-from service.store.read_findings import known_sequences, told_after
-from service.store.writer_findings import EVENTS_KEPT, FindingWriter, load
-from service.store.writer_partitions import PartitionWriter
+from service.store.queries import judge_inputs
+from service.store.queries.findings import known_sequences, told_after
+from service.store.writers.findings import EVENTS_KEPT, FindingWriter, load
+from service.store.writers.partitions import PartitionWriter
 from spark_jobs.judge.judge import Judge
 from tests.store.conftest import Cluster, only_on
 from tests.store.histories import committed
@@ -218,7 +219,7 @@ def test_when_ids_were_used_last(cluster: Cluster, reader: Engine) -> None:
     ]
     judged.log(log, NOW_MS)
     with reader.connect() as connection:
-        uses = read_judge.last_uses(connection, cluster.id, [b"idle", b"done", b"open", b"broken", b"never seen"])
+        uses = judge_inputs.last_uses(connection, cluster.id, [b"idle", b"done", b"open", b"broken", b"never seen"])
     assert uses == {b"done": NOW_MS, b"open": IN_USE, b"broken": IN_USE}
 
 

@@ -23,8 +23,8 @@ from service.kafka.producers import ActiveProducer
 from service.store.audit import Attempt, record
 from service.store.engine import open_reader
 from service.store.schema import counters
-from service.store.writer_counters import SUM
-from service.store.writer_findings import FindingWriter, load
+from service.store.writers.counters import SUM
+from service.store.writers.findings import FindingWriter, load
 from spark_jobs.judge.disturbances import unrest_at_start
 from spark_jobs.judge.judge import Judge
 from spark_jobs.judge.partition_prober import Answers, EntryKey, Questions

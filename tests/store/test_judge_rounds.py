@@ -15,7 +15,7 @@ from service.domain.findings.finding import Key
 from service.domain.findings.rules import Rules
 from service.store import clusters
 from service.store.engine import open_reader
-from service.store.writer_findings import FindingWriter, load
+from service.store.writers.findings import FindingWriter, load
 from spark_jobs.judge.judge import Judge
 from tests.store.conftest import Cluster, only_on
 from tests.store.logs import NOW_MS, Entry, batch, entry, read

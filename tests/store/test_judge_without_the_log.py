@@ -14,9 +14,9 @@ from service.domain.owners import Told
 from service.domain.transaction_log import TOPIC
 from service.domain.worlds.markers import Marker
 from service.kafka.errors import no_permission
-from service.store import read_judged, read_partitions
 from service.store.engine import open_reader
-from service.store.writer_findings import load
+from service.store.queries import judged_partitions, partitions
+from service.store.writers.findings import load
 from spark_jobs.judge.hanging_case import ASK_AGAIN_MS
 from spark_jobs.judge.partition_prober import Answers, Heard
 from tests.store.conftest import Cluster, only_on
@@ -80,8 +80,8 @@ class Blind(Lab):
         """What is said of the entry where people ask."""
         self.watched.see(look(now_ms), now_ms=now_ms)
         with self.reader.connect() as connection:
-            rows = read_partitions.stalled(connection, self.cluster.id)
-            (partition,) = read_judged.judge(connection, self.cluster.id, rows)
+            rows = partitions.stalled(connection, self.cluster.id)
+            (partition,) = judged_partitions.judge(connection, self.cluster.id, rows)
         (one,) = partition.entries
         return one.relation.word, partition.why
 

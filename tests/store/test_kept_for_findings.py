@@ -18,11 +18,12 @@ from service.domain.findings.lifecycle import QUIET_MS, Look, reconcile
 from service.domain.keeping import DEFAULT, Keep, parse
 from service.domain.open_entries import owner_of
 from service.domain.partition_facts import PartitionsBatch
-from service.store import audit, read_partitions, schema
+from service.store import audit, schema
 from service.store.audit import Attempt
+from service.store.queries import partitions as read_partitions
 from service.store.retention import Retention
-from service.store.writer_findings import FindingWriter, load
-from service.store.writer_partitions import GONE_KEPT_MS, PartitionWriter
+from service.store.writers.findings import FindingWriter, load
+from service.store.writers.partitions import GONE_KEPT_MS, PartitionWriter
 from tests.store.conftest import Cluster
 from tests.store.logs import NOW_MS, Entry, batch, entry, rows
 from tests.store.logs import read as span

@@ -8,7 +8,7 @@ from service.store import lease
 from service.store.errors import LeaseLost
 from service.store.lease import EXPIRES_AFTER_MS
 from service.store.progress import start_positions
-from service.store.writer import TransactionLogWriter
+from service.store.writers.transaction_log import TransactionLogWriter
 from tests.store.conftest import Cluster
 from tests.store.logs import NOW_MS, batch, everything, read, transaction
 

@@ -8,16 +8,12 @@ import pytest
 
 from service.domain.facts import NO_LEADER, Gap, RangeRead
 from service.domain.ledger import SOURCE, LedgerBatch, Marker, TopicRange, Volume
-from service.store import lease, progress, read, schema
+from service.store import lease, progress, schema
 from service.store.errors import LeaseLost, OutOfSequence
 from service.store.progress import Position, keep_topics, read_positions
-from service.store.read_ledger import (
-    counted_since_ms,
-    read_markers,
-    read_volume,
-    tailed_as_of_ms,
-)
-from service.store.writer_ledger import LedgerWriter, Tailed
+from service.store.queries import clusters
+from service.store.queries.ledger import counted_since_ms, read_markers, read_volume, tailed_as_of_ms
+from service.store.writers.ledger import LedgerWriter, Tailed
 from tests.store.conftest import Cluster
 from tests.store.logs import NOW_MS, everything, rows
 from tests.store.logs import read as span
@@ -61,9 +57,9 @@ def counted(cluster: Cluster, topic: str = "pay", partition: int = 0) -> tuple[i
     return sum(one.records for one in volumes), len(markers)
 
 
-def status(cluster: Cluster) -> read.StatusRow | None:
+def status(cluster: Cluster) -> clusters.StatusRow | None:
     with cluster.engine.connect() as connection:
-        return read.statuses(connection, cluster.id).get(SOURCE)
+        return clusters.statuses(connection, cluster.id).get(SOURCE)
 
 
 def test_what_is_read_adds_up(cluster: Cluster, writer: LedgerWriter) -> None:
@@ -91,7 +87,7 @@ def test_what_is_read_adds_up(cluster: Cluster, writer: LedgerWriter) -> None:
         (1, 3, False),
     ]
     assert {p: (at.next_offset, at.records) for p, at in positions(cluster).items()} == {0: (63, 13), 1: (4, 4)}
-    assert status(cluster) == read.StatusRow(SOURCE, NOW_MS, None)
+    assert status(cluster) == clusters.StatusRow(SOURCE, NOW_MS, None)
 
 
 def test_a_batch_that_comes_again_changes_nothing(cluster: Cluster, writer: LedgerWriter) -> None:
@@ -182,7 +178,7 @@ def test_a_topic_that_was_deleted_is_not_tailed_and_its_history_stays(cluster: C
 def test_trouble_is_told_beside_what_could_be_read(cluster: Cluster, writer: LedgerWriter) -> None:
     writer.apply(batch(span(0, 10)), NOW_MS)
     writer.apply(batch(span(10, 12), trouble="no permission on topic secret: grant READ on it"), NOW_MS + 5)
-    assert status(cluster) == read.StatusRow(SOURCE, NOW_MS, "no permission on topic secret: grant READ on it")
+    assert status(cluster) == clusters.StatusRow(SOURCE, NOW_MS, "no permission on topic secret: grant READ on it")
     assert counted(cluster) == (12, 2)
     writer.report_trouble("broker 1\ndoes not answer")
     told = status(cluster)

@@ -8,7 +8,7 @@ from service.domain import states
 from service.domain.facts import LogRecord, Participants, Reject, Run
 from service.store import schema
 from service.store.id_key import id_key
-from service.store.writer_counters import KEPT_RAW_BYTES, KEPT_REJECTS
+from service.store.writers.counters import KEPT_RAW_BYTES, KEPT_REJECTS
 from tests.store.conftest import Cluster
 from tests.store.logs import NOW_MS, batch, counters, entry, read, row, rows
 

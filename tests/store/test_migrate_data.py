@@ -14,7 +14,7 @@ from service.domain.findings.lifecycle import Look, reconcile
 from service.store import clusters, lease
 from service.store.engine import open_engine
 from service.store.migrate import config, upgrade
-from service.store.writer_findings import FindingWriter, load
+from service.store.writers.findings import FindingWriter, load
 from tests.store.logs import NOW_MS
 
 _OLD = """INSERT INTO findings (cluster_id, id, kind, severity, status, confidence, transactional_id, opened_at_ms,

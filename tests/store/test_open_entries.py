@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from service.store import read_partitions
+from service.store.queries import partitions
 from tests.store.conftest import Cluster
 from tests.store.logs import NOW_MS
 from tests.store.looks import Watched, described, entry, look, silent
@@ -95,7 +95,7 @@ def test_entries_are_told_of_the_partitions_asked_for_by_place_and_start(watched
         watched.see(described(NOW_MS, entry(2, 109), entry(1, 109), entry(3, 102), partition=partition))
     with watched.cluster.engine.connect() as connection:
         asked = [("orders", 2), ("orders", 1), ("orders", 2), ("none", 0)]
-        found = read_partitions.entries(connection, watched.cluster.id, asked)
+        found = partitions.entries(connection, watched.cluster.id, asked)
         assert [(one.partition, one.producer_id) for one in found] == [(p, pid) for p in (1, 2) for pid in (3, 1, 2)]
-        assert read_partitions.entries(connection, watched.cluster.id, asked, limit=4) == found[:4]
-        assert read_partitions.entries(connection, watched.cluster.id, []) == []
+        assert partitions.entries(connection, watched.cluster.id, asked, limit=4) == found[:4]
+        assert partitions.entries(connection, watched.cluster.id, []) == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from service.domain import states
 from service.domain.facts import Participants
 from service.domain.owners import Owner
-from service.store.read_partitions import owners
+from service.store.queries.partitions import owners
 from service.store.retention import Retention
 from tests.store.conftest import Cluster
 from tests.store.histories import committed

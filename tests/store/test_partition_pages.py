@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
-from service.store import read_partitions
+from service.store.queries import partitions
 from tests.store.conftest import Cluster, only_on
 from tests.store.logs import NOW_MS
 from tests.store.looks import Watched, look
@@ -27,7 +27,7 @@ def pages(watched: Watched, limit: int, **chosen: Any) -> list[list[tuple[str, i
     found, after = [], None
     with watched.cluster.engine.connect() as connection:
         while True:
-            rows, after = read_partitions.page(connection, watched.cluster.id, after, limit, **chosen)
+            rows, after = partitions.page(connection, watched.cluster.id, after, limit, **chosen)
             found.append([(row.topic, row.partition) for row in rows])
             if after is None:
                 return found
@@ -50,16 +50,16 @@ def test_pages_of_those_that_stand_and_of_the_others(watched: Watched) -> None:
 
 def test_those_that_stand_come_the_longest_first(watched: Watched) -> None:
     with watched.cluster.engine.connect() as connection:
-        found = read_partitions.stalled(connection, watched.cluster.id)
+        found = partitions.stalled(connection, watched.cluster.id)
         assert [(row.topic, row.partition) for row in found[:3]] == [("orders", 9), ("orders", 6), ("orders", 3)]
-        assert read_partitions.stalled(connection, watched.cluster.id, limit=2) == found[:2]
-        assert len(read_partitions.stall_clocks(connection, watched.cluster.id)) == 5
+        assert partitions.stalled(connection, watched.cluster.id, limit=2) == found[:2]
+        assert len(partitions.stall_clocks(connection, watched.cluster.id)) == 5
 
 
 def test_what_no_topic_can_be_called_is_not_found(watched: Watched) -> None:
     with watched.cluster.engine.connect() as connection:
-        assert read_partitions.find(connection, watched.cluster.id, "or\0ders", 0) is None
-        assert read_partitions.find(connection, watched.cluster.id, "orders", 99) is None
+        assert partitions.find(connection, watched.cluster.id, "or\0ders", 0) is None
+        assert partitions.find(connection, watched.cluster.id, "orders", 99) is None
 
 
 @only_on("sqlite")
@@ -72,13 +72,13 @@ def test_everything_is_found_by_an_index(watched: Watched) -> None:
     number, after = watched.cluster.id, ("orders", 3)
     with watched.cluster.engine.connect() as connection:
         event.listen(connection, "before_cursor_execute", keep)
-        read_partitions.stall_clocks(connection, number)
-        read_partitions.stalled(connection, number)
-        read_partitions.find(connection, number, *after)
-        read_partitions.page(connection, number, after, 5)
-        read_partitions.page(connection, number, after, 5, lagging=True, topic="orders")
-        read_partitions.entries(connection, number, [after, ("orders", 4)])
-        read_partitions.groups(connection, number, [after, ("orders", 4)])
+        partitions.stall_clocks(connection, number)
+        partitions.stalled(connection, number)
+        partitions.find(connection, number, *after)
+        partitions.page(connection, number, after, 5)
+        partitions.page(connection, number, after, 5, lagging=True, topic="orders")
+        partitions.entries(connection, number, [after, ("orders", 4)])
+        partitions.groups(connection, number, [after, ("orders", 4)])
         event.remove(connection, "before_cursor_execute", keep)
         steps = []
         for statement, parameters in ran:

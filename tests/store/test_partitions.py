@@ -7,10 +7,11 @@ from collections.abc import Callable
 import pytest
 
 from service.domain.partition_facts import SOURCE
-from service.store import lease, read, read_partitions
+from service.store import lease
 from service.store.errors import LeaseLost
-from service.store.read_partitions import PartitionRow, StallClock
-from service.store.writer_partitions import GONE_KEPT_MS, Written
+from service.store.queries import clusters, partitions
+from service.store.queries.partitions import PartitionRow, StallClock
+from service.store.writers.partitions import GONE_KEPT_MS, Written
 from tests.store.conftest import Cluster
 from tests.store.logs import NOW_MS, everything
 from tests.store.looks import FIRST, Watched, described, entry, look, silent
@@ -21,24 +22,24 @@ def watched(cluster: Cluster) -> Watched:
     return Watched(cluster)
 
 
-def status(watched: Watched) -> read.StatusRow:
+def status(watched: Watched) -> clusters.StatusRow:
     with watched.cluster.engine.connect() as connection:
-        return read.statuses(connection, watched.cluster.id)[SOURCE]
+        return clusters.statuses(connection, watched.cluster.id)[SOURCE]
 
 
-def counts(watched: Watched, fresh_since_ms: int = 0) -> read_partitions.PartitionCounts:
+def counts(watched: Watched, fresh_since_ms: int = 0) -> partitions.PartitionCounts:
     with watched.cluster.engine.connect() as connection:
-        return read_partitions.counts(connection, watched.cluster.id, fresh_since_ms)
+        return partitions.counts(connection, watched.cluster.id, fresh_since_ms)
 
 
 def stalled(watched: Watched, limit: int = 100) -> list[int]:
     with watched.cluster.engine.connect() as connection:
-        return [row.partition for row in read_partitions.stalled(connection, watched.cluster.id, limit)]
+        return [row.partition for row in partitions.stalled(connection, watched.cluster.id, limit)]
 
 
 def clocks(watched: Watched) -> dict[tuple[str, int], StallClock]:
     with watched.cluster.engine.connect() as connection:
-        return read_partitions.stall_clocks(connection, watched.cluster.id)
+        return partitions.stall_clocks(connection, watched.cluster.id)
 
 
 def test_a_look_and_a_read_come_back_field_by_field(watched: Watched) -> None:
@@ -143,8 +144,8 @@ def test_it_is_remembered_for_a_while_that_a_partition_is_gone(watched: Watched)
     assert counts(watched)[:3] == (0, 0, 0)
     watched.see(look(NOW_MS + 2, partition=1), is_full=True)
     with watched.cluster.engine.connect() as connection:
-        (gone,) = read_partitions.gone(connection, watched.cluster.id)
-        ((left,), _) = read_partitions.page(connection, watched.cluster.id, None, 10)
+        (gone,) = partitions.gone(connection, watched.cluster.id)
+        ((left,), _) = partitions.page(connection, watched.cluster.id, None, 10)
     assert left == watched.there(1)
     assert (gone.topic_id, gone.looked_at_ms, gone.is_gone) == ("T", NOW_MS + 1, True)
     watched.see(look(NOW_MS + 3, topic_id="T2"), look(NOW_MS + 3, partition=1))
@@ -153,7 +154,7 @@ def test_it_is_remembered_for_a_while_that_a_partition_is_gone(watched: Watched)
     later_ms = NOW_MS + GONE_KEPT_MS + 5
     watched.see(look(later_ms, partition=1), is_full=True)
     with watched.cluster.engine.connect() as connection:
-        assert read_partitions.gone(connection, watched.cluster.id) == []
+        assert partitions.gone(connection, watched.cluster.id) == []
 
 
 def test_trouble_is_told_beside_what_was_seen_last_without_it(watched: Watched) -> None:

@@ -11,11 +11,12 @@ from sqlalchemy import Engine, event
 
 from service.domain import states
 from service.domain.facts import LogBatch, Reject
-from service.store import clusters, lease, read_transactions, schema
+from service.store import clusters, lease, schema
 from service.store.engine import open_engine, open_reader
 from service.store.errors import LeaseLost, StoreUnavailable
+from service.store.queries import transactions
 from service.store.upsert import COPIES_FROM
-from service.store.writer import TransactionLogWriter
+from service.store.writers.transaction_log import TransactionLogWriter
 from tests.postgres import Postgres
 from tests.store.conftest import Cluster, only_on, patient
 from tests.store.logs import NOW_MS, batch, entry, everything, read, transaction
@@ -96,7 +97,7 @@ def test_work_goes_on_after_a_restart_of_the_server(own_server: Postgres) -> Non
 
         def commits() -> int:
             with reader.connect() as connection:
-                row = read_transactions.find(connection, number, b"pay")
+                row = transactions.find(connection, number, b"pay")
             return 0 if row is None else row.commits
 
         cluster.writer.apply(batch(transaction(0, start_ms=1), read(0, 3)), NOW_MS)

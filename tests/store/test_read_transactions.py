@@ -11,9 +11,9 @@ from sqlalchemy import Connection, Engine, event
 from service.domain import states
 from service.domain.limits import LAST_TIME_MS
 from service.store.engine import open_reader
-from service.store.read_transactions import find, participants, read_page
-from service.store.select_transactions import SORTS, Place, Selection
-from service.store.writer_rows import IdRow
+from service.store.queries.transaction_pages import SORTS, Place, Selection
+from service.store.queries.transactions import find, participants, read_page
+from service.store.writers.id_rows import IdRow
 from tests.service.stores import INT64_MAX, NOW_MS, Id, SeededCluster, mixed_ids, open_id
 from tests.store.conftest import BACKENDS, new_store, only_on
 
@@ -227,7 +227,7 @@ def test_what_narrows_the_selection_is_looked_up(mixed: SeededCluster, sort: str
 def test_a_prefix_of_many_ids_gives_the_same_page_as_one_of_few(
     mixed: SeededCluster, connection: Connection, monkeypatch: pytest.MonkeyPatch, wide: int
 ) -> None:
-    monkeypatch.setattr("service.store.read_transactions._WIDE", wide)
+    monkeypatch.setattr("service.store.queries.transactions._WIDE", wide)
     rows = walk(connection, mixed.id, Selection(LIVE, prefix=b"app-00"), "last_updated", 7)
     expected = {one.id for one in mixed_ids() if one.state in LIVE and one.id.startswith(b"app-00")}
     assert {row.transactional_id for row in rows} == expected

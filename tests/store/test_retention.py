@@ -17,13 +17,14 @@ from service.domain.findings.lifecycle import Look, reconcile
 from service.domain.keeping import Keep
 from service.domain.ledger import LedgerBatch, Marker, TopicRange, Volume
 from service.domain.partition_facts import PartitionsBatch
-from service.store import audit, lease, read, schema
+from service.store import audit, lease, schema
 from service.store.audit import Attempt
 from service.store.errors import LeaseLost
+from service.store.queries import clusters
 from service.store.retention import Forgotten, Retention
-from service.store.writer_findings import FindingWriter
-from service.store.writer_ledger import LedgerWriter
-from service.store.writer_partitions import PartitionWriter
+from service.store.writers.findings import FindingWriter
+from service.store.writers.ledger import LedgerWriter
+from service.store.writers.partitions import PartitionWriter
 from tests.store.conftest import Cluster, only_on
 from tests.store.histories import aborted, committed
 from tests.store.logs import NOW_MS, Entry, batch, entry, everything, rows
@@ -61,7 +62,7 @@ def seed(cluster: Cluster) -> None:
 
 def state_counts(engine: Engine, cluster_id: int) -> dict[tuple[int, int], int]:
     with engine.connect() as connection:
-        return {(one.partition, one.state): one.ids for one in read.state_counts(connection, cluster_id)}
+        return {(one.partition, one.state): one.ids for one in clusters.state_counts(connection, cluster_id)}
 
 
 def test_history_and_expired_ids_go_when_they_are_old(cluster: Cluster) -> None:

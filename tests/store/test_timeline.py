@@ -14,8 +14,8 @@ from service.domain import states
 from service.domain.facts import Gap, Step
 from service.domain.timeline import Commits, Folded, Mark, Row, told
 from service.domain.transitions import REPEATED
-from service.store.read_history import commits_of, read_owners, read_timeline, rows_of
-from service.store.writer import TransactionLogWriter
+from service.store.queries.history import commits_of, read_owners, read_timeline, rows_of
+from service.store.writers.transaction_log import TransactionLogWriter
 from tests.store.conftest import Cluster, only_on
 from tests.store.histories import aborted, committed, minutes_ago
 from tests.store.logs import NOW_MS, Entry, batch, entry, read

@@ -14,10 +14,10 @@ from service.domain.facts import Gap
 from service.domain.findings import kinds
 from service.domain.findings.lifecycle import MOST_OPEN, QUIET_MS
 from service.kafka.producers import ActiveProducer
-from service.store import read_events, read_findings, read_judge, read_judged
-from service.store.read_judged import WHYS_SHOWN
-from service.store.writer_findings import load
-from service.store.writer_groups import GroupSeen, GroupWriter
+from service.store.queries import findings, id_events, judge_inputs, judged_partitions
+from service.store.queries.judged_partitions import WHYS_SHOWN
+from service.store.writers.findings import load
+from service.store.writers.groups import GroupSeen, GroupWriter
 from spark_jobs.judge.groups import GroupLooks
 from tests.service.stores import client_of
 from tests.store.conftest import Cluster, only_on, patient
@@ -36,7 +36,7 @@ S = 1_000
 
 def stored(cluster: Cluster) -> Mapping[str, int]:
     with cluster.engine.connect() as connection:
-        return read_findings.truncated(connection, cluster.id)
+        return findings.truncated(connection, cluster.id)
 
 
 def open_now(cluster: Cluster, kind: str, now_ms: int) -> int:
@@ -54,17 +54,17 @@ def late(judged: Judged, number: int) -> None:
 
 def test_ids_that_are_not_read_are_counted(judged: Judged) -> None:
     """30 have a finding each, 470 share one, and 200 are left out."""
-    late(judged, read_judge.IDS_READ + 200)
+    late(judged, judge_inputs.IDS_READ + 200)
     judged.judge.round(NOW_MS)
     assert open_now(judged.cluster, kinds.OVERDUE, NOW_MS) == 31
     with judged.reader.connect() as connection:
         found = load(connection, judged.cluster.id, NOW_MS)
     told = sum(one.count for (kind, _), one in found.items() if kind == kinds.OVERDUE)
-    assert (told, stored(judged.cluster)[kinds.OVERDUE]) == (read_judge.IDS_READ, 200)
+    assert (told, stored(judged.cluster)[kinds.OVERDUE]) == (judge_inputs.IDS_READ, 200)
 
 
 def test_what_was_stored_is_replaced_by_who_judges_next(judged: Judged) -> None:
-    late(judged, read_judge.IDS_READ + 200)
+    late(judged, judge_inputs.IDS_READ + 200)
     judged.judge.round(NOW_MS)
     ended = [
         entry(700 + n, states.COMPLETE_ABORT, b"id-%05d" % n, start_ms=NOW_MS - 600_000, at_ms=NOW_MS)
@@ -88,7 +88,7 @@ def test_more_gaps_than_are_read_and_more_partitions_than_may_have_a_finding(clu
 
 
 def test_events_that_come_faster_than_they_are_read(judged: Judged, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(read_events, "EVENTS_READ", 4)
+    monkeypatch.setattr(id_events, "EVENTS_READ", 4)
     judged.at(NOW_MS)
     judged.timeouts(NOW_MS + S, *(f"id-{n}" for n in range(10)))
     judged.at(NOW_MS + S)
@@ -100,7 +100,7 @@ def test_events_that_come_faster_than_they_are_read(judged: Judged, monkeypatch:
 
 
 def test_events_that_are_dropped_before_they_are_reported(judged: Judged, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(read_events, "EVENTS_READ", 4)
+    monkeypatch.setattr(id_events, "EVENTS_READ", 4)
     judged.at(NOW_MS)
     for n in range(3):
         judged.timeouts(NOW_MS + n * S, f"id-{n}-a", f"id-{n}-b")
@@ -111,7 +111,7 @@ def test_events_that_are_dropped_before_they_are_reported(judged: Judged, monkey
 def test_events_that_were_reported_and_are_forgotten_are_not_left_out(
     judged: Judged, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(read_events, "EVENTS_READ", 4)
+    monkeypatch.setattr(id_events, "EVENTS_READ", 4)
     judged.at(NOW_MS)
     for n in range(6):
         now_ms = NOW_MS + n * 120 * S
@@ -152,15 +152,15 @@ def test_entries_that_are_not_even_looked_at(lab: Lab, monkeypatch: pytest.Monke
 
 
 def test_partitions_that_are_not_read(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.store.read_partitions.STALLED_READ", 1)
-    monkeypatch.setattr("service.store.read_partitions.stalled.__defaults__", (1,))
+    monkeypatch.setattr("service.store.queries.partitions.STALLED_READ", 1)
+    monkeypatch.setattr("service.store.queries.partitions.stalled.__defaults__", (1,))
     lab.watched.see(*(look(NOW_MS, partition=n) for n in range(3)))
     lab.round(NOW_MS + S)
     assert stored(lab.cluster) == dict.fromkeys((kinds.HANGING, kinds.ADOPTED, kinds.UNREPLICATED), 2)
 
 
 def test_groups_that_are_not_read(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.store.read_partitions.GROUPS_READ", 2)
+    monkeypatch.setattr("service.store.queries.partitions.GROUPS_READ", 2)
     GroupWriter(cluster.engine, cluster.lease).replace(
         [GroupSeen(f"g{n}", "orders", 0, 100, 1, False) for n in range(5)], NOW_MS
     )
@@ -172,6 +172,6 @@ def test_reasons_that_are_not_listed_are_counted(lab: Lab) -> None:
     """Of each partition that does not answer there is some reason."""
     lab.watched.see(*(silent(NOW_MS, f"broker {n} does not answer", partition=n) for n in range(WHYS_SHOWN + 3)))
     with lab.reader.connect() as connection:
-        missing = read_judged.coverage(connection, lab.cluster.id).missing
+        missing = judged_partitions.coverage(connection, lab.cluster.id).missing
     assert sum(one.partitions for one in missing) == WHYS_SHOWN + 3
-    assert (missing[0].why, missing[0].partitions) == (read_judged.OTHER_WHYS, 3)
+    assert (missing[0].why, missing[0].partitions) == (judged_partitions.OTHER_WHYS, 3)

@@ -10,7 +10,7 @@ from service.domain.facts import Participants
 from service.domain.findings import kinds
 from service.domain.findings.finding import Observation, Occurrence, Subject
 from service.store import clusters
-from service.store.writer_groups import GroupSeen, GroupWriter
+from service.store.writers.groups import GroupSeen, GroupWriter
 from tests.service.findings import observe
 from tests.service.partitions import WithPartitions, entry, moves, silent, stands
 from tests.service.partitions import read as read_of

@@ -10,8 +10,8 @@ import pytest
 from service.domain import states
 from service.domain.facts import Participants
 from service.domain.findings import kinds
-from service.store import read_judged, read_partitions, read_victims
-from service.store.read_findings import FindingSelection, read_page
+from service.store.queries import blocked_groups, judged_partitions, partitions
+from service.store.queries.findings import FindingSelection, read_page
 from service.web.chain import Link, by_id, by_key, links
 from tests.service.findings import observe
 from tests.service.partitions import WithPartitions, entry, stands
@@ -34,8 +34,8 @@ def chain(cluster: WithPartitions) -> Chain:
     def chain() -> list[Link]:
         with cluster.engine.connect() as connection:
             found, _ = read_page(connection, cluster.id, FindingSelection(), None, 100)
-            judged = read_judged.judge(connection, cluster.id, read_partitions.stalled(connection, cluster.id))
-            victims = read_victims.read_victims(connection, cluster.id)
+            judged = judged_partitions.judge(connection, cluster.id, partitions.stalled(connection, cluster.id))
+            victims = blocked_groups.read_victims(connection, cluster.id)
             return links(judged, victims, by_key(found), LIMITS, NOW_MS, by_id(found))
 
     return chain

@@ -17,10 +17,11 @@ from service.domain import states
 from service.domain.facts import Participants
 from service.domain.findings import kinds
 from service.domain.findings.finding import Finding, Observation, Subject
-from service.store import clusters, read_findings
-from service.store.read_findings import FindingSelection
+from service.store import clusters
+from service.store.queries import findings as read_findings
+from service.store.queries.findings import FindingSelection
 from service.store.schema import findings
-from service.store.writer_groups import GroupSeen, GroupWriter
+from service.store.writers.groups import GroupSeen, GroupWriter
 from tests.service.partitions import LSO, PID, WithPartitions, entry, moves, owner, read, stands
 from tests.service.stores import DESCRIPTION, NOW_MS, Id
 from tests.web.every_kind import ABORT, BLOCKS, EVERY, hanging

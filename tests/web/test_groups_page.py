@@ -10,7 +10,7 @@ import pytest
 from service.domain.findings import kinds
 from service.domain.findings.finding import Subject
 from service.domain.offsets_topic import OFFSETS_TOPIC, offsets_partition
-from service.store.writer_groups import GroupSeen, GroupWriter
+from service.store.writers.groups import GroupSeen, GroupWriter
 from service.web import groups
 from tests.service.findings import observe
 from tests.service.partitions import END, LSO, WithPartitions, moves, silent, stands

@@ -6,7 +6,7 @@ import pytest
 
 from service.domain import states
 from service.domain.minutes import MINUTE_MS, minute_of
-from service.store import read, read_lately
+from service.store.queries import clusters, recent_activity
 from service.web.frame import read_frame
 from service.web.last_hour import LastHour, read_last_hour
 from tests.service.partitions import WithPartitions
@@ -19,7 +19,7 @@ from tests.web.stories import HOUR_MS, empty_store
 
 def last_hour(cluster: WithPartitions) -> LastHour | None:
     with cluster.engine.connect() as connection:
-        found = read.find_cluster(connection, cluster.name)
+        found = clusters.find_cluster(connection, cluster.name)
         assert found is not None
         return read_last_hour(connection, read_frame(connection, found, NOW_MS))
 
@@ -76,7 +76,7 @@ def test_causes_are_told_apart(cluster: WithPartitions) -> None:
 
 
 def test_a_storm_has_a_number_and_no_causes(cluster: WithPartitions, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(read_lately, "MOST_STEPS", 2)
+    monkeypatch.setattr(recent_activity, "MOST_STEPS", 2)
     told = [one for n in range(3) for one in aborted(3 * n, MINUTE - 5 * MINUTE_MS, b"a-%d" % n)]
     cluster.writer.apply(batch(told, read_range(0, 9, partition=1)), NOW_MS - 60_000)
     cluster.read()
@@ -88,13 +88,13 @@ def test_a_storm_has_a_number_and_no_causes(cluster: WithPartitions, monkeypatch
 
 def test_half_of_them_took_so_long(cluster: WithPartitions) -> None:
     with cluster.engine.connect() as connection:
-        assert read_lately.halves(connection, cluster.id) == (None, None)
+        assert recent_activity.halves(connection, cluster.id) == (None, None)
     told = [
         one for n, ms in enumerate((4, 20, 20, 700)) for one in committed(3 * n, MINUTE, b"a-%d" % n, markers_ms=ms)
     ]
     cluster.writer.apply(batch(told, read_range(0, 12, partition=1)), NOW_MS)
     with cluster.engine.connect() as connection:
-        assert read_lately.halves(connection, cluster.id) == (100, 25)
+        assert recent_activity.halves(connection, cluster.id) == (100, 25)
 
 
 def test_the_first_read_counts_nothing(cluster: WithPartitions) -> None:

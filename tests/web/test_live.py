@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 
 from service.app import create_app
 from service.domain.findings import kinds
-from service.store import read
+from service.store.queries import clusters
 from tests.service.findings import observe
 from tests.service.partitions import WithPartitions, moves
 from tests.service.stores import NOW_MS
@@ -168,7 +168,7 @@ def test_a_store_that_is_gone_is_another_thing_than_a_lost_connection(well: With
     tab = browse(well.url)
     page = tab.open(PAGE)
     with well.engine.begin() as connection:
-        revision = read.revision(connection)
+        revision = clusters.revision(connection)
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = 'future'")
     notice = page.get_by_role("alert")
     expect(notice).to_contain_text("txnscope stopped to answer with this page")

@@ -8,7 +8,7 @@ from service.domain.findings import kinds
 from service.domain.findings.finding import Subject
 from service.domain.transaction_log import SOURCE, TOPIC
 from service.store import lease, progress
-from service.store.writer_findings import FindingWriter
+from service.store.writers.findings import FindingWriter
 from tests.service.findings import observe
 from tests.service.partitions import WithPartitions, entry, moves, silent
 from tests.service.stores import NOW_MS, Id

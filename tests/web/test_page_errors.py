@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
-from service.store.read import find_cluster
+from service.store.queries.clusters import find_cluster
 from service.web.errors import is_page
 from tests.service.stores import Id, SeededCluster, client_of
 from tests.web.page_text import PageText

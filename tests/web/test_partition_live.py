@@ -12,7 +12,7 @@ from service.api.offsets import Explained
 from service.app import create_app
 from service.domain.facts import Participants
 from service.store import clusters
-from service.store.writer_groups import GroupSeen, GroupWriter
+from service.store.writers.groups import GroupSeen, GroupWriter
 from service.web import one_partition
 from tests.service.partitions import LSO, WithPartitions, entry, moves, owner, read, stands
 from tests.service.stores import DESCRIPTION, NOW_MS

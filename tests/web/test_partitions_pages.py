@@ -13,8 +13,9 @@ from service.app import create_app
 from service.domain import states
 from service.domain.findings import kinds
 from service.domain.findings.finding import Subject
-from service.store import clusters, read_judged
-from service.store.writer_groups import GroupSeen, GroupWriter
+from service.store import clusters
+from service.store.queries import judged_partitions
+from service.store.writers.groups import GroupSeen, GroupWriter
 from service.web import paging, partitions
 from tests.service.findings import observe
 from tests.service.partitions import (
@@ -218,7 +219,7 @@ def test_old_data_is_not_fine(cluster: WithPartitions, age_ms: int, title: str) 
 
 def test_many_at_once_say_how_many_are_not_judged(cluster: WithPartitions, monkeypatch: pytest.MonkeyPatch) -> None:
     """As with 10,000 of them."""
-    monkeypatch.setattr(read_judged, "MOST_JUDGED", 6)
+    monkeypatch.setattr(judged_partitions, "MOST_JUDGED", 6)
     monkeypatch.setattr(partitions, "MOST_JUDGED", 6)
     monkeypatch.setattr(paging.paged, "__defaults__", (4,))
     cluster.read()

@@ -10,9 +10,9 @@ from service.domain.causes import CLIENT_ABORT, COMMIT, EMPTY_ABORT, FENCED, TIM
 from service.domain.limits import TWO_PHASE_TIMEOUT_MS
 from service.domain.timeline import Commits, Row
 from service.domain.transitions import REPEATED
-from service.store.read_history import MinuteRow
+from service.store.queries.history import MinuteRow
 from service.store.read_ids import ProducerRow
-from service.store.writer_rows import IdRow
+from service.store.writers.id_rows import IdRow
 from service.web.lives import Life, lives
 from service.web.rate_bars import HEIGHT, LEAST, bars_of, totals_of
 from service.web.swimlane import TALL, WINDOWS, Axis, Label, Lanes, axis_of, bands_of, lanes_of, spaced

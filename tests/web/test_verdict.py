@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from service.store.read_judged import Coverage, Missing
+from service.store.queries.judged_partitions import Coverage, Missing
 from service.web.chain import Link
 from service.web.freshness import Freshness
 from service.web.heal import HANGS, Heal

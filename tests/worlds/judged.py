@@ -27,9 +27,9 @@ from service.kafka.producer_batches import BatchesRead
 from service.kafka.producers import ActiveProducer
 from service.store import clusters, lease, migrate, progress
 from service.store.engine import open_engine, open_reader
-from service.store.writer import TransactionLogWriter
-from service.store.writer_findings import FindingWriter, load
-from service.store.writer_partitions import PartitionWriter
+from service.store.writers.findings import FindingWriter, load
+from service.store.writers.partitions import PartitionWriter
+from service.store.writers.transaction_log import TransactionLogWriter
 from spark_jobs.judge.disturbances import unrest_at_start
 from spark_jobs.judge.judge import Judge
 from spark_jobs.judge.partition_prober import Answers, Questions

@@ -16,7 +16,7 @@ from service.domain.findings.source import GapSeen, Undecoded
 from service.domain.limits import TWO_PHASE_TIMEOUT_MS
 from service.domain.states import EXPIRED, ONGOING, OPEN, PREPARE_ABORT, PREPARE_COMMIT, UNKNOWN
 from service.domain.transaction_log import SOURCE
-from service.store.read_transactions import participants
+from service.store.queries.transactions import participants
 from service.store.schema import (
     CAN_EXPIRE,
     clusters,

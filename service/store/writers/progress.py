@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 from service.store.progress import Position, drop_positions, save_positions
 from service.store.schema import data_gaps
 from service.store.upsert import Upsert
-from service.store.writer_plan import Step
+from service.store.writers.range_plan import Step
 
 RATE_WINDOW_MS: Final = 10_000
 

@@ -12,9 +12,9 @@ from service.domain.findings.finding import Finding
 from service.domain.findings.kinds import CONFIRMED
 from service.store.display import readings_of
 from service.store.id_key import id_key
-from service.store.read_transactions import whole_ids
+from service.store.queries.transactions import whole_ids
 from service.store.schema import clusters, finding_events, findings, findings_truncated
-from service.store.writer_findings import finding_of
+from service.store.writers.findings import finding_of
 
 _F = findings.c
 _E = finding_events.c

@@ -12,8 +12,7 @@ from sqlalchemy import Connection, Row, bindparam, select
 from service.domain.states import OPEN
 from service.store.display import readings_of
 from service.store.id_key import KEPT, id_key, is_cut, whole_id
-from service.store.schema import open_participants, transactional_ids
-from service.store.select_transactions import (
+from service.store.queries.transaction_pages import (
     SORTS,
     ByTime,
     Place,
@@ -25,7 +24,8 @@ from service.store.select_transactions import (
     filters,
     names_ids,
 )
-from service.store.writer_rows import IdRow
+from service.store.schema import open_participants, transactional_ids
+from service.store.writers.id_rows import IdRow
 
 _T, _O = transactional_ids.c, open_participants.c
 _PARTICIPANTS = (

@@ -13,8 +13,8 @@ from service.domain.facts import Durations, Reject
 from service.store.id_key import id_key
 from service.store.schema import cluster_minutes, counters, rejects
 from service.store.upsert import Upsert
-from service.store.writer_minutes import ABORT_WORDS
-from service.store.writer_runs import Ended
+from service.store.writers.minutes import ABORT_WORDS
+from service.store.writers.runs import Ended
 
 COMMITS: Final = "commits"
 ABORTS: Final = "aborts"

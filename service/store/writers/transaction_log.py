@@ -12,13 +12,13 @@ from service.domain.keeping import Keep
 from service.domain.transaction_log import SOURCE, TOPIC
 from service.store.lease import Lease
 from service.store.progress import positions
-from service.store.writer_counters import count_durations, count_ends, keep_rejects
-from service.store.writer_ids import IdWriter, void_ids
-from service.store.writer_plan import Plan, Step, plan, select_runs
-from service.store.writer_progress import begin_generations, finish_ranges
-from service.store.writer_runs import Ended, Told, by_id, whole_ids
 from service.store.writer_settle import settle_causes
-from service.store.writer_source import SourceWriter
+from service.store.writers.counters import count_durations, count_ends, keep_rejects
+from service.store.writers.ids import IdWriter, void_ids
+from service.store.writers.progress import begin_generations, finish_ranges
+from service.store.writers.range_plan import Plan, Step, plan, select_runs
+from service.store.writers.runs import Ended, Told, by_id, whole_ids
+from service.store.writers.source import SourceWriter
 
 RUNS_AT_ONCE: Final = 10_000
 """How many runs (about as many ids) the first read writes in one transaction: the write lock for a quarter second."""

@@ -11,9 +11,9 @@ from service.domain.minutes import minute_of
 from service.store.progress import positions
 from service.store.schema import partition_markers, partition_minutes
 from service.store.upsert import Upsert
-from service.store.writer_plan import plan
-from service.store.writer_progress import begin_generations, finish_ranges
-from service.store.writer_source import SourceWriter
+from service.store.writers.progress import begin_generations, finish_ranges
+from service.store.writers.range_plan import plan
+from service.store.writers.source import SourceWriter
 
 _VOLUMES = Upsert(partition_minutes, add=Volume._fields[3:])
 _MARKERS = Upsert(partition_markers)

@@ -12,12 +12,20 @@ from service.domain.findings.finding import Finding
 from service.domain.states import ONGOING, PREPARE_ABORT, PREPARE_COMMIT
 from service.domain.transaction_log import SOURCE
 from service.domain.victims import Victim
-from service.store.read import ClusterRow, StateCount, StatusRow, all_clusters, log_as_of_ms, state_counts, statuses
-from service.store.read_expiring import count_expiring
-from service.store.read_findings import counts as finding_counts
-from service.store.read_findings import longest, truncated
-from service.store.read_judged import Coverage, StandingRow, coverage, standing
-from service.store.read_victims import read_victims
+from service.store.queries.blocked_groups import read_victims
+from service.store.queries.clusters import (
+    ClusterRow,
+    StateCount,
+    StatusRow,
+    all_clusters,
+    log_as_of_ms,
+    state_counts,
+    statuses,
+)
+from service.store.queries.expiring import count_expiring
+from service.store.queries.findings import counts as finding_counts
+from service.store.queries.findings import longest, truncated
+from service.store.queries.judged_partitions import Coverage, StandingRow, coverage, standing
 from service.store.schema import counters, log_partitions, transactional_ids
 
 TOP_OPEN: Final = 20

@@ -11,7 +11,7 @@ from service.domain.facts import UNSEEN, LogRecord, Run
 from service.domain.journal import NO_ABORT, LastAbort
 from service.store.display import display_id
 from service.store.id_key import is_cut
-from service.store.writer_story import Story
+from service.store.writers.story import Story
 
 
 class IdRow(NamedTuple):

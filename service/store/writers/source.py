@@ -13,7 +13,7 @@ from service.store.display import printable
 from service.store.lease import Lease, check
 from service.store.schema import source_status
 from service.store.upsert import Upsert
-from service.store.writer_counters import count_batch
+from service.store.writers.counters import count_batch
 
 NEVER_MS: Final = 0
 

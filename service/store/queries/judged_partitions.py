@@ -16,8 +16,9 @@ from service.domain.open_entries import UNREPLICATED, Entry, Relation, owner_of,
 from service.domain.owners import Owner
 from service.domain.partition_facts import Place
 from service.domain.transaction_log import SOURCE
-from service.store import read, read_judge, read_partitions
-from service.store.read_partitions import PartitionRow
+from service.store.queries import clusters, judge_inputs
+from service.store.queries import partitions as read_partitions
+from service.store.queries.partitions import PartitionRow
 from service.store.schema import data_partitions, findings, log_partitions, partition_watch
 
 MOST_JUDGED: Final = 2_000
@@ -104,7 +105,7 @@ def looked_at_ms(connection: Connection, cluster_id: int) -> int | None:
 
 def why_no_log(connection: Connection, cluster_id: int) -> str | None:
     """Why the coordinators' log cannot be read: it may not be, or never could; None where it is, or was and will be."""
-    status = read.statuses(connection, cluster_id).get(SOURCE)
+    status = clusters.statuses(connection, cluster_id).get(SOURCE)
     if status is None or status.error is None:
         return None
     return status.error if status.as_of_ms is None or DENIED in status.error else None
@@ -240,8 +241,8 @@ def _hanging(connection: Connection, cluster_id: int) -> frozenset[tuple[str, in
 
 def _context(connection: Connection, cluster_id: int, as_of_ms: int) -> Context:
     """The log may have been read to an end asked for later than the last look: so much the better."""
-    limits = limits_of(read_judge.configs(connection, cluster_id))
-    views = read_judge.views(connection, cluster_id)
+    limits = limits_of(judge_inputs.configs(connection, cluster_id))
+    views = judge_inputs.views(connection, cluster_id)
     newest_ms = max([as_of_ms, *(view.end_asked_at_ms for view in views)])
     return context_of(limits, Rules(), views, newest_ms)
 

@@ -10,9 +10,9 @@ from sqlalchemy import Connection, select
 from service.domain.offsets_topic import OFFSETS_TOPIC
 from service.domain.partition_facts import Place
 from service.domain.victims import Ends, Victim, victims
-from service.store import read_partitions
 from service.store.places import rows_at
-from service.store.read_judged import looked_at_ms
+from service.store.queries import partitions
+from service.store.queries.judged_partitions import looked_at_ms
 from service.store.schema import data_partitions
 
 STANDING_READ: Final = 5_000
@@ -23,7 +23,7 @@ _ENDS = select(_D.topic, _D.partition, *(_D[name] for name in Ends._fields)).whe
 
 def read_victims(connection: Connection, cluster_id: int) -> list[Victim]:
     """All of them, by group, topic and partition; as many as the watch of groups keeps, a few thousand at most."""
-    offsets = read_partitions.groups(connection, cluster_id)
+    offsets = partitions.groups(connection, cluster_id)
     as_of_ms = looked_at_ms(connection, cluster_id)
     if not offsets or as_of_ms is None:
         return []

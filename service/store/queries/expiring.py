@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, Select, and_, func, or_, select, text
 
 from service.store.id_key import id_key
-from service.store.read_transactions import whole_row
+from service.store.queries.transactions import whole_row
 from service.store.schema import CAN_EXPIRE, transactional_ids
-from service.store.writer_rows import IdRow
+from service.store.writers.id_rows import IdRow
 
 _T = transactional_ids.c
 

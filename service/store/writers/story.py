@@ -11,7 +11,7 @@ from service.domain.causes import Cause
 from service.domain.durations import MARKER, OPEN
 from service.domain.facts import UNSEEN, LogRecord, Minute, Run, Step
 from service.domain.journal import Judged, LastAbort, Transition
-from service.store.writer_minutes import COUNTED_AS, Cell
+from service.store.writers.minutes import COUNTED_AS, Cell
 
 COMMIT, ABORT = "commit", "abort"
 _PREPARED = (states.PREPARE_COMMIT, states.PREPARE_ABORT)

@@ -14,9 +14,9 @@ from service.domain.findings.kinds import RESOLVED
 from service.domain.minutes import MINUTE_MS
 from service.domain.states import PREPARE_ABORT
 from service.store.schema import cluster_minutes, counters, findings, transitions
-from service.store.writer_counters import SUM
-from service.store.writer_findings import finding_of
-from service.store.writer_minutes import COUNTED_AS
+from service.store.writers.counters import SUM
+from service.store.writers.findings import finding_of
+from service.store.writers.minutes import COUNTED_AS
 
 MOST_STEPS: Final = 50_000
 """Of so many aborts the causes are looked up: that takes 0.1 s. In a storm of more, their number alone is told."""

@@ -15,13 +15,13 @@ from service.domain.facts import NO_ID, UNSEEN, Run
 from service.domain.journal import NO_ABORT
 from service.domain.states import EXPIRED, OPEN
 from service.store.display import printable
-from service.store.look_up import look_up
+from service.store.queries.many_rows import look_up
 from service.store.schema import coordinator_states, open_participants, producer_ids, transactional_ids
 from service.store.upsert import Upsert
-from service.store.writer_history import HistoryRows
-from service.store.writer_rows import IdRow, last_abort, new_row, newest_record
-from service.store.writer_runs import Ended, Told, keyed
-from service.store.writer_story import Story, tell
+from service.store.writers.history import HistoryRows
+from service.store.writers.id_rows import IdRow, last_abort, new_row, newest_record
+from service.store.writers.runs import Ended, Told, keyed
+from service.store.writers.story import Story, tell
 
 _IDS = Upsert(transactional_ids, replace=IdRow._fields[2:])
 _PARTICIPANTS = Upsert(open_participants)

@@ -11,11 +11,11 @@ from sqlalchemy import ColumnElement, Connection, Table, bindparam, delete, sele
 from service.domain.open_entries import Entry
 from service.domain.partition_facts import SOURCE, PartitionsBatch, Place, StalledRead
 from service.store.display import printable
-from service.store.partition_rows import LookRow, Partitions
 from service.store.places import rows_at
 from service.store.schema import data_partitions, findings, open_entries, partition_watch
 from service.store.upsert import Upsert
-from service.store.writer_source import NEVER_MS, SourceWriter
+from service.store.writers.partition_rows import LookRow, Partitions
+from service.store.writers.source import NEVER_MS, SourceWriter
 
 ALL_FROM: Final = 500
 """From so many partitions on all rows are read at once, and not each by its key."""

@@ -9,9 +9,9 @@ from sqlalchemy import Connection, bindparam, update
 from service.domain.causes import Cause
 from service.store.schema import transitions
 from service.store.upsert import Upsert
-from service.store.writer_minutes import MINUTES
-from service.store.writer_rows import IdRow
-from service.store.writer_story import Story
+from service.store.writers.id_rows import IdRow
+from service.store.writers.minutes import MINUTES
+from service.store.writers.story import Story
 
 _TRANSITIONS = Upsert(
     transitions,

@@ -17,9 +17,9 @@ from service.domain.spans_of_offsets import COMMIT as COMMIT_MARKER
 from service.domain.states import COMPLETE_COMMIT, PREPARE_ABORT, PREPARE_COMMIT
 from service.domain.transaction_log import SOURCE
 from service.domain.transitions import SLOW_MARKERS_MS
-from service.store import read
 from service.store.id_key import id_key
-from service.store.read import ClusterRow
+from service.store.queries import clusters
+from service.store.queries.clusters import ClusterRow
 from service.store.schema import data_gaps, findings, id_minutes, transactional_ids, transitions
 
 _MOST_ROWS: Final = 5_000
@@ -75,10 +75,10 @@ def known_decisions(connection: Connection, cluster: ClusterRow) -> Known | None
     gap, up to where the coordinators' log is read. None: of no time.
     """
     oldest_ms = connection.scalar(select(func.min(_T.at_ms)).where(_T.cluster_id == cluster.id))
-    as_of_ms = read.log_as_of_ms(connection, cluster.id)
+    as_of_ms = clusters.log_as_of_ms(connection, cluster.id)
     if cluster.counted_since_ms is None or oldest_ms is None or as_of_ms is None:
         return None
-    if any(row.next_offset < row.end_offset for row in read.partitions(connection, cluster.id, SOURCE)):
+    if any(row.next_offset < row.end_offset for row in clusters.partitions(connection, cluster.id, SOURCE)):
         return None
     gap_ms = connection.scalar(select(func.max(_G.seen_at_ms)).where(_G.cluster_id == cluster.id, _G.source == SOURCE))
     return Known(max(cluster.counted_since_ms, oldest_ms, gap_ms or 0) + CLOCKS_MS, as_of_ms - CLOCKS_MS)

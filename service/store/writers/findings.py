@@ -14,7 +14,7 @@ from service.domain.worlds.verdict import Kind, Proof
 from service.store.lease import Lease, check
 from service.store.schema import finding_events, findings, findings_truncated
 from service.store.upsert import Upsert
-from service.store.writer_counters import count_contradictions, count_detection
+from service.store.writers.counters import count_contradictions, count_detection
 
 EVENTS_KEPT: Final = 10_000
 """Of all clusters; who was away for longer begins anew."""

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, and_, bindparam, func, select
 
 from service.domain.owners import Owner
 from service.domain.states import EXPIRED
-from service.store.read_transactions import participants
+from service.store.queries.transactions import participants
 from service.store.schema import producer_ids, transactional_ids
 from service.store.upsert import batched
 

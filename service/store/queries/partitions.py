@@ -12,7 +12,7 @@ from service.domain.open_entries import Entry
 from service.domain.partition_facts import FirstBatch, Place
 from service.domain.victims import GroupOffset
 from service.store.places import rows_at
-from service.store.read_owners import owners as owners
+from service.store.queries.owners import owners as owners
 from service.store.schema import data_partitions, group_offsets, open_entries, partition_watch
 
 STALLED_READ: Final = 2_000
