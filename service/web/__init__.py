@@ -5,33 +5,24 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from service.web import (
-    expiring,
-    findings,
-    goto,
-    groups,
-    guide,
-    landing,
-    one_id,
-    one_partition,
-    overview,
-    partitions,
-    pipeline,
-    transactions,
-)
+from service.web import goto, groups, guide
+from service.web.cluster import landing, overview, pipeline
+from service.web.findings import finding_list
+from service.web.partitions import partition_list, partition_page
+from service.web.transactions import expiring, transaction_list, transaction_page
 
 ROOMS: Final = (
     landing,
     goto,
     overview,
-    findings,
-    partitions,
-    one_partition,
+    finding_list,
+    partition_list,
+    partition_page,
     groups,
     expiring,
     pipeline,
-    transactions,
-    one_id,
+    transaction_list,
+    transaction_page,
     guide,
 )
 """Each has a `router`."""

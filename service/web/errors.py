@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from service.api.links import API
 from service.api.problems import Problem, ProblemError
 from service.store.errors import StoreError
-from service.web.render import render_bare
+from service.web.shared.render import render_bare
 
 Handler = Callable[[Request, Any], Response]
 

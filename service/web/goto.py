@@ -7,10 +7,10 @@ from typing import Final
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
 
-from service.web.addresses import page_of
 from service.web.goto_hits import MOST_SHOWN, find
 from service.web.pages import framed
-from service.web.render import render
+from service.web.shared.addresses import page_of
+from service.web.shared.render import render
 
 LONGEST: Final = 40_000
 """Characters: a transactional.id has 32,767 bytes at most, some shown as escapes."""

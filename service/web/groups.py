@@ -15,11 +15,11 @@ from service.store.queries import findings
 from service.store.queries.blocked_groups import read_victims
 from service.store.queries.findings import FindingSelection
 from service.store.queries.partitions import GROUPS_READ
-from service.web.frame import Frame
-from service.web.group_rows import GroupRow, group_rows
 from service.web.pages import framed
-from service.web.paging import Paged, PageNumber, paged
-from service.web.render import render
+from service.web.partitions.groups import GroupRow, group_rows
+from service.web.shared.frame import Frame
+from service.web.shared.paging import Paged, PageNumber, paged
+from service.web.shared.render import render
 
 _GAPS_READ: Final = 200
 

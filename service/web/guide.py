@@ -19,7 +19,7 @@ from markupsafe import Markup
 from mdit_py_plugins.anchors import anchors_plugin
 from starlette.exceptions import HTTPException
 
-from service.web.render import render_bare
+from service.web.shared.render import render_bare
 
 GUIDE: Final = "/guide"
 RUNBOOKS: Final = f"{GUIDE}/runbooks"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from service.domain.findings import kinds
 from service.domain.findings.finding import Finding
 from service.domain.worlds.verdict import World
-from service.web.finding_story import cause_of, who_of
+from service.web.findings.headline import cause_of, who_of
 from service.web.plan_parts import Plan, Step
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from service.web.chain import Link
-from service.web.ruler import Mini, mini
+from service.web.charts.ruler import Mini, mini
+from service.web.partitions.blocking_chain import Link
 
 
 def mini_of(link: Link) -> Mini | None:

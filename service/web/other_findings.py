@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from service.domain.findings.finding import Finding
 from service.domain.findings.kinds import BLOCKED_GROUP, SEVERITIES
-from service.web.chain import Link
-from service.web.finding_words import KIND_WORDS, About, about, heal_of_finding, is_muted
-from service.web.heal import Heal
+from service.web.findings.words import KIND_WORDS, About, about, heal_of_finding, is_muted
+from service.web.partitions.blocking_chain import Link
+from service.web.shared.recovery import Heal
 
 
 class Other(NamedTuple):

@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 
 from service.api.clusters import known_cluster
 from service.api.store import store_of
-from service.web.frame import Frame, read_frame
+from service.web.shared.frame import Frame, read_frame
 
 
 @contextmanager

@@ -14,10 +14,10 @@ from service.domain.open_entries import (
     UNREPLICATED,
 )
 from service.store.queries.judged_partitions import JudgedPartition
-from service.web import words
-from service.web.chain import Link
+from service.web.cluster.verdict import Verdict
 from service.web.freshness import NEVER, READING, UNKNOWN, Freshness
-from service.web.verdict import Verdict
+from service.web.partitions.blocking_chain import Link
+from service.web.shared import words
 
 _SAYS: Final = {
     OPENED: ("info", "A transaction is open, in time."),

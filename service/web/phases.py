@@ -11,7 +11,7 @@ from service.domain.limits import is_time
 from service.domain.states import NAMES
 from service.domain.timeline import Row
 from service.domain.transitions import REPEATED
-from service.web import words
+from service.web.shared import words
 
 _PREPARED = (states.PREPARE_COMMIT, states.PREPARE_ABORT)
 _COMPLETE = (states.COMPLETE_COMMIT, states.COMPLETE_ABORT)

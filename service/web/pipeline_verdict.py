@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from service.domain.findings.words import listed
-from service.web import words
+from service.web.cluster.sources import SourceRow
+from service.web.cluster.verdict import Verdict
 from service.web.freshness import LATE, NEVER, OLD, READING, UNKNOWN, Freshness
-from service.web.source_rows import SourceRow
-from service.web.verdict import Verdict
+from service.web.shared import words
 
 TRUSTED = "trusted"
 PARTLY = "partly"

@@ -12,7 +12,7 @@ from service.domain.facts import Participants
 from service.domain.findings import kinds
 from service.store.queries import blocked_groups, judged_partitions, partitions
 from service.store.queries.findings import FindingSelection, read_page
-from service.web.chain import Link, by_id, by_key, links
+from service.web.partitions.blocking_chain import Link, by_id, by_key, links
 from tests.service.findings import observe
 from tests.service.partitions import WithPartitions, entry, stands
 from tests.service.stores import NOW_MS, Id

@@ -11,7 +11,7 @@ import pytest
 
 from service.domain import states
 from service.store import clusters
-from service.web.expiry_chart import FOOT, bars, bounds_ms
+from service.web.charts.expiry import FOOT, bars, bounds_ms
 from tests.service.partitions import WithPartitions
 from tests.service.stores import DESCRIPTION, INT64_MAX, INT64_MIN, NOW_MS, Id
 from tests.web.first_read import reading_for_the_first_time

@@ -25,8 +25,8 @@ from service.domain.open_entries import (
     Relation,
 )
 from service.domain.owners import Owner
-from service.web.finding_words import KIND_WORDS, about, heal_of_finding, is_muted
-from service.web.heal import heal_of
+from service.web.findings.words import KIND_WORDS, about, heal_of_finding, is_muted
+from service.web.shared.recovery import heal_of
 from tests.service.stores import NOW_MS
 
 LIMITS = Limits(10_000, 604_800_000, 3_600_000, frozenset())

@@ -7,8 +7,8 @@ import pytest
 from service.domain import states
 from service.domain.minutes import MINUTE_MS, minute_of
 from service.store.queries import clusters, recent_activity
-from service.web.frame import read_frame
-from service.web.last_hour import LastHour, read_last_hour
+from service.web.cluster.last_hour import LastHour, read_last_hour
+from service.web.shared.frame import read_frame
 from tests.service.partitions import WithPartitions
 from tests.service.stores import NOW_MS, Id
 from tests.store.histories import MINUTE, aborted, committed

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from service.web.minutes_chart import BOTTOM, TOP, WIDTH, area, nice_top, stacked
+from service.web.charts.minutes import BOTTOM, TOP, WIDTH, area, nice_top, stacked
 
 
 @pytest.mark.parametrize(

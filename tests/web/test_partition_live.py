@@ -13,7 +13,7 @@ from service.app import create_app
 from service.domain.facts import Participants
 from service.store import clusters
 from service.store.writers.groups import GroupSeen, GroupWriter
-from service.web import one_partition
+from service.web.partitions import partition_page
 from tests.service.partitions import LSO, WithPartitions, entry, moves, owner, read, stands
 from tests.service.stores import DESCRIPTION, NOW_MS
 from tests.web.browser import DESK, PHONE, WAIT_MS, Browse, Clock, is_wider_than_the_window
@@ -59,7 +59,7 @@ def test_the_answer_and_what_is_typed_survive_the_refresh_that_brings_what_is_ne
         asked.append(1)
         return Explained([SPAN], None, NOW_MS)
 
-    monkeypatch.setattr(one_partition, "explained", explained)
+    monkeypatch.setattr(partition_page, "explained", explained)
     tab = browse(create_app(cluster.url, "1.2.3", now_ms=Clock()))
     page = tab.open(f"{HERE}?offset=4")
     expect(page.locator("#explained")).to_contain_text("Aborted. Offset 4 belongs to")

@@ -16,7 +16,8 @@ from service.domain.findings.finding import Subject
 from service.store import clusters
 from service.store.queries import judged_partitions
 from service.store.writers.groups import GroupSeen, GroupWriter
-from service.web import paging, partitions
+from service.web.partitions import partition_list
+from service.web.shared import paging
 from tests.service.findings import observe
 from tests.service.partitions import (
     END,
@@ -220,7 +221,7 @@ def test_old_data_is_not_fine(cluster: WithPartitions, age_ms: int, title: str) 
 def test_many_at_once_say_how_many_are_not_judged(cluster: WithPartitions, monkeypatch: pytest.MonkeyPatch) -> None:
     """As with 10,000 of them."""
     monkeypatch.setattr(judged_partitions, "MOST_JUDGED", 6)
-    monkeypatch.setattr(partitions, "MOST_JUDGED", 6)
+    monkeypatch.setattr(partition_list, "MOST_JUDGED", 6)
     monkeypatch.setattr(paging.paged, "__defaults__", (4,))
     cluster.read()
     cluster.look(*(stands(n, stalled_since_ms=NOW_MS - 2_000 - n) for n in range(10)), silent("away", 0, "other"))

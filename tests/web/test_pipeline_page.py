@@ -12,9 +12,9 @@ from service.domain.facts import Gap, LogBatch, RangeRead, Reject
 from service.domain.findings import kinds
 from service.domain.findings.finding import Subject
 from service.store import clusters
-from service.web import words
-from service.web.grants import bootstrap_of, lines_of
-from service.web.unknown_rows import PARTITIONS_SHOWN
+from service.web.cluster.unknowns import PARTITIONS_SHOWN
+from service.web.shared import words
+from service.web.shared.grants import bootstrap_of, lines_of
 from tests.service.findings import observe
 from tests.service.partitions import WithPartitions, entry, moves, read, silent, stands
 from tests.service.stores import DESCRIPTION, NOW_MS, Id

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.web.ruler import Ruler, draw, mini
-from service.web.ruler_scale import END, MOST_SPANS
-from service.web.ruler_spans import (
+from service.web.charts.ruler import Ruler, draw, mini
+from service.web.charts.ruler_scale import END, MOST_SPANS
+from service.web.charts.ruler_spans import (
     ABORTED,
     COMMITTED,
     DECIDED,

@@ -13,7 +13,7 @@ from service.domain.source_state import Cause, Stall
 from service.domain.transaction_log import SOURCE as LOG
 from service.store import lease
 from service.web.guide import RUNBOOKS, guide_names
-from service.web.stalls import stall_lines
+from service.web.shared.stalls import stall_lines
 from tests.service.partitions import WithPartitions
 from tests.service.stores import NOW_MS
 from tests.web.browser import DESK, PHONE, Browse, is_wider_than_the_window

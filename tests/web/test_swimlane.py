@@ -13,9 +13,9 @@ from service.domain.transitions import REPEATED
 from service.store.queries.history import MinuteRow
 from service.store.read_ids import ProducerRow
 from service.store.writers.id_rows import IdRow
-from service.web.lives import Life, lives
-from service.web.rate_bars import HEIGHT, LEAST, bars_of, totals_of
-from service.web.swimlane import TALL, WINDOWS, Axis, Label, Lanes, axis_of, bands_of, lanes_of, spaced
+from service.web.charts.rates import HEIGHT, LEAST, bars_of, totals_of
+from service.web.charts.swimlane import TALL, WINDOWS, Axis, Label, Lanes, axis_of, bands_of, lanes_of, spaced
+from service.web.transactions.spans import Life, lives
 
 MINUTE = 60_000
 FROM = 1_790_000_040_000  # a whole minute

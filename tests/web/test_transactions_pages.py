@@ -22,7 +22,7 @@ from service.domain.findings.finding import Subject
 from service.domain.why import why_aborted
 from service.store import clusters
 from service.store.writers.groups import GroupSeen, GroupWriter
-from service.web.cause_words import PROOFS, TO_DO
+from service.web.shared.causes import PROOFS, TO_DO
 from tests.service.findings import observe
 from tests.service.partitions import WithPartitions, hangs, moves, owner, read, stands
 from tests.service.partitions import entry as open_entry

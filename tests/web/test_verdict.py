@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from service.store.queries.judged_partitions import Coverage, Missing
-from service.web.chain import Link
+from service.web.cluster.verdict import Seen, verdict_of
 from service.web.freshness import Freshness
-from service.web.heal import HANGS, Heal
-from service.web.verdict import Seen, verdict_of
+from service.web.partitions.blocking_chain import Link
+from service.web.shared.recovery import HANGS, Heal
 
 NOW_MS = 1_790_000_000_000
 WHOLE = Coverage(NOW_MS, 1_246, 1_246, 1_246, 0)

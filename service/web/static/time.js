@@ -1,4 +1,4 @@
-// Ages and countdowns tick from <time datetime> and the server's clock; the words are those of service/web/words.py.
+// Ages and countdowns tick from <time datetime> and the server's clock; the words are those of service/web/shared/words.py.
 "use strict";
 
 const txnscope = (window.txnscope = window.txnscope || {});

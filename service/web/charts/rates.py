@@ -1,0 +1,102 @@
+"""Bars of what ended under one id, by cause and by minute (or by more, where the window is long). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from service.domain.minutes import MINUTE_MS
+from service.store.queries.history import MinuteRow
+from service.web.charts.swimlane import Axis, Window
+from service.web.shared.causes import COUNTED, WORDS
+
+HEIGHT: Final = 110.0
+LEAST: Final = 3.0
+"""px: one abort among thousands of commits is seen, too."""
+
+_MOST_BARS: Final = 180
+_WIDTHS_MS: Final = tuple(MINUTE_MS * minutes for minutes in (1, 2, 5, 10, 30, 60, 120))
+
+
+class Bin(NamedTuple):
+    """What ended in [from_ms, to_ms). `ends`: by word of counts, commits first; only what there was."""
+
+    from_ms: int
+    to_ms: int
+    ends: dict[str, int]
+    longest_ms: int | None
+
+    @property
+    def total(self) -> int:
+        return sum(self.ends.values())
+
+
+class Piece(NamedTuple):
+    """A part of a bar: percent across, px down."""
+
+    style: str
+    x: float
+    width: float
+    y: float
+    height: float
+
+
+class Bars(NamedTuple):
+    """`most`: what the highest bar stands for; `width_ms`: of one bar."""
+
+    width_ms: int
+    most: int
+    bins: tuple[Bin, ...]
+    pieces: tuple[Piece, ...]
+
+    @property
+    def counts(self) -> list[tuple[int, dict[str, int]]]:
+        """When each bar begins, in ms, and what ended in it: for the script that draws them."""
+        return [(one.from_ms, one.ends) for one in self.bins]
+
+
+def totals_of(minutes: Iterable[MinuteRow]) -> dict[str, int]:
+    """Commits, then aborts by word of counts; nothing of what there was not."""
+    totals = dict.fromkeys(("commit", *COUNTED), 0)
+    for minute in minutes:
+        for word, count in _ends(minute).items():
+            totals[word] += count
+    return {word: count for word, count in totals.items() if count}
+
+
+def bars_of(axis: Axis, window: Window, minutes: Iterable[MinuteRow]) -> Bars:
+    """Of the minutes on the axis."""
+    width_ms = next((one for one in _WIDTHS_MS if window.span_ms // one <= _MOST_BARS), _WIDTHS_MS[-1])
+    found: dict[int, Bin] = {}
+    for minute in minutes:
+        if not axis.from_ms <= minute.minute_ms < axis.to_ms:
+            continue
+        from_ms = axis.from_ms + (minute.minute_ms - axis.from_ms) // width_ms * width_ms
+        found[from_ms] = _added(found.get(from_ms) or Bin(from_ms, from_ms + width_ms, {}, None), minute)
+    bins = tuple(one for _, one in sorted(found.items()) if one.total)
+    most = max((one.total for one in bins), default=0)
+    return Bars(width_ms, most, bins, tuple(piece for one in bins for piece in _pieces(axis, one, most)))
+
+
+def _added(one: Bin, minute: MinuteRow) -> Bin:
+    ends = {word: one.ends.get(word, 0) + count for word, count in _ends(minute).items()}
+    longest = [ms for ms in (one.longest_ms, minute.open_max_ms if minute.opened else None) if ms is not None]
+    return one._replace(ends=ends, longest_ms=max(longest, default=None))
+
+
+def _ends(minute: MinuteRow) -> dict[str, int]:
+    return {"commit": minute.commits} | {word: getattr(minute, f"aborts_{word}") for word in COUNTED}
+
+
+def _pieces(axis: Axis, one: Bin, most: int) -> Iterable[Piece]:
+    """From the bottom up; with a little air between bars."""
+    x, to_x = axis.x(one.from_ms), axis.x(one.to_ms)
+    heights = {word: max(HEIGHT * count / most, LEAST) for word, count in one.ends.items() if count}
+    excess = sum(heights.values()) - HEIGHT
+    if excess > 0:  # what the small ones were given, the largest gives back
+        heights[max(heights, key=heights.__getitem__)] -= excess
+    y = HEIGHT
+    for word, height in heights.items():
+        y -= height
+        style = "commit" if word == "commit" else WORDS[COUNTED[word]].style
+        yield Piece(style, round(x + 0.05, 3), round(max(to_x - x - 0.1, 0.1), 3), round(y, 1), round(height, 1))

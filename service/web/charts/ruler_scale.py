@@ -1,0 +1,141 @@
+"""To scale between break marks: which spans are left out, how wide the others are, and where an offset is drawn."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from service.web.charts.ruler_spans import DECIDED, FILLERS, FOLDED, MARKER, SHOWN_FIRST, Span
+from service.web.shared import words
+
+END: Final = 91.0
+"""Percent of the drawing where the high watermark is."""
+
+BROKEN: Final = 7.0
+"""At least this wide is what is broken off."""
+
+TO_SCALE: Final = 55.0
+"""At most this wide, where something is broken off, is what is not."""
+
+MOST_BROKEN: Final = 8
+MOST_SPANS: Final = 24
+WIDEST_OFFSET: Final = 4.0
+_INSIDE: Final = 0.9
+"""How far inside of what it breaks a mark stands."""
+
+
+class Piece(NamedTuple):
+    """A span, or a part of one, with its place in percent."""
+
+    span: Span
+    is_broken: bool = False
+    x: float = 0.0
+    width: float = 0.0
+
+    @property
+    def is_filler(self) -> bool:
+        return self.span.kind in FILLERS
+
+    @property
+    def weight(self) -> int:
+        """Of what is broken off: what is hidden gets more room than what everybody can read."""
+        return 1 if self.span.kind == DECIDED else 2
+
+    @property
+    def least(self) -> float:
+        """As narrow as it may get before another is broken off."""
+        return 1.6 if self.span.kind in SHOWN_FIRST else 0.0 if self.span.kind == MARKER else 0.5
+
+
+class Scale(NamedTuple):
+    """`breaks`: where marks say that offsets are left out."""
+
+    pieces: tuple[Piece, ...]
+    breaks: tuple[float, ...]
+
+    def x_of(self, offset: int) -> float:
+        """Outside of the log: at its end."""
+        place = bisect_right([piece.span.first for piece in self.pieces], offset) - 1
+        piece = self.pieces[max(place, 0)]
+        part = min(max((offset - piece.span.first) / piece.span.length, 0.0), 1.0)
+        return round(piece.x + part * piece.width, 2)
+
+
+def folded(spans: Sequence[Span], lso: int) -> list[Span]:
+    """At most MOST_SPANS and two: those nearest to the LSO, the last ones, and what is between them as one each."""
+    if len(spans) <= MOST_SPANS:
+        return list(spans)
+    near = bisect_right([span.first for span in spans], lso) - 1
+    last = 3
+    begin = max(min(near - MOST_SPANS // 3, len(spans) - MOST_SPANS), 0)
+    end = begin + MOST_SPANS - last
+    before, kept, between = spans[:begin], spans[begin:end], spans[end : len(spans) - last]
+    return [*_one(before), *kept, *_one(between), *spans[len(spans) - last :]]
+
+
+def _one(spans: Sequence[Span]) -> list[Span]:
+    if not spans:
+        return []
+    return [Span(spans[0].first, spans[-1].next, FOLDED, words=words.plural(len(spans), "span"))]
+
+
+def cut(spans: Iterable[Span], offsets: Iterable[int]) -> list[Span]:
+    """What nobody told of is cut at these offsets: what is near to them can be drawn to scale."""
+    found: list[Span] = []
+    at = sorted(set(offsets))
+    for span in spans:
+        inner = [offset for offset in at if span.first < offset < span.next] if span.kind in FILLERS else []
+        ends = [span.first, *inner, span.next]
+        found += [span._replace(first=a, next=b) for a, b in pairwise(ends)]
+    return found
+
+
+def scaled(spans: Sequence[Span]) -> Scale:
+    """One scale for all that is not broken; the longest is broken off until the others can be seen."""
+    pieces = [Piece(span) for span in spans]
+    scale = _scale(pieces)
+    while any(not one.is_broken and one.span.length * scale < one.least for one in pieces):
+        whole = [number for number, one in enumerate(pieces) if not one.is_broken]
+        if len(whole) <= 1 or len(pieces) - len(whole) >= MOST_BROKEN:
+            break
+        longest = max(whole, key=lambda number: pieces[number].span.length)
+        pieces[longest] = pieces[longest]._replace(is_broken=True)
+        scale = _scale(pieces)
+    placed = _placed(pieces, scale)
+    return Scale(placed, _breaks(placed))
+
+
+def _scale(pieces: Sequence[Piece]) -> float:
+    """Percent for one offset."""
+    broken = sum(one.is_broken for one in pieces)
+    offsets = sum(one.span.length for one in pieces if not one.is_broken)
+    if not broken:
+        return END / offsets
+    return min(WIDEST_OFFSET, min(END - BROKEN * broken, TO_SCALE) / offsets)
+
+
+def _placed(pieces: Sequence[Piece], scale: float) -> tuple[Piece, ...]:
+    broken = [one for one in pieces if one.is_broken]
+    drawn = scale * sum(one.span.length for one in pieces if not one.is_broken)
+    more = (END - drawn - BROKEN * len(broken)) / max(sum(one.weight for one in broken), 1)
+    found = []
+    x = 0.0
+    for one in pieces:
+        width = BROKEN + more * one.weight if one.is_broken else one.span.length * scale
+        found.append(one._replace(x=round(x, 2), width=round(width, 2)))
+        x += width
+    return tuple(found)
+
+
+def _breaks(pieces: Sequence[Piece]) -> tuple[float, ...]:
+    """At both ends of what is broken off, but not at the ends of the log."""
+    found = []
+    for number, one in enumerate(pieces):
+        if one.is_broken:
+            if number > 0:
+                found.append(round(one.x + _INSIDE, 2))
+            if number < len(pieces) - 1:
+                found.append(round(one.x + one.width - _INSIDE, 2))
+    return tuple(found)

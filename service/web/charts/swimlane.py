@@ -1,0 +1,229 @@
+"""Geometry of the swimlane of one transactional.id: lanes over one time axis; x in percent, y in px. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from service.domain.limits import TWO_PHASE_TIMEOUT_MS
+from service.store.read_ids import ProducerRow
+from service.web.shared import words
+from service.web.shared.causes import WORDS
+from service.web.transactions.spans import Life
+
+MOST_DRAWN: Final = 60
+"""Transactions; more of them become bars per minute."""
+
+PREPARE_PX: Final = 5
+"""The dark end of a bar is at least so wide: markers take milliseconds."""
+
+TALL: Final = 50.0
+"""Of the lane of open times."""
+
+HEADROOM: Final = 1.3
+"""The words of the timeout stand above its line."""
+
+WIDTH_PX: Final = 912.0
+"""Of the lanes where they are narrowest: labels that would overlap there are left out."""
+
+_CHARACTER_PX: Final = 6.6
+_LAST_EPOCH: Final = 32_766
+_MINUTE_MS: Final = 60_000
+
+
+class Window(NamedTuple):
+    """How much of the past is drawn: `steps` of `step_ms`; the axis ends at a whole `grain_ms`."""
+
+    word: str
+    text: str
+    step_ms: int
+    steps: int
+    grain_ms: int
+
+    @property
+    def span_ms(self) -> int:
+        return self.step_ms * self.steps
+
+
+WINDOWS: Final = {
+    one.word: one
+    for one in (
+        Window("15m", "15 m", 3 * _MINUTE_MS, 5, _MINUTE_MS),
+        Window("1h", "1 h", 10 * _MINUTE_MS, 6, _MINUTE_MS),
+        Window("24h", "24 h", 240 * _MINUTE_MS, 6, 10 * _MINUTE_MS),
+        Window("7d", "7 d", 1440 * _MINUTE_MS, 7, 60 * _MINUTE_MS),
+    )
+}
+
+
+class Axis(NamedTuple):
+    """From the first drawn moment to the last; what lies beyond is drawn at the edge."""
+
+    from_ms: int
+    to_ms: int
+
+    def x(self, ms: int) -> float:
+        return round(100 * (min(max(ms, self.from_ms), self.to_ms) - self.from_ms) / (self.to_ms - self.from_ms), 3)
+
+    def has(self, ms: int) -> bool:
+        return self.from_ms <= ms <= self.to_ms
+
+
+class Label(NamedTuple):
+    x: float
+    text: str
+
+
+class Drawn(NamedTuple):
+    """One transaction, or the commits of a minute: pale while open (`x`, `width`), dark from `end_x` back to the
+    decision (`dark_x`, `dark_width`; at least PREPARE_PX, which end at `end_x`). `end_x` None: still open.
+
+    `tall`: its open time; `title`: all of it in words.
+    """
+
+    style: str
+    x: float
+    width: float
+    dark_x: float
+    dark_width: float
+    end_x: float | None
+    tall: float
+    title: str
+
+
+class Band(NamedTuple):
+    x: float
+    width: float
+    text: str
+
+
+class Lanes(NamedTuple):
+    """`timeout_y`: of the timeout line, from the top of its lane; None: it never times out."""
+
+    ticks: tuple[Label, ...]
+    now_x: float
+    drawn: tuple[Drawn, ...]
+    letters: tuple[Label, ...]
+    epochs: tuple[Label, ...]
+    timeout_y: float | None
+    inits: tuple[float, ...]
+    bands: tuple[Band, ...]
+
+
+def axis_of(window: Window, now_ms: int) -> Axis:
+    to_ms = -(-now_ms // window.grain_ms) * window.grain_ms
+    return Axis(to_ms - window.span_ms, to_ms)
+
+
+def lanes_of(
+    axis: Axis,
+    window: Window,
+    now_ms: int,
+    lives: Sequence[Life],
+    inits: Iterable[int],
+    producers: Sequence[ProducerRow],
+    timeout_ms: int,
+) -> Lanes:
+    """`lives`: oldest first; `producers`: of the id, in any order."""
+    shown = [life for life in lives if (life.ended_ms or now_ms) >= axis.from_ms and life.first_ms <= axis.to_ms]
+    has_timeout = timeout_ms != TWO_PHASE_TIMEOUT_MS and timeout_ms > 0
+    longest = max([timeout_ms if has_timeout else 1, *(_open_ms(life, now_ms) for life in shown)])
+    scale = TALL / (longest * HEADROOM)
+    drawn = [_draw(life, axis, now_ms, scale) for life in shown]
+    middles = [(one.x + one.width / 2, life) for one, life in zip(drawn, shown, strict=True)]
+    return Lanes(
+        ticks=_ticks(axis, window),
+        now_x=axis.x(now_ms),
+        drawn=tuple(drawn),
+        letters=spaced(Label(x, _letter(life)) for x, life in middles),
+        epochs=spaced(Label(x, str(life.epoch)) for x, life in middles if life.epoch is not None and life.epoch >= 0),
+        timeout_y=round(TALL - timeout_ms * scale, 1) if has_timeout else None,
+        inits=tuple(axis.x(ms) for ms in sorted(inits) if axis.has(ms)),
+        bands=bands_of(axis, now_ms, producers),
+    )
+
+
+def spaced(labels: Iterable[Label]) -> tuple[Label, ...]:
+    """Without those that would touch the one before; each stands around its `x`."""
+    kept: list[Label] = []
+    free = float("-inf")
+    for label in labels:
+        half = 100 * len(label.text) * _CHARACTER_PX / WIDTH_PX / 2
+        if label.x - half >= free:
+            kept.append(label)
+            free = label.x + half + 0.2
+    return tuple(kept)
+
+
+def bands_of(axis: Axis, now_ms: int, producers: Sequence[ProducerRow]) -> tuple[Band, ...]:
+    """Each producer id until the next one was seen; rotation is routine, and says so."""
+    ordered = sorted(producers, key=lambda one: (one.first_seen_ms, one.last_seen_ms))
+    bands = []
+    for number, one in enumerate(ordered):
+        until_ms = ordered[number + 1].first_seen_ms if number + 1 < len(ordered) else now_ms
+        if until_ms < axis.from_ms or one.first_seen_ms > axis.to_ms:
+            continue
+        before = ordered[number - 1] if number else None
+        text = str(one.producer_id)
+        if before is not None and before.last_epoch >= _LAST_EPOCH:
+            text += f": rotated, {before.producer_id} had used up its epochs (routine, no fault)"
+        x = axis.x(one.first_seen_ms)
+        bands.append(Band(x, round(max(axis.x(until_ms) - x, 0.1), 3), text))
+    return tuple(bands)
+
+
+def _draw(life: Life, axis: Axis, now_ms: int, scale: float) -> Drawn:
+    decided_ms = life.prepared_ms if life.prepared_ms is not None else now_ms
+    ended_ms = life.ended_ms if life.ended_ms is not None else now_ms
+    x, end_x = axis.x(life.first_ms), axis.x(ended_ms)
+    is_decided = life.prepared_ms is not None
+    folded = life.number > 1
+    dark_x = end_x if folded or not is_decided else axis.x(decided_ms)
+    return Drawn(
+        style=WORDS[life.cause].style if life.cause else "open",
+        x=x,
+        width=round(max((end_x if folded else axis.x(decided_ms)) - x, 0.05), 3),
+        dark_x=dark_x,
+        dark_width=round(end_x - dark_x, 3),
+        end_x=end_x if is_decided else None,
+        tall=round(max(_open_ms(life, now_ms) * scale, 1.5), 1),
+        title=_title(life, now_ms),
+    )
+
+
+def _open_ms(life: Life, now_ms: int) -> int:
+    if life.prepared_ms is None:
+        return max(now_ms - life.first_ms, 0)
+    return life.longest_ms or life.open_ms or 0
+
+
+def _letter(life: Life) -> str:
+    if not life.cause:
+        return "open"
+    letter = WORDS[life.cause].letter or "?"
+    return letter if life.number == 1 else f"{letter} x{life.number}"
+
+
+def _title(life: Life, now_ms: int) -> str:
+    def at(ms: int) -> str:
+        return words.clock(ms, now_ms)
+
+    if not life.cause:
+        return f"open since {at(life.first_ms)}"
+    if life.number > 1 and life.prepared_ms is not None and life.ended_ms is not None:
+        text = f"{life.number} commits, ended from {at(life.prepared_ms)} to {at(life.ended_ms)}"
+        if life.open_ms is not None:
+            text += f"; open for {words.fine(life.open_ms)} on average"
+        return f"{text}, {words.fine(life.longest_ms)} at most" if life.longest_ms else text
+    text = WORDS[life.cause].text
+    if life.open_ms is not None:
+        text += f", open for {words.fine(life.open_ms)}"
+    if life.ended_ms is None:
+        return f"{text}; decided {at(life.prepared_ms or life.first_ms)}, its markers are not all written"
+    return f"{text}; ended {at(life.ended_ms)}"
+
+
+def _ticks(axis: Axis, window: Window) -> tuple[Label, ...]:
+    dated = window.step_ms >= 1440 * _MINUTE_MS
+    at = [axis.from_ms + number * window.step_ms for number in range(window.steps + 1)]
+    return tuple(Label(axis.x(ms), words.exact(ms)[5:16] if dated else words.exact(ms)[11:16]) for ms in at)

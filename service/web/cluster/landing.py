@@ -1,0 +1,70 @@
+"""`/`: the clusters with a verdict each, and the ways to all else; `/go`: to the cluster that was chosen."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import RedirectResponse
+from sqlalchemy import Connection
+
+from service.api.clusters import known_cluster
+from service.api.links import API
+from service.api.problems import RETRY_AFTER_S
+from service.api.store import store_of
+from service.store.errors import StoreError
+from service.store.queries import clusters
+from service.store.queries.clusters import ClusterRow
+from service.web.cluster.overview import judged, read_chain, read_confirmed
+from service.web.cluster.verdict import Verdict
+from service.web.shared.addresses import cluster_page
+from service.web.shared.frame import Frame, read_frame
+from service.web.shared.render import render_bare
+
+router = APIRouter(include_in_schema=False)
+
+
+class Listed(NamedTuple):
+    """A cluster of the list. `blocked`, `open`: partitions and transactions."""
+
+    frame: Frame
+    verdict: Verdict
+
+
+@router.get("/")
+def get_landing(request: Request) -> Response:
+    """200; 503, still with the links, while the store cannot be read."""
+    now_ms = request.app.state.now_ms()
+    listed, trouble = [], None
+    try:
+        with store_of(request).read() as connection:
+            listed = [_listed(connection, cluster, now_ms) for cluster in clusters.all_clusters(connection)]
+    except StoreError as error:
+        trouble = str(error)
+    page = render_bare(
+        "landing.html",
+        200 if trouble is None else 503,
+        listed=listed,
+        trouble=trouble,
+        version=request.app.version,
+        api=API,
+        now=now_ms,
+    )
+    if trouble is not None:
+        page.headers["Retry-After"] = str(RETRY_AFTER_S)
+    return page
+
+
+@router.get("/go")
+def go(request: Request, cluster: str) -> Response:
+    """303 to the page of the cluster; 404 for one that the store does not know."""
+    with store_of(request).read() as connection:
+        name = known_cluster(connection, cluster).name
+    return RedirectResponse(cluster_page(name), 303)
+
+
+def _listed(connection: Connection, cluster: ClusterRow, now_ms: int) -> Listed:
+    frame = read_frame(connection, cluster, now_ms)
+    hanging, confirmed = read_confirmed(connection, frame)
+    chain = read_chain(connection, frame, [*hanging, *confirmed])
+    return Listed(frame, judged(frame, hanging, chain))

@@ -1,0 +1,119 @@
+"""What ended in the last hour, as the overview draws it: commits by minute, aborts by minute and cause."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final, NamedTuple
+
+from sqlalchemy import Connection
+
+from service.domain.findings.finding import Finding
+from service.domain.findings.kinds import CORRELATED_TIMEOUTS
+from service.domain.minutes import MINUTE_MS, minute_of
+from service.domain.transaction_log import SOURCE
+from service.store.queries import findings, recent_activity
+from service.store.queries.findings import FindingSelection
+from service.web.charts.minutes import Area, Bars, area, stacked
+from service.web.shared import words
+from service.web.shared.causes import COUNTED, WORDS
+from service.web.shared.frame import Frame
+
+MINUTES: Final = 60
+
+_STYLES: Final = tuple(WORDS[cause].style for cause in COUNTED.values())
+_ALL_CAUSES: Final = "none"
+"""The colour of aborts whose causes are not told apart."""
+
+
+class Total(NamedTuple):
+    """Of a cause: its letter, the style of its square, its words, how many."""
+
+    letter: str
+    style: str
+    text: str
+    number: int
+
+
+class LastHour(NamedTuple):
+    """The whole minutes of [from_ms, to_ms), an hour at most: those since counting began. Commits are of the minutes
+    they were read in, aborts of the log's own time: where reading is behind, these differ. `totals` None: there are
+    too many aborts to tell their causes apart here."""
+
+    from_ms: int
+    to_ms: int
+    commits: int
+    aborts: int
+    commits_area: Area
+    commits_text: str
+    aborts_bars: Bars
+    aborts_text: str
+    totals: tuple[Total, ...] | None
+    outage: Finding | None
+
+    @property
+    def ended(self) -> int:
+        return self.commits + self.aborts
+
+    @property
+    def length_ms(self) -> int:
+        return self.to_ms - self.from_ms
+
+    @property
+    def begins_ms(self) -> int:
+        """Of the drawing, which is an hour always."""
+        return self.to_ms - MINUTES * MINUTE_MS
+
+
+def read_last_hour(connection: Connection, frame: Frame) -> LastHour | None:
+    """None before anything was counted for a whole minute."""
+    status, since_ms = frame.statuses.get(SOURCE), frame.cluster.counted_since_ms
+    if status is None or status.as_of_ms is None or since_ms is None:
+        return None
+    to_ms = minute_of(status.as_of_ms)
+    from_ms = max(to_ms - MINUTES * MINUTE_MS, minute_of(since_ms))
+    if from_ms >= to_ms:
+        return None
+    cluster_id = frame.cluster.id
+    found = {one.minute_ms: one for one in recent_activity.ended_minutes(connection, cluster_id, from_ms, to_ms)}
+    times = range(from_ms, to_ms, MINUTE_MS)
+    commits = [found[at].commits if at in found else 0 for at in times]
+    aborts = [found[at].aborts if at in found else 0 for at in times]
+    missing = MINUTES - len(times)
+    causes = recent_activity.aborts_by_cause(connection, cluster_id, from_ms, to_ms)
+    bars, totals = _by_cause(causes, times) if causes is not None else (_uncaused(aborts), None)
+    most = max(sum(bar.values()) for bar in bars)
+    return LastHour(
+        from_ms=from_ms,
+        to_ms=to_ms,
+        commits=sum(commits),
+        aborts=sum(aborts) if totals is None else sum(one.number for one in totals),
+        commits_area=area(commits, missing),
+        commits_text=f"between {min(commits):,} and {max(commits):,} commits a minute",
+        aborts_bars=stacked(
+            [*({} for _ in range(missing)), *bars], [*(WORDS[cause].style for cause in COUNTED.values())]
+        ),
+        aborts_text=f"at most {words.plural(most, 'abort')} a minute" if most else "no aborts",
+        totals=totals,
+        outage=_outage(connection, cluster_id, from_ms),
+    )
+
+
+def _by_cause(causes: dict[tuple[int, str], int], times: range) -> tuple[list[dict[str, int]], tuple[Total, ...]]:
+    minutes: list[dict[str, int]] = [{} for _ in times]
+    numbers: Counter[str] = Counter()
+    for (minute_ms, word), number in causes.items():
+        minutes[(minute_ms - times.start) // MINUTE_MS][WORDS[COUNTED[word]].style] = number
+        numbers[word] += number
+    told = ((WORDS[cause], numbers[word]) for word, cause in COUNTED.items() if numbers[word] or word != "admin")
+    return minutes, tuple(Total(word.letter, word.style, word.text, number) for word, number in told)
+
+
+def _uncaused(aborts: list[int]) -> list[dict[str, int]]:
+    return [{_ALL_CAUSES: number} for number in aborts]
+
+
+def _outage(connection: Connection, cluster_id: int, since_ms: int) -> Finding | None:
+    """Many ids that timed out together in that time: an explanation of the aborts."""
+    selection = FindingSelection(kinds=frozenset({CORRELATED_TIMEOUTS}))
+    found, _ = findings.read_page(connection, cluster_id, selection, None, 1)
+    return found[0] if found and found[0].last_seen_ms >= since_ms else None

@@ -1,0 +1,155 @@
+"""The overview of a cluster: does anything hang, who blocks whom, does it heal?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from fastapi import APIRouter, Request, Response
+from sqlalchemy import Connection
+
+from service.domain import open_entries, states
+from service.domain.findings.context import limits_of
+from service.domain.findings.finding import Finding
+from service.domain.findings.kinds import CONFIRMED, HANGING, OVERDUE
+from service.domain.findings.lifecycle import MOST_OPEN, MOST_OPEN_IN_ALL
+from service.domain.findings.words import listed
+from service.domain.source_state import Stall
+from service.domain.worlds.verdict import World
+from service.store.queries import findings as read_findings
+from service.store.queries import recent_activity, transactions
+from service.store.queries.blocked_groups import read_victims
+from service.store.queries.findings import FindingSelection
+from service.store.queries.transaction_pages import Selection
+from service.web.charts.ruler import mini
+from service.web.cluster.last_hour import read_last_hour
+from service.web.cluster.verdict import Seen, Verdict, verdict_of
+from service.web.findings.words import is_muted
+from service.web.other_findings import other_findings
+from service.web.pages import framed
+from service.web.partitions.blocking_chain import Link, by_id, by_key, links
+from service.web.shared.frame import Frame
+from service.web.shared.render import render
+
+SHOWN: Final = 50
+OTHERS_SHOWN: Final = 20
+_DAY_MS: Final = 86_400_000
+_SAYS_SOMETHING: Final = 0.02
+_SILENT: Final = "no broker"
+"""How the errors of a source begin where none of the brokers answers (service.kafka.client, service.kafka.bracket)."""
+
+router = APIRouter(include_in_schema=False)
+
+
+@router.get("/clusters/{cluster}")
+def get_overview(request: Request, cluster: str) -> Response:
+    """200; 404 for a cluster that the store does not know."""
+    with framed(request, cluster) as (connection, frame):
+        return _overview(connection, frame)
+
+
+def _overview(connection: Connection, frame: Frame) -> Response:
+    cluster_id, now_ms = frame.cluster.id, frame.now_ms
+    hanging, confirmed = read_confirmed(connection, frame)
+    chain = read_chain(connection, frame, [*hanging, *confirmed])
+    verdict = judged(frame, hanging, chain)
+    loud = [one for one in hanging if not is_muted(one, now_ms)]
+    heads = [link for link in chain if link.relation == open_entries.HANGING and not link.is_muted]
+    top = heads[0] if heads else None if loud else next((link for link in chain if not link.is_muted), None)
+    others = other_findings([*hanging, *confirmed], chain, frame.name, now_ms)
+    oldest = transactions.read_page(connection, cluster_id, Selection(states.OPEN), "age", None, 1).rows
+    return render(
+        "overview.html",
+        frame,
+        page="overview",
+        verdict=verdict,
+        top=top,
+        first=loud[0] if loud and not heads else None,
+        beside=[link for link in chain if link is not top and not link.is_muted],
+        committed=sum(one.decision == World.COMMIT for one in loud),
+        muted=len(hanging) - len(loud),
+        chain=chain[:SHOWN],
+        minis={
+            link.place: mini(link.log_start, link.last_stable_offset, link.high_watermark, link.relation)
+            for link in chain[:SHOWN]
+        },
+        more=max(frame.covered.blocked - SHOWN, 0),
+        covered=frame.covered,
+        others=others[:OTHERS_SHOWN],
+        others_count=len(others),
+        oldest=oldest[0] if oldest else None,
+        last=recent_activity.last_resolved(connection, cluster_id),
+        resolved=recent_activity.resolved_since(connection, cluster_id, now_ms - _DAY_MS),
+        halves=recent_activity.halves(connection, cluster_id),
+        hour=read_last_hour(connection, frame),
+        in_time=not any(one.kind == OVERDUE for one in confirmed),
+        silent=is_silent(frame),
+        **_groups(chain),
+    )
+
+
+def read_confirmed(connection: Connection, frame: Frame) -> tuple[Sequence[Finding], Sequence[Finding]]:
+    """Findings that are open: what hangs, the longest first; and the others, those opened last first."""
+    hanging = read_findings.longest(connection, frame.cluster.id, HANGING, MOST_OPEN)
+    open_ = FindingSelection(statuses=frozenset({CONFIRMED}))
+    found, _ = read_findings.read_page(connection, frame.cluster.id, open_, None, MOST_OPEN_IN_ALL)
+    return hanging, [one for one in found if one.kind != HANGING]
+
+
+def read_chain(connection: Connection, frame: Frame, findings: Sequence[Finding]) -> list[Link]:
+    """Every partition whose LSO stands, the worst first."""
+    victims = read_victims(connection, frame.cluster.id)
+    limits = limits_of(frame.body["configs"])
+    return links(frame.standing, victims, by_key(findings), limits, frame.now_ms, by_id(findings))
+
+
+def judged(frame: Frame, hanging: Sequence[Finding], chain: Sequence[Link]) -> Verdict:
+    """The verdict over the cluster; what is muted does not head the page."""
+    muted = sum(is_muted(one, frame.now_ms) for one in hanging)
+    return verdict_of(
+        Seen(
+            cluster=frame.name,
+            freshness=frame.freshness,
+            hanging=len(hanging) - muted,
+            muted=muted,
+            links=[link for link in chain if not link.is_muted],
+            coverage=frame.covered,
+            ids=sum(frame.body["states"].values()),
+            is_cut=any(one["kind"] == HANGING for one in frame.body["truncated"]),
+            left_ms=left_ms(frame),
+            is_silent=is_silent(frame),
+            stalled=stalled_alone(frame),
+        )
+    )
+
+
+def is_silent(frame: Frame) -> bool:
+    """Returns whether no broker answers. What an application said that is gone does not tell."""
+    told = (frame.statuses[one].error for one in frame.statuses if _is_attended(frame.stalls.get(one)))
+    return any(_SILENT in error for error in told if error is not None)
+
+
+def _is_attended(stall: Stall | None) -> bool:
+    return stall is None or stall.unread_since_ms is None
+
+
+def stalled_alone(frame: Frame) -> str:
+    """Returns the names of the sources that stall while others do not; empty where none or all of them do."""
+    lines = frame.stall_lines
+    is_all = frame.statuses.keys() <= {source for line in lines for source in line.sources}
+    return "" if is_all else listed([line.names for line in lines])
+
+
+def left_ms(frame: Frame) -> int | None:
+    """About how long the first read will take from now on, at the speed it had until now."""
+    read, since_ms, as_of_ms = frame.first_read, frame.cluster.counted_since_ms, frame.freshness.as_of_ms
+    if read is None or since_ms is None or as_of_ms is None or read.share < _SAYS_SOMETHING:
+        return None
+    return int(max(as_of_ms - since_ms, 0) * (1 - read.share) / read.share)
+
+
+def _groups(chain: Sequence[Link]) -> dict[str, Any]:
+    """How many groups wait, each counted once."""
+    stopped = {one.group for link in chain for one in link.waiting if one.to_go is None}
+    will_stop = {one.group for link in chain for one in link.waiting if one.to_go is not None}
+    return {"stopped": len(stopped), "will_stop": len(will_stop - stopped)}

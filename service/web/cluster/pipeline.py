@@ -1,0 +1,146 @@
+"""The page that says whether the others can be believed: what is unknown and why, sources, coordinators, limits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from fastapi import APIRouter, Request, Response
+from sqlalchemy import Connection
+
+from service.domain import states
+from service.domain.limits import CONFIG_DEFAULTS
+from service.domain.transaction_log import SOURCE as LOG
+from service.store.queries import clusters
+from service.store.queries.clusters import PartitionRow
+from service.store.queries.pipeline import REJECTS_READ, asked, count_rejects, rejects_since
+from service.web.cluster.sources import asked_rows, source_rows
+from service.web.cluster.unknowns import bounded, unknown_rows
+from service.web.groups import denied_groups
+from service.web.pages import framed
+from service.web.pipeline_verdict import pipeline_verdict
+from service.web.shared import words
+from service.web.shared.frame import Frame
+from service.web.shared.render import render
+
+_DAY_MS: Final = 86_400_000
+_ANSWERS_WITHIN_MS: Final = 30_000
+_GAPS: Final = {
+    "retention": "deleted before they were read",
+    "recreated": "the topic was created anew; it is read from its start",
+    "diverged": "the log parted from what had been read; it is read again",
+    "away": "last read too long ago; the log is read again",
+}
+
+router = APIRouter(include_in_schema=False)
+
+
+class Cell(NamedTuple):
+    """A partition of the coordinators' log. `text`: its leader, or what is wrong; `css` is-late, is-bad or none."""
+
+    partition: int
+    text: str
+    css: str
+    row: PartitionRow
+    ids: int
+    open: int
+
+
+class Limit(NamedTuple):
+    name: str
+    text: str
+    is_assumed: bool
+
+
+@router.get("/clusters/{cluster}/pipeline")
+def get_pipeline(request: Request, cluster: str) -> Response:
+    """200; 404 for a cluster that the store does not know."""
+    with framed(request, cluster) as (connection, frame):
+        return _pipeline(connection, frame)
+
+
+def _pipeline(connection: Connection, frame: Frame) -> Response:
+    cluster_id, body, now_ms = frame.cluster.id, frame.body, frame.now_ms
+    since_ms = now_ms - _DAY_MS
+    logs = clusters.partitions(connection, cluster_id)
+    rejects = count_rejects(connection, cluster_id, since_ms)
+    denied = denied_groups(connection, cluster_id)
+    limits = limits_in_use(body["configs"])
+    as_of_ms = {one["source"]: frame.as_of_ms(one["source"]) for one in body["sources"]}
+    sources = source_rows(body["sources"], as_of_ms, frame.stalls, logs, rejects, now_ms)
+    assumed = sum(limit.is_assumed for limit in limits)
+    counts, unknown_ids = body["partitions"], body["states"][states.NAMES[states.UNKNOWN]]
+    standing = counts["blocked"] if counts["watched"] else None
+    others = asked_rows(asked(connection, cluster_id), len(denied), assumed, len(limits), standing)
+    coordinators = [row for row in logs if row.source == LOG]
+    unknown, more_unknown = bounded(unknown_rows(body["unknown"], denied, body["brokers"]))
+    return render(
+        "pipeline.html",
+        frame,
+        page="pipeline",
+        verdict=pipeline_verdict(
+            frame.freshness, counts["watched"], counts["unknown"], unknown_ids, len(body["unknown"]), sources
+        ),
+        unknown=unknown,
+        more_unknown=more_unknown,
+        sources=[*sources, *others],
+        counts=counts,
+        cells=_cells(coordinators, _ids(connection, cluster_id), rejects, now_ms),
+        rejects=rejects_since(connection, cluster_id, since_ms),
+        rejected=sum(rejects.values()),
+        most_rejects=REJECTS_READ,
+        gaps=clusters.gaps_since(connection, cluster_id, since_ms),
+        gap_words=_GAPS,
+        limits=limits,
+    )
+
+
+def limits_in_use(configs: Mapping[str, Mapping[str, str]]) -> list[Limit]:
+    """Those that verdicts rest on first, then what else the brokers told."""
+    names = [*CONFIG_DEFAULTS, *sorted(configs.keys() - CONFIG_DEFAULTS.keys())]
+    return [
+        Limit(name, _value(name, configs[name]["value"]), configs[name]["source"] == "assumed")
+        for name in names
+        if name in configs
+    ]
+
+
+def _value(name: str, value: str) -> str:
+    return words.duration(int(value)) if name.endswith(".ms") and value.isdecimal() else value
+
+
+def _ids(connection: Connection, cluster_id: int) -> dict[int, tuple[int, int]]:
+    """By partition: ids that are there, and those with an open transaction."""
+    found: dict[int, tuple[int, int]] = {}
+    for count in clusters.state_counts(connection, cluster_id):
+        ids, open_ = found.get(count.partition, (0, 0))
+        is_there, is_open = count.state != states.EXPIRED, count.state in states.OPEN
+        found[count.partition] = (ids + count.ids * is_there, open_ + count.ids * is_open)
+    return found
+
+
+def _cells(
+    rows: Sequence[PartitionRow],
+    ids: Mapping[int, tuple[int, int]],
+    rejects: Mapping[tuple[str, int], int],
+    now_ms: int,
+) -> list[Cell]:
+    found: list[Cell] = []
+    for row in rows:
+        text, css = _cell(row, rejects.get((LOG, row.partition), 0), now_ms)
+        found.append(Cell(row.partition, text, css, row, *ids.get(row.partition, (0, 0))))
+    return found
+
+
+def _cell(row: PartitionRow, rejects: int, now_ms: int) -> tuple[str, str]:
+    """The worst that there is to say."""
+    lag = max(row.end_offset - row.next_offset, 0)
+    if row.leader < 0:
+        return "no leader", "is-bad"
+    if rejects:
+        return f"{rejects:,} raw", "is-bad"
+    if now_ms - row.end_asked_at_ms > _ANSWERS_WITHIN_MS:
+        return "silent", "is-late"
+    if lag:
+        return f"lag {words.about(lag)}", "is-late"
+    return f"b{row.leader}", ""

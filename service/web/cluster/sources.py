@@ -1,0 +1,178 @@
+"""Where what pages show comes from: how old each source is, how far behind, how much of it, and what rests on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from service.domain.partition_facts import SOURCE as PARTITIONS
+from service.domain.source_state import Stall
+from service.domain.transaction_log import SOURCE as LOG
+from service.store.queries.clusters import PartitionRow
+from service.store.queries.pipeline import Asked
+from service.web.freshness import LATE, LIVE, NEVER, OLD, UNKNOWN, Freshness
+from service.web.shared import words
+
+_NAMES: Final = {
+    LOG: ("Transaction log", "__transaction_state, every record", "state, cause, timeouts, expiry, names"),
+    PARTITIONS: (
+        "Data partitions",
+        "ListOffsets on all; batch headers and DescribeProducers where the LSO stands",
+        "hidden records, hanging, stuck, who holds what",
+    ),
+}
+_STATES: Final = {
+    LIVE: ("ok", "current", "ok"),
+    LATE: ("warning", "late", "clock"),
+    OLD: ("warning", "old: last known", "clock"),
+    UNKNOWN: ("unknown", "stopped: unknown", "unknown"),
+    NEVER: ("unknown", "never read", "unknown"),
+}
+
+
+class SourceRow(NamedTuple):
+    """`tone`, `state`, `icon`: of its pill; `as_of_ms` None: never. `lag`, `rate`, `rejects` None: it has none.
+    `note`: what else there is to say. `stalls`: the note says why; `stalled_since_ms`: since when, None if never read.
+    """
+
+    source: str
+    name: str
+    what: str
+    tone: str
+    state: str
+    icon: str
+    as_of_ms: int | None
+    lag: int | None
+    rate: str | None
+    coverage: str
+    rejects: int | None
+    needed_for: str
+    note: str | None = None
+    stalls: bool = False
+    stalled_since_ms: int | None = None
+
+    @property
+    def is_well(self) -> bool:
+        return self.tone in ("ok", "quiet")
+
+
+def source_rows(
+    sources: Iterable[Mapping[str, Any]],
+    as_of_ms: Mapping[str, int | None],
+    stalls: Mapping[str, Stall],
+    logs: Iterable[PartitionRow],
+    rejects: Mapping[tuple[str, int], int],
+    now_ms: int,
+) -> list[SourceRow]:
+    """Returns the rows, the transaction log first. `sources`: of REST's Cluster. `as_of_ms`: the last success by
+    source. `logs`: of the sources that are read in order. `rejects`: by source and partition."""
+    rates: dict[str, float] = {}
+    for row in logs:
+        rates[row.source] = rates.get(row.source, 0) + row.transitions_per_s
+    found = []
+    for one in sorted(sources, key=lambda one: (one["source"] != LOG, one["source"])):
+        source = one["source"]
+        is_read = one["lag"] is not None
+        count = sum(number for (of_source, _), number in rejects.items() if of_source == source)
+        found.append(
+            _row(
+                one,
+                as_of_ms.get(source),
+                stalls.get(source),
+                words.rate(rates.get(source, 0)) if is_read else None,
+                count if is_read else None,
+                now_ms,
+            )
+        )
+    if all(row.source != PARTITIONS for row in found):
+        found.append(
+            SourceRow(
+                PARTITIONS,
+                *_NAMES[PARTITIONS][:2],
+                *_STATES[NEVER],
+                None,
+                None,
+                None,
+                "unknown",
+                None,
+                _NAMES[PARTITIONS][2],
+            )
+        )
+    return found
+
+
+def _row(
+    one: Mapping[str, Any],
+    as_of_ms: int | None,
+    stall: Stall | None,
+    rate: str | None,
+    rejects: int | None,
+    now_ms: int,
+) -> SourceRow:
+    source, coverage = one["source"], one["coverage"]
+    name, what, needed_for = _NAMES.get(source, (source, "", "what it tells"))
+    tone, state, icon = _STATES[Freshness(now_ms, as_of_ms).word]
+    if one["error"] is not None and tone == "ok":
+        tone, state, icon = "warning", "in trouble", "warning"
+    elif tone == "ok" and one["lag"] and not one["caught_up"]:
+        tone, state, icon = "warning", "behind", "clock"
+    return SourceRow(
+        source=source,
+        name=name,
+        what=what,
+        tone=tone,
+        state=state,
+        icon=icon,
+        as_of_ms=as_of_ms,
+        lag=one["lag"],
+        rate=rate,
+        coverage="unknown"
+        if as_of_ms is None
+        else f"{coverage['judged']:,} of {words.plural(coverage['watched'], 'partition')}",
+        rejects=rejects,
+        needed_for=needed_for,
+        note=one["stalled_why"] or one["error"] or coverage["why"],
+        stalls=stall is not None,
+        stalled_since_ms=None if stall is None else stall.since_ms,
+    )
+
+
+def asked_rows(asked: Asked, denied: int, assumed: int, configs: int, standing: int | None) -> list[SourceRow]:
+    """What is asked now and then: groups while an LSO stands (`standing`: how many do, None: not known), configs."""
+    if standing is None or (standing and asked.groups_ms is None):
+        groups_state = ("quiet", "not asked yet", "clock")
+    else:
+        groups_state = ("ok", "asked", "ok") if standing else ("quiet", "nothing to ask", "ok")
+    if denied:
+        groups_state = ("warning", f"{denied:,} denied", "warning")
+    if asked.configs_ms is None:
+        configs_state = _STATES[NEVER]
+    elif assumed:
+        configs_state = ("warning", f"{assumed:,} assumed", "warning")
+    else:
+        configs_state = ("ok", "read", "ok")
+    groups = SourceRow(
+        "groups",
+        "Consumer groups",
+        "committed offsets on partitions whose LSO stands",
+        *groups_state,
+        asked.groups_ms,
+        None,
+        None,
+        words.plural(asked.groups, "group") + (f", {denied:,} unknown" if denied else ""),
+        None,
+        "who waits",
+    )
+    limits = SourceRow(
+        "configs",
+        "Broker configs",
+        "DescribeConfigs, every minute",
+        *configs_state,
+        asked.configs_ms,
+        None,
+        None,
+        f"{configs - assumed:,} of {words.plural(configs, 'config')}",
+        None,
+        "timeouts and limits",
+    )
+    return [groups, limits]

@@ -1,0 +1,109 @@
+"""The first line: does anything hang, and does it heal by itself? Unknown, hangs, blocked, nothing hangs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from service.domain.open_entries import HANGING
+from service.store.queries.judged_partitions import Coverage
+from service.web.freshness import NEVER, READING, UNKNOWN, Freshness
+from service.web.partitions.blocking_chain import Link
+from service.web.shared import words
+
+HANGS: Final = "hangs"
+BLOCKED: Final = "blocked"
+MUTED: Final = "muted"
+QUIET: Final = "quiet"
+PARTLY: Final = "partly"
+EMPTY: Final = "empty"
+
+
+class Verdict(NamedTuple):
+    """`word`: which lines follow. `tone`: of the drawing. `title`: one sentence."""
+
+    word: str
+    tone: str
+    title: str
+
+
+class Seen(NamedTuple):
+    """What a verdict rests on. `hanging`, `muted`: confirmed findings that may head the page, and that may not. `ids`:
+    transactional.ids that are known. `is_cut`: hanging transactions may be missing, because there are too many.
+    `is_silent`: no broker answers. `left_ms`: of the first read, about. `stalled`: the names of the sources that stall
+    where others do not, else empty."""
+
+    cluster: str
+    freshness: Freshness
+    hanging: int
+    muted: int
+    links: Sequence[Link]
+    coverage: Coverage
+    ids: int
+    is_cut: bool = False
+    is_silent: bool = False
+    left_ms: int | None = None
+    stalled: str = ""
+
+
+def verdict_of(seen: Seen) -> Verdict:
+    """A few partitions that cannot be judged never hide what hangs, nor turn green: only what is fresh and judged whole
+    says that nothing hangs."""
+    freshness = seen.freshness
+    if freshness.word in (READING, NEVER, UNKNOWN):
+        return Verdict(freshness.word, "unknown", _not_judged(seen))
+    if seen.hanging:
+        last_known = "Last known: " if freshness.is_old else ""
+        ends = "hangs. It will not heal by itself." if seen.hanging == 1 else "hang. They will not heal by themselves."
+        return Verdict(HANGS, "critical", f"{last_known}{words.plural(seen.hanging, 'transaction')} {ends}")
+    if freshness.is_old:
+        return Verdict(UNKNOWN, "unknown", f"Last known: {_nothing(seen, 'hung', 'could')}. Nothing new is judged.")
+    return _nothing_hangs(seen)
+
+
+def _not_judged(seen: Seen) -> str:
+    freshness = seen.freshness
+    if freshness.word == READING:
+        left = "" if seen.left_ms is None else f", about {words.duration(seen.left_ms)} left"
+        return f"Reading the transaction log: {100 * (freshness.read or 0):.0f} %{left}."
+    if freshness.word == NEVER:
+        return f"Unknown: nothing of {seen.cluster} was read yet."
+    what = f"nothing of {seen.cluster} has been read"
+    if seen.is_silent:
+        what = f"no broker of {seen.cluster} has answered"
+    elif seen.stalled:
+        what = f"nothing new of {seen.stalled}"
+    return f"Unknown: {what} for {words.duration(freshness.age_ms)}."
+
+
+def _nothing_hangs(seen: Seen) -> Verdict:
+    coverage, links = seen.coverage, seen.links
+    if not coverage.unknown and not links and not seen.ids and coverage.looked_at_ms is not None:
+        return Verdict(EMPTY, "info", "No transactions seen yet.")
+    if coverage.looked_at_ms is None:
+        return Verdict(UNKNOWN, "unknown", "Unknown: no partition was looked at yet.")
+    if coverage.hides_all:
+        return Verdict(UNKNOWN, "unknown", "Unknown: no topic is to be seen that its transactions write to.")
+    if coverage.watched and not coverage.judged:
+        return Verdict(UNKNOWN, "unknown", "Unknown: none of the partitions can be judged.")
+    nothing = _nothing(seen, "hangs", "can")
+    if links:
+        text = f"{nothing}. {words.plural(len(links), 'partition is', 'partitions are')} blocked."
+        is_grave = any(link.tone for link in links if link.relation != HANGING)
+        return Verdict(BLOCKED, "warning" if is_grave else "info", text)
+    if coverage.unknown or seen.is_cut:
+        return Verdict(PARTLY, "info", f"{nothing}.")
+    if seen.muted:
+        return Verdict(MUTED, "info", f"{nothing}.")
+    return Verdict(QUIET, "ok", "Nothing hangs. Nothing is blocked.")
+
+
+def _nothing(seen: Seen, hangs: str, can: str) -> str:
+    """ "nothing hangs" with what that does not speak of; a sentence's beginning where it is said of now."""
+    known = seen.coverage
+    where = f" in the {known.judged:,} of {known.watched:,} partitions that {can} be judged" if known.unknown else ""
+    where += " as far as was read" if seen.is_cut else ""
+    if seen.muted:
+        muted = words.plural(seen.muted, "hanging transaction is", "hanging transactions are")
+        return f"{muted} muted. Nothing else {hangs}{where}"
+    return f"{'Nothing' if can == 'can' else 'nothing'} {hangs}{where}"

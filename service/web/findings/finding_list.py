@@ -1,0 +1,222 @@
+"""Findings: all that is wrong or about to be, by filter; and one, with what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Final, Literal, NamedTuple
+
+from fastapi import APIRouter, Depends, Request, Response
+from fastapi import Query as QueryParameter
+from pydantic import Field
+from sqlalchemy import Connection
+
+from service.api.cursors import foreign_cursor, seal, unseal
+from service.api.models_findings import Kind, Severity, Status
+from service.api.parameters import bytes_of, only_known
+from service.api.problems import NO_SUCH_FINDING, ProblemError
+from service.domain.findings.finding import Finding
+from service.domain.findings.kinds import CONFIRMED, EVENTS, KINDS, RESOLVED, SEVERITIES, STATUSES
+from service.store.display import display_id
+from service.store.queries import findings
+from service.store.queries.findings import FindingPlace, FindingSelection
+from service.web.findings.finding_page import show_finding
+from service.web.findings.headline import how_it_ended, title_of
+from service.web.findings.words import heal_of_finding, is_muted
+from service.web.pages import framed
+from service.web.shared.addresses import page_of
+from service.web.shared.frame import Frame
+from service.web.shared.recovery import Heal
+from service.web.shared.render import render
+
+ROWS: Final = 100
+RESOLVED_SHOWN: Final = 5
+_RESOLVED_READ: Final = 50
+_DAY_MS: Final = 86_400_000
+_TIME_BYTES: Final = 8
+_NEVER_MS: Final = 2**62
+
+Partition = Annotated[int, Field(ge=0, lt=2**31)]
+
+router = APIRouter(include_in_schema=False, dependencies=[Depends(only_known)])
+
+
+class Row(NamedTuple):
+    """`heal`: of what is open. `ended`: how it ended, in words, of what is not."""
+
+    finding: Finding
+    title: str
+    heal: Heal | None
+    ended: str
+
+
+class Chip(NamedTuple):
+    text: str
+    number: int | None
+    href: str
+    is_chosen: bool
+
+
+@router.get("/clusters/{cluster}/findings")
+def get_findings(
+    request: Request,
+    cluster: str,
+    kind: Annotated[list[Kind | Literal[""]] | None, QueryParameter()] = None,
+    status: Annotated[list[Status] | None, QueryParameter()] = None,
+    severity: Annotated[list[Severity | Literal[""]] | None, QueryParameter()] = None,
+    transactional_id: str | None = None,
+    topic: Annotated[str | None, QueryParameter(max_length=249)] = None,
+    partition: Annotated[Partition | Literal[""] | None, QueryParameter()] = None,
+    cursor: str | None = None,
+) -> Response:
+    """Filters as REST has them; what a form leaves empty is not given. Without `status`: those that are confirmed."""
+    selection = FindingSelection(
+        frozenset(one for one in kind or () if one),
+        frozenset(status or (CONFIRMED,)),
+        frozenset(one for one in severity or () if one),
+        bytes_of(request, "transactional_id") or None if transactional_id else None,
+        topic or None,
+        partition if isinstance(partition, int) else None,
+    )
+    with framed(request, cluster) as (connection, frame):
+        return _list(connection, frame, selection, cursor)
+
+
+@router.get("/clusters/{cluster}/findings/{finding}")
+def get_finding(request: Request, cluster: str, finding: str) -> Response:
+    """200 also for one that is resolved, until it is forgotten; 404."""
+    with framed(request, cluster) as (connection, frame):
+        one = findings.find(connection, frame.cluster.id, finding)
+        if one is None:
+            raise ProblemError(404, NO_SUCH_FINDING, f"cluster {frame.name!r} has no finding {finding[:64]!r}")
+        return show_finding(connection, frame, one, can_resolve=bool(request.app.state.operators))
+
+
+def _list(connection: Connection, frame: Frame, selection: FindingSelection, cursor: str | None) -> Response:
+    selection = findings.named(connection, frame.cluster.id, selection)
+    query = _query(selection)
+    page, after = _page(connection, frame, selection, cursor)
+    rows = [_row(one) for one in page]
+    is_plain = selection == FindingSelection(statuses=frozenset({CONFIRMED})) and cursor is None
+    ended = [one for one in rows if not one.finding.is_open]
+    if is_plain:
+        ended = [_row(one) for one in _lately(connection, frame)]
+    return render(
+        "findings.html",
+        frame,
+        page="findings",
+        rows=sorted((one for one in rows if one.finding.is_open), key=lambda row: _worst_first(row, frame.now_ms)),
+        ended=ended[:RESOLVED_SHOWN] if is_plain else ended,
+        more_ended=max(len(ended) - RESOLVED_SHOWN, 0) if is_plain else 0,
+        is_plain=is_plain,
+        is_first=cursor is None,
+        selection=selection,
+        statuses=query["status"] or (),
+        events=EVENTS,
+        id_text="" if selection.transactional_id is None else display_id(selection.transactional_id),
+        chips=_chips(frame, selection),
+        kinds=KINDS,
+        severities=SEVERITIES,
+        after=None if after is None else _address(frame, "", {**query, "cursor": after}),
+        json_address=_address(frame, "/api/v1", {**query, "status": sorted(selection.statuses)}),
+    )
+
+
+def _page(
+    connection: Connection, frame: Frame, selection: FindingSelection, cursor: str | None
+) -> tuple[list[Finding], str | None]:
+    """The gravest first, of these those opened last; what is resolved by when it was opened alone. And the cursor of
+    the next page."""
+    filters = ("page", frame.name, *(sorted(one) if isinstance(one, frozenset) else one for one in selection))
+    wanted = selection.severities or frozenset(SEVERITIES)
+    is_over = selection.statuses == {RESOLVED}
+    walks = [wanted] if is_over else [frozenset({one}) for one in SEVERITIES if one in wanted]
+    begin, after = (0, None) if cursor is None else _place(unseal(cursor, 1 + _TIME_BYTES, *filters))
+    found: list[Finding] = []
+    for number in range(begin, len(walks)):
+        narrowed = selection._replace(severities=walks[number])
+        left = ROWS - len(found)
+        if left == 0:
+            # a page that ends with a severity goes on at the beginning of the next
+            last, _ = findings.read_page(connection, frame.cluster.id, narrowed, None, 1)
+            if last:
+                return found, seal(_bytes(number, FindingPlace(2**63 - 1, "")), *filters)
+            continue
+        page, next_ = findings.read_page(connection, frame.cluster.id, narrowed, after, left)
+        found += page
+        after = None
+        if next_ is not None:
+            return found, seal(_bytes(number, next_), *filters)
+    return found, None
+
+
+def _lately(connection: Connection, frame: Frame) -> list[Finding]:
+    """Resolved in the last 24 hours, the last first."""
+    selection = FindingSelection(statuses=frozenset({RESOLVED}))
+    found, _ = findings.read_page(connection, frame.cluster.id, selection, None, _RESOLVED_READ)
+    lately = [one for one in found if frame.now_ms - (one.resolved_at_ms or 0) <= _DAY_MS]
+    return sorted(lately, key=lambda one: -(one.resolved_at_ms or 0))
+
+
+def _row(one: Finding) -> Row:
+    if one.is_open:
+        return Row(one, title_of(one), heal_of_finding(one), "")
+    return Row(one, title_of(one), None, how_it_ended(one))
+
+
+def _worst_first(row: Row, now_ms: int) -> tuple[bool, int, int, int, int]:
+    """What does not heal, then who waits, then time left, then age; what is muted comes last."""
+    order, at_ms = (9, None) if row.heal is None else (row.heal.order, row.heal.at_ms)
+    return (
+        is_muted(row.finding, now_ms),
+        order,
+        -len(row.finding.blocked_groups),
+        _NEVER_MS if at_ms is None else at_ms,
+        row.finding.opened_at_ms,
+    )
+
+
+def _chips(frame: Frame, selection: FindingSelection) -> list[Chip]:
+    counts = dict.fromkeys(STATUSES, 0)
+    for one in frame.body["findings"]:
+        counts[one["status"]] += one["count"]
+    query = _query(selection)
+    found = []
+    for text, statuses, count in (
+        ("Open", (CONFIRMED,), counts[CONFIRMED]),
+        ("Candidates", ("candidate",), counts["candidate"]),
+        ("Resolved", (RESOLVED,), counts[RESOLVED]),
+        ("All", STATUSES, None),
+    ):
+        named: Sequence[str] | None = None if statuses == (CONFIRMED,) else sorted(statuses)
+        href = _address(frame, "", {**query, "status": named})
+        found.append(Chip(text, count, href, selection.statuses == frozenset(statuses)))
+    return found
+
+
+def _query(selection: FindingSelection) -> dict[str, Any]:
+    """Of the address, as it was given."""
+    is_default = selection.statuses == {CONFIRMED}
+    return {
+        "kind": sorted(selection.kinds) or None,
+        "status": None if is_default else sorted(selection.statuses),
+        "severity": sorted(selection.severities) or None,
+        "transactional_id": selection.transactional_id,
+        "topic": selection.topic,
+        "partition": selection.partition,
+    }
+
+
+def _address(frame: Frame, prefix: str, query: dict[str, Any]) -> str:
+    return prefix + page_of(frame.name, "findings", **query)
+
+
+def _bytes(walk: int, place: FindingPlace) -> bytes:
+    return bytes([walk]) + place.opened_at_ms.to_bytes(_TIME_BYTES, signed=True) + place.id.encode()
+
+
+def _place(data: bytes) -> tuple[int, FindingPlace]:
+    try:
+        at_ms = int.from_bytes(data[1 : 1 + _TIME_BYTES], signed=True)
+        return data[0], FindingPlace(at_ms, data[1 + _TIME_BYTES :].decode())
+    except UnicodeDecodeError:
+        raise foreign_cursor() from None

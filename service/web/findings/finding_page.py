@@ -1,0 +1,176 @@
+"""One finding: verdict, facts, what to do, where it is, who waits, evidence; blocks without data are left out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from fastapi import Response
+from sqlalchemy import Connection
+
+from service.domain.findings import kinds
+from service.domain.findings.finding import Evidence, Finding
+from service.domain.states import NAMES
+from service.domain.transaction_log import TOPIC
+from service.web.findings.headline import how_it_ended, story_of, who_of
+from service.web.findings.place import Where, where_of
+from service.web.findings.plan import plan_of
+from service.web.findings.words import about, heal_of_finding, is_muted
+from service.web.plan_parts import Grant
+from service.web.shared import words
+from service.web.shared.addresses import partition_page, transaction_page
+from service.web.shared.frame import Frame
+from service.web.shared.grants import bootstrap_of, lines_of, lines_of_groups
+from service.web.shared.render import render
+
+MOST_FACTS: Final = 6
+_PLACE: Final = re.compile(r"(.+)-(\d+)@(\d+)")
+_DENIED: Final = re.compile(r"no permission on topic (\S+): grant (.+?) on it")
+_ASKED: Final = re.compile(r"Grant ([A-Z_]+) on the topic")
+"""As `service.kafka.errors.no_permission` and `service.domain.findings.unreadable` say it."""
+
+
+class Fact(NamedTuple):
+    """`since_ms`: the number is an age that goes on counting. `href`: of what the number names."""
+
+    label: str
+    number: str
+    context: str
+    since_ms: int | None = None
+    tone: str = ""
+    href: str | None = None
+
+
+class Line(NamedTuple):
+    """Evidence; `href`: of the record, where a page explains it."""
+
+    evidence: Evidence
+    href: str | None
+
+
+def show_finding(connection: Connection, frame: Frame, finding: Finding, *, can_resolve: bool) -> Response:
+    where = where_of(connection, frame.cluster.id, frame.name, finding)
+    heal = heal_of_finding(finding) if finding.status == kinds.CONFIRMED else None
+    plan = plan_of(finding, frame.name, _grant(finding, frame.body["brokers"]), can_resolve=can_resolve)
+    return render(
+        "finding.html",
+        frame,
+        page="findings",
+        finding=finding,
+        story=story_of(finding),
+        heal=heal,
+        facts=_facts(finding, where, frame)[: MOST_FACTS - (heal is not None)],
+        plan=plan if finding.is_open else None,
+        can_resolve=can_resolve,
+        is_muted=is_muted(finding, frame.now_ms),
+        ended=how_it_ended(finding),
+        where=where,
+        place=_place_of(finding),
+        about=about(finding, frame.name),
+        evidence=[_line(one, frame.name) for one in sorted(finding.evidence, key=lambda one: one.at_ms)],
+        unwatched_groups=() if where.groups else finding.blocked_groups,
+    )
+
+
+def _place_of(finding: Finding) -> str | None:
+    subject = finding.subject
+    return None if subject.topic is None or subject.partition is None else f"{subject.topic}-{subject.partition}"
+
+
+def _line(one: Evidence, cluster: str) -> Line:
+    found = _PLACE.fullmatch(one.source)
+    if found is None or found[1] == TOPIC:
+        return Line(one, None)
+    return Line(one, partition_page(cluster, found[1], int(found[2]), int(found[3])))
+
+
+def _grant(finding: Finding, brokers: Sequence[Mapping[str, Any]]) -> Grant | None:
+    """The permission that would close the gap, and the lines that give it."""
+    if finding.kind != kinds.COVERAGE_GAP:
+        return None
+    bootstrap = bootstrap_of(brokers)
+    told = " ".join([finding.summary, *(one.text for one in finding.evidence)])
+    denied = _DENIED.search(told)
+    topic, group = finding.subject.topic, finding.subject.group
+    if denied is not None:
+        what = f"{denied[2]} on topic {denied[1]}"
+    elif topic is not None and (asked := _ASKED.match(finding.advice)) is not None:
+        what = f"{asked[1]} on topic {topic}"
+    elif group is not None:
+        return Grant(f"DESCRIBE on group {group}", tuple(lines_of_groups([finding], bootstrap)))
+    else:
+        return None
+    return Grant(what, tuple(lines_of(what, bootstrap)))
+
+
+def _facts(finding: Finding, where: Where, frame: Frame) -> list[Fact]:
+    tone = "critical" if finding.kind == kinds.HANGING and finding.status == kinds.CONFIRMED else ""
+    found = [_age(finding, where, frame.now_ms, tone)]
+    if finding.kind in kinds.EVENTS:
+        last = f"last at {words.clock(finding.last_seen_ms, frame.now_ms)}"
+        found.append(Fact("Happened", "once" if finding.count == 1 else f"{finding.count:,} times", last))
+    elif finding.count > 1:
+        found.append(Fact("Speaks of", words.plural(finding.count, "id"), "as many as are in it now"))
+    found += _waiting(finding, where)
+    if where.judged is not None:
+        found += _of_partition(where)
+    found += _owner(finding, where, frame)
+    return found
+
+
+def _age(finding: Finding, where: Where, now_ms: int, tone: str) -> Fact:
+    if finding.resolved_at_ms is not None:
+        lasted = words.duration(finding.resolved_at_ms - finding.opened_at_ms)
+        return Fact("Lasted", lasted, f"{words.exact(finding.opened_at_ms)} to {words.exact(finding.resolved_at_ms)}")
+    stands_ms = None if where.judged is None else where.judged.row.stalled_since_ms
+    if stands_ms is not None and finding.kind != kinds.ADOPTED:
+        return Fact("Blocked for", "", f"since {words.clock(stands_ms, now_ms)}", stands_ms, tone)
+    opened = words.clock(finding.opened_at_ms, now_ms)
+    return Fact("Known for", "", f"since {opened}", finding.opened_at_ms)
+
+
+def _waiting(finding: Finding, where: Where) -> list[Fact]:
+    blocked = [one for one in where.groups if one.is_blocked]
+    if blocked:
+        names = len({one.group for one in blocked})
+        stopped = len({one.group for one in blocked if one.to_go is None})
+        will = names - stopped
+        text = ", ".join(
+            part for part in (f"{stopped} stopped" * bool(stopped), f"{will} will stop" * bool(will)) if part
+        )
+        return [Fact("Who waits", words.plural(names, "group"), text)]
+    if finding.blocked_groups:
+        return [Fact("Who waits", words.plural(len(finding.blocked_groups), "group"), "when it was looked at last")]
+    if where.judged is not None or where.held:
+        return [Fact("Who waits", "nobody", "no group is known to wait")]
+    return []
+
+
+def _of_partition(where: Where) -> list[Fact]:
+    assert where.judged is not None
+    row = where.judged.row
+    found = []
+    if where.hidden:
+        size = "" if where.hidden_bytes is None else f", {words.size(where.hidden_bytes)}"
+        found.append(Fact("Hidden from read_committed", words.count(where.hidden), f"records{size}"))
+    if row.leader >= 0:
+        found.append(Fact("Leader", f"broker {row.leader}", f"leader epoch {row.leader_epoch}"))
+    return found
+
+
+def _owner(finding: Finding, where: Where, frame: Frame) -> list[Fact]:
+    subject = finding.subject
+    found = []
+    if subject.transactional_id is not None or subject.producer_id is not None:
+        row = where.row
+        producer_id = subject.producer_id if row is None else row.producer_id
+        epoch = subject.producer_epoch if row is None else row.producer_epoch
+        pair = "" if producer_id is None else f"producer id {producer_id}, epoch {epoch}"
+        href = None
+        if subject.transactional_id is not None:
+            href = transaction_page(frame.name, subject.transactional_id)
+        found.append(Fact("Whose", who_of(finding), pair, href=href))
+        if row is not None:
+            found.append(Fact("State now", NAMES[row.state], f"timeout {words.duration(row.timeout_ms)}"))
+    return found

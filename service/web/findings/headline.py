@@ -1,0 +1,158 @@
+"""A finding in two sentences, and how one ended: what is said first, on its own page and in the list."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from service.domain.findings import kinds
+from service.domain.findings.finding import Finding
+from service.domain.findings.lifecycle import QUIET_MS
+from service.domain.worlds.verdict import UNKNOWN, World
+from service.store.display import display_id
+from service.web.shared import words
+
+_TONES: Final = {kinds.CRITICAL: "critical", kinds.WARNING: "warning", kinds.INFO: "info"}
+
+_ENDINGS: Final = {
+    kinds.COORDINATOR_MARKER: "its coordinator wrote the marker",
+    kinds.OUR_MARKER: "txnscope resolve wrote the marker",
+    kinds.FOREIGN_COMMIT: "somebody wrote a COMMIT marker by hand: no coordinator had decided so",
+    kinds.FOREIGN_ABORT: "somebody wrote an ABORT marker by hand: no coordinator had decided so",
+    kinds.ADOPTION: "a younger transaction of the same producer id ended, and its marker decided about these records"
+    " too",
+    kinds.RETENTION: "its records were deleted",
+    kinds.TRUNCATED: "a leader that was not in sync took over, and its records were lost",
+    kinds.TOPIC_DELETED: "the topic was deleted",
+    kinds.HEALED: "it is no more",
+    kinds.NOT_HANGING: "it was none: another look showed nothing of the kind",
+}
+
+
+class Story(NamedTuple):
+    """`title`: one sentence; `lead` and `text` follow it. `tone`: of the drawing, and its icon."""
+
+    title: str
+    lead: str
+    text: str
+    tone: str
+
+
+def story_of(finding: Finding) -> Story:
+    if finding.kind == kinds.HANGING:
+        return _hanging(finding)
+    title, rest = split(finding.summary)
+    if finding.status == kinds.RESOLVED:
+        return Story(title, f"This is over: {how_it_ended(finding)}.", rest, "info")
+    lead = "Seen once; it is looked at again before it is believed." if finding.status == kinds.CANDIDATE else ""
+    return Story(title, lead, rest, _TONES[finding.severity])
+
+
+def title_of(finding: Finding) -> str:
+    return story_of(finding).title
+
+
+def who_of(finding: Finding) -> str:
+    subject = finding.subject
+    if subject.transactional_id is not None:
+        return display_id(subject.transactional_id)
+    return "an unknown producer" if subject.producer_id is None else f"producer id {subject.producer_id}"
+
+
+def split(summary: str) -> tuple[str, str]:
+    """Its first sentence, and the rest of it as another."""
+    ends = [at for mark in ("; ", ". ") if (at := summary.find(mark)) >= 0]
+    if not ends:
+        return summary, ""
+    rest = summary[min(ends) + 2 :].strip()
+    if rest.partition(" ")[0].isalpha():  # no name: `read_committed` stays as it is
+        rest = rest[:1].upper() + rest[1:]
+    return summary[: min(ends)], rest if rest.endswith(".") else f"{rest}."
+
+
+def how_it_ended(finding: Finding) -> str:
+    if finding.resolution == kinds.HEALED and finding.kind == kinds.HANGING:
+        return "it ended, and nobody can tell how"
+    if finding.resolution == kinds.HEALED and finding.kind in kinds.EVENTS:
+        return f"nothing of it has happened for {words.duration(QUIET_MS)}"
+    if finding.resolution == kinds.COORDINATOR_MARKER and finding.kind == kinds.STUCK_COMPLETION:
+        return "its markers were written, and its coordinator completed it"
+    return _ENDINGS.get(finding.resolution or "", finding.resolution or "")
+
+
+def lost_data(finding: Finding) -> bool:
+    """Committed records were thrown away."""
+    return finding.decision == World.COMMIT and finding.resolution == kinds.FOREIGN_ABORT
+
+
+def cause_of(finding: Finding) -> tuple[str, str]:
+    """Why it hangs, and how it is known what was decided; as the judge says it, "" where it does not."""
+    for one in finding.evidence:
+        cause, found, decision = one.text.partition(". Decision: ")
+        if found:
+            return cause, decision.partition(": ")[2]
+    return "", ""
+
+
+def _hanging(finding: Finding) -> Story:
+    place = f"{finding.subject.topic}-{finding.subject.partition}"
+    who = who_of(finding)
+    is_behind = "it will stop read_committed" in finding.summary
+    if finding.status == kinds.RESOLVED:
+        verb = (
+            f"A transaction of {who} hung on {place}"
+            if is_behind
+            else f"{place} was blocked by a hanging" + (f" transaction of {who}")
+        )
+        if finding.resolution == kinds.NOT_HANGING:
+            return Story(
+                f"A transaction of {who} on {place} did not hang",
+                "It was only a candidate:",
+                "a later look showed who ends it, or that it had ended.",
+                "info",
+            )
+        if lost_data(finding):
+            return Story(
+                verb,
+                "Committed records were lost:",
+                "its transaction was committed, and somebody wrote an"
+                " ABORT marker by hand. Readers of committed records will never get this half of it.",
+                "critical",
+            )
+        return Story(verb, "This is over:", f"{how_it_ended(finding)}.", "info")
+    if finding.status == kinds.CANDIDATE:
+        return Story(
+            f"A transaction of {who} may hang on {place}",
+            "A candidate: nothing is to be done yet.",
+            "Nobody is known who will end it; another look decides. That takes seconds, and up to 35 s where a broker"
+            " was silent.",
+            "warning",
+        )
+    if is_behind:
+        title = f"A transaction of {who} hangs on {place}, behind another one"
+    else:
+        title = f"{place} is blocked by a hanging transaction of {who}"
+    return Story(title, *_of_decision(finding), "critical")
+
+
+def _of_decision(finding: Finding) -> tuple[str, str]:
+    cause, _ = cause_of(finding)
+    because = f" {cause[0].upper()}{cause[1:]}." if cause else ""
+    if finding.decision == World.COMMIT:
+        return (
+            "Do not abort it: its transaction was committed, and aborting loses half of a committed transaction.",
+            f"It will not heal by itself. The way out is the missing COMMIT marker: txnscope resolve.{because}",
+        )
+    if finding.decision == World.ABORT:
+        return (
+            "It will not heal by itself:",
+            f"no committed transaction can have written it, and no coordinator will write the missing marker.{because}",
+        )
+    if finding.decision == UNKNOWN or finding.decision is None:
+        return (
+            "It will not heal by itself, and the way out is not known yet:",
+            f"whether its transaction was committed cannot be told, and the wrong marker loses data.{because}",
+        )
+    return (
+        "It will not heal by itself:",
+        f"its records belong to no transaction that a coordinator will ever end.{because}",
+    )

@@ -1,0 +1,117 @@
+"""Where a finding is felt: its partition with the ruler, or those that its transaction holds; and who waits there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from sqlalchemy import Connection
+
+from service.domain.findings import kinds
+from service.domain.findings.finding import Finding
+from service.domain.partition_facts import Place
+from service.domain.transaction_log import TOPIC
+from service.domain.victims import Victim
+from service.store.queries import partitions, transactions
+from service.store.queries.blocked_groups import read_victims
+from service.store.queries.judged_partitions import JudgedPartition, judge
+from service.store.writers.id_rows import IdRow
+from service.web.charts.ruler import Mini, Ruler, mini
+from service.web.partitions.groups import GroupRow, group_rows
+from service.web.partitions.spans import ruler_of
+
+HELD_READ: Final = 20
+
+
+class Held(NamedTuple):
+    """A partition that the transaction lists and whose LSO stands."""
+
+    judged: JudgedPartition
+    mini: Mini | None
+    waiting: tuple[str, ...]
+    is_its_own: bool
+
+
+class Where(NamedTuple):
+    """`judged`, `ruler`: of the finding's own partition, if it has one. `held`: of an id's, at most HELD_READ of
+    `listed`. `row`: of its id."""
+
+    judged: JudgedPartition | None = None
+    ruler: Ruler | None = None
+    groups: tuple[GroupRow, ...] = ()
+    held: tuple[Held, ...] = ()
+    listed: int = 0
+    row: IdRow | None = None
+
+    @property
+    def hidden(self) -> int:
+        row = None if self.judged is None else self.judged.row
+        return 0 if row is None else max(row.high_watermark - row.last_stable_offset, 0)
+
+    @property
+    def hidden_bytes(self) -> int | None:
+        """Where the newest read is of where the LSO stands now."""
+        row = None if self.judged is None else self.judged.row
+        return None if row is None or row.read_lso != row.last_stable_offset else row.lag_bytes
+
+
+def where_of(connection: Connection, cluster_id: int, cluster: str, finding: Finding) -> Where:
+    """As of the last look; nothing is asked of Kafka. Of what is over nothing is shown: the partition is another by
+    now."""
+    subject = finding.subject
+    if not finding.is_open:
+        return Where()
+    victims = read_victims(connection, cluster_id)
+    if subject.topic is not None and subject.partition is not None and subject.topic != TOPIC:
+        place = subject.topic, subject.partition
+        return _at(connection, cluster_id, cluster, finding, place, victims)
+    if subject.transactional_id is None:
+        return Where()
+    row = transactions.find(connection, cluster_id, subject.transactional_id)
+    listed = transactions.participants(connection, cluster_id, [subject.transactional_id])
+    places = listed.get(subject.transactional_id, [])
+    held = _held(connection, cluster_id, places, victims, subject.transactional_id)
+    behind = {(one.judged.row.topic, one.judged.row.partition) for one in held}
+    groups = group_rows(one for one in victims if one.behind in behind)
+    return Where(groups=tuple(groups), held=held, listed=len(places), row=row)
+
+
+def _at(
+    connection: Connection, cluster_id: int, cluster: str, finding: Finding, place: Place, victims: Sequence[Victim]
+) -> Where:
+    row = partitions.find(connection, cluster_id, *place)
+    if row is None:
+        return Where()
+    (judged,) = judge(connection, cluster_id, [row])
+    if finding.kind == kinds.BLOCKED_GROUP:
+        own = [one for one in victims if one.key == (finding.subject.group, *place)]
+    else:
+        own = [one for one in victims if one.behind == place and _may_wait_for(one, finding.subject.producer_id)]
+    ruler = ruler_of(judged, victims, cluster)
+    return Where(judged, ruler, tuple(group_rows(own)))
+
+
+def _may_wait_for(victim: Victim, producer_id: int | None) -> bool:
+    return producer_id is None or victim.waits_for in (None, producer_id)
+
+
+def _held(
+    connection: Connection, cluster_id: int, places: Sequence[Place], victims: Sequence[Victim], id_: bytes
+) -> tuple[Held, ...]:
+    rows = [partitions.find(connection, cluster_id, *place) for place in places[:HELD_READ]]
+    standing = [row for row in rows if row is not None and row.stalled_since_ms is not None]
+    found = []
+    for judged in judge(connection, cluster_id, standing):
+        row, blocker = judged.row, judged.blocker
+        relation = "unknown" if blocker is None else blocker.relation.word
+        owner = None if blocker is None else blocker.relation.owner
+        waiting = {one.offset.group for one in victims if one.behind == (row.topic, row.partition) and one.is_blocked}
+        found.append(
+            Held(
+                judged,
+                mini(row.log_start, row.last_stable_offset, row.high_watermark, relation),
+                tuple(sorted(waiting)),
+                owner is not None and owner.transactional_id == id_,
+            )
+        )
+    return tuple(found)

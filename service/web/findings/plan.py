@@ -1,0 +1,128 @@
+"""What to do about a finding: look, act, what to expect, what it costs, and what does not help."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from service.domain.findings import kinds
+from service.domain.findings.finding import Finding
+from service.web.hanging_plan import plan_of_hanging
+from service.web.plan_parts import Grant, Plan, Step
+from service.web.shared import addresses
+
+_NO_HELP: Final = {
+    kinds.ADOPTED: ("A marker by hand: it would tear the present transaction apart.",),
+    kinds.UNREPLICATED: (
+        "Another marker: the leader has one already.",
+        "Restarting the application: its transaction has ended.",
+    ),
+    kinds.OVERDUE: (
+        "Waiting for the timeout: it has passed.",
+        "Restarting the application, before its coordinator works.",
+    ),
+    kinds.STUCK_COMPLETION: (
+        "Waiting for the timeout: what is decided has none.",
+        "Restarting the application: it gets CONCURRENT_TRANSACTIONS until this is complete.",
+        "`kafka-transactions.sh abort`: its outcome is decided, and its coordinator still sends the markers.",
+    ),
+    kinds.LONG_RUNNING: (
+        "Restarting the consumers that wait.",
+        "`kafka-transactions.sh abort`: its coordinator owns it, and a marker by hand would tear it apart.",
+    ),
+    kinds.BLOCKED_GROUP: ("Restarting the group, or resetting its offsets behind the LSO: records would be skipped.",),
+    kinds.TIMED_OUT: ("Restarting consumers: nothing is blocked any more, the records are discarded.",),
+    kinds.FENCING_CONFLICT: ("Raising a timeout: each start fences the one before, whatever its timeout.",),
+    kinds.CHURN: ("A shorter transactional.id.expiration.ms: transactions left open still wait for their timeout.",),
+    kinds.COORDINATOR_MISMATCH: ("Restarting the application: the coordinator does not know its transaction.",),
+    kinds.DATA_GAP: ("Restarting txnscope: what is gone cannot be read again.",),
+}
+
+_EXPECT: Final = {
+    kinds.ADOPTED: "this finding to resolve when the present transaction ends.",
+    kinds.UNREPLICATED: "the LSO to move on as soon as the replicas have the marker.",
+    kinds.OVERDUE: "its coordinator to abort it within 10 s once it works, and the LSO to move on.",
+    kinds.STUCK_COMPLETION: "Complete in the coordinators' log as soon as the last leader has acknowledged.",
+    kinds.LONG_RUNNING: "the LSO to move on when it ends, and this finding to resolve within seconds.",
+    kinds.BLOCKED_GROUP: "the group to read on as soon as the LSO moves.",
+    kinds.COORDINATOR_MISMATCH: "this finding to resolve when the coordinator and its log say the same again.",
+    kinds.COVERAGE_GAP: "verdicts to come back within seconds after it can be read.",
+    kinds.EXPIRING: "this finding to resolve with the next transaction of the id.",
+    kinds.UNDECODABLE: "each id to be known again from its next record on.",
+}
+_QUIET: Final = "this finding to resolve when nothing of it has happened for 15 minutes."
+
+_IDS: Final = frozenset(
+    {
+        kinds.OVERDUE,
+        kinds.STUCK_COMPLETION,
+        kinds.LONG_RUNNING,
+        kinds.TIMED_OUT,
+        kinds.FENCING_CONFLICT,
+        kinds.EXPIRED,
+        kinds.EPOCH_EXHAUSTION,
+        kinds.COORDINATOR_MISMATCH,
+        kinds.ADOPTED,
+    }
+)
+
+
+def plan_of(finding: Finding, cluster: str, grant: Grant | None = None, *, can_resolve: bool = False) -> Plan:
+    """Of one that is open. `grant`: the permission that is missing; `can_resolve`: there are operators with keys."""
+    if finding.kind == kinds.HANGING:
+        return plan_of_hanging(finding, can_resolve=can_resolve)
+    look = _look(finding, cluster)
+    act = [Step("Do this.", finding.advice)] if grant is None else _give(finding, grant)
+    expect = Step("Then expect", _EXPECT.get(finding.kind, _QUIET if finding.kind in kinds.EVENTS else ""))
+    steps = tuple(step for step in (look, *act, expect) if step is not None and step.text)
+    return Plan(steps, no_help=_NO_HELP.get(finding.kind, ()))
+
+
+def _give(finding: Finding, grant: Grant) -> list[Step]:
+    _, found, more = finding.advice.partition("txnscope's principal")
+    text = more if found and finding.advice.startswith("Grant ") else f". {finding.advice}"
+    if grant.lines:
+        text = f"{text} Put that principal into the line."
+    first, *others = grant.lines or (None,)
+    return [
+        Step(f"Grant {grant.what}", f"to txnscope's principal{text}", first),
+        *(Step("And", "this:", line) for line in others),
+    ]
+
+
+def _look(finding: Finding, cluster: str) -> Step | None:
+    """The page that shows more of it."""
+    subject = finding.subject
+    missing = next((e.text for e in finding.evidence if e.source == "DescribeTransactions"), None)
+    if finding.kind == kinds.STUCK_COMPLETION and missing is not None:
+        href = addresses.transaction_page(cluster, subject.transactional_id or b"")
+        return Step("Missing:", f"{missing}.", href=href, link="the id's timeline")
+    if finding.kind in _IDS and subject.transactional_id is not None:
+        href = addresses.transaction_page(cluster, subject.transactional_id)
+        return Step("Look at the id:", "who ended what, when and why is on", href=href, link="its timeline")
+    if subject.prefix is not None:
+        href = addresses.page_of(cluster, "transactions", prefix=subject.prefix)
+        return Step(
+            "Look at the ids:",
+            "how they stand is on",
+            href=href,
+            link=f"the page of those that begin with {subject.prefix}",
+        )
+    if finding.kind == kinds.EXPIRING:
+        return Step(
+            "Look at the times:",
+            "when each id expires is on",
+            href=addresses.page_of(cluster, "expiring"),
+            link="Expiring ids",
+        )
+    if finding.kind in (kinds.COVERAGE_GAP, kinds.DATA_GAP, kinds.UNDECODABLE):
+        href = addresses.page_of(cluster, "pipeline") + "#unknown"
+        return Step("Look at what is unknown:", "all that cannot be judged, and why, is on", href=href, link="Pipeline")
+    if finding.kind == kinds.BLOCKED_GROUP and subject.topic is not None:
+        href = addresses.partition_page(cluster, subject.topic, subject.partition or 0)
+        return Step(
+            "Look at what holds it:",
+            "who blocks, and whether it heals, is on the page of",
+            href=href,
+            link=f"{subject.topic}-{subject.partition}",
+        )
+    return None

@@ -1,0 +1,97 @@
+"""Findings in the words of the page: what a kind is called, what a finding is about, and whether it heals."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from service.domain.findings import kinds
+from service.domain.findings.finding import Finding
+from service.domain.findings.unreadable import DENIED
+from service.store.display import display_id
+from service.web.shared import addresses
+from service.web.shared.recovery import HANGS, NO, NOW, SELF, UNKNOWN, WHEN, Heal
+
+KIND_WORDS: Final = {
+    kinds.HANGING: "hanging",
+    kinds.ADOPTED: "adopted records",
+    kinds.UNREPLICATED: "marker not replicated",
+    kinds.OVERDUE: "overdue",
+    kinds.STUCK_COMPLETION: "stuck completion",
+    kinds.LONG_RUNNING: "long-running",
+    kinds.BLOCKED_GROUP: "blocked group",
+    kinds.TIMED_OUT: "timed out",
+    kinds.CORRELATED_TIMEOUTS: "correlated timeouts",
+    kinds.FENCING_CONFLICT: "fencing conflict",
+    kinds.CHURN: "churn of ids",
+    kinds.EXPIRING: "expiring id",
+    kinds.EXPIRED: "expired id",
+    kinds.EPOCH_EXHAUSTION: "epochs run out",
+    kinds.COORDINATOR_MISMATCH: "coordinator mismatch",
+    kinds.UNDECODABLE: "undecodable record",
+    kinds.DATA_GAP: "data gap",
+    kinds.COVERAGE_GAP: "coverage gap",
+}
+
+_OVER: Final = Heal(5, SELF, "info", "is over", more="listed until 15 minutes were quiet")
+
+_HEALS: Final = {
+    kinds.HANGING: HANGS,
+    kinds.ADOPTED: Heal(2, SELF, "clock", "ends with the id's present transaction"),
+    kinds.UNREPLICATED: Heal(1, WHEN, "completing", "heals when the replicas catch up"),
+    kinds.OVERDUE: Heal(1, NOW, "warning", "not before its coordinator works"),
+    kinds.STUCK_COMPLETION: Heal(1, WHEN, "completing", "heals when its leaders acknowledge"),
+    kinds.LONG_RUNNING: Heal(1, WHEN, "open", "ends when its application ends it"),
+    kinds.BLOCKED_GROUP: Heal(3, WHEN, "completing", "goes on with what it waits for"),
+    kinds.TIMED_OUT: _OVER,
+    kinds.CORRELATED_TIMEOUTS: _OVER,
+    kinds.FENCING_CONFLICT: Heal(0, NOW, "critical", "will not stop by itself", more="stop one of the two producers"),
+    kinds.CHURN: Heal(0, NOW, "warning", "will not stop by itself", more="give each instance an id that stays"),
+    kinds.EXPIRING: Heal(4, SELF, "clock", "any use renews it", more="else it expires"),
+    kinds.EXPIRED: _OVER._replace(more="a producer that still has it open has to be started again"),
+    kinds.EPOCH_EXHAUSTION: Heal(4, SELF, "clock", "gets a new producer id at the last one"),
+    kinds.COORDINATOR_MISMATCH: Heal(0, NO, "critical", "will not heal by itself"),
+    kinds.UNDECODABLE: Heal(4, SELF, "clock", "heals with the next record of the id"),
+    kinds.DATA_GAP: _OVER,
+    kinds.COVERAGE_GAP: Heal(3, UNKNOWN, "unknown", "unknown until it can be read"),
+}
+
+
+class About(NamedTuple):
+    """What a finding is about, and the page that shows it."""
+
+    text: str
+    href: str
+
+
+def heal_of_finding(finding: Finding) -> Heal:
+    """Of one that is open."""
+    heal = _HEALS[finding.kind]
+    if finding.self_heals_at_ms is not None and heal.order:
+        return Heal(4, SELF, "clock", "ends by itself", finding.self_heals_at_ms)
+    if finding.kind == kinds.COVERAGE_GAP and DENIED in finding.summary:
+        return heal._replace(text="unknown until that is granted", more="the command is on the Pipeline page")
+    return heal
+
+
+def about(finding: Finding, cluster: str) -> About:
+    """The page of the narrowest subject that has one."""
+    subject = finding.subject
+    if subject.transactional_id is not None:
+        href = addresses.transaction_page(cluster, subject.transactional_id)
+        return About(display_id(subject.transactional_id), href)
+    if subject.group is not None:
+        return About(subject.group, addresses.page_of(cluster, "groups"))
+    if finding.kind in (kinds.COVERAGE_GAP, kinds.UNDECODABLE, kinds.DATA_GAP):
+        place = subject.topic if subject.partition is None else f"{subject.topic}-{subject.partition}"
+        return About(place or "what is watched", f"{addresses.page_of(cluster, 'pipeline')}#unknown")
+    if subject.topic is not None and subject.partition is not None:
+        href = addresses.partition_page(cluster, subject.topic, subject.partition, subject.start_offset)
+        return About(f"{subject.topic}-{subject.partition}", href)
+    if subject.prefix is not None:
+        return About(f"{subject.prefix}…", addresses.page_of(cluster, "transactions", prefix=subject.prefix))
+    return About("the cluster", addresses.page_of(cluster, "findings"))
+
+
+def is_muted(finding: Finding, now_ms: int) -> bool:
+    """Its owner has asked for silence until some later moment."""
+    return finding.muted_until_ms is not None and finding.muted_until_ms > now_ms

@@ -1,0 +1,183 @@
+"""Who blocks whom: blocker, partition, waiting groups, and whether it heals; worst first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from service.domain import states
+from service.domain.findings import kinds
+from service.domain.findings.context import Limits
+from service.domain.findings.finding import Finding
+from service.domain.open_entries import COMPLETING, HANGING, NOT_KNOWN, OVERDUE, UNREPLICATED
+from service.domain.owners import Owner
+from service.domain.partition_facts import Place
+from service.domain.victims import Victim
+from service.store.display import display_id
+from service.store.queries.judged_partitions import JudgedPartition
+from service.web.shared.recovery import OF_UNKNOWN, Heal, heal_of
+
+STOPPED_FIRST: Final = ("stopped", "unstable_offsets", "will_stop")
+
+Key = tuple[str, int, int | None]
+"""Topic, partition and start offset of what is open."""
+
+_OF_PLACE: Final = frozenset({kinds.HANGING, kinds.ADOPTED, kinds.UNREPLICATED})
+_OF_ID: Final = (kinds.STUCK_COMPLETION, kinds.OVERDUE, kinds.LONG_RUNNING)
+
+
+class Waiting(NamedTuple):
+    """A group behind a partition. `to_go`: offsets until it stops; None where it has stopped."""
+
+    group: str
+    relation: str
+    to_go: int | None
+
+
+class Link(NamedTuple):
+    """A partition whose LSO stands. `name`, `transactional_id` None: no id is known; `finding`: what tells more.
+
+    `leader`: of the partition, below 0 if there is none. `state`: of the transaction that its coordinator completes:
+    in, or stuck in, one of Kafka's. `decision` of what hangs: see Finding; `has_command`: its way out can be pasted.
+    `is_muted`: its owner asked for silence.
+    """
+
+    topic: str
+    partition: int
+    transactional_id: bytes | None
+    name: str | None
+    producer_id: int | None
+    relation: str
+    since_ms: int
+    hidden: int
+    hidden_bytes: int | None
+    log_start: int
+    last_stable_offset: int
+    high_watermark: int
+    waiting: tuple[Waiting, ...]
+    heal: Heal
+    finding: str | None
+    why: str | None
+    leader: int = -1
+    state: str | None = None
+    decision: str | None = None
+    has_command: bool = False
+    is_muted: bool = False
+
+    @property
+    def place(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+    @property
+    def who(self) -> str:
+        return self.name or (f"producer id {self.producer_id}" if self.producer_id is not None else "unknown")
+
+    @property
+    def stopped(self) -> int:
+        return sum(one.relation != "will_stop" for one in self.waiting)
+
+    @property
+    def tone(self) -> str:
+        if self.relation == HANGING:
+            return "critical"
+        return "warning" if self.relation in (COMPLETING, OVERDUE, UNREPLICATED) else ""
+
+
+def by_key(findings: Iterable[Finding]) -> dict[Key, Finding]:
+    """Findings about what is open at an offset of a partition."""
+    about = ((one, one.subject) for one in findings if one.kind in _OF_PLACE)
+    places = ((one, at) for one, at in about if at.topic is not None and at.partition is not None)
+    return {(at.topic or "", at.partition or 0, at.start_offset): one for one, at in places}
+
+
+def by_id(findings: Iterable[Finding]) -> dict[bytes, Finding]:
+    """Findings about the open transaction of an id; the gravest of each."""
+    found: dict[bytes, Finding] = {}
+    for kind in reversed(_OF_ID):
+        of_kind = (one for one in findings if one.kind == kind)
+        found |= {one.subject.transactional_id: one for one in of_kind if one.subject.transactional_id is not None}
+    return found
+
+
+def links(
+    judged: Iterable[JudgedPartition],
+    victims: Iterable[Victim],
+    hanging: Mapping[Key, Finding],
+    limits: Limits,
+    now_ms: int,
+    of_ids: Mapping[bytes, Finding] | None = None,
+) -> list[Link]:
+    """Sorted: does not heal, then stopped groups, then time left, then age; what is muted comes last.
+
+    `hanging` and `of_ids`: findings, as `by_key` and `by_id` have them.
+    """
+    behind: dict[Place, list[Victim]] = {}
+    for victim in victims:
+        if victim.is_blocked:
+            behind.setdefault(victim.behind, []).append(victim)
+    found = [
+        _link(one, behind.get((one.row.topic, one.row.partition), ()), hanging, of_ids or {}, limits, now_ms)
+        for one in judged
+    ]
+    return sorted(found, key=_worst_first)
+
+
+def _worst_first(link: Link) -> tuple[bool, int, int, int, int]:
+    left_ms = link.heal.at_ms if link.heal.at_ms is not None else 2**62
+    return link.is_muted, link.heal.order, -link.stopped, left_ms, link.since_ms
+
+
+def _link(
+    judged: JudgedPartition,
+    victims: Sequence[Victim],
+    hanging: Mapping[Key, Finding],
+    of_ids: Mapping[bytes, Finding],
+    limits: Limits,
+    now_ms: int,
+) -> Link:
+    row, blocker = judged.row, judged.blocker
+    owner = None if blocker is None else blocker.relation.owner
+    start = None if blocker is None else blocker.entry.start_offset
+    relation = NOT_KNOWN if blocker is None else blocker.relation.word
+    finding = hanging.get((row.topic, row.partition, start))
+    if finding is None and owner is not None and relation != HANGING:
+        finding = of_ids.get(owner.transactional_id)
+    heal = OF_UNKNOWN._replace(more=judged.why or "")
+    if blocker is not None:
+        heal = heal_of(blocker.relation, limits, row.leader)
+    muted_until_ms = None if finding is None else finding.muted_until_ms
+    return Link(
+        topic=row.topic,
+        partition=row.partition,
+        transactional_id=None if owner is None else owner.transactional_id,
+        name=None if owner is None else display_id(owner.transactional_id),
+        producer_id=None if blocker is None else blocker.entry.producer_id,
+        relation=relation,
+        since_ms=row.stalled_since_ms or now_ms,
+        hidden=max(row.high_watermark - row.last_stable_offset, 0),
+        hidden_bytes=row.lag_bytes if row.read_lso == row.last_stable_offset else None,
+        log_start=row.log_start,
+        last_stable_offset=row.last_stable_offset,
+        high_watermark=row.high_watermark,
+        waiting=tuple(sorted(map(_waiting, victims), key=lambda one: (STOPPED_FIRST.index(one.relation), one.group))),
+        heal=heal,
+        finding=None if finding is None else finding.id,
+        why=judged.why,
+        leader=row.leader,
+        state=_state(owner, finding) if relation == COMPLETING else None,
+        decision=None if finding is None else finding.decision,
+        has_command=finding is not None and finding.command is not None,
+        is_muted=muted_until_ms is not None and muted_until_ms > now_ms,
+    )
+
+
+def _state(owner: Owner | None, finding: Finding | None) -> str | None:
+    is_stuck = finding is not None and finding.kind == kinds.STUCK_COMPLETION
+    return None if owner is None else f"{'stuck in' if is_stuck else 'in'} {states.NAMES[owner.state]}"
+
+
+def _waiting(victim: Victim) -> Waiting:
+    to_go = None
+    if victim.relation == "will_stop":
+        to_go = max(victim.lso_behind - victim.offset.committed_offset, 0)
+    return Waiting(victim.offset.group, victim.relation, to_go)

@@ -1,0 +1,116 @@
+"""Whose a record is and what became of it, in sentences: what REST's explain answers, for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from service.api.links import API
+from service.api.offsets import Explained
+from service.domain.spans_of_offsets import (
+    ABORTED,
+    COMMITTED,
+    GAP,
+    HANGING,
+    MARKER,
+    NON_TRANSACTIONAL,
+    OPEN,
+    UNKNOWN,
+)
+from service.domain.why import why_aborted
+from service.store.display import shown_id
+from service.web.shared.causes import Word, word_of
+
+SPANS_SHOWN: Final = 200
+
+_HEADS: Final = {
+    COMMITTED: "Committed.",
+    ABORTED: "Aborted.",
+    OPEN: "Still open.",
+    HANGING: "Hanging.",
+    NON_TRANSACTIONAL: "Written without a transaction.",
+    MARKER: "A marker.",
+    GAP: "Not in the log.",
+    UNKNOWN: "Unknown.",
+}
+_READERS: Final = {
+    COMMITTED: "read_committed consumers get it once the LSO has passed it.",
+    ABORTED: "read_committed consumers skip it.",
+    OPEN: "read_committed consumers get nothing from here on until its transaction ends.",
+    HANGING: "read_committed consumers get nothing from here on: no coordinator will ever end it.",
+    NON_TRANSACTIONAL: "read_committed consumers get it once the LSO has passed it.",
+    MARKER: "It ends a transaction and uses an offset; no consumer ever gets it.",
+    GAP: "The log has no record at this offset (any more): compaction or retention took it, or it was never one.",
+    UNKNOWN: "It could not be read, or what ended its transaction was not found.",
+}
+_TONES: Final = {HANGING: "critical", OPEN: "info", UNKNOWN: "unknown", GAP: "unknown"}
+_ICONS: Final = {OPEN: "open"}
+
+
+class Told(NamedTuple):
+    """Offsets `first` to `last`. `who`, `href`: of the transactional id, None where nobody knows it. `cause`: as a
+    letter and words; `confidence`, `why` and `marker` (COMMIT or ABORT) are None where there is none."""
+
+    first: int
+    last: int
+    kind: str
+    head: str
+    readers: str
+    tone: str
+    icon: str
+    who: str | None
+    href: str | None
+    producer_id: int | None
+    producer_epoch: int | None
+    marker: str | None
+    marker_offset: int | None
+    ended_at: str | None
+    cause: Word | None
+    confidence: str | None
+    why: str | None
+
+    @property
+    def is_one(self) -> bool:
+        return self.first == self.last
+
+
+class Explanation(NamedTuple):
+    """`offset` and `to` (exclusive) as asked for. `problem`: why there is no answer, one sentence; else None.
+    `truncated_at`: where reading stopped. `more`: spans that are not shown."""
+
+    offset: int | None
+    to: int | None
+    spans: tuple[Told, ...] = ()
+    truncated_at: int | None = None
+    as_of_ms: int | None = None
+    problem: str | None = None
+    more: int = 0
+
+
+def explanation_of(offset: int, to: int, explained: Explained) -> Explanation:
+    spans = tuple(_told(span) for span in explained.spans[:SPANS_SHOWN])
+    more = max(len(explained.spans) - SPANS_SHOWN, 0)
+    return Explanation(offset, to, spans, explained.truncated_at, explained.as_of_ms, None, more)
+
+
+def _told(span: Mapping[str, Any]) -> Told:
+    kind, cause, confidence = span["kind"], span["cause"], span["confidence"]
+    return Told(
+        first=span["from"],
+        last=span["to"] - 1,
+        kind=kind,
+        head=_HEADS[kind],
+        readers=_READERS[kind],
+        tone=_TONES.get(kind, "quiet"),
+        icon=_ICONS.get(kind, _TONES.get(kind, "")),
+        who=shown_id(span["transactional_id"], span["transactional_id_b64"]),
+        href=None if span["href"] is None else span["href"].removeprefix(API),
+        producer_id=span["producer_id"],
+        producer_epoch=span["producer_epoch"],
+        marker=span["marker"],
+        marker_offset=span["marker_offset"],
+        ended_at=span["ended_at"],
+        cause=None if cause is None else word_of(cause),
+        confidence=confidence,
+        why=None if cause is None else why_aborted(cause, confidence),
+    )

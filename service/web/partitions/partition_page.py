@@ -1,0 +1,158 @@
+"""The page of one partition: how it stands, what is open there, who waits, and whose a record of it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Final, NamedTuple
+
+from fastapi import APIRouter, Path, Request, Response
+from sqlalchemy import Connection
+
+from service.api.offsets import explained
+from service.api.problems import NO_SUCH_PARTITION, ProblemError
+from service.domain.findings.context import Limits, limits_of
+from service.domain.findings.finding import Finding
+from service.domain.limits import is_time
+from service.domain.partition_facts import Place
+from service.store.display import display_id, printable
+from service.store.queries import findings as read_findings
+from service.store.queries import partitions
+from service.store.queries.blocked_groups import read_victims
+from service.store.queries.findings import FindingSelection
+from service.store.queries.judged_partitions import JudgedEntry, JudgedPartition, judge
+from service.web.asked_offset import Asked, asked
+from service.web.charts.ruler import Ruler
+from service.web.pages import framed
+from service.web.partition_verdict import partition_verdict
+from service.web.partitions.explanation import Explanation, explanation_of
+from service.web.partitions.groups import GroupRow, group_rows
+from service.web.partitions.rows import StandingRow, opened_ms, read_standing
+from service.web.partitions.spans import ruler_of
+from service.web.shared.frame import Frame
+from service.web.shared.recovery import Heal, heal_of
+from service.web.shared.render import render
+
+FINDINGS_SHOWN: Final = 20
+ENTRIES_SHOWN: Final = 200
+GROUPS_SHOWN: Final = 200
+
+router = APIRouter(include_in_schema=False)
+
+
+class OpenRow(NamedTuple):
+    """A transaction that is open there. `name`: of its transactional id, None where nobody knows it. `last_write_ms`:
+    by its producer's clock."""
+
+    judged: JudgedEntry
+    name: str | None
+    transactional_id: bytes | None
+    opened_ms: int
+    last_write_ms: int | None
+    heal: Heal
+    is_blocking: bool
+
+
+class _Seen(NamedTuple):
+    """What the store knows of the partition; `judged` None: it is not watched."""
+
+    judged: JudgedPartition | None
+    standing: StandingRow | None
+    open: Sequence[OpenRow]
+    groups: Sequence[GroupRow]
+    findings: Sequence[Finding]
+    ruler: Ruler | None
+
+
+@router.get("/clusters/{cluster}/partitions/{topic}/{partition}")
+def get_partition(
+    request: Request,
+    cluster: str,
+    topic: str,
+    partition: Annotated[int, Path(ge=0, lt=2**31)],
+    offset: str = "",
+    to: str = "",
+) -> Response:
+    """200, also where an offset cannot be explained: the page says why. 404 for a cluster that the store does not know,
+    and for a partition that is not watched, unless an offset of it is asked about."""
+    wanted = asked(offset, to)
+    with framed(request, cluster) as (connection, frame):
+        seen = _seen(connection, frame, topic, partition)
+    if seen.judged is None and not (offset or to):
+        name = f"{printable(topic)[:249]}-{partition}"
+        raise ProblemError(404, NO_SUCH_PARTITION, f"partition {name!r} of cluster {frame.name!r} is not watched")
+    # Kafka is asked when people come, not whenever the page refreshes itself, and not while the store is held
+    explanation = None if "x-refresh" in request.headers else _explanation(request, frame, (topic, partition), wanted)
+    return _page(frame, (topic, partition), seen, explanation, wanted)
+
+
+def _seen(connection: Connection, frame: Frame, topic: str, partition: int) -> _Seen:
+    row = partitions.find(connection, frame.cluster.id, topic, partition)
+    if row is None:
+        return _Seen(None, None, (), (), (), None)
+    place = topic, partition
+    victims = read_victims(connection, frame.cluster.id)
+    (judged,) = judge(connection, frame.cluster.id, [row])
+    standing = None
+    if row.stalled_since_ms is not None:
+        (standing,) = read_standing(connection, frame, [judged], victims)
+    limits = limits_of(frame.body["configs"])
+    findings, _ = read_findings.read_page(
+        connection, frame.cluster.id, FindingSelection(topic=topic, partition=partition), None, FINDINGS_SHOWN
+    )
+    felt = [one for one in victims if place in ((one.offset.topic, one.offset.partition), one.behind)]
+    open_ = [_open_row(one, judged, limits) for one in judged.entries]
+    ruler = None if standing is None else ruler_of(judged, victims, frame.name)
+    return _Seen(judged, standing, open_, group_rows(felt), findings, ruler)
+
+
+def _open_row(one: JudgedEntry, judged: JudgedPartition, limits: Limits) -> OpenRow:
+    owner = one.relation.owner
+    return OpenRow(
+        judged=one,
+        name=None if owner is None else display_id(owner.transactional_id),
+        transactional_id=None if owner is None else owner.transactional_id,
+        opened_ms=opened_ms(one),
+        last_write_ms=one.entry.last_timestamp_ms if is_time(one.entry.last_timestamp_ms) else None,
+        heal=heal_of(one.relation, limits, judged.row.leader),
+        is_blocking=judged.blocker is not None and one == judged.blocker,
+    )
+
+
+def _explanation(request: Request, frame: Frame, place: Place, wanted: Asked) -> Explanation | None:
+    if wanted.mistake is not None:
+        return Explanation(wanted.offset, wanted.to, problem=wanted.mistake)
+    if wanted.offset is None or wanted.to is None:
+        return None
+    try:
+        told = explained(request, frame.cluster, *place, wanted.offset, wanted.to)
+    except ProblemError as problem:
+        return Explanation(wanted.offset, wanted.to, problem=problem.detail)
+    return explanation_of(wanted.offset, wanted.to, told)
+
+
+def _page(frame: Frame, place: Place, seen: _Seen, explanation: Explanation | None, wanted: Asked) -> Response:
+    topic, partition = place
+    link = None if seen.standing is None else seen.standing.link
+    name = f"{printable(topic)}-{partition}"
+    values: dict[str, Any] = {
+        "topic": topic,
+        "partition": partition,
+        "place": name,
+        "verdict": partition_verdict(frame.freshness, name, seen.judged, link),
+        "row": None if seen.judged is None else seen.judged.row,
+        "why": None if seen.judged is None else seen.judged.why,
+        "standing": seen.standing,
+        "link": link,
+        "open": seen.open[:ENTRIES_SHOWN],
+        "more_open": max(len(seen.open) - ENTRIES_SHOWN, 0),
+        "groups": seen.groups[:GROUPS_SHOWN],
+        "more_groups": max(len(seen.groups) - GROUPS_SHOWN, 0),
+        "stopped": sum(row.is_blocked and row.to_go is None for row in seen.groups),
+        "will_stop": sum(row.to_go is not None for row in seen.groups),
+        "findings": seen.findings,
+        "drawing": seen.ruler,
+        "explanation": explanation,
+        "wanted": wanted,
+    }
+    status = 422 if explanation is not None and wanted.mistake is not None else 200
+    return render("one_partition.html", frame, page="partitions", status=status, **values)

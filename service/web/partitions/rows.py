@@ -1,0 +1,73 @@
+"""Partitions whose LSO stands, as pages tell of them: who holds them, who waits, whether it heals; and the unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from sqlalchemy import Connection
+
+from service.domain.findings import kinds
+from service.domain.findings.context import limits_of
+from service.domain.findings.kinds import CONFIRMED
+from service.domain.findings.lifecycle import MOST_OPEN_IN_ALL
+from service.domain.limits import is_time
+from service.domain.open_entries import COMPLETING, OPENED, OVERDUE
+from service.domain.victims import Victim
+from service.store.queries import findings as read_findings
+from service.store.queries.findings import FindingSelection
+from service.store.queries.judged_partitions import JudgedEntry, JudgedPartition
+from service.web.partitions.blocking_chain import Link, by_id, by_key, links
+from service.web.shared.frame import Frame
+
+_BLOCKING: Final = frozenset(
+    {kinds.HANGING, kinds.ADOPTED, kinds.UNREPLICATED, kinds.STUCK_COMPLETION, kinds.OVERDUE, kinds.LONG_RUNNING}
+)
+_OWN: Final = frozenset({OPENED, OVERDUE, COMPLETING})
+
+
+class StandingRow(NamedTuple):
+    """A partition whose LSO stands. `epoch`: of the producer that holds it. `opened_ms`: when that began."""
+
+    link: Link
+    epoch: int | None
+    opened_ms: int | None
+
+    @property
+    def is_unknown(self) -> bool:
+        return self.link.why is not None
+
+
+def read_standing(
+    connection: Connection, frame: Frame, judged: Sequence[JudgedPartition], victims: Iterable[Victim]
+) -> list[StandingRow]:
+    """Of partitions whose LSO stands; the worst first."""
+    confirmed = FindingSelection(kinds=_BLOCKING, statuses=frozenset({CONFIRMED}))
+    findings, _ = read_findings.read_page(connection, frame.cluster.id, confirmed, None, MOST_OPEN_IN_ALL)
+    limits = limits_of(frame.body["configs"])
+    blockers = {(one.row.topic, one.row.partition): one.blocker for one in judged}
+    chain = links(judged, victims, by_key(findings), limits, frame.now_ms, by_id(findings))
+    return [_row(link, blockers[link.topic, link.partition]) for link in chain]
+
+
+def _row(link: Link, blocker: JudgedEntry | None) -> StandingRow:
+    if blocker is None:
+        return StandingRow(link, None, None)
+    return StandingRow(link, blocker.entry.producer_epoch, opened_ms(blocker))
+
+
+def ordered(rows: Iterable[StandingRow], sort: str) -> list[StandingRow]:
+    """`worst`: as they are; `hidden`: those that hide most first; `since`: those that stand longest first."""
+    if sort == "hidden":
+        return sorted(rows, key=lambda row: -row.link.hidden)
+    if sort == "since":
+        return sorted(rows, key=lambda row: row.link.since_ms)
+    return list(rows)
+
+
+def opened_ms(one: JudgedEntry) -> int:
+    """The coordinator's word where it owns the entry, else when it was first seen."""
+    owner = one.relation.owner
+    if owner is not None and one.relation.word in _OWN and is_time(owner.start_ms):
+        return owner.start_ms
+    return one.entry.first_seen_ms

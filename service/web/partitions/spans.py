@@ -1,0 +1,76 @@
+"""What the store knows of a partition whose LSO stands, as spans and pins of the ruler: no question to Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from service.domain.open_entries import ADOPTED, COMPLETING, NOT_KNOWN, OPENED, OVERDUE, UNREPLICATED
+from service.domain.open_entries import HANGING as HANGS
+from service.domain.victims import INACTIVE, READS_UNCOMMITTED, STOPPED, UNSTABLE_OFFSETS, WILL_STOP, Victim
+from service.store.display import display_id
+from service.store.queries.judged_partitions import JudgedEntry, JudgedPartition
+from service.web.charts.ruler import Ruler, draw
+from service.web.charts.ruler_spans import FREE, HANGING, OPEN, SOON, Pin, Span
+from service.web.charts.ruler_spans import STOPPED as STANDS
+from service.web.shared import words
+from service.web.shared.addresses import transaction_page
+
+RELATION_WORDS: Final = {
+    OPENED: "open, in time",
+    OVERDUE: "overdue",
+    COMPLETING: "completing",
+    ADOPTED: "adopted records",
+    UNREPLICATED: "marker not replicated",
+    HANGS: "hanging",
+    NOT_KNOWN: "open, owner unknown",
+}
+GROUP_WORDS: Final = {
+    STOPPED: "stopped",
+    WILL_STOP: "will stop",
+    UNSTABLE_OFFSETS: "cannot fetch its offsets",
+    READS_UNCOMMITTED: "reads uncommitted",
+    INACTIVE: "inactive",
+}
+
+
+def ruler_of(judged: JudgedPartition, victims: Iterable[Victim], cluster: str) -> Ruler | None:
+    """`victims`: those on the partition. None where it never answered, or the log is empty."""
+    row = judged.row
+    if row.answered_at_ms is None:
+        return None
+    ends = [*(one.entry.start_offset for one in judged.entries[1:]), row.high_watermark]
+    spans = [_span(one, row.log_start, end, cluster) for one, end in zip(judged.entries, ends, strict=False)]
+    place = row.topic, row.partition
+    here = [one for one in victims if (one.offset.topic, one.offset.partition) == place]
+    pins = [_pin(one) for one in here if one.offset.committed_offset >= 0]
+    return draw(row.log_start, row.last_stable_offset, row.high_watermark, spans, pins)
+
+
+def _span(one: JudgedEntry, log_start: int, end: int, cluster: str) -> Span:
+    """Only its first offset is known to be its own; `records` of it may lie among those of others."""
+    entry, owner = one.entry, one.relation.owner
+    first = max(entry.start_offset, log_start)
+    said = RELATION_WORDS[one.relation.word]
+    return Span(
+        first=first,
+        next=max(min(first + max(entry.records or 1, 1), end), first + 1),
+        kind=HANGING if one.relation.word == HANGS else OPEN,
+        who=f"producer id {entry.producer_id}" if owner is None else display_id(owner.transactional_id),
+        words=said if entry.records is None else f"{said}, {words.plural(entry.records, 'record')}",
+        href=None if owner is None else transaction_page(cluster, owner.transactional_id),
+        ended="never" if one.relation.word == HANGS else "not yet",
+        begins=True,
+    )
+
+
+def _pin(one: Victim) -> Pin:
+    offset = one.offset.committed_offset
+    if one.relation == WILL_STOP:
+        to_go = max(one.lso_behind - offset, 0)
+        return Pin(offset, one.offset.group, SOON, f"will stop, {words.plural(to_go, 'offset')} to go")
+    if one.relation == READS_UNCOMMITTED:
+        return Pin(offset, one.offset.group, FREE, "reads uncommitted, not blocked")
+    if one.relation == INACTIVE:
+        return Pin(offset, one.offset.group, FREE, "inactive, no members")
+    return Pin(offset, one.offset.group, STANDS, "stopped here" if one.relation == STOPPED else "cannot fetch offsets")

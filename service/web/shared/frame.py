@@ -1,0 +1,131 @@
+"""What every page shows around its own: clusters, navigation with counts, how old the data are, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection
+
+from service.api.clusters import describe_cluster
+from service.api.stalls import read_stalls
+from service.domain.findings.kinds import CONFIRMED, CRITICAL
+from service.domain.findings.words import left_out
+from service.domain.partition_facts import SOURCE as PARTITIONS
+from service.domain.source_state import Cause, Stall
+from service.domain.transaction_log import SOURCE
+from service.store.queries import clusters as read
+from service.store.queries import expiring as read_expiring
+from service.store.queries import findings as read_findings
+from service.store.queries.clusters import ClusterRow, StatusRow
+from service.store.queries.findings import FindingSelection
+from service.store.queries.judged_partitions import Coverage, JudgedPartition, coverage, judged_standing, why_no_log
+from service.store.read_first_read import FirstRead, first_read
+from service.web.freshness import READING, Freshness
+from service.web.shared.stalls import StallLine, stall_lines
+
+_DAY_MS = 86_400_000
+
+
+class Frame(NamedTuple):
+    """`body`: the cluster as REST describes it. `standing`: partitions whose LSO is stalled, longest first. `stalls`:
+    the sources that stall, by name. `first_read`: of the transaction log, while it lasts. `expiring`: ids within 24
+    hours."""
+
+    clusters: tuple[str, ...]
+    cluster: ClusterRow
+    body: Mapping[str, Any]
+    standing: Sequence[JudgedPartition]
+    covered: Coverage
+    statuses: Mapping[str, StatusRow]
+    freshness: Freshness
+    stalls: Mapping[str, Stall]
+    findings: int
+    critical: int
+    expiring: int
+    first_read: FirstRead | None = None
+
+    @property
+    def name(self) -> str:
+        return self.cluster.name
+
+    @property
+    def now_ms(self) -> int:
+        return self.freshness.now_ms
+
+    def as_of_ms(self, source: str) -> int | None:
+        """Returns the last success of the source, as REST has it; None if there was none."""
+        status = self.statuses.get(source)
+        return self.covered.looked_at_ms if source == PARTITIONS else status and status.as_of_ms
+
+    @property
+    def left_out(self) -> str:
+        """Returns a sentence about what has no finding; empty where nothing is left out."""
+        if not (truncated := {one["kind"]: one["count"] for one in self.body["truncated"]}):
+            return ""
+        return f"Left out, too many at once: {left_out(truncated)}. They have no finding of their own."
+
+    @property
+    def stall_lines(self) -> tuple[StallLine, ...]:
+        """One for all sources that stall together; none while all is well."""
+        return stall_lines(self.stalls, self.now_ms)
+
+
+def read_frame(connection: Connection, cluster: ClusterRow, now_ms: int) -> Frame:
+    standing = judged_standing(connection, cluster.id)
+    covered = coverage(connection, cluster.id, standing)
+    body, _ = describe_cluster(connection, cluster, now_ms, covered)
+    statuses = read.statuses(connection, cluster.id)
+    needed = _needed(connection, cluster.id, statuses, covered)
+    critical = FindingSelection(statuses=frozenset({CONFIRMED}), severities=frozenset({CRITICAL}))
+    (expiring,) = read_expiring.count_expiring(connection, cluster.id, [now_ms + _DAY_MS - cluster.expiration_ms])
+    progress = first_read(connection, cluster.id)
+    freshness = Freshness(now_ms, _oldest(needed), None if progress is None else progress.share)
+    stalls = read_stalls(connection, cluster.id, statuses, covered, now_ms)
+    return Frame(
+        clusters=tuple(one.name for one in read.all_clusters(connection)),
+        cluster=cluster,
+        body=body,
+        standing=standing,
+        covered=covered,
+        statuses=statuses,
+        freshness=freshness,
+        stalls={
+            source: stall
+            for source, stall in stalls.items()
+            if _ages_the_page(source, stall, statuses, needed, freshness.word)
+        },
+        findings=sum(one["count"] for one in body["findings"] if one["status"] == CONFIRMED),
+        critical=read_findings.count(connection, cluster.id, critical),
+        expiring=expiring,
+        first_read=progress,
+    )
+
+
+def _needed(
+    connection: Connection, cluster_id: int, statuses: Mapping[str, StatusRow], covered: Coverage
+) -> dict[str, int | None]:
+    """Returns the last success of each source that verdicts rest on, None before the first. A partition without an
+    answer makes no page old: it is unknown. So is what the transaction log would tell, where it may not be read."""
+    answered = {source: status.as_of_ms for source, status in statuses.items()}
+    if PARTITIONS in answered:
+        answered[PARTITIONS] = covered.looked_at_ms
+    if len(answered) > 1 and why_no_log(connection, cluster_id) is not None:
+        answered.pop(SOURCE, None)
+    return answered
+
+
+def _oldest(needed: Mapping[str, int | None]) -> int | None:
+    """Returns when the source that answered longest ago did so: verdicts need all of them."""
+    told = needed.values()
+    return None if None in told else min((one for one in told if one is not None), default=None)
+
+
+def _ages_the_page(
+    source: str, stall: Stall, statuses: Mapping[str, StatusRow], needed: Mapping[str, int | None], word: str
+) -> bool:
+    """Returns whether the page is old because of a stall: not where nothing rests on the source, and not while a log is
+    read for the first time, in batches that take long. `word`: of the page's freshness."""
+    if word == READING and stall.cause is Cause.NO_PROGRESS:
+        return False
+    return source in needed or source not in statuses

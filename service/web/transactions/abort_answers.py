@@ -1,0 +1,79 @@
+"""Why the transactions of an id were aborted, in words: each cause, how sure, how often, what to do. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from service.domain import states
+from service.domain.causes import CERTAIN, EMPTY_ABORT
+from service.domain.limits import is_time
+from service.domain.timeline import Row
+from service.domain.transitions import REPEATED
+from service.domain.why import why_aborted
+from service.web.shared import words
+from service.web.shared.causes import PROOFS, TO_DO, WORDS, Word
+
+_HEADS = {
+    "client_abort": "Aborted by its own client",
+    "timeout": "Timed out",
+    "fenced": "Fenced by a new instance",
+    "admin": "Ended by an administrator",
+    "unattributed": "Aborted, nobody can tell by whom",
+    "empty_abort": "Aborted with nothing in it",
+}
+
+
+class Answer(NamedTuple):
+    """`times` aborts of one cause and confidence. `more`: how long they were open; `proof`: what a broker logs."""
+
+    word: Word
+    head: str
+    times: int
+    first_ms: int
+    last_ms: int
+    confidence: str
+    why: str
+    more: str
+    to_do: str
+    proof: str | None
+
+
+def answers(rows: Iterable[Row]) -> list[Answer]:
+    """Of the aborts among the rows, the newest cause first; aborts of nothing only where there is nothing else."""
+    found: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        if is_abort(row):
+            found.setdefault((row.cause or "", row.confidence or ""), []).append(row)
+    if any(cause != EMPTY_ABORT for cause, _ in found):
+        found = {key: some for key, some in found.items() if key[0] != EMPTY_ABORT}
+    told = [_answer(cause, confidence, some) for (cause, confidence), some in found.items()]
+    return sorted(told, key=lambda one: -one.last_ms)
+
+
+def is_abort(row: Row) -> bool:
+    has_cause = row.cause is not None and row.cause in _HEADS and row.note != REPEATED
+    return row.to_state == states.PREPARE_ABORT and has_cause and is_time(row.at_ms)
+
+
+def _answer(cause: str, confidence: str, rows: list[Row]) -> Answer:
+    times = [row.at_ms for row in rows]
+    return Answer(
+        word=WORDS[cause],
+        head=_HEADS[cause],
+        times=len(rows),
+        first_ms=min(times),
+        last_ms=max(times),
+        confidence=confidence,
+        why=why_aborted(cause, confidence) or "",
+        more=_open_for([row.duration_ms for row in rows if row.duration_ms is not None]),
+        to_do=TO_DO.get((cause, confidence), ""),
+        proof=PROOFS.get(cause) if confidence != CERTAIN else None,
+    )
+
+
+def _open_for(durations: list[int]) -> str:
+    if not durations:
+        return ""
+    shortest, longest = words.duration(min(durations)), words.duration(max(durations))
+    return f"Open for {longest}." if shortest == longest else f"Open for {shortest} to {longest}."

@@ -1,0 +1,102 @@
+"""What comes next for a transactional.id: it aborts itself, completes, expires. Pure."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from service.domain import states
+from service.domain.findings.context import Limits
+from service.domain.findings.overdue import SLACK_MS
+from service.domain.findings.stuck import STUCK_AFTER_MS
+from service.domain.limits import TWO_PHASE_TIMEOUT_MS, expires_at_ms, is_time, times_out_at_ms
+from service.store.writers.id_rows import IdRow
+from service.web.shared import words
+
+UNTIL, SINCE, AT = "until", "since", "at"
+
+_DAY_MS: Final = 86_400_000
+_PREPARED: Final = frozenset({states.PREPARE_COMMIT, states.PREPARE_ABORT})
+_DISCARDED: Final = "its records are then discarded"
+
+
+class Next(NamedTuple):
+    """`lead`, the time `at_ms` (`clock`: counted down to, counted from, or said), `tail`; `more` in a second line.
+
+    `tone` and `icon`: of the drawing ("": plain text, `muted`).
+    """
+
+    tone: str
+    icon: str
+    lead: str
+    clock: str = ""
+    at_ms: int = 0
+    tail: str = ""
+    more: str = ""
+
+
+def is_stuck(row: IdRow, now_ms: int) -> bool:
+    """Decided, and not complete for longer than markers take."""
+    return row.state in _PREPARED and is_time(row.state_since_ms) and now_ms - row.state_since_ms >= STUCK_AFTER_MS
+
+
+def is_overdue(row: IdRow, limits: Limits, as_of_ms: int | None) -> bool:
+    """The log as of `as_of_ms` has no end of it, and the coordinator has looked since its timeout."""
+    times_out_ms = times_out_at_ms(row.state, row.started_at_ms, row.timeout_ms)
+    return (
+        times_out_ms is not None
+        and is_time(times_out_ms)
+        and as_of_ms is not None
+        and as_of_ms >= times_out_ms + limits.scan_ms + SLACK_MS
+    )
+
+
+def next_step(row: IdRow, limits: Limits, as_of_ms: int | None, now_ms: int) -> Next:
+    """`as_of_ms`: up to when the log is known. `limits`: of the brokers."""
+    if row.state == states.UNKNOWN:
+        return Next("unknown", "unknown", "unknown", more="its newest record cannot be decoded")
+    if row.state == states.EXPIRED:
+        return Next("muted", "", "expired", *((AT, row.timestamp_ms) if is_time(row.timestamp_ms) else ()))
+    if row.state == states.ONGOING:
+        return _of_open(row, limits, as_of_ms, now_ms)
+    if row.state in _PREPARED:
+        return _of_prepared(row, now_ms)
+    return _of_idle(row, limits, now_ms)
+
+
+def _of_open(row: IdRow, limits: Limits, as_of_ms: int | None, now_ms: int) -> Next:
+    if row.timeout_ms == TWO_PHASE_TIMEOUT_MS:
+        return Next("", "", "no timeout", more="two-phase commit")
+    times_out_ms = times_out_at_ms(row.state, row.started_at_ms, row.timeout_ms)
+    timeout = f"timeout {words.duration(row.timeout_ms)}"
+    if times_out_ms is None or not is_time(times_out_ms):
+        return Next("unknown", "unknown", "unknown", more=f"{timeout}; its start is no time")
+    if is_overdue(row, limits, as_of_ms):
+        late_ms = times_out_ms + limits.scan_ms
+        return Next("now", "warning", "overdue by", SINCE, late_ms, more="the coordinator should have aborted it")
+    left_ms = times_out_ms - now_ms
+    if left_ms <= 0:
+        scan = f"at the latest {words.duration(limits.scan_ms)} after its timeout; {_DISCARDED}"
+        return Next("soon", "clock", "aborts itself any moment now", more=scan)
+    if left_ms * 4 <= row.timeout_ms:
+        return Next("soon", "clock", "aborts itself in", UNTIL, times_out_ms, more=f"{timeout}; {_DISCARDED}")
+    return Next("", "", "", UNTIL, times_out_ms, "left", more=timeout)
+
+
+def _of_prepared(row: IdRow, now_ms: int) -> Next:
+    if not is_stuck(row, now_ms):
+        return Next("muted", "", "markers on their way")
+    since = f"in {states.NAMES[row.state]} for {words.duration(now_ms - row.state_since_ms)}"
+    return Next("when", "completing", "completes when its markers are written", more=f"{since}, retried without limit")
+
+
+def _of_idle(row: IdRow, limits: Limits, now_ms: int) -> Next:
+    expires_ms = expires_at_ms(row.state, row.last_update_ms, limits.expiration_ms)
+    if expires_ms is not None and is_time(expires_ms) and expires_ms - now_ms < _DAY_MS:
+        unused = f"unused for {words.duration(now_ms - row.last_update_ms)}"
+        if expires_ms <= now_ms:
+            sweep = f"at the latest {words.duration(limits.sweep_ms)} after its time"
+            return Next("soon", "clock", "expires any moment now", more=f"{unused}; {sweep}")
+        return Next("soon", "clock", "expires in", UNTIL, expires_ms, more=unused)
+    if not is_time(row.timestamp_ms):
+        return Next("muted", "", "")
+    return Next("muted", "", "initialized" if row.state == states.EMPTY else "ended", AT, row.timestamp_ms)

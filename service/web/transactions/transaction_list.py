@@ -1,0 +1,208 @@
+"""The transactional ids of a cluster: what each is doing, for how long, and what comes next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+from typing import Annotated, Final, NamedTuple
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+from sqlalchemy import Connection
+
+from service.api.cursors import read_cursor, write_cursor
+from service.api.links import cluster_link
+from service.api.parameters import only_known
+from service.api.transactions import State
+from service.domain import states
+from service.domain.causes import COMMIT, EMPTY_ABORT
+from service.domain.findings.context import Limits, limits_of
+from service.domain.findings.finding import Finding
+from service.domain.limits import is_time
+from service.store.display import display_id
+from service.store.id_key import id_key
+from service.store.queries import clusters, transactions
+from service.store.queries.clusters import Ends
+from service.store.queries.transactions import Page
+from service.store.read_ids import ends_since
+from service.store.writers.id_rows import IdRow
+from service.web.blocking import Blocking, read_blocking
+from service.web.pages import framed
+from service.web.shared.addresses import page_of
+from service.web.shared.causes import WORDS, Word
+from service.web.shared.frame import Frame
+from service.web.shared.render import render
+from service.web.transactions.filters import AGES, SORTS, Filters, chips, filters_of
+from service.web.transactions.next_step import Next, is_overdue, is_stuck, next_step
+
+SHOWN: Final = 50
+_HOUR_MS: Final = 3_600_000
+_PREFIX_TRIED: Final = 40
+_NOTHING: Final = Ends(0, 0)
+
+router = APIRouter(include_in_schema=False, dependencies=[Depends(only_known)])
+
+
+class Listed(NamedTuple):
+    """A row of the list. `open_since_ms`: None where nothing is open, or its start is no time; `ended` None: unknown.
+
+    `confidence`: of the cause of the last outcome, where it is an abort.
+    """
+
+    anchor: str
+    row: IdRow
+    tone: str
+    open_since_ms: int | None
+    next: Next
+    places: tuple[str, ...]
+    hanging: tuple[Finding, ...]
+    blocks: tuple[str, ...]
+    outcome: Word | None
+    confidence: str | None
+    ended: Ends | None
+
+
+@router.get("/clusters/{cluster}/transactions")
+def get_transactions(
+    request: Request,
+    cluster: str,
+    state: Annotated[list[State] | None, Query()] = None,
+    prefix: str = "",  # noqa: ARG001 - its bytes are read where ids may be any
+    min_age: str = "",
+    producer_id: str = "",
+    topic: str = "",
+    q: str = "",  # noqa: ARG001 - as `prefix`
+    sort: str = "",
+    cursor: str | None = None,
+) -> Response:
+    """200; 404 for a cluster that the store does not know, 422 for filters that REST would refuse, 400 for a cursor of
+    another query."""
+    filters = filters_of(request, state, min_age, producer_id, topic, sort)
+    with framed(request, cluster) as (connection, frame):
+        return _list(connection, frame, filters, cursor)
+
+
+def _list(connection: Connection, frame: Frame, filters: Filters, cursor: str | None) -> Response:
+    after = None if cursor is None else read_cursor(cursor, filters.sort, frame.name, *filters.key)
+    as_of_ms = clusters.log_as_of_ms(connection, frame.cluster.id)
+    filters = filters._replace(prefix=transactions.named_prefix(connection, frame.cluster.id, filters.prefix))
+    page = transactions.read_page(connection, frame.cluster.id, filters.selection(as_of_ms), filters.sort, after, SHOWN)
+    rows = page.rows
+    participants = _participants(connection, frame, page)
+    blocking = read_blocking(connection, frame.cluster.id, {place for of in participants.values() for place in of})
+    following = None
+    if page.after is not None:
+        token = write_cursor(page.after, frame.name, *filters.key)
+        following = _address(frame, filters, f"cursor={token}")
+    return render(
+        "transactions.html",
+        frame,
+        page="transactions",
+        filters=filters,
+        listed=_listed(connection, frame, rows, participants, blocking, as_of_ms),
+        elsewhere=_elsewhere(blocking, rows) if cursor is None and filters.is_plain else [],
+        chips=[
+            (chip, _address(frame, filters._replace(states=chip.states)), chip.states == filters.states)
+            for chip in chips(dict(frame.body["states"]))
+        ],
+        known=sum(frame.body["states"].values()),
+        ages=AGES if filters.min_age in (*AGES, "") else (*AGES, filters.min_age),
+        sorts=SORTS,
+        words=WORDS,
+        following=following,
+        first=_address(frame, filters) if cursor is not None else None,
+        nearest=None if page.rows or cursor else _nearest(connection, frame, filters),
+        json_address=_with(f"{cluster_link(frame.name)}/transactions", filters.query),
+        names=states.NAMES,
+        state_names=[states.NAMES[state] for state in sorted(filters.states)],
+        shown=SHOWN,
+    )
+
+
+def _participants(connection: Connection, frame: Frame, page: Page) -> dict[bytes, list[tuple[str, int]]]:
+    ids = [row.transactional_id for row in page.rows if row.state in states.OPEN]
+    return transactions.participants(connection, frame.cluster.id, ids) if ids else {}
+
+
+def _listed(
+    connection: Connection,
+    frame: Frame,
+    rows: Sequence[IdRow],
+    participants: Mapping[bytes, Sequence[tuple[str, int]]],
+    blocking: Blocking,
+    as_of_ms: int | None,
+) -> list[Listed]:
+    ids = [row.transactional_id for row in rows]
+    ended = ends_since(connection, frame.cluster.id, ids, frame.now_ms - _HOUR_MS) if ids else {}
+    limits = limits_of(frame.body["configs"])
+    return [
+        _one(frame, row, participants.get(row.transactional_id, ()), blocking, ended, limits, as_of_ms) for row in rows
+    ]
+
+
+def _elsewhere(blocking: Blocking, rows: Sequence[IdRow]) -> list[tuple[bytes, str, Finding]]:
+    """What hangs of ids that are further down the list, with the id and as it is shown: nobody should have to look."""
+    listed = {id_key(row.transactional_id) for row in rows}
+    return [
+        (transactional_id, display_id(transactional_id), finding)
+        for key, found in blocking.hanging.items()
+        if key not in listed
+        for finding in found
+        if (transactional_id := finding.subject.transactional_id) is not None
+    ]
+
+
+def _one(
+    frame: Frame,
+    row: IdRow,
+    places: Sequence[tuple[str, int]],
+    blocking: Blocking,
+    ended: Mapping[bytes, Ends],
+    limits: Limits,
+    as_of_ms: int | None,
+) -> Listed:
+    key = id_key(row.transactional_id)
+    hanging = tuple(blocking.hanging.get(key, ()))
+    outcome, confidence = last_outcome(row)
+    is_late = is_stuck(row, frame.now_ms) or is_overdue(row, limits, as_of_ms)
+    return Listed(
+        anchor=f"t-{blake2b(row.transactional_id, digest_size=9).hexdigest()}",
+        row=row,
+        tone="critical" if hanging else "warning" if is_late else "",
+        open_since_ms=row.started_at_ms if row.state in states.OPEN and is_time(row.started_at_ms) else None,
+        next=next_step(row, limits, as_of_ms, frame.now_ms),
+        places=tuple(f"{topic}-{partition}" for topic, partition in places),
+        hanging=hanging,
+        blocks=tuple(blocking.groups.get(key, ())) if row.state in states.OPEN else (),
+        outcome=outcome,
+        confidence=confidence,
+        ended=None if row.state == states.UNKNOWN else ended.get(row.transactional_id, _NOTHING),
+    )
+
+
+def last_outcome(row: IdRow) -> tuple[Word | None, str | None]:
+    """How its last transaction ended, in a word, and how sure that is; (None, None) before the first has ended."""
+    if row.last_outcome is None:
+        return None, None
+    if row.last_outcome in (states.PREPARE_COMMIT, states.COMPLETE_COMMIT):
+        return WORDS[COMMIT], None
+    if row.abort_cause is None or row.abort_cause == EMPTY_ABORT:
+        return Word("", "none", "abort"), None
+    return WORDS[row.abort_cause], row.abort_confidence
+
+
+def _nearest(connection: Connection, frame: Frame, filters: Filters) -> tuple[str, str] | None:
+    """(shown, address) of the longest beginning of the prefix that some id has."""
+    for length in range(min(len(filters.prefix) - 1, _PREFIX_TRIED), 0, -1):
+        shorter = Filters(prefix=filters.prefix[:length])
+        selection = shorter.selection(None)
+        if transactions.read_page(connection, frame.cluster.id, selection, "transactional_id", None, 1).rows:
+            return shorter.shown_prefix, _address(frame, shorter)
+    return None
+
+
+def _address(frame: Frame, filters: Filters, more: str = "") -> str:
+    return _with(page_of(frame.name, "transactions"), "&".join(part for part in (filters.query, more) if part))
+
+
+def _with(path: str, query: str) -> str:
+    return f"{path}?{query}" if query else path

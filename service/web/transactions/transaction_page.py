@@ -1,0 +1,209 @@
+"""One transactional.id: why it was aborted, how it stands, its transactions over time, every transition."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from fastapi import APIRouter, Depends, Request, Response
+from sqlalchemy import Connection
+
+from service.api.cursors import foreign_cursor
+from service.api.links import transaction_link
+from service.api.one_id import Id, IdBase64, id_of
+from service.api.parameters import only_known, unusable
+from service.api.transaction_shape import read_surroundings
+from service.domain import states
+from service.domain.findings.context import limits_of
+from service.domain.findings.finding import Finding
+from service.domain.findings.kinds import CANDIDATE, CONFIRMED, HANGING
+from service.domain.findings.lifecycle import MOST_OPEN_IN_ALL
+from service.domain.limits import expires_at_ms, is_time
+from service.domain.timeline import Mark, Row, is_from_the_beginning
+from service.store.display import display_id
+from service.store.id_key import id_key
+from service.store.queries import clusters, findings, transactions
+from service.store.queries.findings import FindingSelection
+from service.store.queries.history import TimelinePage, read_timeline
+from service.store.read_ids import ProducerRow, producers_of
+from service.store.writers.id_rows import IdRow
+from service.web.blocking import read_blocking
+from service.web.charts.swimlane import PREPARE_PX, WINDOWS, Window
+from service.web.pages import framed
+from service.web.phases import phases_of
+from service.web.shared.addresses import page_of, transaction_page
+from service.web.shared.causes import COUNTED, WORDS
+from service.web.shared.frame import Frame
+from service.web.shared.render import render
+from service.web.transactions.abort_answers import answers, is_abort
+from service.web.transactions.history import History, read_history
+from service.web.transactions.next_step import is_overdue, is_stuck, next_step
+from service.web.transactions.transaction_list import last_outcome
+
+TRANSITIONS_SHOWN: Final = 50
+FINDINGS_SHOWN: Final = 20
+_SHOWN_OF_UNKNOWN: Final = 200
+
+# of a row its generation, offset and number, and a minute; either may be missing
+_OLDER: Final = re.compile(r"(?:([0-9]{1,9})\.([0-9]{1,19})\.([0-9]{1,19}))?_(-?[0-9]{1,19})?")
+
+router = APIRouter(include_in_schema=False, dependencies=[Depends(only_known)])
+
+
+class Expiry(NamedTuple):
+    """`at_ms` None: not while a transaction is open, or nobody can tell."""
+
+    at_ms: int | None
+    after_ms: int
+    sweep_ms: int
+
+
+@router.get("/clusters/{cluster}/transaction")
+def get_transaction(
+    request: Request,
+    cluster: str,
+    id: Id = None,  # noqa: A002 - the contract's name
+    id_b64: IdBase64 = None,
+    window: str = "15m",
+    older: str = "",
+    at: str = "",
+) -> Response:
+    """200, also for an id as it is shown; 404 for a cluster or an id that the store does not know, 422 where no id is
+    named. `at`: the offset of the record that ended the transaction to show phase by phase."""
+    asked = id_of(request, id, id_b64)
+    if window not in WINDOWS:
+        raise unusable("window", f"{window!r} is none of {', '.join(WINDOWS)}")
+    with framed(request, cluster) as (connection, frame):
+        row = asked.find(connection, frame.cluster.id)
+        if row is None:
+            return _unknown(frame, asked.raw)
+        return _one(connection, frame, row, WINDOWS[window], _mark(older), _offset(at))
+
+
+def _one(connection: Connection, frame: Frame, row: IdRow, window: Window, begin: Mark, offset: int | None) -> Response:
+    cluster_id, now_ms = frame.cluster.id, frame.now_ms
+    limits = limits_of(frame.body["configs"])
+    as_of_ms = clusters.log_as_of_ms(connection, cluster_id)
+    producers = producers_of(connection, cluster_id, row.transactional_id)
+    history = read_history(connection, row, producers, window, now_ms)
+    timeline = read_timeline(connection, cluster_id, row.transactional_id, begin, TRANSITIONS_SHOWN)
+    places = transactions.participants(connection, cluster_id, [row.transactional_id]).get(row.transactional_id, [])
+    found = _findings(connection, cluster_id, row.transactional_id)
+    blocks = read_blocking(connection, cluster_id, set(places)).groups.get(id_key(row.transactional_id), ())
+    outcome, confidence = last_outcome(row)
+    address = transaction_page(frame.name, row.transactional_id)
+    return render(
+        "transaction.html",
+        frame,
+        page="transactions",
+        row=row,
+        state=states.NAMES[row.state],
+        is_open=row.state in states.OPEN,
+        is_late=is_stuck(row, now_ms) or is_overdue(row, limits, as_of_ms),
+        open_since_ms=row.started_at_ms if is_time(row.started_at_ms) else None,
+        since_ms=row.state_since_ms if is_time(row.state_since_ms) else None,
+        next=next_step(row, limits, as_of_ms, now_ms),
+        outcome=outcome,
+        confidence=confidence,
+        places=places,
+        blocks=blocks,
+        findings=found[:FINDINGS_SHOWN],
+        findings_count=len(found),
+        hanging=[one for one in found if (one.kind, one.status) == (HANGING, CONFIRMED)],
+        answers=answers(history.within),
+        last_abort=answers(_newest_abort(history))[:1],
+        coordinator=read_surroundings(connection, frame.cluster).coordinators.get(row.partition),
+        expiry=_expiry(row, frame, limits.sweep_ms),
+        producers=producers,
+        before=_before(row, producers),
+        history=history,
+        window=window,
+        windows=[(one.text, f"{address}&window={one.word}", one == window) for one in WINDOWS.values()],
+        prepare_px=PREPARE_PX,
+        counted=COUNTED,
+        words=WORDS,
+        names=states.NAMES,
+        phases=phases_of(history.rows, offset),
+        is_chosen=offset is not None,
+        items=timeline.items,
+        counted_since_ms=_counted_since_ms(frame, timeline),
+        is_time=is_time,
+        older=None if timeline.after is None else f"{address}&window={window.word}&older={_text(timeline.after)}#rows",
+        newest=f"{address}&window={window.word}#rows" if begin != Mark() else None,
+        address=address,
+        json_address=transaction_link(frame.name, row.transactional_id),
+    )
+
+
+def _counted_since_ms(frame: Frame, timeline: TimelinePage) -> int | None:
+    """Where the page reaches back to what was before, or may have been; else None."""
+    since_ms = frame.cluster.counted_since_ms
+    oldest = timeline.items[-1] if timeline.items else None
+    if since_ms is None or is_from_the_beginning(oldest):
+        return None
+    reaches_back = isinstance(oldest, Row) and oldest.at_ms < since_ms
+    return since_ms if timeline.after is None or reaches_back else None
+
+
+def _newest_abort(history: History) -> Sequence[Row]:
+    """Of the rows that were read, where the window has none."""
+    return [row for row in history.rows if is_abort(row)][:1]
+
+
+def _findings(connection: Connection, cluster_id: int, transactional_id: bytes) -> list[Finding]:
+    open_ = frozenset({CANDIDATE, CONFIRMED})
+    selection = FindingSelection(statuses=open_, transactional_id=transactional_id)
+    return findings.read_page(connection, cluster_id, selection, None, MOST_OPEN_IN_ALL)[0]
+
+
+def _expiry(row: IdRow, frame: Frame, sweep_ms: int) -> Expiry:
+    after_ms = frame.cluster.expiration_ms
+    at_ms = expires_at_ms(row.state, row.last_update_ms, after_ms)
+    return Expiry(at_ms if is_time(at_ms) else None, after_ms, sweep_ms)
+
+
+def _before(row: IdRow, producers: Sequence[ProducerRow]) -> ProducerRow | None:
+    """The producer id that it had before the present one."""
+    earlier = [one for one in producers if one.producer_id != row.producer_id]
+    return earlier[0] if earlier else None
+
+
+def _unknown(frame: Frame, name: bytes) -> Response:
+    shown = display_id(name[:_SHOWN_OF_UNKNOWN])
+    return render(
+        "no_transaction.html",
+        frame,
+        page="transactions",
+        status=404,
+        shown=shown,
+        is_cut=len(name) > _SHOWN_OF_UNKNOWN,
+        search=page_of(frame.name, "transactions", q=shown),
+    )
+
+
+def _offset(text: str) -> int | None:
+    if not text:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) <= 19):
+        raise unusable("at", f"{text!r} is no offset")
+    return int(text)
+
+
+def _text(mark: Mark) -> str:
+    row = "" if mark.row is None else ".".join(map(str, mark.row))
+    return f"{row}_{'' if mark.minute_ms is None else mark.minute_ms}"
+
+
+def _mark(text: str) -> Mark:
+    """ProblemError (400) for what `_text` did not write."""
+    if not text:
+        return Mark()
+    match = _OLDER.fullmatch(text)
+    numbers = [] if match is None else [None if part is None else int(part) for part in match.groups()]
+    if not numbers or any(number is not None and abs(number) >= 2**63 for number in numbers):
+        raise foreign_cursor()
+    generation, offset, number, minute_ms = numbers
+    if generation is None or offset is None or number is None:
+        return Mark(None, minute_ms)
+    return Mark((generation, offset, number), minute_ms)
