@@ -13,7 +13,15 @@ from sqlalchemy import Engine
 from starlette.staticfiles import StaticFiles
 
 from service import web
-from service.api import (
+from service.api import metrics
+from service.api.head import HeadAsGet
+from service.api.http.kafka import Kafka
+from service.api.http.parameters import describe_absence
+from service.api.http.problems import Problem, answer_errors_as_problems
+from service.api.http.security import SecurityHeaders
+from service.api.http.store import Store
+from service.api.links import API
+from service.api.routes import (
     clusters,
     coordinators,
     events,
@@ -22,7 +30,6 @@ from service.api import (
     groups,
     health,
     ledger,
-    metrics,
     offsets,
     partitions,
     producers,
@@ -31,13 +38,6 @@ from service.api import (
     timeline,
     transactions,
 )
-from service.api.head import HeadAsGet
-from service.api.kafka import Kafka
-from service.api.links import API
-from service.api.parameters import describe_absence
-from service.api.problems import Problem, answer_errors_as_problems
-from service.api.security import SecurityHeaders
-from service.api.store import Store
 from service.kafka.settings import ClientSettings
 from service.metrics import create_metrics
 from service.metrics.http import HttpMetrics

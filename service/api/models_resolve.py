@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from service.api.models import Shape, Time, Wide
+from service.api.schemas.models import Shape, Time, Wide
 
 
 class Resolution(Shape):

@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeVar
 
 from fastapi import Query as QueryParameter
 
-from service.api.cursors import foreign_cursor, seal, unseal
+from service.api.http.paging import foreign_cursor, seal, unseal
 
 Limit = Annotated[int, QueryParameter(ge=1, le=200, description="Items of the page at most.")]
 Cursor = Annotated[
@@ -30,7 +30,7 @@ def cut(
 ) -> tuple[list[T], str | None]:
     """The items behind `cursor`, at most `limit`, and the cursor of the next page (None: this was the last).
 
-    `items` come in the order of their keys. `filters`: as `service.api.cursors.seal`. ProblemError (400): the cursor is
+    `items` come in the order of their keys. `filters`: as `seal`. ProblemError (400): the cursor is
     none of ours, or of another list.
     """
     after = None if cursor is None else _key(unseal(cursor, 1, *filters))

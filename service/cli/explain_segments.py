@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from service.api.span_shape import describe_span
+from service.api.schemas.span_body import describe_span
 from service.cli.errors import CommandFailed
 from service.cli.segment_files import is_transaction_log, map_file, segments
 from service.cli.segment_owners import Owners, owners_of

@@ -9,8 +9,8 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
+from service.api.http.problems import Problem, ProblemError
 from service.api.links import API
-from service.api.problems import Problem, ProblemError
 from service.store.errors import StoreError
 from service.web.shared.render import render_bare
 

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from fastapi import Request
 from sqlalchemy import Connection
 
-from service.api.clusters import known_cluster
-from service.api.store import store_of
+from service.api.http.store import store_of
+from service.api.routes.clusters import known_cluster
 from service.web.shared.frame import Frame, read_frame
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from service.api.cursors import write_cursor
+from service.api.http.paging import write_cursor
 from service.domain.states import CODES, EXPIRED
 from service.store.queries.transaction_pages import Place
 from tests.benchmarks.figures import Figure, percentile, show

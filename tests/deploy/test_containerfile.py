@@ -13,7 +13,7 @@ import pytest
 from fastapi.routing import APIRoute
 
 from deploy.compose.role_requirements import parse, role
-from service.api import health
+from service.api.routes import health
 from service.cli.parser import parse as parse_command
 from service.web.guide import DOCS
 from tests.deploy.compose_files import COMPOSE, OURS, ROOT, compose, published

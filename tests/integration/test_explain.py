@@ -20,8 +20,8 @@ from fastapi.testclient import TestClient
 from sqlalchemy import update
 
 from deploy.demo.broker import Broker
-from service.api.models_offsets import Explanation
-from service.api.offsets_reading import Bounds, find, read
+from service.api.routes.offsets_reading import Bounds, find, read
+from service.api.schemas.offsets import Explanation
 from service.app import create_app
 from service.cli import main
 from service.domain import states

@@ -10,7 +10,7 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import select
 
-from service.api.kafka import Kafka
+from service.api.http.kafka import Kafka
 from service.app import create_app
 from service.domain.partition_facts import Place
 from service.domain.states import COMPLETE_ABORT

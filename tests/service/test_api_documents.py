@@ -11,7 +11,7 @@ import pytest
 from fastapi.testclient import TestClient
 from pydantic import BaseModel
 
-from service.api import models, models_findings, models_history, models_ledger, models_partitions
+from service.api.schemas import findings, history, ledger, models, partitions
 from service.domain import states
 from service.domain.ledger import LedgerBatch, Marker, TopicRange, Volume
 from service.store import clusters
@@ -61,15 +61,15 @@ def keys(body: Any) -> set[str]:
         ("/transactions?limit=200&state=Expired&state=Ongoing&state=CompleteCommit", models.Transactions),
         ("/transaction?id=wide", models.OneTransaction),
         ("/coordinators", models.Coordinators),
-        ("/transaction/timeline?id=lived", models_history.Timeline),
-        ("/transaction/rates?id=lived", models_history.TransactionRates),
-        ("/producers/9223372036854775807", models_history.ProducerOwners),
+        ("/transaction/timeline?id=lived", history.Timeline),
+        ("/transaction/rates?id=lived", history.TransactionRates),
+        ("/producers/9223372036854775807", history.ProducerOwners),
         ("/expiring?within=7d", models.Transactions),
-        ("/partitions", models_partitions.Partitions),
-        ("/partitions/orders/0", models_partitions.OnePartition),
-        ("/partitions/tailed/0/markers", models_ledger.Markers),
-        ("/partitions/tailed/0/volume", models_ledger.Volume),
-        ("/hanging", models_findings.Findings),
+        ("/partitions", partitions.Partitions),
+        ("/partitions/orders/0", partitions.OnePartition),
+        ("/partitions/tailed/0/markers", ledger.Markers),
+        ("/partitions/tailed/0/volume", ledger.Volume),
+        ("/hanging", findings.Findings),
     ],
 )
 def test_answers_are_as_described(client: TestClient, path: str, model: type[BaseModel]) -> None:

@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 from sqlalchemy import create_engine
 
 from service.api.base64url import encode_bytes
-from service.api.store import Store
+from service.api.http.store import Store
 from service.app import create_app
 from service.store.errors import StoreError
 from service.store.queries.clusters import find_cluster

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from service.api.events import stream
-from service.api.store import Store
+from service.api.http.store import Store
+from service.api.routes.events import stream
 from service.domain.findings import kinds
 from service.domain.findings.finding import Subject
 from service.store.engine import open_reader
@@ -240,7 +240,7 @@ def test_who_was_away_for_too_long_is_told_to_begin_anew(cluster: WithFindings, 
 
 
 def test_a_quiet_stream_lives(cluster: WithFindings, listen: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.api.events.HEARTBEAT_EVERY_S", 0.5)
+    monkeypatch.setattr("service.api.routes.events.HEARTBEAT_EVERY_S", 0.5)
     listener = listen()
     listener.hear()
     assert listener.hear() == {"": "heartbeat"}

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from service.api import resolve
+from service.api.routes import resolve
 from service.domain import states
 from service.domain.facts import Participants
 from service.domain.findings import kinds

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import uvicorn
 
-from service.api.models_groups import Groups
+from service.api.schemas.groups import Groups
 from service.app import create_app
 from service.cli import main
 from service.domain.offsets_topic import OFFSETS_TOPIC, offsets_partition

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from service.api import offsets_reading
-from service.api.kafka import Kafka
-from service.api.offsets_reading import Place
+from service.api.http.kafka import Kafka
+from service.api.routes import offsets_reading
+from service.api.routes.offsets_reading import Place
 from service.app import create_app
 from service.domain.spans_of_offsets import Piece, SpanWalk
 from service.kafka.metadata import Leader

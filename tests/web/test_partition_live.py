@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from service.api.offsets import Explained
+from service.api.routes.offsets import Explained
 from service.app import create_app
 from service.domain.facts import Participants
 from service.store import clusters

@@ -10,10 +10,10 @@ from fastapi import Query as QueryParameter
 from pydantic import Field
 from sqlalchemy import Connection
 
-from service.api.cursors import foreign_cursor, seal, unseal
-from service.api.models_findings import Kind, Severity, Status
-from service.api.parameters import bytes_of, only_known
-from service.api.problems import NO_SUCH_FINDING, ProblemError
+from service.api.http.paging import foreign_cursor, seal, unseal
+from service.api.http.parameters import bytes_of, only_known
+from service.api.http.problems import NO_SUCH_FINDING, ProblemError
+from service.api.schemas.findings import Kind, Severity, Status
 from service.domain.findings.finding import Finding
 from service.domain.findings.kinds import CONFIRMED, EVENTS, KINDS, RESOLVED, SEVERITIES, STATUSES
 from service.store.display import display_id

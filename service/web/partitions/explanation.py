@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from service.api.links import API
-from service.api.offsets import Explained
+from service.api.routes.offsets import Explained
 from service.domain.spans_of_offsets import (
     ABORTED,
     COMMITTED,

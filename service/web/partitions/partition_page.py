@@ -8,8 +8,8 @@ from typing import Annotated, Any, Final, NamedTuple
 from fastapi import APIRouter, Path, Request, Response
 from sqlalchemy import Connection
 
-from service.api.offsets import explained
-from service.api.problems import NO_SUCH_PARTITION, ProblemError
+from service.api.http.problems import NO_SUCH_PARTITION, ProblemError
+from service.api.routes.offsets import explained
 from service.domain.findings.context import Limits, limits_of
 from service.domain.findings.finding import Finding
 from service.domain.limits import is_time

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection
 
-from service.api.clusters import describe_cluster
+from service.api.routes.clusters import describe_cluster
 from service.api.stalls import read_stalls
 from service.domain.findings.kinds import CONFIRMED, CRITICAL
 from service.domain.findings.words import left_out

@@ -12,7 +12,7 @@ from service.domain.findings.finding import Finding
 
 _ON_TOPIC: Final = re.compile(r"([A-Z_]+(?: and [A-Z_]+)*) on topic (\S+)")
 _ON_CLUSTER: Final = re.compile(r"([A-Z_]+(?: and [A-Z_]+)*) on the cluster")
-"""As `service.api.unknowns` says it."""
+"""As `service.api.schemas.unknowns` says it."""
 
 _GROUPS_NAMED: Final = 20
 

@@ -8,7 +8,7 @@ from typing import Annotated, Final, NamedTuple
 from fastapi import APIRouter, Query, Request, Response
 from sqlalchemy import Connection
 
-from service.api.parameters import Duration
+from service.api.http.parameters import Duration
 from service.domain import states
 from service.domain.findings.context import Limits, limits_of
 from service.domain.findings.events import SINGLE_IDS, prefix_of

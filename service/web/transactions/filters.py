@@ -7,8 +7,8 @@ from urllib.parse import quote
 
 from fastapi import Request
 
-from service.api.parameters import bytes_of, unusable
-from service.api.transactions import State
+from service.api.http.parameters import bytes_of, unusable
+from service.api.routes.transactions import State
 from service.domain import states
 from service.domain.spans import span_ms
 from service.domain.states import CODES, EXPIRED, NAMES

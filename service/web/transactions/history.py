@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from sqlalchemy import Connection
 
-from service.api.transaction_shape import waiting_abort_ms
+from service.api.schemas.transaction_body import waiting_abort_ms
 from service.domain import states
 from service.domain.minutes import minute_of
 from service.domain.timeline import Commits, Row

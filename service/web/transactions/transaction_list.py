@@ -9,10 +9,10 @@ from typing import Annotated, Final, NamedTuple
 from fastapi import APIRouter, Depends, Query, Request, Response
 from sqlalchemy import Connection
 
-from service.api.cursors import read_cursor, write_cursor
+from service.api.http.paging import read_cursor, write_cursor
+from service.api.http.parameters import only_known
 from service.api.links import cluster_link
-from service.api.parameters import only_known
-from service.api.transactions import State
+from service.api.routes.transactions import State
 from service.domain import states
 from service.domain.causes import COMMIT, EMPTY_ABORT
 from service.domain.findings.context import Limits, limits_of

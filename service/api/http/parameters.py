@@ -1,0 +1,85 @@
+"""Query parameters as the API takes them: none unknown, none twice, ids as bytes, durations in words."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+from urllib.parse import unquote_to_bytes
+
+from fastapi import Request
+from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
+
+from service.api.http.problems import BAD_PARAMETER, UNKNOWN_PARAMETER, ParameterError, ProblemError
+from service.domain.spans import PATTERN, span_ms
+
+
+def _check_duration(text: str) -> str:
+    span_ms(text)
+    return text
+
+
+def _check_truth(value: Any) -> Any:
+    """The framework takes 1, on and yes for true, and more: what the document does not say."""
+    if value not in ("true", "false"):
+        raise ValueError("neither true nor false")
+    return value
+
+
+Truth = Annotated[bool, BeforeValidator(_check_truth)]
+Duration = Annotated[
+    str,
+    AfterValidator(_check_duration),
+    WithJsonSchema({"type": "string", "pattern": f"^{PATTERN}$", "examples": ["90s", "15m", "24h", "7d"]}),
+]
+
+
+def describe_absence(parameter: dict[str, Any]) -> None:
+    """In the OpenAPI document: what need not be given may be left out. It cannot be null, as the framework has it."""
+    schema = parameter["schema"]
+    kinds = [kind for kind in schema.get("anyOf", ()) if kind != {"type": "null"}]
+    if len(kinds) == 1:
+        del schema["anyOf"]
+        parameter["schema"] = kinds[0] | schema
+
+
+def unusable(parameter: str, message: str) -> ProblemError:
+    """422 for one parameter."""
+    errors = [ParameterError(parameter=parameter, message=message)]
+    return ProblemError(422, BAD_PARAMETER, f"{parameter}: {message}", errors)
+
+
+async def only_known(request: Request) -> None:
+    """Refuse what the route does not take: a misspelt filter must not look like one that lets everything through.
+
+    Asynchronous because it only computes: a plain function would cost a change of thread.
+    """
+    taken = {field.alias: _is_list(field) for field in request.scope["route"].dependant.query_params}
+    given = [name for name, _ in request.query_params.multi_items()]
+    errors = [
+        ParameterError(parameter=name, message=f"unknown parameter; there are: {', '.join(sorted(taken)) or 'none'}")
+        for name in dict.fromkeys(given)
+        if name not in taken
+    ]
+    if errors:
+        names = ", ".join(repr(error.parameter) for error in errors)
+        known = ", ".join(sorted(taken)) or "none"
+        raise ProblemError(422, UNKNOWN_PARAMETER, f"unknown query parameter {names}; there are: {known}", errors)
+    twice = [name for name in dict.fromkeys(given) if given.count(name) > 1 and not taken[name]]
+    if twice:
+        errors = [ParameterError(parameter=name, message="given more than once") for name in twice]
+        raise ProblemError(422, BAD_PARAMETER, f"given more than once: {', '.join(twice)}", errors)
+
+
+def bytes_of(request: Request, name: str) -> bytes | None:
+    """The bytes behind a parameter's percent-encoding, whatever they are; None if it was not given.
+
+    The framework's own text would have lost what is not UTF-8.
+    """
+    for pair in request.scope["query_string"].split(b"&"):
+        key, _, value = pair.partition(b"=")
+        if unquote_to_bytes(key) == name.encode():
+            return unquote_to_bytes(value.replace(b"+", b" "))
+    return None
+
+
+def _is_list(field: Any) -> bool:
+    return "list" in str(field.field_info.annotation)

@@ -1,0 +1,158 @@
+"""Every error is a problem (RFC 9457): what went wrong, and what to do about it where that is known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any, Final
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, Field
+from starlette.exceptions import HTTPException
+
+from service.api.http.security import HEADERS
+from service.store.errors import StoreError
+
+MEDIA_TYPE: Final = "application/problem+json"
+RETRY_AFTER_S: Final = 5
+
+BAD_PARAMETER: Final = "urn:txnscope:bad-parameter"
+UNKNOWN_PARAMETER: Final = "urn:txnscope:unknown-parameter"
+BAD_CURSOR: Final = "urn:txnscope:bad-cursor"
+NO_SUCH_CLUSTER: Final = "urn:txnscope:no-such-cluster"
+NO_SUCH_ID: Final = "urn:txnscope:no-such-transactional-id"
+NO_SUCH_PRODUCER: Final = "urn:txnscope:no-such-producer-id"
+NO_SUCH_FINDING: Final = "urn:txnscope:no-such-finding"
+NO_SUCH_PARTITION: Final = "urn:txnscope:no-such-partition"
+NOT_TAILED: Final = "urn:txnscope:not-tailed"
+NO_SUCH_OFFSET: Final = "urn:txnscope:no-such-offset"
+STORE_NOT_READY: Final = "urn:txnscope:store-not-ready"
+NO_BROKERS: Final = "urn:txnscope:no-brokers"
+KAFKA_UNAVAILABLE: Final = "urn:txnscope:kafka-unavailable"
+KAFKA_REFUSED: Final = "urn:txnscope:kafka-refused"
+NOT_ALLOWED: Final = "urn:txnscope:not-allowed"
+NOT_NOW: Final = "urn:txnscope:not-now"
+"""Values of `type`; everything else is about:blank, where the status says it all."""
+
+
+class ParameterError(BaseModel):
+    """One parameter that could not be used."""
+
+    parameter: str
+    message: str
+
+
+class Problem(BaseModel):
+    """An error, as RFC 9457 has it."""
+
+    type: str = Field("about:blank", examples=[NO_SUCH_CLUSTER])
+    title: str = Field(examples=["Not Found"])
+    status: int = Field(examples=[404])
+    detail: str | None = Field(None, description="What happened, for people.", examples=["there is no cluster 'x'"])
+    instance: str | None = Field(None, description="The path that was asked for.", examples=["/api/v1/clusters/x"])
+    errors: list[ParameterError] | None = Field(None, description="With 422: each parameter at fault.")
+
+
+class ProblemError(Exception):
+    """Raised by a handler to answer with a problem; `retry`: asking again in a few seconds may help."""
+
+    def __init__(
+        self,
+        status: int,
+        type_: str,
+        detail: str,
+        errors: Sequence[ParameterError] | None = None,
+        *,
+        retry: bool = False,
+    ) -> None:
+        super().__init__(detail)
+        self.status, self.type, self.detail, self.retry = status, type_, detail, retry
+        self.errors = None if errors is None else list(errors)
+
+
+def describe(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """For `responses=` of a route: the problems it may answer with."""
+    content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    return {status: {"description": HTTPStatus(status).phrase, "content": content} for status in statuses}
+
+
+def answer_errors_as_problems(app: FastAPI) -> None:
+    """Every error of the application, the framework's own included, becomes a problem."""
+    app.add_exception_handler(ProblemError, _on_problem)
+    app.add_exception_handler(RequestValidationError, _on_invalid)
+    app.add_exception_handler(StoreError, _on_store)
+    app.add_exception_handler(HTTPException, _on_http)
+    app.add_exception_handler(Exception, _on_bug)
+
+
+def _respond(problem: Problem, headers: Mapping[str, str] | None = None) -> Response:
+    body = problem.model_dump_json(exclude_none=True)
+    # errors are never kept by caches: the next answer may be another one
+    return Response(body, problem.status, {"Cache-Control": "no-store", **(headers or {})}, MEDIA_TYPE)
+
+
+def _on_problem(request: Request, error: Exception) -> Response:
+    assert isinstance(error, ProblemError)
+    return _respond(
+        Problem(
+            type=error.type,
+            title=HTTPStatus(error.status).phrase,
+            status=error.status,
+            detail=error.detail,
+            instance=request.url.path,
+            errors=error.errors,
+        ),
+        {"Retry-After": str(RETRY_AFTER_S)} if error.retry else None,
+    )
+
+
+def _on_invalid(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    errors = [
+        ParameterError(parameter=".".join(map(str, each["loc"][1:])), message=each["msg"]) for each in error.errors()
+    ]
+    detail = "; ".join(f"{each.parameter}: {each.message}" for each in errors)
+    return _on_problem(request, ProblemError(422, BAD_PARAMETER, detail, errors))
+
+
+def _on_store(request: Request, error: Exception) -> Response:
+    """The store does not answer, or is not what this version reads."""
+    assert isinstance(error, StoreError)
+    problem = Problem(
+        type=STORE_NOT_READY,
+        title="Service Unavailable",
+        status=503,
+        detail=str(error),
+        instance=request.url.path,
+        errors=None,
+    )
+    return _respond(problem, {"Retry-After": str(RETRY_AFTER_S)})
+
+
+def _on_http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    title = HTTPStatus(error.status_code).phrase
+    detail = None if error.detail == title else error.detail
+    problem = Problem(
+        type="about:blank",
+        title=title,
+        status=error.status_code,
+        detail=detail,
+        instance=request.url.path,
+        errors=None,
+    )
+    return _respond(problem, error.headers)
+
+
+def _on_bug(request: Request, _: Exception) -> Response:
+    """The framework logs the exception. It answers outside of all middleware, so the headers are put on here."""
+    problem = Problem(
+        type="about:blank",
+        title="Internal Server Error",
+        status=500,
+        detail="a mistake in txnscope; its log has the details",
+        instance=request.url.path,
+        errors=None,
+    )
+    return _respond(problem, HEADERS)

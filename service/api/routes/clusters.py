@@ -1,0 +1,177 @@
+"""The clusters: how many ids are in which state, what ended, how far each source has read and what is not known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from fastapi import APIRouter, Depends, Request, Response
+from sqlalchemy import Connection
+
+from service.api.http.answers import answer
+from service.api.http.fields import text_of_time
+from service.api.http.parameters import only_known
+from service.api.http.problems import NO_SUCH_CLUSTER, ProblemError, describe
+from service.api.http.store import store_of
+from service.api.paging import LIMIT, Cursor, Key, Limit, cut
+from service.api.schemas import unknowns
+from service.api.schemas.models import Cluster, Clusters
+from service.api.schemas.sources import describe_sources
+from service.api.stalls import read_stalls
+from service.domain import states
+from service.domain.findings.kinds import CONFIRMED, HANGING
+from service.domain.limits import CONFIG_DEFAULTS
+from service.domain.releases import release_of
+from service.store.queries import clusters, findings
+from service.store.queries.clusters import ClusterRow
+from service.store.queries.findings import FindingCount
+from service.store.queries.judged_partitions import Coverage, coverage
+from service.store.writers.counters import ABORTS, COMMITS, CONTRADICTIONS
+
+CAUSES: Final = ("client", "timeout", "fenced", "admin", "unattributed")
+SHOWN_STATES: Final = (*sorted(states.PERSISTED), states.UNKNOWN)
+RATE_WINDOW_MS: Final = 300_000
+
+_MINUTE_MS: Final = 60_000
+
+router = APIRouter(tags=["clusters"], dependencies=[Depends(only_known)])
+
+
+@router.get("/clusters", operation_id="listClusters", response_model=Clusters, responses=describe(400, 422, 503))
+def list_clusters(request: Request, limit: Limit = LIMIT, cursor: Cursor = None) -> Response:
+    """Every cluster the store knows, by name; `as_of` is the newest of those on the page."""
+    now_ms = request.app.state.now_ms()
+    with store_of(request).read() as connection:
+        page, next_cursor = cut(
+            sorted(clusters.all_clusters(connection), key=_place), _place, limit, cursor, "clusters"
+        )
+        described = [describe_cluster(connection, cluster, now_ms) for cluster in page]
+    as_of_ms = max((as_of for _, as_of in described if as_of is not None), default=None)
+    body = {"items": [body for body, _ in described], "next_cursor": next_cursor, "as_of": text_of_time(as_of_ms)}
+    return answer(request, body, as_of_ms)
+
+
+def _place(cluster: ClusterRow) -> Key:
+    return (cluster.name,)
+
+
+@router.get("/clusters/{cluster}", operation_id="getCluster", response_model=Cluster, responses=describe(404, 422, 503))
+def get_cluster(request: Request, cluster: str) -> Response:
+    """One cluster."""
+    with store_of(request).read() as connection:
+        body, as_of_ms = describe_cluster(connection, known_cluster(connection, cluster), request.app.state.now_ms())
+    return answer(request, body, as_of_ms)
+
+
+def known_cluster(connection: Connection, name: str) -> ClusterRow:
+    """ProblemError (404) if the store has none of that name."""
+    found = clusters.find_cluster(connection, name)
+    if found is None:
+        names = ", ".join(repr(cluster.name) for cluster in clusters.all_clusters(connection))
+        raise ProblemError(404, NO_SUCH_CLUSTER, f"there is no cluster {name!r}; the store knows: {names or 'none'}")
+    return found
+
+
+def configs_of(cluster: ClusterRow) -> dict[str, dict[str, str]]:
+    """`{name: {"value", "source"}}` of every config that matters; Kafka's default where the cluster said nothing."""
+    assumed = {name: {"value": value, "source": "assumed"} for name, value in CONFIG_DEFAULTS.items()}
+    return assumed | dict((cluster.description or {}).get("configs", {}))
+
+
+def describe_cluster(
+    connection: Connection, cluster: ClusterRow, now_ms: int, covered: Coverage | None = None
+) -> tuple[dict[str, Any], int | None]:
+    """Returns the Cluster of the API, and when its newest source last succeeded. `now_ms`: what tells whether a source
+    stalls; all else is as of the store. `covered`: where it is known already."""
+    statuses = clusters.statuses(connection, cluster.id)
+    as_of_ms = max((status.as_of_ms for status in statuses.values() if status.as_of_ms is not None), default=None)
+    covered = covered or coverage(connection, cluster.id)
+    found = findings.counts(connection, cluster.id)
+    description = cluster.description or {}
+    ids = dict.fromkeys(states.NAMES, 0)
+    for count in clusters.state_counts(connection, cluster.id):
+        ids[count.state] += count.ids
+    configs = configs_of(cluster)
+    truncated = findings.truncated(connection, cluster.id)
+    counted = clusters.unlabelled_counters(connection, cluster.id)
+    body = {
+        "cluster": cluster.name,
+        "cluster_id": cluster.kafka_cluster_id,
+        "states": {states.NAMES[state]: ids[state] for state in SHOWN_STATES},
+        "open": sum(ids[state] for state in states.OPEN),
+        "hanging": sum(row.findings for row in found if (row.kind, row.status) == (HANGING, CONFIRMED)),
+        "partitions": {
+            "watched": covered.watched,
+            "judged": covered.judged,
+            "unknown": covered.unknown,
+            "blocked": covered.blocked,
+            "not_covered": covered.not_covered,
+        },
+        "findings": _findings(found),
+        "truncated": [{"kind": kind, "count": number} for kind, number in truncated.items()],
+        "contradictions": counted.get(CONTRADICTIONS, 0),
+        "totals": _totals(cluster, counted),
+        "rates": _rates(connection, cluster, as_of_ms),
+        "brokers": [_broker(broker) for broker in description.get("brokers", [])],
+        "features": dict(description.get("features", {})),
+        "configs": configs,
+        "sources": describe_sources(
+            clusters.partitions(connection, cluster.id),
+            statuses,
+            covered,
+            read_stalls(connection, cluster.id, statuses, covered, now_ms),
+            now_ms,
+        ),
+        "unknown": unknowns.of_cluster(
+            statuses=statuses.values(),
+            gaps=clusters.gaps_since(connection, cluster.id, (as_of_ms or 0) - unknowns.GAPS_KEPT_MS),
+            unknown_ids=ids[states.UNKNOWN],
+            configs=configs,
+            coverage=covered,
+            truncated=truncated,
+        ),
+    }
+    return body, as_of_ms
+
+
+def _findings(rows: list[FindingCount]) -> list[dict[str, Any]]:
+    return [{"kind": row.kind, "status": row.status, "count": row.findings} for row in rows]
+
+
+def _broker(broker: Mapping[str, Any]) -> dict[str, Any]:
+    told = {name: broker[name] for name in ("id", "host", "port")}
+    return told | {"release": release_of(broker.get("newest_metadata_version"))}
+
+
+def _totals(cluster: ClusterRow, counted: Mapping[str, int]) -> dict[str, Any]:
+    return {
+        "counted_since": text_of_time(cluster.counted_since_ms),
+        "commits": counted.get(COMMITS, 0),
+        "aborts": _aborts(counted),
+    }
+
+
+def _aborts(counted: Mapping[str, int]) -> dict[str, int]:
+    """Those whose cause is not decided yet (at most some seconds) are unattributed for now."""
+    aborts = {cause: counted.get(f"aborts_{cause}", 0) for cause in CAUSES}
+    aborts["unattributed"] += counted.get(ABORTS, 0) - sum(aborts.values())
+    return aborts
+
+
+def _rates(connection: Connection, cluster: ClusterRow, as_of_ms: int | None) -> dict[str, Any]:
+    """Over the last whole minutes before `as_of`, as many as were counted and five at most."""
+    if as_of_ms is None or cluster.counted_since_ms is None:
+        return {"window_ms": 0, "commits_per_s": 0.0, "aborts_per_s": 0.0}
+    to_ms = as_of_ms - as_of_ms % _MINUTE_MS
+    window_ms = max(0, min(RATE_WINDOW_MS, to_ms - cluster.counted_since_ms))
+    if window_ms == 0:
+        return {"window_ms": 0, "commits_per_s": 0.0, "aborts_per_s": 0.0}
+    # the minute in which counting began is shorter: its row begins before the window
+    first_ms = to_ms - window_ms
+    ends = clusters.ends_between(connection, cluster.id, first_ms - first_ms % _MINUTE_MS, to_ms)
+    seconds = window_ms / 1000
+    return {
+        "window_ms": window_ms,
+        "commits_per_s": round(ends.commits / seconds, 3),
+        "aborts_per_s": round(ends.aborts / seconds, 3),
+    }

@@ -1,0 +1,147 @@
+"""The findings of a cluster: a page of them by filter, and one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request, Response
+from fastapi import Query as QueryParameter
+from sqlalchemy import Connection
+
+from service.api.http.answers import answer
+from service.api.http.fields import text_of_time
+from service.api.http.paging import foreign_cursor, seal, unseal
+from service.api.http.parameters import bytes_of, only_known
+from service.api.http.problems import NO_SUCH_FINDING, ProblemError, describe
+from service.api.http.store import store_of
+from service.api.paging import LIMIT, Cursor, Limit
+from service.api.routes.clusters import known_cluster
+from service.api.schemas.finding_body import describe_finding
+from service.api.schemas.findings import Findings, Kind, OneFinding, Severity, Status
+from service.domain.findings.kinds import CONFIRMED, HANGING, RESOLVED
+from service.store.queries import clusters, findings
+from service.store.queries.findings import FindingPlace, FindingSelection
+from service.store.queries.judged_partitions import looked_at_ms
+
+_TIME_BYTES = 8
+
+router = APIRouter(tags=["findings"], dependencies=[Depends(only_known)])
+
+
+@router.get(
+    "/clusters/{cluster}/findings",
+    operation_id="listFindings",
+    response_model=Findings,
+    responses=describe(400, 404, 422, 503),
+)
+def list_findings(
+    request: Request,
+    cluster: str,
+    kind: Annotated[list[Kind] | None, QueryParameter(description="May be repeated: any of these.")] = None,
+    status: Annotated[list[Status] | None, QueryParameter(description="May be repeated: any of these.")] = None,
+    severity: Annotated[list[Severity] | None, QueryParameter(description="May be repeated: any of these.")] = None,
+    transactional_id: Annotated[
+        str | None, QueryParameter(description="About this id; its bytes, percent-encoded (`+` is a space).")
+    ] = None,
+    topic: Annotated[str | None, QueryParameter(max_length=249, description="About this topic.")] = None,
+    partition: Annotated[int | None, QueryParameter(ge=0, lt=2**31, description="About this partition.")] = None,
+    limit: Limit = LIMIT,
+    cursor: Cursor = None,
+) -> Response:
+    """Those opened last first, resolved ones included."""
+    selection = FindingSelection(
+        frozenset(kind or ()),
+        frozenset(status or ()),
+        frozenset(severity or ()),
+        bytes_of(request, "transactional_id") if transactional_id is not None else None,
+        topic,
+        partition,
+    )
+    filters = (cluster, *(sorted(part) if isinstance(part, frozenset) else part for part in selection))
+    return _page(request, cluster, selection, filters, limit, cursor, clusters.log_as_of_ms)
+
+
+@router.get(
+    "/clusters/{cluster}/hanging",
+    operation_id="listHanging",
+    response_model=Findings,
+    responses=describe(400, 404, 422, 503),
+)
+def list_hanging(
+    request: Request,
+    cluster: str,
+    limit: Limit = LIMIT,
+    cursor: Cursor = None,
+) -> Response:
+    """Transactions that nobody will end: findings `hanging_transaction` that are confirmed and not resolved, those
+    opened last first. `as_of`: of the look at data partitions; what could not be judged is in the cluster's `sources`.
+    """
+    selection = FindingSelection(frozenset({HANGING}), frozenset({CONFIRMED}))
+    filters = (cluster, "hanging")
+    return _page(request, cluster, selection, filters, limit, cursor, looked_at_ms)
+
+
+@router.get(
+    "/clusters/{cluster}/findings/{finding}",
+    operation_id="getFinding",
+    response_model=OneFinding,
+    responses=describe(404, 422, 503),
+)
+def get_finding(request: Request, cluster: str, finding: str) -> Response:
+    """One finding; a resolved one too, until it is forgotten."""
+    with store_of(request).read() as connection:
+        found = known_cluster(connection, cluster)
+        one = findings.find(connection, found.id, finding)
+        if one is None:
+            raise ProblemError(404, NO_SUCH_FINDING, f"cluster {found.name!r} has no finding {finding[:64]!r}")
+        (one,) = findings.under_whole_ids(connection, found.id, [one])
+        as_of_ms = clusters.log_as_of_ms(connection, found.id)
+    return answer(request, describe_finding(one, found.name) | {"as_of": text_of_time(as_of_ms)}, as_of_ms)
+
+
+def _page(
+    request: Request,
+    cluster: str,
+    selection: FindingSelection,
+    filters: tuple[Any, ...],
+    limit: int,
+    cursor: str | None,
+    as_of: Callable[[Connection, int], int | None],
+) -> Response:
+    """`as_of`: when the source answered last that these findings rest on."""
+    after = None if cursor is None else _place(unseal(cursor, _TIME_BYTES, *filters))
+    with store_of(request).read() as connection:
+        found = known_cluster(connection, cluster)
+        selection = findings.named(connection, found.id, selection)
+        page, next_place = findings.read_page(connection, found.id, selection, after, limit)
+        page = findings.under_whole_ids(connection, found.id, page)
+        as_of_ms = as_of(connection, found.id)
+        truncated = _truncated(connection, found.id, selection)
+    body = {
+        "items": [describe_finding(finding, found.name) for finding in page],
+        "next_cursor": None if next_place is None else seal(_bytes(next_place), *filters),
+        "as_of": text_of_time(as_of_ms),
+        "truncated": truncated,
+    }
+    return answer(request, body, as_of_ms)
+
+
+def _truncated(connection: Connection, cluster_id: int, selection: FindingSelection) -> int:
+    """Returns how much of the kinds in question has no finding; 0 for resolved findings alone, since what is left out
+    is not resolved."""
+    if selection.statuses == {RESOLVED}:
+        return 0
+    found = findings.truncated(connection, cluster_id)
+    return sum(number for kind, number in found.items() if not selection.kinds or kind in selection.kinds)
+
+
+def _bytes(place: FindingPlace) -> bytes:
+    return place.opened_at_ms.to_bytes(_TIME_BYTES, signed=True) + place.id.encode()
+
+
+def _place(data: bytes) -> FindingPlace:
+    try:
+        return FindingPlace(int.from_bytes(data[:_TIME_BYTES], signed=True), data[_TIME_BYTES:].decode())
+    except UnicodeDecodeError:
+        raise foreign_cursor() from None

@@ -1,0 +1,154 @@
+"""What is counted of partitions whose every batch is read (`--partitions all`): markers, and volume by minute."""
+
+from __future__ import annotations
+
+import struct
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Depends, Request, Response
+from fastapi import Path as PathParameter
+from fastapi import Query as QueryParameter
+from sqlalchemy import Connection
+
+from service.api.http.answers import answer
+from service.api.http.fields import id_fields, text_of_time, time_field
+from service.api.http.paging import foreign_cursor, seal, unseal
+from service.api.http.parameters import Duration, only_known, unusable
+from service.api.http.problems import NOT_TAILED, ProblemError, describe
+from service.api.http.store import store_of
+from service.api.links import transaction_link
+from service.api.paging import LIMIT, Cursor, Limit, cut
+from service.api.routes.clusters import known_cluster
+from service.api.schemas.ledger import Markers, Volume
+from service.domain import ledger
+from service.domain.minutes import MINUTE_MS, minute_of
+from service.domain.spans import span_ms
+from service.store.display import printable
+from service.store.queries import ledger as read_ledger
+from service.store.queries.clusters import ClusterRow
+from service.store.queries.history import Owner, owner_at, read_owners
+
+LONGEST_MS: Final = 7 * 24 * 3_600_000
+"""As long as volume is kept by default."""
+
+# the last row's generation and offset
+_PLACE = struct.Struct(">qq")
+_NOTHING: Final = dict.fromkeys(ledger.Volume._fields[3:], 0)
+
+Partition = Annotated[int, PathParameter(ge=0, lt=2**31)]
+
+router = APIRouter(tags=["partitions"], dependencies=[Depends(only_known)])
+
+
+@router.get(
+    "/clusters/{cluster}/partitions/{topic}/{partition}/markers",
+    operation_id="listMarkers",
+    response_model=Markers,
+    responses=describe(400, 404, 422, 503),
+)
+def list_markers(
+    request: Request,
+    cluster: str,
+    topic: str,
+    partition: Partition,
+    limit: Limit = LIMIT,
+    cursor: Cursor = None,
+) -> Response:
+    """The markers that ended transactions on the partition since it is tailed, newest first, kept for 7 days. Only
+    where txnscope runs with `--partitions all`.
+    """
+    filters = (cluster, "markers", topic, partition)
+    before = None if cursor is None else _place(unseal(cursor, _PLACE.size, *filters))
+    with store_of(request).read() as connection:
+        found = known_cluster(connection, cluster)
+        as_of_ms = _tailed_as_of_ms(connection, found, topic, partition)
+        rows, after = read_ledger.read_markers(connection, found.id, topic, partition, before, limit)
+        owners = {pid: read_owners(connection, found.id, pid) for pid in {row.producer_id for row in rows}}
+    body = {
+        "items": [_marker(found, row, owner_at(owners[row.producer_id], row.at_ms)) for row in rows],
+        "next_cursor": None if after is None else seal(_PLACE.pack(*after), *filters),
+        "as_of": text_of_time(as_of_ms),
+    }
+    return answer(request, body, as_of_ms)
+
+
+@router.get(
+    "/clusters/{cluster}/partitions/{topic}/{partition}/volume",
+    operation_id="getVolume",
+    response_model=Volume,
+    responses=describe(400, 404, 422, 503),
+)
+def get_volume(
+    request: Request,
+    cluster: str,
+    topic: str,
+    partition: Partition,
+    window: Annotated[
+        Duration, QueryParameter(description="The minutes that ended this long before `as_of`, or later; at most 7d.")
+    ] = "1h",
+    limit: Limit = LIMIT,
+    cursor: Cursor = None,
+) -> Response:
+    """What was written to the partition by the minute of its batches' timestamps, oldest first: every minute since it
+    is tailed, also those with nothing. Only where txnscope runs with `--partitions all`.
+    """
+    window_ms = span_ms(window)
+    if window_ms > LONGEST_MS:
+        raise unusable("window", f"at most 7d, {window!r} is longer")
+    with store_of(request).read() as connection:
+        found = known_cluster(connection, cluster)
+        as_of_ms = _tailed_as_of_ms(connection, found, topic, partition)
+        from_ms = minute_of(as_of_ms - window_ms)
+        since_ms = read_ledger.counted_since_ms(connection, found.id, topic, partition)
+        counted = {
+            one.minute_ms: one for one in read_ledger.read_volume(connection, found.id, topic, partition, from_ms)
+        }
+    minutes = range(max(from_ms, since_ms or from_ms), max(minute_of(as_of_ms), *counted, 0) + 1, MINUTE_MS)
+    of_partition = (cluster, "volume", topic, partition, window)
+    page, next_cursor = cut(minutes, lambda minute_ms: (minute_ms,), limit, cursor, *of_partition)
+    body = {
+        "items": [_minute(minute_ms, counted.get(minute_ms)) for minute_ms in page],
+        "next_cursor": next_cursor,
+        "as_of": text_of_time(as_of_ms),
+    }
+    return answer(request, body, as_of_ms)
+
+
+def _tailed_as_of_ms(connection: Connection, cluster: ClusterRow, topic: str, partition: int) -> int:
+    """ProblemError (404) for a partition that is not tailed."""
+    as_of_ms = read_ledger.tailed_as_of_ms(connection, cluster.id, topic, partition)
+    if as_of_ms is None:
+        name = printable(topic)[:249]
+        raise ProblemError(
+            404,
+            NOT_TAILED,
+            f"partition '{name}-{partition}' of cluster {cluster.name!r} is not tailed: txnscope reads every batch only"
+            f" of the topics it is told to, with --partitions all --topics {name}",
+        )
+    return as_of_ms
+
+
+def _marker(cluster: ClusterRow, row: ledger.Marker, owner: Owner | None) -> dict[str, Any]:
+    return {
+        "offset": row.offset,
+        **time_field("at", row.at_ms),
+        "marker": "COMMIT" if row.is_commit else "ABORT",
+        "producer_id": row.producer_id,
+        "producer_epoch": row.producer_epoch,
+        "coordinator_epoch": row.coordinator_epoch,
+        **id_fields(None if owner is None else owner.transactional_id),
+        "generation": row.generation,
+        "href": None if owner is None else transaction_link(cluster.name, owner.transactional_id),
+    }
+
+
+def _minute(minute_ms: int, counted: ledger.Volume | None) -> dict[str, Any]:
+    sums = _NOTHING if counted is None else dict(zip(_NOTHING, counted[3:], strict=True))
+    return {"minute": text_of_time(minute_ms), **sums}
+
+
+def _place(data: bytes) -> tuple[int, int]:
+    if len(data) != _PLACE.size:
+        raise foreign_cursor()
+    generation, offset = _PLACE.unpack(data)
+    return generation, offset

@@ -1,0 +1,154 @@
+"""Whose the offsets of a partition are, and how their transactions ended: read from the log, named by the store."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any, NamedTuple
+
+from fastapi import APIRouter, Depends, Request, Response
+from fastapi import Path as PathParameter
+from fastapi import Query as QueryParameter
+from sqlalchemy import Connection
+
+from service.api.http.answers import answer
+from service.api.http.fields import text_of_time
+from service.api.http.kafka import kafka_of
+from service.api.http.parameters import only_known, unusable
+from service.api.http.problems import describe
+from service.api.http.store import store_of
+from service.api.links import transaction_link
+from service.api.routes import offsets_reading
+from service.api.routes.clusters import known_cluster
+from service.api.schemas.offsets import Explanation
+from service.api.schemas.span_body import describe_span
+from service.domain.causes import Cause
+from service.domain.marker_causes import Known, cause_of_marker
+from service.domain.spans_of_offsets import NON_TRANSACTIONAL, Span, SpanWalk
+from service.store.queries.clusters import ClusterRow
+from service.store.queries.decisions import Decided, Hanging, decided, hanging, known_decisions
+from service.store.queries.history import Owner, owner_at, read_owners
+
+_LAST = 2**63 - 1
+
+Partition = Annotated[int, PathParameter(ge=0, lt=2**31)]
+
+router = APIRouter(tags=["partitions"], dependencies=[Depends(only_known)])
+
+
+class Explained(NamedTuple):
+    """`spans` as the API shows them. `truncated_at`: where reading stopped with something left to tell, or None."""
+
+    spans: list[dict[str, Any]]
+    truncated_at: int | None
+    as_of_ms: int
+
+
+class _Past(NamedTuple):
+    """What the store knows of a producer id. `decided`: by its owners, in their order."""
+
+    owners: Sequence[Owner]
+    decided: Sequence[Decided]
+
+
+@router.get(
+    "/clusters/{cluster}/partitions/{topic}/{partition}/offsets/{offset}",
+    operation_id="explainOffsets",
+    response_model=Explanation,
+    responses=describe(404, 422, 502, 503),
+)
+def explain_offsets(
+    request: Request,
+    cluster: str,
+    topic: Annotated[str, PathParameter(max_length=249)],
+    partition: Partition,
+    offset: Annotated[int, PathParameter(ge=0, lt=_LAST)],
+    to: Annotated[
+        int | None, QueryParameter(le=_LAST, description="The first offset not to tell of (default: `offset` + 1).")
+    ] = None,
+) -> Response:
+    """Every span from `offset` to `to` or the end of the log: whose records they are, and whether their transaction was
+    committed, aborted (why, and when) or is open. Asks Kafka, bounded in bytes and time; where reading stopped is
+    `truncated_at`.
+    """
+    end = offset + 1 if to is None else to
+    if end <= offset:
+        raise unusable("to", f"has to be above the offset {offset}")
+    with store_of(request).read() as connection:
+        found = known_cluster(connection, cluster)
+    told = explained(request, found, topic, partition, offset, end)
+    body = {"spans": told.spans, "truncated_at": told.truncated_at, "as_of": text_of_time(told.as_of_ms)}
+    return answer(request, body, told.as_of_ms)
+
+
+def explained(request: Request, cluster: ClusterRow, topic: str, partition: int, offset: int, end: int) -> Explained:
+    """Of the offsets [offset, end). ProblemError: there is no such place or offset, or Kafka cannot be asked.
+
+    Seconds may pass: nobody should hold the store meanwhile.
+    """
+    walk = SpanWalk(offset, end)
+    as_of_ms = time.time_ns() // 1_000_000
+    with kafka_of(request).asking(cluster) as client:
+        place = offsets_reading.find(client, topic, partition, offset)
+        truncated_at = offsets_reading.read(client, place, walk)
+    # after the log was read: what ended in it may have been decided just before
+    with store_of(request).read() as connection:
+        spans = _told(connection, cluster, walk, hanging(connection, cluster.id, topic, partition))
+    return Explained(spans, truncated_at, as_of_ms)
+
+
+def _told(
+    connection: Connection, cluster: ClusterRow, walk: SpanWalk, hangs: Sequence[Hanging]
+) -> list[dict[str, Any]]:
+    spans = walk.spans({one.producer_id: one.start_offset for one in hangs if one.is_open})
+    known = known_decisions(connection, cluster)
+    past: dict[int, _Past] = {}
+    told = []
+    for span in spans:
+        if span.producer_id is None or span.kind == NON_TRANSACTIONAL:
+            told.append(_described(cluster, span, None, None))
+            continue
+        if span.producer_id not in past:
+            past[span.producer_id] = _past(connection, cluster, span.producer_id, spans)
+        owners, decisions = past[span.producer_id]
+        owner = owner_at(owners, span.ended_ms)
+        told.append(_described(cluster, span, owner, _cause(span, decisions, hangs, known)))
+    return told
+
+
+def _past(connection: Connection, cluster: ClusterRow, producer_id: int, spans: Iterable[Span]) -> _Past:
+    owners = read_owners(connection, cluster.id, producer_id)
+    ended = [span.ended_ms for span in spans if span.producer_id == producer_id and span.ended_ms is not None]
+    if not ended:
+        return _Past(owners, ())
+    first_ms, last_ms = min(ended), max(ended)
+    return _Past(
+        owners,
+        [decided(connection, cluster.id, one.transactional_id, producer_id, first_ms, last_ms) for one in owners],
+    )
+
+
+def _cause(span: Span, past: Sequence[Decided], hangs: Iterable[Hanging], known: Known | None) -> Cause | None:
+    if span.marker is None or span.ended_ms is None:
+        return None
+    by_hand = [
+        decision
+        for one in hangs
+        if one.producer_id == span.producer_id and one.start_offset <= span.first
+        for decision in one.by_hand
+    ]
+    if cause := cause_of_marker(span.marker, span.ended_ms, by_hand, None):
+        return cause
+    if not past:  # nobody's: of another cluster, forgotten, or never registered
+        return None
+    since_ms = max(one.since_ms for one in past)
+    if known is not None:
+        known = known._replace(from_ms=max(known.from_ms, since_ms))
+    return cause_of_marker(span.marker, span.ended_ms, [d for one in past for d in one.decisions], known)
+
+
+def _described(cluster: ClusterRow, span: Span, owner: Owner | None, cause: Cause | None) -> dict[str, Any]:
+    if owner is None:
+        return describe_span(span, None, cause) | {"href": None}
+    href = transaction_link(cluster.name, owner.transactional_id)
+    return describe_span(span, owner.transactional_id, cause) | {"href": href}

@@ -1,0 +1,135 @@
+"""Reads a partition of a running cluster until it is known what became of the offsets asked for, or enough was read."""
+
+from __future__ import annotations
+
+import time
+from typing import Final, NamedTuple
+
+from service.api.http.problems import NO_SUCH_OFFSET, NO_SUCH_PARTITION, ProblemError
+from service.domain.spans_of_offsets import SpanWalk
+from service.kafka import errors
+from service.kafka.client import KafkaClient
+from service.kafka.errors import KafkaRefused, KafkaUnavailable
+from service.kafka.fetch import FetchedAt, Wanted, fetch_many
+from service.kafka.metadata import Leader, TopicLayout, topic_layout
+from service.kafka.offsets import EARLIEST, LATEST, list_offsets
+from service.kafka.producers import describe_producers
+from service.partition_log import walk_through
+
+MOST_BYTES: Final = 64 << 20
+MOST_S: Final = 5.0
+FIRST_BYTES: Final = 1 << 20
+"""Most markers lie close behind their records."""
+NEXT_BYTES: Final = 8 << 20
+
+
+class Bounds(NamedTuple):
+    """What one question may cost; a fetch that is under way is waited for."""
+
+    bytes: int = MOST_BYTES
+    seconds: float = MOST_S
+    first_bytes: int = FIRST_BYTES
+    next_bytes: int = NEXT_BYTES
+
+
+BOUNDS: Final = Bounds()
+
+
+class Place(NamedTuple):
+    """A partition, its leader, and the offsets that its log holds."""
+
+    topic: str
+    partition: int
+    leader: Leader
+    log_start: int
+    high_watermark: int
+
+
+def find(client: KafkaClient, topic: str, partition: int, offset: int) -> Place:
+    """ProblemError (404) for a partition or an offset that is not there; KafkaUnavailable, KafkaRefused."""
+    layout = topic_layout(client, topic)
+    if layout is None:
+        raise ProblemError(404, NO_SUCH_PARTITION, f"the cluster has no topic {topic!r}")
+    leader = layout.leaders.get(partition)
+    if leader is None:
+        raise ProblemError(
+            404, NO_SUCH_PARTITION, f"topic {topic!r} has partitions 0 to {len(layout.leaders) - 1}, no {partition}"
+        )
+    if leader.node < 0:
+        raise KafkaUnavailable(f"{topic}-{partition} has no leader now")
+    alone = TopicLayout(topic, layout.topic_id, {partition: leader})
+    log_start, high_watermark = (_offset(client, alone, partition, which) for which in (EARLIEST, LATEST))
+    if offset >= high_watermark:
+        raise ProblemError(
+            404, NO_SUCH_OFFSET, f"{topic}-{partition} has no offset {offset} yet: its log ends at {high_watermark}"
+        )
+    return Place(topic, partition, leader, log_start, high_watermark)
+
+
+def read(client: KafkaClient, place: Place, walk: SpanWalk, bounds: Bounds = BOUNDS) -> int | None:
+    """Walk from `walk.next` on. The offset where it stopped before the end of the log with something left unknown;
+    None: nothing is.
+
+    KafkaUnavailable, KafkaRefused.
+    """
+    began, left, size, was_asked = time.monotonic(), bounds.bytes, bounds.first_bytes, False
+    wanted_to = walk.to
+    walk.leave_out(place.log_start)
+    position = max(walk.next, place.log_start)
+    high_watermark, last_stable_offset = place.high_watermark, -1
+    while not walk.is_done and position < high_watermark:
+        if left <= 0 or time.monotonic() - began >= bounds.seconds:
+            return _stop(walk, position, last_stable_offset)
+        if walk.next >= walk.to and not was_asked and last_stable_offset >= 0:
+            was_asked = True
+            _settle(client, place, walk)
+            continue
+        found = _fetch(client, place, position, min(size, max(left, 1)))
+        high_watermark, last_stable_offset = found.high_watermark, found.last_stable_offset
+        left, size = left - len(found.records), bounds.next_bytes
+        behind = walk_through(walk, found.records, position)
+        if behind is None:
+            return _stop(walk, max(position, walk.next), last_stable_offset)
+        if behind <= position:  # only offsets without batches are left
+            position = high_watermark
+        position = max(position, behind)
+    walk.end(high_watermark, last_stable_offset, is_whole=True)
+    return walk.to if walk.to < wanted_to else None
+
+
+def _stop(walk: SpanWalk, position: int, last_stable_offset: int) -> int:
+    walk.end(position, last_stable_offset, is_whole=False)
+    return position
+
+
+def _settle(client: KafkaClient, place: Place, walk: SpanWalk) -> None:
+    """A transaction that its leader calls open has no marker, however far the log goes on. Without permission to ask,
+    the log has to be read."""
+    try:
+        answer = describe_producers(client, place.leader.node, {place.topic: [place.partition]})
+    except KafkaRefused:
+        return
+    for one in answer[place.topic, place.partition].producers:
+        begin = walk.waiting.get(one.producer_id)
+        if begin is not None and 0 <= one.transaction_start_offset <= begin:
+            walk.is_open(one.producer_id)
+
+
+def _fetch(client: KafkaClient, place: Place, offset: int, max_bytes: int) -> FetchedAt:
+    wanted = Wanted(place.partition, offset, place.leader.epoch, max_bytes)
+    (found,) = fetch_many(client, place.leader.node, {place.topic: [wanted]}, max_bytes, 0)
+    if found.error == errors.TOPIC_AUTHORIZATION_FAILED:
+        raise KafkaRefused(errors.no_permission(place.topic, "READ"))
+    if found.error:
+        raise KafkaUnavailable(f"fetch from {place.topic}-{place.partition} at {offset}: error {found.error}")
+    return found
+
+
+def _offset(client: KafkaClient, layout: TopicLayout, partition: int, which: int) -> int:
+    answer = list_offsets(client, layout, which)
+    error = answer.errors.get(partition)
+    if error == errors.TOPIC_AUTHORIZATION_FAILED:
+        raise KafkaRefused(errors.no_permission(layout.topic, "DESCRIBE", "READ"))
+    if error is not None:
+        raise KafkaUnavailable(f"offsets of {layout.topic}-{partition}: error {error}")
+    return answer.found[partition]

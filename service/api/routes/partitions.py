@@ -1,0 +1,114 @@
+"""Data partitions: where readers of committed records stand, what holds them up, and who will end it."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request, Response
+from fastapi import Path as PathParameter
+from fastapi import Query as QueryParameter
+from sqlalchemy import Connection
+
+from service.api.http.answers import answer
+from service.api.http.fields import text_of_time
+from service.api.http.paging import foreign_cursor, seal, unseal
+from service.api.http.parameters import Truth, only_known
+from service.api.http.problems import NO_SUCH_PARTITION, ProblemError, describe
+from service.api.http.store import store_of
+from service.api.paging import LIMIT, Cursor, Limit
+from service.api.routes.clusters import known_cluster
+from service.api.schemas.partition_body import describe_partition
+from service.api.schemas.partitions import OnePartition, Partitions
+from service.domain.groups_behind import NOBODY, GroupsBehind
+from service.domain.partition_facts import Place
+from service.store.display import printable
+from service.store.queries import partitions, transactions
+from service.store.queries.blocked_groups import read_victims
+from service.store.queries.clusters import ClusterRow
+from service.store.queries.judged_partitions import judge, looked_at_ms
+from service.store.queries.partitions import PartitionRow
+
+# the last row's partition; its topic follows
+_HEAD = struct.Struct(">i")
+
+router = APIRouter(tags=["partitions"], dependencies=[Depends(only_known)])
+
+
+@router.get(
+    "/clusters/{cluster}/partitions",
+    operation_id="listPartitions",
+    response_model=Partitions,
+    responses=describe(400, 404, 422, 503),
+)
+def list_partitions(
+    request: Request,
+    cluster: str,
+    lagging: Annotated[
+        Truth | None, QueryParameter(description="true: the LSO stands below the high watermark; false: it does not.")
+    ] = None,
+    topic: Annotated[str | None, QueryParameter(max_length=249, description="Of this topic.")] = None,
+    limit: Limit = LIMIT,
+    cursor: Cursor = None,
+) -> Response:
+    """All that are watched, by topic and number. Who ends each open transaction is told by the coordinators' log as it
+    was read at `as_of`.
+    """
+    filters = (cluster, "partitions", lagging, topic)
+    after = None if cursor is None else _place(unseal(cursor, _HEAD.size, *filters))
+    with store_of(request).read() as connection:
+        found = known_cluster(connection, cluster)
+        as_of_ms = looked_at_ms(connection, found.id)
+        rows, next_place = partitions.page(connection, found.id, after, limit, lagging=lagging, topic=topic)
+        items = _described(connection, found, rows)
+    body = {
+        "items": items,
+        "next_cursor": None if next_place is None else seal(_bytes(next_place), *filters),
+        "as_of": text_of_time(as_of_ms),
+    }
+    return answer(request, body, as_of_ms)
+
+
+@router.get(
+    "/clusters/{cluster}/partitions/{topic}/{partition}",
+    operation_id="getPartition",
+    response_model=OnePartition,
+    responses=describe(404, 422, 503),
+)
+def get_partition(
+    request: Request, cluster: str, topic: str, partition: Annotated[int, PathParameter(ge=0, lt=2**31)]
+) -> Response:
+    """One partition that is watched."""
+    with store_of(request).read() as connection:
+        found = known_cluster(connection, cluster)
+        row = partitions.find(connection, found.id, topic, partition)
+        if row is None:
+            name = f"{printable(topic)[:249]}-{partition}"
+            raise ProblemError(404, NO_SUCH_PARTITION, f"partition {name!r} of cluster {found.name!r} is not watched")
+        as_of_ms = looked_at_ms(connection, found.id)
+        (body,) = _described(connection, found, [row])
+    return answer(request, body | {"as_of": text_of_time(as_of_ms)}, as_of_ms)
+
+
+def _described(connection: Connection, cluster: ClusterRow, rows: Sequence[PartitionRow]) -> list[dict[str, Any]]:
+    groups = NOBODY
+    if any(row.stalled_since_ms is not None for row in rows):
+        groups = GroupsBehind(read_victims(connection, cluster.id))
+    judged = judge(connection, cluster.id, rows)
+    owners = (entry.relation.owner for one in judged for entry in one.entries)
+    keys = {owner.transactional_id for owner in owners if owner is not None}
+    ids = transactions.whole_ids(connection, cluster.id, keys)
+    return [describe_partition(one, groups.at((one.row.topic, one.row.partition)), cluster.name, ids) for one in judged]
+
+
+def _bytes(place: Place) -> bytes:
+    topic, partition = place
+    return _HEAD.pack(partition) + topic.encode()
+
+
+def _place(data: bytes) -> Place:
+    try:
+        return data[_HEAD.size :].decode(), _HEAD.unpack_from(data)[0]
+    except UnicodeDecodeError:
+        raise foreign_cursor() from None

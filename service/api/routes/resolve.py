@@ -1,0 +1,178 @@
+"""Writes the missing marker of a hanging transaction, for people who may: a dry run unless they say otherwise."""
+
+from __future__ import annotations
+
+import hmac
+import json
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Depends, Request, Response
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from pydantic import BaseModel, ConfigDict
+from sqlalchemy import Engine
+
+from service.api.http.fields import spell_out_wide_numbers, text_of_time
+from service.api.http.kafka import kafka_of
+from service.api.http.parameters import only_known
+from service.api.http.problems import KAFKA_UNAVAILABLE, NO_SUCH_FINDING, NOT_ALLOWED, NOT_NOW, ProblemError, describe
+from service.api.http.store import store_of
+from service.api.models_resolve import Resolution
+from service.api.routes.clusters import known_cluster
+from service.domain.findings.finding import Finding
+from service.kafka.client import KafkaClient
+from service.kafka.errors import KafkaFailure
+from service.remediation import marker
+from service.remediation.marker import Unanswered
+from service.remediation.refused import Refused
+from service.remediation.way_out import WayOut, steps, way_out
+from service.store import audit
+from service.store.audit import Attempt
+from service.store.engine import open_engine
+from service.store.errors import StoreError
+from service.store.queries import findings
+from service.store.queries.clusters import ClusterRow
+
+LOOKS_WITHIN_S: Final = 10.0
+"""From request to marker. Whoever asked has to be there for the answer, which may take a broker another 15 s, and a
+busy store twice 5: `txnscope resolve` waits for 35."""
+
+log = logging.getLogger(__name__)
+
+router = APIRouter(tags=["findings"], dependencies=[Depends(only_known)])
+_bearer = HTTPBearer(auto_error=False, description="The key of an operator.")
+
+
+class Wish(BaseModel):
+    """What is asked for. Nothing but `false` itself is a wish to write."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    dry_run: bool = True
+
+
+@router.post(
+    "/clusters/{cluster}/findings/{finding}/resolve",
+    operation_id="resolveFinding",
+    response_model=Resolution,
+    responses=describe(400, 403, 404, 409, 422, 502, 503),
+)
+def resolve_finding(
+    request: Request,
+    cluster: str,
+    finding: str,
+    credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)],
+    wish: Wish | None = None,
+) -> Response:
+    """Look at everything again, then write the marker that the coordinator's decision calls for; or say what would be
+    written (`dry_run`, the default). Every attempt to write is kept in the audit. 503 says whether it may be written.
+    """
+    asked = time.monotonic()
+    operator = _operator(request, credentials)
+    dry_run = wish is None or wish.dry_run
+    store = store_of(request)
+    with store.read() as connection:
+        found = known_cluster(connection, cluster)
+        one = findings.find(connection, found.id, finding)
+    if one is None:
+        raise ProblemError(404, NO_SUCH_FINDING, f"cluster {found.name!r} has no finding {finding[:64]!r}")
+    with kafka_of(request).asking(found) as client:
+        try:
+            way = way_out(one, found.id, client, store.read, _now_ms)
+            if not dry_run:
+                if time.monotonic() - asked > LOOKS_WITHIN_S:
+                    raise ProblemError(
+                        503, KAFKA_UNAVAILABLE, "nothing was written: looking at it took too long", retry=True
+                    )
+                _write(request.app.state.store_url, found, one, way, operator, client)
+        except Refused as refused:
+            raise ProblemError(409, NOT_NOW, str(refused)) from refused
+    return _answer(one, way, dry_run=dry_run)
+
+
+def _operator(request: Request, credentials: HTTPAuthorizationCredentials | None) -> str:
+    """Whose key it is."""
+    operators: Mapping[str, str] = request.app.state.operators
+    if not operators:
+        raise ProblemError(
+            403, NOT_ALLOWED, "resolving is off: give operators keys, [operators] in the configuration of the service"
+        )
+    key = b"" if credentials is None else credentials.credentials.encode()
+    # compared with every one of them, so that the time it takes tells nothing
+    names = [name for name, known in operators.items() if hmac.compare_digest(known.encode(), key)]
+    if not names:
+        raise ProblemError(403, NOT_ALLOWED, "resolving needs the key of an operator: Authorization: Bearer KEY")
+    return names[0]
+
+
+def _write(
+    store_url: str, cluster: ClusterRow, finding: Finding, way: WayOut, operator: str, client: KafkaClient
+) -> None:
+    """The audit has the attempt before Kafka has the marker, and what came of it afterwards: what it does not have did
+    not happen. Raises as `marker.write`, and StoreError: then nothing was written."""
+    attempt = Attempt(
+        at_ms=_now_ms(),
+        finding_id=finding.id,
+        operator=operator,
+        dry_run=False,
+        marker=way.marker,
+        topic=way.topic,
+        partition=way.partition,
+        producer_id=way.producer_id,
+        producer_epoch=way.producer_epoch,
+        coordinator_epoch=way.coordinator_epoch,
+        start_offset=way.start_offset,
+        outcome=audit.BEGUN,
+    )
+    engine = open_engine(store_url)
+    try:
+        audit.record(engine, cluster.id, attempt)
+        _send(lambda: marker.write(client, way), attempt, engine, cluster.id)
+    finally:
+        engine.dispose()
+
+
+def _send(write: Callable[[], None], attempt: Attempt, engine: Engine, cluster_id: int) -> None:
+    outcome = audit.UNKNOWN
+    error: str | None = "a mistake in txnscope"
+    try:
+        write()
+        outcome, error = audit.WRITTEN, None
+    except Unanswered as e:
+        error = str(e)
+        raise
+    except (Refused, KafkaFailure) as e:
+        outcome, error = audit.REFUSED, str(e)
+        raise
+    finally:
+        try:
+            audit.record(engine, cluster_id, attempt._replace(at_ms=_now_ms(), outcome=outcome, error=error))
+        except StoreError as e:  # no reason to say that it was not written
+            log.error("the audit lacks an outcome, %s, of %s: %s", outcome, attempt, e)
+
+
+def _answer(finding: Finding, way: WayOut, *, dry_run: bool) -> Response:
+    """Without an ETag: it is no document, and a 304 would hide what was done."""
+    body: dict[str, Any] = {
+        "finding_id": finding.id,
+        "dry_run": dry_run,
+        "executed": not dry_run,
+        "marker": way.marker,
+        "topic": way.topic,
+        "partition": way.partition,
+        "producer_id": way.producer_id,
+        "producer_epoch": way.producer_epoch,
+        "coordinator_epoch": way.coordinator_epoch,
+        "reason": way.reason,
+        "steps": list(steps(way, executed=not dry_run)),
+        "command": finding.command,
+        "checked_at": text_of_time(way.checked_at_ms),
+    }
+    content = json.dumps(spell_out_wide_numbers(body), ensure_ascii=False, separators=(",", ":"))
+    return Response(content, headers={"Cache-Control": "no-store"}, media_type="application/json")
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,80 @@
+"""One Partition as the API shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from service.api.http.fields import id_fields, text_of_time, time_field
+from service.api.links import partition_link, transaction_link
+from service.domain.findings.hanging import is_blocking
+from service.domain.limits import is_time
+from service.domain.open_entries import COMPLETING, OPENED, OVERDUE
+from service.domain.owners import Owner
+from service.store.queries.judged_partitions import JudgedEntry, JudgedPartition
+from service.store.queries.partitions import PartitionRow
+
+_OWN: Final = frozenset({OPENED, OVERDUE, COMPLETING})
+"""Relations that say: it belongs to its owner's present transaction."""
+
+
+def describe_partition(
+    judged: JudgedPartition, blocked_groups: Sequence[str], cluster: str, ids: Mapping[bytes, bytes]
+) -> dict[str, Any]:
+    """`blocked_groups`: by name, those behind the partition; `cluster`: its name. `ids`: by the keys of owners."""
+    row = judged.row
+    is_told = row.answered_at_ms is not None
+    return {
+        "topic": row.topic,
+        "partition": row.partition,
+        "leader": row.leader if row.leader >= 0 else None,
+        "leader_epoch": row.leader_epoch if row.leader_epoch >= 0 else None,
+        "log_start_offset": row.log_start if row.log_start >= 0 else None,
+        "last_stable_offset": row.last_stable_offset if is_told else None,
+        "high_watermark": row.high_watermark if is_told else None,
+        "lso_lag_records": max(row.high_watermark - row.last_stable_offset, 0) if is_told else None,
+        "lso_lag_bytes": _lag_bytes(row),
+        "lso_stalled_since": text_of_time(row.stalled_since_ms),
+        "blocker": None if judged.blocker is None else _transaction(judged.blocker, row, cluster, ids),
+        "open_transactions": [_transaction(one, row, cluster, ids) for one in judged.entries],
+        "blocked_groups": list(blocked_groups),
+        "judged": judged.why is None,
+        "why": judged.why,
+        "observed_at": text_of_time(row.looked_at_ms if row.why is None else row.answered_at_ms),
+        "href": partition_link(cluster, row.topic, row.partition),
+    }
+
+
+def _transaction(one: JudgedEntry, row: PartitionRow, cluster: str, ids: Mapping[bytes, bytes]) -> dict[str, Any]:
+    entry, relation = one.entry, one.relation
+    owner = relation.owner
+    transactional_id = None if owner is None else ids[owner.transactional_id]
+    first = row.first if entry.start_offset == row.read_lso else None
+    is_its_first = first is not None and first.producer_id == entry.producer_id
+    return {
+        "producer_id": entry.producer_id,
+        "producer_epoch": entry.producer_epoch,
+        **id_fields(transactional_id),
+        "start_offset": entry.start_offset,
+        **time_field("started_at", _started_at_ms(one, owner)),
+        **time_field("first_record_timestamp", first.first_timestamp_ms if first and is_its_first else None),
+        **time_field("last_write_at", entry.last_timestamp_ms),
+        "records": entry.records,
+        "bytes": entry.bytes,
+        "blocking_now": is_blocking(entry, row.log_start, row.last_stable_offset),
+        "relation": relation.word,
+        "why": relation.why,
+        "href": None if transactional_id is None else transaction_link(cluster, transactional_id),
+    }
+
+
+def _started_at_ms(one: JudgedEntry, owner: Owner | None) -> int:
+    """The coordinator's word where it owns the entry, else when we first saw it: a producer's clock is not asked."""
+    if owner is not None and one.relation.word in _OWN and is_time(owner.start_ms):
+        return owner.start_ms
+    return one.entry.first_seen_ms
+
+
+def _lag_bytes(row: PartitionRow) -> int | None:
+    """Of the newest read, if it is of where the LSO stands now."""
+    return row.lag_bytes if row.read_lso == row.last_stable_offset else None
