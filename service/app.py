@@ -40,7 +40,7 @@ from service.api.routes import (
 )
 from service.kafka.settings import ClientSettings
 from service.metrics import create_metrics
-from service.metrics.http import HttpMetrics
+from service.metrics.middleware import HttpMetrics
 from service.processes.lifeline import BEAT_EVERY_S
 from service.store.engine import open_reader
 from service.web.errors import answer_errors_of_pages

@@ -28,7 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     command: Command = flags.command
     try:
         loaded = _settings(flags, command)
-        code: int = importlib.import_module(f"service.cli.{command.module}").run(flags, loaded)
+        code: int = importlib.import_module(f"service.cli.commands.{command.module}").run(flags, loaded)
         sys.stdout.flush()
         return code
     except settings.SettingsError as error:

@@ -42,7 +42,7 @@ _SERVICE: Final = ("url", "cluster")
 
 
 class Command(NamedTuple):
-    """`module` of service.cli has `run(flags, settings) -> int`; it is imported only when the command runs."""
+    """`module` of service.cli.commands has `run(flags, settings) -> int`; it is imported only when the command runs."""
 
     name: str
     module: str

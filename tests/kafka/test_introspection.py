@@ -18,8 +18,8 @@ from service.kafka.layouts import all_topics
 from service.kafka.markers import write_marker
 from service.kafka.metadata import TopicLayout
 from service.kafka.offsets import offset_at_time
+from service.kafka.producer_owners import told_of
 from service.kafka.producers import AT_ONCE, Producers, describe_producers
-from service.kafka.told import told_of
 from service.kafka.transactions import Listed, list_transactions
 from tests.brokers import connect
 from tests.integration.producers import open_producer, transact

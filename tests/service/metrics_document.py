@@ -17,8 +17,8 @@ from service.domain.transaction_log import SOURCE
 from service.metrics import create_metrics
 from service.metrics.catalogue import HTTP_REQUESTS, HTTP_SECONDS, OF_CLUSTERS, RENDER_SECONDS, UP, Metric
 from service.metrics.collector import SERIES_LIMIT
+from service.metrics.families import REASONS
 from service.metrics.page import KEPT_MS
-from service.metrics.pipeline import REASONS
 from service.metrics.transactions import CAUSES
 from service.store import clusters
 from service.store.engine import open_reader

@@ -15,8 +15,8 @@ from service.app import create_app
 from service.domain.partition_facts import Place
 from service.domain.states import COMPLETE_ABORT
 from service.domain.transaction_log import TOPIC
-from service.kafka.bracket import Seen
 from service.kafka.ends import Ends
+from service.kafka.leader_check import Seen
 from service.kafka.metadata import Leader, TopicLayout
 from service.kafka.producers import ActiveProducer
 from service.remediation import marker, owner, proof, way_out

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from service.cli import main
-from service.cli.doctor_ask import Wish, principal_of
+from service.cli.doctor.examination import Wish, principal_of
 from service.kafka.settings import ClientSettings
 
 LOGIN = 'sasl.jaas.config=x.PlainLoginModule required username="scope" password="p";'

@@ -13,7 +13,7 @@ from fastapi.responses import StreamingResponse
 from prometheus_client.parser import text_string_to_metric_families
 
 from service.metrics import create_metrics
-from service.metrics.http import HttpMetrics, Message
+from service.metrics.middleware import HttpMetrics, Message
 from service.metrics.page import Metrics
 from service.store.engine import open_reader
 

@@ -15,8 +15,8 @@ from service.domain.findings.rules import Rule, Rules
 from service.domain.worlds.facts import Batches, EntryFacts
 from service.domain.worlds.markers import Marker
 from service.domain.worlds.transactions import Epochs, LogHistory
-from service.kafka.bracket import Seen
 from service.kafka.ends import Ends
+from service.kafka.leader_check import Seen
 from service.kafka.metadata import Leader
 from service.kafka.producer_batches import BatchesRead
 from service.kafka.producers import ActiveProducer

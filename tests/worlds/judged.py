@@ -20,8 +20,8 @@ from service.domain.states import EXPIRED
 from service.domain.transaction_log import SOURCE, TOPIC
 from service.domain.worlds.facts import EntryFacts
 from service.domain.worlds.order import encode
-from service.kafka.bracket import Seen
 from service.kafka.ends import Ends
+from service.kafka.leader_check import Seen
 from service.kafka.metadata import Leader
 from service.kafka.producer_batches import BatchesRead
 from service.kafka.producers import ActiveProducer

@@ -36,7 +36,7 @@ OTHERS_SHOWN: Final = 20
 _DAY_MS: Final = 86_400_000
 _SAYS_SOMETHING: Final = 0.02
 _SILENT: Final = "no broker"
-"""How the errors of a source begin where none of the brokers answers (service.kafka.client, service.kafka.bracket)."""
+"""How a source's errors begin where none of the brokers answers (service.kafka.client, service.kafka.leader_check)."""
 
 router = APIRouter(include_in_schema=False)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from service.cli.segment_files import records_of
+from service.cli.segments.files import records_of
 from service.domain import journal
 from service.domain.causes import Cause
 from service.domain.facts import UNSEEN, LogRecord

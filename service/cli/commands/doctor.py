@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 
-from service.cli.doctor_ask import Wish, examine
+from service.cli.doctor.examination import Wish, examine
 from service.cli.errors import FINE, UNREACHABLE, CommandFailed
 from service.cli.kafka import client_settings
 from service.cli.text import table

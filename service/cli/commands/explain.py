@@ -10,8 +10,8 @@ from textwrap import fill
 from typing import Any, Final, NamedTuple
 
 from service.cli.errors import FINE, CommandFailed
-from service.cli.explain_segments import explain_segments
 from service.cli.rest import Service
+from service.cli.segments.explanation import explain_segments
 from service.cli.text import name_of, table
 from service.domain.spans_of_offsets import OPEN
 from service.domain.why import why_aborted

@@ -8,8 +8,8 @@ from typing import Any, Final, NamedTuple
 
 from service.api.schemas.span_body import describe_span
 from service.cli.errors import CommandFailed
-from service.cli.segment_files import is_transaction_log, map_file, segments
-from service.cli.segment_owners import Owners, owners_of
+from service.cli.segments.files import is_transaction_log, map_file, segments
+from service.cli.segments.owners import Owners, owners_of
 from service.domain.marker_causes import cause_of_marker
 from service.domain.spans_of_offsets import Span, SpanWalk
 from service.partition_log import walk_through

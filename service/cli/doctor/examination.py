@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from typing import Final, NamedTuple
 
-from service.cli.doctor_log import LogRead, read_log
+from service.cli.doctor.transaction_log import LogRead, read_log
 from service.domain.doctor.seen import BrokerSeen, ClockSeen, GroupsSeen, IdsSeen, LogSeen, Seen, TopicsSeen
 from service.domain.limits import CONFIG_DEFAULTS
 from service.domain.transaction_log import TOPIC

@@ -6,8 +6,8 @@ from argparse import Namespace
 from pathlib import Path
 
 from service.cli.errors import FINE
-from service.cli.segment_files import is_transaction_log, map_file, segments
-from service.cli.segment_lines import data_lines, log_lines
+from service.cli.segments.files import is_transaction_log, map_file, segments
+from service.cli.segments.lines import data_lines, log_lines
 from service.settings import Settings
 
 

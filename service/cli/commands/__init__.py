@@ -1,0 +1,1 @@
+"""The commands of `txnscope`, a module for each: `run(flags, settings) -> int`. Imported when the command runs."""

@@ -1,0 +1,1 @@
+"""Broker segment files on the command line, without broker and store: their files, lines, owners, explanations."""
