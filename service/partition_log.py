@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from service.domain.spans_of_offsets import ABORT, COMMIT, Piece, SpanWalk
+from service.domain.partitions.offset_spans import ABORT, COMMIT, Piece, SpanWalk
 from service.wire import control
 from service.wire.batches import BadBatch, Batch, read_batches
 from service.wire.errors import DecodeError

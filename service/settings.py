@@ -24,8 +24,8 @@ from pydantic_settings.exceptions import SettingsError as UnreadableSetting
 
 from service.domain.findings.rules import Rules
 from service.domain.findings.rules import parse as parse_rules
-from service.domain.keeping import Keep
-from service.domain.keeping import parse as parse_keep
+from service.domain.retention_policy import Keep
+from service.domain.retention_policy import parse as parse_keep
 
 ENV_PREFIX: Final = "TXNSCOPE_"
 

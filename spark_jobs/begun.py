@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from service.domain.findings.finding import Finding, Subject
 from service.domain.findings.hanging import entry_place, subject_of
-from service.domain.open_entries import Entry, Relation
+from service.domain.partitions.open_entries import Entry, Relation
 from service.domain.worlds.order import decode
 from service.store.queries.partitions import PartitionRow
 from spark_jobs.judge.hanging_case import OpenCase

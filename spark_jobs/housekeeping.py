@@ -8,7 +8,7 @@ from typing import Final
 
 from sqlalchemy import Engine
 
-from service.domain.keeping import Keep
+from service.domain.retention_policy import Keep
 from service.store.lease import Lease
 from service.store.retention import Retention
 from spark_jobs.runtime.liveness import Liveness

@@ -1,4 +1,4 @@
-"""What was read of tailed partitions as rows of its source, and back (`service.domain.ledger`)."""
+"""What was read of tailed partitions as rows of its source, and back (`service.domain.partitions.ledger`)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from service.domain.facts import Gap, RangeRead
-from service.domain.ledger import LedgerBatch, Marker, TopicRange, Volume
+from service.domain.partitions.ledger import LedgerBatch, Marker, TopicRange, Volume
+from service.domain.transaction_log.facts import Gap, RangeRead
 from spark_jobs.fold.rows import facts_from_rows
 from spark_jobs.rows import rows_of
 from spark_jobs.schemas import READ, struct_of

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
-from service.domain.facts import RangeRead, Reject
+from service.domain.transaction_log.facts import RangeRead, Reject
 from spark_jobs.fold.transaction_log import Folded
 from spark_jobs.schemas import DURATIONS, MINUTE, READ, REJECT, RUN, STEP
 

@@ -1,4 +1,4 @@
-"""Arrow types of the facts that executors hand to the driver: `service.domain.facts`, under the same names."""
+"""Arrow types of the facts that executors hand to the driver: `transaction_log.facts`, under the same names."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from service.domain.facts import Durations, Gap, LogRecord, Minute, RangeRead, Reject, Step
+from service.domain.transaction_log.facts import Durations, Gap, LogRecord, Minute, RangeRead, Reject, Step
 from spark_jobs.fold.transaction_log import Runs
 
 _LONG, _INT, _TEXT, _BYTES, _FLAG = pa.int64(), pa.int32(), pa.string(), pa.binary(), pa.bool_()

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final, NoReturn, TypeVar
 
 from service.domain.findings.rules import Rules
-from service.domain.keeping import Keep
+from service.domain.retention_policy import Keep
 from service.kafka.settings import ClientSettings
 from spark_jobs.source.watch import Watch
 

@@ -8,7 +8,7 @@ from dashboards.rules.promql import most, pick
 from dashboards.rules.rule import CRITICAL, OF_CLUSTER, WARNING, Alert, Group
 from dashboards.thresholds import BLOCKED_GROUPS, LSO_STUCK_S, UNJUDGED
 from service.domain.findings.kinds import CONFIRMED, UNREPLICATED
-from service.domain.partition_facts import SOURCE
+from service.domain.partitions.facts import SOURCE
 from service.metrics import catalogue as of
 
 _RESTS_ON: Final = {"source": SOURCE}

@@ -7,8 +7,9 @@ from typing import Final
 from dashboards import thresholds as limits
 from dashboards.rules.promql import grown, most, pick
 from dashboards.rules.rule import CRITICAL, OF_CLUSTER, WARNING, Alert, Group
-from service.domain import partition_facts, transaction_log
 from service.domain.findings.kinds import CONFIRMED, COVERAGE_GAP, DATA_GAP
+from service.domain.partitions import facts
+from service.domain.transaction_log import topic
 from service.metrics import catalogue as of
 
 _PAGE: Final = OF_CLUSTER + "/pipeline"
@@ -16,7 +17,7 @@ _BOARD: Final = "txnscope-pipeline"
 _OF: Final = "source"
 
 _WHAT: Final = (
-    "{{ if eq $labels.source `" + partition_facts.SOURCE + "` }}the data partitions{{ else }}the coordinators' log"
+    "{{ if eq $labels.source `" + facts.SOURCE + "` }}the data partitions{{ else }}the coordinators' log"
     "{{ end }} of {{ $labels.cluster }}"
 )
 
@@ -60,7 +61,7 @@ def _never(source: str, severity: str) -> Alert:
     )
 
 
-NEVER: Final = (_never(partition_facts.SOURCE, CRITICAL), _never(transaction_log.SOURCE, WARNING))
+NEVER: Final = (_never(facts.SOURCE, CRITICAL), _never(topic.SOURCE, WARNING))
 """The coordinators' log may not be readable at all (managed services): no reason to page for ever."""
 
 LAGGING: Final = Alert(

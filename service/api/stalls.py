@@ -8,9 +8,9 @@ from typing import Final
 from sqlalchemy import Connection
 
 from service.domain.findings.words import moment
-from service.domain.partition_facts import SOURCE as PARTITIONS
+from service.domain.partitions.facts import SOURCE as PARTITIONS
 from service.domain.source_state import Cause, Stall, stall_of
-from service.domain.transaction_log import SOURCE as LOG
+from service.domain.transaction_log.topic import SOURCE as LOG
 from service.store.queries import clusters
 from service.store.queries.clusters import StatusRow
 from service.store.queries.judged_partitions import Coverage

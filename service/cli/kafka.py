@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from service.cli.errors import CommandFailed
-from service.domain.keeping import DEFAULT
+from service.domain.retention_policy import DEFAULT
 from service.kafka.errors import BadClientConfig
 from service.kafka.settings import ClientSettings
 from service.settings import STALLED, Settings

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, NoReturn
 from service.cli.errors import USAGE
 from service.cli.version import version
 from service.domain.findings.kinds import KINDS, SEVERITIES, STATUSES
-from service.domain.states import NAMES
+from service.domain.transaction_log.states import NAMES
 from service.settings import Settings, flag
 
 _HELP: Final = {

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from service.domain.partition_facts import Place
-from service.domain.victims import Victim
+from service.domain.partitions.blocked_groups import Victim
+from service.domain.partitions.facts import Place
 
 
 class GroupsBehind:

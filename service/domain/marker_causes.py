@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from service.domain.causes import ADMIN, AMBIGUOUS, LIKELY, Cause
+from service.domain.transaction_log.causes import ADMIN, AMBIGUOUS, LIKELY, Cause
 
 CLOCKS_MS: Final = 5_000
 """How far the clocks of two brokers may lie apart: a marker has the time of its partition's leader."""

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from kafka.protocol.metadata import MetadataRequest
 
-from service.domain.partition_facts import Place
+from service.domain.partitions.facts import Place
 from service.kafka import errors
 from service.kafka.client import KafkaClient
 from service.kafka.ends import Ends, EndsWatcher

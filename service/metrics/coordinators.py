@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from service.domain.states import EXPIRED, OPEN
-from service.domain.transaction_log import SOURCE
+from service.domain.transaction_log.states import EXPIRED, OPEN
+from service.domain.transaction_log.topic import SOURCE
 from service.metrics import catalogue
 from service.metrics.series import Series
 from service.store.queries.metrics import ClusterFacts

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from service.domain import partition_facts
-from service.domain.transaction_log import SOURCE
+from service.domain.partitions import facts as partition_facts
+from service.domain.transaction_log.topic import SOURCE
 from service.metrics import catalogue
 from service.metrics.series import Series
 from service.store.queries.metrics import ClusterFacts

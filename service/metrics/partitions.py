@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from service.domain.coverage import ANSWERS_WITHIN_MS
 from service.domain.findings.kinds import CONFIRMED, HANGING
+from service.domain.partitions.coverage import ANSWERS_WITHIN_MS
 from service.metrics import catalogue
 from service.metrics.series import Series
 from service.store.display import display_id

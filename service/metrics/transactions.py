@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from service.domain.states import EXPIRED as GONE
-from service.domain.states import NAMES, OPEN
+from service.domain.transaction_log.states import EXPIRED as GONE
+from service.domain.transaction_log.states import NAMES, OPEN
 from service.metrics import catalogue
 from service.metrics.series import Series
 from service.store.queries.metrics import ClusterFacts

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from service.domain.findings import kinds
 from service.domain.findings.finding import Finding
-from service.domain.open_entries import Entry
+from service.domain.partitions.open_entries import Entry
 from service.domain.worlds.verdict import World
 from service.kafka.client import KafkaClient
 from service.kafka.leader_check import Bracket, Seen

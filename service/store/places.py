@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Row, Select, Table, bindparam, tuple_
 
-from service.domain.partition_facts import Place
+from service.domain.partitions.facts import Place
 from service.store.upsert import batched
 
 _AT_ONCE: Final = 100

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, TextClause, func, select, text
 
-from service.domain.limits import LAST_TIME_MS
+from service.domain.transaction_log.limits import LAST_TIME_MS
 from service.store.schema import HAS_EXPIRED, transactional_ids
 
 EXPIRED_READ: Final = 2_000

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, select
 
-from service.domain.transaction_log import SOURCE
+from service.domain.transaction_log.topic import SOURCE
 from service.store.schema import log_partitions
 
 _L = log_partitions.c

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection
 
-from service.domain.states import UNKNOWN
-from service.domain.transaction_log import SOURCE
+from service.domain.transaction_log.states import UNKNOWN
+from service.domain.transaction_log.topic import SOURCE
 from service.domain.worlds.order import NOWHERE
 from service.domain.worlds.transactions import ANY_EPOCH, Range, Unseen
 from service.store.queries import clusters

@@ -27,9 +27,9 @@ from sqlalchemy import (
     tuple_,
 )
 
-from service.domain.keeping import DEFAULT, Keep
-from service.domain.states import EXPIRED, UNKNOWN
-from service.domain.transaction_log import SOURCE
+from service.domain.retention_policy import DEFAULT, Keep
+from service.domain.transaction_log.states import EXPIRED, UNKNOWN
+from service.domain.transaction_log.topic import SOURCE
 from service.store.lease import Lease, check
 from service.store.schema import (
     HAS_EXPIRED,

@@ -7,9 +7,9 @@ from typing import Final
 
 from sqlalchemy import Connection, bindparam, select, update
 
-from service.domain import journal
-from service.domain.facts import RangeRead
-from service.domain.minutes import minute_of
+from service.domain.transaction_log import journal
+from service.domain.transaction_log.facts import RangeRead
+from service.domain.transaction_log.minutes import minute_of
 from service.store.schema import transactional_ids
 from service.store.writers.id_rows import IdRow, last_abort
 from service.store.writers.minutes import COUNTED_AS, MINUTES, Cell

@@ -11,7 +11,7 @@ from service.domain.findings.finding import Finding
 from service.domain.findings.kinds import CONFIRMED, HANGING
 from service.domain.findings.lifecycle import MOST_OPEN
 from service.domain.groups_behind import GroupsBehind
-from service.domain.partition_facts import Place
+from service.domain.partitions.facts import Place
 from service.store.id_key import id_key
 from service.store.queries import findings, partitions
 from service.store.queries.blocked_groups import read_victims

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from sqlalchemy import Connection
 
-from service.domain import states
+from service.domain.transaction_log import states
 from service.store.display import display_id, readings
 from service.store.queries import findings, partitions, transactions
 from service.store.queries.clusters import ClusterRow

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from service.domain.open_entries import (
+from service.domain.partitions.open_entries import (
     ADOPTED,
     COMPLETING,
     HANGING,

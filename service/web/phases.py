@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from service.domain import states
-from service.domain.facts import NO_ID
-from service.domain.limits import is_time
-from service.domain.states import NAMES
-from service.domain.timeline import Row
-from service.domain.transitions import REPEATED
+from service.domain.transaction_log import states
+from service.domain.transaction_log.facts import NO_ID
+from service.domain.transaction_log.limits import is_time
+from service.domain.transaction_log.states import NAMES
+from service.domain.transaction_log.timeline import Row
+from service.domain.transaction_log.transitions import REPEATED
 from service.web.shared import words
 
 _PREPARED = (states.PREPARE_COMMIT, states.PREPARE_ABORT)

@@ -6,8 +6,8 @@ from typing import Final
 
 import numpy as np
 
-from service.domain.ledger import Marker, Volume
-from service.domain.minutes import MINUTE_MS
+from service.domain.partitions.ledger import Marker, Volume
+from service.domain.transaction_log.minutes import MINUTE_MS
 from service.wire.control import COMMIT
 from service.wire.header_columns import HeaderColumns, header_columns, marker_at
 from service.wire.log_columns import Chunk

@@ -1,4 +1,4 @@
-"""What the sampler saw and read as rows of its source, and back (`service.domain.partition_facts`)."""
+"""What the sampler saw and read as rows of its source, and back (`service.domain.partitions.facts`)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from service.domain.partition_facts import FirstBatch, OpenEntry, PartitionLook, PartitionsBatch, StalledRead
+from service.domain.partitions.facts import FirstBatch, OpenEntry, PartitionLook, PartitionsBatch, StalledRead
 from spark_jobs.fold.rows import facts_from_rows
 from spark_jobs.rows import rows_of
 from spark_jobs.schemas import struct_of

@@ -7,7 +7,18 @@ from typing import Any
 
 import pyarrow as pa
 
-from service.domain.facts import Durations, Gap, LogBatch, LogRecord, Minute, Participants, RangeRead, Reject, Run, Step
+from service.domain.transaction_log.facts import (
+    Durations,
+    Gap,
+    LogBatch,
+    LogRecord,
+    Minute,
+    Participants,
+    RangeRead,
+    Reject,
+    Run,
+    Step,
+)
 from service.wire.transaction_log import decode_value
 from spark_jobs.fold.transaction_log import Runs
 

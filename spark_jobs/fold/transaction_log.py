@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from service.domain import states
-from service.domain.facts import NO_ID
+from service.domain.transaction_log import states
+from service.domain.transaction_log.facts import NO_ID
 from service.wire.columns import TOMBSTONE, UNDECODABLE, LogColumns
 from service.wire.vectors import byte_strings
 from spark_jobs.fold.transitions import Pairs, Records, Scope, Telling
@@ -25,7 +25,7 @@ NOTHING = -1
 
 
 class Runs(NamedTuple):
-    """Columns of `service.domain.facts.Run`, ordered by (partition, id, first offset) once merged.
+    """Columns of `service.domain.transaction_log.facts.Run`, ordered by (partition, id, first offset) once merged.
 
     `value` is the raw value of `last` while it is open; it and `ended_value` are null elsewhere.
     """

@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from service.domain import outcomes, transitions
 from service.domain.durations import BOUNDS_MS, LONGEST_MS, MARKER, OPEN
-from service.domain.facts import Durations
-from service.domain.minutes import FIRST_MS, LAST_MS, MINUTE_MS
-from service.domain.states import COMPLETE_COMMIT, PREPARE_COMMIT
+from service.domain.transaction_log import outcomes, transitions
+from service.domain.transaction_log.facts import Durations
+from service.domain.transaction_log.minutes import FIRST_MS, LAST_MS, MINUTE_MS
+from service.domain.transaction_log.states import COMPLETE_COMMIT, PREPARE_COMMIT
 
 Array = np.ndarray[Any, Any]
 
@@ -29,7 +29,7 @@ class Scope(NamedTuple):
 
 
 class Records(NamedTuple):
-    """Columns of `service.domain.facts.LogRecord`: the same fields, each an array with one element a row."""
+    """Columns of `transaction_log.facts.LogRecord`: the same fields, each an array with one element a row."""
 
     offset: Array
     timestamp_ms: Array
@@ -69,7 +69,7 @@ class _Side(NamedTuple):
 
 
 class Steps(NamedTuple):
-    """Columns of `service.domain.facts.Step`."""
+    """Columns of `transaction_log.facts.Step`."""
 
     partition: Array
     transactional_id: pa.Array
@@ -78,7 +78,7 @@ class Steps(NamedTuple):
 
 
 class Minutes(NamedTuple):
-    """Columns of `service.domain.facts.Minute`."""
+    """Columns of `transaction_log.facts.Minute`."""
 
     partition: Array
     transactional_id: pa.Array
@@ -146,7 +146,7 @@ class Pairs(NamedTuple):
     def _minutes(
         self, before: _Side, after: _Side, counting: Array, is_step: Array
     ) -> tuple[Minutes | None, tuple[Durations, ...]]:
-        """As `service.domain.minutes.told` for every pair, added up by id and minute; but the marker times of steps."""
+        """As `minutes.told` for every pair, added up by id and minute, except for the marker times of steps."""
         prepares = (after.state == PREPARE_COMMIT) & (after.start_ms >= 0) & (after.partition_count > 0)
         prepares &= ~transitions.is_repetition(before, after)
         rows = np.flatnonzero((outcomes.commits(before, after) | prepares) & counting)

@@ -6,7 +6,7 @@ import threading
 
 from sqlalchemy import Engine
 
-from service.domain.ledger import SOURCE
+from service.domain.partitions.ledger import SOURCE
 from service.store.lease import Lease
 from service.store.progress import keep_topics
 from service.store.writers.ledger import LedgerWriter

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 from sqlalchemy import Engine
 
-from service.domain.partition_facts import SOURCE, PartitionsBatch
+from service.domain.partitions.facts import SOURCE, PartitionsBatch
 from service.store.lease import Lease
 from service.store.queries.partitions import stall_clocks
 from service.store.writers.partitions import PartitionWriter

@@ -7,16 +7,16 @@ from typing import Final
 
 from sqlalchemy import Connection
 
-from service.domain.findings import epochs, expiring, kinds, long_running, overdue, source, stuck
+from service.domain.findings import epochs, ids_running_out, kinds, long_running, open_too_long, overdue, source
 from service.domain.findings.conditions import IdNow
 from service.domain.findings.context import Context
 from service.domain.findings.finding import Finding, Key, Observation
 from service.domain.findings.lifecycle import QUIET_MS, Look
 from service.domain.findings.mismatch import Answer, Compared, is_comparable, mismatches
 from service.domain.findings.source import Source
-from service.domain.partition_facts import SOURCE as PARTITIONS
-from service.domain.states import COMPLETE_ABORT, COMPLETE_COMMIT, EMPTY
-from service.domain.transaction_log import SOURCE, TOPIC
+from service.domain.partitions.facts import SOURCE as PARTITIONS
+from service.domain.transaction_log.states import COMPLETE_ABORT, COMPLETE_COMMIT, EMPTY
+from service.domain.transaction_log.topic import SOURCE, TOPIC
 from service.store.queries import clusters, judge_inputs
 from spark_jobs.judge.coordinator_prober import IDS_AT_ONCE, Probe, Question
 
@@ -65,12 +65,12 @@ class ConditionLooks:
         late = judge_inputs.overdue_ids(
             connection, self._cluster_id, now_ms - context.limits.scan_ms - overdue.SLACK_MS
         )
-        prepared = judge_inputs.prepared_ids(connection, self._cluster_id, now_ms - stuck.STUCK_AFTER_MS)
+        prepared = judge_inputs.prepared_ids(connection, self._cluster_id, now_ms - open_too_long.STUCK_AFTER_MS)
         self._missing = {one.transactional_id: self._missing.get(one.transactional_id, ()) for one in prepared.read}
         odd = judge_inputs.undecoded(connection, self._cluster_id, now_ms - QUIET_MS)
         found: list[Observation] = [
             *overdue.overdue(late.read, context),
-            *stuck.stuck(prepared.read, self._missing, context),
+            *open_too_long.stuck(prepared.read, self._missing, context),
             *long_running.long_running(open_.read, context),
             *source.undecodable(odd.read, context),
         ]
@@ -98,7 +98,7 @@ class ConditionLooks:
 
     def _slow(self, connection: Connection, context: Context, now_ms: int) -> Look:
         limits = context.limits
-        soon_ms = expiring.soon_ms(limits.expiration_ms)
+        soon_ms = ids_running_out.soon_ms(limits.expiration_ms)
         # those that should have been swept two sweeps ago are their coordinator's trouble, and may be many
         oldest_ms = now_ms - limits.expiration_ms - 2 * limits.sweep_ms
         idle = judge_inputs.expiring_ids(
@@ -106,7 +106,7 @@ class ConditionLooks:
         )
         worn = judge_inputs.worn_ids(connection, self._cluster_id, context.leaders)
         found = [
-            *expiring.expiring(idle.read, context),
+            *ids_running_out.expiring(idle.read, context),
             *epochs.epoch_exhaustion(worn.read, context),
         ]
         unread = {kinds.EXPIRING: idle.unread, kinds.EPOCH_EXHAUSTION: worn.unread}

@@ -8,7 +8,6 @@ from typing import Final
 
 from sqlalchemy import Connection
 
-from service.domain import causes
 from service.domain.findings import kinds
 from service.domain.findings.churn import UNUSED_MS
 from service.domain.findings.context import Context
@@ -18,7 +17,8 @@ from service.domain.findings.finding import Key
 from service.domain.findings.happened import REMEMBERED_MS, Lookups, happened
 from service.domain.findings.lifecycle import QUIET_MS, Look
 from service.domain.findings.settling import SKEW_MS, TOGETHER_MS, Settling, gap_ms
-from service.domain.states import COMPLETE_ABORT
+from service.domain.transaction_log import causes
+from service.domain.transaction_log.states import COMPLETE_ABORT
 from service.store.queries import id_events, judge_inputs
 from service.store.upsert import batched
 from service.wire.errors import DecodeError

@@ -13,9 +13,9 @@ from sqlalchemy import Engine
 
 from service.domain.findings.blocked_group import UnreadCommits
 from service.domain.offsets_topic import OFFSETS_TOPIC
-from service.domain.open_entries import Entry
-from service.domain.partition_facts import Place
-from service.domain.victims import Ends
+from service.domain.partitions.blocked_groups import Ends
+from service.domain.partitions.facts import Place
+from service.domain.partitions.open_entries import Entry
 from service.kafka import cluster
 from service.kafka.client import KafkaClient
 from service.kafka.errors import KafkaFailure

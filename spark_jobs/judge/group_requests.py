@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from service.domain.partition_facts import Place
+from service.domain.partitions.facts import Place
 from service.kafka import errors
 from service.kafka.client import KafkaClient
 from service.kafka.group_members import members

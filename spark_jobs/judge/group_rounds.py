@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from service.domain.offsets_topic import OFFSETS_TOPIC, offsets_partition
-from service.domain.partition_facts import Place
-from service.domain.victims import Ends, stall_of
+from service.domain.partitions.blocked_groups import Ends, stall_of
+from service.domain.partitions.facts import Place
 
 CONCERNED_EVERY_MS: Final = 2_000
 OTHERS_EVERY_MS: Final = 30_000

@@ -11,9 +11,9 @@ from service.domain.findings.context import Context
 from service.domain.findings.finding import Finding, Key, Observation
 from service.domain.findings.lifecycle import Look
 from service.domain.findings.stall_causes import Blocker
-from service.domain.open_entries import Entry, Relation
-from service.domain.partition_facts import Place
-from service.domain.victims import Victim
+from service.domain.partitions.blocked_groups import Victim
+from service.domain.partitions.facts import Place
+from service.domain.partitions.open_entries import Entry, Relation
 from service.store.display import display_id
 from service.store.queries import partitions
 from service.store.queries.blocked_groups import STANDING_READ, read_victims

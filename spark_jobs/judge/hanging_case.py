@@ -9,10 +9,10 @@ from typing import Final
 from service.domain.findings.context import Context
 from service.domain.findings.finding import Evidence, Finding, Subject
 from service.domain.findings.hanging import NOT_YET, SETTLES_MS, can_still_write, entry_place, is_certain
-from service.domain.open_entries import Entry, Relation, will_close
 from service.domain.owners import Owner
-from service.domain.states import NAMES
-from service.domain.transaction_log import TOPIC
+from service.domain.partitions.open_entries import Entry, Relation, will_close
+from service.domain.transaction_log.states import NAMES
+from service.domain.transaction_log.topic import TOPIC
 from service.domain.worlds.facts import EntryAsk, ask_about
 from service.domain.worlds.order import Sample
 from service.domain.worlds.verdict import Verdict, World, contradictory, undecided

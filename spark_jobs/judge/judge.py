@@ -17,8 +17,8 @@ from service.domain.findings.lifecycle import REOPENS_WITHIN_MS, Change, Look, r
 from service.domain.findings.rules import Rules
 from service.domain.findings.truncation import Truncation
 from service.domain.groups_behind import GroupsBehind
+from service.domain.partitions.blocked_groups import Victim
 from service.domain.releases import may_skip_markers
-from service.domain.victims import Victim
 from service.store.engine import open_reader
 from service.store.lease import Lease
 from service.store.queries import judge_inputs

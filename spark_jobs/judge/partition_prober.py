@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from service.domain.owners import Told
-from service.domain.partition_facts import Place
-from service.domain.transaction_log import TOPIC
+from service.domain.partitions.facts import Place
+from service.domain.transaction_log.topic import TOPIC
 from service.domain.worlds.facts import EntryAsk, EntryFacts
 from service.kafka.client import KafkaClient
 from service.kafka.entry_facts import read_facts

@@ -6,12 +6,12 @@ from typing import Final
 
 from sqlalchemy import Connection
 
-from service.domain.endings import Ended, how_ended
 from service.domain.findings import kinds
 from service.domain.findings.context import Context
 from service.domain.findings.hanging import can_still_write
 from service.domain.owners import Owner
-from service.domain.states import PREPARE_COMMIT
+from service.domain.partitions.endings import Ended, how_ended
+from service.domain.transaction_log.states import PREPARE_COMMIT
 from service.kafka.leader_check import Seen
 from service.kafka.producer_batches import BatchesRead
 from service.store import audit

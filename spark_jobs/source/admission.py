@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from service.domain.facts import RangeRead
+from service.domain.transaction_log.facts import RangeRead
 from spark_jobs.source.position import LogPosition
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from service.domain.ledger import TopicRange
+from service.domain.partitions.ledger import TopicRange
 from service.kafka.settings import ClientSettings
 from spark_jobs.rows import SCHEMA, trouble_to_rows
 from spark_jobs.source import position

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-from service.domain.facts import Gap
+from service.domain.transaction_log.facts import Gap
 from service.kafka import errors
 from service.kafka.client import KafkaClient
 from service.kafka.errors import KafkaRefused, KafkaUnavailable

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from service.domain.facts import RangeRead
-from service.domain.ledger import TopicRange
+from service.domain.partitions.ledger import TopicRange
+from service.domain.transaction_log.facts import RangeRead
 from service.kafka.ends import Ends
 from service.kafka.errors import KafkaFailure
 from service.kafka.metadata import TopicLayout

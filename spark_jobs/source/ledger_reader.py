@@ -8,8 +8,8 @@ from operator import attrgetter
 
 import pyarrow as pa
 
-from service.domain.facts import RangeRead
-from service.domain.ledger import TopicRange
+from service.domain.partitions.ledger import TopicRange
+from service.domain.transaction_log.facts import RangeRead
 from service.kafka.settings import ClientSettings
 from service.wire.log_columns import Chunk
 from spark_jobs.fold.ledger import Tail

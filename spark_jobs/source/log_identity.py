@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from service.domain.facts import Gap
+from service.domain.transaction_log.facts import Gap
 from service.kafka import errors
 from service.kafka.client import KafkaClient
 from service.kafka.metadata import TopicLayout

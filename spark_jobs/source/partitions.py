@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from service.domain.partition_facts import PartitionsBatch
+from service.domain.partitions.facts import PartitionsBatch
 from service.kafka.settings import ClientSettings
 from service.processes.progress import heard_by, touch
 from spark_jobs.fold.partitions import reads_to_rows, seen_to_rows

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from service.domain.facts import NO_LEADER, Gap, RangeRead
+from service.domain.transaction_log.facts import NO_LEADER, Gap, RangeRead
 from service.kafka.client import KafkaClient
 from service.kafka.errors import KafkaFailure
 from service.kafka.metadata import TopicLayout, topic_layout

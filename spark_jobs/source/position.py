@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from service.domain.facts import Gap
+from service.domain.transaction_log.facts import Gap
 
 
 class LogPosition(NamedTuple):

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 from pyspark import TaskContext
 
-from service.domain.facts import Gap, RangeRead, Reject
+from service.domain.transaction_log.facts import Gap, RangeRead, Reject
 from service.kafka import errors
 from service.kafka.client import KafkaClient
 from service.kafka.errors import KafkaUnavailable

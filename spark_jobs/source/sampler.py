@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
-from service.domain.partition_facts import PartitionLook, PartitionsBatch
-from service.domain.transaction_log import TOPIC as LOG
+from service.domain.partitions.facts import PartitionLook, PartitionsBatch
+from service.domain.transaction_log.topic import TOPIC as LOG
 from service.domain.worlds.order import LogEnd
 from service.kafka.ends import Ends
 from service.kafka.errors import KafkaFailure

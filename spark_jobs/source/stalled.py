@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import Final
 
-from service.domain.partition_facts import OpenEntry, StalledRead
+from service.domain.partitions.facts import OpenEntry, StalledRead
 from service.kafka import errors
 from service.kafka.client import KafkaClient
 from service.kafka.errors import KafkaFailure, KafkaRefused

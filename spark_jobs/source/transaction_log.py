@@ -11,8 +11,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from service.domain.facts import RangeRead
-from service.domain.transaction_log import TOPIC
+from service.domain.transaction_log.facts import RangeRead
+from service.domain.transaction_log.topic import TOPIC
 from service.kafka.settings import ClientSettings
 from spark_jobs.rows import SCHEMA, trouble_to_rows
 from spark_jobs.source import position

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from service.domain.partition_facts import PartitionLook
+from service.domain.partitions.facts import PartitionLook
 from service.domain.worlds.order import encode
 from service.kafka import errors
 from service.kafka.ends import Ends

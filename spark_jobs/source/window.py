@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 
-from service.domain.partition_facts import NOT_TOLD, FirstBatch, OpenEntry
+from service.domain.partitions.facts import NOT_TOLD, FirstBatch, OpenEntry
 from service.wire.batches import HEADER_SIZE, LENGTH_END, BatchHeader
 from service.wire.headers import read_headers
 

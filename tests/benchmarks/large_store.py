@@ -10,13 +10,13 @@ from typing import Final, NamedTuple
 
 from sqlalchemy import BigInteger, Connection, Engine, LargeBinary, String, insert, literal, null, select
 
-from service.domain import causes, states
-from service.domain.facts import LogBatch, LogRecord, Participants, RangeRead, Run
 from service.domain.findings import kinds
 from service.domain.findings.finding import Evidence, Finding, Subject
 from service.domain.findings.lifecycle import Change
-from service.domain.minutes import MINUTE_MS
-from service.domain.transaction_log import SOURCE, TOPIC
+from service.domain.transaction_log import causes, states
+from service.domain.transaction_log.facts import LogBatch, LogRecord, Participants, RangeRead, Run
+from service.domain.transaction_log.minutes import MINUTE_MS
+from service.domain.transaction_log.topic import SOURCE, TOPIC
 from service.store import clusters, lease, migrate, progress
 from service.store.engine import open_engine
 from service.store.schema import id_minutes, transactional_ids, transitions

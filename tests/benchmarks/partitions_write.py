@@ -11,7 +11,7 @@ from contextlib import ExitStack
 
 from sqlalchemy import Engine
 
-from service.domain.partition_facts import FirstBatch, OpenEntry, PartitionLook, PartitionsBatch, StalledRead
+from service.domain.partitions.facts import FirstBatch, OpenEntry, PartitionLook, PartitionsBatch, StalledRead
 from service.store import clusters, lease, migrate
 from service.store.engine import open_engine
 from service.store.queries import partitions

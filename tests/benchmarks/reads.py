@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from service.api.http.paging import write_cursor
-from service.domain.states import CODES, EXPIRED
+from service.domain.transaction_log.states import CODES, EXPIRED
 from service.store.queries.transaction_pages import Place
 from tests.benchmarks.figures import Figure, percentile, show
 from tests.benchmarks.large_store import APPLICATIONS, CLUSTER, DAY_MS, NOW_MS, TOPICS, LargeStore, fill

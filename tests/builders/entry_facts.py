@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from service.domain.states import COMPLETE_ABORT, COMPLETE_COMMIT, ONGOING, PREPARE_ABORT, PREPARE_COMMIT
+from service.domain.transaction_log.states import (
+    COMPLETE_ABORT,
+    COMPLETE_COMMIT,
+    ONGOING,
+    PREPARE_ABORT,
+    PREPARE_COMMIT,
+)
 from service.domain.worlds.facts import Batches, EntryFacts
 from service.domain.worlds.transactions import Epochs, IdRecord, LogHistory
 from service.domain.worlds.verdict import World

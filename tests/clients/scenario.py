@@ -22,7 +22,7 @@ from confluent_kafka import Producer
 from deploy.demo.broker import Broker
 from service.domain.findings import kinds
 from service.domain.findings.churn import RANDOM_IDS
-from service.domain.states import NAMES, OPEN
+from service.domain.transaction_log.states import NAMES, OPEN
 from service.store.schema import findings
 from tests.brokers import describe_transaction
 from tests.clients import libraries

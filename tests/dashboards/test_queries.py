@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from service.domain import states
+from service.domain.transaction_log import states
 from service.store.writers.counters import count_detection
 from service.store.writers.groups import GroupSeen, GroupWriter
 from tests.dashboards.boards import FILES, Json, load

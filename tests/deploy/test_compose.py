@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from service.cli.parser import parse
-from service.domain.keeping import DEFAULT
+from service.domain.retention_policy import DEFAULT
 from service.settings import ENV_PREFIX, Settings, load
 from tests.deploy.compose_files import (
     COMPOSE,

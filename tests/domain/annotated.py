@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from service.domain.facts import LogRecord
+from service.domain.transaction_log.facts import LogRecord
 from tests.domain.records import log, told
 
 _SAID = re.compile(r"([a-z_]+), ([a-z]+)(?: \(at first ([a-z_]+), ([a-z]+)\))?")

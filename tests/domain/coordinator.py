@@ -10,10 +10,19 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import NamedTuple
 
-from service.domain import states
-from service.domain.causes import ADMIN, CLIENT_ABORT, COMMIT, EMPTY_ABORT, EXPIRY, FENCED, INITIALIZED, PID_ROTATED
-from service.domain.causes import TIMEOUT as RAN_OUT
-from service.domain.facts import NO_ID, UNSEEN, LogRecord
+from service.domain.transaction_log import states
+from service.domain.transaction_log.causes import (
+    ADMIN,
+    CLIENT_ABORT,
+    COMMIT,
+    EMPTY_ABORT,
+    EXPIRY,
+    FENCED,
+    INITIALIZED,
+    PID_ROTATED,
+)
+from service.domain.transaction_log.causes import TIMEOUT as RAN_OUT
+from service.domain.transaction_log.facts import NO_ID, UNSEEN, LogRecord
 
 DAY_MS = 86_400_000
 SCAN_MS = 10_000

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from service.domain import states
-from service.domain.facts import UNSEEN, LogRecord
+from service.domain.transaction_log import states
+from service.domain.transaction_log.facts import UNSEEN, LogRecord
 from service.wire.batches import Batch, read_batches
 from service.wire.errors import DecodeError
 from service.wire.records import Record, read_records

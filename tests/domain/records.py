@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from service.domain import causes, journal, states
-from service.domain.causes import Cause
-from service.domain.facts import NO_ID, UNSEEN, LogRecord
-from service.domain.journal import NO_ABORT, LastAbort, Transition
+from service.domain.transaction_log import causes, journal, states
+from service.domain.transaction_log.causes import Cause
+from service.domain.transaction_log.facts import NO_ID, UNSEEN, LogRecord
+from service.domain.transaction_log.journal import NO_ABORT, LastAbort, Transition
 
 WORDS = {**states.NAMES, states.EXPIRED: "tombstone"}
 STATES = {name: state for state, name in WORDS.items()}

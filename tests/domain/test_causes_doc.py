@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from service.domain import causes, journal, why
+from service.domain.transaction_log import abort_explanation, causes, journal
 from tests.domain.annotated import Annotated, Pair, annotated, judgement
 from tests.domain.coordinator import a_life
 from tests.domain.records import told
@@ -71,7 +71,7 @@ def test_no_log_stands_outside() -> None:
 @pytest.mark.parametrize("pair", SECTIONS, ids="-".join)
 def test_it_quotes_what_people_are_told(pair: Pair) -> None:
     quoted = " ".join(re.findall(r"^> (.*)$", SECTIONS[pair], flags=re.MULTILINE))
-    assert quoted == (why.why_aborted(*pair) or "")
+    assert quoted == (abort_explanation.why_aborted(*pair) or "")
 
 
 def test_the_words_and_times_are_those_of_the_code() -> None:

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.domain import outcomes, states, transitions
-from service.domain.facts import LogRecord
+from service.domain.transaction_log import outcomes, states, transitions
+from service.domain.transaction_log.facts import LogRecord
 from tests.domain.records import judged, log, pairs, told
 
 TIMES = st.sampled_from([-(2**63), -1, 0, 5, 6, 1004, 1005, 2**63 - 1])

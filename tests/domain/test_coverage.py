@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from service.domain import states
-from service.domain.coverage import (
+from service.domain.partitions.coverage import (
     LOOKS_TAKE_MS,
     NOT_ALL_READ,
     NOT_READ_YET,
@@ -18,8 +17,9 @@ from service.domain.coverage import (
     unreplicated,
     why_not_judged,
 )
-from service.domain.open_entries import HANGING, NOT_KNOWN, OPENED, Entry, Relation
-from service.domain.partition_facts import FirstBatch
+from service.domain.partitions.facts import FirstBatch
+from service.domain.partitions.open_entries import HANGING, NOT_KNOWN, OPENED, Entry, Relation
+from service.domain.transaction_log import states
 from tests.findings.test_open_entries import OWNER
 
 SINCE_MS = 1_000_000

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import pytest
 
-from service.domain import states
-from service.domain.facts import NO_ID, LogRecord
+from service.domain.transaction_log import states
+from service.domain.transaction_log.facts import NO_ID, LogRecord
 from service.wire.batches import Batch, read_batches
 from service.wire.records import read_records
 from tests.builders import transaction_log

@@ -5,7 +5,15 @@ from __future__ import annotations
 from service.domain.findings.kinds import CERTAIN
 from service.domain.groups_behind import NOBODY, GroupsBehind
 from service.domain.offsets_topic import OFFSETS_TOPIC
-from service.domain.victims import INACTIVE, STOPPED, UNSTABLE_OFFSETS, WILL_STOP, Ends, GroupOffset, Victim
+from service.domain.partitions.blocked_groups import (
+    INACTIVE,
+    STOPPED,
+    UNSTABLE_OFFSETS,
+    WILL_STOP,
+    Ends,
+    GroupOffset,
+    Victim,
+)
 
 NOW_MS = 1_790_000_000_000
 ORDERS, HOME = ("orders", 0), (OFFSETS_TOPIC, 9)

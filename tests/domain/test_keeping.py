@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from service.domain.keeping import DEFAULT, Keep, parse
+from service.domain.retention_policy import DEFAULT, Keep, parse
 
 
 def test_what_is_said_counts_and_travels_as_json() -> None:

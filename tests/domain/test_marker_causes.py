@@ -4,8 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from service.domain.causes import ADMIN, AMBIGUOUS, CERTAIN, CLIENT_ABORT, COMMIT, LIKELY, TIMEOUT, Cause
 from service.domain.marker_causes import CLOCKS_MS, CLOSE_MS, Decision, Known, cause_of_marker
+from service.domain.transaction_log.causes import (
+    ADMIN,
+    AMBIGUOUS,
+    CERTAIN,
+    CLIENT_ABORT,
+    COMMIT,
+    LIKELY,
+    TIMEOUT,
+    Cause,
+)
 
 T = 1_790_000_000_000
 COMMITTED = Cause(COMMIT, CERTAIN)

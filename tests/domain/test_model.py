@@ -7,10 +7,10 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.domain import causes, states
-from service.domain.causes import CERTAIN, INITIALIZED, PID_ROTATED
-from service.domain.facts import UNSEEN, LogRecord
-from service.domain.transitions import is_plain
+from service.domain.transaction_log import causes, states
+from service.domain.transaction_log.causes import CERTAIN, INITIALIZED, PID_ROTATED
+from service.domain.transaction_log.facts import UNSEEN, LogRecord
+from service.domain.transaction_log.transitions import is_plain
 from tests.domain.coordinator import Coordinator, a_life
 from tests.domain.records import Told, judged, pairs, told
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from service.domain.spans_of_offsets import Piece, SpanWalk
+from service.domain.partitions.offset_spans import Piece, SpanWalk
 
 AT_MS = 1_790_000_000_000
 

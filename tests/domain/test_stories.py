@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from service.domain import states
+from service.domain.transaction_log import states
 from tests.domain import golden
 from tests.domain.records import told
 

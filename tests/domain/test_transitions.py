@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from service.domain import journal, states, transitions
+from service.domain.transaction_log import journal, states, transitions
 from tests.domain.records import WORDS, log, pairs, told
 
 IDLE = ("Empty", "CompleteCommit", "CompleteAbort")

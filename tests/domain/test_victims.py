@@ -8,7 +8,7 @@ import pytest
 
 from service.domain.findings.kinds import CERTAIN, LIKELY
 from service.domain.offsets_topic import OFFSETS_TOPIC, offsets_partition
-from service.domain.victims import (
+from service.domain.partitions.blocked_groups import (
     INACTIVE,
     READS_UNCOMMITTED,
     STALLED_AFTER_MS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from service.domain.journal import NO_ABORT, judge
+from service.domain.transaction_log.journal import NO_ABORT, judge
 from tests.domain.records import judged, log, pairs, told
 
 T = 60_000

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from hypothesis import given
 
-from service.domain.facts import LogRecord
-from service.domain.states import PREPARE_ABORT
-from service.domain.why import why_aborted
+from service.domain.transaction_log.abort_explanation import why_aborted
+from service.domain.transaction_log.facts import LogRecord
+from service.domain.transaction_log.states import PREPARE_ABORT
 from tests.domain.records import told
 from tests.domain.test_columns import logs
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from service.domain import causes, states
 from service.domain.findings.conditions import IdNow
 from service.domain.findings.context import Context, Limits
 from service.domain.findings.events import Event
 from service.domain.findings.rules import Rule, Rules
+from service.domain.transaction_log import causes, states
 
 NOW_MS = 1_790_000_000_000
 S, M, H = 1_000, 60_000, 3_600_000

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from service.domain import states
 from service.domain.findings import kinds
 from service.domain.findings.blocked_group import (
     STANDS_AFTER_MS,
@@ -21,12 +20,9 @@ from service.domain.findings.finding import Finding, Key, Observation, Subject
 from service.domain.findings.lifecycle import Look, reconcile
 from service.domain.findings.rules import Rule
 from service.domain.findings.stall_causes import Blocker
-from service.domain.limits import TWO_PHASE_TIMEOUT_MS
 from service.domain.offsets_topic import OFFSETS_TOPIC
-from service.domain.open_entries import ADOPTED, COMPLETING, HANGING, NOT_KNOWN, OPENED, OVERDUE, Entry, Relation
 from service.domain.owners import Owner
-from service.domain.partition_facts import Place
-from service.domain.victims import (
+from service.domain.partitions.blocked_groups import (
     INACTIVE,
     READS_UNCOMMITTED,
     STOPPED,
@@ -36,6 +32,19 @@ from service.domain.victims import (
     GroupOffset,
     Victim,
 )
+from service.domain.partitions.facts import Place
+from service.domain.partitions.open_entries import (
+    ADOPTED,
+    COMPLETING,
+    HANGING,
+    NOT_KNOWN,
+    OPENED,
+    OVERDUE,
+    Entry,
+    Relation,
+)
+from service.domain.transaction_log import states
+from service.domain.transaction_log.limits import TWO_PHASE_TIMEOUT_MS
 from tests.findings.builders import NOW_MS, M, S, context
 
 ORDERS = "orders", 0

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 import pytest
 
-from service.domain import causes, states
 from service.domain.findings import churn, kinds
 from service.domain.findings.churn import CROWD, IN_USE, UNUSED_MS
 from service.domain.findings.events import Event, Told
@@ -14,6 +13,7 @@ from service.domain.findings.finding import Observation, Subject
 from service.domain.findings.happened import Lookups, happened
 from service.domain.findings.lifecycle import QUIET_MS
 from service.domain.findings.settling import SKEW_MS, Settling
+from service.domain.transaction_log import causes, states
 from tests.findings.builders import NOW_MS, M, S, context, event
 
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from service.domain import states
-from service.domain.findings import epochs, expiring, kinds, long_running, overdue, stuck
+from service.domain.findings import epochs, ids_running_out, kinds, long_running, open_too_long, overdue
 from service.domain.findings.conditions import MOST_IDS, IdNow
 from service.domain.findings.context import SCAN_CONFIG, View, context_of, limits_of
 from service.domain.findings.finding import Subject
 from service.domain.findings.mismatch import NOT_FOUND, Answer, Compared, is_comparable, mismatches
 from service.domain.findings.rules import Rule, Rules
-from service.domain.limits import EXPIRATION_CONFIG, TWO_PHASE_TIMEOUT_MS
+from service.domain.transaction_log import states
+from service.domain.transaction_log.limits import EXPIRATION_CONFIG, TWO_PHASE_TIMEOUT_MS
 from tests.findings.builders import NOW_MS, H, M, S, context, id_now
 
 DUE = 60 * S + 10 * S + overdue.SLACK_MS
@@ -83,22 +83,22 @@ def test_what_rests_on_an_assumed_config_says_so_and_is_never_certain() -> None:
 def test_a_completion_is_stuck_since_it_was_decided_first(state: int) -> None:
     """The coordinator appended its decision again 2 s ago."""
     one = id_now(state=state, age_ms=2 * S, state_since_ms=NOW_MS - 70 * S)
-    (found,) = stuck.stuck([one], {}, context())
+    (found,) = open_too_long.stuck([one], {}, context())
     assert found.severity == "critical"
 
 
 @pytest.mark.parametrize("state", [states.PREPARE_COMMIT, states.PREPARE_ABORT])
 def test_stuck_completion_names_what_is_missing(state: int) -> None:
     one = id_now(state=state, age_ms=10 * S)
-    (found,) = stuck.stuck([one], {}, context())
+    (found,) = open_too_long.stuck([one], {}, context())
     assert found.severity == kinds.WARNING
     assert "at least one of orders-0 and orders-3" in found.summary
-    (found,) = stuck.stuck([one], {b"pay-1": (("orders", 3, 2),)}, context())
+    (found,) = open_too_long.stuck([one], {b"pay-1": (("orders", 3, 2),)}, context())
     assert "leader of orders-3 has not" in found.summary
     assert found.evidence[-1].text == "no marker yet on orders-3 (leader broker 2)"
-    (found,) = stuck.stuck([id_now(state=state, age_ms=70 * S)], {}, context())
+    (found,) = open_too_long.stuck([id_now(state=state, age_ms=70 * S)], {}, context())
     assert found.severity == kinds.CRITICAL
-    assert stuck.stuck([id_now(state=state, age_ms=10 * S - 1)], {}, context()) == []
+    assert open_too_long.stuck([id_now(state=state, age_ms=10 * S - 1)], {}, context()) == []
 
 
 def test_long_running_is_legal_and_says_when_it_ends() -> None:
@@ -134,7 +134,7 @@ def test_expiring_ids_share_a_finding_by_prefix() -> None:
     idle_ms = 168 * H - 2 * H
     few = [id_now(f"pay-{n}", states.EMPTY, idle_ms) for n in range(2)]
     many = [id_now(f"job-{n}", states.COMPLETE_COMMIT, idle_ms - n) for n in range(9)]
-    found = expiring.expiring([*few, *many], context())
+    found = ids_running_out.expiring([*few, *many], context())
     assert [(o.subject, o.ids) for o in found] == [
         (Subject(transactional_id=b"pay-0"), 1),
         (Subject(transactional_id=b"pay-1"), 1),
@@ -145,8 +145,8 @@ def test_expiring_ids_share_a_finding_by_prefix() -> None:
 
 
 def test_where_ids_live_short_lives_they_are_announced_late() -> None:
-    assert expiring.soon_ms(168 * H) == 24 * H
-    assert expiring.soon_ms(7 * S) == S
+    assert ids_running_out.soon_ms(168 * H) == 24 * H
+    assert ids_running_out.soon_ms(7 * S) == S
 
 
 def test_epochs() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from service.domain.endings import Ended, how_ended
+from service.domain.partitions.endings import Ended, how_ended
 from service.domain.worlds.markers import Marker
 from tests.findings.test_open_entries import ENTRY, NOW_MS, PLACE
 

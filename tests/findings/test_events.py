@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from service.domain import causes, states
-from service.domain.findings import correlated, expiring, fencing, kinds, source, timed_out
+from service.domain.findings import correlated, fencing, ids_running_out, kinds, source, timed_out
 from service.domain.findings.events import MOST_SUBJECTS, Event, group_by_subject, is_random, prefix_of
 from service.domain.findings.finding import Observation, Subject
 from service.domain.findings.rules import Rule
 from service.domain.findings.source import GapSeen, Source, Undecoded
+from service.domain.transaction_log import causes, states
 from tests.findings.builders import NOW_MS, H, M, S, context, event
 
 UUID = "3f2a1b4c-1111-4222-8333-444455556666"
@@ -138,7 +138,7 @@ def test_a_job_that_starts_again_and_again_fences_nobody() -> None:
 
 
 def test_expired_ids() -> None:
-    found = expiring.expired([event(n, f"old-{n}", causes.EXPIRY) for n in range(5)], context())
+    found = ids_running_out.expired([event(n, f"old-{n}", causes.EXPIRY) for n in range(5)], context())
     assert [(o.subject.prefix, o.severity, len(o.occurrences)) for o in found] == [("old-", kinds.INFO, 5)]
 
 

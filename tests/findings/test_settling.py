@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.domain import causes, states
 from service.domain.findings.churn import Uses
 from service.domain.findings.context import Context, Limits, View, context_of
 from service.domain.findings.events import MOST_SUBJECTS, Event, subjects
@@ -18,6 +17,7 @@ from service.domain.findings.happened import REMEMBERED_MS, Lookups, happened
 from service.domain.findings.lifecycle import Look, reconcile
 from service.domain.findings.rules import Rules
 from service.domain.findings.settling import Settling
+from service.domain.transaction_log import causes, states
 from tests.findings.builders import NOW_MS, H, M, S, event
 
 PARTITIONS = (0, 1, 2)

@@ -17,8 +17,8 @@ from unittest.mock import patch
 
 import pyarrow as pa
 
-from service.domain import states
-from service.domain.facts import LogBatch, RangeRead, Run
+from service.domain.transaction_log import states
+from service.domain.transaction_log.facts import LogBatch, RangeRead, Run
 from service.kafka.fetch import Fetched, Wanted
 from service.kafka.settings import ClientSettings
 from service.wire import errors

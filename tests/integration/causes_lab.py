@@ -14,7 +14,7 @@ from confluent_kafka import Producer
 
 from deploy.demo.broker import Broker
 from deploy.demo.workload.raw_producer import Connection, RawProducer
-from service.domain import causes, states
+from service.domain.transaction_log import causes, states
 from service.store.schema import transactional_ids, transitions
 from tests.integration.application import Ingest, ingesting
 from tests.integration.producers import open_producer

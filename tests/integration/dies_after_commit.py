@@ -7,7 +7,7 @@ import signal
 import sys
 from typing import Any
 
-from service.domain.facts import LogBatch
+from service.domain.transaction_log.facts import LogBatch
 from service.store.writers.transaction_log import TransactionLogWriter
 from spark_jobs.__main__ import main
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from deploy.demo.broker import Broker
-from service.domain.states import COMPLETE_ABORT, COMPLETE_COMMIT
+from service.domain.transaction_log.states import COMPLETE_ABORT, COMPLETE_COMMIT
 from tests.integration.application import log_ends, log_starts
 from tests.waiting import LIMIT_S, wait_until
 

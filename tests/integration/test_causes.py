@@ -14,7 +14,7 @@ from confluent_kafka import KafkaException
 from deploy.demo.broker import Broker
 from deploy.demo.workload.raw_producer import Refused, describe
 from deploy.demo.workload.workload import Workload
-from service.domain import causes
+from service.domain.transaction_log import causes
 from tests.brokers import on
 from tests.integration.causes_lab import (
     ADMIN,

@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from deploy.demo.broker import Broker
 from deploy.demo.workload.raw_producer import describe
-from service.domain.causes import INITIALIZED
+from service.domain.transaction_log.causes import INITIALIZED
 from service.store.schema import id_minutes
 from tests.brokers import free_ports, on
 from tests.integration.causes_lab import CLIENT, EXPIRED, INIT, TIMEOUT, Lab, lab, told

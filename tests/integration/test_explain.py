@@ -24,10 +24,10 @@ from service.api.routes.offsets_reading import Bounds, find, read
 from service.api.schemas.offsets import Explanation
 from service.app import create_app
 from service.cli import main
-from service.domain import states
 from service.domain.findings import kinds
 from service.domain.findings.finding import Subject
-from service.domain.spans_of_offsets import SpanWalk
+from service.domain.partitions.offset_spans import SpanWalk
+from service.domain.transaction_log import states
 from service.kafka.cluster import cluster_id
 from service.kafka.markers import write_marker
 from service.kafka.settings import ClientSettings

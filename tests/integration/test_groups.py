@@ -13,9 +13,7 @@ from sqlalchemy import event
 
 from deploy.demo.broker import Broker
 from service.domain.offsets_topic import OFFSETS_TOPIC, offsets_partition
-from service.domain.open_entries import Entry
-from service.domain.partition_facts import OpenEntry, PartitionLook, PartitionsBatch, StalledRead
-from service.domain.victims import (
+from service.domain.partitions.blocked_groups import (
     INACTIVE,
     READS_UNCOMMITTED,
     STALLED_AFTER_MS,
@@ -24,6 +22,8 @@ from service.domain.victims import (
     WILL_STOP,
     Victim,
 )
+from service.domain.partitions.facts import OpenEntry, PartitionLook, PartitionsBatch, StalledRead
+from service.domain.partitions.open_entries import Entry
 from service.kafka.client import KafkaClient
 from service.kafka.ends import EndsWatcher
 from service.kafka.metadata import topic_layout

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Producer
 
 from deploy.demo.broker import Broker
-from service.domain.ledger import SOURCE
+from service.domain.partitions.ledger import SOURCE
 from service.kafka.metadata import topic_layout
 from service.kafka.offsets import LATEST, list_offsets
 from service.store.schema import log_partitions, partition_markers, partition_minutes, source_status

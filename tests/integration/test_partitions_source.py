@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from deploy.demo.broker import Broker
-from service.domain.partition_facts import SOURCE
+from service.domain.partitions.facts import SOURCE
 from service.store.schema import data_partitions, open_entries, partition_watch, source_status
 from tests.brokers import describe_transaction, on_broker
 from tests.integration.application import Ingest, running

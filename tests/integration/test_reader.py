@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from deploy.demo.broker import Broker
-from service.domain.facts import RangeRead
-from service.domain.transaction_log import TOPIC
+from service.domain.transaction_log.facts import RangeRead
+from service.domain.transaction_log.topic import TOPIC
 from service.kafka.errors import KafkaUnavailable
 from service.kafka.metadata import topic_layout
 from service.kafka.settings import ClientSettings

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from deploy.demo.broker import Broker
-from service.domain import causes, states
 from service.domain.findings import kinds
-from service.domain.timeline import Folded, Mark, Row
+from service.domain.transaction_log import causes, states
+from service.domain.transaction_log.timeline import Folded, Mark, Row
 from service.store.queries.history import read_timeline
 from service.store.schema import clusters, findings, transactional_ids
 from tests.brokers import free_port

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from service.domain.facts import RangeRead
+from service.domain.transaction_log.facts import RangeRead
 from spark_jobs.source.admission import READ_AT_ONCE, Limits, admit, at_once, into_tasks, shares
 from spark_jobs.source.position import LogPosition, from_json, to_json
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 import pytest
 
 from service.domain.offsets_topic import offsets_partition
-from service.domain.partition_facts import Place
+from service.domain.partitions.facts import Place
 from service.kafka import errors
 from service.kafka.client import KafkaClient
 from service.kafka.groups import UNSTABLE_OFFSET_COMMIT, Committed, GroupOffsets

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from service.domain.offsets_topic import OFFSETS_TOPIC, offsets_partition
-from service.domain.victims import STALLED_AFTER_MS, Ends
+from service.domain.partitions.blocked_groups import STALLED_AFTER_MS, Ends
 from spark_jobs.judge.group_rounds import (
     CONCERNED_EVERY_MS,
     GROUPS_AT_ONCE,

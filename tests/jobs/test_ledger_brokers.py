@@ -8,8 +8,8 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from kafka.protocol.admin import DeleteRecordsRequest
 
 from deploy.demo.broker import Broker
-from service.domain.facts import Gap, RangeRead
-from service.domain.ledger import LedgerBatch
+from service.domain.partitions.ledger import LedgerBatch
+from service.domain.transaction_log.facts import Gap, RangeRead
 from service.kafka.settings import ClientSettings
 from spark_jobs.ledger_rows import batches_from_rows
 from spark_jobs.source.ledger_brokers import LedgerBrokers

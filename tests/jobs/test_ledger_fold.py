@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from service.domain.ledger import Marker, Volume
+from service.domain.partitions.ledger import Marker, Volume
 from service.wire.log_columns import Chunk
 from spark_jobs.fold.ledger import OLDEST_MS, Tail
 from tests.builders.batches import ABORT, COMMIT, TRANSACTIONAL, ZSTD, Rec, batch, control_batch

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from service.domain.facts import Gap, RangeRead
+from service.domain.transaction_log.facts import Gap, RangeRead
 from service.kafka import errors
 from service.kafka.ends import Ends
 from service.kafka.errors import KafkaRefused, KafkaUnavailable

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 import pytest
 
-from service.domain.facts import RangeRead
-from service.domain.ledger import LedgerBatch, TopicRange
+from service.domain.partitions.ledger import LedgerBatch, TopicRange
+from service.domain.transaction_log.facts import RangeRead
 from service.kafka import errors
 from service.kafka.errors import KafkaRefused
 from service.kafka.fetch import Fetched, Wanted

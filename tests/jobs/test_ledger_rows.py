@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from service.domain.facts import Gap, RangeRead
-from service.domain.ledger import LedgerBatch, Marker, TopicRange, Volume
+from service.domain.partitions.ledger import LedgerBatch, Marker, TopicRange, Volume
+from service.domain.transaction_log.facts import Gap, RangeRead
 from spark_jobs.ledger_rows import batches_from_rows, markers_to_rows, ranges_to_rows, volumes_to_rows
 from spark_jobs.rows import trouble_to_rows
 

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.domain import states
 from service.domain.findings import kinds
 from service.domain.findings.finding import Finding
 from service.domain.findings.hanging import subject_of
 from service.domain.findings.lifecycle import Look, reconcile
 from service.domain.owners import Owner
+from service.domain.transaction_log import states
 from service.domain.worlds.facts import EntryAsk
 from service.domain.worlds.verdict import UNKNOWN, Kind, Proof, Verdict, World
 from spark_jobs.judge.hanging_case import DECIDE_AGAIN_MS, OpenCase

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from service.domain.partition_facts import FirstBatch, OpenEntry, PartitionLook, PartitionsBatch, StalledRead
+from service.domain.partitions.facts import FirstBatch, OpenEntry, PartitionLook, PartitionsBatch, StalledRead
 from spark_jobs.fold.partitions import batches_from_rows, reads_to_rows, seen_to_rows
 
 LOOKS = (

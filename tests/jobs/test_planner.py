@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from deploy.demo.broker import Broker
-from service.domain.facts import NO_LEADER, Gap, RangeRead
+from service.domain.transaction_log.facts import NO_LEADER, Gap, RangeRead
 from service.kafka import errors
 from service.kafka.client import KafkaClient
 from service.kafka.errors import KafkaUnavailable

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from service.domain.findings.conditions import IdNow
-from service.domain.states import PREPARE_COMMIT
+from service.domain.transaction_log.states import PREPARE_COMMIT
 from service.kafka.errors import KafkaUnavailable
 from service.kafka.settings import ClientSettings
 from spark_jobs.judge.coordinator_prober import Probe, Question

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pytest
 
-from service.domain.facts import LogBatch, RangeRead
+from service.domain.transaction_log.facts import LogBatch, RangeRead
 from service.kafka.fetch import Fetched, Wanted
 from service.kafka.settings import ClientSettings
 from spark_jobs.fold.rows import batches_from_rows

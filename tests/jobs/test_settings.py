@@ -9,7 +9,7 @@ import pytest
 from service import settings
 from service.cli.kafka import ingest_arguments
 from service.domain.findings.rules import Rule, Rules
-from service.domain.keeping import DEFAULT
+from service.domain.retention_policy import DEFAULT
 from spark_jobs.settings import parse
 from spark_jobs.source.watch import Watch
 

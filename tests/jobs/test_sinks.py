@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame
 
-from service.domain.facts import LogBatch
+from service.domain.transaction_log.facts import LogBatch
 from service.store.errors import OutOfSequence, StoreUnavailable
 from spark_jobs.fold.rows import batches_from_rows
 from spark_jobs.rows import trouble_to_rows

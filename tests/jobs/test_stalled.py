@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from service.domain.partition_facts import NOT_TOLD, FirstBatch, OpenEntry, StalledRead
+from service.domain.partitions.facts import NOT_TOLD, FirstBatch, OpenEntry, StalledRead
 from service.kafka import errors
 from service.kafka.errors import KafkaRefused, KafkaUnavailable
 from service.kafka.fetch import FetchedAt, Wanted

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from deploy.demo.broker import Broker
-from service.domain.states import ONGOING
+from service.domain.transaction_log.states import ONGOING
 from service.kafka import errors
 from service.kafka.client import KafkaClient
 from service.kafka.ends import Ends, EndsWatcher

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from service.domain.states import COMPLETE_COMMIT, EXPIRED, ONGOING, PREPARE_COMMIT
+from service.domain.transaction_log.states import COMPLETE_COMMIT, EXPIRED, ONGOING, PREPARE_COMMIT
 from service.domain.worlds.transactions import LogHistory, Range
 from service.kafka import errors, fetch, log_history
 from service.kafka.client import KafkaClient

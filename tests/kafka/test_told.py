@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from service.domain import states
+from service.domain.transaction_log import states
 from service.kafka import producer_owners
 from service.kafka.client import KafkaClient
 from service.kafka.errors import KafkaUnavailable

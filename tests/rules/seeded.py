@@ -7,7 +7,7 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families as parse
 
-from service.domain import states
+from service.domain.transaction_log import states
 from service.store.writers.groups import GroupSeen, GroupWriter
 from tests.service.partitions import LSO, WithPartitions, hangs, moves, stands
 from tests.service.stores import NOW_MS, Id, client_of, open_id

@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 
 from dashboards.rules.build import RULES
 from dashboards.rules.pipeline import STALE_NAME
-from service.domain.facts import LogBatch
+from service.domain.transaction_log.facts import LogBatch
 from service.metrics import create_metrics
 from service.metrics.page import Metrics
 from service.store import lease

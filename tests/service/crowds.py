@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import Engine, insert
 
-from service.domain import states
+from service.domain.transaction_log import states
 from service.store import schema
 from tests.store.logs import NOW_MS
 

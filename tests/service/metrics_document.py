@@ -10,10 +10,11 @@ from typing import Final
 
 from prometheus_client import ProcessCollector
 
-from service.domain import partition_facts, states
-from service.domain.facts import Reject
 from service.domain.findings.kinds import KINDS, STATUSES
-from service.domain.transaction_log import SOURCE
+from service.domain.partitions import facts
+from service.domain.transaction_log import states
+from service.domain.transaction_log.facts import Reject
+from service.domain.transaction_log.topic import SOURCE
 from service.metrics import create_metrics
 from service.metrics.catalogue import HTTP_REQUESTS, HTTP_SECONDS, OF_CLUSTERS, RENDER_SECONDS, UP, Metric
 from service.metrics.collector import SERIES_LIMIT
@@ -85,7 +86,7 @@ def _labels() -> dict[str, str]:
         "within": _words(EXPIRES_WITHIN_MS),
         "protocol": "`1` (the epoch stays) or `2` (KIP-890: every transaction raises it)",
         "judged": _words(["yes", "no"]),
-        "source": f"`{SOURCE}` (the coordinators' log), `{partition_facts.SOURCE}` (the data partitions)",
+        "source": f"`{SOURCE}` (the coordinators' log), `{facts.SOURCE}` (the data partitions)",
         "reason": _words(REASONS),
         "kind": _words(KINDS),
         "status": _words(STATUSES),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from service.domain.facts import Participants
 from service.domain.findings import kinds
 from service.domain.findings.finding import Observation, Subject
-from service.domain.partition_facts import FirstBatch, OpenEntry, PartitionLook, PartitionsBatch, StalledRead
-from service.domain.states import ONGOING
+from service.domain.partitions.facts import FirstBatch, OpenEntry, PartitionLook, PartitionsBatch, StalledRead
+from service.domain.transaction_log.facts import Participants
+from service.domain.transaction_log.states import ONGOING
 from service.store.writers.partitions import PartitionWriter
 from tests.service.findings import WithFindings, observe
 from tests.service.stores import NOW_MS, Id

@@ -10,9 +10,19 @@ from fastapi.testclient import TestClient
 from sqlalchemy import Engine
 
 from service.app import create_app
-from service.domain import states
-from service.domain.facts import UNSEEN, Gap, LogBatch, LogRecord, Minute, Participants, RangeRead, Run, Step
-from service.domain.transaction_log import SOURCE, TOPIC
+from service.domain.transaction_log import states
+from service.domain.transaction_log.facts import (
+    UNSEEN,
+    Gap,
+    LogBatch,
+    LogRecord,
+    Minute,
+    Participants,
+    RangeRead,
+    Run,
+    Step,
+)
+from service.domain.transaction_log.topic import SOURCE, TOPIC
 from service.store import clusters, lease, progress
 from service.store.engine import open_engine
 from service.store.writers.transaction_log import TransactionLogWriter

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from service.domain import states
+from service.domain.transaction_log import states
 from tests.service.partitions import WithPartitions, moves
 from tests.service.stores import NOW_MS, Id, SeededCluster, client_of, open_id
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from service.domain import states
-from service.domain.facts import Gap
-from service.domain.limits import CONFIG_DEFAULTS
+from service.domain.transaction_log import states
+from service.domain.transaction_log.facts import Gap
+from service.domain.transaction_log.limits import CONFIG_DEFAULTS
 from service.store import clusters
 from tests.service.stores import DESCRIPTION, INT64_MAX, NOW, NOW_MS, Id, SeededCluster, client_of, open_id
 

@@ -12,8 +12,8 @@ from fastapi.testclient import TestClient
 from pydantic import BaseModel
 
 from service.api.schemas import findings, history, ledger, models, partitions
-from service.domain import states
-from service.domain.ledger import LedgerBatch, Marker, TopicRange, Volume
+from service.domain.partitions.ledger import LedgerBatch, Marker, TopicRange, Volume
+from service.domain.transaction_log import states
 from service.store import clusters
 from service.store.writers.ledger import LedgerWriter
 from tests.service.partitions import WithPartitions, entry, hangs, moves, silent, stands

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from service.domain import states
+from service.domain.transaction_log import states
 from service.store import clusters
 from tests.service.stores import DESCRIPTION, INT64_MAX, NOW_MS, Id, SeededCluster, client_of, open_id
 from tests.store.histories import MINUTE, aborted, committed

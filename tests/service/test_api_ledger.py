@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from service.api.http.fields import text_of_time
-from service.domain.ledger import SOURCE, LedgerBatch, Marker, TopicRange, Volume
+from service.domain.partitions.ledger import SOURCE, LedgerBatch, Marker, TopicRange, Volume
 from service.store.writers.ledger import LedgerWriter
 from tests.service.stores import INT64_MAX, NOW, NOW_MS, Id, SeededCluster, client_of
 from tests.store.logs import read as span

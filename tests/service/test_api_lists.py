@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 from service.api.base64url import encode_bytes
 from service.app import create_app
 from service.domain.findings import kinds
-from service.domain.ledger import LedgerBatch, Marker, TopicRange, Volume
+from service.domain.partitions.ledger import LedgerBatch, Marker, TopicRange, Volume
 from service.store.writers.groups import GroupSeen, GroupWriter
 from service.store.writers.ledger import LedgerWriter
 from tests.service.findings import observe

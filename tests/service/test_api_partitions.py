@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from service.domain import states
-from service.domain.partition_facts import PartitionLook, StalledRead
+from service.domain.partitions.facts import PartitionLook, StalledRead
+from service.domain.transaction_log import states
 from service.store.queries import judged_partitions
 from service.store.writers.groups import GroupSeen, GroupWriter
 from tests.service.partitions import (

@@ -11,7 +11,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from service.app import create_app
-from service.domain.facts import Gap
+from service.domain.transaction_log.facts import Gap
 from service.store import clusters
 from tests.postgres import Postgres
 from tests.service.partitions import WithPartitions, entry, hangs, moves, read, silent, stands

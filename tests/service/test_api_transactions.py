@@ -11,9 +11,9 @@ from urllib.parse import quote
 import pytest
 from fastapi.testclient import TestClient
 
-from service.domain import states
-from service.domain.facts import Participants
-from service.domain.limits import TWO_PHASE_TIMEOUT_MS
+from service.domain.transaction_log import states
+from service.domain.transaction_log.facts import Participants
+from service.domain.transaction_log.limits import TWO_PHASE_TIMEOUT_MS
 from service.store import clusters
 from service.store.display import display_id
 from tests.service.stores import (

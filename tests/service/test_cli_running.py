@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from service.domain import states
-from service.domain.facts import Participants
+from service.domain.transaction_log import states
+from service.domain.transaction_log.facts import Participants
 from tests.service.stores import Id, SeededCluster, open_id
 from tests.waiting import ANSWER_S, LIMIT_S, wait_until, wait_until_equal
 

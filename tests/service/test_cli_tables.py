@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from service.domain import states
 from service.domain.findings import kinds
+from service.domain.transaction_log import states
 from service.store import clusters
 from tests.service.findings import WithFindings, observe
 from tests.service.stores import DESCRIPTION, NOW_MS

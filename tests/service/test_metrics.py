@@ -13,10 +13,10 @@ from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 from sqlalchemy import Engine, event, insert
 
-from service.domain import states
-from service.domain.facts import LogBatch, Reject
-from service.domain.partition_facts import PartitionsBatch
-from service.domain.transaction_log import SOURCE, TOPIC
+from service.domain.partitions.facts import PartitionsBatch
+from service.domain.transaction_log import states
+from service.domain.transaction_log.facts import LogBatch, Reject
+from service.domain.transaction_log.topic import SOURCE, TOPIC
 from service.metrics import create_metrics
 from service.metrics.catalogue import OF_CLUSTERS
 from service.metrics.page import KEPT_MS, Metrics

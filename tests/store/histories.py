@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from service.domain import states
-from service.domain.minutes import MINUTE_MS, minute_of
+from service.domain.transaction_log import states
+from service.domain.transaction_log.minutes import MINUTE_MS, minute_of
 from tests.store.logs import NOW_MS, Entry, entry
 
 MINUTE = minute_of(NOW_MS)

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Engine, Table, select
 
-from service.domain import minutes, states, transitions
 from service.domain.durations import BOUNDS_MS, MARKER, OPEN, bucket
-from service.domain.facts import (
+from service.domain.transaction_log import minutes, states, transitions
+from service.domain.transaction_log.facts import (
     UNSEEN,
     Durations,
     Gap,

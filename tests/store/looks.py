@@ -4,14 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from service.domain.open_entries import Entry
-from service.domain.partition_facts import (
-    FirstBatch,
-    OpenEntry,
-    PartitionLook,
-    PartitionsBatch,
-    StalledRead,
-)
+from service.domain.partitions.facts import FirstBatch, OpenEntry, PartitionLook, PartitionsBatch, StalledRead
+from service.domain.partitions.open_entries import Entry
 from service.store.queries import partitions
 from service.store.queries.partitions import PartitionRow
 from service.store.writers.partitions import PartitionWriter, Written

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from service.domain import causes, states
-from service.domain.facts import Gap, Reject
 from service.domain.findings.lifecycle import Look, reconcile
+from service.domain.transaction_log import causes, states
+from service.domain.transaction_log.facts import Gap, Reject
 from service.store.queries import findings, id_events, judge_inputs
 from service.store.queries.findings import FindingSelection
 from service.store.writers.findings import FindingWriter

@@ -10,8 +10,8 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from service.domain import states
-from service.domain.facts import Participants
+from service.domain.transaction_log import states
+from service.domain.transaction_log.facts import Participants
 from service.store import schema
 from tests.store.conftest import Cluster
 from tests.store.logs import NOW_MS, Entry, batch, counters, entry, everything, read, rows

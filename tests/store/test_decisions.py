@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import Connection, update
 
-from service.domain import states
-from service.domain.causes import Cause
-from service.domain.facts import Gap
 from service.domain.findings import kinds
 from service.domain.findings.finding import Subject
 from service.domain.findings.lifecycle import Look, reconcile
 from service.domain.marker_causes import CLOCKS_MS, Known, cause_of_marker
+from service.domain.transaction_log import states
+from service.domain.transaction_log.causes import Cause
+from service.domain.transaction_log.facts import Gap
 from service.store.queries import decisions
 from service.store.queries.clusters import find_cluster
 from service.store.queries.decisions import decided, hanging, known_decisions

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from fastapi.testclient import TestClient
 
-from service.domain.facts import LogBatch
+from service.domain.transaction_log.facts import LogBatch
 from service.wire.columns import Chunk, decode
 from spark_jobs.fold.rows import batches_from_rows
 from spark_jobs.fold.transaction_log import fold

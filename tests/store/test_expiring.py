@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, event
 
-from service.domain import states
+from service.domain.transaction_log import states
 from service.store.queries.expiring import ExpiringPlace, count_expiring, read_expiring
 from service.store.queries.metrics import all_facts
 from tests.service.stores import INT64_MAX, INT64_MIN, NOW_MS, Id, SeededCluster, mixed_ids, open_id

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from service.domain import states
-from service.domain.facts import NO_LEADER, Gap, LogBatch, RangeRead
+from service.domain.transaction_log import states
+from service.domain.transaction_log.facts import NO_LEADER, Gap, LogBatch, RangeRead
 from service.store import schema
 from tests.store.conftest import Cluster
 from tests.store.logs import NOW_MS, batch, counters, entry, everything, read, row, rows, transaction

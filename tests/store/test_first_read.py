@@ -8,8 +8,8 @@ from contextlib import suppress
 import pytest
 from sqlalchemy import event
 
-from service.domain import states
-from service.domain.facts import Gap, LogBatch, Reject
+from service.domain.transaction_log import states
+from service.domain.transaction_log.facts import Gap, LogBatch, Reject
 from service.store import schema
 from tests.store.conftest import Cluster
 from tests.store.logs import NOW_MS, batch, counters, entry, everything, read, rows, transaction

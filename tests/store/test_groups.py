@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from service.domain.victims import GroupOffset
+from service.domain.partitions.blocked_groups import GroupOffset
 from service.store import lease
 from service.store.errors import LeaseLost
 from service.store.queries import partitions

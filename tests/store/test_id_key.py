@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from service.domain import states
-from service.domain.facts import Participants
+from service.domain.transaction_log import states
+from service.domain.transaction_log.facts import Participants
 from service.store import schema
 from service.store.display import display_id
 from service.store.id_key import KEPT, id_key, is_cut, whole_id

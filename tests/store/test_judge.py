@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 import pytest
 from sqlalchemy import Engine, select
 
-from service.domain import states
 from service.domain.findings import kinds
 from service.domain.findings.churn import IN_USE, UNUSED_MS
 from service.domain.findings.finding import Finding
 from service.domain.findings.lifecycle import QUIET_MS
 from service.domain.findings.rules import Rule, Rules
 from service.domain.findings.settling import SKEW_MS
-from service.domain.partition_facts import PartitionsBatch
+from service.domain.partitions.facts import PartitionsBatch
+from service.domain.transaction_log import states
 from service.store import clusters, lease, schema
 from service.store.engine import open_reader
 from service.store.errors import LeaseLost

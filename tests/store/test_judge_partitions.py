@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import Engine, select
 
-from service.domain import states
 from service.domain.findings import kinds
 from service.domain.findings.finding import Finding
 from service.domain.findings.hanging import CLIENT_WAITS_MS, SETTLES_MS
 from service.domain.findings.rules import Rule, Rules
+from service.domain.transaction_log import states
 from service.domain.worlds.facts import Batches, EntryFacts
 from service.domain.worlds.markers import Marker
 from service.domain.worlds.transactions import Epochs, LogHistory

@@ -9,10 +9,10 @@ from zlib import crc32
 import pytest
 from sqlalchemy import Engine
 
-from service.domain import states
 from service.domain.findings import kinds
 from service.domain.findings.finding import Key
 from service.domain.findings.rules import Rules
+from service.domain.transaction_log import states
 from service.store import clusters
 from service.store.engine import open_reader
 from service.store.writers.findings import FindingWriter, load

@@ -9,15 +9,15 @@ from typing import Any, NamedTuple
 import pytest
 from sqlalchemy import Table, event
 
-from service.domain import states
-from service.domain.facts import Reject
 from service.domain.findings import kinds
 from service.domain.findings.finding import Observation, Subject
 from service.domain.findings.happened import REMEMBERED_MS
 from service.domain.findings.lifecycle import QUIET_MS, Look, reconcile
-from service.domain.keeping import DEFAULT, Keep, parse
-from service.domain.open_entries import owner_of
-from service.domain.partition_facts import PartitionsBatch
+from service.domain.partitions.facts import PartitionsBatch
+from service.domain.partitions.open_entries import owner_of
+from service.domain.retention_policy import DEFAULT, Keep, parse
+from service.domain.transaction_log import states
+from service.domain.transaction_log.facts import Reject
 from service.store import audit, schema
 from service.store.audit import Attempt
 from service.store.queries import partitions as read_partitions

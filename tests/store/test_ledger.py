@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from service.domain.facts import NO_LEADER, Gap, RangeRead
-from service.domain.ledger import SOURCE, LedgerBatch, Marker, TopicRange, Volume
+from service.domain.partitions.ledger import SOURCE, LedgerBatch, Marker, TopicRange, Volume
+from service.domain.transaction_log.facts import NO_LEADER, Gap, RangeRead
 from service.store import lease, progress, schema
 from service.store.errors import LeaseLost, OutOfSequence
 from service.store.progress import Position, keep_topics, read_positions

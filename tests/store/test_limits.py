@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from service.domain import states
-from service.domain.facts import LogRecord, Participants, Reject, Run
+from service.domain.transaction_log import states
+from service.domain.transaction_log.facts import LogRecord, Participants, Reject, Run
 from service.store import schema
 from service.store.id_key import id_key
 from service.store.writers.counters import KEPT_RAW_BYTES, KEPT_REJECTS

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from service.domain import states
-from service.domain.facts import Participants
 from service.domain.owners import Owner
+from service.domain.transaction_log import states
+from service.domain.transaction_log.facts import Participants
 from service.store.queries.partitions import owners
 from service.store.retention import Retention
 from tests.store.conftest import Cluster

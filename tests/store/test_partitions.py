@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from service.domain.partition_facts import SOURCE
+from service.domain.partitions.facts import SOURCE
 from service.store import lease
 from service.store.errors import LeaseLost
 from service.store.queries import clusters, partitions

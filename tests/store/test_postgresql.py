@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from sqlalchemy import Engine, event
 
-from service.domain import states
-from service.domain.facts import LogBatch, Reject
+from service.domain.transaction_log import states
+from service.domain.transaction_log.facts import LogBatch, Reject
 from service.store import clusters, lease, schema
 from service.store.engine import open_engine, open_reader
 from service.store.errors import LeaseLost, StoreUnavailable

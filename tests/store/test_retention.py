@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, event
 
-from service.domain import states
-from service.domain.facts import Gap, Reject
 from service.domain.findings import kinds
 from service.domain.findings.finding import Observation, Subject
 from service.domain.findings.lifecycle import Look, reconcile
-from service.domain.keeping import Keep
-from service.domain.ledger import LedgerBatch, Marker, TopicRange, Volume
-from service.domain.partition_facts import PartitionsBatch
+from service.domain.partitions.facts import PartitionsBatch
+from service.domain.partitions.ledger import LedgerBatch, Marker, TopicRange, Volume
+from service.domain.retention_policy import Keep
+from service.domain.transaction_log import states
+from service.domain.transaction_log.facts import Gap, Reject
 from service.store import audit, lease, schema
 from service.store.audit import Attempt
 from service.store.errors import LeaseLost

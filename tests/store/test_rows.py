@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from service.domain import states
-from service.domain.facts import Participants
+from service.domain.transaction_log import states
+from service.domain.transaction_log.facts import Participants
 from service.store import schema
 from tests.store.conftest import Cluster
 from tests.store.logs import NOW_MS, Entry, batch, counters, entry, everything, read, row, rows, transaction

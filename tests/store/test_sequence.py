@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from service.domain import states
-from service.domain.facts import Gap, Reject
+from service.domain.transaction_log import states
+from service.domain.transaction_log.facts import Gap, Reject
 from service.store import schema
 from service.store.errors import OutOfSequence
 from tests.store.conftest import Cluster

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, Engine
 
-from service.domain import states
-from service.domain.facts import Gap, Step
-from service.domain.timeline import Commits, Folded, Mark, Row, told
-from service.domain.transitions import REPEATED
+from service.domain.transaction_log import states
+from service.domain.transaction_log.facts import Gap, Step
+from service.domain.transaction_log.timeline import Commits, Folded, Mark, Row, told
+from service.domain.transaction_log.transitions import REPEATED
 from service.store.queries.history import commits_of, read_owners, read_timeline, rows_of
 from service.store.writers.transaction_log import TransactionLogWriter
 from tests.store.conftest import Cluster, only_on

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 
 import pytest
 
-from service.domain import states
-from service.domain.facts import Gap
 from service.domain.findings import kinds
 from service.domain.findings.lifecycle import MOST_OPEN, QUIET_MS
+from service.domain.transaction_log import states
+from service.domain.transaction_log.facts import Gap
 from service.kafka.producers import ActiveProducer
 from service.store.queries import findings, id_events, judge_inputs, judged_partitions
 from service.store.queries.judged_partitions import WHYS_SHOWN

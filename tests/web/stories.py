@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from service.domain import states
-from service.domain.facts import Participants
 from service.domain.findings import kinds
 from service.domain.findings.finding import Observation, Occurrence, Subject
+from service.domain.transaction_log import states
+from service.domain.transaction_log.facts import Participants
 from service.store import clusters
 from service.store.writers.groups import GroupSeen, GroupWriter
 from tests.service.findings import observe

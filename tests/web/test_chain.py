@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from service.domain import states
-from service.domain.facts import Participants
 from service.domain.findings import kinds
+from service.domain.transaction_log import states
+from service.domain.transaction_log.facts import Participants
 from service.store.queries import blocked_groups, judged_partitions, partitions
 from service.store.queries.findings import FindingSelection, read_page
 from service.web.partitions.blocking_chain import Link, by_id, by_key, links

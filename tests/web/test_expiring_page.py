@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from service.domain import states
+from service.domain.transaction_log import states
 from service.store import clusters
 from service.web.charts.expiry import FOOT, bars, bounds_ms
 from tests.service.partitions import WithPartitions

@@ -13,10 +13,10 @@ from fastapi.testclient import TestClient
 from sqlalchemy import update
 
 from service.app import create_app
-from service.domain import states
-from service.domain.facts import Participants
 from service.domain.findings import kinds
 from service.domain.findings.finding import Finding, Observation, Subject
+from service.domain.transaction_log import states
+from service.domain.transaction_log.facts import Participants
 from service.store import clusters
 from service.store.queries import findings as read_findings
 from service.store.queries.findings import FindingSelection

@@ -8,7 +8,7 @@ from urllib.parse import quote
 import pytest
 from fastapi.testclient import TestClient
 
-from service.domain import states
+from service.domain.transaction_log import states
 from service.store.schema import producer_ids
 from tests.service.partitions import WithPartitions, entry, hangs, moves, read, stands
 from tests.service.stores import NOW_MS, Id, client_of, open_id

@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from service.domain import states
 from service.domain.findings import kinds
 from service.domain.findings.context import Limits
 from service.domain.findings.finding import Finding, Subject
-from service.domain.limits import TWO_PHASE_TIMEOUT_MS
-from service.domain.open_entries import (
+from service.domain.owners import Owner
+from service.domain.partitions.open_entries import (
     ADOPTED,
     COMPLETING,
     HANGING,
@@ -24,7 +23,8 @@ from service.domain.open_entries import (
     UNREPLICATED,
     Relation,
 )
-from service.domain.owners import Owner
+from service.domain.transaction_log import states
+from service.domain.transaction_log.limits import TWO_PHASE_TIMEOUT_MS
 from service.web.findings.words import KIND_WORDS, about, heal_of_finding, is_muted
 from service.web.shared.recovery import heal_of
 from tests.service.stores import NOW_MS

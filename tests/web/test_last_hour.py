@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from service.domain import states
-from service.domain.minutes import MINUTE_MS, minute_of
+from service.domain.transaction_log import states
+from service.domain.transaction_log.minutes import MINUTE_MS, minute_of
 from service.store.queries import clusters, recent_activity
 from service.web.cluster.last_hour import LastHour, read_last_hour
 from service.web.shared.frame import read_frame

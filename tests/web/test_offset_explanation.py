@@ -14,7 +14,7 @@ from service.api.http.kafka import Kafka
 from service.api.routes import offsets_reading
 from service.api.routes.offsets_reading import Place
 from service.app import create_app
-from service.domain.spans_of_offsets import Piece, SpanWalk
+from service.domain.partitions.offset_spans import Piece, SpanWalk
 from service.kafka.metadata import Leader
 from service.web.asked_offset import Asked, asked
 from tests.service.partitions import WithPartitions, moves

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from service.domain import states
-from service.domain.facts import Participants
+from service.domain.transaction_log import states
+from service.domain.transaction_log.facts import Participants
 from tests.service.partitions import WithPartitions, entry, moves
 from tests.service.stores import NOW_MS, Id
 from tests.store.histories import MINUTE, committed

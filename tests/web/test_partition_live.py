@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 
 from service.api.routes.offsets import Explained
 from service.app import create_app
-from service.domain.facts import Participants
+from service.domain.transaction_log.facts import Participants
 from service.store import clusters
 from service.store.writers.groups import GroupSeen, GroupWriter
 from service.web.partitions import partition_page

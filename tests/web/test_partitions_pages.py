@@ -10,9 +10,9 @@ import pytest
 from fastapi.testclient import TestClient
 
 from service.app import create_app
-from service.domain import states
 from service.domain.findings import kinds
 from service.domain.findings.finding import Subject
+from service.domain.transaction_log import states
 from service.store import clusters
 from service.store.queries import judged_partitions
 from service.store.writers.groups import GroupSeen, GroupWriter

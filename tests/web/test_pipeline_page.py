@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from service.domain.facts import Gap, LogBatch, RangeRead, Reject
 from service.domain.findings import kinds
 from service.domain.findings.finding import Subject
+from service.domain.transaction_log.facts import Gap, LogBatch, RangeRead, Reject
 from service.store import clusters
 from service.web.cluster.unknowns import PARTITIONS_SHOWN
 from service.web.shared import words

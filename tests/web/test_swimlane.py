@@ -5,11 +5,11 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
-from service.domain import states
-from service.domain.causes import CLIENT_ABORT, COMMIT, EMPTY_ABORT, FENCED, TIMEOUT
-from service.domain.limits import TWO_PHASE_TIMEOUT_MS
-from service.domain.timeline import Commits, Row
-from service.domain.transitions import REPEATED
+from service.domain.transaction_log import states
+from service.domain.transaction_log.causes import CLIENT_ABORT, COMMIT, EMPTY_ABORT, FENCED, TIMEOUT
+from service.domain.transaction_log.limits import TWO_PHASE_TIMEOUT_MS
+from service.domain.transaction_log.timeline import Commits, Row
+from service.domain.transaction_log.transitions import REPEATED
 from service.store.queries.history import MinuteRow
 from service.store.read_ids import ProducerRow
 from service.store.writers.id_rows import IdRow

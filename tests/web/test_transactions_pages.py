@@ -15,11 +15,11 @@ from fastapi.testclient import TestClient
 from playwright.sync_api import Page
 
 from service.app import create_app
-from service.domain import states
-from service.domain.causes import AMBIGUOUS, CERTAIN, LIKELY
 from service.domain.findings import kinds
 from service.domain.findings.finding import Subject
-from service.domain.why import why_aborted
+from service.domain.transaction_log import states
+from service.domain.transaction_log.abort_explanation import why_aborted
+from service.domain.transaction_log.causes import AMBIGUOUS, CERTAIN, LIKELY
 from service.store import clusters
 from service.store.writers.groups import GroupSeen, GroupWriter
 from service.web.shared.causes import PROOFS, TO_DO

@@ -11,8 +11,8 @@ from enum import Enum, auto
 from random import Random
 from typing import Final
 
-from service.domain.facts import NO_ID
-from service.domain.states import (
+from service.domain.transaction_log.facts import NO_ID
+from service.domain.transaction_log.states import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
     EMPTY,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
-from service.domain.states import OPEN, PREPARE_ABORT, PREPARE_COMMIT
+from service.domain.transaction_log.states import OPEN, PREPARE_ABORT, PREPARE_COMMIT
 from service.domain.worlds.verdict import UNKNOWN, World
 from tests.worlds.cluster import JUDGED, OTHER, Batch, Cluster, Protocol, Txn
 from tests.worlds.observer import Observer, markers_before, open_entries, verdict

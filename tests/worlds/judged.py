@@ -10,14 +10,14 @@ from unittest.mock import patch
 
 from sqlalchemy import Engine
 
-from service.domain.facts import UNSEEN, Participants, RangeRead
-from service.domain.facts import LogRecord as Stored
 from service.domain.findings import kinds
 from service.domain.findings.finding import Finding
 from service.domain.findings.rules import Rules
-from service.domain.partition_facts import FirstBatch, OpenEntry, PartitionLook, PartitionsBatch, StalledRead
-from service.domain.states import EXPIRED
-from service.domain.transaction_log import SOURCE, TOPIC
+from service.domain.partitions.facts import FirstBatch, OpenEntry, PartitionLook, PartitionsBatch, StalledRead
+from service.domain.transaction_log.facts import UNSEEN, Participants, RangeRead
+from service.domain.transaction_log.facts import LogRecord as Stored
+from service.domain.transaction_log.states import EXPIRED
+from service.domain.transaction_log.topic import SOURCE, TOPIC
 from service.domain.worlds.facts import EntryFacts
 from service.domain.worlds.order import encode
 from service.kafka.ends import Ends

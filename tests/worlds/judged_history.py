@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from service.domain.findings.finding import Finding
-from service.domain.states import ONGOING
+from service.domain.transaction_log.states import ONGOING
 from service.domain.worlds.verdict import UNKNOWN
 from tests.worlds.cluster import JUDGED, Batch
 from tests.worlds.history import BUSY, SAMPLED_WITHIN_MS, Run, Tally, Wrong, drawn_cluster

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from service.domain.states import COMPLETE_ABORT, ONGOING, PREPARE_ABORT, PREPARE_COMMIT
+from service.domain.transaction_log.states import COMPLETE_ABORT, ONGOING, PREPARE_ABORT, PREPARE_COMMIT
 from service.domain.worlds.markers import Marker, ended_before
 from service.domain.worlds.transactions import IdRecord, LogHistory, Transaction, transactions_of
 

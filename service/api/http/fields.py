@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from service.api.base64url import encode_bytes
-from service.domain.limits import NO_TIME, is_time
+from service.domain.transaction_log.limits import NO_TIME, is_time
 from service.store.display import display_id
 
 EXACT_UP_TO: Final = 2**53

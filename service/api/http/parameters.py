@@ -9,7 +9,7 @@ from fastapi import Request
 from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 
 from service.api.http.problems import BAD_PARAMETER, UNKNOWN_PARAMETER, ParameterError, ProblemError
-from service.domain.spans import PATTERN, span_ms
+from service.domain.duration_text import PATTERN, span_ms
 
 
 def _check_duration(text: str) -> str:

@@ -18,10 +18,10 @@ from service.api.schemas import unknowns
 from service.api.schemas.models import Cluster, Clusters
 from service.api.schemas.sources import describe_sources
 from service.api.stalls import read_stalls
-from service.domain import states
 from service.domain.findings.kinds import CONFIRMED, HANGING
-from service.domain.limits import CONFIG_DEFAULTS
 from service.domain.releases import release_of
+from service.domain.transaction_log import states
+from service.domain.transaction_log.limits import CONFIG_DEFAULTS
 from service.store.queries import clusters, findings
 from service.store.queries.clusters import ClusterRow
 from service.store.queries.findings import FindingCount

@@ -18,7 +18,7 @@ from service.api.paging import LIMIT, Cursor, Limit
 from service.api.routes.clusters import known_cluster
 from service.api.schemas.models import Transactions
 from service.api.schemas.transaction_body import describe_page
-from service.domain.spans import span_ms
+from service.domain.duration_text import span_ms
 from service.store.queries import clusters
 from service.store.queries.expiring import ExpiringPlace, read_expiring
 

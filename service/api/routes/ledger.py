@@ -20,9 +20,9 @@ from service.api.links import transaction_link
 from service.api.paging import LIMIT, Cursor, Limit, cut
 from service.api.routes.clusters import known_cluster
 from service.api.schemas.ledger import Markers, Volume
-from service.domain import ledger
-from service.domain.minutes import MINUTE_MS, minute_of
-from service.domain.spans import span_ms
+from service.domain.duration_text import span_ms
+from service.domain.partitions import ledger
+from service.domain.transaction_log.minutes import MINUTE_MS, minute_of
 from service.store.display import printable
 from service.store.queries import ledger as read_ledger
 from service.store.queries.clusters import ClusterRow

@@ -6,7 +6,7 @@ import time
 from typing import Final, NamedTuple
 
 from service.api.http.problems import NO_SUCH_OFFSET, NO_SUCH_PARTITION, ProblemError
-from service.domain.spans_of_offsets import SpanWalk
+from service.domain.partitions.offset_spans import SpanWalk
 from service.kafka import errors
 from service.kafka.client import KafkaClient
 from service.kafka.errors import KafkaRefused, KafkaUnavailable

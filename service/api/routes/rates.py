@@ -17,8 +17,8 @@ from service.api.routes.clusters import CAUSES
 from service.api.routes.one_id import Id, IdBase64, id_of, known_id
 from service.api.schemas.history import TransactionRates
 from service.api.schemas.transaction_body import waiting_abort_ms
-from service.domain.minutes import minute_of
-from service.domain.spans import span_ms
+from service.domain.duration_text import span_ms
+from service.domain.transaction_log.minutes import minute_of
 from service.store.queries import clusters
 from service.store.queries.history import MinuteRow, read_minutes
 

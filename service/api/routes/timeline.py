@@ -16,9 +16,9 @@ from service.api.http.store import store_of
 from service.api.paging import LIMIT, Cursor, Limit
 from service.api.routes.one_id import Id, IdBase64, id_of, known_id
 from service.api.schemas.history import Timeline
-from service.domain.facts import NO_ID
-from service.domain.states import NAMES
-from service.domain.timeline import Folded, Mark, Row
+from service.domain.transaction_log.facts import NO_ID
+from service.domain.transaction_log.states import NAMES
+from service.domain.transaction_log.timeline import Folded, Mark, Row
 from service.store.queries import clusters
 from service.store.queries.history import read_timeline
 

@@ -18,8 +18,8 @@ from service.api.routes.clusters import known_cluster
 from service.api.routes.one_id import Id, IdBase64, id_of, known_id
 from service.api.schemas.models import OneTransaction, Transactions
 from service.api.schemas.transaction_body import describe_page
-from service.domain.spans import span_ms
-from service.domain.states import CODES, EXPIRED
+from service.domain.duration_text import span_ms
+from service.domain.transaction_log.states import CODES, EXPIRED
 from service.store.display import printable
 from service.store.queries import clusters, transactions
 from service.store.queries.transaction_pages import Selection

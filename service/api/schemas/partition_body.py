@@ -8,9 +8,9 @@ from typing import Any, Final
 from service.api.http.fields import id_fields, text_of_time, time_field
 from service.api.links import partition_link, transaction_link
 from service.domain.findings.hanging import is_blocking
-from service.domain.limits import is_time
-from service.domain.open_entries import COMPLETING, OPENED, OVERDUE
 from service.domain.owners import Owner
+from service.domain.partitions.open_entries import COMPLETING, OPENED, OVERDUE
+from service.domain.transaction_log.limits import is_time
 from service.store.queries.judged_partitions import JudgedEntry, JudgedPartition
 from service.store.queries.partitions import PartitionRow
 

@@ -9,7 +9,7 @@ from typing import Any
 from service.api.http.fields import text_of_time
 from service.api.stalls import why_stalled
 from service.domain.findings.words import partitions as named
-from service.domain.partition_facts import SOURCE as PARTITIONS
+from service.domain.partitions.facts import SOURCE as PARTITIONS
 from service.domain.source_state import Stall
 from service.store.queries.clusters import PartitionRow, StatusRow
 from service.store.queries.judged_partitions import Coverage

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from service.api.http.fields import id_fields, time_field
-from service.domain.causes import Cause
-from service.domain.spans_of_offsets import Span
+from service.domain.partitions.offset_spans import Span
+from service.domain.transaction_log.causes import Cause
 
 
 def describe_span(span: Span, transactional_id: bytes | None = None, cause: Cause | None = None) -> dict[str, Any]:

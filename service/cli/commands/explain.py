@@ -13,8 +13,8 @@ from service.cli.errors import FINE, CommandFailed
 from service.cli.rest import Service
 from service.cli.segments.explanation import explain_segments
 from service.cli.text import name_of, table
-from service.domain.spans_of_offsets import OPEN
-from service.domain.why import why_aborted
+from service.domain.partitions.offset_spans import OPEN
+from service.domain.transaction_log.abort_explanation import why_aborted
 from service.settings import Settings
 
 _PLACE: Final = re.compile(r"(?:(.+)-([0-9]{1,10}))?@([0-9]{1,19})", re.DOTALL)

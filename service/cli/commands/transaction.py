@@ -12,7 +12,7 @@ from typing import Any
 from service.cli.errors import FINE
 from service.cli.rest import Service
 from service.cli.text import age, duration, name_of, table
-from service.domain.why import why_aborted
+from service.domain.transaction_log.abort_explanation import why_aborted
 from service.settings import Settings
 
 _HEADS = ("AT", "FROM -> TO", "PRODUCER ID", "OPEN FOR", "MARKERS", "CAUSE", "NOTE")

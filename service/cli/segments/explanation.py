@@ -11,7 +11,7 @@ from service.cli.errors import CommandFailed
 from service.cli.segments.files import is_transaction_log, map_file, segments
 from service.cli.segments.owners import Owners, owners_of
 from service.domain.marker_causes import cause_of_marker
-from service.domain.spans_of_offsets import Span, SpanWalk
+from service.domain.partitions.offset_spans import Span, SpanWalk
 from service.partition_log import walk_through
 from service.wire.batches import read_batches
 

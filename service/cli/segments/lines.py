@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from service.cli.text import time_of, topic_partitions
-from service.domain.states import NAMES
+from service.domain.transaction_log.states import NAMES
 from service.store.display import display_id
 from service.wire.batches import LENGTH_END, Batch, BatchHeader, read_batches
 from service.wire.control import ABORT, COMMIT, read_control

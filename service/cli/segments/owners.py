@@ -8,12 +8,12 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from service.cli.segments.files import records_of
-from service.domain import journal
-from service.domain.causes import Cause
-from service.domain.facts import UNSEEN, LogRecord
 from service.domain.marker_causes import Decision
-from service.domain.spans_of_offsets import ABORT, COMMIT
-from service.domain.states import EXPIRED, PREPARE_ABORT, PREPARE_COMMIT, UNKNOWN
+from service.domain.partitions.offset_spans import ABORT, COMMIT
+from service.domain.transaction_log import journal
+from service.domain.transaction_log.causes import Cause
+from service.domain.transaction_log.facts import UNSEEN, LogRecord
+from service.domain.transaction_log.states import EXPIRED, PREPARE_ABORT, PREPARE_COMMIT, UNKNOWN
 from service.wire.batches import read_batches
 from service.wire.errors import DecodeError
 from service.wire.records import Record

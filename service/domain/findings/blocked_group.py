@@ -13,8 +13,8 @@ from service.domain.findings.long_running import LONG_AFTER_MS
 from service.domain.findings.stall_causes import NOT_READ, Blocker, Cause, StallCauses, worst_of
 from service.domain.findings.words import moment
 from service.domain.offsets_topic import OFFSETS_TOPIC
-from service.domain.partition_facts import Place
-from service.domain.victims import UNSTABLE_OFFSETS, Victim
+from service.domain.partitions.blocked_groups import UNSTABLE_OFFSETS, Victim
+from service.domain.partitions.facts import Place
 
 STANDS_AFTER_MS: Final = 6_000
 """A group that reads on has committed by then: once in the default auto.commit.interval.ms of 5 s."""

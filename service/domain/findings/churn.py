@@ -13,7 +13,6 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
-from service.domain import causes
 from service.domain.findings import kinds
 from service.domain.findings.context import Context, ruled
 from service.domain.findings.events import (
@@ -29,9 +28,10 @@ from service.domain.findings.events import (
 from service.domain.findings.finding import EVIDENCE_KEPT, Observation, Occurrence, Subject
 from service.domain.findings.lifecycle import QUIET_MS
 from service.domain.findings.words import listed, span
-from service.domain.limits import EXPIRATION_CONFIG
-from service.domain.minutes import minute_of
-from service.domain.states import NEVER_SEEN
+from service.domain.transaction_log import causes
+from service.domain.transaction_log.limits import EXPIRATION_CONFIG
+from service.domain.transaction_log.minutes import minute_of
+from service.domain.transaction_log.states import NEVER_SEEN
 
 RANDOM_IDS: Final = 5
 """So many ids of one prefix in 15 minutes whose ends look made up; those of one process (Kafka Streams) are one."""

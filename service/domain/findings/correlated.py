@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from service.domain import causes
 from service.domain.findings import kinds, timed_out
 from service.domain.findings.churn import is_churned
 from service.domain.findings.context import Context
@@ -15,7 +14,8 @@ from service.domain.findings.finding import EVIDENCE_KEPT, Evidence, Observation
 from service.domain.findings.settling import TOGETHER_MS, gap_ms
 from service.domain.findings.timed_out import one_abort
 from service.domain.findings.words import listed, moment, partitions, span
-from service.domain.transaction_log import TOPIC
+from service.domain.transaction_log import causes
+from service.domain.transaction_log.topic import TOPIC
 
 MANY_IDS: Final = 5
 

@@ -9,7 +9,7 @@ from service.domain.findings import kinds
 from service.domain.findings.conditions import IdNow, about, bounded, judged
 from service.domain.findings.context import Context
 from service.domain.findings.finding import Observation, Subject
-from service.domain.transitions import LAST_EPOCH
+from service.domain.transaction_log.transitions import LAST_EPOCH
 
 WORN_FROM: Final = 30_000
 """Of the epochs that clients may have, 0 to 32,766."""

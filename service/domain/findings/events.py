@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from service.domain.findings.finding import Evidence, Occurrence, Subject
 from service.domain.findings.lifecycle import QUIET_MS
-from service.domain.transaction_log import TOPIC
+from service.domain.transaction_log.topic import TOPIC
 
 SINGLE_IDS: Final = 3
 """Ids of one prefix that get a finding each; more share one."""
@@ -26,7 +26,7 @@ _COUNTED = re.compile(r"(?:[0-9]{1,6})?(?:[-_.:/@#]+[0-9]{1,6})*[-_.:/@#]*")
 
 
 class Event(NamedTuple):
-    """A row of an id's history with a cause (a word of `service.domain.causes`) that counts; `name`: the id as text."""
+    """A row of an id's history with a cause (of `transaction_log.causes`) that counts; `name`: the id as text."""
 
     sequence: int
     transactional_id: bytes

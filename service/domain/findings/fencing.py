@@ -6,14 +6,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from service.domain import causes
 from service.domain.findings import kinds
 from service.domain.findings.context import Context, ruled
 from service.domain.findings.events import ALL, Event, Group, Told, evidence, group_by_subject
 from service.domain.findings.finding import EVIDENCE_KEPT, Observation, Occurrence
 from service.domain.findings.lifecycle import QUIET_MS
 from service.domain.findings.settling import gap_ms
-from service.domain.states import EMPTY
+from service.domain.transaction_log import causes
+from service.domain.transaction_log.states import EMPTY
 
 TAKEOVERS: Final = 3
 """In QUIET_MS, by the log's times: a restart or two is nobody's conflict."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
-from service.domain.findings import churn, correlated, expiring, fencing, kinds, timed_out
+from service.domain.findings import churn, correlated, fencing, ids_running_out, kinds, timed_out
 from service.domain.findings.churn import SHORT_LIVED_MS, Uses
 from service.domain.findings.context import Context
 from service.domain.findings.correlated import Burst, Participants
@@ -64,9 +64,9 @@ def happened(events: Sequence[Event], lookups: Lookups, settling: Settling, cont
     found += fencing.fencing_conflicts(events, context, told)
     held |= _held(kinds.FENCING_CONFLICT, taken, told)
 
-    expiries = list(expiring.expiries(events))
+    expiries = list(ids_running_out.expiries(events))
     told = Told(since_ms, first_unsettled(_since(expiries, since_ms), settling, after_ms))
-    found += expiring.expired(events, context, told)
+    found += ids_running_out.expired(events, context, told)
     held |= _held(kinds.EXPIRED, expiries, told)
     return Happened(tuple(found), held)
 

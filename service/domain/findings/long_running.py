@@ -11,8 +11,8 @@ from service.domain.findings.context import SCAN_CONFIG, Context
 from service.domain.findings.finding import Evidence, Observation, Subject
 from service.domain.findings.overdue import is_overdue
 from service.domain.findings.words import moment, partitions, span
-from service.domain.limits import TWO_PHASE_TIMEOUT_MS, is_time, times_out_at_ms
-from service.domain.states import ONGOING
+from service.domain.transaction_log.limits import TWO_PHASE_TIMEOUT_MS, is_time, times_out_at_ms
+from service.domain.transaction_log.states import ONGOING
 
 LONG_AFTER_MS: Final = 60_000
 """Without a rule: Kafka's default transaction.timeout.ms, after which most transactions would have been aborted."""

@@ -13,7 +13,7 @@ from service.domain.findings.conditions import IdNow, about, coordinator
 from service.domain.findings.context import Context
 from service.domain.findings.finding import Evidence, Observation, Subject
 from service.domain.findings.lifecycle import Look
-from service.domain.states import NAMES
+from service.domain.transaction_log.states import NAMES
 
 NOT_FOUND: Final = "not found"
 

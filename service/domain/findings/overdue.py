@@ -10,7 +10,7 @@ from service.domain.findings.conditions import IdNow, about, bounded, coordinato
 from service.domain.findings.context import SCAN_CONFIG, Context
 from service.domain.findings.finding import Evidence, Observation, Subject
 from service.domain.findings.words import moment, partitions, span
-from service.domain.limits import times_out_at_ms
+from service.domain.transaction_log.limits import times_out_at_ms
 
 SLACK_MS: Final = 5_000
 """For the difference of two clocks, and the time an abort takes to be written."""

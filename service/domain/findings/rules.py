@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from typing import Any, Final, NamedTuple
 
-from service.domain.spans import span_ms
+from service.domain.duration_text import span_ms
 
 _KEYS: Final = ("prefix", "topic", "long_after", "owner", "mute_until", "full_history")
 

@@ -9,7 +9,7 @@ from service.domain.findings import kinds
 from service.domain.findings.context import Context
 from service.domain.findings.finding import Evidence, Observation, Occurrence, Subject
 from service.domain.findings.words import listed, moment
-from service.domain.transaction_log import TOPIC
+from service.domain.transaction_log.topic import TOPIC
 
 GAP_AFTER_MS: Final = 30_000
 """How long a source may fail before that is a gap: brokers restart."""

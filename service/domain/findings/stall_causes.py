@@ -8,8 +8,7 @@ from typing import Final, NamedTuple
 from service.domain.findings import kinds
 from service.domain.findings.context import Context
 from service.domain.findings.finding import Finding, Key, Subject
-from service.domain.limits import times_out_at_ms
-from service.domain.open_entries import (
+from service.domain.partitions.open_entries import (
     ADOPTED,
     COMPLETING,
     HANGING,
@@ -20,6 +19,7 @@ from service.domain.open_entries import (
     Entry,
     Relation,
 )
+from service.domain.transaction_log.limits import times_out_at_ms
 
 _KINDS: Final = {
     OPENED: kinds.LONG_RUNNING,

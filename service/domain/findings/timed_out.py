@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Set
 
-from service.domain import causes
 from service.domain.findings import kinds
 from service.domain.findings.context import SCAN_CONFIG, Context, ruled
 from service.domain.findings.events import ALL, Event, Group, Told, evidence, group_by_subject
 from service.domain.findings.finding import EVIDENCE_KEPT, Evidence, Observation
 from service.domain.findings.settling import gap_ms
 from service.domain.findings.words import span
+from service.domain.transaction_log import causes
 
 
 def timeouts(events: Iterable[Event]) -> Iterator[Event]:

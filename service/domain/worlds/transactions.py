@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from service.domain.facts import NO_ID
-from service.domain.states import (
+from service.domain.transaction_log.facts import NO_ID
+from service.domain.transaction_log.states import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
     EMPTY,
@@ -23,7 +23,7 @@ from service.domain.states import (
     PREPARE_ABORT,
     PREPARE_COMMIT,
 )
-from service.domain.transitions import LAST_EPOCH
+from service.domain.transaction_log.transitions import LAST_EPOCH
 from service.domain.worlds.order import NOWHERE, LogPlace
 
 TV2: Final = 2

@@ -7,9 +7,9 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, bindparam, func, select
 
-from service.domain.limits import CONFIG_DEFAULTS, EXPIRATION_CONFIG
 from service.domain.source_state import LeaseState
-from service.domain.transaction_log import SOURCE
+from service.domain.transaction_log.limits import CONFIG_DEFAULTS, EXPIRATION_CONFIG
+from service.domain.transaction_log.topic import SOURCE
 from service.store.schema import (
     cluster_minutes,
     clusters,
@@ -65,7 +65,7 @@ class StatusRow(NamedTuple):
 
 
 class StateCount(NamedTuple):
-    """How many ids of a coordinator's partition are in a state (a number of `service.domain.states`)."""
+    """How many ids of a coordinator's partition are in a state (a number of `transaction_log.states`)."""
 
     partition: int
     state: int

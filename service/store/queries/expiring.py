@@ -34,7 +34,7 @@ def read_expiring(
 ) -> ExpiringPage:
     """At most `limit` ids that can expire and were last updated at `until_ms` or before, the longest unused first.
 
-    What is no time (`service.domain.limits`) leads to no expiry, and is left out.
+    What is no time (`service.domain.transaction_log.limits`) leads to no expiry, and is left out.
     """
     found = [whole_row(IdRow(*row)) for row in connection.execute(expiring(cluster_id, until_ms, after, limit + 1))]
     if len(found) <= limit:

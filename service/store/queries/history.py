@@ -8,9 +8,9 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, Select, and_, exists, false, func, select, tuple_
 
-from service.domain import timeline
-from service.domain.states import EXPIRED
-from service.domain.timeline import Commits, Folded, Mark, Row
+from service.domain.transaction_log import timeline
+from service.domain.transaction_log.states import EXPIRED
+from service.domain.transaction_log.timeline import Commits, Folded, Mark, Row
 from service.store.id_key import id_key, whole_id
 from service.store.schema import id_minutes, producer_ids, transactional_ids, transitions
 

@@ -8,8 +8,8 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, Select, func, select
 
-from service.domain import causes
 from service.domain.findings.events import Event
+from service.domain.transaction_log import causes
 from service.store.display import display_id
 from service.store.schema import transitions
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import Connection, func, select, tuple_
 
-from service.domain.ledger import SOURCE, Marker, Volume
+from service.domain.partitions.ledger import SOURCE, Marker, Volume
 from service.store.schema import log_partitions, partition_markers, partition_minutes
 
 _L, _M, _V = log_partitions.c, partition_markers.c, partition_minutes.c

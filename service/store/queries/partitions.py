@@ -8,9 +8,9 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, case, exists, false, func, select, tuple_
 
 from service.domain.findings.unreadable import DENIED
-from service.domain.open_entries import Entry
-from service.domain.partition_facts import FirstBatch, Place
-from service.domain.victims import GroupOffset
+from service.domain.partitions.blocked_groups import GroupOffset
+from service.domain.partitions.facts import FirstBatch, Place
+from service.domain.partitions.open_entries import Entry
 from service.store.places import rows_at
 from service.store.queries.owners import owners as owners
 from service.store.schema import data_partitions, group_offsets, open_entries, partition_watch

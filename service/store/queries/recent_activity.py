@@ -11,8 +11,8 @@ from sqlalchemy import Connection, func, select
 from service.domain.durations import BOUNDS_MS, MARKER, OPEN
 from service.domain.findings.finding import Finding
 from service.domain.findings.kinds import RESOLVED
-from service.domain.minutes import MINUTE_MS
-from service.domain.states import PREPARE_ABORT
+from service.domain.transaction_log.minutes import MINUTE_MS
+from service.domain.transaction_log.states import PREPARE_ABORT
 from service.store.schema import cluster_minutes, counters, findings, transitions
 from service.store.writers.counters import SUM
 from service.store.writers.findings import finding_of

@@ -7,8 +7,8 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Column, ColumnElement, Select, func, or_, select
 
-from service.domain.limits import LAST_TIME_MS
-from service.domain.states import OPEN
+from service.domain.transaction_log.limits import LAST_TIME_MS
+from service.domain.transaction_log.states import OPEN
 from service.store.display import parts_shown, readings_of
 from service.store.id_key import KEPT, prefix_end
 from service.store.schema import open_participants, transactional_ids
@@ -18,7 +18,7 @@ _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 
 
 class Selection(NamedTuple):
-    """Which ids a page is about. `states`: numbers of `service.domain.states`, at least one.
+    """Which ids a page is about. `states`: numbers of `service.domain.transaction_log.states`, at least one.
 
     `started_until_ms` leaves only transactions that are open and began then or before; `topic` those that are open and
     have a partition of it; `text` is looked for in the id, as it is or as people see it, upper and lower case alike.

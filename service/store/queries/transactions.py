@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, Row, bindparam, select
 
-from service.domain.states import OPEN
+from service.domain.transaction_log.states import OPEN
 from service.store.display import readings_of
 from service.store.id_key import KEPT, id_key, is_cut, whole_id
 from service.store.queries.transaction_pages import (

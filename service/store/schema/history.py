@@ -49,7 +49,7 @@ transitions = Table(
     Column("transactional_id", LargeBinary, nullable=False),
     Column("partition", Integer, nullable=False),
     Column("generation", Integer, nullable=False),
-    # service.domain.journal.Transition
+    # service.domain.transaction_log.journal.Transition
     Column("offset", BigInteger, nullable=False),
     Column("at_ms", BigInteger, nullable=False),
     Column("from_state", SmallInteger, nullable=False),

@@ -18,7 +18,7 @@ from sqlalchemy import (
     text,
 )
 
-from service.domain.states import EXPIRABLE, EXPIRED
+from service.domain.transaction_log.states import EXPIRABLE, EXPIRED
 from service.store.schema.base import cluster_column, metadata
 
 transactional_ids = Table(
@@ -29,7 +29,7 @@ transactional_ids = Table(
     Column("display", String, nullable=False),
     Column("partition", Integer, nullable=False),  # of __transaction_state: the coordinator
     Column("generation", Integer, nullable=False),
-    # the newest record, field by field as in service.domain.facts.LogRecord
+    # the newest record, field by field as in service.domain.transaction_log.facts.LogRecord
     Column("offset", BigInteger, nullable=False),
     Column("timestamp_ms", BigInteger, nullable=False),
     Column("leader_epoch", Integer, nullable=False),
@@ -52,7 +52,7 @@ transactional_ids = Table(
     Column("aborts_fenced", BigInteger, nullable=False),
     Column("aborts_admin", BigInteger, nullable=False),
     Column("aborts_unattributed", BigInteger, nullable=False),
-    # service.domain.journal.LastAbort: null before the first abort
+    # service.domain.transaction_log.journal.LastAbort: null before the first abort
     Column("abort_offset", BigInteger),
     Column("abort_cause", String),
     Column("abort_confidence", String),

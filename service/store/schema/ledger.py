@@ -6,7 +6,7 @@ from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, PrimaryKeyCo
 
 from service.store.schema.base import NAME, cluster_column, metadata
 
-# service.domain.ledger.Volume. A partition's first row may be empty: it says since when there is anything to count.
+# partitions.ledger.Volume. A partition's first row may be empty: it says since when there is anything to count.
 partition_minutes = Table(
     "partition_minutes",
     metadata,
@@ -23,7 +23,7 @@ partition_minutes = Table(
     Index(None, "cluster_id", "minute_ms"),
 )
 
-# service.domain.ledger.Marker; offsets begin anew in each generation of a partition.
+# service.domain.partitions.ledger.Marker; offsets begin anew in each generation of a partition.
 partition_markers = Table(
     "partition_markers",
     metadata,

@@ -17,7 +17,7 @@ from sqlalchemy import (
 
 from service.store.schema.base import NAME, ROW_ID, cluster_column, metadata
 
-# What is watched: service.domain.partition_facts.PartitionLook, the newest of each partition, and its newest read.
+# What is watched: service.domain.partitions.facts.PartitionLook, the newest of each partition, and its newest read.
 data_partitions = Table(
     "data_partitions",
     metadata,
@@ -70,7 +70,7 @@ partition_watch = Table(
     Column("not_covered", BigInteger, nullable=False),
 )
 
-# Transactions open on a partition: service.domain.partition_facts.OpenEntry. A producer id has one there at most.
+# Transactions open on a partition: service.domain.partitions.facts.OpenEntry. A producer id has one there at most.
 open_entries = Table(
     "open_entries",
     metadata,

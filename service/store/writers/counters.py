@@ -9,7 +9,7 @@ from typing import Final
 from sqlalchemy import Connection, delete, func, select, update
 
 from service.domain.durations import BATCH, DETECTION, between, bucket
-from service.domain.facts import Durations, Reject
+from service.domain.transaction_log.facts import Durations, Reject
 from service.store.id_key import id_key
 from service.store.schema import cluster_minutes, counters, rejects
 from service.store.upsert import Upsert

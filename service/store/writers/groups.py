@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from sqlalchemy import Engine, bindparam, delete, select
 
-from service.domain.victims import GroupOffset
+from service.domain.partitions.blocked_groups import GroupOffset
 from service.store.display import printable
 from service.store.lease import Lease, check
 from service.store.schema import group_offsets
@@ -21,7 +21,7 @@ _DIGEST: Final = 16
 
 
 class GroupSeen(NamedTuple):
-    """Where a group stands on a partition: service.domain.victims.GroupOffset without times."""
+    """Where a group stands on a partition: service.domain.partitions.blocked_groups.GroupOffset without times."""
 
     group: str
     topic: str

@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, update
 
-from service.domain.causes import Cause
+from service.domain.transaction_log.causes import Cause
 from service.store.schema import transitions
 from service.store.upsert import Upsert
 from service.store.writers.id_rows import IdRow

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from service.domain import states
-from service.domain.causes import Cause
-from service.domain.facts import UNSEEN, LogRecord, Run
-from service.domain.journal import NO_ABORT, LastAbort
+from service.domain.transaction_log import states
+from service.domain.transaction_log.causes import Cause
+from service.domain.transaction_log.facts import UNSEEN, LogRecord, Run
+from service.domain.transaction_log.journal import NO_ABORT, LastAbort
 from service.store.display import display_id
 from service.store.id_key import is_cut
 from service.store.writers.story import Story

@@ -11,9 +11,9 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, select, update
 
-from service.domain.facts import NO_ID, UNSEEN, Run
-from service.domain.journal import NO_ABORT
-from service.domain.states import EXPIRED, OPEN
+from service.domain.transaction_log.facts import NO_ID, UNSEEN, Run
+from service.domain.transaction_log.journal import NO_ABORT
+from service.domain.transaction_log.states import EXPIRED, OPEN
 from service.store.display import printable
 from service.store.queries.many_rows import look_up
 from service.store.schema import coordinator_states, open_participants, producer_ids, transactional_ids

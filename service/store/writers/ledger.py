@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection
 
-from service.domain.ledger import SOURCE, LedgerBatch, Volume
-from service.domain.minutes import minute_of
+from service.domain.partitions.ledger import SOURCE, LedgerBatch, Volume
+from service.domain.transaction_log.minutes import minute_of
 from service.store.progress import positions
 from service.store.schema import partition_markers, partition_minutes
 from service.store.upsert import Upsert

@@ -6,9 +6,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from service.domain import causes
-from service.domain.facts import Minute
-from service.domain.minutes import MINUTE_MS, Told
+from service.domain.transaction_log import causes
+from service.domain.transaction_log.facts import Minute
+from service.domain.transaction_log.minutes import MINUTE_MS, Told
 from service.store.schema import id_minutes
 from service.store.upsert import Upsert
 
@@ -33,7 +33,7 @@ MINUTES: Final = Upsert(
 
 @dataclass(slots=True)
 class Cell:
-    """As `service.domain.facts.Minute`, with the aborts by the word they count under."""
+    """As `service.domain.transaction_log.facts.Minute`, with the aborts by the word they count under."""
 
     commits: int = 0
     aborts: Counter[str] = field(default_factory=Counter)

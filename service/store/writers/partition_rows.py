@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from service.domain.open_entries import Entry
-from service.domain.partition_facts import OpenEntry, PartitionLook, Place, StalledRead
+from service.domain.partitions.facts import OpenEntry, PartitionLook, Place, StalledRead
+from service.domain.partitions.open_entries import Entry
 
 
 class LookRow(NamedTuple):

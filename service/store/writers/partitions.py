@@ -8,8 +8,8 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Table, bindparam, delete, select, update
 
-from service.domain.open_entries import Entry
-from service.domain.partition_facts import SOURCE, PartitionsBatch, Place, StalledRead
+from service.domain.partitions.facts import SOURCE, PartitionsBatch, Place, StalledRead
+from service.domain.partitions.open_entries import Entry
 from service.store.display import printable
 from service.store.places import rows_at
 from service.store.schema import data_partitions, findings, open_entries, partition_watch

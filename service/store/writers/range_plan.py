@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from service.domain.facts import Gap, RangeRead, Run
+from service.domain.transaction_log.facts import Gap, RangeRead, Run
 from service.store.errors import OutOfSequence
 from service.store.progress import Position
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from service.domain.facts import LogBatch, Minute, Run, Step
+from service.domain.transaction_log.facts import LogBatch, Minute, Run, Step
 from service.store.display import display_id
 from service.store.id_key import KEPT, id_key
 

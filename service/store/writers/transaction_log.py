@@ -7,9 +7,9 @@ from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, Engine
 
-from service.domain.facts import LogBatch
-from service.domain.keeping import Keep
-from service.domain.transaction_log import SOURCE, TOPIC
+from service.domain.retention_policy import Keep
+from service.domain.transaction_log.facts import LogBatch
+from service.domain.transaction_log.topic import SOURCE, TOPIC
 from service.store.lease import Lease
 from service.store.progress import positions
 from service.store.writer_settle import settle_causes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from service.domain.minutes import MINUTE_MS
+from service.domain.transaction_log.minutes import MINUTE_MS
 from service.store.queries.history import MinuteRow
 from service.web.charts.swimlane import Axis, Window
 from service.web.shared.causes import COUNTED, WORDS

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from service.domain.limits import TWO_PHASE_TIMEOUT_MS
+from service.domain.transaction_log.limits import TWO_PHASE_TIMEOUT_MS
 from service.store.read_ids import ProducerRow
 from service.web.shared import words
 from service.web.shared.causes import WORDS

@@ -8,13 +8,14 @@ from typing import Any, Final
 from fastapi import APIRouter, Request, Response
 from sqlalchemy import Connection
 
-from service.domain import open_entries, states
 from service.domain.findings.context import limits_of
 from service.domain.findings.finding import Finding
 from service.domain.findings.kinds import CONFIRMED, HANGING, OVERDUE
 from service.domain.findings.lifecycle import MOST_OPEN, MOST_OPEN_IN_ALL
 from service.domain.findings.words import listed
+from service.domain.partitions import open_entries
 from service.domain.source_state import Stall
+from service.domain.transaction_log import states
 from service.domain.worlds.verdict import World
 from service.store.queries import findings as read_findings
 from service.store.queries import recent_activity, transactions

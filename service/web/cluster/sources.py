@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from service.domain.partition_facts import SOURCE as PARTITIONS
+from service.domain.partitions.facts import SOURCE as PARTITIONS
 from service.domain.source_state import Stall
-from service.domain.transaction_log import SOURCE as LOG
+from service.domain.transaction_log.topic import SOURCE as LOG
 from service.store.queries.clusters import PartitionRow
 from service.store.queries.pipeline import Asked
 from service.web.freshness import LATE, LIVE, NEVER, OLD, UNKNOWN, Freshness

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from service.domain.open_entries import HANGING
+from service.domain.partitions.open_entries import HANGING
 from service.store.queries.judged_partitions import Coverage
 from service.web.freshness import NEVER, READING, UNKNOWN, Freshness
 from service.web.partitions.blocking_chain import Link

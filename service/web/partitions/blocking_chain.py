@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from service.domain import states
 from service.domain.findings import kinds
 from service.domain.findings.context import Limits
 from service.domain.findings.finding import Finding
-from service.domain.open_entries import COMPLETING, HANGING, NOT_KNOWN, OVERDUE, UNREPLICATED
 from service.domain.owners import Owner
-from service.domain.partition_facts import Place
-from service.domain.victims import Victim
+from service.domain.partitions.blocked_groups import Victim
+from service.domain.partitions.facts import Place
+from service.domain.partitions.open_entries import COMPLETING, HANGING, NOT_KNOWN, OVERDUE, UNREPLICATED
+from service.domain.transaction_log import states
 from service.store.display import display_id
 from service.store.queries.judged_partitions import JudgedPartition
 from service.web.shared.recovery import OF_UNKNOWN, Heal, heal_of

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from service.api.links import API
 from service.api.routes.offsets import Explained
-from service.domain.spans_of_offsets import (
+from service.domain.partitions.offset_spans import (
     ABORTED,
     COMMITTED,
     GAP,
@@ -17,7 +17,7 @@ from service.domain.spans_of_offsets import (
     OPEN,
     UNKNOWN,
 )
-from service.domain.why import why_aborted
+from service.domain.transaction_log.abort_explanation import why_aborted
 from service.store.display import shown_id
 from service.web.shared.causes import Word, word_of
 

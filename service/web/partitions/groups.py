@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from service.domain.partition_facts import Place
-from service.domain.victims import (
+from service.domain.partitions.blocked_groups import (
     INACTIVE,
     READS_UNCOMMITTED,
     STOPPED,
@@ -14,6 +13,7 @@ from service.domain.victims import (
     WILL_STOP,
     Victim,
 )
+from service.domain.partitions.facts import Place
 
 ORDER: Final = (STOPPED, UNSTABLE_OFFSETS, WILL_STOP, READS_UNCOMMITTED, INACTIVE)
 

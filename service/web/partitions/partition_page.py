@@ -12,8 +12,8 @@ from service.api.http.problems import NO_SUCH_PARTITION, ProblemError
 from service.api.routes.offsets import explained
 from service.domain.findings.context import Limits, limits_of
 from service.domain.findings.finding import Finding
-from service.domain.limits import is_time
-from service.domain.partition_facts import Place
+from service.domain.partitions.facts import Place
+from service.domain.transaction_log.limits import is_time
 from service.store.display import display_id, printable
 from service.store.queries import findings as read_findings
 from service.store.queries import partitions

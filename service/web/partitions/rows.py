@@ -11,9 +11,9 @@ from service.domain.findings import kinds
 from service.domain.findings.context import limits_of
 from service.domain.findings.kinds import CONFIRMED
 from service.domain.findings.lifecycle import MOST_OPEN_IN_ALL
-from service.domain.limits import is_time
-from service.domain.open_entries import COMPLETING, OPENED, OVERDUE
-from service.domain.victims import Victim
+from service.domain.partitions.blocked_groups import Victim
+from service.domain.partitions.open_entries import COMPLETING, OPENED, OVERDUE
+from service.domain.transaction_log.limits import is_time
 from service.store.queries import findings as read_findings
 from service.store.queries.findings import FindingSelection
 from service.store.queries.judged_partitions import JudgedEntry, JudgedPartition

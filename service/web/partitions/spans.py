@@ -5,9 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from service.domain.open_entries import ADOPTED, COMPLETING, NOT_KNOWN, OPENED, OVERDUE, UNREPLICATED
-from service.domain.open_entries import HANGING as HANGS
-from service.domain.victims import INACTIVE, READS_UNCOMMITTED, STOPPED, UNSTABLE_OFFSETS, WILL_STOP, Victim
+from service.domain.partitions.blocked_groups import (
+    INACTIVE,
+    READS_UNCOMMITTED,
+    STOPPED,
+    UNSTABLE_OFFSETS,
+    WILL_STOP,
+    Victim,
+)
+from service.domain.partitions.open_entries import ADOPTED, COMPLETING, NOT_KNOWN, OPENED, OVERDUE, UNREPLICATED
+from service.domain.partitions.open_entries import HANGING as HANGS
 from service.store.display import display_id
 from service.store.queries.judged_partitions import JudgedEntry, JudgedPartition
 from service.web.charts.ruler import Ruler, draw

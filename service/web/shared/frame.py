@@ -11,9 +11,9 @@ from service.api.routes.clusters import describe_cluster
 from service.api.stalls import read_stalls
 from service.domain.findings.kinds import CONFIRMED, CRITICAL
 from service.domain.findings.words import left_out
-from service.domain.partition_facts import SOURCE as PARTITIONS
+from service.domain.partitions.facts import SOURCE as PARTITIONS
 from service.domain.source_state import Cause, Stall
-from service.domain.transaction_log import SOURCE
+from service.domain.transaction_log.topic import SOURCE
 from service.store.queries import clusters as read
 from service.store.queries import expiring as read_expiring
 from service.store.queries import findings as read_findings

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from service.domain import states
-from service.domain.causes import CERTAIN, EMPTY_ABORT
-from service.domain.limits import is_time
-from service.domain.timeline import Row
-from service.domain.transitions import REPEATED
-from service.domain.why import why_aborted
+from service.domain.transaction_log import states
+from service.domain.transaction_log.abort_explanation import why_aborted
+from service.domain.transaction_log.causes import CERTAIN, EMPTY_ABORT
+from service.domain.transaction_log.limits import is_time
+from service.domain.transaction_log.timeline import Row
+from service.domain.transaction_log.transitions import REPEATED
 from service.web.shared import words
 from service.web.shared.causes import PROOFS, TO_DO, WORDS, Word
 

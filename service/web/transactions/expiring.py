@@ -9,12 +9,12 @@ from fastapi import APIRouter, Query, Request, Response
 from sqlalchemy import Connection
 
 from service.api.http.parameters import Duration
-from service.domain import states
+from service.domain.duration_text import span_ms
 from service.domain.findings.context import Limits, limits_of
 from service.domain.findings.events import SINGLE_IDS, prefix_of
-from service.domain.findings.expiring import soon_ms
-from service.domain.limits import EXPIRATION_CONFIG, LAST_TIME_MS
-from service.domain.spans import span_ms
+from service.domain.findings.ids_running_out import soon_ms
+from service.domain.transaction_log import states
+from service.domain.transaction_log.limits import EXPIRATION_CONFIG, LAST_TIME_MS
 from service.store.id_key import whole_id
 from service.store.queries import clusters
 from service.store.queries.expiring import count_expiring, read_expiring

@@ -9,9 +9,9 @@ from fastapi import Request
 
 from service.api.http.parameters import bytes_of, unusable
 from service.api.routes.transactions import State
-from service.domain import states
-from service.domain.spans import span_ms
-from service.domain.states import CODES, EXPIRED, NAMES
+from service.domain.duration_text import span_ms
+from service.domain.transaction_log import states
+from service.domain.transaction_log.states import CODES, EXPIRED, NAMES
 from service.store.display import display_id, printable
 from service.store.queries.transaction_pages import Selection
 

@@ -8,10 +8,10 @@ from typing import Final, NamedTuple
 from sqlalchemy import Connection
 
 from service.api.schemas.transaction_body import waiting_abort_ms
-from service.domain import states
-from service.domain.minutes import minute_of
-from service.domain.timeline import Commits, Row
-from service.domain.transitions import REPEATED
+from service.domain.transaction_log import states
+from service.domain.transaction_log.minutes import minute_of
+from service.domain.transaction_log.timeline import Commits, Row
+from service.domain.transaction_log.transitions import REPEATED
 from service.store.id_key import id_key
 from service.store.queries.history import MinuteRow, commits_of, read_minutes, rows_of
 from service.store.read_ids import ProducerRow

@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from service.domain import states
-from service.domain.causes import CLIENT_ABORT, COMMIT, EMPTY_ABORT, UNATTRIBUTED
-from service.domain.limits import is_time
-from service.domain.minutes import minute_of
-from service.domain.timeline import Commits, Row
-from service.domain.transitions import REPEATED
+from service.domain.transaction_log import states
+from service.domain.transaction_log.causes import CLIENT_ABORT, COMMIT, EMPTY_ABORT, UNATTRIBUTED
+from service.domain.transaction_log.limits import is_time
+from service.domain.transaction_log.minutes import minute_of
+from service.domain.transaction_log.timeline import Commits, Row
+from service.domain.transaction_log.transitions import REPEATED
 from service.store.queries.history import MinuteRow
 from service.store.writers.id_rows import IdRow
 

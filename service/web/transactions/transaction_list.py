@@ -13,11 +13,11 @@ from service.api.http.paging import read_cursor, write_cursor
 from service.api.http.parameters import only_known
 from service.api.links import cluster_link
 from service.api.routes.transactions import State
-from service.domain import states
-from service.domain.causes import COMMIT, EMPTY_ABORT
 from service.domain.findings.context import Limits, limits_of
 from service.domain.findings.finding import Finding
-from service.domain.limits import is_time
+from service.domain.transaction_log import states
+from service.domain.transaction_log.causes import COMMIT, EMPTY_ABORT
+from service.domain.transaction_log.limits import is_time
 from service.store.display import display_id
 from service.store.id_key import id_key
 from service.store.queries import clusters, transactions

@@ -14,13 +14,13 @@ from service.api.http.parameters import only_known, unusable
 from service.api.links import transaction_link
 from service.api.routes.one_id import Id, IdBase64, id_of
 from service.api.schemas.transaction_body import read_surroundings
-from service.domain import states
 from service.domain.findings.context import limits_of
 from service.domain.findings.finding import Finding
 from service.domain.findings.kinds import CANDIDATE, CONFIRMED, HANGING
 from service.domain.findings.lifecycle import MOST_OPEN_IN_ALL
-from service.domain.limits import expires_at_ms, is_time
-from service.domain.timeline import Mark, Row, is_from_the_beginning
+from service.domain.transaction_log import states
+from service.domain.transaction_log.limits import expires_at_ms, is_time
+from service.domain.transaction_log.timeline import Mark, Row, is_from_the_beginning
 from service.store.display import display_id
 from service.store.id_key import id_key
 from service.store.queries import clusters, findings, transactions

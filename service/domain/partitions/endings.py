@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from service.domain.findings import kinds
-from service.domain.open_entries import ADOPTED_AFTER_MS, Entry
+from service.domain.partitions.open_entries import ADOPTED_AFTER_MS, Entry
 from service.domain.worlds.markers import Marker
 
 SKEW_MS: Final = 2_000

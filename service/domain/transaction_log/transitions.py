@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from service.domain.facts import NO_ID, LogRecord
-from service.domain.states import (
+from service.domain.transaction_log.facts import NO_ID, LogRecord
+from service.domain.transaction_log.states import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
     EMPTY,

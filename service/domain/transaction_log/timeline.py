@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import NamedTuple
 
-from service.domain.minutes import minute_of
-from service.domain.states import COMPLETE_COMMIT, NEVER_SEEN
-from service.domain.transitions import REPEATED
+from service.domain.transaction_log.minutes import minute_of
+from service.domain.transaction_log.states import COMPLETE_COMMIT, NEVER_SEEN
+from service.domain.transaction_log.transitions import REPEATED
 
 
 class Row(NamedTuple):
-    """A `service.domain.journal.Transition` as it is kept. Generation, offset and number (of the row) order an id's."""
+    """A `journal.Transition` as it is kept. Generation, offset and number (of the row) order an id's."""
 
     generation: int
     offset: int

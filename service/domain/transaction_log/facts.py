@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from service.domain import states
+from service.domain.transaction_log import states
 
 NO_ID = -1
 NO_LEADER = -1
@@ -24,7 +24,7 @@ class Participants(NamedTuple):
 class LogRecord(NamedTuple):
     """One record of `__transaction_state`, as far as the store keeps it.
 
-    `state` is a number of `service.domain.states`; a tombstone is EXPIRED and an undecodable value UNKNOWN, both with
+    `state` is a number of `transaction_log.states`; a tombstone is EXPIRED and an undecodable value UNKNOWN, both with
     producer id, epoch and times -1. `timestamp_ms` is the coordinator's append time (the record's own timestamp).
     """
 

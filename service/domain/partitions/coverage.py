@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from service.domain.findings.hanging import CLIENT_WAITS_MS, can_still_write
-from service.domain.limits import NO_TIME
-from service.domain.open_entries import NOT_KNOWN, Entry, Relation
-from service.domain.partition_facts import NOT_TOLD, FirstBatch
+from service.domain.partitions.facts import NOT_TOLD, FirstBatch
+from service.domain.partitions.open_entries import NOT_KNOWN, Entry, Relation
+from service.domain.transaction_log.limits import NO_TIME
 
 ANSWERS_WITHIN_MS: Final = 10_000
 """How long a look at all partitions says how they stand."""

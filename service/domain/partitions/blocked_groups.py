@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from service.domain.findings.kinds import CERTAIN, LIKELY
 from service.domain.offsets_topic import OFFSETS_TOPIC, offsets_partition
-from service.domain.partition_facts import Place
+from service.domain.partitions.facts import Place
 
 INACTIVE: Final = "inactive"
 UNSTABLE_OFFSETS: Final = "unstable_offsets"

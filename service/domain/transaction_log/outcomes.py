@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from service.domain.states import COMPLETE_ABORT, COMPLETE_COMMIT, PREPARE_ABORT
+from service.domain.transaction_log.states import COMPLETE_ABORT, COMPLETE_COMMIT, PREPARE_ABORT
 
 
 class Ending(Protocol):

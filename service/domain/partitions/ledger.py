@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from service.domain.facts import RangeRead
+from service.domain.transaction_log.facts import RangeRead
 
 SOURCE: Final = "ledger"
 
@@ -48,7 +48,7 @@ class Volume(NamedTuple):
 
 class Marker(NamedTuple):
     """A control record that ended a transaction on a partition; `at_ms` is the leader's clock. `generation`: offsets
-    begin anew in each (service.domain.facts.RangeRead)."""
+    begin anew in each (service.domain.transaction_log.facts.RangeRead)."""
 
     topic: str
     partition: int

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from service.domain import journal, outcomes
-from service.domain.facts import LogRecord
-from service.domain.states import PREPARE_COMMIT
+from service.domain.transaction_log import journal, outcomes
+from service.domain.transaction_log.facts import LogRecord
+from service.domain.transaction_log.states import PREPARE_COMMIT
 
 MINUTE_MS: Final = 60_000
 

@@ -10,7 +10,7 @@ from service.domain.findings.conditions import IdNow, about, bounded, coordinato
 from service.domain.findings.context import Context
 from service.domain.findings.finding import Evidence, Observation, Subject
 from service.domain.findings.words import partitions, span
-from service.domain.states import NAMES, PREPARE_ABORT, PREPARE_COMMIT
+from service.domain.transaction_log.states import NAMES, PREPARE_ABORT, PREPARE_COMMIT
 
 STUCK_AFTER_MS: Final = 10_000
 """Markers take milliseconds; this is a leader that does not answer."""

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from service.domain.facts import NO_ID, LogRecord
-from service.domain.limits import TWO_PHASE_TIMEOUT_MS
-from service.domain.states import (
+from service.domain.transaction_log.facts import NO_ID, LogRecord
+from service.domain.transaction_log.limits import TWO_PHASE_TIMEOUT_MS
+from service.domain.transaction_log.states import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
     EMPTY,
@@ -22,7 +22,7 @@ from service.domain.states import (
     PREPARE_ABORT,
     PREPARE_COMMIT,
 )
-from service.domain.transitions import is_same_transaction
+from service.domain.transaction_log.transitions import is_same_transaction
 
 COMMIT: Final = "commit"
 CLIENT_ABORT: Final = "client_abort"

@@ -7,9 +7,9 @@ from typing import Final, NamedTuple
 
 from service.domain.findings.context import Context
 from service.domain.findings.overdue import SLACK_MS
-from service.domain.limits import is_time, times_out_at_ms
 from service.domain.owners import Owner, Told
-from service.domain.states import EXPIRED, NAMES, ONGOING, OPEN, UNKNOWN
+from service.domain.transaction_log.limits import is_time, times_out_at_ms
+from service.domain.transaction_log.states import EXPIRED, NAMES, ONGOING, OPEN, UNKNOWN
 
 OPENED: Final = "open"
 OVERDUE: Final = "overdue"
@@ -28,7 +28,7 @@ NOT_READ: Final = "the coordinators' log is not read to its end"
 
 
 class Entry(NamedTuple):
-    """An open entry as the store has it: `service.domain.partition_facts.OpenEntry`, where it is, and when it was seen
+    """An open entry as the store has it: `service.domain.partitions.facts.OpenEntry`, where it is, and when it was seen
     open for the first time and last (the times of looks, on txnscope's clock)."""
 
     topic: str

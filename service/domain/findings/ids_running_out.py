@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from service.domain import causes
 from service.domain.findings import kinds
 from service.domain.findings.conditions import IdNow, bounded, judged
 from service.domain.findings.context import Context, ruled
@@ -23,8 +22,9 @@ from service.domain.findings.events import (
 from service.domain.findings.finding import EVIDENCE_KEPT, Evidence, Observation, Subject
 from service.domain.findings.settling import gap_ms
 from service.domain.findings.words import moment, span
-from service.domain.limits import EXPIRATION_CONFIG, expires_at_ms
-from service.domain.transaction_log import TOPIC
+from service.domain.transaction_log import causes
+from service.domain.transaction_log.limits import EXPIRATION_CONFIG, expires_at_ms
+from service.domain.transaction_log.topic import TOPIC
 
 SOON_MS: Final = 24 * 3_600_000
 _SHARE: Final = 7  # where ids live for less than a week: a seventh of it

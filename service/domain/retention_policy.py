@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from service.domain.spans import span_ms
+from service.domain.duration_text import span_ms
 
 _DAY_MS: Final = 86_400_000
 _SHORTEST_MS: Final = 3_600_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from service.domain.states import EXPIRABLE, ONGOING
+from service.domain.transaction_log.states import EXPIRABLE, ONGOING
 
 EXPIRATION_CONFIG: Final = "transactional.id.expiration.ms"
 

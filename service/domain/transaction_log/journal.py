@@ -8,11 +8,18 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from service.domain import causes, outcomes, transitions
-from service.domain.causes import Cause
 from service.domain.durations import between
-from service.domain.facts import LogRecord
-from service.domain.states import COMPLETE_ABORT, COMPLETE_COMMIT, NEVER_SEEN, ONGOING, PREPARE_ABORT, PREPARE_COMMIT
+from service.domain.transaction_log import causes, outcomes, transitions
+from service.domain.transaction_log.causes import Cause
+from service.domain.transaction_log.facts import LogRecord
+from service.domain.transaction_log.states import (
+    COMPLETE_ABORT,
+    COMPLETE_COMMIT,
+    NEVER_SEEN,
+    ONGOING,
+    PREPARE_ABORT,
+    PREPARE_COMMIT,
+)
 
 SETTLES_AFTER_MS: Final = causes.FOLLOWS_WITHIN_MS + 5_000
 """When an open cause stays as it is: the 5 s are for the clocks of two brokers."""

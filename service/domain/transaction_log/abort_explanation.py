@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from service.domain.causes import (
+from service.domain.transaction_log.causes import (
     ADMIN,
     AMBIGUOUS,
     CERTAIN,
