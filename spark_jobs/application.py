@@ -25,7 +25,7 @@ from spark_jobs.jobs.ledger import LedgerJob, end_tailing
 from spark_jobs.jobs.partitions import PartitionsJob
 from spark_jobs.jobs.transaction_log import TransactionStateJob
 from spark_jobs.judge.judge import judging
-from spark_jobs.runtime.error_summary import reason
+from spark_jobs.runtime.error_summary import error_summary
 from spark_jobs.runtime.job_runner import GivenUp, Job, run_jobs
 from spark_jobs.runtime.liveness import ASKING_S, END_S, MIGRATION_S, START_S, Liveness, Part
 from spark_jobs.runtime.periodic import repeated
@@ -137,7 +137,7 @@ class Application:
                 with suppress(StoreError):  # it runs out by itself
                     lease.release(engine, held)
             if why is not None:
-                log.warning("reading stopped, beginning again in %.0f s: %s", PAUSE_S, reason(why))
+                log.warning("reading stopped, beginning again in %.0f s: %s", PAUSE_S, error_summary(why))
                 self._stopping.wait(PAUSE_S)
 
     def _renew(self, engine: Engine, held: lease.Lease) -> None:

@@ -1,6 +1,9 @@
-"""Where reading begins: at the positions in the store; the very first time at the start of the log."""
+"""Where reading begins (the store's positions; the very first time the log's start), and how far that first read is."""
 
 from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
 
 from sqlalchemy import Engine
 
@@ -10,8 +13,7 @@ from service.kafka.metadata import topic_layout
 from service.kafka.settings import ClientSettings
 from service.store.lease import Lease
 from service.store.progress import PartitionStart, Position, read_positions, start_positions
-from spark_jobs.source.log_identity import look, silence
-from spark_jobs.source.position import LogPosition
+from spark_jobs.source.log_identity import LogPosition, look, silence
 
 STALE_AFTER_MS = 12 * 3_600_000
 """Half of Kafka's delete.retention.ms: compaction may have removed tombstones that nobody read."""
@@ -56,3 +58,36 @@ def _partitions(client: ClientSettings, topic: str, now_ms: int) -> list[Partiti
         PartitionStart(p, layout.topic_id, leader.node, leader.epoch, seen.starts[p], seen.ends[p])
         for p, leader in layout.leaders.items()
     ]
+
+
+LINE_EVERY_MS = 2_000
+
+
+class FirstReadProgress:
+    """Fed with positions after each batch; falls silent once history is read."""
+
+    def __init__(self, positions: Iterable[LogPosition]) -> None:
+        positions = list(positions)
+        self._total = sum(max(p.counted_from - p.next_offset, 0) for p in positions)
+        self._read = 0
+        self._shown_at_ms: int | None = None
+
+    def advance(self, offsets: int, now_ms: int) -> None:
+        """`offsets` more of the history were read and stored."""
+        if self._read >= self._total or not offsets:
+            return
+        self._read += offsets
+        done = self._read >= self._total
+        if done or self._shown_at_ms is None or now_ms - self._shown_at_ms >= LINE_EVERY_MS:
+            self._shown_at_ms = now_ms
+            self._show(done)
+
+    def _show(self, done: bool) -> None:
+        share = min(self._read / self._total, 1.0)
+        line = f"first read of the transaction log: {self._read:,} of {self._total:,} offsets ({share:.0%})"
+        if sys.stderr.isatty():
+            bar = "█" * round(30 * share)
+            sys.stderr.write(f"\r{bar:░<30} {line}" + ("\n" if done else ""))
+        else:
+            sys.stderr.write(line + "\n")
+        sys.stderr.flush()

@@ -13,7 +13,7 @@ from typing import Final, NoReturn, TypeVar
 from service.domain.findings.rules import Rules
 from service.domain.retention_policy import Keep
 from service.kafka.settings import ClientSettings
-from spark_jobs.source.watch import Watch
+from spark_jobs.source.watched import Watch
 
 STORE: Final = "TXNSCOPE_STORE"
 """Environment variable with the store's URL: it may hold a password, which a command line would show to everybody."""

@@ -18,7 +18,7 @@ from service.kafka.client import KafkaClient
 from service.kafka.cluster import cluster_id
 from service.kafka.errors import KafkaFailure
 from service.kafka.settings import ClientSettings
-from spark_jobs import class_archive
+from spark_jobs.runtime import java
 from spark_jobs.runtime.java import find_java
 
 CLUSTER_ID = "txnscope-demo-cluster0"  # 22 characters of base64url, as Kafka's own ids
@@ -74,7 +74,7 @@ class Broker:
         if not self.data.exists():
             self._format()
         heap = (f"-Xmx{self._heap_mb}m", "-Xms128m", "-XX:+UseSerialGC")
-        archiving = () if self._archive.exists() else class_archive.archiving(self._new_archive)
+        archiving = () if self._archive.exists() else java.archiving_options(self._new_archive)
         with (self.directory / "broker.log").open("ab") as out:
             self._process = Leashed([*self._java(*heap, *archiving), "kafka.Kafka", str(self._server_properties)], out)
         try:
@@ -136,7 +136,7 @@ class Broker:
 
     def _java(self, *options: str) -> list[str]:
         logging = f"-Dlog4j.configuration=file:{self.directory}/log4j.properties"
-        sharing = class_archive.sharing(self._archive) if self._archive.exists() else ()
+        sharing = java.sharing_options(self._archive) if self._archive.exists() else ()
         return [self._jdk.command, *options, *sharing, "-XX:TieredStopAtLevel=1", logging, "-cp", self._classpath]
 
     @property
@@ -145,7 +145,7 @@ class Broker:
 
     @property
     def _archive(self) -> Path:
-        return self._jars / class_archive.name("classes", self._jdk)
+        return self._jars / java.archive_name("classes", self._jdk)
 
     @property
     def _new_archive(self) -> Path:

@@ -1,17 +1,21 @@
-"""Headers of tailed partitions to volume by minute and markers: the executors' half of the ledger. Pure."""
+"""Folds headers of tailed partitions into volume by minute and markers, as rows of their source and back. Pure."""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
 
-from service.domain.partitions.ledger import Marker, Volume
+from service.domain.partitions.ledger import LedgerBatch, Marker, TopicRange, Volume
+from service.domain.transaction_log.facts import Gap, RangeRead
 from service.domain.transaction_log.minutes import MINUTE_MS
 from service.wire.control import COMMIT
 from service.wire.header_columns import HeaderColumns, header_columns, marker_at
 from service.wire.log_columns import Chunk
 from service.wire.vectors import Bools, Ints
+from spark_jobs.fold.rows import READ, facts_from_rows, rows_of, struct_of
 
 OLDEST_MS: Final = 86_400_000
 """A timestamp older than this when it is read, or yet to come, is no time to count by: a producer may write anything
@@ -79,3 +83,59 @@ def _minutes(timestamp_ms: Ints, now_ms: int) -> Ints:
     is_time: Bools = (timestamp_ms > now_ms - OLDEST_MS) & (timestamp_ms <= now_ms)
     counted: Ints = np.where(is_time, timestamp_ms, now_ms) // MINUTE_MS * MINUTE_MS
     return counted
+
+
+_LONG, _INT, _TEXT, _FLAG = pa.int64(), pa.int32(), pa.string(), pa.bool_()
+_PLACE = {"topic": _TEXT, "partition": _INT}
+
+_RANGE = struct_of(TopicRange, {"topic": _TEXT, "read": READ})
+_VOLUME = struct_of(Volume, dict.fromkeys(Volume._fields, _LONG) | _PLACE)
+_MARKER = struct_of(Marker, dict.fromkeys(Marker._fields, _LONG) | _PLACE | {"is_commit": _FLAG})
+
+
+def ranges_to_rows(ranges: Iterable[TopicRange]) -> pa.RecordBatch:
+    plain = [
+        {"topic": topic, "read": read._asdict() | {"gap": read.gap and read.gap._asdict()}} for topic, read in ranges
+    ]
+    return rows_of("range", pa.array(plain, _RANGE))
+
+
+def volumes_to_rows(volumes: Sequence[Volume]) -> pa.RecordBatch:
+    return rows_of("volume", _structs(volumes, _VOLUME))
+
+
+def markers_to_rows(markers: Sequence[Marker]) -> pa.RecordBatch:
+    return rows_of("marker", _structs(markers, _MARKER))
+
+
+def batches_from_rows(table: pa.Table) -> Iterator[LedgerBatch]:
+    """The one batch that all rows of a micro-batch are."""
+    ranges: list[TopicRange] = []
+    volumes: list[Volume] = []
+    markers: list[Marker] = []
+    troubles: list[str] = []
+    for kind, facts in facts_from_rows(table):
+        if kind == "range":
+            ranges += [TopicRange(plain["topic"], _read(plain["read"])) for plain in facts.to_pylist()]
+        elif kind == "volume":
+            volumes += map(Volume._make, _columns(facts))
+        elif kind == "marker":
+            markers += map(Marker._make, _columns(facts))
+        else:
+            troubles += facts.to_pylist()
+    trouble = "; ".join(dict.fromkeys(troubles)) or None
+    yield LedgerBatch(tuple(ranges), tuple(volumes), tuple(markers), trouble)
+
+
+def _structs(facts: Sequence[Any], fields: pa.StructType) -> pa.StructArray:
+    columns = [pa.array([fact[i] for fact in facts], field.type) for i, field in enumerate(fields)]
+    return pa.StructArray.from_arrays(columns, fields=list(fields))
+
+
+def _columns(facts: pa.StructArray) -> Iterator[tuple[Any, ...]]:
+    return zip(*(field.to_pylist() for field in facts.flatten()), strict=True)
+
+
+def _read(plain: dict[str, Any]) -> RangeRead:
+    read = RangeRead(**plain)
+    return read._replace(gap=read.gap and Gap(**read.gap))  # type: ignore[arg-type]

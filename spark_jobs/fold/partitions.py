@@ -8,9 +8,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from service.domain.partitions.facts import FirstBatch, OpenEntry, PartitionLook, PartitionsBatch, StalledRead
-from spark_jobs.fold.rows import facts_from_rows
-from spark_jobs.rows import rows_of
-from spark_jobs.schemas import struct_of
+from spark_jobs.fold.rows import facts_from_rows, rows_of, struct_of
 
 _LONG, _INT, _TEXT, _FLAG = pa.int64(), pa.int32(), pa.string(), pa.bool_()
 

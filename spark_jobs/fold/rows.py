@@ -1,11 +1,16 @@
-"""Rows of the source back to facts, on the driver (`spark_jobs.rows` made them)."""
+"""Turns facts of the transaction log into Arrow rows on the executors, and back into facts on the driver.
+
+A row is a whole Arrow array in one binary value. Spark would take the arrays themselves, one fact a row, and turn each
+of their fields into the JVM's form and back: that costs four times what decoding and folding cost.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
+from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from service.domain.transaction_log.facts import (
     Durations,
@@ -20,7 +25,118 @@ from service.domain.transaction_log.facts import (
     Step,
 )
 from service.wire.transaction_log import decode_value
-from spark_jobs.fold.transaction_log import Runs
+from spark_jobs.fold.transaction_log import Folded, Runs
+
+_LONG, _INT, _TEXT, _BYTES, _FLAG = pa.int64(), pa.int32(), pa.string(), pa.binary(), pa.bool_()
+
+
+def struct_of(fact: Any, types: dict[str, pa.DataType]) -> pa.StructType:
+    """Of the fields of a NamedTuple, in their order."""
+    return pa.struct([pa.field(name, types[name]) for name in fact._fields])
+
+
+RECORD = struct_of(
+    LogRecord,
+    dict.fromkeys(LogRecord._fields, _LONG)
+    | dict.fromkeys(
+        ("leader_epoch", "state", "producer_epoch", "timeout_ms", "client_transaction_version", "partition_count"), _INT
+    ),
+)
+GAP = struct_of(Gap, {"from_offset": _LONG, "to_offset": _LONG, "reason": _TEXT, "missing": _LONG})
+RUN = struct_of(
+    Runs,
+    {
+        "partition": _INT,
+        "transactional_id": _BYTES,
+        "first": RECORD,
+        "last": RECORD,
+        "joined": _FLAG,
+        "records": _LONG,
+        "value": _BYTES,
+        "ended_offset": _LONG,
+        "ended_state": _INT,
+        "ended_value": _BYTES,
+    },
+)
+STEP = struct_of(Step, {"partition": _INT, "transactional_id": _BYTES, "before": RECORD, "after": RECORD})
+MINUTE = struct_of(Minute, dict.fromkeys(Minute._fields, _LONG) | {"partition": _INT, "transactional_id": _BYTES})
+DURATIONS = struct_of(Durations, {"partition": _INT, "kind": _TEXT, "buckets": pa.list_(_LONG), "sum_ms": _LONG})
+READ = struct_of(
+    RangeRead,
+    dict.fromkeys(RangeRead._fields, _LONG)
+    | dict.fromkeys(("partition", "generation", "leader", "leader_epoch"), _INT)
+    | {"topic_id": _TEXT, "gap": GAP, "counts": _FLAG},
+)
+REJECT = struct_of(
+    Reject,
+    {
+        "partition": _INT,
+        "generation": _INT,
+        "offset": _LONG,
+        "reason": _TEXT,
+        "transactional_id": _BYTES,
+        "key": _BYTES,
+        "value": _BYTES,
+    },
+)
+
+
+SCHEMA = StructType([StructField("kind", StringType(), False), StructField("arrow", BinaryType(), False)])
+_ARROW = pa.schema([pa.field("kind", pa.string(), nullable=False), pa.field("arrow", pa.binary(), nullable=False)])
+_AT_ONCE = 10_000
+"""Facts in one row, at most: some 2 MB, of which compression leaves a fifth."""
+_COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+
+
+def folded_to_rows(folded: Folded) -> Iterator[pa.RecordBatch]:
+    """All that was folded of some ranges."""
+    yield rows_of("run", _structs(folded.runs, RUN))
+    for told in folded.told:
+        yield rows_of("step", _structs(told.steps, STEP))
+        if told.minutes is not None:
+            yield rows_of("minute", _structs(told.minutes, MINUTE))
+        if told.durations:
+            yield rows_of("durations", pa.array([d._asdict() for d in told.durations], DURATIONS))
+
+
+def reads_to_rows(reads: Iterable[RangeRead]) -> pa.RecordBatch:
+    return rows_of("read", pa.array([r._asdict() | {"gap": r.gap and r.gap._asdict()} for r in reads], READ))
+
+
+def rejects_to_rows(rejects: Iterable[Reject]) -> pa.RecordBatch:
+    return rows_of("reject", pa.array([r._asdict() for r in rejects], REJECT))
+
+
+def trouble_to_rows(trouble: str) -> pa.RecordBatch:
+    return rows_of("trouble", pa.array([trouble], pa.string()))
+
+
+def rows_of(kind: str, facts: pa.Array) -> pa.RecordBatch:
+    """An array of one kind of facts, in as few rows as fit."""
+    arrows = []
+    for start in range(0, len(facts), _AT_ONCE):
+        sink = pa.BufferOutputStream()
+        some = pa.RecordBatch.from_arrays([facts.slice(start, _AT_ONCE)], names=[kind])
+        with pa.ipc.new_stream(sink, some.schema, options=_COMPRESSED) as stream:
+            stream.write_batch(some)
+        arrows.append(sink.getvalue().to_pybytes())
+    return pa.RecordBatch.from_arrays([pa.array([kind] * len(arrows)), pa.array(arrows, pa.binary())], schema=_ARROW)
+
+
+def _structs(columns: tuple[Any, ...], fields: pa.StructType) -> pa.StructArray:
+    """An array of structs from its columns: numpy, Arrow, or again a tuple of columns."""
+    return pa.StructArray.from_arrays(
+        [_column(column, field.type) for column, field in zip(columns, fields, strict=True)], fields=list(fields)
+    )
+
+
+def _column(column: Any, kind: pa.DataType) -> pa.Array:
+    if isinstance(column, tuple):
+        return _structs(column, kind)
+    if isinstance(column, pa.Array):
+        return column.cast(kind)
+    return pa.array(column.astype(kind.to_pandas_dtype(), copy=False))
+
 
 RUNS_AT_ONCE = 100_000
 """Runs the driver holds as objects, about: some 120 MB."""

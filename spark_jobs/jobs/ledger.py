@@ -11,15 +11,15 @@ from service.store.lease import Lease
 from service.store.progress import keep_topics
 from service.store.writers.ledger import LedgerWriter
 from spark_jobs.first_read import as_known
-from spark_jobs.ledger_rows import batches_from_rows
+from spark_jobs.fold.ledger import batches_from_rows
+from spark_jobs.runtime.error_summary import store_failures
 from spark_jobs.runtime.liveness import Part
 from spark_jobs.runtime.queries import Queries
 from spark_jobs.runtime.session import CORES
 from spark_jobs.runtime.sinks import StoreSink
 from spark_jobs.settings import IngestSettings
 from spark_jobs.source.ledger import LedgerSource, ledger_options
-from spark_jobs.source.position import LogPosition
-from spark_jobs.told_trouble import trouble_is_told
+from spark_jobs.source.log_identity import LogPosition
 
 POLL_MS = 500
 HEARTBEAT_MS = 1_000
@@ -37,7 +37,7 @@ class LedgerJob:
     def run(self, lease: Lease, ending: threading.Event, part: Part) -> None:
         """As `TransactionStateJob.run`."""
         writer = LedgerWriter(self._engine, lease)
-        with trouble_is_told(writer):
+        with store_failures(writer):
             positions = self._positions(lease)
             options = ledger_options(self._client, self._watch, positions, CORES, POLL_MS, HEARTBEAT_MS, part.pulse)
             sink = StoreSink(batches_from_rows, writer.apply, part.step)

@@ -13,6 +13,7 @@ from service.store.lease import Lease
 from service.store.queries.partitions import stall_clocks
 from service.store.writers.partitions import PartitionWriter
 from spark_jobs.fold.partitions import batches_from_rows
+from spark_jobs.runtime.error_summary import store_failures
 from spark_jobs.runtime.liveness import Part
 from spark_jobs.runtime.queries import Queries
 from spark_jobs.runtime.session import CORES
@@ -20,7 +21,6 @@ from spark_jobs.runtime.sinks import StoreSink
 from spark_jobs.settings import IngestSettings
 from spark_jobs.source.partitions import PartitionsSource, sampler_options
 from spark_jobs.source.watched import Clock
-from spark_jobs.told_trouble import trouble_is_told
 
 TICK_MS = 250
 
@@ -45,7 +45,7 @@ class PartitionsJob:
             if writer.apply(batch, now_ms, before_ms).reads:
                 self._news.set()
 
-        with trouble_is_told(writer):
+        with store_failures(writer):
             clocks = self._clocks(lease)
             with TemporaryDirectory(prefix="windows-", dir=self._scratch, ignore_cleanup_errors=True) as folder:
                 kept = str(Path(folder) / "windows.db")

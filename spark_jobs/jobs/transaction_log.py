@@ -10,9 +10,9 @@ from service.domain.transaction_log.facts import LogBatch
 from service.domain.transaction_log.topic import SOURCE, TOPIC
 from service.store.lease import Lease
 from service.store.writers.transaction_log import TransactionLogWriter
-from spark_jobs.first_read import begin
+from spark_jobs.first_read import FirstReadProgress, begin
 from spark_jobs.fold.rows import batches_from_rows
-from spark_jobs.progress import FirstReadProgress
+from spark_jobs.runtime.error_summary import store_failures
 from spark_jobs.runtime.liveness import Part
 from spark_jobs.runtime.queries import Queries
 from spark_jobs.runtime.session import CORES
@@ -20,7 +20,6 @@ from spark_jobs.runtime.sinks import StoreSink
 from spark_jobs.settings import IngestSettings
 from spark_jobs.source.planner import wall_clock_ms
 from spark_jobs.source.transaction_log import TransactionLogSource, source_options
-from spark_jobs.told_trouble import trouble_is_told
 
 POLL_MS = 200
 HEARTBEAT_MS = 1_000
@@ -40,7 +39,7 @@ class TransactionStateJob:
         exception, or StillStoring."""
         kept = tuple(prefix.encode() for prefix in self._kept)
         writer = TransactionLogWriter(self._engine, lease, history_ms=self._history_ms, kept=kept)
-        with trouble_is_told(writer):
+        with store_failures(writer):
             self._run(writer, lease, ending, part)
 
     def _run(self, writer: TransactionLogWriter, lease: Lease, ending: threading.Event, part: Part) -> None:

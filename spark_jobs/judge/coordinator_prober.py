@@ -14,7 +14,7 @@ from service.kafka.metadata import TopicLayout, topic_layout
 from service.kafka.settings import ClientSettings
 from service.kafka.transactions import Described, describe_request, described_in
 from service.store.display import display_id
-from spark_jobs.judge.kafka_worker import Asking
+from spark_jobs.judge.kafka_worker import KafkaWorker
 from spark_jobs.runtime.liveness import Liveness
 from spark_jobs.source.planner import wall_clock_ms
 
@@ -31,7 +31,7 @@ class Question(NamedTuple):
     coordinator: int
 
 
-class Probe(Asking[Sequence[Question], Answer]):
+class Probe(KafkaWorker[Sequence[Question], Answer]):
     """What cannot be answered is left out: the next question comes soon."""
 
     def __init__(self, client: ClientSettings, liveness: Liveness) -> None:

@@ -1,4 +1,4 @@
-"""What the judge remembers of an open entry that nobody owns, from the first look to its end."""
+"""What the judge remembers of one open entry that no coordinator owns, from its first observation to its end."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from typing import Final
 
 from service.domain.findings.context import Context
 from service.domain.findings.finding import Evidence, Finding, Subject
-from service.domain.findings.hanging import NOT_YET, SETTLES_MS, can_still_write, entry_place, is_certain
+from service.domain.findings.hanging import NOT_YET, SETTLES_MS, can_still_write, entry_place, is_certain, subject_of
 from service.domain.owners import Owner
 from service.domain.partitions.open_entries import Entry, Relation, will_close
 from service.domain.transaction_log.states import NAMES
 from service.domain.transaction_log.topic import TOPIC
 from service.domain.worlds.facts import EntryAsk, ask_about
-from service.domain.worlds.order import Sample
+from service.domain.worlds.order import Sample, decode
 from service.domain.worlds.verdict import Verdict, World, contradictory, undecided
 from service.kafka.leader_check import Seen
 from service.store.display import display_id
+from service.store.queries.partitions import PartitionRow
 from spark_jobs.judge.partition_prober import Heard
 
 ASK_AGAIN_MS: Final = 5_000
@@ -258,3 +259,48 @@ class OpenCase:
 def _seen_open(entry: Entry) -> Evidence:
     where = f"{entry.topic}-{entry.partition}@{entry.start_offset}"
     return Evidence(entry.first_seen_ms, where, f"open: producer id {entry.producer_id}, epoch {entry.producer_epoch}")
+
+
+def begun(
+    row: PartitionRow, entry: Entry, relation: Relation, now_ms: int, open_: Mapping[Subject, Finding]
+) -> OpenCase:
+    """`open_`: findings; maybe there is one of it from before a restart."""
+    is_first = entry.start_offset == row.last_stable_offset
+    case = OpenCase(
+        entry=entry,
+        owner=relation.owner,
+        subject=subject_of(entry, relation.owner),
+        topic_id=row.topic_id,
+        stalled_since_ms=row.stalled_since_ms if is_first else None,
+        samples=decode(row.samples),
+        log_start=row.log_start,
+        last_stable_offset=row.last_stable_offset,
+        high_watermark=row.high_watermark,
+        begun_ms=now_ms,
+    )
+    place = entry_place(case.subject)
+    for subject, finding in open_.items():
+        if entry_place(subject) == place:
+            case.recall(finding)
+    return case
+
+
+def recalled(subject: Subject, now_ms: int, open_: Mapping[Subject, Finding]) -> OpenCase:
+    """What hung before a restart and is not in the store now: how it ended is still to be told."""
+    start = subject.start_offset or 0
+    entry = Entry(
+        subject.topic or "",
+        subject.partition or 0,
+        subject.producer_id or 0,
+        subject.producer_epoch or 0,
+        start,
+        coordinator_epoch=-1,
+        last_timestamp_ms=-1,
+        records=None,
+        bytes=None,
+        first_seen_ms=now_ms,
+        seen_at_ms=now_ms,
+    )
+    case = OpenCase(entry, None, subject, "", None, (), -1, -1, high_watermark=start, begun_ms=now_ms)
+    case.recall(open_[subject])
+    return case

@@ -29,7 +29,7 @@ from spark_jobs.judge.disturbances import unrest_at_start
 from spark_jobs.judge.events import EventLooks
 from spark_jobs.judge.group_prober import GroupsWatch, watching_groups
 from spark_jobs.judge.groups import GroupLooks
-from spark_jobs.judge.partition_prober import Looker
+from spark_jobs.judge.partition_prober import PartitionProber
 from spark_jobs.judge.partitions import PartitionLooks
 from spark_jobs.runtime.liveness import JUDGE_S, Liveness
 from spark_jobs.runtime.periodic import repeated
@@ -212,7 +212,7 @@ def judging(
     reader = open_reader(store)
     with (
         Probe(client, liveness) as probe,
-        Looker(client, liveness, news) as looker,
+        PartitionProber(client, liveness, news) as looker,
         watching_groups(store, engine, lease, client, liveness) as groups,
     ):
         partitions = PartitionLooks(lease.cluster_id, looker, ",".join(client.bootstrap_servers), unrest)

@@ -14,7 +14,7 @@ from service.kafka.client import KafkaClient
 from service.kafka.errors import KafkaFailure
 from service.kafka.settings import ClientSettings
 from service.processes.progress import heard_by
-from spark_jobs.runtime.error_summary import reason
+from spark_jobs.runtime.error_summary import error_summary
 from spark_jobs.runtime.liveness import ASKING_S, Liveness
 
 log = logging.getLogger(__name__)
@@ -23,7 +23,7 @@ Question = TypeVar("Question")
 Answer = TypeVar("Answer")
 
 
-class Asking(Generic[Question, Answer]):
+class KafkaWorker(Generic[Question, Answer]):
     """`ask` and `answers` return at once; the thread lives as long as the block, and has the one connection."""
 
     def __init__(self, name: str, client: ClientSettings, liveness: Liveness) -> None:
@@ -82,7 +82,7 @@ class Asking(Generic[Question, Answer]):
             log.debug("%s: %s", failure, e)
             self._close()
         except Exception as e:
-            log.warning("%s: %s", failure, reason(e))
+            log.warning("%s: %s", failure, error_summary(e))
             self._close()
 
     def _close(self) -> None:

@@ -22,7 +22,7 @@ from service.kafka.leader_check import Bracket, Seen
 from service.kafka.producer_batches import BatchesRead, batches_between
 from service.kafka.producer_owners import told_of
 from service.kafka.settings import ClientSettings
-from spark_jobs.judge.kafka_worker import Asking
+from spark_jobs.judge.kafka_worker import KafkaWorker
 from spark_jobs.runtime.liveness import Liveness
 from spark_jobs.source.planner import wall_clock_ms
 
@@ -81,7 +81,7 @@ class Answers:
     silent_at_ms: int | None = None
 
 
-class Looker(Asking[Questions, Answers]):
+class PartitionProber(KafkaWorker[Questions, Answers]):
     """Answers the judge's questions as far as Kafka answers them, and sets `bell` with each answer."""
 
     def __init__(self, client: ClientSettings, liveness: Liveness, bell: threading.Event) -> None:

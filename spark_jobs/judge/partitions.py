@@ -40,12 +40,10 @@ from service.store.queries import partitions as read_partitions
 from service.store.queries.judged_partitions import JudgedEntry, JudgedPartition
 from service.store.queries.partitions import PartitionRow
 from service.store.read_log import LogRead, log_read
-from spark_jobs.begun import begun, recalled
 from spark_jobs.judge.disturbances import NEVER_MS, Unrest
-from spark_jobs.judge.hanging_case import OpenCase
-from spark_jobs.judge.partition_prober import Answers, EntryKey, Looker, Questions, is_open
-from spark_jobs.judge.resolution import how_it_ended
-from spark_jobs.observed import cases_of, observed
+from spark_jobs.judge.hanging_case import OpenCase, begun, recalled
+from spark_jobs.judge.partition_prober import Answers, EntryKey, PartitionProber, Questions, is_open
+from spark_jobs.judge.resolution import cases_of, how_it_ended, observed
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +63,7 @@ class PartitionLooks:
     """Remembers a case for each entry that nobody owns. `bootstrap`: servers, for the commands it shows. `unrest`: what
     is known from before it."""
 
-    def __init__(self, cluster_id: int, looker: Looker, bootstrap: str, unrest: Unrest) -> None:
+    def __init__(self, cluster_id: int, looker: PartitionProber, bootstrap: str, unrest: Unrest) -> None:
         self._cluster_id, self._looker, self._bootstrap, self._unrest = cluster_id, looker, bootstrap, unrest
         self._cases: dict[EntryKey, OpenCase] = {}
         self._closed_ms: dict[EntryKey, int] = {}

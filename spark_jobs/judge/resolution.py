@@ -1,22 +1,26 @@
-"""How what hung has ended: by whose marker, beside the last transaction that ended under its producer id."""
+"""How a hanging transaction ended (whose marker), and what a finding reports of it while it is open."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from sqlalchemy import Connection
 
 from service.domain.findings import kinds
 from service.domain.findings.context import Context
-from service.domain.findings.hanging import can_still_write
+from service.domain.findings.finding import Observation
+from service.domain.findings.hanging import Case, can_still_write, observe
 from service.domain.owners import Owner
 from service.domain.partitions.endings import Ended, how_ended
 from service.domain.transaction_log.states import PREPARE_COMMIT
 from service.kafka.leader_check import Seen
 from service.kafka.producer_batches import BatchesRead
 from service.store import audit
-from service.store.display import printable
+from service.store.display import display_id, printable
 from service.store.queries import partitions
+from service.store.queries.judged_partitions import JudgedEntry
+from service.store.queries.partitions import PartitionRow
 from service.wire.errors import DecodeError
 from service.wire.transaction_log import decode_value
 from spark_jobs.judge.hanging_case import OpenCase
@@ -92,3 +96,37 @@ def ended_of(owner: Owner) -> Ended | None:
 def topic_text(topic: str) -> str:
     """A topic's name as the store shows it."""
     return printable(topic.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace"))
+
+
+def observed(case: OpenCase, context: Context, bootstrap: str, now_ms: int) -> Observation:
+    """What hangs, as it is known by now. `bootstrap`: servers for the command."""
+    transactional_id = case.subject.transactional_id
+    name = None if transactional_id is None else display_id(transactional_id)
+    shown = Case(
+        case.entry,
+        case.owner,
+        name,
+        case.log_start,
+        case.last_stable_offset,
+        tuple(case.evidence),
+        case.shown,
+        context.groups.waiting([case.entry.place], case.entry.producer_id),
+        context.groups.pending(case.entry.place, case.entry.producer_id),
+    )
+    return observe(
+        shown,
+        context.rules.of(name or "", (case.entry.topic,)),
+        bootstrap,
+        confirmed=case.confirmed_by is not None,
+        certain=case.is_certain(context, now_ms),
+        may_skip_markers=context.may_skip_markers,
+    )._replace(subject=case.subject)
+
+
+def cases_of(shown: Iterable[tuple[PartitionRow, JudgedEntry]], word: str, context: Context) -> Iterator[Case]:
+    """What has this relation."""
+    for row, (entry, relation) in shown:
+        if relation.word == word:
+            name = None if relation.owner is None else display_id(relation.owner.transactional_id)
+            waiting = context.groups.waiting([entry.place], entry.producer_id)
+            yield Case(entry, relation.owner, name, row.log_start, row.last_stable_offset, (), groups=waiting)

@@ -1,8 +1,25 @@
-"""What ended a query, in one line: Spark wraps a cause in pages of plans and stacks."""
+"""Sums up in one line what ended a query (Spark wraps a cause in pages of plans and stacks), and stores that line."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from service.store.errors import StoreError
+from service.store.writers.source import SourceWriter
+
+
+@contextmanager
+def store_failures(writer: SourceWriter) -> Iterator[None]:
+    """If the store takes it."""
+    try:
+        yield
+    except Exception as e:
+        with suppress(StoreError):
+            writer.report_trouble(error_summary(e))
+        raise
+
 
 # the last line of a Python traceback, wherever it stands in the text: "package.module.Name: message"
 _RAISED = re.compile(r"^\s*(?:Caused by: )?((?:[A-Za-z_]\w*\.)*[A-Z]\w*): (.+)$", re.MULTILINE)
@@ -16,7 +33,7 @@ _OURS = ("service.", "spark_jobs.")
 _LONGEST = 300
 
 
-def reason(failure: BaseException) -> str:
+def error_summary(failure: BaseException) -> str:
     """The message of our own exception if one is in the text, else the last cause in it, else its first line."""
     if _WITHOUT_A_CAUSE.search(str(failure)):
         return "a Python process of Spark's has ended"

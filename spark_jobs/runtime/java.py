@@ -1,4 +1,7 @@
-"""Which Java runs Spark: one that is there and new enough, else the one that comes as a Python package."""
+"""Finds a Java for Spark, and archives the classes it loads (JEP 350): loading them is half of a start's CPU.
+
+A JVM that an archive does not fit, of another build or over other jars, ignores it.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,13 @@ import re
 import shutil
 import stat
 import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+import pyspark
 
 OLDEST: Final = 17  # what Spark 4 needs
 
@@ -97,3 +103,24 @@ exec '{home}/bin/java' "$@"
         half_done.chmod(half_done.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
         half_done.replace(wrapper)
     return wrapper.parents[1]
+
+
+def archived_classes(java: Java) -> Path:
+    """Where the archive of Spark for this Java and this environment lies, if `spark_jobs.runtime.rehearsal` made it
+    (docs/adr/0011); it goes with the environment."""
+    return Path(sys.prefix) / "share" / "txnscope" / archive_name(f"spark-{pyspark.__version__}", java)
+
+
+def archive_name(title: str, java: Java) -> str:
+    """Of an archive: another Java, another file."""
+    return f"{title}-java-{hashlib.sha256(bytes(java.home)).hexdigest()[:8]}.jsa"
+
+
+def sharing_options(found: Path) -> list[str]:
+    """Java's options that use an archive. Java is not to print what it thinks of it."""
+    return [f"-XX:SharedArchiveFile={found}", "-Xshare:auto", "-Xlog:disable"]
+
+
+def archiving_options(into: Path) -> list[str]:
+    """Java's options that write what was loaded `into` a file when the JVM ends."""
+    return [f"-XX:ArchiveClassesAtExit={into}", "-Xlog:disable"]

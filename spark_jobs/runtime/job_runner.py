@@ -11,7 +11,7 @@ from typing import Final, Protocol
 from service.kafka.errors import KafkaFailure
 from service.store.errors import LeaseLost, StoreUnavailable
 from service.store.lease import Lease
-from spark_jobs.runtime.error_summary import reason
+from spark_jobs.runtime.error_summary import error_summary
 from spark_jobs.runtime.liveness import SOURCE_S, SOURCE_START_S, Liveness, Part
 from spark_jobs.runtime.queries import StillStoring
 
@@ -90,13 +90,13 @@ def _keep(job: Job, lease: Lease, liveness: Liveness, round_: _Round) -> None:
                     pause_s, failures = FIRST_PAUSE_S, 0
                 failures += not isinstance(e, KafkaFailure | StoreUnavailable)  # those are waited for
                 if failures >= MOST_FAILURES:
-                    round_.end(GivenUp(f"{job.name}: reading stopped {failures} times in a row: {reason(e)}"))
+                    round_.end(GivenUp(f"{job.name}: reading stopped {failures} times in a row: {error_summary(e)}"))
                     return
                 log.warning(
                     "%s: reading stopped, beginning again at what the store has in %.0f s: %s",
                     job.name,
                     pause_s,
-                    reason(e),
+                    error_summary(e),
                 )
                 part.starts()
                 round_.ending.wait(pause_s)

@@ -12,7 +12,7 @@ from typing import Final
 from service.kafka.errors import KafkaFailure
 from service.processes.progress import heard_by
 from service.store.errors import LeaseLost, StoreUnavailable
-from spark_jobs.runtime.error_summary import reason
+from spark_jobs.runtime.error_summary import error_summary
 from spark_jobs.runtime.liveness import ASKING_S, Liveness, Part
 from spark_jobs.source.planner import wall_clock_ms
 
@@ -66,7 +66,7 @@ def _repeat(
             return
         except Exception as e:
             is_well = isinstance(e, StoreUnavailable | KafkaFailure)
-            if (text := reason(e)) != told:
+            if (text := error_summary(e)) != told:
                 log.warning("%s waits and tries again: %s", name, text)
                 told = text
             pause_s = min(max(pause_s * 2, 1.0), LONGEST_PAUSE_S)

@@ -15,8 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from spark_jobs.class_archive import archive, archiving
-from spark_jobs.runtime.java import Java, JavaNotFound, find_java
+from spark_jobs.runtime.java import Java, JavaNotFound, archived_classes, archiving_options, find_java
 from spark_jobs.runtime.scratch import scratch_folder
 from spark_jobs.runtime.session import SparkFailed, start_spark
 
@@ -68,11 +67,11 @@ def main() -> int:
     try:
         java = find_java(os.environ)
         _archive_the_platform(java)
-        to = archive(java)
+        to = archived_classes(java)
         to.parent.mkdir(parents=True, exist_ok=True)
         half_done = to.with_suffix(f".{os.getpid()}")
         with scratch_folder() as scratch:
-            spark = start_spark(scratch, jvm.append, archiving(half_done))
+            spark = start_spark(scratch, jvm.append, archiving_options(half_done))
             _rehearse(spark, str(scratch / "checkpoint"))
             spark.stop()
             jvm[0].stdin.close()  # type: ignore[union-attr]  # which ends it

@@ -20,11 +20,10 @@ from typing import Any, Final
 from pyspark import accumulators
 from pyspark.sql import SparkSession
 
-from spark_jobs import class_archive
 from spark_jobs.runtime import python_process
-from spark_jobs.runtime.error_summary import reason
+from spark_jobs.runtime.error_summary import error_summary
 from spark_jobs.runtime.fork_server import FOR_SOURCES, KEEP_FREED_MEMORY, socket_in
-from spark_jobs.runtime.java import Java, find_java
+from spark_jobs.runtime.java import Java, archived_classes, find_java, sharing_options
 
 log = logging.getLogger("txnscope.ingest")
 
@@ -95,14 +94,14 @@ def start_spark(scratch: Path, guard: JvmGuard, java_options: Sequence[str] | No
     try:
         session = builder.getOrCreate()
     except Exception as e:
-        raise SparkFailed(f"Spark did not start: {reason(e)}") from e
+        raise SparkFailed(f"Spark did not start: {error_summary(e)}") from e
     guard(session.sparkContext._gateway.proc)  # type: ignore[union-attr]
     return session
 
 
 def _sharing(java: Java) -> Sequence[str]:
-    archive = class_archive.archive(java)
-    return class_archive.sharing(archive) if archive.exists() else ()
+    classes = archived_classes(java)
+    return sharing_options(classes) if classes.exists() else ()
 
 
 def _settings(scratch: Path, java_options: Sequence[str]) -> dict[str, str]:

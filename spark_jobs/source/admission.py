@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from service.domain.transaction_log.facts import RangeRead
-from spark_jobs.source.position import LogPosition
+from spark_jobs.source.log_identity import LogPosition
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,15 +13,14 @@ from pyspark.sql.types import StructType
 
 from service.domain.partitions.ledger import TopicRange
 from service.kafka.settings import ClientSettings
-from spark_jobs.rows import SCHEMA, trouble_to_rows
-from spark_jobs.source import position
+from spark_jobs.fold.rows import SCHEMA, trouble_to_rows
+from spark_jobs.source import log_identity
 from spark_jobs.source.admission import into_tasks
-from spark_jobs.source.ledger_brokers import LedgerBrokers
-from spark_jobs.source.ledger_planner import LedgerPlan, LedgerPlanner
+from spark_jobs.source.ledger_planner import LedgerBrokers, LedgerPlan, LedgerPlanner
 from spark_jobs.source.ledger_reader import read_tails
 from spark_jobs.source.planner import wall_clock_ms
 from spark_jobs.source.stream_reader import PlanningReader
-from spark_jobs.source.watch import Watch
+from spark_jobs.source.watched import Watch
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,9 @@ class LedgerReader(PlanningReader[LedgerPlan]):
         super().__init__(int(options["pollms"]), int(options["heartbeatms"]), options["pulse"])
         self._settings = ClientSettings.from_json(options["client"])
         self._watch = Watch(*map(tuple, json.loads(options["watch"])))
-        self._positions = {topic: position.from_json(text) for topic, text in json.loads(options["positions"]).items()}
+        self._positions = {
+            topic: log_identity.from_json(text) for topic, text in json.loads(options["positions"]).items()
+        }
         self._cores = int(options["cores"])
 
     def planner(self) -> LedgerPlanner:
@@ -72,7 +73,7 @@ class LedgerSource(DataSource):
 def ledger_options(
     settings: ClientSettings,
     watch: Watch,
-    positions: Mapping[str, Mapping[int, position.LogPosition]],
+    positions: Mapping[str, Mapping[int, log_identity.LogPosition]],
     cores: int,
     poll_ms: int,
     heartbeat_ms: int,
@@ -83,7 +84,7 @@ def ledger_options(
     return {
         "client": settings.to_json(),
         "watch": json.dumps(watch),
-        "positions": json.dumps({topic: position.to_json(of_topic) for topic, of_topic in positions.items()}),
+        "positions": json.dumps({topic: log_identity.to_json(of_topic) for topic, of_topic in positions.items()}),
         "cores": str(cores),
         "pollms": str(poll_ms),
         "heartbeatms": str(heartbeat_ms),

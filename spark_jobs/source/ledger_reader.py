@@ -12,16 +12,15 @@ from service.domain.partitions.ledger import TopicRange
 from service.domain.transaction_log.facts import RangeRead
 from service.kafka.settings import ClientSettings
 from service.wire.log_columns import Chunk
-from spark_jobs.fold.ledger import Tail
-from spark_jobs.ledger_rows import markers_to_rows, ranges_to_rows, volumes_to_rows
-from spark_jobs.rows import trouble_to_rows
+from spark_jobs.fold.ledger import Tail, markers_to_rows, ranges_to_rows, volumes_to_rows
+from spark_jobs.fold.rows import trouble_to_rows
 from spark_jobs.source.reader import MAX_FETCH_BYTES, Reading
 
 
 def read_tails(
     settings: ClientSettings, ranges: Iterable[TopicRange], now_ms: Callable[[], int]
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of `spark_jobs.ledger_rows` for all of `ranges`. Raises KafkaUnavailable as `read_ranges`."""
+    """Rows of `spark_jobs.fold.ledger` for all of `ranges`. Raises KafkaUnavailable as `read_ranges`."""
     done: list[TopicRange] = []
     for topic, of_topic in groupby(sorted(ranges, key=attrgetter("topic")), attrgetter("topic")):
         reading = _Tailing(settings, topic, [one.read for one in of_topic], now_ms)

@@ -21,14 +21,12 @@ from service.domain.partitions.facts import PartitionsBatch
 from service.kafka.settings import ClientSettings
 from service.processes.progress import heard_by, touch
 from spark_jobs.fold.partitions import reads_to_rows, seen_to_rows
-from spark_jobs.rows import SCHEMA
-from spark_jobs.source.asks import StalledAsk, into_tasks
+from spark_jobs.fold.rows import SCHEMA
 from spark_jobs.source.planner import wall_clock_ms
-from spark_jobs.source.requests import Brokers
+from spark_jobs.source.requests import Brokers, StalledAsk, into_tasks
 from spark_jobs.source.sampler import Sample, Sampler
 from spark_jobs.source.stalled import read_stalled
-from spark_jobs.source.watch import Watch
-from spark_jobs.source.watched import Clock
+from spark_jobs.source.watched import Clock, Watch
 
 TOO_LATE_MS: Final = 10_000
 """A sample that waited for so long is told and not read from: the next one knows more."""

@@ -17,8 +17,7 @@ from service.kafka.errors import KafkaFailure
 from service.kafka.metadata import TopicLayout, topic_layout
 from service.kafka.settings import ClientSettings
 from spark_jobs.source.admission import Limits, admit
-from spark_jobs.source.log_identity import Look, look, no_more, other_log, silence
-from spark_jobs.source.position import LogPosition
+from spark_jobs.source.log_identity import LogPosition, Look, look, no_more, other_log, silence
 
 LAYOUT_MAX_AGE_MS = 1_000
 

@@ -25,11 +25,27 @@ from service.kafka.settings import ClientSettings
 from service.wire.columns import UNDECODABLE, BrokenBatch, Chunk, LogColumns, decode
 from service.wire.log_columns import holes
 from service.wire.scalar import misread
+from spark_jobs.fold.rows import folded_to_rows, reads_to_rows, rejects_to_rows
 from spark_jobs.fold.transaction_log import Folded, concat, fold, merge
 from spark_jobs.fold.transitions import Scope
-from spark_jobs.rows import folded_to_rows, reads_to_rows, rejects_to_rows
 from spark_jobs.source.admission import at_once
-from spark_jobs.source.connections import connected, forget
+
+clients: dict[str, KafkaClient] = {}
+
+
+def connected(settings: ClientSettings) -> KafkaClient:
+    """The one to this cluster. Raises KafkaUnavailable or KafkaRefused."""
+    key = settings.to_json()
+    if key not in clients:
+        clients[key] = KafkaClient(settings)
+    return clients[key]
+
+
+def forget(settings: ClientSettings) -> None:
+    """Closed; the next one is made anew."""
+    if stale := clients.pop(settings.to_json(), None):
+        stale.close()
+
 
 FETCH_BYTES = 8 << 20  # larger responses are slower, not faster, through kafka-python
 PARTITION_BYTES = 4 << 20
@@ -42,7 +58,7 @@ PATIENCE_AGAIN_S = 1.0  # where Spark tries the task again: the first try was pa
 def read_ranges(
     settings: ClientSettings, topic: str, ranges: Sequence[RangeRead], kept: Sequence[bytes] = ()
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of `spark_jobs.rows` for all of `ranges`. Raises KafkaUnavailable after `PATIENCE_S` without progress."""
+    """Rows of `fold.rows` for all of `ranges`. Raises KafkaUnavailable after `PATIENCE_S` without progress."""
     for some in at_once(ranges):
         reading = _LogReading(settings, topic, some, kept)
         while reading.unfinished:

@@ -1,9 +1,9 @@
-"""What the sampler asks, over one connection; after a failure a new one is made."""
+"""What the sampler asks of the brokers, and how reads of stalled partitions are shared among tasks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from service.kafka import errors
 from service.kafka.client import KafkaClient
@@ -12,6 +12,31 @@ from service.kafka.errors import KafkaRefused, KafkaUnavailable
 from service.kafka.layouts import Topics, all_topics
 from service.kafka.metadata import TopicLayout, topic_layout
 from service.kafka.settings import ClientSettings
+
+WORTH_A_TASK: Final = 250
+"""Partitions; a task costs about 16 ms whatever it does."""
+
+
+class StalledAsk(NamedTuple):
+    """A partition to be read, as it was when it was last looked at."""
+
+    topic: str
+    partition: int
+    topic_id: str
+    leader: int
+    leader_epoch: int
+    log_start: int
+    last_stable_offset: int
+    high_watermark: int
+
+
+def into_tasks(asks: Sequence[StalledAsk], cores: int) -> list[tuple[StalledAsk, ...]]:
+    """At least one list and at most `cores`, each asking few leaders."""
+    by_leader = sorted(asks, key=lambda ask: (ask.leader, ask.topic, ask.partition))
+    tasks = max(1, min(cores, -(-len(asks) // WORTH_A_TASK)))
+    size = -(-len(asks) // tasks)
+    return [tuple(by_leader[i * size : (i + 1) * size]) for i in range(tasks)]
+
 
 Place = tuple[str, int]
 _T = TypeVar("_T")

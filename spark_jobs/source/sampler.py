@@ -18,11 +18,9 @@ from service.domain.worlds.order import LogEnd
 from service.kafka.ends import Ends
 from service.kafka.errors import KafkaFailure
 from service.kafka.metadata import Leader, TopicLayout
-from spark_jobs.source.asks import StalledAsk
-from spark_jobs.source.requests import Asked, Place
+from spark_jobs.source.requests import Asked, Place, StalledAsk
 from spark_jobs.source.samples import Rounds
-from spark_jobs.source.watch import Watch
-from spark_jobs.source.watched import Clock, News, Watched, is_over
+from spark_jobs.source.watched import Clock, News, Watch, Watched, is_over
 
 LAYOUT_EVERY_MS: Final = 2_000
 LAYOUT_SOON_MS: Final = 1_000

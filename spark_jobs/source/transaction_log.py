@@ -14,8 +14,8 @@ from pyspark.sql.types import StructType
 from service.domain.transaction_log.facts import RangeRead
 from service.domain.transaction_log.topic import TOPIC
 from service.kafka.settings import ClientSettings
-from spark_jobs.rows import SCHEMA, trouble_to_rows
-from spark_jobs.source import position
+from spark_jobs.fold.rows import SCHEMA, trouble_to_rows
+from spark_jobs.source import log_identity
 from spark_jobs.source.admission import Limits, into_tasks
 from spark_jobs.source.planner import LogPlanner, Plan, wall_clock_ms
 from spark_jobs.source.reader import read_ranges
@@ -34,7 +34,7 @@ class TransactionLogReader(PlanningReader[Plan]):
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(int(options["pollms"]), int(options["heartbeatms"]), options["pulse"])
         self._settings = ClientSettings.from_json(options["client"])
-        self._positions = position.from_json(options["positions"])
+        self._positions = log_identity.from_json(options["positions"])
         self._kept = tuple(prefix.encode() for prefix in json.loads(options["kept"]))
         self._limits = Limits(records=int(options["records"]))
         self._cores = int(options["cores"])
@@ -70,7 +70,7 @@ class TransactionLogSource(DataSource):
 
 def source_options(
     settings: ClientSettings,
-    positions: dict[int, position.LogPosition],
+    positions: dict[int, log_identity.LogPosition],
     cores: int,
     poll_ms: int,
     heartbeat_ms: int,
@@ -83,7 +83,7 @@ def source_options(
     """
     return {
         "client": settings.to_json(),
-        "positions": position.to_json(positions),
+        "positions": log_identity.to_json(positions),
         "records": json.dumps(Limits().records),
         "cores": str(cores),
         "pollms": str(poll_ms),

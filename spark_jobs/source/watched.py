@@ -1,9 +1,10 @@
-"""One watched partition: as it was seen last, since when its LSO stands there, and what of that was told."""
+"""Which topics are watched, and one watched partition: its newest sample, and since when its LSO is stalled."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum
+from fnmatch import fnmatchcase
 from typing import Final, NamedTuple
 
 from service.domain.partitions.facts import PartitionLook
@@ -11,8 +12,28 @@ from service.domain.worlds.order import encode
 from service.kafka import errors
 from service.kafka.ends import Ends
 from service.kafka.metadata import Leader
-from spark_jobs.source.asks import StalledAsk
+from spark_jobs.source.requests import StalledAsk
 from spark_jobs.source.samples import Rounds, Samples
+
+_INTERNAL: Final = "__"
+
+
+class Watch(NamedTuple):
+    """Globs of topic names. `topics`: none means all. `mirrored`: copied from another cluster with its producer ids,
+    which say nothing here."""
+
+    topics: tuple[str, ...] = ()
+    mirrored: tuple[str, ...] = ()
+
+    def covers(self, topic: str) -> bool:
+        is_wanted = not self.topics or any(fnmatchcase(topic, glob) for glob in self.topics)
+        return is_wanted and not any(fnmatchcase(topic, glob) for glob in self.mirrored)
+
+    def tails(self, topic: str) -> bool:
+        """Where every batch is wanted: never of Kafka's own topics, of which the coordinators' log has its own
+        source."""
+        return self.covers(topic) and not topic.startswith(_INTERNAL)
+
 
 STALL_MS: Final = 500
 """For so long the LSO stands below the high watermark before a partition is called stalled."""

@@ -23,7 +23,7 @@ from spark_jobs.fold.rows import facts_from_rows
 from spark_jobs.jobs.transaction_log import HEARTBEAT_MS, POLL_MS
 from spark_jobs.runtime.scratch import scratch_folder
 from spark_jobs.runtime.session import CORES, start_spark
-from spark_jobs.source.position import LogPosition
+from spark_jobs.source.log_identity import LogPosition
 from spark_jobs.source.transaction_log import TransactionLogSource, source_options
 from tests.benchmarks.process_tree import ProcessTree
 from tests.integration.application import log_ends

@@ -25,7 +25,7 @@ from service.wire import errors
 from service.wire.batches import claimed_end
 from service.wire.columns import Chunk
 from spark_jobs.fold.rows import batches_from_rows
-from spark_jobs.source import connections, reader
+from spark_jobs.source import reader
 from tests.fuzz.mutate import HEADER_SIZE, Input, make
 from tests.wire.comparing import assert_same_as_scalar
 
@@ -193,7 +193,7 @@ def _read(inputs: Sequence[Input]) -> LogBatch:
             Fetched(w.partition, 0, inputs[w.partition].hi, 0, _from(inputs[w.partition], w.offset)) for w in wanted
         ]
 
-    with patch.object(reader, "fetch", answer), patch.dict(connections.clients, {SETTINGS.to_json(): None}):
+    with patch.object(reader, "fetch", answer), patch.dict(reader.clients, {SETTINGS.to_json(): None}):
         rows = list(reader.read_ranges(SETTINGS, "topic", ranges, kept=(b"bad",)))
     (batch,) = batches_from_rows(pa.Table.from_batches(rows))
     assert [r.partition for r in batch.ranges] == [r.partition for r in ranges]

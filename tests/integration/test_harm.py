@@ -13,8 +13,7 @@ import pytest
 
 from deploy.demo.broker import Broker
 from service.store.schema import id_minutes, transactional_ids, transitions
-from spark_jobs.class_archive import archive
-from spark_jobs.runtime.java import find_java
+from spark_jobs.runtime.java import archived_classes, find_java
 from tests.harm.rounds import FREEZE, KILL, harm
 from tests.harm.watched import (
     DAEMON,
@@ -43,7 +42,9 @@ def test_every_kind_of_process_killed(broker_431: Broker, tmp_path: Path) -> Non
     create_topic(broker_431.bootstrap, "killed")
     with restarted(Watch(broker_431.bootstrap, tmp_path)) as app:
         app.wait_until_counting()
-        assert archive(find_java(os.environ)).name in Path(f"/proc/{app.victim(JVM)}/maps").read_text(), "a slow start"
+        assert archived_classes(find_java(os.environ)).name in Path(f"/proc/{app.victim(JVM)}/maps").read_text(), (
+            "a slow start"
+        )
         with load(broker_431.bootstrap, "killed", IDS):
             for kind in KINDS:
                 harm(app, KILL, [kind])

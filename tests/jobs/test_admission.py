@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from service.domain.transaction_log.facts import RangeRead
 from spark_jobs.source.admission import READ_AT_ONCE, Limits, admit, at_once, into_tasks, shares
-from spark_jobs.source.position import LogPosition, from_json, to_json
+from spark_jobs.source.log_identity import LogPosition, from_json, to_json
 
 
 def at(next_offset: int, counted_from: int = 0) -> LogPosition:

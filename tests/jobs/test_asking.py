@@ -9,14 +9,14 @@ import pytest
 
 from service.kafka.errors import KafkaUnavailable
 from service.kafka.settings import ClientSettings
-from spark_jobs.judge.kafka_worker import Asking
+from spark_jobs.judge.kafka_worker import KafkaWorker
 from spark_jobs.runtime.liveness import Liveness
 from tests.waiting import LIMIT_S, wait_for, wait_until
 
 NOWHERE = ClientSettings(("127.0.0.1:1",))
 
 
-class Echo(Asking[str, str]):
+class Echo(KafkaWorker[str, str]):
     """Answers when it may; a question in capitals cannot be answered."""
 
     def __init__(self) -> None:

@@ -19,10 +19,9 @@ from service.domain.transaction_log.journal import NO_ABORT
 from service.store.writers.id_rows import new_row
 from service.store.writers.minutes import Cell
 from service.store.writers.story import tell
-from spark_jobs.fold.rows import batches_from_rows
+from spark_jobs.fold.rows import batches_from_rows, folded_to_rows
 from spark_jobs.fold.transaction_log import Folded, Runs, concat, merge
 from spark_jobs.fold.transitions import Records, Scope
-from spark_jobs.rows import folded_to_rows
 from tests.store import logs as by_hand
 
 Entry = tuple[int, bytes, LogRecord]  # partition, transactional id, record

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from spark_jobs.source.kept import KeptWindows, Key
-from spark_jobs.source.window import Window
+from spark_jobs.source.windows import KeptWindows, Key, Window
 from tests.jobs.test_window import data
 
 

@@ -11,12 +11,11 @@ from deploy.demo.broker import Broker
 from service.domain.partitions.ledger import LedgerBatch
 from service.domain.transaction_log.facts import Gap, RangeRead
 from service.kafka.settings import ClientSettings
-from spark_jobs.ledger_rows import batches_from_rows
-from spark_jobs.source.ledger_brokers import LedgerBrokers
-from spark_jobs.source.ledger_planner import LAYOUT_EVERY_MS, LedgerPlanner
+from spark_jobs.fold.ledger import batches_from_rows
+from spark_jobs.source.ledger_planner import LAYOUT_EVERY_MS, LedgerBrokers, LedgerPlanner
 from spark_jobs.source.ledger_reader import read_tails
 from spark_jobs.source.planner import wall_clock_ms
-from spark_jobs.source.watch import Watch
+from spark_jobs.source.watched import Watch
 from tests.brokers import connect, describe_transaction
 from tests.integration.producers import SILENT, create_topic, open_producer
 from tests.waiting import ANSWER_S, wait_for, wait_until_equal

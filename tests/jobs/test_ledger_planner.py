@@ -12,12 +12,10 @@ from service.kafka.ends import Ends
 from service.kafka.errors import KafkaRefused, KafkaUnavailable
 from service.kafka.layouts import Topics
 from service.kafka.metadata import Leader, TopicLayout
-from spark_jobs.source.ledger_planner import LAYOUT_EVERY_MS, LedgerPlan, LedgerPlanner
-from spark_jobs.source.log_identity import Look, other_log
-from spark_jobs.source.position import LogPosition
-from spark_jobs.source.record_sizes import EVERY_MS
+from spark_jobs.source.ledger_planner import EVERY_MS, LAYOUT_EVERY_MS, LedgerPlan, LedgerPlanner
+from spark_jobs.source.log_identity import LogPosition, Look, other_log
 from spark_jobs.source.requests import Place
-from spark_jobs.source.watch import Watch
+from spark_jobs.source.watched import Watch
 
 
 class Cluster:

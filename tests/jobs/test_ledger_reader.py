@@ -13,8 +13,8 @@ from service.kafka import errors
 from service.kafka.errors import KafkaRefused
 from service.kafka.fetch import Fetched, Wanted
 from service.kafka.settings import ClientSettings
-from spark_jobs.ledger_rows import batches_from_rows
-from spark_jobs.source import connections, ledger_reader, reader
+from spark_jobs.fold.ledger import batches_from_rows
+from spark_jobs.source import ledger_reader, reader
 from tests.builders.batches import COMMIT, TRANSACTIONAL, Rec, batch, control_batch
 
 SETTINGS = ClientSettings.load("nowhere:9092", None)
@@ -44,7 +44,7 @@ def read(
         ]
 
     monkeypatch.setattr(reader, "fetch", answer)
-    monkeypatch.setitem(connections.clients, SETTINGS.to_json(), None)  # nobody asks it
+    monkeypatch.setitem(reader.clients, SETTINGS.to_json(), None)  # nobody asks it
     monkeypatch.setattr(reader, "PATIENCE_S", 0.5)
     rows = list(ledger_reader.read_tails(SETTINGS, ranges, lambda: NOW_MS))
     (found,) = batches_from_rows(pa.Table.from_batches(rows))

@@ -6,8 +6,8 @@ import pyarrow as pa
 
 from service.domain.partitions.ledger import LedgerBatch, Marker, TopicRange, Volume
 from service.domain.transaction_log.facts import Gap, RangeRead
-from spark_jobs.ledger_rows import batches_from_rows, markers_to_rows, ranges_to_rows, volumes_to_rows
-from spark_jobs.rows import trouble_to_rows
+from spark_jobs.fold.ledger import batches_from_rows, markers_to_rows, ranges_to_rows, volumes_to_rows
+from spark_jobs.fold.rows import trouble_to_rows
 
 RANGES = tuple(
     TopicRange(topic, RangeRead(p, "id", 1, 2, 9, 1, 2, 0, 2**40, 1_000, 7, 900, Gap(0, 2, "retention") if p else None))

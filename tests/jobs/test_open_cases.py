@@ -18,7 +18,7 @@ from service.domain.transaction_log import states
 from service.domain.worlds.facts import EntryAsk
 from service.domain.worlds.verdict import UNKNOWN, Kind, Proof, Verdict, World
 from spark_jobs.judge.hanging_case import DECIDE_AGAIN_MS, OpenCase
-from spark_jobs.observed import observed
+from spark_jobs.judge.resolution import observed
 from tests.findings.test_open_entries import ENTRY, KNOWN, NOW_MS, OWNER
 
 IDLE = OWNER._replace(state=states.COMPLETE_COMMIT, partitions=())

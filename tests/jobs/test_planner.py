@@ -16,9 +16,8 @@ from service.kafka.metadata import TopicLayout
 from service.kafka.settings import ClientSettings
 from spark_jobs.source import planner as planning
 from spark_jobs.source.admission import Limits
-from spark_jobs.source.log_identity import Look, other_log, silence
+from spark_jobs.source.log_identity import LogPosition, Look, other_log, silence
 from spark_jobs.source.planner import LogPlanner, Plan
-from spark_jobs.source.position import LogPosition
 from tests.integration.producers import SILENT, create_topic, open_producer, transact
 from tests.waiting import ANSWER_S, wait_until_equal
 

@@ -12,7 +12,7 @@ from service.domain.transaction_log.facts import LogBatch, RangeRead
 from service.kafka.fetch import Fetched, Wanted
 from service.kafka.settings import ClientSettings
 from spark_jobs.fold.rows import batches_from_rows
-from spark_jobs.source import connections, reader
+from spark_jobs.source import reader
 from tests.builders import transaction_log as build
 
 SETTINGS = ClientSettings.load("nowhere:9092", None)
@@ -33,7 +33,7 @@ def read(monkeypatch: pytest.MonkeyPatch, log: list[bytes]) -> LogBatch:
         return [Fetched(w.partition, 0, len(log), 0, b"".join(log[w.offset :])) for w in wanted]
 
     monkeypatch.setattr(reader, "fetch", answer)
-    monkeypatch.setitem(connections.clients, SETTINGS.to_json(), None)  # nobody asks it
+    monkeypatch.setitem(reader.clients, SETTINGS.to_json(), None)  # nobody asks it
     monkeypatch.setattr(reader, "PATIENCE_S", 0.5)
     ranges = [RangeRead(0, "T", 0, 0, len(log), 1, 0, 0, len(log), 0, 0, 0, None)]
     (batch,) = batches_from_rows(pa.Table.from_batches(list(reader.read_ranges(SETTINGS, "topic", ranges))))

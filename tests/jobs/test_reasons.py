@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spark_jobs.runtime.error_summary import reason
+from spark_jobs.runtime.error_summary import error_summary
 
 SPARK = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted due to stage failure
  : org.apache.spark.api.python.PythonException: Traceback (most recent call last):
@@ -16,17 +16,17 @@ Caused by: java.lang.RuntimeException: something wraps it
 
 
 def test_our_own_exception_is_found_in_what_spark_makes_of_it() -> None:
-    assert reason(RuntimeError(SPARK)) == "no permission on topic t: grant READ on it"
+    assert error_summary(RuntimeError(SPARK)) == "no permission on topic t: grant READ on it"
 
 
 def test_otherwise_the_innermost_cause_speaks() -> None:
     text = "Job aborted\nCaused by: java.lang.OutOfMemoryError: Java heap space\n\tat x"
-    assert reason(RuntimeError(text)) == "OutOfMemoryError: Java heap space"
+    assert error_summary(RuntimeError(text)) == "OutOfMemoryError: Java heap space"
 
 
 def test_a_plain_exception_is_its_first_line() -> None:
-    assert reason(ValueError("range 3-4 does not follow")) == "range 3-4 does not follow"
-    assert reason(ValueError()) == "ValueError"
+    assert error_summary(ValueError("range 3-4 does not follow")) == "range 3-4 does not follow"
+    assert error_summary(ValueError()) == "ValueError"
 
 
 def test_what_spark_says_of_its_query_is_no_cause() -> None:
@@ -34,7 +34,7 @@ def test_what_spark_says_of_its_query_is_no_cause() -> None:
         "An exception was raised by the Python Proxy.\nValueError: not enough values\n"
         "=== Streaming Query ===\nIdentifier: transaction_state [id = 1]\n"
     )
-    assert reason(RuntimeError(text)) == "ValueError: not enough values"
+    assert error_summary(RuntimeError(text)) == "ValueError: not enough values"
 
 
 def test_a_killed_planner_is_said_to_have_ended() -> None:
@@ -43,4 +43,4 @@ def test_a_killed_planner_is_said_to_have_ended() -> None:
         "[STREAM_FAILED] Query [id = 9179a80b-d332-45f3-9b15-cef74a7bdc5b, runId = f8490f72-15c1-459d-9212-4a409388c0]"
         " terminated with exception:  SQLSTATE: XXKST (no cause message)"
     )
-    assert reason(RuntimeError(told)) == "a Python process of Spark's has ended"
+    assert error_summary(RuntimeError(told)) == "a Python process of Spark's has ended"

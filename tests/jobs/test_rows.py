@@ -6,8 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from service.domain.transaction_log.facts import UNSEEN, Gap, LogBatch, RangeRead, Reject
-from spark_jobs.fold.rows import batches_from_rows
-from spark_jobs.rows import folded_to_rows, reads_to_rows, rejects_to_rows, trouble_to_rows
+from spark_jobs.fold.rows import batches_from_rows, folded_to_rows, reads_to_rows, rejects_to_rows, trouble_to_rows
 from tests.jobs.test_fold import singles
 
 READS = [

@@ -16,8 +16,7 @@ from service.kafka.layouts import Topics
 from service.kafka.metadata import Leader, TopicLayout
 from spark_jobs.source import sampler as sampling
 from spark_jobs.source.sampler import FULL_EVERY_MS, HEARTBEAT_MS, Sample, Sampler
-from spark_jobs.source.watch import Watch
-from spark_jobs.source.watched import MOVING_EVERY_MS, STALL_MS, Clock
+from spark_jobs.source.watched import MOVING_EVERY_MS, STALL_MS, Clock, Watch
 
 EVERYTHING = Watch()
 T0 = 1_000_000

@@ -11,7 +11,7 @@ from service.cli.kafka import ingest_arguments
 from service.domain.findings.rules import Rule, Rules
 from service.domain.retention_policy import DEFAULT
 from spark_jobs.settings import parse
-from spark_jobs.source.watch import Watch
+from spark_jobs.source.watched import Watch
 
 FLAGS = ["--bootstrap-servers", "broker:9092"]
 

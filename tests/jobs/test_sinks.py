@@ -12,8 +12,7 @@ from pyspark.sql import DataFrame
 
 from service.domain.transaction_log.facts import LogBatch
 from service.store.errors import OutOfSequence, StoreUnavailable
-from spark_jobs.fold.rows import batches_from_rows
-from spark_jobs.rows import trouble_to_rows
+from spark_jobs.fold.rows import batches_from_rows, trouble_to_rows
 from spark_jobs.runtime.sinks import StoreSink
 from tests.waiting import LIMIT_S, wait_for
 

@@ -14,8 +14,8 @@ from service.kafka.errors import KafkaRefused, KafkaUnavailable
 from service.kafka.fetch import FetchedAt, Wanted
 from service.kafka.producers import ActiveProducer, Producers
 from service.kafka.settings import ClientSettings
-from spark_jobs.source import connections, stalled, windows
-from spark_jobs.source.asks import WORTH_A_TASK, StalledAsk, into_tasks
+from spark_jobs.source import reader, stalled, windows
+from spark_jobs.source.requests import WORTH_A_TASK, StalledAsk, into_tasks
 from tests.jobs.test_window import data
 
 SETTINGS = ClientSettings(("broker:9092",))
@@ -74,7 +74,7 @@ def leader(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Leader:
     monkeypatch.setattr(stalled, "describe_producers", found.describe)
     monkeypatch.setattr(stalled, "_windows", {})
     monkeypatch.setattr(stalled, "forget", lambda _: None)
-    monkeypatch.setitem(connections.clients, SETTINGS.to_json(), None)  # nobody asks it
+    monkeypatch.setitem(reader.clients, SETTINGS.to_json(), None)  # nobody asks it
     return found
 
 

@@ -13,10 +13,9 @@ from fastapi.testclient import TestClient
 
 from service.domain.transaction_log.facts import LogBatch
 from service.wire.columns import Chunk, decode
-from spark_jobs.fold.rows import batches_from_rows
+from spark_jobs.fold.rows import batches_from_rows, folded_to_rows, reads_to_rows
 from spark_jobs.fold.transaction_log import fold
 from spark_jobs.fold.transitions import Scope
-from spark_jobs.rows import folded_to_rows, reads_to_rows
 from tests.builders.transaction_log import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,

@@ -101,7 +101,7 @@ class Minute(NamedTuple):
 
 
 class Durations(NamedTuple):
-    """A histogram of commits of one log partition: how many fell into each bucket of `service.domain.durations`."""
+    """A histogram of commits of one log partition: how many fell into each bucket of `outcomes`."""
 
     partition: int
     kind: str  # "open" | "marker"
