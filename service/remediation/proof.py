@@ -16,7 +16,7 @@ from service.kafka.leader_check import Bracket, Seen
 from service.remediation.owner import Reading
 from service.remediation.refused import Refused
 from service.store.queries import partitions
-from service.store.read_log import log_read
+from service.store.queries.clusters import log_read
 
 
 def prove_again(

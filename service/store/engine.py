@@ -1,19 +1,34 @@
-"""Opens the store: one writing engine, and reading ones that cannot write. SQLite by default, PostgreSQL by URL."""
+"""A store's URL as people, logs and answers over HTTP may see it: without passwords."""
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import ArgumentError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from service.store import copy_in
+from service.store import upsert
 from service.store.errors import StoreError, StoreUnavailable
-from service.store.shown import shown, shown_unparsed
+
+_CREDENTIALS: Final = re.compile(r"(?s)(^[^:/@]*:/*)?.*@")
+"""Of a text that no parser takes for a URL: all behind the scheme, up to the last @."""
+_IN_QUERY: Final = re.compile(r"(?i)(password=)[^&]*")  # libpq's password, sslpassword
+
+
+def shown(url: URL) -> str:
+    """The URL with *** for passwords."""
+    return _IN_QUERY.sub(r"\1***", url.render_as_string(hide_password=True))
+
+
+def shown_unparsed(url: str) -> str:
+    """As `shown`, of something that is no URL; user names go too, for nobody knows where they end."""
+    return _IN_QUERY.sub(r"\1***", _CREDENTIALS.sub(r"\1***@", url, count=1))
+
 
 _DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg"}
 _BUSY_TIMEOUT_S = 5.0
@@ -75,7 +90,7 @@ def open_engine(url: str) -> Engine:
     else:
         arguments = _postgresql_arguments(parsed, options=f"-c lock_timeout={_BUSY_TIMEOUT_S:.0f}s")
         engine = _create(parsed, pool_pre_ping=True, connect_args=arguments, paramstyle="format")
-        copy_in.listen(engine)
+        upsert.listen(engine)
     return engine
 
 

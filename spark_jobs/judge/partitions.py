@@ -37,9 +37,9 @@ from service.domain.worlds.proving import verdict_on
 from service.domain.worlds.verdict import World
 from service.store.queries import judged_partitions
 from service.store.queries import partitions as read_partitions
+from service.store.queries.clusters import LogRead, log_read
 from service.store.queries.judged_partitions import JudgedEntry, JudgedPartition
 from service.store.queries.partitions import PartitionRow
-from service.store.read_log import LogRead, log_read
 from spark_jobs.judge.disturbances import NEVER_MS, Unrest
 from spark_jobs.judge.hanging_case import OpenCase, begun, recalled
 from spark_jobs.judge.partition_prober import Answers, EntryKey, PartitionProber, Questions, is_open

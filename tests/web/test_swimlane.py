@@ -10,8 +10,7 @@ from service.domain.transaction_log.causes import CLIENT_ABORT, COMMIT, EMPTY_AB
 from service.domain.transaction_log.limits import TWO_PHASE_TIMEOUT_MS
 from service.domain.transaction_log.timeline import Commits, Row
 from service.domain.transaction_log.transitions import REPEATED
-from service.store.queries.history import MinuteRow
-from service.store.read_ids import ProducerRow
+from service.store.queries.history import MinuteRow, ProducerRow
 from service.store.writers.id_rows import IdRow
 from service.web.charts.rates import HEIGHT, LEAST, bars_of, totals_of
 from service.web.charts.swimlane import TALL, WINDOWS, Axis, Label, Lanes, axis_of, bands_of, lanes_of, spaced

@@ -9,7 +9,10 @@ from sqlalchemy import Connection, bindparam, func, select
 
 from service.domain.source_state import LeaseState
 from service.domain.transaction_log.limits import CONFIG_DEFAULTS, EXPIRATION_CONFIG
+from service.domain.transaction_log.states import UNKNOWN
 from service.domain.transaction_log.topic import SOURCE
+from service.domain.worlds.order import NOWHERE
+from service.domain.worlds.transactions import ANY_EPOCH, Range, Unseen
 from service.store.schema import (
     cluster_minutes,
     clusters,
@@ -184,3 +187,60 @@ def gaps_since(connection: Connection, cluster_id: int, since_ms: int) -> list[G
     """The newest GAPS_SHOWN, newest first."""
     rows = connection.execute(_GAPS.where(data_gaps.c.cluster_id == cluster_id, data_gaps.c.seen_at_ms >= since_ms))
     return [GapRow(*row) for row in rows]
+
+
+_L = log_partitions.c
+
+
+class FirstRead(NamedTuple):
+    """Offsets of the history that was there at the first start: how many of how many are read; and partitions."""
+
+    position: int
+    end: int
+    partitions_read: int
+    partitions: int
+
+    @property
+    def share(self) -> float:
+        """0 to 1."""
+        return self.position / self.end
+
+
+def first_read(connection: Connection, cluster_id: int) -> FirstRead | None:
+    """None once it is at its end, and where there was no history."""
+    rows = connection.execute(
+        select(_L.next_offset, _L.counted_from, _L.log_start).where(_L.cluster_id == cluster_id, _L.source == SOURCE)
+    ).all()
+    if all(row.next_offset >= row.counted_from for row in rows):
+        return None
+    return FirstRead(
+        position=sum(max(min(row.next_offset, row.counted_from) - row.log_start, 0) for row in rows),
+        end=sum(max(row.counted_from - row.log_start, 0) for row in rows) or 1,
+        partitions_read=sum(row.next_offset >= row.counted_from for row in rows),
+        partitions=len(rows),
+    )
+
+
+class LogRead(NamedTuple):
+    """By partition: read up to, and led by (broker, epoch), as the store has it. `unseen`: what it may have held of any
+    id and did not show. `has_undecodable`: the newest record of some id cannot be decoded."""
+
+    read_to: dict[int, int]
+    leaders: dict[int, tuple[int, int]]
+    unseen: tuple[Unseen, ...] = ()
+    has_undecodable: bool = False
+
+
+def log_read(connection: Connection, cluster_id: int) -> LogRead:
+    rows = partitions(connection, cluster_id, SOURCE)
+    unseen = [Unseen(row.partition, NOWHERE, Range(0, row.witnessed_from), ANY_EPOCH) for row in rows]
+    has_undecodable = any(one.state == UNKNOWN for one in state_counts(connection, cluster_id))
+    if has_undecodable:
+        # such an id may have any producer id
+        unseen += [Unseen(row.partition, NOWHERE, Range(0, row.next_offset + 1), ANY_EPOCH) for row in rows]
+    return LogRead(
+        {row.partition: row.next_offset for row in rows},
+        {row.partition: (row.leader, row.leader_epoch) for row in rows},
+        tuple(one for one in unseen if one.decided.hi > one.decided.lo),
+        has_undecodable,
+    )

@@ -12,6 +12,7 @@ from service.domain.transaction_log import timeline
 from service.domain.transaction_log.states import EXPIRED
 from service.domain.transaction_log.timeline import Commits, Folded, Mark, Row
 from service.store.id_key import id_key, whole_id
+from service.store.queries.clusters import Ends
 from service.store.schema import id_minutes, producer_ids, transactional_ids, transitions
 
 _ROWS_AT_ONCE: Final = 250  # a page, and a little to look ahead
@@ -167,3 +168,45 @@ def _commits(connection: Connection, cluster_id: int, transactional_id: bytes, b
         if len(found) < _MINUTES_AT_ONCE:
             return
         before_ms = found[-1].minute_ms
+
+
+_PRODUCERS_READ: Final = 50
+
+
+_ABORTS = sum(
+    (_M[f"aborts_{cause}"] for cause in ("timeout", "fenced", "admin", "unattributed")), start=_M.aborts_client
+)
+
+
+class ProducerRow(NamedTuple):
+    """When an id wrote under a producer id, and with which epochs."""
+
+    producer_id: int
+    first_seen_ms: int
+    last_seen_ms: int
+    first_epoch: int
+    last_epoch: int
+
+
+def ends_since(
+    connection: Connection, cluster_id: int, transactional_ids: Sequence[bytes], from_ms: int
+) -> dict[bytes, Ends]:
+    """Of a page of ids, in the minutes that begin at `from_ms` or later; nothing of those where nothing ended."""
+    asked = {id_key(transactional_id): transactional_id for transactional_id in transactional_ids}
+    rows = connection.execute(
+        select(_M.transactional_id, func.sum(_M.commits), func.sum(_ABORTS))
+        .where(_M.cluster_id == cluster_id, _M.transactional_id.in_(asked), _M.minute_ms >= from_ms)
+        .group_by(_M.transactional_id)
+    )
+    return {asked[key]: Ends(int(commits), int(aborts)) for key, commits, aborts in rows}
+
+
+def producers_of(connection: Connection, cluster_id: int, transactional_id: bytes) -> list[ProducerRow]:
+    """The newest first, those that are remembered."""
+    rows = connection.execute(
+        select(*(_P[name] for name in ProducerRow._fields))
+        .where(_P.cluster_id == cluster_id, _P.transactional_id == id_key(transactional_id))
+        .order_by(_P.last_seen_ms.desc(), _P.first_seen_ms.desc(), _P.producer_id.desc())
+        .limit(_PRODUCERS_READ)
+    )
+    return [ProducerRow(*row) for row in rows]

@@ -6,12 +6,13 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
-from sqlalchemy import Connection, LargeBinary, Row, Select, Table, bindparam, func, select, true
+from sqlalchemy import Connection, LargeBinary, Row, Select, Table, bindparam, func, select, true, tuple_
 from sqlalchemy.dialects.postgresql import ARRAY
 
+from service.domain.partitions.facts import Place
 from service.store.upsert import batched
 
-_AT_ONCE: Final = 1_000
+_IDS_AT_ONCE: Final = 1_000
 
 
 def look_up(
@@ -19,7 +20,7 @@ def look_up(
 ) -> Iterator[Row[*tuple[Any, ...]]]:
     """`columns` of the rows with these ids; `table` has `cluster_id` and `transactional_id`."""
     statement = _statement(table, tuple(columns), connection.dialect.name == "postgresql")
-    for some in batched(ids, _AT_ONCE):
+    for some in batched(ids, _IDS_AT_ONCE):
         yield from connection.execute(statement, {"cluster": cluster_id, "ids": some})
 
 
@@ -35,3 +36,36 @@ def _statement(table: Table, columns: tuple[str, ...], by_steps: bool) -> Select
     of_one = table.c.transactional_id == wanted.c.id
     found = select(*(table.c[name] for name in columns)).where(of_cluster, of_one).offset(0).lateral("found")
     return select(*found.c).select_from(wanted.join(found, true()))
+
+
+_PLACES_AT_ONCE: Final = 100
+"""PostgreSQL plans each of them: for more at once it takes longer than for as many in several statements."""
+
+
+def rows_at(
+    connection: Connection,
+    statement: Select[Any],
+    table: Table,
+    cluster_id: int,
+    places: Sequence[Place] | None,
+    **chosen: int,
+) -> Iterator[Row[*tuple[Any, ...]]]:
+    """The rows of `statement` that are of these partitions, or of all; `table` has cluster_id, topic and partition.
+    `statement` should be the same object each time; `chosen`: its own parameters."""
+    of_cluster = _of_cluster(statement, table)
+    if places is None:
+        yield from connection.execute(of_cluster, chosen | {"cluster_id": cluster_id})
+        return
+    at_places = _at_places(of_cluster, table)
+    for some in batched(places, _PLACES_AT_ONCE):
+        yield from connection.execute(at_places, chosen | {"cluster_id": cluster_id, "places": some})
+
+
+@lru_cache  # a statement takes longer to write than to run
+def _of_cluster(statement: Select[Any], table: Table) -> Select[Any]:
+    return statement.where(table.c.cluster_id == bindparam("cluster_id"))
+
+
+@lru_cache
+def _at_places(of_cluster: Select[Any], table: Table) -> Select[Any]:
+    return of_cluster.where(tuple_(table.c.topic, table.c.partition).in_(bindparam("places", expanding=True)))

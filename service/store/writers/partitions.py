@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, Connection, Table, bindparam, delete, sele
 from service.domain.partitions.facts import SOURCE, PartitionsBatch, Place, StalledRead
 from service.domain.partitions.open_entries import Entry
 from service.store.display import printable
-from service.store.places import rows_at
+from service.store.queries.many_rows import rows_at
 from service.store.schema import data_partitions, findings, open_entries, partition_watch
 from service.store.upsert import Upsert
 from service.store.writers.partition_rows import LookRow, Partitions

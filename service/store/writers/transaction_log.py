@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection, Engine, bindparam, select, update
 
 from service.domain.retention_policy import Keep
-from service.domain.transaction_log.facts import LogBatch
+from service.domain.transaction_log import journal
+from service.domain.transaction_log.facts import LogBatch, RangeRead
+from service.domain.transaction_log.minutes import minute_of
 from service.domain.transaction_log.topic import SOURCE, TOPIC
 from service.store.lease import Lease
 from service.store.progress import positions
-from service.store.writer_settle import settle_causes
+from service.store.schema import transactional_ids
 from service.store.writers.counters import count_durations, count_ends, keep_rejects
+from service.store.writers.id_rows import IdRow, last_abort
 from service.store.writers.ids import IdWriter, void_ids
+from service.store.writers.minutes import COUNTED_AS, MINUTES, Cell
 from service.store.writers.progress import begin_generations, finish_ranges
 from service.store.writers.range_plan import Plan, Step, plan, select_runs
 from service.store.writers.runs import Ended, Told, by_id, whole_ids
@@ -101,3 +105,51 @@ class TransactionLogWriter(SourceWriter):
         finish_ranges(connection, *self._log, todo.steps.values(), now_ms)
         self._save_status(connection, now_ms, batch.trouble)
         return Applied(len(todo.steps), todo.skipped, len(rejects), ended)
+
+
+AT_ONCE: Final = 1_000
+
+_WAITING = (
+    select(transactional_ids)
+    .where(
+        transactional_ids.c.cluster_id == bindparam("cluster"),
+        transactional_ids.c.settles_at_ms <= bindparam("now"),
+    )
+    .order_by(transactional_ids.c.settles_at_ms)
+    .limit(AT_ONCE)
+)
+_SETTLE = (
+    update(transactional_ids)
+    .where(
+        transactional_ids.c.cluster_id == bindparam("cluster"),
+        transactional_ids.c.transactional_id == bindparam("key"),
+    )
+    .values(abort_is_open=False, settles_at_ms=None)
+)
+
+
+def settle_causes(connection: Connection, cluster_id: int, reads: Iterable[RangeRead], ended: Ended) -> None:
+    """Settle what waits in the logs of `reads` that were read to an end asked for late enough; adds to `ended`.
+
+    The end of the log, not our clock, says that nothing followed in time: after an outage the next record may lie
+    there unread.
+    """
+    proven = {read.partition: read.end_asked_at_ms for read in reads if read.hi >= read.end_offset}
+    if not proven:
+        return
+    cells = []
+    for found in connection.execute(_WAITING, {"cluster": cluster_id, "now": max(proven.values())}).all():
+        row = IdRow(*found)
+        if row.settles_at_ms is None or row.settles_at_ms > proven.get(row.partition, -1):
+            continue
+        last, cause = journal.settled(last_abort(row))
+        settle, word = _SETTLE, COUNTED_AS[cause]
+        if last.counts and last.completed_at_ms is not None:
+            ended.by_cause[word] += 1
+            cell, minute_ms = Cell(), minute_of(last.completed_at_ms)
+            cell.aborts[word] += 1
+            cells.append(cell.row(cluster_id, row.transactional_id, minute_ms))
+            column = transactional_ids.c[f"aborts_{word}"]
+            settle = settle.values({column: column + 1})
+        connection.execute(settle, {"cluster": cluster_id, "key": row.transactional_id})
+    MINUTES.write(connection, cells)

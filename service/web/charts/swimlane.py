@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from service.domain.transaction_log.limits import TWO_PHASE_TIMEOUT_MS
-from service.store.read_ids import ProducerRow
+from service.store.queries.history import ProducerRow
 from service.web.shared import words
 from service.web.shared.causes import WORDS
 from service.web.transactions.spans import Life

@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 
 from service.store.queries.blocked_groups import read_victims
 from service.store.queries.judged_partitions import MOST_JUDGED
-from service.store.read_silent import SILENT_READ, read_silent
+from service.store.queries.pipeline import SILENT_READ, read_silent
 from service.web.minis import mini_of
 from service.web.pages import framed
 from service.web.partitions.rows import StandingRow, ordered, read_standing

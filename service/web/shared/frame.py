@@ -17,10 +17,9 @@ from service.domain.transaction_log.topic import SOURCE
 from service.store.queries import clusters as read
 from service.store.queries import expiring as read_expiring
 from service.store.queries import findings as read_findings
-from service.store.queries.clusters import ClusterRow, StatusRow
+from service.store.queries.clusters import ClusterRow, FirstRead, StatusRow, first_read
 from service.store.queries.findings import FindingSelection
 from service.store.queries.judged_partitions import Coverage, JudgedPartition, coverage, judged_standing, why_no_log
-from service.store.read_first_read import FirstRead, first_read
 from service.web.freshness import READING, Freshness
 from service.web.shared.stalls import StallLine, stall_lines
 

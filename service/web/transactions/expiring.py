@@ -17,8 +17,14 @@ from service.domain.transaction_log import states
 from service.domain.transaction_log.limits import EXPIRATION_CONFIG, LAST_TIME_MS
 from service.store.id_key import whole_id
 from service.store.queries import clusters
-from service.store.queries.expiring import count_expiring, read_expiring
-from service.store.read_expired import EXPIRED_READ, ExpiredRow, count_expired, read_expired
+from service.store.queries.expiring import (
+    EXPIRED_READ,
+    ExpiredRow,
+    count_expired,
+    count_expiring,
+    read_expired,
+    read_expiring,
+)
 from service.store.writers.id_rows import IdRow
 from service.web.charts import expiry
 from service.web.pages import framed

@@ -22,8 +22,8 @@ from service.store.display import display_id
 from service.store.id_key import id_key
 from service.store.queries import clusters, transactions
 from service.store.queries.clusters import Ends
+from service.store.queries.history import ends_since
 from service.store.queries.transactions import Page
-from service.store.read_ids import ends_since
 from service.store.writers.id_rows import IdRow
 from service.web.blocking import Blocking, read_blocking
 from service.web.pages import framed

@@ -25,8 +25,7 @@ from service.store.display import display_id
 from service.store.id_key import id_key
 from service.store.queries import clusters, findings, transactions
 from service.store.queries.findings import FindingSelection
-from service.store.queries.history import TimelinePage, read_timeline
-from service.store.read_ids import ProducerRow, producers_of
+from service.store.queries.history import ProducerRow, TimelinePage, producers_of, read_timeline
 from service.store.writers.id_rows import IdRow
 from service.web.blocking import read_blocking
 from service.web.charts.swimlane import PREPARE_PX, WINDOWS, Window
