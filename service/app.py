@@ -43,7 +43,7 @@ from service.metrics import create_metrics
 from service.metrics.middleware import HttpMetrics
 from service.processes.lifeline import BEAT_EVERY_S
 from service.store.engine import open_reader
-from service.web.errors import answer_errors_of_pages
+from service.web.shared.render import answer_errors_of_pages
 
 _MAX_BODY: Final = 1_000_000
 

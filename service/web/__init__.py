@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from service.web import goto, groups, guide
+from service.web import goto, guide
 from service.web.cluster import landing, overview, pipeline
 from service.web.findings import finding_list
-from service.web.partitions import partition_list, partition_page
+from service.web.partitions import groups, partition_list, partition_page
 from service.web.transactions import expiring, transaction_list, transaction_page
 
 ROOMS: Final = (

@@ -1,16 +1,132 @@
-"""Go to: what was typed leads to a page, or to a few to choose from."""
+"""What a few typed characters may stand for: an id, a producer id, a partition, an offset, a finding."""
 
 from __future__ import annotations
 
-from typing import Final
+import re
+from collections.abc import Iterator
+from typing import Final, NamedTuple
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
+from sqlalchemy import Connection
 
-from service.web.goto_hits import MOST_SHOWN, find
-from service.web.pages import framed
-from service.web.shared.addresses import page_of
+from service.domain.transaction_log import states
+from service.store.display import display_id, readings
+from service.store.queries import findings, partitions, transactions
+from service.store.queries.clusters import ClusterRow
+from service.store.queries.history import read_owners
+from service.store.queries.transaction_pages import Selection
+from service.web.shared import words
+from service.web.shared.addresses import finding_page, page_of, partition_page, transaction_page
+from service.web.shared.frame import framed
 from service.web.shared.render import render
+
+MOST_SHOWN: Final = 20
+
+_ALL_STATES: Final = frozenset({*states.PERSISTED, states.UNKNOWN, states.EXPIRED})
+_PLACE: Final = re.compile(r"(?P<topic>[A-Za-z0-9._-]{1,249})-(?P<partition>[0-9]{1,10})(?:@(?P<offset>[0-9]{1,19}))?")
+_PRODUCER: Final = re.compile(r"[0-9]{1,19}")
+_INT32_MAX, _INT64_MAX = 2**31 - 1, 2**63 - 1
+
+
+class Hit(NamedTuple):
+    """A page that may be meant: what it is about, in a word and in full."""
+
+    kind: str
+    text: str
+    href: str
+    more: str = ""
+
+
+def find(connection: Connection, cluster: ClusterRow, text: str) -> list[Hit]:
+    """What is exactly that; where nothing is, ids that begin so; where none do, ids that hold it. One more than are
+    shown at most. Spaces at its ends were typed by chance, unless an id has them."""
+    if text != text.strip() and (ids := list(_ids(connection, cluster, text))):
+        return ids
+    text = text.strip()
+    exact = [
+        *_ids(connection, cluster, text),
+        *_owners(connection, cluster, text),
+        *_partition(connection, cluster, text),
+        *_finding(connection, cluster, text),
+    ]
+    return exact or _similar(connection, cluster, text)
+
+
+def _ids(connection: Connection, cluster: ClusterRow, text: str) -> Iterator[Hit]:
+    """As it is written, or as it is shown: with escapes for what does not print."""
+    for raw in readings(text):
+        row = transactions.find(connection, cluster.id, raw)
+        if row is not None:
+            href = transaction_page(cluster.name, row.transactional_id)
+            yield Hit("transactional.id", row.display, href, states.NAMES[row.state])
+
+
+def _owners(connection: Connection, cluster: ClusterRow, text: str) -> Iterator[Hit]:
+    """A producer id belongs to one id for good, but for what a log that was read anew may say."""
+    if not _PRODUCER.fullmatch(text) or int(text) > _INT64_MAX:
+        return
+    owners = read_owners(connection, cluster.id, int(text))
+    for owner in owners:
+        seen = f"{words.exact(owner.first_seen_ms)} to {words.exact(owner.last_seen_ms)} UTC"
+        more = f"{'has' if owner.current else 'had'} producer id {text}: seen from {seen}"
+        href = transaction_page(cluster.name, owner.transactional_id)
+        yield Hit("producer id", display_id(owner.transactional_id), href, more)
+    if owners:
+        return
+    for entry in partitions.entries(connection, cluster.id):
+        if entry.producer_id == int(text):
+            more = f"producer id {text} has a transaction open there, and no transactional.id"
+            yield Hit("partition", f"{entry.topic}-{entry.partition}", _place(cluster, *entry.place), more)
+
+
+def _partition(connection: Connection, cluster: ClusterRow, text: str) -> Iterator[Hit]:
+    place = _PLACE.fullmatch(text)
+    if place is None or int(place["partition"]) > _INT32_MAX or int(place["offset"] or 0) > _INT64_MAX:
+        return
+    row = partitions.find(connection, cluster.id, place["topic"], int(place["partition"]))
+    if row is not None:
+        offset = None if place["offset"] is None else int(place["offset"])
+        href = partition_page(cluster.name, row.topic, row.partition, offset)
+        yield Hit("partition", f"{row.topic}-{row.partition}", href)
+
+
+def _finding(connection: Connection, cluster: ClusterRow, text: str) -> Iterator[Hit]:
+    found = None if "\0" in text else findings.find(connection, cluster.id, text)
+    if found is not None:
+        yield Hit("finding", found.id, finding_page(cluster.name, found.id), found.summary)
+
+
+def _similar(connection: Connection, cluster: ClusterRow, text: str) -> list[Hit]:
+    if "\0" in text:
+        return []
+    found: list[Hit] = []
+    if partitions.page(connection, cluster.id, None, 1, topic=text)[0]:
+        found.append(Hit("topic", text, page_of(cluster.name, "partitions", topic=text), "its partitions"))
+    for selection in (
+        Selection(_ALL_STATES, prefix=transactions.named_prefix(connection, cluster.id, text.encode())),
+        Selection(_ALL_STATES, text=text.encode()),
+    ):
+        page = transactions.read_page(
+            connection, cluster.id, selection, "transactional_id", None, MOST_SHOWN + 1 - len(found)
+        )
+        if page.rows:
+            ids = [
+                Hit(
+                    "transactional.id",
+                    row.display,
+                    transaction_page(cluster.name, row.transactional_id),
+                    states.NAMES[row.state],
+                )
+                for row in page.rows
+            ]
+            return [*found, *ids]
+    return found
+
+
+def _place(cluster: ClusterRow, topic: str, partition: int) -> str:
+    return partition_page(cluster.name, topic, partition)
+
 
 LONGEST: Final = 40_000
 """Characters: a transactional.id has 32,767 bytes at most, some shown as escapes."""

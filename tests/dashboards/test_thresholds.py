@@ -10,13 +10,13 @@ from dashboards.rules.rule import SERVICE, Alert
 from service.domain.findings import epochs, ids_running_out, kinds, long_running, open_too_long
 from service.domain.transaction_log.transitions import LAST_EPOCH
 from service.store.queries.metrics import EXPIRES_WITHIN_MS
-from service.web import freshness
+from service.web.shared import frame
 from tests.dashboards.boards import FILES, Json, load, panels
 
 
 def test_what_the_service_judges_by_itself_it_judges_by_the_same_numbers() -> None:
-    assert thresholds.STALE_WARN_S * 1000 == freshness.OLD_MS
-    assert thresholds.STALE_S * 1000 == freshness.UNKNOWN_MS
+    assert thresholds.STALE_WARN_S * 1000 == frame.OLD_MS
+    assert thresholds.STALE_S * 1000 == frame.UNKNOWN_MS
     assert thresholds.PREPARE_SLOW_S * 1000 == open_too_long.STUCK_AFTER_MS
     assert thresholds.PREPARE_STUCK_S * 1000 == kinds.CRITICAL_AFTER_MS
     assert thresholds.OPEN_LONG_S * 1000 == long_running.LONG_AFTER_MS

@@ -11,7 +11,7 @@ from service.domain.findings import kinds
 from service.domain.findings.finding import Subject
 from service.domain.offsets_topic import OFFSETS_TOPIC, offsets_partition
 from service.store.writers.groups import GroupSeen, GroupWriter
-from service.web import groups
+from service.web.partitions import groups
 from tests.service.findings import observe
 from tests.service.partitions import END, LSO, WithPartitions, moves, silent, stands
 from tests.service.stores import NOW_MS, Id

@@ -16,7 +16,7 @@ from service.api.routes.offsets_reading import Place
 from service.app import create_app
 from service.domain.partitions.offset_spans import Piece, SpanWalk
 from service.kafka.metadata import Leader
-from service.web.asked_offset import Asked, asked
+from service.web.partitions.explanation import Asked, asked
 from tests.service.partitions import WithPartitions, moves
 from tests.service.stores import NOW_MS, Id
 from tests.web.page_text import PageText, page_of

@@ -9,7 +9,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from service.store.queries.clusters import find_cluster
-from service.web.errors import is_page
+from service.web.shared.render import is_page
 from tests.service.stores import Id, SeededCluster, client_of
 from tests.web.page_text import PageText
 

@@ -8,8 +8,8 @@ import pytest
 
 from service.store.queries.judged_partitions import Coverage, Missing
 from service.web.cluster.verdict import Seen, verdict_of
-from service.web.freshness import Freshness
 from service.web.partitions.blocking_chain import Link
+from service.web.shared.frame import Freshness
 from service.web.shared.recovery import HANGS, Heal
 
 NOW_MS = 1_790_000_000_000

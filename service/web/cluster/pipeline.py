@@ -8,19 +8,19 @@ from typing import Final, NamedTuple
 from fastapi import APIRouter, Request, Response
 from sqlalchemy import Connection
 
+from service.domain.findings.words import listed
 from service.domain.transaction_log import states
 from service.domain.transaction_log.limits import CONFIG_DEFAULTS
 from service.domain.transaction_log.topic import SOURCE as LOG
 from service.store.queries import clusters
 from service.store.queries.clusters import PartitionRow
 from service.store.queries.pipeline import REJECTS_READ, asked, count_rejects, rejects_since
-from service.web.cluster.sources import asked_rows, source_rows
+from service.web.cluster.sources import SourceRow, asked_rows, source_rows
 from service.web.cluster.unknowns import bounded, unknown_rows
-from service.web.groups import denied_groups
-from service.web.pages import framed
-from service.web.pipeline_verdict import pipeline_verdict
+from service.web.cluster.verdict import Verdict
+from service.web.partitions.groups import denied_groups
 from service.web.shared import words
-from service.web.shared.frame import Frame
+from service.web.shared.frame import LATE, NEVER, OLD, READING, UNKNOWN, Frame, Freshness, framed
 from service.web.shared.render import render
 
 _DAY_MS: Final = 86_400_000
@@ -144,3 +144,37 @@ def _cell(row: PartitionRow, rejects: int, now_ms: int) -> tuple[str, str]:
     if lag:
         return f"lag {words.about(lag)}", "is-late"
     return f"b{row.leader}", ""
+
+
+TRUSTED = "trusted"
+PARTLY = "partly"
+
+
+def pipeline_verdict(
+    freshness: Freshness,
+    watched: int,
+    unknown_partitions: int,
+    unknown_ids: int,
+    others: int,
+    sources: Sequence[SourceRow],
+) -> Verdict:
+    """`watched`: partitions. `others`: what else is unknown. Only what is fresh and whole is trusted without a but."""
+    if freshness.word == NEVER:
+        return Verdict(NEVER, "unknown", "Nothing can be judged yet: not every source has been read.")
+    if freshness.word == READING:
+        return Verdict(READING, "unknown", "Nothing can be judged yet: the transaction log is being read.")
+    if freshness.word == UNKNOWN:
+        text = f"No verdict can be trusted: nothing new for {words.duration(freshness.age_ms)}."
+        return Verdict(UNKNOWN, "unknown", text)
+    if freshness.word == OLD:
+        text = f"Verdicts are the last known ones: data is {words.duration(freshness.age_ms)} old."
+        return Verdict(OLD, "unknown", text)
+    if not watched:
+        return Verdict(UNKNOWN, "unknown", "Nothing can be said of partitions: none was looked at.")
+    but = [words.plural(unknown_partitions, "partition")] if unknown_partitions else []
+    but += [words.plural(unknown_ids, "id")] if unknown_ids else []
+    if but:
+        return Verdict(PARTLY, "info", f"Verdicts can be trusted, except for {listed(but)}.")
+    if others or freshness.word == LATE or not all(source.is_well for source in sources):
+        return Verdict(PARTLY, "info", "Verdicts can be trusted, with what is said below.")
+    return Verdict(TRUSTED, "ok", "Verdicts can be trusted.")

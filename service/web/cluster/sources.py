@@ -10,8 +10,8 @@ from service.domain.source_state import Stall
 from service.domain.transaction_log.topic import SOURCE as LOG
 from service.store.queries.clusters import PartitionRow
 from service.store.queries.pipeline import Asked
-from service.web.freshness import LATE, LIVE, NEVER, OLD, UNKNOWN, Freshness
 from service.web.shared import words
+from service.web.shared.frame import LATE, LIVE, NEVER, OLD, UNKNOWN, Freshness
 
 _NAMES: Final = {
     LOG: ("Transaction log", "__transaction_state, every record", "state, cause, timeouts, expiry, names"),

@@ -7,9 +7,9 @@ from typing import Final, NamedTuple
 
 from service.domain.partitions.open_entries import HANGING
 from service.store.queries.judged_partitions import Coverage
-from service.web.freshness import NEVER, READING, UNKNOWN, Freshness
 from service.web.partitions.blocking_chain import Link
 from service.web.shared import words
+from service.web.shared.frame import NEVER, READING, UNKNOWN, Freshness
 
 HANGS: Final = "hangs"
 BLOCKED: Final = "blocked"

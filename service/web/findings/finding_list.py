@@ -22,9 +22,8 @@ from service.store.queries.findings import FindingPlace, FindingSelection
 from service.web.findings.finding_page import show_finding
 from service.web.findings.headline import how_it_ended, title_of
 from service.web.findings.words import heal_of_finding, is_muted
-from service.web.pages import framed
 from service.web.shared.addresses import page_of
-from service.web.shared.frame import Frame
+from service.web.shared.frame import Frame, framed
 from service.web.shared.recovery import Heal
 from service.web.shared.render import render
 

@@ -15,9 +15,8 @@ from service.domain.transaction_log.states import NAMES
 from service.domain.transaction_log.topic import TOPIC
 from service.web.findings.headline import how_it_ended, story_of, who_of
 from service.web.findings.place import Where, where_of
-from service.web.findings.plan import plan_of
+from service.web.findings.plan import Grant, plan_of
 from service.web.findings.words import about, heal_of_finding, is_muted
-from service.web.plan_parts import Grant
 from service.web.shared import words
 from service.web.shared.addresses import partition_page, transaction_page
 from service.web.shared.frame import Frame

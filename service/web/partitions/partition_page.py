@@ -13,6 +13,15 @@ from service.api.routes.offsets import explained
 from service.domain.findings.context import Limits, limits_of
 from service.domain.findings.finding import Finding
 from service.domain.partitions.facts import Place
+from service.domain.partitions.open_entries import (
+    ADOPTED,
+    COMPLETING,
+    HANGING,
+    NOT_KNOWN,
+    OPENED,
+    OVERDUE,
+    UNREPLICATED,
+)
 from service.domain.transaction_log.limits import is_time
 from service.store.display import display_id, printable
 from service.store.queries import findings as read_findings
@@ -20,15 +29,15 @@ from service.store.queries import partitions
 from service.store.queries.blocked_groups import read_victims
 from service.store.queries.findings import FindingSelection
 from service.store.queries.judged_partitions import JudgedEntry, JudgedPartition, judge
-from service.web.asked_offset import Asked, asked
 from service.web.charts.ruler import Ruler
-from service.web.pages import framed
-from service.web.partition_verdict import partition_verdict
-from service.web.partitions.explanation import Explanation, explanation_of
+from service.web.cluster.verdict import Verdict
+from service.web.partitions.blocking_chain import Link
+from service.web.partitions.explanation import Asked, Explanation, asked, explanation_of
 from service.web.partitions.groups import GroupRow, group_rows
 from service.web.partitions.rows import StandingRow, opened_ms, read_standing
 from service.web.partitions.spans import ruler_of
-from service.web.shared.frame import Frame
+from service.web.shared import words
+from service.web.shared.frame import NEVER, READING, UNKNOWN, Frame, Freshness, framed
 from service.web.shared.recovery import Heal, heal_of
 from service.web.shared.render import render
 
@@ -156,3 +165,35 @@ def _page(frame: Frame, place: Place, seen: _Seen, explanation: Explanation | No
     }
     status = 422 if explanation is not None and wanted.mistake is not None else 200
     return render("one_partition.html", frame, page="partitions", status=status, **values)
+
+
+_SAYS: Final = {
+    OPENED: ("info", "A transaction is open, in time."),
+    OVERDUE: ("warning", "A transaction is overdue."),
+    COMPLETING: ("warning", "Its transaction is completing."),
+    ADOPTED: ("warning", "Old records wait for another transaction's end."),
+    UNREPLICATED: ("warning", "The marker is not replicated."),
+    HANGING: ("critical", "It will not heal by itself."),
+    NOT_KNOWN: ("unknown", "Who holds them is not known."),
+}
+
+
+def partition_verdict(freshness: Freshness, place: str, judged: JudgedPartition | None, link: Link | None) -> Verdict:
+    """`judged` None: it is not watched. `link` None: its LSO is at the high watermark. Only what is fresh is said to
+    hide nothing."""
+    if judged is None:
+        return Verdict("not_watched", "unknown", f"Unknown: {place} is not watched.")
+    if freshness.word in (NEVER, UNKNOWN):
+        ago = "yet" if freshness.word == NEVER else f"for {words.duration(freshness.age_ms)}"
+        return Verdict(UNKNOWN, "unknown", f"Unknown: nothing has been read {ago}.")
+    if judged.row.why is not None:
+        return Verdict(UNKNOWN, "unknown", f"Unknown: {place} cannot be looked at.")
+    last_known = "Last known: " if freshness.is_old else ""
+    if link is None:
+        text = f"{last_known}{place} hides nothing: its LSO is at the high watermark."
+        return Verdict("nothing", "unknown" if freshness.is_old else "ok", text)
+    hides = f"{last_known}{place} hides {words.plural(link.hidden, 'record')}."
+    if freshness.word == READING:
+        return Verdict(READING, "unknown", f"{hides} Who holds them is not judged yet.")
+    tone, says = _SAYS[link.relation]
+    return Verdict(link.relation, tone, f"{hides} {says}")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, NamedTuple
 
+from fastapi import Request
 from sqlalchemy import Connection
 
-from service.api.routes.clusters import describe_cluster
+from service.api.http.store import store_of
+from service.api.routes.clusters import describe_cluster, known_cluster
 from service.api.stalls import read_stalls
 from service.domain.findings.kinds import CONFIRMED, CRITICAL
 from service.domain.findings.words import left_out
@@ -20,7 +23,6 @@ from service.store.queries import findings as read_findings
 from service.store.queries.clusters import ClusterRow, FirstRead, StatusRow, first_read
 from service.store.queries.findings import FindingSelection
 from service.store.queries.judged_partitions import Coverage, JudgedPartition, coverage, judged_standing, why_no_log
-from service.web.freshness import READING, Freshness
 from service.web.shared.stalls import StallLine, stall_lines
 
 _DAY_MS = 86_400_000
@@ -128,3 +130,54 @@ def _ages_the_page(
     if word == READING and stall.cause is Cause.NO_PROGRESS:
         return False
     return source in needed or source not in statuses
+
+
+LATE_MS: Final = 5_000
+OLD_MS: Final = 30_000
+UNKNOWN_MS: Final = 120_000
+
+LIVE: Final = "live"
+LATE: Final = "late"
+OLD: Final = "old"
+UNKNOWN: Final = "unknown"
+READING: Final = "reading"
+NEVER: Final = "never"
+
+
+class Freshness(NamedTuple):
+    """`as_of_ms`: of the source that answered longest ago, None before each has. `read`: how much of the coordinators'
+    log is read, 0 to 1, while it is read for the first time; else None."""
+
+    now_ms: int
+    as_of_ms: int | None
+    read: float | None = None
+
+    @property
+    def age_ms(self) -> int:
+        """On the clock of whoever wrote the store; never negative."""
+        return 0 if self.as_of_ms is None else max(self.now_ms - self.as_of_ms, 0)
+
+    @property
+    def word(self) -> str:
+        """`reading`: nothing is judged yet. `late`: worth a mark; `old`: greyed, last known; `unknown`: no verdict."""
+        age_ms = self.age_ms
+        if self.as_of_ms is not None and age_ms >= UNKNOWN_MS:
+            return UNKNOWN  # also a first read that came to a halt
+        if self.read is not None:
+            return READING
+        if self.as_of_ms is None:
+            return NEVER
+        return OLD if age_ms >= OLD_MS else LATE if age_ms >= LATE_MS else LIVE
+
+    @property
+    def is_old(self) -> bool:
+        """What is shown is the last known state."""
+        return self.word in (OLD, UNKNOWN)
+
+
+@contextmanager
+def framed(request: Request, cluster: str) -> Iterator[tuple[Connection, Frame]]:
+    """ProblemError (404) for a cluster that the store does not know; StoreError if it does not answer."""
+    with store_of(request).read() as connection:
+        found = known_cluster(connection, cluster)
+        yield connection, read_frame(connection, found, request.app.state.now_ms())

@@ -5,7 +5,7 @@
   const EVERY_MS = 5000;
   const AT_MOST_MS = 1000;
   const ANSWERS_WITHIN_MS = 10000;
-  const OLD_MS = 30000; // as service/web/freshness.py
+  const OLD_MS = 30000; // as service/web/shared/frame.py
   const LATE_MS = 5000;
   const PARTS = ["live", "nav", "notice", "content", "foot"];
   const EVENTS = ["opened", "confirmed", "reopened", "updated", "resolved", "reset"];

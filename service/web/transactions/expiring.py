@@ -27,8 +27,7 @@ from service.store.queries.expiring import (
 )
 from service.store.writers.id_rows import IdRow
 from service.web.charts import expiry
-from service.web.pages import framed
-from service.web.shared.frame import Frame
+from service.web.shared.frame import Frame, framed
 from service.web.shared.render import render
 
 ROWS_SHOWN: Final = 200

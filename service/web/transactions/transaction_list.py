@@ -25,11 +25,10 @@ from service.store.queries.clusters import Ends
 from service.store.queries.history import ends_since
 from service.store.queries.transactions import Page
 from service.store.writers.id_rows import IdRow
-from service.web.blocking import Blocking, read_blocking
-from service.web.pages import framed
+from service.web.partitions.blocking_chain import Blocking, read_blocking
 from service.web.shared.addresses import page_of
 from service.web.shared.causes import WORDS, Word
-from service.web.shared.frame import Frame
+from service.web.shared.frame import Frame, framed
 from service.web.shared.render import render
 from service.web.transactions.filters import AGES, SORTS, Filters, chips, filters_of
 from service.web.transactions.next_step import Next, is_overdue, is_stuck, next_step

@@ -27,17 +27,16 @@ from service.store.queries import clusters, findings, transactions
 from service.store.queries.findings import FindingSelection
 from service.store.queries.history import ProducerRow, TimelinePage, producers_of, read_timeline
 from service.store.writers.id_rows import IdRow
-from service.web.blocking import read_blocking
 from service.web.charts.swimlane import PREPARE_PX, WINDOWS, Window
-from service.web.pages import framed
-from service.web.phases import phases_of
+from service.web.partitions.blocking_chain import read_blocking
 from service.web.shared.addresses import page_of, transaction_page
 from service.web.shared.causes import COUNTED, WORDS
-from service.web.shared.frame import Frame
+from service.web.shared.frame import Frame, framed
 from service.web.shared.render import render
 from service.web.transactions.abort_answers import answers, is_abort
 from service.web.transactions.history import History, read_history
 from service.web.transactions.next_step import is_overdue, is_stuck, next_step
+from service.web.transactions.spans import phases_of
 from service.web.transactions.transaction_list import last_outcome
 
 TRANSITIONS_SHOWN: Final = 50
