@@ -13,14 +13,13 @@ from sqlalchemy import Engine
 from starlette.staticfiles import StaticFiles
 
 from service import web
-from service.api import metrics
-from service.api.head import HeadAsGet
+from service.api.http.answers import HeadAsGet
+from service.api.http.fields import API
 from service.api.http.kafka import Kafka
 from service.api.http.parameters import describe_absence
 from service.api.http.problems import Problem, answer_errors_as_problems
 from service.api.http.security import SecurityHeaders
 from service.api.http.store import Store
-from service.api.links import API
 from service.api.routes import (
     clusters,
     coordinators,
@@ -94,7 +93,7 @@ def create_app(
         resolve,
     ):
         app.include_router(room.router, prefix=API)
-    for room in (health, metrics):
+    for room in (health, health):
         app.include_router(room.router)
     app.include_router(events.router, include_in_schema=False)  # the same stream where pages look for it
     for page in web.ROOMS:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from service.api.links import API
+from service.api.http.fields import API
 from tests.benchmarks.large_store import CLUSTER
 from tests.brokers import free_port
 from tests.integration.application import ROOT

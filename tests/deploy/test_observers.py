@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from service.api import metrics
+from service.api.routes import health
 from tests.deploy.compose_files import COMPOSE, ROOT, behind, compose, published, read_yaml
 from tests.waiting import LIMIT_S
 
@@ -68,7 +68,7 @@ def test_prometheus_scrapes_what_runs() -> None:
     jobs = {job["job_name"]: job for job in config["scrape_configs"]}
     (static,) = jobs["txnscope"]["static_configs"]
     assert static["targets"] == ["service:8080"]
-    assert jobs["txnscope"].get("metrics_path", "/metrics") in [getattr(r, "path", "") for r in metrics.router.routes]
+    assert jobs["txnscope"].get("metrics_path", "/metrics") in [getattr(r, "path", "") for r in health.router.routes]
     for job in jobs.values():
         assert all(serves(target, on="prometheus") for one in job["static_configs"] for target in one["targets"])
     (manager,) = config["alerting"]["alertmanagers"]

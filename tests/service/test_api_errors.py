@@ -10,7 +10,7 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import create_engine
 
-from service.api.base64url import encode_bytes
+from service.api.http.fields import encode_bytes
 from service.api.http.store import Store
 from service.app import create_app
 from service.store.errors import StoreError

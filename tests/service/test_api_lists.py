@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from service.api.base64url import encode_bytes
+from service.api.http.fields import encode_bytes
 from service.app import create_app
 from service.domain.findings import kinds
 from service.domain.partitions.ledger import LedgerBatch, Marker, TopicRange, Volume

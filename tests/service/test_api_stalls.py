@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from service.api.stalls import why_stalled
+from service.api.schemas.sources import why_stalled
 from service.app import create_app
 from service.domain.source_state import Cause, Stall
 from service.store import lease

@@ -1,14 +1,30 @@
-"""Writes names, numbers and times as JSON has them."""
+"""Bytes as text that needs no escapes in an address: base64url without padding."""
 
 from __future__ import annotations
 
+import binascii
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any, Final
+from urllib.parse import quote
 
-from service.api.base64url import encode_bytes
 from service.domain.transaction_log.limits import NO_TIME, is_time
 from service.store.display import display_id
+
+
+def encode_bytes(data: bytes) -> str:
+    return urlsafe_b64encode(data).decode().rstrip("=")
+
+
+def decode_bytes(text: str) -> bytes | None:
+    """None if the text is not what `encode_bytes` makes."""
+    try:
+        data = urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4))
+    except (UnicodeEncodeError, binascii.Error):
+        return None
+    return data if encode_bytes(data) == text.rstrip("=") else None
+
 
 EXACT_UP_TO: Final = 2**53
 """Of a JSON number, where it is read as a double."""
@@ -67,3 +83,27 @@ def spell_out_wide_numbers(value: Any) -> Any:
     if isinstance(value, list):
         return [spell_out_wide_numbers(item) for item in value]
     return value
+
+
+API: Final = "/api/v1"
+
+_PERCENT_UP_TO: Final = 16_384
+"""Servers refuse request lines of 64 kB, and an id of 32,767 bytes would take 98 kB percent-encoded; as base64, 44."""
+
+
+def cluster_link(cluster: str) -> str:
+    return f"{API}/clusters/{quote(cluster, safe='')}"
+
+
+def transaction_link(cluster: str, transactional_id: bytes) -> str:
+    return f"{cluster_link(cluster)}/transaction?{id_query(transactional_id)}"
+
+
+def id_query(transactional_id: bytes) -> str:
+    """By `id`, unless that became too long; then by `id_b64`."""
+    percent = quote(transactional_id, safe="")
+    return f"id={percent}" if len(percent) <= _PERCENT_UP_TO else f"id_b64={encode_bytes(transactional_id)}"
+
+
+def partition_link(cluster: str, topic: str, partition: int) -> str:
+    return f"{cluster_link(cluster)}/partitions/{quote(topic, safe='')}/{partition}"

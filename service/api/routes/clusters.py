@@ -10,14 +10,13 @@ from sqlalchemy import Connection
 
 from service.api.http.answers import answer
 from service.api.http.fields import text_of_time
+from service.api.http.paging import LIMIT, Cursor, Key, Limit, cut
 from service.api.http.parameters import only_known
 from service.api.http.problems import NO_SUCH_CLUSTER, ProblemError, describe
 from service.api.http.store import store_of
-from service.api.paging import LIMIT, Cursor, Key, Limit, cut
 from service.api.schemas import unknowns
 from service.api.schemas.models import Cluster, Clusters
-from service.api.schemas.sources import describe_sources
-from service.api.stalls import read_stalls
+from service.api.schemas.sources import describe_sources, read_stalls
 from service.domain.findings.kinds import CONFIRMED, HANGING
 from service.domain.releases import release_of
 from service.domain.transaction_log import states

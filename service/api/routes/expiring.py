@@ -10,11 +10,10 @@ from fastapi import Query as QueryParameter
 
 from service.api.http.answers import answer
 from service.api.http.fields import text_of_time
-from service.api.http.paging import seal, unseal
+from service.api.http.paging import LIMIT, Cursor, Limit, seal, unseal
 from service.api.http.parameters import Duration, only_known
 from service.api.http.problems import describe
 from service.api.http.store import store_of
-from service.api.paging import LIMIT, Cursor, Limit
 from service.api.routes.clusters import known_cluster
 from service.api.schemas.models import Transactions
 from service.api.schemas.transaction_body import describe_page

@@ -11,11 +11,10 @@ from sqlalchemy import Connection
 
 from service.api.http.answers import answer
 from service.api.http.fields import text_of_time
-from service.api.http.paging import foreign_cursor, seal, unseal
+from service.api.http.paging import LIMIT, Cursor, Limit, foreign_cursor, seal, unseal
 from service.api.http.parameters import bytes_of, only_known
 from service.api.http.problems import NO_SUCH_FINDING, ProblemError, describe
 from service.api.http.store import store_of
-from service.api.paging import LIMIT, Cursor, Limit
 from service.api.routes.clusters import known_cluster
 from service.api.schemas.finding_body import describe_finding
 from service.api.schemas.findings import Findings, Kind, OneFinding, Severity, Status

@@ -9,10 +9,10 @@ from fastapi import Query as QueryParameter
 
 from service.api.http.answers import answer
 from service.api.http.fields import text_of_time
+from service.api.http.paging import LIMIT, Cursor, Limit, cut
 from service.api.http.parameters import Truth, only_known
 from service.api.http.problems import describe
 from service.api.http.store import store_of
-from service.api.paging import LIMIT, Cursor, Limit, cut
 from service.api.routes.clusters import known_cluster
 from service.api.schemas.groups import Groups
 from service.domain.partitions.blocked_groups import Victim

@@ -1,7 +1,8 @@
-"""Whether the service is alive, whether it can answer, and which version it is."""
+"""GET /metrics: what `service.metrics` renders, over HTTP."""
 
 from __future__ import annotations
 
+import time
 from typing import Any, Final
 
 from fastapi import APIRouter, Request, Response
@@ -9,8 +10,29 @@ from pydantic import BaseModel
 
 from service.api.http.problems import describe
 from service.api.http.store import store_of
+from service.metrics.page import Metrics
 
 router = APIRouter(tags=["service"])
+
+
+_EXPOSITION: Final[dict[str, Any]] = {"schema": {"type": "string"}}
+
+
+@router.get(
+    "/metrics",
+    operation_id="getMetrics",
+    response_class=Response,
+    responses={200: {"content": {"text/plain": _EXPOSITION, "application/openmetrics-text": _EXPOSITION}}},
+)
+def get_metrics(request: Request) -> Response:
+    """Prometheus metrics, as text 0.0.4 or OpenMetrics 1.0 by `Accept`. Parameters are ignored: scrapers add them."""
+    metrics = request.app.state.metrics
+    assert isinstance(metrics, Metrics)
+    now_ms = time.time_ns() // 1_000_000
+    body, headers = metrics.render(
+        request.headers.get("accept", ""), request.headers.get("accept-encoding", ""), now_ms
+    )
+    return Response(body, headers=headers)
 
 
 class Version(BaseModel):

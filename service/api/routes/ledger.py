@@ -11,13 +11,11 @@ from fastapi import Query as QueryParameter
 from sqlalchemy import Connection
 
 from service.api.http.answers import answer
-from service.api.http.fields import id_fields, text_of_time, time_field
-from service.api.http.paging import foreign_cursor, seal, unseal
+from service.api.http.fields import id_fields, text_of_time, time_field, transaction_link
+from service.api.http.paging import LIMIT, Cursor, Limit, cut, foreign_cursor, seal, unseal
 from service.api.http.parameters import Duration, only_known, unusable
 from service.api.http.problems import NOT_TAILED, ProblemError, describe
 from service.api.http.store import store_of
-from service.api.links import transaction_link
-from service.api.paging import LIMIT, Cursor, Limit, cut
 from service.api.routes.clusters import known_cluster
 from service.api.schemas.ledger import Markers, Volume
 from service.domain.duration_text import span_ms

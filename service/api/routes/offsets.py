@@ -12,12 +12,11 @@ from fastapi import Query as QueryParameter
 from sqlalchemy import Connection
 
 from service.api.http.answers import answer
-from service.api.http.fields import text_of_time
+from service.api.http.fields import text_of_time, transaction_link
 from service.api.http.kafka import kafka_of
 from service.api.http.parameters import only_known, unusable
 from service.api.http.problems import describe
 from service.api.http.store import store_of
-from service.api.links import transaction_link
 from service.api.routes import offsets_reading
 from service.api.routes.clusters import known_cluster
 from service.api.schemas.offsets import Explanation

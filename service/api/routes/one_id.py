@@ -8,7 +8,7 @@ from fastapi import Query as QueryParameter
 from fastapi import Request
 from sqlalchemy import Connection
 
-from service.api.base64url import decode_bytes
+from service.api.http.fields import decode_bytes
 from service.api.http.parameters import bytes_of, unusable
 from service.api.http.problems import NO_SUCH_ID, ProblemError
 from service.api.routes.clusters import known_cluster

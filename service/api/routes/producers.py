@@ -8,12 +8,11 @@ from fastapi import APIRouter, Depends, Request, Response
 from fastapi import Path as PathParameter
 
 from service.api.http.answers import answer
-from service.api.http.fields import id_b64, id_text, text_of_time, time_field
+from service.api.http.fields import id_b64, id_text, text_of_time, time_field, transaction_link
+from service.api.http.paging import LIMIT, Cursor, Key, Limit, cut
 from service.api.http.parameters import only_known
 from service.api.http.problems import NO_SUCH_PRODUCER, ProblemError, describe
 from service.api.http.store import store_of
-from service.api.links import transaction_link
-from service.api.paging import LIMIT, Cursor, Key, Limit, cut
 from service.api.routes.clusters import known_cluster
 from service.api.schemas.history import ProducerOwners
 from service.store.id_key import id_key

@@ -9,10 +9,10 @@ from fastapi import Query as QueryParameter
 
 from service.api.http.answers import answer
 from service.api.http.fields import text_of_time, time_field
+from service.api.http.paging import LIMIT, Cursor, Limit, cut
 from service.api.http.parameters import Duration, only_known, unusable
 from service.api.http.problems import describe
 from service.api.http.store import store_of
-from service.api.paging import LIMIT, Cursor, Limit, cut
 from service.api.routes.clusters import CAUSES
 from service.api.routes.one_id import Id, IdBase64, id_of, known_id
 from service.api.schemas.history import TransactionRates

@@ -19,8 +19,8 @@ from service.api.http.kafka import kafka_of
 from service.api.http.parameters import only_known
 from service.api.http.problems import KAFKA_UNAVAILABLE, NO_SUCH_FINDING, NOT_ALLOWED, NOT_NOW, ProblemError, describe
 from service.api.http.store import store_of
-from service.api.models_resolve import Resolution
 from service.api.routes.clusters import known_cluster
+from service.api.schemas.findings import Resolution
 from service.domain.findings.finding import Finding
 from service.kafka.client import KafkaClient
 from service.kafka.errors import KafkaFailure

@@ -9,11 +9,10 @@ from fastapi import APIRouter, Depends, Request, Response
 
 from service.api.http.answers import answer
 from service.api.http.fields import text_of_time, time_field
-from service.api.http.paging import foreign_cursor, seal, unseal
+from service.api.http.paging import LIMIT, Cursor, Limit, foreign_cursor, seal, unseal
 from service.api.http.parameters import only_known
 from service.api.http.problems import describe
 from service.api.http.store import store_of
-from service.api.paging import LIMIT, Cursor, Limit
 from service.api.routes.one_id import Id, IdBase64, id_of, known_id
 from service.api.schemas.history import Timeline
 from service.domain.transaction_log.facts import NO_ID

@@ -9,11 +9,10 @@ from fastapi import Query as QueryParameter
 
 from service.api.http.answers import answer
 from service.api.http.fields import text_of_time
-from service.api.http.paging import read_cursor, write_cursor
+from service.api.http.paging import LIMIT, Cursor, Limit, read_cursor, write_cursor
 from service.api.http.parameters import Duration, bytes_of, only_known
 from service.api.http.problems import describe
 from service.api.http.store import store_of
-from service.api.paging import LIMIT, Cursor, Limit
 from service.api.routes.clusters import known_cluster
 from service.api.routes.one_id import Id, IdBase64, id_of, known_id
 from service.api.schemas.models import OneTransaction, Transactions

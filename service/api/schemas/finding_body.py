@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from service.api.http.fields import id_fields, text_of_time
-from service.api.links import cluster_link
+from service.api.http.fields import cluster_link, id_fields, text_of_time
 from service.domain.findings.finding import Finding
 
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from service.api.schemas.models import Shape, Time
+from service.api.schemas.models import Shape, Time, Wide
 
 Kind = Literal[
     "hanging_transaction",
@@ -101,3 +101,22 @@ class Findings(Shape):
         description="How many more of the kinds asked for have no finding, because there are too many at once; 0 where"
         " only resolved ones are asked for. Which kinds: `truncated` of the cluster."
     )
+
+
+class Resolution(Shape):
+    """`executed`: the marker is in the log. `command`: Kafka's own tool for the same, null where it has none."""
+
+    finding_id: str
+    dry_run: bool
+    executed: bool
+    marker: Literal["COMMIT", "ABORT"]
+    topic: str
+    partition: int
+    producer_id: int
+    producer_id_str: Wide = None
+    producer_epoch: int
+    coordinator_epoch: int
+    reason: str
+    steps: list[str]
+    command: str | None
+    checked_at: Time

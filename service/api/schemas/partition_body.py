@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from service.api.http.fields import id_fields, text_of_time, time_field
-from service.api.links import partition_link, transaction_link
+from service.api.http.fields import id_fields, partition_link, text_of_time, time_field, transaction_link
 from service.domain.findings.hanging import is_blocking
 from service.domain.owners import Owner
 from service.domain.partitions.open_entries import COMPLETING, OPENED, OVERDUE

@@ -7,8 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection
 
-from service.api.http.fields import id_b64, id_text, text_of_time, time_field
-from service.api.links import transaction_link
+from service.api.http.fields import id_b64, id_text, text_of_time, time_field, transaction_link
 from service.api.routes.clusters import CAUSES
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import NO_ID

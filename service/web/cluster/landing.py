@@ -8,9 +8,9 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
 from sqlalchemy import Connection
 
+from service.api.http.fields import API
 from service.api.http.problems import RETRY_AFTER_S
 from service.api.http.store import store_of
-from service.api.links import API
 from service.api.routes.clusters import known_cluster
 from service.store.errors import StoreError
 from service.store.queries import clusters

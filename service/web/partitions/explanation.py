@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from service.api.links import API
+from service.api.http.fields import API
 from service.api.routes.offsets import Explained
 from service.domain.partitions.offset_spans import (
     ABORTED,

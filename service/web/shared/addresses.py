@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import quote, urlencode
 
-from service.api.links import id_query
+from service.api.http.fields import id_query
 
 
 def cluster_page(cluster: str) -> str:

@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 
 from service.api.http.store import store_of
 from service.api.routes.clusters import describe_cluster, known_cluster
-from service.api.stalls import read_stalls
+from service.api.schemas.sources import read_stalls
 from service.domain.findings.kinds import CONFIRMED, CRITICAL
 from service.domain.findings.words import left_out
 from service.domain.partitions.facts import SOURCE as PARTITIONS

@@ -13,8 +13,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 from starlette.exceptions import HTTPException
 
+from service.api.http.fields import API
 from service.api.http.problems import Problem, ProblemError
-from service.api.links import API
 from service.store.errors import StoreError
 from service.web.shared import addresses, words
 from service.web.shared.frame import Frame

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from service.api.stalls import why_stalled
+from service.api.schemas.sources import why_stalled
 from service.domain.findings.words import listed
 from service.domain.partitions.facts import SOURCE as PARTITIONS
 from service.domain.partitions.ledger import SOURCE as LEDGER

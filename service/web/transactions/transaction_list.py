@@ -9,9 +9,9 @@ from typing import Annotated, Final, NamedTuple
 from fastapi import APIRouter, Depends, Query, Request, Response
 from sqlalchemy import Connection
 
+from service.api.http.fields import cluster_link
 from service.api.http.paging import read_cursor, write_cursor
 from service.api.http.parameters import only_known
-from service.api.links import cluster_link
 from service.api.routes.transactions import State
 from service.domain.findings.context import Limits, limits_of
 from service.domain.findings.finding import Finding

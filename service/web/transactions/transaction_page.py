@@ -9,9 +9,9 @@ from typing import Final, NamedTuple
 from fastapi import APIRouter, Depends, Request, Response
 from sqlalchemy import Connection
 
+from service.api.http.fields import transaction_link
 from service.api.http.paging import foreign_cursor
 from service.api.http.parameters import only_known, unusable
-from service.api.links import transaction_link
 from service.api.routes.one_id import Id, IdBase64, id_of
 from service.api.schemas.transaction_body import read_surroundings
 from service.domain.findings.context import limits_of
