@@ -1,8 +1,14 @@
-"""Exit codes of the command line, and the one way for a command to end with one: a line that names the trouble."""
+"""Exit codes of the command line, and how a command ends with one: a single line that names the trouble."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
+
+from alembic.util import CommandError
+
+from service.store.errors import StoreError, StoreUnavailable
 
 FINE: Final = 0
 FOUND: Final = 1
@@ -21,3 +27,16 @@ class CommandFailed(Exception):
     def __init__(self, text: str, code: int = USAGE) -> None:
         super().__init__(text)
         self.code = code
+
+
+@contextmanager
+def store_failures() -> Iterator[None]:
+    """CommandFailed: 3 for a store that does not answer, 2 for one that cannot be used."""
+    try:
+        yield
+    except StoreUnavailable as error:
+        raise CommandFailed(str(error), UNREACHABLE) from error
+    except StoreError as error:
+        raise CommandFailed(str(error)) from error
+    except CommandError as error:
+        raise CommandFailed(f"the store was made by another version of txnscope: {error}") from error

@@ -1,4 +1,4 @@
-"""One connection pool to a cluster: send a request to a broker, get its response or a KafkaFailure.
+"""One connection pool to a cluster: finds the first broker that answers, sends requests, returns responses or failures.
 
 Only this and its bootstrap touch kafka-python's client; the other modules of this room use its request classes alone.
 """
@@ -6,14 +6,15 @@ Only this and its bootstrap touch kafka-python's client; the other modules of th
 from __future__ import annotations
 
 import logging
+import random
 import time
 from collections.abc import Collection, Mapping, Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, Final
 
 import kafka.errors
+from kafka.net.compat import KafkaNetClient
 
-from service.kafka.bootstrap import CONNECT_TIMEOUT_MS, PASS_ON_MS, bootstrapped
 from service.kafka.errors import BadClientConfig, KafkaFailure, KafkaRefused, KafkaUnavailable
 from service.kafka.settings import ClientSettings
 from service.processes import progress
@@ -171,3 +172,36 @@ class KafkaClient:
         if isinstance(e, refused):
             return KafkaRefused(f"{whom} refuses: {text}")
         return KafkaUnavailable(f"{whom} does not answer: {text}")
+
+
+CONNECT_TIMEOUT_MS: Final = 5_000
+PASS_ON_MS: Final = 1_500
+"""How long one server of several is waited for before the next is asked. Slower ones are reached in the end, by
+asking all with more patience."""
+PASSED_ON: Final = 3
+
+
+def bootstrapped(config: Mapping[str, Any], servers: Sequence[str]) -> KafkaNetClient:
+    """A client that knows the brokers. Raises what the library raises: KafkaError, ValueError, AssertionError, OSError.
+
+    The library picks a server at random and gives it all the time there is: of a frozen broker that is what the whole
+    cluster seems to be.
+    """
+    if len(servers) > 1:
+        for server in random.sample(servers, min(len(servers), PASSED_ON)):
+            try:
+                return _asked(config, [server], PASS_ON_MS)
+            except kafka.errors.KafkaTimeoutError:
+                continue
+    return _asked(config, servers, CONNECT_TIMEOUT_MS)
+
+
+def _asked(config: Mapping[str, Any], servers: Sequence[str], timeout_ms: int) -> KafkaNetClient:
+    progress.step()
+    client = KafkaNetClient(**{**config, "bootstrap_servers": list(servers)})
+    try:
+        client._manager.bootstrap(timeout_ms=timeout_ms)
+    except BaseException:
+        client.close()
+        raise
+    return client

@@ -11,8 +11,8 @@ from service.domain.worlds.transactions import Epochs, LogHistory
 from service.kafka.client import KafkaClient
 from service.kafka.leader_check import LogEnds, Seen
 from service.kafka.log_history import id_history
+from service.kafka.log_range import DataBatch, batches_between
 from service.kafka.offsets import offset_at_time
-from service.kafka.producer_batches import DataBatch, batches_between
 
 _LOG_MARGIN: Final = 5_000
 """Records of a log partition that are read before the proof of absence: a transaction may have been open then."""

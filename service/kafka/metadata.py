@@ -1,10 +1,10 @@
-"""Who leads what: the layout of one topic as the cluster's metadata shows it now."""
+"""Who leads which partition, of one topic or of a whole cluster, as the brokers' metadata shows it now."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafka.protocol.metadata import MetadataRequest
 
@@ -57,3 +57,28 @@ def layout_of(found: Any) -> TopicLayout:
     """Of a topic in the answer."""
     leaders = {p.partition_index: Leader(p.leader_id, p.leader_epoch) for p in found.partitions}
     return TopicLayout(found.name, str(found.topic_id), dict(sorted(leaders.items())))
+
+
+class Topics(NamedTuple):
+    """`layouts` by topic; `denied`: topics the broker names without telling their partitions, with the error code;
+    `brokers`: ids of those alive.
+    """
+
+    layouts: dict[str, TopicLayout]
+    denied: dict[str, int]
+    brokers: tuple[int, ...]
+
+
+def all_topics(client: KafkaClient, ask: int | None = None) -> Topics:
+    """Every topic, internal ones included, as broker `ask` (any if None) sees it. A topic that the principal may not
+    describe is not listed by Kafka at all. Raises KafkaUnavailable or KafkaRefused.
+    """
+    answer = client.ask(layouts_request(None), ask, TIMEOUT_MS)
+    layouts: dict[str, TopicLayout] = {}
+    denied: dict[str, int] = {}
+    for found in answer.topics:
+        if found.error_code not in (errors.NONE, errors.LEADER_NOT_AVAILABLE):
+            denied[found.name] = found.error_code
+            continue
+        layouts[found.name] = layout_of(found)
+    return Topics(layouts, denied, tuple(sorted(b.node_id for b in answer.brokers)))

@@ -14,15 +14,9 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from service.metrics.catalogue import OF_CLUSTERS, RENDER_SECONDS, UP, Metric
-from service.metrics.clusters import clusters
-from service.metrics.coordinators import coordinators
 from service.metrics.durations import durations
-from service.metrics.families import pipeline
-from service.metrics.findings import findings
-from service.metrics.groups import groups
-from service.metrics.partitions import partitions
+from service.metrics.families import clusters, coordinators, findings, groups, partitions, pipeline, transactions
 from service.metrics.series import Distribution, Series, bounded
-from service.metrics.transactions import transactions
 from service.store.errors import StoreError
 from service.store.queries.metrics import ClusterFacts, all_facts
 

@@ -1,17 +1,96 @@
-"""Metrics of the reading itself: how fresh, how far behind, how much of it, and what could not be read."""
+"""The metrics of one cluster as Prometheus families: what the store knows of it, read anew for each scrape."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
+from service.domain.findings.kinds import CONFIRMED, HANGING, KINDS, statuses_of
 from service.domain.partitions import facts as partition_facts
+from service.domain.partitions.coverage import ANSWERS_WITHIN_MS
+from service.domain.transaction_log.states import EXPIRED, NAMES, OPEN
+from service.domain.transaction_log.states import EXPIRED as GONE
 from service.domain.transaction_log.topic import SOURCE
 from service.metrics import catalogue
 from service.metrics.series import Series
+from service.store.display import display_id
 from service.store.queries.metrics import ClusterFacts
-from service.store.writers.counters import DECODE_ERRORS
+from service.store.writers import counters as stored
+from service.store.writers.counters import CONTRADICTIONS, DECODE_ERRORS
 from service.wire.errors import DecodeError
+
+
+def clusters(facts: ClusterFacts) -> Iterator[Series]:
+    """One series, always 1."""
+    features = facts.description.get("features") or {}
+    levels = (str(features.get(name, "")) for name in ("transaction.version", "metadata.version"))
+    yield Series(catalogue.CLUSTER_INFO, (facts.kafka_cluster_id, *levels), 1)
+
+
+def coordinators(facts: ClusterFacts) -> Iterator[Series]:
+    """Worst first: those that are read late, then those with many open transactions."""
+    lags = {log.partition: max(log.end_offset - log.next_offset, 0) for log in facts.logs if log.source == SOURCE}
+    ids: Counter[int] = Counter()
+    opened: Counter[int] = Counter()
+    for count in facts.states:
+        if count.state != EXPIRED:
+            ids[count.partition] += count.ids
+        if count.state in OPEN:
+            opened[count.partition] += count.ids
+    for partition in sorted(lags, key=lambda partition: (-lags[partition], -opened[partition], partition)):
+        labels = (str(partition),)
+        yield Series(catalogue.COORDINATOR_IDS, labels, ids[partition])
+        yield Series(catalogue.COORDINATOR_OPEN, labels, opened[partition])
+        yield Series(catalogue.COORDINATOR_LAG, labels, lags[partition])
+
+
+def findings(facts: ClusterFacts) -> Iterator[Series]:
+    """Every kind and status, also at 0."""
+    for kind in KINDS:
+        for status in statuses_of(kind):
+            yield Series(catalogue.FINDINGS, (kind, status), facts.findings.get((kind, status), 0))
+    for kind in KINDS:
+        yield Series(catalogue.FINDINGS_TRUNCATED, (kind,), facts.truncated.get(kind, 0))
+    yield Series(catalogue.CONTRADICTIONS, (), facts.counters.get((CONTRADICTIONS, ""), 0))
+
+
+def groups(facts: ClusterFacts) -> Iterator[Series]:
+    """Those behind the LSO that stands longest first."""
+    blocked = [one for one in facts.victims if one.is_blocked]
+    for one in sorted(blocked, key=lambda one: (one.stalled_since_ms, one.key)):
+        group, topic, partition = one.key
+        yield Series(catalogue.GROUP_BLOCKED, (group, topic, str(partition)), 1)
+
+
+_OF_ONE: Final = (
+    catalogue.PARTITION_LSO,
+    catalogue.PARTITION_HIGH_WATERMARK,
+    catalogue.PARTITION_LSO_LAG,
+    catalogue.PARTITION_LSO_LAST_ADVANCE,
+)
+
+
+def partitions(facts: ClusterFacts, now_ms: int) -> Iterator[Series]:
+    """The longest first. Nothing is judged any more when nobody has looked for ANSWERS_WITHIN_MS."""
+    yield Series(catalogue.HANGING, (), facts.findings.get((HANGING, CONFIRMED), 0))
+    for finding in facts.hanging:
+        subject = finding.subject
+        name = "" if subject.transactional_id is None else display_id(subject.transactional_id)
+        labels = (finding.id, subject.topic or "", str(subject.partition), name, finding.owner or "")
+        yield Series(catalogue.HANGING_INFO, labels, 1)
+    is_fresh = now_ms - (facts.coverage.looked_at_ms or 0) <= ANSWERS_WITHIN_MS
+    judged = facts.coverage.judged if is_fresh else 0
+    yield Series(catalogue.PARTITIONS, ("yes",), judged)
+    yield Series(catalogue.PARTITIONS, ("no",), facts.coverage.watched - judged)
+    yield Series(catalogue.PARTITIONS_BLOCKED, (), facts.coverage.blocked)
+    for row in facts.standing:
+        values = (row.last_stable_offset, row.high_watermark, row.lag, row.stalled_since_ms / 1000)
+        for metric, value in zip(_OF_ONE, values, strict=True):
+            yield Series(metric, (row.topic, str(row.partition)), value)
+    unread = facts.coverage.blocked - len(facts.standing)
+    yield Series(catalogue.SERIES_DROPPED, (), max(unread, 0) * len(_OF_ONE))
+
 
 ANSWERED_WITHIN_MS: Final = 30_000
 """Every partition that answers is asked each second; a long batch of the first read takes some more."""
@@ -52,3 +131,33 @@ def _looked_at(facts: ClusterFacts, now_ms: int) -> Iterator[Series]:
 def _ratio(answering: int, partitions: int, as_of_ms: int, now_ms: int) -> float:
     """Of a cluster that has no such partition, all is covered while it answers."""
     return answering / partitions if partitions else float(now_ms - as_of_ms <= ANSWERED_WITHIN_MS)
+
+
+CAUSES: Final = ("client", "timeout", "fenced", "admin", "unattributed")
+
+
+def transactions(facts: ClusterFacts) -> Iterator[Series]:
+    """States, outcomes, causes, and the oldest open ones."""
+    ids: Counter[int] = Counter()
+    for place in facts.states:
+        ids[place.state] += place.ids
+    for state, name in NAMES.items():
+        if state != GONE:
+            yield Series(catalogue.TRANSACTIONS, (name,), ids[state])
+    yield Series(catalogue.TRANSACTIONAL_IDS, (), sum(ids.values()) - ids[GONE])
+    aborts = {cause: facts.counters.get((f"aborts_{cause}", ""), 0) for cause in CAUSES}
+    yield Series(catalogue.COMPLETED, ("commit",), facts.counters.get((stored.COMMITS, ""), 0))
+    yield Series(catalogue.COMPLETED, ("abort",), facts.counters.get((stored.ABORTS, ""), 0))
+    for cause, count in aborts.items():
+        yield Series(catalogue.ABORTS, (cause,), count)
+    for within, count in facts.expiring.items():
+        yield Series(catalogue.EXPIRING, (within,), count)
+    for protocol, epoch in facts.highest_epochs.items():
+        yield Series(catalogue.EPOCH_MAX, (str(protocol),), epoch)
+    yield Series(catalogue.EXPIRED, (), facts.counters.get((stored.EXPIRED, ""), 0))
+    yield Series(catalogue.PRODUCER_IDS, (), facts.counters.get((stored.PRODUCER_IDS_ASSIGNED, ""), 0))
+    for state in sorted(OPEN):
+        yield Series(catalogue.OLDEST_STATE_ENTRY, (NAMES[state],), facts.oldest.get(state, 0) / 1000)
+    yield Series(catalogue.FENCED, (), aborts["fenced"] + aborts["admin"])
+    for row in facts.top_open:
+        yield Series(catalogue.TOP_OPEN, (row.display,), row.started_at_ms / 1000)

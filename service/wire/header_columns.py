@@ -1,17 +1,33 @@
-"""Headers of many record batches at once, as columns: what a partition holds, without looking at a payload."""
+"""Reads the headers of record batches, one by one or as columns: who wrote, how much, what was closed; no payloads."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from service.wire import batches
-from service.wire.batches import Batch, read_batches
+from service.wire.batches import HEADER_SIZE, LAYOUT, LENGTH_END, MAGIC, Batch, BatchHeader, read_batches
 from service.wire.control import OTHER, ControlRecord, read_control
 from service.wire.errors import DecodeError
-from service.wire.starts import batch_length, batch_starts
+from service.wire.starts import SHORTEST, batch_length, batch_starts
 from service.wire.vectors import Bools, Ints, structs
+
+
+def read_headers(data: bytes) -> Iterator[BatchHeader]:
+    """In order, also of a last batch of which only the header is there. Ends at what cannot be a header of format 2.
+
+    Checksums are of whole batches, and so not looked at.
+    """
+    position = 0
+    while len(data) - position >= HEADER_SIZE:
+        header = BatchHeader._make(LAYOUT.unpack_from(data, position))
+        if header.magic != MAGIC or header.length < SHORTEST or header.last_offset_delta < 0 or header.base_offset < 0:
+            return
+        yield header
+        position += LENGTH_END + header.length
+
 
 _HEADER: Final = np.dtype(
     {

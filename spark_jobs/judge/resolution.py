@@ -15,7 +15,7 @@ from service.domain.owners import Owner
 from service.domain.partitions.endings import Ended, how_ended
 from service.domain.transaction_log.states import PREPARE_COMMIT
 from service.kafka.leader_check import Seen
-from service.kafka.producer_batches import BatchesRead
+from service.kafka.log_range import BatchesRead
 from service.store import audit
 from service.store.display import display_id, printable
 from service.store.queries import partitions

@@ -19,7 +19,7 @@ from service.kafka.errors import KafkaFailure, KafkaRefused, KafkaUnavailable
 from service.kafka.fetch import Wanted, fetch
 from service.kafka.metadata import TopicLayout
 from service.wire.batches import LENGTH_END
-from service.wire.headers import read_headers
+from service.wire.header_columns import read_headers
 from spark_jobs.source.admission import Limits, admit, shares
 from spark_jobs.source.log_identity import LogPosition, Look, other_log, silence
 from spark_jobs.source.planner import Followed, advanced, end_of, follow, ranges_to

@@ -9,8 +9,7 @@ from service.kafka import errors
 from service.kafka.client import KafkaClient
 from service.kafka.ends import Ends, EndsWatcher
 from service.kafka.errors import KafkaRefused, KafkaUnavailable
-from service.kafka.layouts import Topics, all_topics
-from service.kafka.metadata import TopicLayout, topic_layout
+from service.kafka.metadata import TopicLayout, Topics, all_topics, topic_layout
 from service.kafka.settings import ClientSettings
 
 WORTH_A_TASK: Final = 250

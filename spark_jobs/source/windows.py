@@ -13,7 +13,7 @@ from service.kafka import errors
 from service.kafka.client import KafkaClient
 from service.kafka.fetch import FetchedAt, Wanted, fetch_many
 from service.wire.batches import HEADER_SIZE, LENGTH_END, BatchHeader
-from service.wire.headers import read_headers
+from service.wire.header_columns import read_headers
 from spark_jobs.source.requests import StalledAsk
 
 

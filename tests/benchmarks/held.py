@@ -14,7 +14,7 @@ from confluent_kafka import Producer
 from kafka.protocol.consumer import FetchResponse
 
 from deploy.demo.broker import Broker
-from service.wire.headers import read_headers
+from service.wire.header_columns import read_headers
 from tests.benchmarks.figures import Figure, show
 from tests.benchmarks.prepared_broker import VERSION
 from tests.benchmarks.process_tree import CpuMeter, shown

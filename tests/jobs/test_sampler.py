@@ -12,8 +12,7 @@ from service.domain.worlds.order import LogEnd, decode
 from service.kafka import errors
 from service.kafka.ends import Ends
 from service.kafka.errors import KafkaUnavailable
-from service.kafka.layouts import Topics
-from service.kafka.metadata import Leader, TopicLayout
+from service.kafka.metadata import Leader, TopicLayout, Topics
 from spark_jobs.source import sampler as sampling
 from spark_jobs.source.sampler import FULL_EVERY_MS, HEARTBEAT_MS, Sample, Sampler
 from spark_jobs.source.watched import MOVING_EVERY_MS, STALL_MS, Clock, Watch

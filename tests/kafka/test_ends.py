@@ -13,8 +13,7 @@ from deploy.demo.broker import Broker
 from service.kafka import errors
 from service.kafka.client import KafkaClient
 from service.kafka.ends import TIMEOUT_MS, Ends, EndsWatcher
-from service.kafka.layouts import all_topics
-from service.kafka.metadata import TopicLayout
+from service.kafka.metadata import TopicLayout, all_topics
 from tests.brokers import Cluster, connect
 from tests.integration.producers import open_producer, transact
 from tests.kafka.asking import new_topic, open_transaction

@@ -14,9 +14,8 @@ from service.kafka.client import KafkaClient
 from service.kafka.ends import Ends, EndsWatcher
 from service.kafka.errors import KafkaUnavailable
 from service.kafka.fetch import FetchedAt, Wanted, fetch_many
-from service.kafka.layouts import all_topics
 from service.kafka.markers import write_marker
-from service.kafka.metadata import TopicLayout
+from service.kafka.metadata import TopicLayout, all_topics
 from service.kafka.offsets import offset_at_time
 from service.kafka.producer_owners import told_of
 from service.kafka.producers import AT_ONCE, Producers, describe_producers

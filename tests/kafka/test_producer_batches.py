@@ -9,8 +9,8 @@ import pytest
 from service.kafka import fetch
 from service.kafka.client import KafkaClient
 from service.kafka.fetch import Fetched, Wanted
+from service.kafka.log_range import BatchesRead, batches_between
 from service.kafka.metadata import Leader
-from service.kafka.producer_batches import BatchesRead, batches_between
 from tests.builders.batches import COMMIT, TRANSACTIONAL, Rec, batch, control_batch
 
 PID = 7

@@ -12,7 +12,7 @@ from kafka.protocol.admin import AlterPartitionReassignmentsRequest, ElectLeader
 
 from service.domain.transaction_log.topic import TOPIC
 from service.kafka.errors import KafkaFailure
-from service.kafka.layouts import all_topics
+from service.kafka.metadata import all_topics
 from tests.brokers import Cluster, connect
 from tests.integration.producers import SILENT
 from tests.soak.clients import TOPICS

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from service.kafka.client import KafkaClient
 from service.kafka.errors import KafkaFailure
-from service.kafka.layouts import all_topics
+from service.kafka.metadata import all_topics
 from tests.benchmarks.watched import Watched
 from tests.brokers import Cluster, connect
 

@@ -17,8 +17,8 @@ from service.domain.worlds.markers import Marker
 from service.domain.worlds.transactions import Epochs, LogHistory
 from service.kafka.ends import Ends
 from service.kafka.leader_check import Seen
+from service.kafka.log_range import BatchesRead
 from service.kafka.metadata import Leader
-from service.kafka.producer_batches import BatchesRead
 from service.kafka.producers import ActiveProducer
 from service.store.audit import Attempt, record
 from service.store.engine import open_reader

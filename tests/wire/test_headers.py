@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from service.wire.batches import HEADER_SIZE, Batch, read_batches
-from service.wire.headers import read_headers
+from service.wire.header_columns import read_headers
 from tests.builders.batches import COMMIT, TRANSACTIONAL, Rec, batch, control_batch
 
 FIRST = batch([Rec(b"k", b"v" * 100), Rec(b"k", b"v", 1)], 5, attributes=TRANSACTIONAL, producer_id=7, producer_epoch=1)

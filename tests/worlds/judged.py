@@ -22,8 +22,8 @@ from service.domain.worlds.facts import EntryFacts
 from service.domain.worlds.order import encode
 from service.kafka.ends import Ends
 from service.kafka.leader_check import Seen
+from service.kafka.log_range import BatchesRead
 from service.kafka.metadata import Leader
-from service.kafka.producer_batches import BatchesRead
 from service.kafka.producers import ActiveProducer
 from service.store import clusters, lease, migrate, progress
 from service.store.engine import open_engine, open_reader

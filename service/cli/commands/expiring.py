@@ -6,9 +6,8 @@ from argparse import Namespace
 from datetime import datetime
 from typing import Any
 
-from service.cli.pages import print_page
 from service.cli.rest import Service
-from service.cli.text import age, name_of
+from service.cli.text import age, name_of, print_page
 from service.settings import Settings
 
 _HEADS = ("TRANSACTIONAL.ID", "EXPIRES IN", "AT", "STATE", "LAST UPDATE", "COMMITS")

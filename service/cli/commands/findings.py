@@ -6,8 +6,8 @@ import sys
 from argparse import Namespace
 from typing import Any
 
-from service.cli.pages import print_page
 from service.cli.rest import Service
+from service.cli.text import print_page
 from service.domain.findings.kinds import CANDIDATE, CONFIRMED
 from service.domain.findings.words import left_out
 from service.settings import Settings

@@ -5,8 +5,8 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import Any
 
-from service.cli.pages import print_page
 from service.cli.rest import Service
+from service.cli.text import print_page
 from service.settings import Settings
 
 _HEADS = ("GROUP", "PARTITION", "RELATION", "COMMITTED", "LSO", "LAG TO LSO", "LAG TO HW", "MEMBERS", "OBSERVED")

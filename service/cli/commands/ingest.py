@@ -8,8 +8,8 @@ import sys
 from argparse import Namespace
 from typing import NoReturn
 
+from service.cli.errors import store_failures
 from service.cli.kafka import ingest_arguments
-from service.cli.stores import store_failures
 from service.settings import Settings, for_children
 from service.store.engine import open_reader
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 
-from service.cli.errors import FINE
-from service.cli.stores import store_failures
+from service.cli.errors import FINE, store_failures
 from service.settings import Settings
 from service.store.engine import open_engine
 from service.store.migrate import upgrade

@@ -5,9 +5,8 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import Any
 
-from service.cli.pages import print_page
 from service.cli.rest import Service
-from service.cli.text import age, name_of
+from service.cli.text import age, name_of, print_page
 from service.settings import Settings
 
 _HEADS = ("PARTITION", "LAG", "LSO", "HIGH WATERMARK", "STANDS FOR", "BLOCKER", "RELATION", "OPEN", "GROUPS", "JUDGED")

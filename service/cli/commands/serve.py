@@ -1,22 +1,45 @@
-"""`txnscope serve`: the service in one process. It waits for a store that is not ready, and says what is missing."""
+"""`txnscope serve` runs the service in one process. It binds the port first, then waits for a store it can read."""
 
 from __future__ import annotations
 
+import errno
 import gc
 import logging
 import signal
+import socket
 import sys
 from argparse import Namespace
 
-from service.cli.errors import FINE, UNREACHABLE
+from service.cli.errors import FINE, UNREACHABLE, CommandFailed, store_failures
 from service.cli.kafka import client_settings
-from service.cli.listening import listen
-from service.cli.stores import store_failures
 from service.cli.version import version
 from service.processes import lifeline
 from service.settings import Settings
 from service.store.engine import open_reader
 from service.store.errors import StoreError
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A bound TCP socket. CommandFailed: 3 if the port is taken, 2 if the address is not ours to use."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except (socket.gaierror, UnicodeError):
+        raise CommandFailed(f"--host {host}: no such address") from None
+    bound = socket.socket(family, kind, protocol)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(address)
+        # Linux lets two sockets bind with SO_REUSEADDR; only listening tells that the port is taken
+        bound.listen(2048)
+    except OSError as error:
+        bound.close()
+        if error.errno == errno.EADDRINUSE:
+            raise CommandFailed(f"port {port} is in use: choose another with --port", UNREACHABLE) from None
+        if error.errno == errno.EACCES:
+            raise CommandFailed(f"port {port}: no permission, ports below 1024 are the system's") from None
+        raise CommandFailed(f"--host {host}: {error.strerror}") from None
+    return bound
+
 
 _DRAIN_S = 3
 """How long running requests may take after SIGTERM; below the 5 s that `service.lifeline` leaves."""

@@ -9,9 +9,9 @@ import subprocess
 import sys
 from argparse import Namespace
 
+from service.cli.commands.serve import listen
 from service.cli.errors import FINE
 from service.cli.kafka import broker_arguments, ingest_arguments
-from service.cli.listening import listen
 from service.processes.supervisor import ChildCommand, Silence, Supervisor
 from service.settings import Settings, for_children, for_service
 

@@ -15,7 +15,7 @@ from service.kafka import errors, permissions
 from service.kafka.client import KafkaClient
 from service.kafka.errors import KafkaFailure
 from service.kafka.groups import list_groups
-from service.kafka.layouts import Topics, all_topics
+from service.kafka.metadata import Topics, all_topics
 from service.kafka.producers import describe_producers
 from service.kafka.settings import ClientSettings
 from service.kafka.transactions import list_transactions
