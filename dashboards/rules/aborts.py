@@ -7,7 +7,7 @@ from typing import Final
 from dashboards.rules.promql import grown, most, pick
 from dashboards.rules.rule import CRITICAL, OF_CLUSTER, WARNING, Alert, Group, Recording
 from dashboards.thresholds import ABORT_BUDGET, ABORT_FAST, ABORT_SLOW
-from service.domain.transaction_log.topic import SOURCE
+from service.domain.transaction_log.states import SOURCE
 from service.metrics import catalogue as of
 
 FEWEST: Final = 10

@@ -9,7 +9,7 @@ from dashboards.rules.promql import grown, most, pick
 from dashboards.rules.rule import CRITICAL, OF_CLUSTER, WARNING, Alert, Group
 from service.domain.findings.kinds import CONFIRMED, COVERAGE_GAP, DATA_GAP
 from service.domain.partitions import facts
-from service.domain.transaction_log import topic
+from service.domain.transaction_log import states
 from service.metrics import catalogue as of
 
 _PAGE: Final = OF_CLUSTER + "/pipeline"
@@ -61,7 +61,7 @@ def _never(source: str, severity: str) -> Alert:
     )
 
 
-NEVER: Final = (_never(facts.SOURCE, CRITICAL), _never(topic.SOURCE, WARNING))
+NEVER: Final = (_never(facts.SOURCE, CRITICAL), _never(states.SOURCE, WARNING))
 """The coordinators' log may not be readable at all (managed services): no reason to page for ever."""
 
 LAGGING: Final = Alert(

@@ -7,7 +7,7 @@ from typing import Final
 from dashboards import thresholds as limits
 from dashboards.rules.promql import grown, most, pick
 from dashboards.rules.rule import INFO, OF_CLUSTER, WARNING, Alert, Group
-from service.domain.transaction_log.topic import SOURCE
+from service.domain.transaction_log.states import SOURCE
 from service.metrics import catalogue as of
 
 _RESTS_ON: Final = {"source": SOURCE}

@@ -9,7 +9,7 @@ from dashboards.rules.rule import CRITICAL, OF_CLUSTER, WARNING, Alert, Group
 from dashboards.thresholds import OVERDUE as OVERDUE_FEWEST
 from dashboards.thresholds import PREPARE_STUCK_S
 from service.domain.findings import kinds
-from service.domain.transaction_log.topic import SOURCE
+from service.domain.transaction_log.states import SOURCE
 from service.metrics import catalogue as of
 
 _RESTS_ON: Final = {"source": SOURCE}

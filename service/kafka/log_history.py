@@ -10,8 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from service.domain.partitions.facts import Place
-from service.domain.transaction_log.states import EXPIRED
-from service.domain.transaction_log.topic import TOPIC
+from service.domain.transaction_log.states import EXPIRED, TOPIC
 from service.domain.worlds.transactions import IdRecord, LogHistory, Range
 from service.kafka.client import KafkaClient
 from service.kafka.fetch import fetch_piece

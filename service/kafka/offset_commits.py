@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from service.domain.offsets_topic import OFFSETS_TOPIC
+from service.domain.partitions.blocked_groups import OFFSETS_TOPIC
 from service.kafka.client import KafkaClient
 from service.kafka.log_range import LogRange
 from service.kafka.metadata import Leader

@@ -8,7 +8,7 @@ from typing import Final
 
 from kafka.protocol.metadata import MetadataRequest
 
-from service.domain.owners import Told
+from service.domain.partitions.open_entries import Told
 from service.domain.transaction_log.states import CODES
 from service.kafka.client import KafkaClient
 from service.kafka.transactions import Described, describe_transactions, list_transactions

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from itertools import accumulate
 from typing import Final
 
-from service.domain.durations import BATCH, BOUNDS_MS, DETECTION, MARKER, OPEN
 from service.domain.partitions.facts import SOURCE as PARTITIONS
-from service.domain.transaction_log.topic import SOURCE as TRANSACTION_LOG
+from service.domain.transaction_log.outcomes import BATCH, BOUNDS_MS, DETECTION, MARKER, OPEN
+from service.domain.transaction_log.states import SOURCE as TRANSACTION_LOG
 from service.metrics import catalogue
 from service.metrics.series import Distribution, Series
 from service.store.queries.metrics import ClusterFacts

@@ -9,9 +9,8 @@ from typing import Final
 from service.domain.findings.kinds import CONFIRMED, HANGING, KINDS, statuses_of
 from service.domain.partitions import facts as partition_facts
 from service.domain.partitions.coverage import ANSWERS_WITHIN_MS
-from service.domain.transaction_log.states import EXPIRED, NAMES, OPEN
+from service.domain.transaction_log.states import EXPIRED, NAMES, OPEN, SOURCE
 from service.domain.transaction_log.states import EXPIRED as GONE
-from service.domain.transaction_log.topic import SOURCE
 from service.metrics import catalogue
 from service.metrics.series import Series
 from service.store.display import display_id

@@ -9,10 +9,8 @@ from typing import Final
 
 from sqlalchemy import Connection
 
-from service.domain.owners import Owner
-from service.domain.partitions.open_entries import Entry, owner_of, will_close
-from service.domain.transaction_log.states import EXPIRED, NAMES, UNKNOWN
-from service.domain.transaction_log.topic import SOURCE, TOPIC
+from service.domain.partitions.open_entries import Entry, Owner, owner_of, will_close
+from service.domain.transaction_log.states import EXPIRED, NAMES, SOURCE, TOPIC, UNKNOWN
 from service.kafka.client import KafkaClient
 from service.kafka.leader_check import Bracket, Seen
 from service.kafka.metadata import topic_layout

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from service.domain.findings.finding import Finding
-from service.domain.owners import Owner
-from service.domain.partitions.open_entries import Entry
-from service.domain.transaction_log.topic import TOPIC
+from service.domain.partitions.open_entries import Entry, Owner
+from service.domain.transaction_log.states import TOPIC
 from service.domain.worlds.facts import ask_about
 from service.domain.worlds.order import decode
 from service.domain.worlds.proving import verdict_on

@@ -28,8 +28,7 @@ from sqlalchemy import (
 )
 
 from service.domain.retention_policy import DEFAULT, Keep
-from service.domain.transaction_log.states import EXPIRED, UNKNOWN
-from service.domain.transaction_log.topic import SOURCE
+from service.domain.transaction_log.states import EXPIRED, SOURCE, UNKNOWN
 from service.store.lease import Lease, check
 from service.store.schema import (
     HAS_EXPIRED,

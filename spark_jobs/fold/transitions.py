@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from service.domain.durations import BOUNDS_MS, LONGEST_MS, MARKER, OPEN
 from service.domain.transaction_log import outcomes, transitions
 from service.domain.transaction_log.facts import Durations
 from service.domain.transaction_log.minutes import FIRST_MS, LAST_MS, MINUTE_MS
+from service.domain.transaction_log.outcomes import BOUNDS_MS, LONGEST_MS, MARKER, OPEN
 from service.domain.transaction_log.states import COMPLETE_COMMIT, PREPARE_COMMIT
 
 Array = np.ndarray[Any, Any]
@@ -193,7 +193,7 @@ class Pairs(NamedTuple):
 
 
 def _between(first: Array, last: Array) -> Array:
-    """As `service.domain.durations.between`; only unsigned numbers hold any difference of two times."""
+    """As `service.domain.transaction_log.outcomes.between`; only unsigned numbers hold any difference of two times."""
     apart = last.astype(np.uint64) - first.astype(np.uint64)
     return np.where(last > first, np.minimum(apart, LONGEST_MS), 0).astype(np.int64)
 

@@ -7,7 +7,7 @@ import threading
 from sqlalchemy import Engine
 
 from service.domain.transaction_log.facts import LogBatch
-from service.domain.transaction_log.topic import SOURCE, TOPIC
+from service.domain.transaction_log.states import SOURCE, TOPIC
 from service.store.lease import Lease
 from service.store.writers.transaction_log import TransactionLogWriter
 from spark_jobs.first_read import FirstReadProgress, begin

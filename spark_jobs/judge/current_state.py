@@ -7,16 +7,15 @@ from typing import Final
 
 from sqlalchemy import Connection
 
-from service.domain.findings import epochs, ids_running_out, kinds, long_running, open_too_long, overdue, source
+from service.domain.findings import ids_running_out, kinds, open_too_long, unreadable
 from service.domain.findings.conditions import IdNow
 from service.domain.findings.context import Context
 from service.domain.findings.finding import Finding, Key, Observation
 from service.domain.findings.lifecycle import QUIET_MS, Look
 from service.domain.findings.mismatch import Answer, Compared, is_comparable, mismatches
-from service.domain.findings.source import Source
+from service.domain.findings.unreadable import Source
 from service.domain.partitions.facts import SOURCE as PARTITIONS
-from service.domain.transaction_log.states import COMPLETE_ABORT, COMPLETE_COMMIT, EMPTY
-from service.domain.transaction_log.topic import SOURCE, TOPIC
+from service.domain.transaction_log.states import COMPLETE_ABORT, COMPLETE_COMMIT, EMPTY, SOURCE, TOPIC
 from service.store.queries import clusters, judge_inputs
 from spark_jobs.judge.coordinator_prober import IDS_AT_ONCE, Probe, Question
 
@@ -60,19 +59,19 @@ class ConditionLooks:
 
     def _open(self, connection: Connection, context: Context, now_ms: int) -> tuple[list[IdNow], list[IdNow], Look]:
         shortest = context.rules.shortest_long_ms
-        long_ms = min(long_running.LONG_AFTER_MS, long_running.LONG_AFTER_MS if shortest is None else shortest)
+        long_ms = min(open_too_long.LONG_AFTER_MS, open_too_long.LONG_AFTER_MS if shortest is None else shortest)
         open_ = judge_inputs.open_ids(connection, self._cluster_id, now_ms - long_ms)
         late = judge_inputs.overdue_ids(
-            connection, self._cluster_id, now_ms - context.limits.scan_ms - overdue.SLACK_MS
+            connection, self._cluster_id, now_ms - context.limits.scan_ms - open_too_long.SLACK_MS
         )
         prepared = judge_inputs.prepared_ids(connection, self._cluster_id, now_ms - open_too_long.STUCK_AFTER_MS)
         self._missing = {one.transactional_id: self._missing.get(one.transactional_id, ()) for one in prepared.read}
         odd = judge_inputs.undecoded(connection, self._cluster_id, now_ms - QUIET_MS)
         found: list[Observation] = [
-            *overdue.overdue(late.read, context),
+            *open_too_long.overdue(late.read, context),
             *open_too_long.stuck(prepared.read, self._missing, context),
-            *long_running.long_running(open_.read, context),
-            *source.undecodable(odd.read, context),
+            *open_too_long.long_running(open_.read, context),
+            *unreadable.undecodable(odd.read, context),
         ]
         unread = {
             kinds.OVERDUE: late.unread,
@@ -91,7 +90,7 @@ class ConditionLooks:
                 since_ms = self._began_ms if status.as_of_ms is None else status.as_of_ms
                 sources.append(Source(name, topic, status.as_of_ms, status.error, since_ms))
         gaps = judge_inputs.gaps(connection, self._cluster_id, now_ms - QUIET_MS)
-        found = [*source.coverage_gaps(sources, now_ms), *source.data_gaps(gaps.read), *self._gaps()]
+        found = [*unreadable.coverage_gaps(sources, now_ms), *unreadable.data_gaps(gaps.read), *self._gaps()]
         judged, unread = frozenset({kinds.COVERAGE_GAP}), {kinds.DATA_GAP: gaps.unread}
         # whether a source answers is known whatever it says
         return Look(tuple(found), judged, frozenset(context.seen_until), True, unread=unread)
@@ -107,7 +106,7 @@ class ConditionLooks:
         worn = judge_inputs.worn_ids(connection, self._cluster_id, context.leaders)
         found = [
             *ids_running_out.expiring(idle.read, context),
-            *epochs.epoch_exhaustion(worn.read, context),
+            *ids_running_out.epoch_exhaustion(worn.read, context),
         ]
         unread = {kinds.EXPIRING: idle.unread, kinds.EPOCH_EXHAUSTION: worn.unread}
         return Look(tuple(found), frozenset(unread), frozenset(context.seen_until), context.whole, unread=unread)

@@ -11,12 +11,12 @@ from sqlalchemy import Connection
 from service.domain.findings import kinds
 from service.domain.findings.churn import UNUSED_MS
 from service.domain.findings.context import Context
-from service.domain.findings.correlated import Burst, Participants
 from service.domain.findings.events import Event
 from service.domain.findings.finding import Key
 from service.domain.findings.happened import REMEMBERED_MS, Lookups, happened
 from service.domain.findings.lifecycle import QUIET_MS, Look
 from service.domain.findings.settling import SKEW_MS, TOGETHER_MS, Settling, gap_ms
+from service.domain.findings.timed_out import Burst, Participants
 from service.domain.transaction_log import causes
 from service.domain.transaction_log.states import COMPLETE_ABORT
 from service.store.queries import id_events, judge_inputs

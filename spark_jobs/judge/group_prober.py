@@ -12,8 +12,7 @@ from typing import Final
 from sqlalchemy import Engine
 
 from service.domain.findings.blocked_group import UnreadCommits
-from service.domain.offsets_topic import OFFSETS_TOPIC
-from service.domain.partitions.blocked_groups import Ends
+from service.domain.partitions.blocked_groups import OFFSETS_TOPIC, Ends
 from service.domain.partitions.facts import Place
 from service.domain.partitions.open_entries import Entry
 from service.kafka import cluster

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from service.domain.offsets_topic import OFFSETS_TOPIC, offsets_partition
-from service.domain.partitions.blocked_groups import Ends, stall_of
+from service.domain.partitions.blocked_groups import OFFSETS_TOPIC, Ends, offsets_partition, stall_of
 from service.domain.partitions.facts import Place
 
 CONCERNED_EVERY_MS: Final = 2_000

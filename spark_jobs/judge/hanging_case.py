@@ -9,10 +9,8 @@ from typing import Final
 from service.domain.findings.context import Context
 from service.domain.findings.finding import Evidence, Finding, Subject
 from service.domain.findings.hanging import NOT_YET, SETTLES_MS, can_still_write, entry_place, is_certain, subject_of
-from service.domain.owners import Owner
-from service.domain.partitions.open_entries import Entry, Relation, will_close
-from service.domain.transaction_log.states import NAMES
-from service.domain.transaction_log.topic import TOPIC
+from service.domain.partitions.open_entries import Entry, Owner, Relation, will_close
+from service.domain.transaction_log.states import NAMES, TOPIC
 from service.domain.worlds.facts import EntryAsk, ask_about
 from service.domain.worlds.order import Sample, decode
 from service.domain.worlds.verdict import Verdict, World, contradictory, undecided

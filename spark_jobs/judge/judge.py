@@ -16,8 +16,7 @@ from service.domain.findings.finding import Finding, Key, Observation
 from service.domain.findings.lifecycle import REOPENS_WITHIN_MS, Change, Look, reconcile
 from service.domain.findings.rules import Rules
 from service.domain.findings.truncation import Truncation
-from service.domain.groups_behind import GroupsBehind
-from service.domain.partitions.blocked_groups import Victim
+from service.domain.partitions.blocked_groups import GroupsBehind, Victim
 from service.domain.releases import may_skip_markers
 from service.store.engine import open_reader
 from service.store.lease import Lease

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from service.domain.owners import Told
 from service.domain.partitions.facts import Place
-from service.domain.transaction_log.topic import TOPIC
+from service.domain.partitions.open_entries import Told
+from service.domain.transaction_log.states import TOPIC
 from service.domain.worlds.facts import EntryAsk, EntryFacts
 from service.kafka.client import KafkaClient
 from service.kafka.entry_facts import read_facts

@@ -14,13 +14,12 @@ from typing import Final
 from sqlalchemy import Connection
 
 from service.domain.findings import kinds
-from service.domain.findings.adopted import adopted
+from service.domain.findings.adopted import adopted, unreplicated
 from service.domain.findings.context import Context
 from service.domain.findings.finding import Finding, Key, Observation, Subject
 from service.domain.findings.hanging import entry_place, not_early_ms
 from service.domain.findings.lifecycle import Look
 from service.domain.findings.unreadable import NotJudged, unreadable_topics
-from service.domain.findings.unreplicated import unreplicated
 from service.domain.partitions.coverage import ANSWERS_WITHIN_MS
 from service.domain.partitions.open_entries import (
     ADOPTED,

@@ -15,8 +15,7 @@ from types import MappingProxyType
 from typing import Final
 
 from service.domain.findings.blocked_group import UnreadCommits
-from service.domain.offsets_topic import OFFSETS_TOPIC
-from service.domain.partitions.blocked_groups import STALLED_AFTER_MS, Ends
+from service.domain.partitions.blocked_groups import OFFSETS_TOPIC, STALLED_AFTER_MS, Ends
 from service.domain.partitions.facts import Place
 from service.domain.partitions.open_entries import Entry
 from service.kafka.client import KafkaClient

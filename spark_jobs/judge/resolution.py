@@ -11,8 +11,8 @@ from service.domain.findings import kinds
 from service.domain.findings.context import Context
 from service.domain.findings.finding import Observation
 from service.domain.findings.hanging import Case, can_still_write, observe
-from service.domain.owners import Owner
 from service.domain.partitions.endings import Ended, how_ended
+from service.domain.partitions.open_entries import Owner
 from service.domain.transaction_log.states import PREPARE_COMMIT
 from service.kafka.leader_check import Seen
 from service.kafka.log_range import BatchesRead

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from service.domain.partitions.facts import PartitionLook, PartitionsBatch
-from service.domain.transaction_log.topic import TOPIC as LOG
+from service.domain.transaction_log.states import TOPIC as LOG
 from service.domain.worlds.order import LogEnd
 from service.kafka.ends import Ends
 from service.kafka.errors import KafkaFailure

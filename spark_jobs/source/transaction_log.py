@@ -12,7 +12,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.types import StructType
 
 from service.domain.transaction_log.facts import RangeRead
-from service.domain.transaction_log.topic import TOPIC
+from service.domain.transaction_log.states import TOPIC
 from service.kafka.settings import ClientSettings
 from spark_jobs.fold.rows import SCHEMA, trouble_to_rows
 from spark_jobs.source import log_identity

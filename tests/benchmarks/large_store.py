@@ -16,7 +16,7 @@ from service.domain.findings.lifecycle import Change
 from service.domain.transaction_log import causes, states
 from service.domain.transaction_log.facts import LogBatch, LogRecord, Participants, RangeRead, Run
 from service.domain.transaction_log.minutes import MINUTE_MS
-from service.domain.transaction_log.topic import SOURCE, TOPIC
+from service.domain.transaction_log.states import SOURCE, TOPIC
 from service.store import clusters, lease, migrate, progress
 from service.store.engine import open_engine
 from service.store.schema import id_minutes, transactional_ids, transitions

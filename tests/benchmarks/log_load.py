@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from deploy.demo.workload.shipping import java_hash
-from service.domain.transaction_log.topic import TOPIC
+from service.domain.transaction_log.states import TOPIC
 from tests.builders.transaction_log import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from deploy.demo.broker import Broker
-from service.domain.transaction_log.topic import TOPIC
+from service.domain.transaction_log.states import TOPIC
 from tests.benchmarks.decode import make_log
 from tests.brokers import free_port
 from tests.integration.application import log_ends

@@ -15,7 +15,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from service.domain.transaction_log.topic import TOPIC
+from service.domain.transaction_log.states import TOPIC
 from service.kafka.client import KafkaClient
 from service.kafka.metadata import topic_layout
 from service.kafka.settings import ClientSettings

@@ -18,7 +18,7 @@ from sqlalchemy import Engine
 
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import LogBatch, LogRecord, Minute, Participants, RangeRead, Run
-from service.domain.transaction_log.topic import SOURCE, TOPIC
+from service.domain.transaction_log.states import SOURCE, TOPIC
 from service.store import clusters, lease, migrate, progress
 from service.store.engine import open_engine
 from service.store.writers.transaction_log import TransactionLogWriter

@@ -7,7 +7,7 @@ import re
 from dashboards import thresholds
 from dashboards.rules import aborts, hanging, partitions, pipeline, producers, service, transactions
 from dashboards.rules.rule import SERVICE, Alert
-from service.domain.findings import epochs, ids_running_out, kinds, long_running, open_too_long
+from service.domain.findings import ids_running_out, kinds, open_too_long
 from service.domain.transaction_log.transitions import LAST_EPOCH
 from service.store.queries.metrics import EXPIRES_WITHIN_MS
 from service.web.shared import frame
@@ -19,8 +19,8 @@ def test_what_the_service_judges_by_itself_it_judges_by_the_same_numbers() -> No
     assert thresholds.STALE_S * 1000 == frame.UNKNOWN_MS
     assert thresholds.PREPARE_SLOW_S * 1000 == open_too_long.STUCK_AFTER_MS
     assert thresholds.PREPARE_STUCK_S * 1000 == kinds.CRITICAL_AFTER_MS
-    assert thresholds.OPEN_LONG_S * 1000 == long_running.LONG_AFTER_MS
-    assert (thresholds.EPOCH_WARN, thresholds.EPOCH_LAST) == (epochs.WORN_FROM, LAST_EPOCH - 1)
+    assert thresholds.OPEN_LONG_S * 1000 == open_too_long.LONG_AFTER_MS
+    assert (thresholds.EPOCH_WARN, thresholds.EPOCH_LAST) == (ids_running_out.WORN_FROM, LAST_EPOCH - 1)
     assert EXPIRES_WITHIN_MS[thresholds.EXPIRING_WITHIN] == ids_running_out.SOON_MS
 
 

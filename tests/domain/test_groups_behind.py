@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from service.domain.findings.kinds import CERTAIN
-from service.domain.groups_behind import NOBODY, GroupsBehind
-from service.domain.offsets_topic import OFFSETS_TOPIC
 from service.domain.partitions.blocked_groups import (
     INACTIVE,
+    NOBODY,
+    OFFSETS_TOPIC,
     STOPPED,
     UNSTABLE_OFFSETS,
     WILL_STOP,
     Ends,
     GroupOffset,
+    GroupsBehind,
     Victim,
 )
 

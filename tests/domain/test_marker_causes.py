@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from service.domain.marker_causes import CLOCKS_MS, CLOSE_MS, Decision, Known, cause_of_marker
+from service.domain.partitions.endings import CLOCKS_MS, CLOSE_MS, Decision, Known, cause_of_marker
 from service.domain.transaction_log.causes import (
     ADMIN,
     AMBIGUOUS,

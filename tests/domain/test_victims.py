@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from service.domain.findings.kinds import CERTAIN, LIKELY
-from service.domain.offsets_topic import OFFSETS_TOPIC, offsets_partition
 from service.domain.partitions.blocked_groups import (
     INACTIVE,
+    OFFSETS_TOPIC,
     READS_UNCOMMITTED,
     STALLED_AFTER_MS,
     STOOD_STILL_MS,
@@ -19,6 +19,7 @@ from service.domain.partitions.blocked_groups import (
     Ends,
     GroupOffset,
     Victim,
+    offsets_partition,
     victims,
 )
 

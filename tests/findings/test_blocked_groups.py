@@ -20,10 +20,9 @@ from service.domain.findings.finding import Finding, Key, Observation, Subject
 from service.domain.findings.lifecycle import Look, reconcile
 from service.domain.findings.rules import Rule
 from service.domain.findings.stall_causes import Blocker
-from service.domain.offsets_topic import OFFSETS_TOPIC
-from service.domain.owners import Owner
 from service.domain.partitions.blocked_groups import (
     INACTIVE,
+    OFFSETS_TOPIC,
     READS_UNCOMMITTED,
     STOPPED,
     UNSTABLE_OFFSETS,
@@ -41,6 +40,7 @@ from service.domain.partitions.open_entries import (
     OPENED,
     OVERDUE,
     Entry,
+    Owner,
     Relation,
 )
 from service.domain.transaction_log import states

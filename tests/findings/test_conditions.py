@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from service.domain.findings import epochs, ids_running_out, kinds, long_running, open_too_long, overdue
+from service.domain.findings import ids_running_out, kinds, open_too_long
 from service.domain.findings.conditions import MOST_IDS, IdNow
 from service.domain.findings.context import SCAN_CONFIG, View, context_of, limits_of
 from service.domain.findings.finding import Subject
@@ -17,7 +17,7 @@ from service.domain.transaction_log import states
 from service.domain.transaction_log.limits import EXPIRATION_CONFIG, TWO_PHASE_TIMEOUT_MS
 from tests.findings.builders import NOW_MS, H, M, S, context, id_now
 
-DUE = 60 * S + 10 * S + overdue.SLACK_MS
+DUE = 60 * S + 10 * S + open_too_long.SLACK_MS
 
 
 @pytest.mark.parametrize(
@@ -34,17 +34,17 @@ DUE = 60 * S + 10 * S + overdue.SLACK_MS
     ],
 )
 def test_overdue(one: IdNow, severity: str | None, confidence: str | None) -> None:
-    found = overdue.overdue([one], context())
+    found = open_too_long.overdue([one], context())
     assert [(o.severity, o.confidence) for o in found] == ([(severity, confidence)] if severity else [])
 
 
 def test_overdue_needs_a_log_that_was_read_to_an_end_asked_for_after_the_deadline() -> None:
     """Read until then the log might still hold the abort."""
     one = id_now(age_ms=DUE + M)
-    assert overdue.overdue([one], context(until_ms=NOW_MS - M - 1)) == []
-    assert len(overdue.overdue([one], context(until_ms=NOW_MS - M))) == 1
+    assert open_too_long.overdue([one], context(until_ms=NOW_MS - M - 1)) == []
+    assert len(open_too_long.overdue([one], context(until_ms=NOW_MS - M))) == 1
     elsewhere = context()._replace(seen_until={1: NOW_MS})
-    assert overdue.overdue([one], elsewhere) == []
+    assert open_too_long.overdue([one], elsewhere) == []
 
 
 def test_a_view_is_fresh_if_read_to_an_end_asked_for_lately() -> None:
@@ -69,7 +69,7 @@ def test_a_view_from_before_the_clock_was_set_back_says_nothing() -> None:
 
 
 def test_what_rests_on_an_assumed_config_says_so_and_is_never_certain() -> None:
-    (found,) = overdue.overdue([id_now(age_ms=H)], context(assumed=[SCAN_CONFIG]))
+    (found,) = open_too_long.overdue([id_now(age_ms=H)], context(assumed=[SCAN_CONFIG]))
     assert found.confidence == kinds.LIKELY
     assert "assumed" in found.evidence[1].text
     assert limits_of({}).assumed >= {SCAN_CONFIG, EXPIRATION_CONFIG}
@@ -102,28 +102,28 @@ def test_stuck_completion_names_what_is_missing(state: int) -> None:
 
 
 def test_long_running_is_legal_and_says_when_it_ends() -> None:
-    (found,) = long_running.long_running([id_now(age_ms=M, timeout_ms=15 * M)], context())
+    (found,) = open_too_long.long_running([id_now(age_ms=M, timeout_ms=15 * M)], context())
     assert (found.severity, found.self_heals_at_ms) == (kinds.INFO, NOW_MS - M + 15 * M + 10 * S)
     assert "discarded" in found.evidence[1].text
-    (found,) = long_running.long_running([id_now(age_ms=H, timeout_ms=TWO_PHASE_TIMEOUT_MS)], context())
+    (found,) = open_too_long.long_running([id_now(age_ms=H, timeout_ms=TWO_PHASE_TIMEOUT_MS)], context())
     assert found.self_heals_at_ms is None
     assert "two-phase" in found.evidence[1].text
-    assert long_running.long_running([id_now(age_ms=M - 1)], context()) == []
-    assert long_running.long_running([id_now(age_ms=H)], context()) == []  # that is overdue
+    assert open_too_long.long_running([id_now(age_ms=M - 1)], context()) == []
+    assert open_too_long.long_running([id_now(age_ms=H)], context()) == []  # that is overdue
 
 
 def test_people_say_what_is_long_and_whose_it_is() -> None:
     long = Rule(prefix="pay", long_after_ms=5 * S, owner="payments", mute_until_ms=9)
     late = Rule(topic="ord*", long_after_ms=2 * H)
-    (found,) = long_running.long_running([id_now(age_ms=5 * S)], context(long))
+    (found,) = open_too_long.long_running([id_now(age_ms=5 * S)], context(long))
     assert (found.severity, found.owner, found.muted_until_ms) == (kinds.WARNING, "payments", 9)
-    assert long_running.long_running([id_now(age_ms=M, timeout_ms=H)], context(late)) == []
-    assert len(long_running.long_running([id_now(age_ms=5 * S)], context(late, long))) == 0  # "ord*" is longer
+    assert open_too_long.long_running([id_now(age_ms=M, timeout_ms=H)], context(late)) == []
+    assert len(open_too_long.long_running([id_now(age_ms=5 * S)], context(late, long))) == 0  # "ord*" is longer
 
 
 def test_only_so_many_get_a_finding_each() -> None:
     many = [id_now(f"pay-{n}", age_ms=H) for n in range(MOST_IDS + 12)]
-    found = overdue.overdue(many, context())
+    found = open_too_long.overdue(many, context())
     assert len(found) == MOST_IDS + 1
     assert found[-1].subject == Subject()
     assert (found[-1].ids, found[-1].log_partition) == (12, None)
@@ -150,7 +150,7 @@ def test_where_ids_live_short_lives_they_are_announced_late() -> None:
 
 
 def test_epochs() -> None:
-    (found,) = epochs.epoch_exhaustion([id_now(producer_epoch=31_000)], context())
+    (found,) = ids_running_out.epoch_exhaustion([id_now(producer_epoch=31_000)], context())
     assert (found.severity, found.log_partition) == (kinds.WARNING, 0)
     assert "31,000 of the 32,767" in found.summary
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from service.domain.findings import correlated, fencing, ids_running_out, kinds, source, timed_out
+from service.domain.findings import fencing, ids_running_out, kinds, timed_out, unreadable
 from service.domain.findings.events import MOST_SUBJECTS, Event, group_by_subject, is_random, prefix_of
 from service.domain.findings.finding import Observation, Subject
 from service.domain.findings.rules import Rule
-from service.domain.findings.source import GapSeen, Source, Undecoded
+from service.domain.findings.unreadable import GapSeen, Source, Undecoded
 from service.domain.transaction_log import causes, states
 from tests.findings.builders import NOW_MS, H, M, S, context, event
 
@@ -73,9 +73,9 @@ def outage(ids: int = 8, name: str = "svc-{}", back_after_ms: int | None = 90 * 
 
 
 def find_correlated(events: list[Event], churned: dict[str, list[int]] | None = None) -> list[Observation]:
-    bursts = correlated.bursts(events, churned or {}, context())
+    bursts = timed_out.bursts(events, churned or {}, context())
     places = {(b"%d" % n, 7): [("orders", 3), ("other", n)] for n in range(20)}
-    return correlated.correlated(bursts, events, places, context())
+    return timed_out.correlated(bursts, events, places, context())
 
 
 def test_an_outage_is_one_finding_that_says_what_would_have_survived_it() -> None:
@@ -148,7 +148,7 @@ def test_records_that_cannot_be_decoded() -> None:
         Undecoded(1, (), ()),
         Undecoded(5, ("x",), ()),  # not read to its end
     ]
-    (found,) = source.undecodable(seen, context())
+    (found,) = unreadable.undecodable(seen, context())
     assert found.subject == Subject(topic="__transaction_state", partition=0)
     assert "pay-1" in found.summary
     assert found.evidence[0].text == "value version 9"
@@ -156,7 +156,7 @@ def test_records_that_cannot_be_decoded() -> None:
 
 def test_gaps() -> None:
     gaps = [GapSeen(n, "__transaction_state", 3, 10 * n, 10 * n + 5, "retention", NOW_MS) for n in (1, 2)]
-    (found,) = source.data_gaps(gaps)
+    (found,) = unreadable.data_gaps(gaps)
     assert [o.sequence for o in found.occurrences] == [1, 2]
     assert found.evidence[0].text == "offsets 10 to 15 were deleted before they were read"
 
@@ -170,7 +170,9 @@ def test_gaps() -> None:
     ],
 )
 def test_a_source_that_fails_for_a_while(error: str | None, since_ms: int, gaps: int) -> None:
-    found = source.coverage_gaps([Source("transaction_state", "__transaction_state", None, error, since_ms)], NOW_MS)
+    found = unreadable.coverage_gaps(
+        [Source("transaction_state", "__transaction_state", None, error, since_ms)], NOW_MS
+    )
     assert len(found) == gaps
     assert all("grant READ" in o.summary for o in found)
 
@@ -179,7 +181,9 @@ def test_a_source_that_fails_for_a_while(error: str | None, since_ms: int, gaps:
 def test_a_source_whose_last_success_is_yet_to_come(ahead_ms: int, gaps: int) -> None:
     """The clock was set back: until it comes there again everything new is dropped for being old."""
     one = Source("partitions", None, NOW_MS + ahead_ms, None, None)
-    found = source.coverage_gaps([one], NOW_MS)
+    found = unreadable.coverage_gaps([one], NOW_MS)
     assert len(found) == gaps
-    assert found == source.coverage_gaps([one], NOW_MS - 1)[:gaps], "the same every time, so that it is written once"
+    assert found == unreadable.coverage_gaps([one], NOW_MS - 1)[:gaps], (
+        "the same every time, so that it is written once"
+    )
     assert all("the clock was set back" in o.summary for o in found)

@@ -8,8 +8,7 @@ from service.domain.findings.finding import Evidence
 from service.domain.findings.hanging import Case, observe
 from service.domain.findings.kinds import CERTAIN
 from service.domain.findings.rules import Rule
-from service.domain.offsets_topic import OFFSETS_TOPIC
-from service.domain.partitions.blocked_groups import INACTIVE, UNSTABLE_OFFSETS, GroupOffset, Victim
+from service.domain.partitions.blocked_groups import INACTIVE, OFFSETS_TOPIC, UNSTABLE_OFFSETS, GroupOffset, Victim
 from service.domain.partitions.open_entries import Entry
 from tests.findings.builders import NOW_MS
 

@@ -6,8 +6,7 @@ import pytest
 
 from service.domain.findings.context import Context, Limits
 from service.domain.findings.rules import Rules
-from service.domain.owners import Owner
-from service.domain.partitions.open_entries import ADOPTED_AFTER_MS, Entry, Relation, owner_of, relate
+from service.domain.partitions.open_entries import ADOPTED_AFTER_MS, Entry, Owner, Relation, owner_of, relate
 from service.domain.transaction_log import states
 
 NOW_MS = 1_790_000_000_000

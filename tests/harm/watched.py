@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from service.domain.partitions.facts import SOURCE as PARTITIONS
-from service.domain.transaction_log.topic import SOURCE as LOG
+from service.domain.transaction_log.states import SOURCE as LOG
 from service.store.schema import source_status
 from tests.brokers import free_port
 from tests.integration.application import Ingest

@@ -16,7 +16,7 @@ from sqlalchemy import Engine, select
 from sqlalchemy.exc import OperationalError
 
 from service.domain.transaction_log import states
-from service.domain.transaction_log.topic import SOURCE, TOPIC
+from service.domain.transaction_log.states import SOURCE, TOPIC
 from service.kafka.client import KafkaClient
 from service.kafka.metadata import topic_layout
 from service.kafka.offsets import EARLIEST, LATEST, list_offsets

@@ -23,7 +23,7 @@ from confluent_kafka.admin import (
 )
 
 from deploy.demo.broker import Broker
-from service.domain.transaction_log.topic import TOPIC
+from service.domain.transaction_log.states import TOPIC
 from service.store.schema import rejects
 from tests.builders.transaction_log import key
 from tests.conftest import MakeBroker

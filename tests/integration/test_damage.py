@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from deploy.demo.broker import Broker
-from service.domain.transaction_log.topic import TOPIC
+from service.domain.transaction_log.states import TOPIC
 from service.store.schema import rejects
 from service.wire.batches import Batch, read_batches
 from tests.brokers import free_ports

@@ -12,15 +12,16 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from sqlalchemy import event
 
 from deploy.demo.broker import Broker
-from service.domain.offsets_topic import OFFSETS_TOPIC, offsets_partition
 from service.domain.partitions.blocked_groups import (
     INACTIVE,
+    OFFSETS_TOPIC,
     READS_UNCOMMITTED,
     STALLED_AFTER_MS,
     STOPPED,
     UNSTABLE_OFFSETS,
     WILL_STOP,
     Victim,
+    offsets_partition,
 )
 from service.domain.partitions.facts import OpenEntry, PartitionLook, PartitionsBatch, StalledRead
 from service.domain.partitions.open_entries import Entry

@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from kafka.protocol.admin import AlterPartitionReassignmentsRequest, ElectLeadersRequest
 
 from deploy.demo.broker import Broker
-from service.domain.transaction_log.topic import TOPIC
+from service.domain.transaction_log.states import TOPIC
 from service.kafka.client import KafkaClient
 from service.kafka.metadata import Leader, topic_layout
 from service.kafka.offsets import LATEST, list_offsets

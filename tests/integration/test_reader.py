@@ -6,7 +6,7 @@ import pytest
 
 from deploy.demo.broker import Broker
 from service.domain.transaction_log.facts import RangeRead
-from service.domain.transaction_log.topic import TOPIC
+from service.domain.transaction_log.states import TOPIC
 from service.kafka.errors import KafkaUnavailable
 from service.kafka.metadata import topic_layout
 from service.kafka.settings import ClientSettings

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from deploy.demo.broker import Broker
-from service.domain.transaction_log.topic import TOPIC
+from service.domain.transaction_log.states import TOPIC
 from service.store.schema import findings, source_status
 from tests.brokers import describe_transaction, on
 from tests.conftest import MakeBroker

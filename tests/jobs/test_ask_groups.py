@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import pytest
 
-from service.domain.offsets_topic import offsets_partition
+from service.domain.partitions.blocked_groups import offsets_partition
 from service.domain.partitions.facts import Place
 from service.kafka import errors
 from service.kafka.client import KafkaClient

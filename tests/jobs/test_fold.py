@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.domain.durations import bucket
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import UNSEEN, LogBatch, LogRecord, Step
 from service.domain.transaction_log.journal import NO_ABORT
+from service.domain.transaction_log.outcomes import bucket
 from service.store.writers.id_rows import new_row
 from service.store.writers.minutes import Cell
 from service.store.writers.story import tell

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from service.domain.offsets_topic import OFFSETS_TOPIC, offsets_partition
-from service.domain.partitions.blocked_groups import STALLED_AFTER_MS, Ends
+from service.domain.partitions.blocked_groups import OFFSETS_TOPIC, STALLED_AFTER_MS, Ends, offsets_partition
 from spark_jobs.judge.group_rounds import (
     CONCERNED_EVERY_MS,
     GROUPS_AT_ONCE,

@@ -13,7 +13,7 @@ from service.domain.findings import kinds
 from service.domain.findings.finding import Finding
 from service.domain.findings.hanging import subject_of
 from service.domain.findings.lifecycle import Look, reconcile
-from service.domain.owners import Owner
+from service.domain.partitions.open_entries import Owner
 from service.domain.transaction_log import states
 from service.domain.worlds.facts import EntryAsk
 from service.domain.worlds.verdict import UNKNOWN, Kind, Proof, Verdict, World

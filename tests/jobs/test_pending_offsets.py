@@ -8,8 +8,7 @@ from collections.abc import Mapping
 import pytest
 
 from service.domain.findings.blocked_group import UnreadCommits
-from service.domain.offsets_topic import OFFSETS_TOPIC
-from service.domain.partitions.blocked_groups import STALLED_AFTER_MS, Ends
+from service.domain.partitions.blocked_groups import OFFSETS_TOPIC, STALLED_AFTER_MS, Ends
 from service.domain.partitions.open_entries import Entry
 from service.kafka.client import KafkaClient
 from service.kafka.errors import KafkaUnavailable

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 import pytest
 
 from service.domain.partitions.facts import PartitionLook
-from service.domain.transaction_log.topic import TOPIC as LOG
+from service.domain.transaction_log.states import TOPIC as LOG
 from service.domain.worlds.order import LogEnd, decode
 from service.kafka import errors
 from service.kafka.ends import Ends

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from service.domain.offsets_topic import OFFSETS_TOPIC
+from service.domain.partitions.blocked_groups import OFFSETS_TOPIC
 from service.kafka import errors, fetch, offset_commits
 from service.kafka.client import KafkaClient
 from service.kafka.errors import KafkaRefused, KafkaUnavailable

@@ -14,7 +14,7 @@ from service.domain.findings.kinds import KINDS, STATUSES
 from service.domain.partitions import facts
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import Reject
-from service.domain.transaction_log.topic import SOURCE
+from service.domain.transaction_log.states import SOURCE
 from service.metrics import create_metrics
 from service.metrics.catalogue import HTTP_REQUESTS, HTTP_SECONDS, OF_CLUSTERS, RENDER_SECONDS, UP, Metric
 from service.metrics.collector import SERIES_LIMIT

@@ -13,8 +13,7 @@ from sqlalchemy import select
 from service.api.http.kafka import Kafka
 from service.app import create_app
 from service.domain.partitions.facts import Place
-from service.domain.transaction_log.states import COMPLETE_ABORT
-from service.domain.transaction_log.topic import TOPIC
+from service.domain.transaction_log.states import COMPLETE_ABORT, TOPIC
 from service.kafka.ends import Ends
 from service.kafka.leader_check import Seen
 from service.kafka.metadata import Leader, TopicLayout

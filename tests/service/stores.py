@@ -22,7 +22,7 @@ from service.domain.transaction_log.facts import (
     Run,
     Step,
 )
-from service.domain.transaction_log.topic import SOURCE, TOPIC
+from service.domain.transaction_log.states import SOURCE, TOPIC
 from service.store import clusters, lease, progress
 from service.store.engine import open_engine
 from service.store.writers.transaction_log import TransactionLogWriter

@@ -16,7 +16,7 @@ from service.api.routes import resolve
 from service.domain.findings import kinds
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import Participants
-from service.domain.transaction_log.topic import TOPIC
+from service.domain.transaction_log.states import TOPIC
 from service.domain.worlds.transactions import Range
 from service.kafka.errors import KafkaRefused, KafkaUnavailable
 from service.store import audit

@@ -17,7 +17,7 @@ import uvicorn
 
 from service.app import create_app
 from service.domain.findings.finding import Subject
-from service.domain.offsets_topic import OFFSETS_TOPIC, offsets_partition
+from service.domain.partitions.blocked_groups import OFFSETS_TOPIC, offsets_partition
 from service.domain.worlds.verdict import Kind, Proof
 from service.store.writers.groups import GroupSeen, GroupWriter
 from tests.service.partitions import WithPartitions, entry, hangs, moves, owner, read, silent, stands

@@ -15,7 +15,7 @@ import uvicorn
 from service.api.schemas.groups import Groups
 from service.app import create_app
 from service.cli import main
-from service.domain.offsets_topic import OFFSETS_TOPIC, offsets_partition
+from service.domain.partitions.blocked_groups import OFFSETS_TOPIC, offsets_partition
 from service.store.writers.groups import GroupSeen, GroupWriter
 from tests.service.partitions import END, LSO, PID, WithPartitions, moves, stands
 from tests.service.stores import INT64_MAX, NOW, NOW_MS, client_of

@@ -16,7 +16,7 @@ from sqlalchemy import Engine, event, insert
 from service.domain.partitions.facts import PartitionsBatch
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import LogBatch, Reject
-from service.domain.transaction_log.topic import SOURCE, TOPIC
+from service.domain.transaction_log.states import SOURCE, TOPIC
 from service.metrics import create_metrics
 from service.metrics.catalogue import OF_CLUSTERS
 from service.metrics.page import KEPT_MS, Metrics

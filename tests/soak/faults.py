@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from confluent_kafka.admin import AdminClient
 from kafka.protocol.admin import AlterPartitionReassignmentsRequest, ElectLeadersRequest
 
-from service.domain.transaction_log.topic import TOPIC
+from service.domain.transaction_log.states import TOPIC
 from service.kafka.errors import KafkaFailure
 from service.kafka.metadata import all_topics
 from tests.brokers import Cluster, connect

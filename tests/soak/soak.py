@@ -15,7 +15,7 @@ from sqlalchemy import select
 
 from deploy.demo.workload.raw_producer import Connection
 from service.domain.findings import kinds
-from service.domain.transaction_log.topic import TOPIC
+from service.domain.transaction_log.states import TOPIC
 from service.store.display import display_id
 from service.store.engine import open_reader
 from service.store.schema import findings

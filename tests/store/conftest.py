@@ -13,7 +13,7 @@ from urllib.parse import quote
 import pytest
 from sqlalchemy import Engine
 
-from service.domain.transaction_log.topic import SOURCE, TOPIC
+from service.domain.transaction_log.states import SOURCE, TOPIC
 from service.store import clusters, lease, progress
 from service.store.engine import open_engine
 from service.store.lease import Lease

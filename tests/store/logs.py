@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Engine, Table, select
 
-from service.domain.durations import BOUNDS_MS, MARKER, OPEN, bucket
 from service.domain.transaction_log import minutes, states, transitions
 from service.domain.transaction_log.facts import (
     UNSEEN,
@@ -23,6 +22,7 @@ from service.domain.transaction_log.facts import (
     Run,
     Step,
 )
+from service.domain.transaction_log.outcomes import BOUNDS_MS, MARKER, OPEN, bucket
 from service.store import schema
 from tests.builders import transaction_log
 

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, update
 from service.domain.findings import kinds
 from service.domain.findings.finding import Subject
 from service.domain.findings.lifecycle import Look, reconcile
-from service.domain.marker_causes import CLOCKS_MS, Known, cause_of_marker
+from service.domain.partitions.endings import CLOCKS_MS, Known, cause_of_marker
 from service.domain.transaction_log import states
 from service.domain.transaction_log.causes import Cause
 from service.domain.transaction_log.facts import Gap

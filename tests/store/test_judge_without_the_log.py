@@ -9,9 +9,9 @@ from sqlalchemy import Engine
 
 from service.domain.findings import kinds
 from service.domain.findings.hanging import CLIENT_WAITS_MS, SETTLES_MS
-from service.domain.owners import Told
+from service.domain.partitions.open_entries import Told
 from service.domain.transaction_log import states
-from service.domain.transaction_log.topic import TOPIC
+from service.domain.transaction_log.states import TOPIC
 from service.domain.worlds.markers import Marker
 from service.kafka.errors import no_permission
 from service.store.engine import open_reader

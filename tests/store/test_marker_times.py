@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from service.domain.durations import MARKER, bucket
 from service.domain.transaction_log import states
+from service.domain.transaction_log.outcomes import MARKER, bucket
 from service.store import schema
 from tests.store.conftest import Cluster
 from tests.store.logs import NOW_MS, Entry, batch, entry, read, row, rows

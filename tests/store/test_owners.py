@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from service.domain.owners import Owner
+from service.domain.partitions.open_entries import Owner
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import Participants
 from service.store.queries.partitions import owners

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import select
 
-from service.domain.transaction_log.topic import SOURCE, TOPIC
+from service.domain.transaction_log.states import SOURCE, TOPIC
 from service.store import schema
 from service.store.progress import PartitionStart, start_positions
 from tests.store.conftest import Cluster

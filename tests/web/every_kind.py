@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from service.domain.findings import kinds
 from service.domain.findings.finding import Evidence, Observation, Occurrence, Subject
-from service.domain.transaction_log.topic import TOPIC
+from service.domain.transaction_log.states import TOPIC
 from tests.service.partitions import LSO, PID
 from tests.service.stores import NOW_MS
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from service.domain.transaction_log.topic import SOURCE, TOPIC
+from service.domain.transaction_log.states import SOURCE, TOPIC
 from service.store import progress
 from tests.service.partitions import WithPartitions, moves
 from tests.service.stores import NOW_MS, Id

@@ -9,7 +9,7 @@ import pytest
 
 from service.domain.findings import kinds
 from service.domain.findings.finding import Subject
-from service.domain.offsets_topic import OFFSETS_TOPIC, offsets_partition
+from service.domain.partitions.blocked_groups import OFFSETS_TOPIC, offsets_partition
 from service.store.writers.groups import GroupSeen, GroupWriter
 from service.web.partitions import groups
 from tests.service.findings import observe

@@ -11,7 +11,6 @@ import pytest
 from service.domain.findings import kinds
 from service.domain.findings.context import Limits
 from service.domain.findings.finding import Finding, Subject
-from service.domain.owners import Owner
 from service.domain.partitions.open_entries import (
     ADOPTED,
     COMPLETING,
@@ -21,6 +20,7 @@ from service.domain.partitions.open_entries import (
     OVERDUE,
     RELATIONS,
     UNREPLICATED,
+    Owner,
     Relation,
 )
 from service.domain.transaction_log import states

@@ -6,7 +6,7 @@ import re
 
 from service.domain.findings import kinds
 from service.domain.findings.finding import Subject
-from service.domain.transaction_log.topic import SOURCE, TOPIC
+from service.domain.transaction_log.states import SOURCE, TOPIC
 from service.store import lease, progress
 from service.store.writers.findings import FindingWriter
 from tests.service.findings import observe

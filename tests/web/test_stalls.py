@@ -10,7 +10,7 @@ import pytest
 from service.domain.partitions.facts import SOURCE as PARTITIONS
 from service.domain.partitions.ledger import SOURCE as LEDGER
 from service.domain.source_state import Cause, Stall
-from service.domain.transaction_log.topic import SOURCE as LOG
+from service.domain.transaction_log.states import SOURCE as LOG
 from service.store import lease
 from service.web.guide import RUNBOOKS, guide_names
 from service.web.shared.stalls import stall_lines

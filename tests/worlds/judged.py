@@ -16,8 +16,7 @@ from service.domain.findings.rules import Rules
 from service.domain.partitions.facts import FirstBatch, OpenEntry, PartitionLook, PartitionsBatch, StalledRead
 from service.domain.transaction_log.facts import UNSEEN, Participants, RangeRead
 from service.domain.transaction_log.facts import LogRecord as Stored
-from service.domain.transaction_log.states import EXPIRED
-from service.domain.transaction_log.topic import SOURCE, TOPIC
+from service.domain.transaction_log.states import EXPIRED, SOURCE, TOPIC
 from service.domain.worlds.facts import EntryFacts
 from service.domain.worlds.order import encode
 from service.kafka.ends import Ends

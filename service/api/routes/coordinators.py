@@ -15,8 +15,7 @@ from service.api.http.problems import describe
 from service.api.http.store import store_of
 from service.api.routes.clusters import known_cluster
 from service.api.schemas.models import Coordinators
-from service.domain.transaction_log.states import EXPIRED, OPEN
-from service.domain.transaction_log.topic import SOURCE
+from service.domain.transaction_log.states import EXPIRED, OPEN, SOURCE
 from service.store.queries import clusters
 from service.store.queries.clusters import PartitionRow
 

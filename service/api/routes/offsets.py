@@ -21,7 +21,7 @@ from service.api.routes import offsets_reading
 from service.api.routes.clusters import known_cluster
 from service.api.schemas.offsets import Explanation
 from service.api.schemas.span_body import describe_span
-from service.domain.marker_causes import Known, cause_of_marker
+from service.domain.partitions.endings import Known, cause_of_marker
 from service.domain.partitions.offset_spans import NON_TRANSACTIONAL, Span, SpanWalk
 from service.domain.transaction_log.causes import Cause
 from service.store.queries.clusters import ClusterRow

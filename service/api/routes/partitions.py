@@ -20,7 +20,7 @@ from service.api.http.store import store_of
 from service.api.routes.clusters import known_cluster
 from service.api.schemas.partition_body import describe_partition
 from service.api.schemas.partitions import OnePartition, Partitions
-from service.domain.groups_behind import NOBODY, GroupsBehind
+from service.domain.partitions.blocked_groups import NOBODY, GroupsBehind
 from service.domain.partitions.facts import Place
 from service.store.display import printable
 from service.store.queries import partitions, transactions

@@ -7,8 +7,7 @@ from typing import Any, Final
 
 from service.api.http.fields import id_fields, partition_link, text_of_time, time_field, transaction_link
 from service.domain.findings.hanging import is_blocking
-from service.domain.owners import Owner
-from service.domain.partitions.open_entries import COMPLETING, OPENED, OVERDUE
+from service.domain.partitions.open_entries import COMPLETING, OPENED, OVERDUE, Owner
 from service.domain.transaction_log.limits import is_time
 from service.store.queries.judged_partitions import JudgedEntry, JudgedPartition
 from service.store.queries.partitions import PartitionRow

@@ -13,7 +13,7 @@ from service.domain.findings.words import moment
 from service.domain.findings.words import partitions as named
 from service.domain.partitions.facts import SOURCE as PARTITIONS
 from service.domain.source_state import Cause, Stall, stall_of
-from service.domain.transaction_log.topic import SOURCE as LOG
+from service.domain.transaction_log.states import SOURCE as LOG
 from service.store.queries import clusters
 from service.store.queries.clusters import PartitionRow, StatusRow
 from service.store.queries.judged_partitions import Coverage

@@ -12,7 +12,7 @@ from service.api.routes.clusters import CAUSES
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import NO_ID
 from service.domain.transaction_log.limits import expires_at_ms, times_out_at_ms
-from service.domain.transaction_log.topic import SOURCE
+from service.domain.transaction_log.states import SOURCE
 from service.store.queries import clusters, transactions
 from service.store.queries.clusters import ClusterRow, PartitionRow
 from service.store.writers.id_rows import IdRow

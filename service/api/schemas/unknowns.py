@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from service.domain.findings.source import what_happened
+from service.domain.findings.unreadable import what_happened
 from service.domain.findings.words import left_out
 from service.domain.findings.words import partitions as named
 from service.store.queries.clusters import GapRow, StatusRow

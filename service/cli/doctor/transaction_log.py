@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from service.domain.doctor.seen import ClockSeen
-from service.domain.transaction_log.topic import TOPIC
+from service.domain.transaction_log.states import TOPIC
 from service.kafka import errors
 from service.kafka.client import KafkaClient
 from service.kafka.errors import KafkaFailure

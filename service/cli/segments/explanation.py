@@ -10,7 +10,7 @@ from service.api.schemas.span_body import describe_span
 from service.cli.errors import CommandFailed
 from service.cli.segments.files import is_transaction_log, map_file, segments
 from service.cli.segments.owners import Owners, owners_of
-from service.domain.marker_causes import cause_of_marker
+from service.domain.partitions.endings import cause_of_marker
 from service.domain.partitions.offset_spans import Span, SpanWalk
 from service.partition_log import walk_through
 from service.wire.batches import read_batches

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from service.domain.doctor.seen import Seen
 from service.domain.findings.words import listed
-from service.domain.transaction_log.topic import TOPIC
+from service.domain.transaction_log.states import TOPIC
 
 CERTAIN: Final = "certain"
 LIKELY: Final = "likely"

@@ -9,11 +9,10 @@ from service.domain.findings import kinds
 from service.domain.findings.conditions import bounded
 from service.domain.findings.context import Context, ruled
 from service.domain.findings.finding import Evidence, Finding, Key, Observation, Subject
-from service.domain.findings.long_running import LONG_AFTER_MS
+from service.domain.findings.open_too_long import LONG_AFTER_MS
 from service.domain.findings.stall_causes import NOT_READ, Blocker, Cause, StallCauses, worst_of
 from service.domain.findings.words import moment
-from service.domain.offsets_topic import OFFSETS_TOPIC
-from service.domain.partitions.blocked_groups import UNSTABLE_OFFSETS, Victim
+from service.domain.partitions.blocked_groups import OFFSETS_TOPIC, UNSTABLE_OFFSETS, Victim
 from service.domain.partitions.facts import Place
 
 STANDS_AFTER_MS: Final = 6_000

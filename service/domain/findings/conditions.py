@@ -8,8 +8,7 @@ from typing import Final, NamedTuple, TypeVar
 from service.domain.findings.context import Context, ruled
 from service.domain.findings.finding import Evidence, Observation, Subject
 from service.domain.findings.rules import Rule
-from service.domain.transaction_log.states import NAMES
-from service.domain.transaction_log.topic import TOPIC
+from service.domain.transaction_log.states import NAMES, TOPIC
 
 MOST_IDS: Final = 30
 """Findings of one kind that name an id; the rest share one."""

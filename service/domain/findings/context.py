@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from service.domain.findings.finding import Observation
 from service.domain.findings.rules import Rule, Rules
-from service.domain.groups_behind import NOBODY, GroupsBehind
+from service.domain.partitions.blocked_groups import NOBODY, GroupsBehind
 from service.domain.transaction_log.limits import CONFIG_DEFAULTS, EXPIRATION_CONFIG
 
 SCAN_CONFIG: Final = "transaction.abort.timed.out.transaction.cleanup.interval.ms"

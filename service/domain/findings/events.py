@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from service.domain.findings.finding import Evidence, Occurrence, Subject
 from service.domain.findings.lifecycle import QUIET_MS
-from service.domain.transaction_log.topic import TOPIC
+from service.domain.transaction_log.states import TOPIC
 
 SINGLE_IDS: Final = 3
 """Ids of one prefix that get a finding each; more share one."""

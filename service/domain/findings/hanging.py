@@ -14,12 +14,10 @@ from service.domain.findings.context import Context
 from service.domain.findings.finding import Evidence, Observation, Subject
 from service.domain.findings.rules import Rule
 from service.domain.findings.words import listed, partitions
-from service.domain.owners import Owner
 from service.domain.partitions.blocked_groups import Victim
 from service.domain.partitions.facts import Place
-from service.domain.partitions.open_entries import Entry
-from service.domain.transaction_log.states import EXPIRED, NAMES
-from service.domain.transaction_log.topic import TOPIC
+from service.domain.partitions.open_entries import Entry, Owner
+from service.domain.transaction_log.states import EXPIRED, NAMES, TOPIC
 from service.domain.worlds.verdict import Verdict, World, undecided
 
 SETTLES_MS: Final = 500

@@ -6,14 +6,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
-from service.domain.findings import churn, correlated, fencing, ids_running_out, kinds, timed_out
+from service.domain.findings import churn, fencing, ids_running_out, kinds, timed_out
 from service.domain.findings.churn import SHORT_LIVED_MS, Uses
 from service.domain.findings.context import Context
-from service.domain.findings.correlated import Burst, Participants
 from service.domain.findings.events import Event, Told, prefix_of
 from service.domain.findings.finding import Key, Observation, Subject
 from service.domain.findings.lifecycle import QUIET_MS
 from service.domain.findings.settling import Settling, first_unsettled, first_unsettled_timeout, gap_ms
+from service.domain.findings.timed_out import Burst, Participants
 
 REMEMBERED_MS: Final = 2 * QUIET_MS + max(2 * QUIET_MS, SHORT_LIVED_MS)
 """How long events are kept. Reported are those of the last QUIET_MS; what they are reported as depends on some before:
@@ -48,9 +48,9 @@ def happened(events: Sequence[Event], lookups: Lookups, settling: Settling, cont
     found = churn.churn(new, lookups.uses(known) if known else {}, context, told)
     held = _held(kinds.CHURN, new, told)
 
-    bursts = correlated.bursts(events, churned, context)
+    bursts = timed_out.bursts(events, churned, context)
     fresh = [burst for burst in bursts if burst.events[-1].at_ms >= since_ms]
-    found += correlated.correlated(fresh, events, lookups.participants(fresh) if fresh else {}, context)
+    found += timed_out.correlated(fresh, events, lookups.participants(fresh) if fresh else {}, context)
 
     together = {e.sequence for burst in bursts for e in burst.events}
     timeouts = list(timed_out.timeouts(events))

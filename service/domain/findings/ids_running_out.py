@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from service.domain.findings import kinds
-from service.domain.findings.conditions import IdNow, bounded, judged
+from service.domain.findings.conditions import IdNow, about, bounded, judged
 from service.domain.findings.context import Context, ruled
 from service.domain.findings.events import (
     ALL,
@@ -24,7 +24,8 @@ from service.domain.findings.settling import gap_ms
 from service.domain.findings.words import moment, span
 from service.domain.transaction_log import causes
 from service.domain.transaction_log.limits import EXPIRATION_CONFIG, expires_at_ms
-from service.domain.transaction_log.topic import TOPIC
+from service.domain.transaction_log.states import TOPIC
+from service.domain.transaction_log.transitions import LAST_EPOCH
 
 SOON_MS: Final = 24 * 3_600_000
 _SHARE: Final = 7  # where ids live for less than a week: a seventh of it
@@ -107,4 +108,35 @@ def _expired(group: Group, context: Context) -> Observation:
             occurrences=group.occurrences,
         ),
         context.rules.of(group.name),
+    )
+
+
+WORN_FROM: Final = 30_000
+"""Of the epochs that clients may have, 0 to 32,766."""
+
+
+def epoch_exhaustion(ids: Iterable[IdNow], context: Context) -> list[Observation]:
+    """`ids`: of the old protocol with an epoch from WORN_FROM on, the highest first."""
+    return bounded(
+        judged(ids, context),
+        lambda one: _observe(one, context),
+        lambda rest: f"{len(rest):,} more ids have used up most of their epochs",
+    )
+
+
+def _observe(one: IdNow, context: Context) -> Observation:
+    return about(
+        one,
+        context,
+        Observation(
+            kind=kinds.EPOCH_EXHAUSTION,
+            severity=kinds.WARNING,
+            subject=Subject(transactional_id=one.transactional_id),
+            summary=f"{one.name} has used {one.producer_epoch:,} of the {LAST_EPOCH:,} epochs of its producer id",
+            advice="Under the old protocol each start, fence and timeout takes an epoch: find out what makes this id"
+            " start so often. A start while it is idle rotates the producer id; a fence or timeout in the last epochs"
+            " can fail on brokers before 4.3. Clients of the new protocol (KIP-890) rotate by themselves.",
+            evidence=(one.newest_record(),),
+            log_partition=one.partition,
+        ),
     )

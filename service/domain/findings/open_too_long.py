@@ -1,4 +1,4 @@
-"""Transactions whose outcome is decided and whose markers are not all written. The timeout does not end them."""
+"""Transactions that are open for long and legal: the coordinator knows them, and their timeout has not passed."""
 
 from __future__ import annotations
 
@@ -6,11 +6,122 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from service.domain.findings import kinds
-from service.domain.findings.conditions import IdNow, about, bounded, coordinator, judged
-from service.domain.findings.context import Context
+from service.domain.findings.conditions import IdNow, about, bounded, coordinator, judged, rule_of
+from service.domain.findings.context import SCAN_CONFIG, Context
 from service.domain.findings.finding import Evidence, Observation, Subject
-from service.domain.findings.words import partitions, span
-from service.domain.transaction_log.states import NAMES, PREPARE_ABORT, PREPARE_COMMIT
+from service.domain.findings.words import moment, partitions, span
+from service.domain.transaction_log.limits import TWO_PHASE_TIMEOUT_MS, is_time, times_out_at_ms
+from service.domain.transaction_log.states import NAMES, ONGOING, PREPARE_ABORT, PREPARE_COMMIT
+
+LONG_AFTER_MS: Final = 60_000
+"""Without a rule: Kafka's default transaction.timeout.ms, after which most transactions would have been aborted."""
+
+
+def long_running(ids: Iterable[IdNow], context: Context) -> list[Observation]:
+    """`ids`: open ones, oldest first."""
+    found = [one for one in judged(ids, context) if _is_long(one, context) and not is_overdue(one, context)]
+    return bounded(
+        found,
+        lambda one: _long_running(one, context),
+        lambda rest: f"{len(rest):,} more transactions are open for long, in time",
+    )
+
+
+def _is_long(one: IdNow, context: Context) -> bool:
+    if one.state != ONGOING or one.started_at_ms is None or not is_time(one.started_at_ms):
+        return False
+    long_after = rule_of(one, context).long_after_ms
+    limit = LONG_AFTER_MS if long_after is None else long_after
+    return context.seen_until[one.partition] - one.started_at_ms >= limit
+
+
+def _long_running(one: IdNow, context: Context) -> Observation:
+    rule = rule_of(one, context)
+    started = one.started_at_ms or 0
+    times_out = times_out_at_ms(one.state, one.started_at_ms, one.timeout_ms)
+    if one.timeout_ms == TWO_PHASE_TIMEOUT_MS or times_out is None:
+        ends, heals = "it has no timeout (two-phase commit): only its application ends it", None
+    else:
+        heals = times_out + context.limits.scan_ms
+        ends = (
+            f"at {moment(times_out)} its time is up; the coordinator aborts it by {moment(heals)} at the latest, and"
+            f" its records are then discarded{context.assumed(SCAN_CONFIG)}"
+        )
+    evidence = [one.newest_record(), Evidence(started, "coordinator's log", f"open since {moment(started)}; {ends}")]
+    if rule.long_after_ms is not None:
+        evidence.append(Evidence(started + rule.long_after_ms, "rules", f"long after {span(rule.long_after_ms)}"))
+    return about(
+        one,
+        context,
+        Observation(
+            kind=kinds.LONG_RUNNING,
+            severity=kinds.INFO if rule.long_after_ms is None else kinds.WARNING,
+            subject=Subject(transactional_id=one.transactional_id),
+            summary=f"{one.name} is open since {moment(started)}, in time; readers of committed records wait behind it"
+            f" on {partitions(one.topics)}",
+            advice="Its application has to commit or abort it. If it is gone, starting it again with the same"
+            " transactional.id ends the transaction at once.",
+            evidence=tuple(evidence),
+            self_heals_at_ms=heals,
+            log_partition=one.partition,
+        ),
+    )
+
+
+SLACK_MS: Final = 5_000
+"""For the difference of two clocks, and the time an abort takes to be written."""
+
+
+def deadline_ms(one: IdNow, context: Context) -> int | None:
+    """When its abort has to be in the log; None where none is due."""
+    times_out = times_out_at_ms(one.state, one.started_at_ms, one.timeout_ms)
+    return None if times_out is None else times_out + context.limits.scan_ms + SLACK_MS
+
+
+def is_overdue(one: IdNow, context: Context) -> bool:
+    """The log, read to an end asked for after the deadline, has no end of the transaction."""
+    deadline = deadline_ms(one, context)
+    return deadline is not None and context.seen_until.get(one.partition, deadline - 1) >= deadline
+
+
+def overdue(ids: Iterable[IdNow], context: Context) -> list[Observation]:
+    """`ids`: open ones, those due first."""
+    found = [one for one in judged(ids, context) if is_overdue(one, context)]
+    return bounded(
+        found,
+        lambda one: _overdue(one, context),
+        lambda rest: f"{len(rest):,} more transactions are past their timeout and not aborted",
+    )
+
+
+def _overdue(one: IdNow, context: Context) -> Observation:
+    deadline = deadline_ms(one, context) or 0
+    late_ms = context.seen_until[one.partition] - deadline
+    is_sure = late_ms >= kinds.CRITICAL_AFTER_MS and SCAN_CONFIG not in context.limits.assumed
+    due = Evidence(
+        deadline,
+        "brokers' configs",
+        f"open since {moment(one.started_at_ms or 0)}, may be open for {span(one.timeout_ms)}; the coordinator looks"
+        f" every {span(context.limits.scan_ms)}{context.assumed(SCAN_CONFIG)}: its abort was due by {moment(deadline)}",
+    )
+    return about(
+        one,
+        context,
+        Observation(
+            kind=kinds.OVERDUE,
+            severity=kinds.CRITICAL if late_ms >= kinds.CRITICAL_AFTER_MS else kinds.WARNING,
+            subject=Subject(transactional_id=one.transactional_id),
+            summary=f"{one.name} is overdue: its transaction timed out, and the coordinator has not aborted it."
+            f" It blocks {partitions(one.topics)}",
+            advice=f"Look at {coordinator(one, context)}: it is not aborting what timed out. A coordinator that"
+            " failed to load its partition, a partition without leader or below min.insync.replicas, or clocks that"
+            " differ do this. Restarting the application does not help before the coordinator works.",
+            evidence=(one.newest_record(), due),
+            confidence=kinds.CERTAIN if is_sure else kinds.LIKELY,
+            log_partition=one.partition,
+        ),
+    )
+
 
 STUCK_AFTER_MS: Final = 10_000
 """Markers take milliseconds; this is a leader that does not answer."""
@@ -24,7 +135,7 @@ def stuck(ids: Iterable[IdNow], missing: Missing, context: Context) -> list[Obse
     found = [one for one in judged(ids, context) if _is_stuck(one, context)]
     return bounded(
         found,
-        lambda one: _observe(one, missing.get(one.transactional_id), context),
+        lambda one: _stuck(one, missing.get(one.transactional_id), context),
         lambda rest: f"{len(rest):,} more transactions are decided and not complete",
     )
 
@@ -34,7 +145,7 @@ def _is_stuck(one: IdNow, context: Context) -> bool:
     return is_prepared and context.seen_until[one.partition] - one.state_since_ms >= STUCK_AFTER_MS
 
 
-def _observe(one: IdNow, missing: tuple[tuple[str, int, int], ...] | None, context: Context) -> Observation:
+def _stuck(one: IdNow, missing: tuple[tuple[str, int, int], ...] | None, context: Context) -> Observation:
     late_ms = context.seen_until[one.partition] - one.state_since_ms - STUCK_AFTER_MS
     word = "commit" if one.state == PREPARE_COMMIT else "abort"
     places = [place[:2] for place in missing] if missing else one.topics

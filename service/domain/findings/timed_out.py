@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Set
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from typing import Final, NamedTuple
 
 from service.domain.findings import kinds
+from service.domain.findings.churn import is_churned
 from service.domain.findings.context import SCAN_CONFIG, Context, ruled
-from service.domain.findings.events import ALL, Event, Group, Told, evidence, group_by_subject
-from service.domain.findings.finding import EVIDENCE_KEPT, Evidence, Observation
-from service.domain.findings.settling import gap_ms
-from service.domain.findings.words import span
+from service.domain.findings.events import ALL, Event, Group, Told, evidence, group_by_subject, prefix_of
+from service.domain.findings.finding import EVIDENCE_KEPT, Evidence, Observation, Occurrence, Subject
+from service.domain.findings.settling import TOGETHER_MS, gap_ms
+from service.domain.findings.words import listed, moment, partitions, span
 from service.domain.transaction_log import causes
+from service.domain.transaction_log.states import TOPIC
 
 
 def timeouts(events: Iterable[Event]) -> Iterator[Event]:
@@ -64,3 +68,125 @@ def _needed(group: Group) -> str:
     longest_ms = max(e.duration_ms or e.timeout_ms for e in group.events)
     which = "it was" if len(group.events) == 1 else "the longest was"
     return f"{which} open for {span(longest_ms)} when the coordinator ended it, and needed at least that"
+
+
+MANY_IDS: Final = 5
+
+Participants = Mapping[tuple[bytes, int], Sequence[tuple[str, int]]]
+"""(topic, partition) of the last transaction of (id, producer id) that ended."""
+
+
+class Burst(NamedTuple):
+    """Timeouts that follow one another closely, of many ids."""
+
+    events: tuple[Event, ...]
+
+    @property
+    def ids(self) -> list[bytes]:
+        return list(dict.fromkeys(e.transactional_id for e in self.events))
+
+
+def bursts(events: Iterable[Event], churned: Mapping[str, Sequence[int]], context: Context) -> list[Burst]:
+    """Returns the bursts, oldest first.
+
+    A timeout is in a burst if MANY_IDS ids time out in some TOGETHER_MS around it, none more than `gap_ms` after the
+    one before: a steady trickle is no outage. What happens further away makes no difference, so each timeout is settled
+    within a bounded time (see `settling`). `churned`: as `churn.churned`; the zombies of ids that are made up at every
+    start time out for that reason.
+    """
+    own = (e for e in timeouts(events) if not is_churned(prefix_of(e.name), e.at_ms, churned))
+    aborted = sorted(own, key=lambda e: (e.at_ms, e.sequence))
+    apart_ms = gap_ms(context)
+    found: list[tuple[int, int]] = []
+    within: Counter[bytes] = Counter()
+    linked = begin = 0  # the first that is linked to this one without a gap; of these, the first in TOGETHER_MS
+    for end, event in enumerate(aborted):
+        if end and event.at_ms - aborted[end - 1].at_ms > apart_ms:
+            within.clear()
+            linked = begin = end
+        within[event.transactional_id] += 1
+        while event.at_ms - aborted[begin].at_ms > TOGETHER_MS:
+            _take_one(within, aborted[begin].transactional_id)
+            begin += 1
+        if len(within) >= MANY_IDS:
+            continues = found and linked <= found[-1][1] and begin <= found[-1][1] + 1
+            found.append((found.pop()[0] if continues else begin, end))
+    return [Burst(tuple(aborted[first : last + 1])) for first, last in found]
+
+
+def _take_one(within: Counter[bytes], one: bytes) -> None:
+    within[one] -= 1
+    if not within[one]:
+        del within[one]
+
+
+def correlated(
+    found: Sequence[Burst], events: Sequence[Event], participants: Participants, context: Context
+) -> list[Observation]:
+    """One for the cluster: about the newest burst, counting all. `events` tell when the ids came back."""
+    if not found:
+        return []
+    burst = found[-1]
+    survived, came_back = _survival(burst, events)
+    logs = sorted({e.partition for e in burst.events})
+    brokers = sorted({context.leaders.get(log, -1) for log in logs} - {-1})
+    names = sorted({e.name for e in burst.events})
+    where = _common(burst, participants)
+    facts = [
+        f"ids: {listed(names, 20)}",
+        f"coordinators: {listed([f'{TOPIC}-{log}' for log in logs], 20)}, led by"
+        f" {listed([f'broker {b}' for b in brokers], 10) or 'nobody'}",
+        f"partitions that most of them wrote to: {where}",
+    ]
+    needed = f"a timeout of {span(survived)} would have survived"
+    if came_back < len(names):
+        needed = (
+            f"{came_back} of {len(names)} ids are back; so far it takes a timeout above {span(survived)} to survive"
+        )
+    first, last = burst.events[0], burst.events[-1]
+    own = f"broker {brokers[0]} coordinates them all; " if len(brokers) == 1 else ""
+    return [
+        Observation(
+            kind=kinds.CORRELATED_TIMEOUTS,
+            severity=kinds.WARNING,
+            subject=Subject(),
+            summary=f"{len(names):,} ids timed out together from {moment(first.at_ms)} on; {own}{needed}",
+            advice="This is what an outage leaves behind: for longer than their transaction.timeout.ms these producers"
+            " could not commit. Their producers are fenced without a second instance being there; start them again. To"
+            " survive the like, raise transaction.timeout.ms (up to the brokers' transaction.max.timeout.ms).",
+            evidence=(
+                *(Evidence(last.at_ms, "coordinators' log", fact) for fact in facts),
+                *(one_abort(e, context) for e in burst.events[-(EVIDENCE_KEPT - len(facts)) :]),
+            ),
+            confidence=kinds.LIKELY,
+            occurrences=tuple(sorted(Occurrence(e.sequence, e.at_ms) for b in found for e in b.events)),
+        )
+    ]
+
+
+def _survival(burst: Burst, events: Sequence[Event]) -> tuple[int, int]:
+    """(ms that would have been enough, ids that came back): from a transaction's start to its id's first sign of life.
+
+    Rounded up to 10 s. Of ids that have not come back, only that their abort came too early is known.
+    """
+    back: dict[bytes, int] = {}
+    ended = {e.transactional_id: e.at_ms for e in burst.events}
+    for e in sorted(events, key=lambda e: -e.at_ms):
+        after = ended.get(e.transactional_id)
+        if after is not None and e.cause == causes.INITIALIZED and e.at_ms >= after:
+            back[e.transactional_id] = e.at_ms
+    needed = [back.get(e.transactional_id, e.at_ms) - (e.at_ms - (e.duration_ms or e.timeout_ms)) for e in burst.events]
+    return -(-max(needed) // 10_000) * 10_000, len(back)
+
+
+def _common(burst: Burst, participants: Participants) -> str:
+    """The partitions that at least half of the ids wrote to, or the most frequent ones."""
+    counts = Counter(
+        place
+        for one, pid in {(e.transactional_id, e.producer_id) for e in burst.events}
+        for place in participants.get((one, pid), ())
+    )
+    if not counts:
+        return "unknown"
+    half = [place for place, n in counts.most_common() if 2 * n >= len(burst.ids)]
+    return partitions(half or [place for place, _ in counts.most_common(5)], 10)

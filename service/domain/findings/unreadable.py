@@ -1,4 +1,4 @@
-"""Topics on which something stands and that may not be read: who holds it, and whether it ever ends, is not known."""
+"""What could not be read: records that cannot be decoded, offsets that are gone, a source that refuses."""
 
 from __future__ import annotations
 
@@ -8,8 +8,138 @@ from typing import Final, NamedTuple
 
 from service.domain.findings import kinds
 from service.domain.findings.conditions import bounded
-from service.domain.findings.finding import Evidence, Observation, Subject
-from service.domain.findings.words import partitions
+from service.domain.findings.context import Context
+from service.domain.findings.finding import Evidence, Observation, Occurrence, Subject
+from service.domain.findings.words import listed, moment, partitions
+from service.domain.transaction_log.states import TOPIC
+
+GAP_AFTER_MS: Final = 30_000
+"""How long a source may fail before that is a gap: brokers restart."""
+
+_REASONS: Final = {
+    "retention": "were deleted before they were read",
+    "recreated": "are of a topic that was created anew; it is read from its start",
+    "diverged": "parted from what had been read; the log is read again",
+    "cleaned": "held {missing} records that compaction removed before they were read",
+    "away": "were last read too long ago, so removed ids may have been missed; the log is read again",
+}
+
+
+def what_happened(reason: str, missing: int | None) -> str:
+    """To offsets that could not be read as they were; `reason` as in `facts.Gap`."""
+    return _REASONS.get(reason, reason).format(missing=missing)
+
+
+class Undecoded(NamedTuple):
+    """Of one log partition: ids whose newest record cannot be decoded, and rejects of the last minutes."""
+
+    partition: int
+    names: tuple[str, ...]
+    rejects: tuple[tuple[int, int, str], ...]
+    """(offset, seen at, reason)"""
+
+
+class GapSeen(NamedTuple):
+    """A row of `data_gaps`."""
+
+    sequence: int
+    topic: str
+    partition: int
+    from_offset: int
+    to_offset: int
+    reason: str
+    seen_at_ms: int
+    missing: int | None = None
+
+
+class Source(NamedTuple):
+    """What a source last said: its last success (None: never), and its error if it fails now. `topic` None: it reads
+    all there are."""
+
+    source: str
+    topic: str | None
+    as_of_ms: int | None
+    error: str | None
+    failing_since_ms: int | None
+
+
+def undecodable(found: Iterable[Undecoded], context: Context) -> list[Observation]:
+    """One for each partition of the log that has any."""
+    return [_undecodable(one) for one in found if (one.names or one.rejects) and one.partition in context.seen_until]
+
+
+def _undecodable(one: Undecoded) -> Observation:
+    what = f"the newest record of {listed(one.names)}" if one.names else "records"
+    return Observation(
+        kind=kinds.UNDECODABLE,
+        severity=kinds.WARNING,
+        subject=Subject(topic=TOPIC, partition=one.partition),
+        summary=f"{TOPIC}-{one.partition}: {what} cannot be decoded"
+        + ("; the state of these ids is unknown" if one.names else ""),
+        advice="An id heals with its next record. Somebody may have written to the topic who should not, or the"
+        " brokers are newer than this txnscope. A coordinator older than 4.3 that loads such a record drops all later"
+        " ids of the partition: do not restart it before you know.",
+        evidence=tuple(Evidence(at_ms, f"{TOPIC}-{one.partition}@{at}", why) for at, at_ms, why in one.rejects),
+        log_partition=one.partition,
+        ids=max(len(one.names), len(one.rejects)),
+    )
+
+
+def data_gaps(gaps: Iterable[GapSeen]) -> list[Observation]:
+    """By partition."""
+    by_partition: dict[tuple[str, int], list[GapSeen]] = {}
+    for gap in sorted(gaps):
+        by_partition.setdefault((gap.topic, gap.partition), []).append(gap)
+    return [_data_gap(topic, partition, seen) for (topic, partition), seen in sorted(by_partition.items())]
+
+
+def _data_gap(topic: str, partition: int, gaps: list[GapSeen]) -> Observation:
+    return Observation(
+        kind=kinds.DATA_GAP,
+        severity=kinds.WARNING,
+        subject=Subject(topic=topic, partition=partition),
+        summary=f"{topic}-{partition}: a part of the log could not be read as it was",
+        advice="Reading went on behind the gap. "
+        + (
+            "Counts and history of the ids in it have a hole; what an id does next is right again."
+            if topic == TOPIC
+            else "What is counted of the partition, volume and markers, has a hole there."
+        ),
+        evidence=tuple(
+            Evidence(
+                gap.seen_at_ms,
+                f"{topic}-{partition}@{gap.from_offset}",
+                f"offsets {gap.from_offset} to {gap.to_offset} {what_happened(gap.reason, gap.missing)}",
+            )
+            for gap in gaps
+        ),
+        occurrences=tuple(Occurrence(gap.sequence, gap.seen_at_ms) for gap in gaps),
+    )
+
+
+def coverage_gaps(sources: Iterable[Source], now_ms: int) -> list[Observation]:
+    """Sources that have failed for GAP_AFTER_MS: what rests on them is not judged."""
+    gaps = []
+    for one in sources:
+        if one.as_of_ms is not None and one.as_of_ms - now_ms >= GAP_AFTER_MS:
+            error = f"the clock was set back: until it is {moment(one.as_of_ms)} again, all that is seen passes for old"
+            gaps.append(_coverage_gap(one, one.as_of_ms, error))
+        elif one.error and one.failing_since_ms is not None and now_ms - one.failing_since_ms >= GAP_AFTER_MS:
+            gaps.append(_coverage_gap(one, one.failing_since_ms, one.error))
+    return gaps
+
+
+def _coverage_gap(one: Source, since_ms: int, error: str) -> Observation:
+    return Observation(
+        kind=kinds.COVERAGE_GAP,
+        severity=kinds.WARNING,
+        subject=Subject(topic=one.topic),
+        summary=f"{one.topic or 'what is open on data partitions'} cannot be read: {error}",
+        advice="Nothing that rests on it is judged until it can be read again; what is shown is as it was then."
+        " Where a permission is named, grant it to txnscope's principal; otherwise see to the brokers.",
+        evidence=(Evidence(since_ms, "txnscope", error),),
+    )
+
 
 DENIED: Final = "no permission on topic"
 """How `service.kafka.errors.no_permission` begins."""

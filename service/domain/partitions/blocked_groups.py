@@ -4,6 +4,9 @@ A committed offset does not tell how its group reads. One that is at the LSO, or
 below it, is taken for a reader of committed records that waits. Whether only markers and aborted records lie between
 the two, so that it waits already, is not read from the log: who commits "last record + 1" is one marker short of the
 LSO, and is told as `will_stop` until it has stood still for that long. Both count as blocked.
+
+A group on a partition of data waits for whichever transaction holds the LSO. A group with pending offsets waits for the
+transaction that has them, wherever the LSO is; where the batches of that one could not be read, for any that is open.
 """
 
 from __future__ import annotations
@@ -12,7 +15,6 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from service.domain.findings.kinds import CERTAIN, LIKELY
-from service.domain.offsets_topic import OFFSETS_TOPIC, offsets_partition
 from service.domain.partitions.facts import Place
 
 INACTIVE: Final = "inactive"
@@ -167,3 +169,59 @@ def _relation(one: GroupOffset, last_stable_offset: int) -> tuple[str, str]:
 def _stood(one: GroupOffset) -> str:
     """One that reads on has not committed yet, at first."""
     return CERTAIN if one.members is not None and one.stood_ms >= STOOD_STILL_MS else LIKELY
+
+
+class GroupsBehind:
+    """An index of victims, all of one moment."""
+
+    def __init__(self, victims: Iterable[Victim] = ()) -> None:
+        self._blocked: dict[Place, dict[int | None, set[str]]] = {}
+        self._pending: dict[tuple[Place, int], list[Victim]] = {}
+        for one in victims:
+            if one.is_blocked:
+                by_producer = self._blocked.setdefault(one.behind, {})
+                by_producer.setdefault(one.waits_for, set()).add(one.offset.group)
+            if one.waits_for is not None:
+                self._pending.setdefault((one.behind, one.waits_for), []).append(one)
+
+    def at(self, place: Place) -> tuple[str, ...]:
+        """All blocked groups behind the partition, by name."""
+        return tuple(sorted(set().union(*self._blocked.get(place, {}).values())))
+
+    def waiting(self, places: Iterable[Place], producer_id: int) -> tuple[str, ...]:
+        """The blocked groups, by name, that wait for what the producer id has open on these partitions."""
+        found: set[str] = set()
+        for place in places:
+            by_producer = self._blocked.get(place, {})
+            found |= by_producer.get(None, set()) | by_producer.get(producer_id, set())
+        return tuple(sorted(found))
+
+    def pending(self, place: Place, producer_id: int) -> tuple[Victim, ...]:
+        """The groups and partitions, blocked or without members, whose offsets are known to be part of what the
+        producer id has open on this partition of `__consumer_offsets`."""
+        return tuple(sorted(self._pending.get((place, producer_id), ()), key=lambda one: one.key))
+
+
+NOBODY: Final = GroupsBehind()
+
+
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+
+
+def offsets_partition(group: str, partitions: int) -> int:
+    """Of `partitions` in all, as the group coordinator chooses it (`GroupCoordinatorService.partitionFor`)."""
+    return _java_abs(_java_hash(group)) % partitions
+
+
+def _java_hash(text: str) -> int:
+    """`String.hashCode`: over UTF-16 code units, in 32 bits with a sign."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    found = 0
+    for high, low in zip(units[::2], units[1::2], strict=True):
+        found = (31 * found + (high << 8 | low)) & 0xFFFFFFFF
+    return found - (1 << 32) if found >> 31 else found
+
+
+def _java_abs(number: int) -> int:
+    """`Utils.abs`: the one number without a counterpart becomes 0."""
+    return 0 if number == -(1 << 31) else abs(number)

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from service.domain.findings.context import Context
-from service.domain.findings.overdue import SLACK_MS
-from service.domain.owners import Owner, Told
+from service.domain.findings.open_too_long import SLACK_MS
 from service.domain.transaction_log.limits import is_time, times_out_at_ms
 from service.domain.transaction_log.states import EXPIRED, NAMES, ONGOING, OPEN, UNKNOWN
 
@@ -115,3 +114,45 @@ def _not_its_own(owner: Owner | None) -> str:
     if owner is None:
         return "no transactional.id is known to have had its producer id"
     return f"its transactional.id is {NAMES[owner.state]} and does not list the partition"
+
+
+class Told(NamedTuple):
+    """An id as its coordinator tells of it (DescribeTransactions): all there is where the log may not be read."""
+
+    transactional_id: bytes
+    coordinator: int
+    state: int
+    producer_id: int
+    producer_epoch: int
+    partitions: tuple[tuple[str, int], ...]
+
+
+class Owner(NamedTuple):
+    """A transactional.id that has, or once had, the producer id in question; its newest record, field by field.
+
+    `producer_id` is the one it has now. `partitions`: (topic, partition) of its open transaction. `first_seen_ms` to
+    `last_epoch`: when and with which epochs it had the producer id in question. `ended_*`: the newest PrepareX with
+    partitions under that producer id (`ended_value` as Kafka wrote it); None where none was seen.
+    """
+
+    transactional_id: bytes
+    log_partition: int
+    generation: int
+    offset: int
+    timestamp_ms: int
+    leader_epoch: int
+    state: int
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    start_ms: int
+    last_update_ms: int
+    client_transaction_version: int
+    partitions: tuple[tuple[str, int], ...]
+    first_seen_ms: int
+    last_seen_ms: int
+    first_epoch: int
+    last_epoch: int
+    ended_offset: int | None
+    ended_state: int | None
+    ended_value: bytes | None

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from service.domain.durations import between
 from service.domain.transaction_log import causes, outcomes, transitions
 from service.domain.transaction_log.causes import Cause
 from service.domain.transaction_log.facts import LogRecord
+from service.domain.transaction_log.outcomes import between
 from service.domain.transaction_log.states import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,

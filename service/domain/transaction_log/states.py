@@ -40,3 +40,7 @@ PERSISTED: Final = frozenset({EMPTY, ONGOING, PREPARE_COMMIT, PREPARE_ABORT, COM
 OPEN: Final = frozenset({ONGOING, PREPARE_COMMIT, PREPARE_ABORT})
 """States in which participant partitions still wait for a marker."""
 EXPIRABLE: Final = frozenset({EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT})
+
+
+TOPIC: Final = "__transaction_state"
+SOURCE: Final = "transaction_state"

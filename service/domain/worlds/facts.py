@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from service.domain.owners import Owner
-from service.domain.partitions.open_entries import Entry
+from service.domain.partitions.open_entries import Entry, Owner
 from service.domain.worlds.markers import Marker
 from service.domain.worlds.order import Absent, LogPlace, Sample, absences, is_there_before
 from service.domain.worlds.transactions import Epochs, LogHistory

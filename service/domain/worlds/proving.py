@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from service.domain.transaction_log.topic import TOPIC
+from service.domain.transaction_log.states import TOPIC
 from service.domain.worlds.facts import EntryAsk, EntryFacts, EntryRead
 from service.domain.worlds.markers import Marker, ended_before, matches
 from service.domain.worlds.order import Absent, LogPlace

@@ -7,8 +7,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, select
 
-from service.domain.offsets_topic import OFFSETS_TOPIC
-from service.domain.partitions.blocked_groups import Ends, Victim, victims
+from service.domain.partitions.blocked_groups import OFFSETS_TOPIC, Ends, Victim, victims
 from service.domain.partitions.facts import Place
 from service.store.queries import partitions
 from service.store.queries.judged_partitions import looked_at_ms

@@ -9,8 +9,7 @@ from sqlalchemy import Connection, bindparam, func, select
 
 from service.domain.source_state import LeaseState
 from service.domain.transaction_log.limits import CONFIG_DEFAULTS, EXPIRATION_CONFIG
-from service.domain.transaction_log.states import UNKNOWN
-from service.domain.transaction_log.topic import SOURCE
+from service.domain.transaction_log.states import SOURCE, UNKNOWN
 from service.domain.worlds.order import NOWHERE
 from service.domain.worlds.transactions import ANY_EPOCH, Range, Unseen
 from service.store.schema import (

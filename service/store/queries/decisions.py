@@ -9,13 +9,12 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import Connection, func, select
 
 from service.domain.findings import kinds
-from service.domain.marker_causes import CLOCKS_MS, Decision, Known
+from service.domain.partitions.endings import CLOCKS_MS, Decision, Known
 from service.domain.partitions.offset_spans import ABORT as ABORT_MARKER
 from service.domain.partitions.offset_spans import COMMIT as COMMIT_MARKER
 from service.domain.transaction_log.causes import ADMIN, CERTAIN, COMMIT, LIKELY, Cause
 from service.domain.transaction_log.minutes import MINUTE_MS
-from service.domain.transaction_log.states import COMPLETE_COMMIT, PREPARE_ABORT, PREPARE_COMMIT
-from service.domain.transaction_log.topic import SOURCE
+from service.domain.transaction_log.states import COMPLETE_COMMIT, PREPARE_ABORT, PREPARE_COMMIT, SOURCE
 from service.domain.transaction_log.transitions import SLOW_MARKERS_MS
 from service.store.id_key import id_key
 from service.store.queries import clusters

@@ -11,11 +11,10 @@ from sqlalchemy import Connection, Select, bindparam, func, literal, select, tex
 from service.domain.findings.churn import IN_USE, Uses
 from service.domain.findings.conditions import IdNow
 from service.domain.findings.context import View
-from service.domain.findings.epochs import WORN_FROM
-from service.domain.findings.source import GapSeen, Undecoded
+from service.domain.findings.ids_running_out import WORN_FROM
+from service.domain.findings.unreadable import GapSeen, Undecoded
 from service.domain.transaction_log.limits import TWO_PHASE_TIMEOUT_MS
-from service.domain.transaction_log.states import EXPIRED, ONGOING, OPEN, PREPARE_ABORT, PREPARE_COMMIT, UNKNOWN
-from service.domain.transaction_log.topic import SOURCE
+from service.domain.transaction_log.states import EXPIRED, ONGOING, OPEN, PREPARE_ABORT, PREPARE_COMMIT, SOURCE, UNKNOWN
 from service.store.queries.transactions import participants
 from service.store.schema import (
     CAN_EXPIRE,

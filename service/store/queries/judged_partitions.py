@@ -11,11 +11,10 @@ from service.domain.findings import kinds
 from service.domain.findings.context import Context, context_of, limits_of
 from service.domain.findings.rules import Rules
 from service.domain.findings.unreadable import DENIED
-from service.domain.owners import Owner
 from service.domain.partitions.coverage import ANSWERS_WITHIN_MS, Stall, blocker_of, unreplicated, why_not_judged
 from service.domain.partitions.facts import Place
-from service.domain.partitions.open_entries import UNREPLICATED, Entry, Relation, owner_of, relate
-from service.domain.transaction_log.topic import SOURCE
+from service.domain.partitions.open_entries import UNREPLICATED, Entry, Owner, Relation, owner_of, relate
+from service.domain.transaction_log.states import SOURCE
 from service.store.queries import clusters, judge_inputs
 from service.store.queries import partitions as read_partitions
 from service.store.queries.partitions import PartitionRow

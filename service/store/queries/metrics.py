@@ -10,8 +10,7 @@ from sqlalchemy import Connection, bindparam, func, literal, select, true, union
 from service.domain.findings import kinds
 from service.domain.findings.finding import Finding
 from service.domain.partitions.blocked_groups import Victim
-from service.domain.transaction_log.states import ONGOING, PREPARE_ABORT, PREPARE_COMMIT
-from service.domain.transaction_log.topic import SOURCE
+from service.domain.transaction_log.states import ONGOING, PREPARE_ABORT, PREPARE_COMMIT, SOURCE
 from service.store.queries.blocked_groups import read_victims
 from service.store.queries.clusters import (
     ClusterRow,

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, and_, bindparam, func, select
 
-from service.domain.owners import Owner
+from service.domain.partitions.open_entries import Owner
 from service.domain.transaction_log.states import EXPIRED
 from service.store.queries.transactions import participants
 from service.store.schema import producer_ids, transactional_ids

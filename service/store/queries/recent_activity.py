@@ -8,10 +8,10 @@ from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, func, select
 
-from service.domain.durations import BOUNDS_MS, MARKER, OPEN
 from service.domain.findings.finding import Finding
 from service.domain.findings.kinds import RESOLVED
 from service.domain.transaction_log.minutes import MINUTE_MS
+from service.domain.transaction_log.outcomes import BOUNDS_MS, MARKER, OPEN
 from service.domain.transaction_log.states import PREPARE_ABORT
 from service.store.schema import cluster_minutes, counters, findings, transitions
 from service.store.writers.counters import SUM

@@ -8,8 +8,8 @@ from typing import Final
 
 from sqlalchemy import Connection, delete, func, select, update
 
-from service.domain.durations import BATCH, DETECTION, between, bucket
 from service.domain.transaction_log.facts import Durations, Reject
+from service.domain.transaction_log.outcomes import BATCH, DETECTION, between, bucket
 from service.store.id_key import id_key
 from service.store.schema import cluster_minutes, counters, rejects
 from service.store.upsert import Upsert
@@ -38,7 +38,7 @@ _MINUTE_MS = 60_000
 
 SUM: Final = "sum"
 """Histograms are counters `open_ms_commit`, `batch_ms_partitions`, …: a label for every bucket
-(service.domain.durations), and this one."""
+(service.domain.transaction_log.outcomes), and this one."""
 
 CONFIRMED: Final = "confirmed"
 """The one outcome of a detection that is counted."""

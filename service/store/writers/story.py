@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from service.domain.durations import MARKER, OPEN
 from service.domain.transaction_log import causes, journal, minutes, outcomes, states, transitions
 from service.domain.transaction_log.causes import Cause
 from service.domain.transaction_log.facts import UNSEEN, LogRecord, Minute, Run, Step
 from service.domain.transaction_log.journal import Judged, LastAbort, Transition
+from service.domain.transaction_log.outcomes import MARKER, OPEN
 from service.store.writers.minutes import COUNTED_AS, Cell
 
 COMMIT, ABORT = "commit", "abort"

@@ -11,7 +11,7 @@ from service.domain.retention_policy import Keep
 from service.domain.transaction_log import journal
 from service.domain.transaction_log.facts import LogBatch, RangeRead
 from service.domain.transaction_log.minutes import minute_of
-from service.domain.transaction_log.topic import SOURCE, TOPIC
+from service.domain.transaction_log.states import SOURCE, TOPIC
 from service.store.lease import Lease
 from service.store.progress import positions
 from service.store.schema import transactional_ids

@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 from service.domain.findings.finding import Finding
 from service.domain.findings.kinds import CORRELATED_TIMEOUTS
 from service.domain.transaction_log.minutes import MINUTE_MS, minute_of
-from service.domain.transaction_log.topic import SOURCE
+from service.domain.transaction_log.states import SOURCE
 from service.store.queries import findings, recent_activity
 from service.store.queries.findings import FindingSelection
 from service.web.charts.minutes import Area, Bars, area, stacked

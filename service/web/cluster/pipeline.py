@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 from service.domain.findings.words import listed
 from service.domain.transaction_log import states
 from service.domain.transaction_log.limits import CONFIG_DEFAULTS
-from service.domain.transaction_log.topic import SOURCE as LOG
+from service.domain.transaction_log.states import SOURCE as LOG
 from service.store.queries import clusters
 from service.store.queries.clusters import PartitionRow
 from service.store.queries.pipeline import REJECTS_READ, asked, count_rejects, rejects_since

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from service.domain.partitions.facts import SOURCE as PARTITIONS
 from service.domain.source_state import Stall
-from service.domain.transaction_log.topic import SOURCE as LOG
+from service.domain.transaction_log.states import SOURCE as LOG
 from service.store.queries.clusters import PartitionRow
 from service.store.queries.pipeline import Asked
 from service.web.shared import words

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from service.domain.findings.finding import Finding
 from service.domain.findings.words import listed
 from service.domain.partitions.facts import SOURCE as PARTITIONS
-from service.domain.transaction_log.topic import SOURCE as LOG
+from service.domain.transaction_log.states import SOURCE as LOG
 from service.web.shared.grants import bootstrap_of, lines_of, lines_of_groups
 
 GROUPS_NAMED: Final = 5

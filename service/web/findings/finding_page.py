@@ -11,8 +11,7 @@ from sqlalchemy import Connection
 
 from service.domain.findings import kinds
 from service.domain.findings.finding import Evidence, Finding
-from service.domain.transaction_log.states import NAMES
-from service.domain.transaction_log.topic import TOPIC
+from service.domain.transaction_log.states import NAMES, TOPIC
 from service.web.findings.headline import how_it_ended, story_of, who_of
 from service.web.findings.place import Where, where_of
 from service.web.findings.plan import Grant, plan_of

@@ -11,7 +11,7 @@ from service.domain.findings import kinds
 from service.domain.findings.finding import Finding
 from service.domain.partitions.blocked_groups import Victim
 from service.domain.partitions.facts import Place
-from service.domain.transaction_log.topic import TOPIC
+from service.domain.transaction_log.states import TOPIC
 from service.store.queries import partitions, transactions
 from service.store.queries.blocked_groups import read_victims
 from service.store.queries.judged_partitions import JudgedPartition, judge

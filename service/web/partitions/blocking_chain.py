@@ -11,11 +11,9 @@ from service.domain.findings import kinds
 from service.domain.findings.context import Limits
 from service.domain.findings.finding import Finding
 from service.domain.findings.lifecycle import MOST_OPEN
-from service.domain.groups_behind import GroupsBehind
-from service.domain.owners import Owner
-from service.domain.partitions.blocked_groups import Victim
+from service.domain.partitions.blocked_groups import GroupsBehind, Victim
 from service.domain.partitions.facts import Place
-from service.domain.partitions.open_entries import COMPLETING, HANGING, NOT_KNOWN, OVERDUE, UNREPLICATED
+from service.domain.partitions.open_entries import COMPLETING, HANGING, NOT_KNOWN, OVERDUE, UNREPLICATED, Owner
 from service.domain.transaction_log import states
 from service.store.display import display_id
 from service.store.id_key import id_key

@@ -16,7 +16,7 @@ from service.domain.findings.kinds import CONFIRMED, CRITICAL
 from service.domain.findings.words import left_out
 from service.domain.partitions.facts import SOURCE as PARTITIONS
 from service.domain.source_state import Cause, Stall
-from service.domain.transaction_log.topic import SOURCE
+from service.domain.transaction_log.states import SOURCE
 from service.store.queries import clusters as read
 from service.store.queries import expiring as read_expiring
 from service.store.queries import findings as read_findings

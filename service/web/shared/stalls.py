@@ -10,7 +10,7 @@ from service.domain.findings.words import listed
 from service.domain.partitions.facts import SOURCE as PARTITIONS
 from service.domain.partitions.ledger import SOURCE as LEDGER
 from service.domain.source_state import Cause, Stall
-from service.domain.transaction_log.topic import SOURCE as LOG
+from service.domain.transaction_log.states import SOURCE as LOG
 
 _NAMES: Final = {LOG: "the transaction log", PARTITIONS: "the data partitions", LEDGER: "the ledger of markers"}
 _TOGETHER_MS: Final = 5_000
