@@ -11,9 +11,9 @@ import pytest
 
 from deploy.demo import broker as broker_module
 from deploy.demo.broker import Broker
-from tests.brokers import VERSIONS, free_port
-from tests.postgres import Postgres
-from tests.waiting import LIMIT_S
+from tests.helpers.brokers import VERSIONS, free_port
+from tests.helpers.postgres import Postgres
+from tests.helpers.waiting import LIMIT_S
 
 MakeBroker = Callable[..., Broker]
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from service.wire.columns import Chunk, decode
-from tests.builders.transaction_log import (
+from tests.helpers.builders.transaction_log import (
     COMPLETE_COMMIT,
     EMPTY,
     ONGOING,

@@ -23,11 +23,11 @@ from tests.benchmarks.figures import Figure, percentile, show
 from tests.benchmarks.loading import loading
 from tests.benchmarks.prepared_broker import VERSION
 from tests.benchmarks.watched import Rest, Watched, watching
-from tests.brokers import free_port, kafka_transactions
+from tests.helpers.brokers import free_port, kafka_transactions
+from tests.helpers.waiting import ANSWER_S, LIMIT_S
 from tests.integration.producers import create_topic, open_producer
 from tests.lab.asking import Open, mark
 from tests.lab.hangs import UNGUARDED, old_producer
-from tests.waiting import ANSWER_S, LIMIT_S
 
 FOUND_S, RESOLVED_S, DECIDED = 3.0, 2.0, 95.0
 HANGS, HEALTHY, LONG = "hangs", "healthy", "long"

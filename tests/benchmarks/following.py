@@ -16,7 +16,7 @@ from tests.benchmarks.log_load import PARTITIONS, LogWriter, transaction
 from tests.benchmarks.prepared_broker import VERSION
 from tests.benchmarks.process_tree import CpuMeter, PeakMemory, shown
 from tests.benchmarks.watched import Watched, watching
-from tests.brokers import free_port
+from tests.helpers.brokers import free_port
 from tests.integration.producers import open_producer
 
 P99_S = 1.5

@@ -14,7 +14,7 @@ from tests.benchmarks.loading import loading
 from tests.benchmarks.prepared_broker import VERSION
 from tests.benchmarks.process_tree import CpuMeter, PeakMemory, shown
 from tests.benchmarks.watched import Watched, watching
-from tests.brokers import free_port
+from tests.helpers.brokers import free_port
 from tests.integration.producers import create_topic, open_producer, transact
 
 P50_S, P99_S, CORES_LOADED, CORES_IDLE, MEMORY_MB = 0.5, 1.0, 1.0, 0.3, 1600.0

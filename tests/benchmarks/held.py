@@ -19,10 +19,10 @@ from tests.benchmarks.figures import Figure, show
 from tests.benchmarks.prepared_broker import VERSION
 from tests.benchmarks.process_tree import CpuMeter, shown
 from tests.benchmarks.watched import Watched, watching
-from tests.brokers import free_ports
+from tests.helpers.brokers import free_ports
+from tests.helpers.waiting import wait_for
 from tests.integration.producers import create_topic, open_producer
 from tests.integration.wire_tap import WireTap
-from tests.waiting import wait_for
 
 HELD, PARTITIONS, OF_A_TRANSACTION = "held", 1_000, 100
 GROWING = 100

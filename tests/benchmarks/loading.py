@@ -7,8 +7,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tests.integration.application import ROOT
-from tests.waiting import LIMIT_S
+from tests.helpers.paths import ROOT
+from tests.helpers.waiting import LIMIT_S
 
 TIMEOUT_S = LIMIT_S
 

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from deploy.demo.workload.shipping import java_hash
 from service.domain.transaction_log.states import TOPIC
-from tests.builders.transaction_log import (
+from tests.helpers.builders.transaction_log import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
     ONGOING,

@@ -15,7 +15,7 @@ from service.kafka.ends import EndsWatcher
 from service.kafka.metadata import TopicLayout, all_topics
 from tests.benchmarks.figures import Figure, show
 from tests.benchmarks.prepared_broker import VERSION
-from tests.brokers import connect, free_port
+from tests.helpers.brokers import connect, free_port
 from tests.integration.producers import SILENT
 
 MEDIAN_MS = 60.0

@@ -16,7 +16,7 @@ from service.store import clusters, lease, migrate
 from service.store.engine import open_engine
 from service.store.queries import partitions
 from service.store.writers.partitions import PartitionWriter
-from tests.postgres import Postgres
+from tests.helpers.postgres import Postgres
 
 WATCHED = 10_000
 A_TOPIC = 50

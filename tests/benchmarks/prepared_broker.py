@@ -17,10 +17,10 @@ from typing import NamedTuple
 from deploy.demo.broker import Broker
 from service.domain.transaction_log.states import TOPIC
 from tests.benchmarks.decode import make_log
-from tests.brokers import free_port
+from tests.helpers.brokers import free_port
+from tests.helpers.waiting import wait_for
 from tests.integration.application import log_ends
 from tests.integration.producers import open_producer
-from tests.waiting import wait_for
 
 VERSION = "4.3.1"
 PARTITIONS = 50

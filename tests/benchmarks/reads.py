@@ -16,7 +16,7 @@ from service.store.queries.transaction_pages import Place
 from tests.benchmarks.figures import Figure, percentile, show
 from tests.benchmarks.large_store import APPLICATIONS, CLUSTER, DAY_MS, NOW_MS, TOPICS, LargeStore, fill
 from tests.benchmarks.served import Client, items_of, of_cluster, serving
-from tests.postgres import Postgres
+from tests.helpers.postgres import Postgres
 
 BAR_MS, METRICS_BAR_MS, SERIES_BAR = 20.0, 50.0, 2_000
 ASKED = 200

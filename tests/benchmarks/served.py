@@ -14,8 +14,8 @@ from urllib.parse import quote, urlencode
 
 from service.api.http.fields import API
 from tests.benchmarks.large_store import CLUSTER
-from tests.brokers import free_port
-from tests.integration.application import ROOT
+from tests.helpers.brokers import free_port
+from tests.helpers.paths import ROOT
 
 START_S = 30.0
 

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from tests.benchmarks.figures import Figure, show
 from tests.benchmarks.prepared_broker import BenchmarkBroker, prepared_broker
 from tests.benchmarks.process_tree import shown
-from tests.integration.application import ROOT, log_ends
+from tests.helpers.paths import ROOT
+from tests.integration.application import log_ends
 
 BAR, TIMES_THE_CONSOLE = 0.6, 5.0
 CONSOLE_RECORDS = 1_000_000

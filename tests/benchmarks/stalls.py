@@ -18,7 +18,7 @@ from tests.benchmarks.look import HEAP_MB, OF_A_TOPIC, WATCHED, create
 from tests.benchmarks.prepared_broker import VERSION
 from tests.benchmarks.process_tree import CpuMeter, shown
 from tests.benchmarks.watched import Rest, Watched, watching
-from tests.brokers import free_port
+from tests.helpers.brokers import free_port
 from tests.integration.producers import create_topic, open_producer
 
 IDLE_CORES = 0.15

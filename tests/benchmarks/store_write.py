@@ -22,7 +22,7 @@ from service.domain.transaction_log.states import SOURCE, TOPIC
 from service.store import clusters, lease, migrate, progress
 from service.store.engine import open_engine
 from service.store.writers.transaction_log import TransactionLogWriter
-from tests.postgres import Postgres
+from tests.helpers.postgres import Postgres
 
 PARTITIONS = 50
 PARTITIONS_A_BATCH = 10

@@ -18,9 +18,9 @@ from typing import Any
 from urllib.parse import urlencode
 
 from tests.benchmarks.process_tree import ProcessTree
-from tests.brokers import free_port
-from tests.integration.application import ROOT
-from tests.waiting import LIMIT_S
+from tests.helpers.brokers import free_port
+from tests.helpers.paths import ROOT
+from tests.helpers.waiting import LIMIT_S
 
 CLUSTER = "bench"
 END_S = LIMIT_S

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Final
 
-from tests.waiting import LIMIT_S
+from tests.helpers.waiting import LIMIT_S
 
 READY: Final = "ready"
 COMMIT: Final = "commit"

@@ -14,7 +14,7 @@ from typing import Final
 from deploy.demo.broker import Broker
 from deploy.demo.jars import Jars, Module, fetch, fetch_pinned, pin
 from spark_jobs.runtime.java import find_java
-from tests.waiting import LIMIT_S
+from tests.helpers.waiting import LIMIT_S
 
 HERE: Final = Path(__file__).parent
 STREAMS: Final = HERE / "streams"

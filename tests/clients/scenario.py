@@ -24,14 +24,14 @@ from service.domain.findings import kinds
 from service.domain.findings.churn import RANDOM_IDS
 from service.domain.transaction_log.states import NAMES, OPEN
 from service.store.schema import findings
-from tests.brokers import describe_transaction
 from tests.clients import libraries
 from tests.clients.client import ABORT, COMMIT, LATE, LEAVE_OPEN, READY, Client
 from tests.clients.libraries import NotHere, Streams
 from tests.harm.watched import Watch
-from tests.integration.application import ROOT
+from tests.helpers.brokers import describe_transaction
+from tests.helpers.paths import ROOT
+from tests.helpers.waiting import ANSWER_S, LIMIT_S, wait_for, wait_until, wait_until_equal
 from tests.integration.producers import SILENT, create_topic, open_producer, transact
-from tests.waiting import ANSWER_S, LIMIT_S, wait_for, wait_until, wait_until_equal
 
 KAFKAJS: Final = "kafkajs"
 AIOKAFKA: Final = "aiokafka"

@@ -16,7 +16,7 @@ from urllib.request import urlopen
 
 from dashboards.build import FOLDER
 from dashboards.panels import MAY_BE_EMPTY
-from tests.waiting import ANSWER_S
+from tests.helpers.waiting import ANSWER_S
 
 Json = dict[str, Any]
 Ask = Callable[[str, Mapping[str, str]], Any]

@@ -9,8 +9,8 @@ from urllib.parse import quote, unquote
 import pytest
 
 from tests.dashboards.boards import FILES, Json, links, load, panels
-from tests.service.partitions import WithPartitions, hangs, stands
-from tests.service.stores import client_of, open_id
+from tests.helpers.partitions import WithPartitions, hangs, stands
+from tests.helpers.stores import client_of, open_id
 
 SITE = "${txnscope:raw}"
 PAGES = (

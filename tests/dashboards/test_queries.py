@@ -15,8 +15,8 @@ from service.store.writers.counters import count_detection
 from service.store.writers.groups import GroupSeen, GroupWriter
 from tests.dashboards.boards import FILES, Json, load
 from tests.dashboards.check_queries import BUILT_IN, QueryRefusedError, failures_of, substituted, targets
-from tests.service.partitions import LSO, WithPartitions, hangs, stands
-from tests.service.stores import NOW_MS, client_of, open_id
+from tests.helpers.partitions import LSO, WithPartitions, hangs, stands
+from tests.helpers.stores import NOW_MS, client_of, open_id
 
 PROMQL = {
     *("max", "min", "sum", "count", "topk", "by", "on", "and", "or", "rate", "increase", "ceil", "time"),

@@ -9,7 +9,8 @@ from typing import Any, Final, NamedTuple
 
 import yaml
 
-ROOT: Final = Path(__file__).parents[2]
+from tests.helpers.paths import ROOT
+
 COMPOSE: Final = ROOT / "deploy" / "compose"
 SECRETS: Final = {"POSTGRES_PASSWORD": "s3cret-store", "GRAFANA_PASSWORD": "s3cret-grafana"}
 OURS: Final = ("job", "service")

@@ -26,7 +26,7 @@ from tests.deploy.compose_files import (
     variables,
 )
 from tests.deploy.containerfile import stages
-from tests.waiting import LIMIT_S
+from tests.helpers.waiting import LIMIT_S
 
 SERVICES = sorted(compose()["services"])
 CONFIG = f"{ENV_PREFIX}CONFIG"

@@ -16,9 +16,10 @@ from deploy.compose.role_requirements import parse, role
 from service.api.routes import health
 from service.cli.parser import parse as parse_command
 from service.web.guide import DOCS
-from tests.deploy.compose_files import COMPOSE, OURS, ROOT, compose, published
+from tests.deploy.compose_files import COMPOSE, OURS, compose, published
 from tests.deploy.containerfile import lineage, stages
-from tests.waiting import LIMIT_S
+from tests.helpers.paths import ROOT
+from tests.helpers.waiting import LIMIT_S
 
 BLOCKED = """
 import sys

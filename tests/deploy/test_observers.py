@@ -13,8 +13,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from service.api.routes import health
-from tests.deploy.compose_files import COMPOSE, ROOT, behind, compose, published, read_yaml
-from tests.waiting import LIMIT_S
+from tests.deploy.compose_files import COMPOSE, behind, compose, published, read_yaml
+from tests.helpers.paths import ROOT
+from tests.helpers.waiting import LIMIT_S
 
 SERVICES = compose()["services"]
 PROMETHEUS = COMPOSE / "prometheus" / "prometheus.yml"

@@ -27,7 +27,7 @@ from service.wire.columns import Chunk
 from spark_jobs.fold.rows import batches_from_rows
 from spark_jobs.source import reader
 from tests.fuzz.mutate import HEADER_SIZE, Input, make
-from tests.wire.comparing import assert_same_as_scalar
+from tests.service.wire.comparing import assert_same_as_scalar
 
 GROUP = 100
 PATIENCE_S = 30

@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 import google_crc32c
 
-from tests.builders import transaction_log as build
-from tests.builders.batches import GZIP, SNAPPY, Rec, batch
 from tests.fuzz.pieces import HEADER, SIZES, Batch, Piece, Record, number_of
 from tests.fuzz.seeds import seeds
+from tests.helpers.builders import transaction_log as build
+from tests.helpers.builders.batches import GZIP, SNAPPY, Rec, batch
 
 NUMBERS = (
     *(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 48, 49, 61, 100, 200, 0x7F, 0x80, 0xFF, 0x3FFF, 0x4000, 2**15 - 1, 2**15, 2**16),

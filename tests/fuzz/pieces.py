@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 import google_crc32c
 
-from tests.builders.batches import compress
-from tests.builders.numbers import uvarint, varint
+from tests.helpers.builders.batches import compress
+from tests.helpers.builders.numbers import uvarint, varint
 
 HEADER = (
     ("base_offset", 8),

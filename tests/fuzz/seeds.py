@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import cache
 from itertools import islice
 
-from tests.builders import transaction_log as build
-from tests.builders.batches import COMMIT, DELETE_HORIZON, LOG_APPEND_TIME, Rec, batch, control_batch
 from tests.fuzz.pieces import Batch, take_apart
-from tests.wire.dumps import segments
+from tests.helpers.builders import transaction_log as build
+from tests.helpers.builders.batches import COMMIT, DELETE_HORIZON, LOG_APPEND_TIME, Rec, batch, control_batch
+from tests.service.wire.dumps import segments
 
 TOPICS: tuple[build.Topics | None, ...] = (
     None,

@@ -13,8 +13,8 @@ from service.wire import errors
 from tests.fuzz.mutate import make
 from tests.fuzz.pieces import take_apart
 from tests.fuzz.seeds import seeds
-from tests.waiting import LIMIT_S
-from tests.wire.dumps import segments
+from tests.helpers.waiting import LIMIT_S
+from tests.service.wire.dumps import segments
 
 INPUTS = 2_000
 

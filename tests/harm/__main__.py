@@ -21,15 +21,15 @@ from deploy.demo.signals import interrupt_on_signals
 from service.store.errors import StoreUnavailable
 from tests.benchmarks.figures import percentile
 from tests.benchmarks.prepared_broker import prepared_broker
-from tests.brokers import VERSIONS, free_port
 from tests.harm.report import of_series, of_starvation, put
 from tests.harm.rounds import FREEZE, KILL, Round, harm
 from tests.harm.starvation import Outcome, starve
 from tests.harm.watched import KINDS, Watch, restarted
+from tests.helpers.brokers import VERSIONS, free_port
+from tests.helpers.waiting import wait_for, wait_until_equal
 from tests.integration.kafka_says import completed
 from tests.integration.producers import create_topic, load
 from tests.lab.hangs import UNGUARDED
-from tests.waiting import wait_for, wait_until_equal
 
 AT_REST: Final = "at rest"
 UNDER_LOAD: Final = "under load"

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from service.store.errors import StoreUnavailable
 from tests.harm.watched import SERVICE, Watch
-from tests.waiting import wait_until
+from tests.helpers.waiting import wait_until
 
 KILL: Final = "killed"
 FREEZE: Final = "frozen"

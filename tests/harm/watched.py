@@ -14,9 +14,9 @@ from typing import Any, Final
 from service.domain.partitions.facts import SOURCE as PARTITIONS
 from service.domain.transaction_log.states import SOURCE as LOG
 from service.store.schema import source_status
-from tests.brokers import free_port
+from tests.helpers.brokers import free_port
+from tests.helpers.waiting import ANSWER_S, LIMIT_S, wait_for, wait_until
 from tests.integration.application import Ingest
-from tests.waiting import ANSWER_S, LIMIT_S, wait_for, wait_until
 
 SUPERVISOR: Final = "supervisor"
 DRIVER: Final = "driver"

@@ -32,9 +32,8 @@ from service.store.schema import (
     source_status,
     transactional_ids,
 )
-from tests.waiting import LIMIT_S, wait_for, wait_until_equal
-
-ROOT = Path(__file__).parents[2]
+from tests.helpers.paths import ROOT
+from tests.helpers.waiting import LIMIT_S, wait_for, wait_until_equal
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,9 @@ from deploy.demo.broker import Broker
 from deploy.demo.workload.raw_producer import Connection, RawProducer
 from service.domain.transaction_log import causes, states
 from service.store.schema import transactional_ids, transitions
+from tests.helpers.waiting import ANSWER_S, wait_until_equal
 from tests.integration.application import Ingest, ingesting
 from tests.integration.producers import open_producer
-from tests.waiting import ANSWER_S, wait_until_equal
 
 INIT = "Empty initialized certain"
 CLIENT = "PrepareAbort client_abort certain"

@@ -19,13 +19,13 @@ from deploy.demo.workload.raw_producer import Connection
 from service.domain.findings import kinds
 from service.domain.findings.rules import Rule, Rules
 from service.store.schema import findings
-from tests.brokers import free_port
+from tests.helpers.brokers import free_port
+from tests.helpers.stores import client_of
+from tests.helpers.waiting import ANSWER_S, wait_until, wait_until_equal
 from tests.integration.application import Ingest, running
 from tests.integration.producers import SILENT, create_topic
 from tests.lab.asking import ends
 from tests.lab.hangs import UNGUARDED, Hang, old_producer
-from tests.service.stores import client_of
-from tests.waiting import ANSWER_S, wait_until, wait_until_equal
 
 CLUSTER: Final = "test"
 TOOL: Final = "org.apache.kafka.tools.TransactionsCommand"

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from deploy.demo.broker import Broker
 from service.domain.transaction_log.states import COMPLETE_ABORT, COMPLETE_COMMIT
+from tests.helpers.waiting import LIMIT_S, wait_until
 from tests.integration.application import log_ends, log_starts
-from tests.waiting import LIMIT_S, wait_until
 
 FORMATTER = "org.apache.kafka.tools.consumer.TransactionLogMessageFormatter"
 CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"

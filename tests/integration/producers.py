@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.waiting import ANSWER_S, LIMIT_S
+from tests.helpers.waiting import ANSWER_S, LIMIT_S
 
 SILENT = logging.getLogger("librdkafka.silent")
 SILENT.setLevel(logging.CRITICAL + 1)  # librdkafka tells of every refused connect; the tests look at results

@@ -25,11 +25,11 @@ from service.remediation.refused import Refused
 from service.remediation.way_out import way_out
 from service.store.queries import clusters, findings
 from service.store.schema import audit
-from tests.brokers import connect
-from tests.integration.application import ROOT
+from tests.helpers.brokers import connect
+from tests.helpers.paths import ROOT
+from tests.helpers.waiting import ANSWER_S, LIMIT_S, wait_until, wait_until_equal
 from tests.integration.hang_lab import CLUSTER, HangLab
 from tests.lab.hangs import Hang
-from tests.waiting import ANSWER_S, LIMIT_S, wait_until, wait_until_equal
 
 KEYS: Final = {"ann": "the-key-of-ann-000", "bob": "the-key-of-bob-000"}
 

@@ -26,12 +26,12 @@ from deploy.demo.options import Watchers
 from deploy.demo.webhook import FIRING, RESOLVED, Notice, Webhook
 from deploy.demo.workload.raw_producer import Connection
 from tests.benchmarks.watched import CLUSTER, Watched, watching
-from tests.brokers import VERSIONS, free_port, free_ports
 from tests.dashboards.check_queries import asking, failures
+from tests.helpers.brokers import VERSIONS, free_port, free_ports
+from tests.helpers.waiting import ANSWER_S, LIMIT_S, wait_for, wait_until_equal
 from tests.integration.producers import create_topic
 from tests.lab.asking import mark
 from tests.lab.hangs import UNGUARDED, commit_one, late_write, old_producer
-from tests.waiting import ANSWER_S, LIMIT_S, wait_for, wait_until_equal
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 

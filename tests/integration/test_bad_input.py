@@ -25,11 +25,11 @@ from confluent_kafka.admin import (
 from deploy.demo.broker import Broker
 from service.domain.transaction_log.states import TOPIC
 from service.store.schema import rejects
-from tests.builders.transaction_log import key
 from tests.conftest import MakeBroker
+from tests.helpers.builders.transaction_log import key
+from tests.helpers.waiting import ANSWER_S, wait_for, wait_until_equal
 from tests.integration.application import ingesting, log_starts
 from tests.integration.producers import SILENT, create_topic, open_producer, transact
-from tests.waiting import ANSWER_S, wait_for, wait_until_equal
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 

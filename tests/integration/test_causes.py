@@ -15,7 +15,8 @@ from deploy.demo.broker import Broker
 from deploy.demo.workload.raw_producer import Refused, describe
 from deploy.demo.workload.workload import Workload
 from service.domain.transaction_log import causes
-from tests.brokers import on
+from tests.helpers.brokers import on
+from tests.helpers.waiting import ANSWER_S, wait_until_equal
 from tests.integration.causes_lab import (
     ADMIN,
     CLIENT,
@@ -31,7 +32,6 @@ from tests.integration.causes_lab import (
     told,
 )
 from tests.integration.producers import create_topic, open_producer, transact
-from tests.waiting import ANSWER_S, wait_until_equal
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 

@@ -19,10 +19,10 @@ from deploy.demo.broker import Broker
 from deploy.demo.workload.raw_producer import describe
 from service.domain.transaction_log.causes import INITIALIZED
 from service.store.schema import id_minutes
-from tests.brokers import free_ports, on
+from tests.helpers.brokers import free_ports, on
+from tests.helpers.waiting import ANSWER_S, OPEN_MS, wait_for, wait_until_equal
 from tests.integration.causes_lab import CLIENT, EXPIRED, INIT, TIMEOUT, Lab, lab, told
 from tests.integration.producers import SILENT, create_topic, create_topics, open_producer, transact
-from tests.waiting import ANSWER_S, OPEN_MS, wait_for, wait_until_equal
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 

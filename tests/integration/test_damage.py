@@ -10,8 +10,8 @@ from deploy.demo.broker import Broker
 from service.domain.transaction_log.states import TOPIC
 from service.store.schema import rejects
 from service.wire.batches import Batch, read_batches
-from tests.brokers import free_ports
 from tests.conftest import MakeBroker
+from tests.helpers.brokers import free_ports
 from tests.integration.application import ingesting
 from tests.integration.producers import create_topic, open_producer, transact
 from tests.integration.wire_tap import WireTap

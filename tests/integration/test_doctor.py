@@ -13,11 +13,11 @@ from confluent_kafka import Consumer, TopicPartition
 
 from deploy.demo.broker import Broker
 from service.cli import main
-from tests import acls
-from tests.acls import Guarded
-from tests.brokers import free_ports, on
+from tests.helpers import acls
+from tests.helpers.acls import Guarded
+from tests.helpers.brokers import free_ports, on
+from tests.helpers.waiting import ANSWER_S
 from tests.integration.producers import SILENT, create_topic, load, open_producer, transact
-from tests.waiting import ANSWER_S
 
 pytestmark = pytest.mark.broker
 

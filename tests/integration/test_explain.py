@@ -32,15 +32,15 @@ from service.kafka.cluster import cluster_id
 from service.kafka.markers import write_marker
 from service.kafka.settings import ClientSettings
 from service.store.schema import clusters
-from tests import acls
-from tests.acls import Guarded
-from tests.brokers import VERSIONS, Described, connect, describe_transaction
+from tests.helpers import acls
+from tests.helpers.acls import Guarded
+from tests.helpers.brokers import VERSIONS, Described, connect, describe_transaction
+from tests.helpers.findings import WithFindings, observe
+from tests.helpers.waiting import ANSWER_S, LIMIT_S, OPEN_MS, wait_until
 from tests.integration.producers import SILENT, create_topic, open_producer
-from tests.service.findings import WithFindings, observe
-from tests.store.histories import aborted, committed
-from tests.store.logs import batch, entry
-from tests.store.logs import read as span
-from tests.waiting import ANSWER_S, LIMIT_S, OPEN_MS, wait_until
+from tests.service.store.histories import aborted, committed
+from tests.service.store.logs import batch, entry
+from tests.service.store.logs import read as span
 
 pytestmark = pytest.mark.broker
 

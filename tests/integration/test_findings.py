@@ -15,11 +15,11 @@ from service.domain.findings import kinds
 from service.domain.findings.churn import RANDOM_IDS, START_MS, STARTS
 from service.domain.findings.rules import Rule, Rules
 from service.store.schema import findings
-from tests.brokers import describe_transaction
 from tests.conftest import MakeBroker
+from tests.helpers.brokers import describe_transaction
+from tests.helpers.waiting import ANSWER_S, OPEN_MS, wait_for, wait_until, wait_until_equal
 from tests.integration.application import Ingest, running
 from tests.integration.producers import create_topic, load, open_producer, transact
-from tests.waiting import ANSWER_S, OPEN_MS, wait_for, wait_until, wait_until_equal
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 

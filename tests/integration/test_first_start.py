@@ -12,13 +12,13 @@ from deploy.demo.workload.raw_producer import Connection
 from service.kafka.client import KafkaClient
 from service.kafka.producer_owners import told_of
 from service.kafka.settings import ClientSettings
-from tests.brokers import Cluster, free_port, on
+from tests.helpers.brokers import Cluster, free_port, on
+from tests.helpers.waiting import wait_until_equal
 from tests.integration.hang_lab import hang_lab
 from tests.integration.producers import create_topic
 from tests.integration.test_lab_leaders import BACK_SOON
 from tests.lab.hangs import UNGUARDED, Hang, late_write, never_added, old_producer, orphan_producer
 from tests.lab.lost_leaders import still_hangs, stopped_leader
-from tests.waiting import wait_until_equal
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 

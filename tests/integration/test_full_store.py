@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import MakeBroker
+from tests.helpers.waiting import wait_for, wait_until_equal
 from tests.integration.application import Ingest, ingesting
 from tests.integration.producers import create_topic, open_producer, transact
-from tests.waiting import wait_for, wait_until_equal
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 

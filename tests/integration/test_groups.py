@@ -37,12 +37,12 @@ from service.store.writers.groups import GroupWriter
 from service.store.writers.partitions import PartitionWriter
 from spark_jobs.judge.group_prober import GroupsWatch
 from spark_jobs.source.planner import wall_clock_ms
-from tests import acls
-from tests.acls import Guarded
-from tests.brokers import connect
+from tests.helpers import acls
+from tests.helpers.acls import Guarded
+from tests.helpers.brokers import connect
+from tests.helpers.stores import SeededCluster
+from tests.helpers.waiting import ANSWER_S, OPEN_MS, wait_for, wait_until_equal
 from tests.integration.producers import SILENT, create_topic, open_producer
-from tests.service.stores import SeededCluster
-from tests.waiting import ANSWER_S, OPEN_MS, wait_for, wait_until_equal
 
 pytestmark = pytest.mark.broker
 

@@ -28,10 +28,10 @@ from tests.harm.watched import (
     Watch,
     restarted,
 )
+from tests.helpers.waiting import wait_until_equal
 from tests.integration.application import Ingest
 from tests.integration.kafka_says import completed
 from tests.integration.producers import create_topic, load
-from tests.waiting import wait_until_equal
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 

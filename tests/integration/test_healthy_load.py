@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.brokers import on
+from tests.helpers.brokers import on
+from tests.helpers.waiting import LIMIT_S
 from tests.soak.faults import FROZEN, LEADERS, RESTARTED
 from tests.soak.soak import Plan, lines, run, told
-from tests.waiting import LIMIT_S
 
 pytestmark = [pytest.mark.alone, pytest.mark.broker, pytest.mark.spark]
 

@@ -12,7 +12,8 @@ import pytest
 
 from deploy.demo.workload.shipping import OFFSETS
 from service.domain.findings import kinds
-from tests.brokers import on
+from tests.helpers.brokers import on
+from tests.helpers.waiting import wait_until_equal
 from tests.integration.hang_lab import HangLab, hang_labs
 from tests.lab.asking import mark, open_on
 from tests.lab.hangs import (
@@ -25,7 +26,6 @@ from tests.lab.hangs import (
     outlives_its_records,
 )
 from tests.lab.readers import stuck_reader, waiting_reader
-from tests.waiting import wait_until_equal
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 

@@ -12,7 +12,8 @@ from service.domain.findings import kinds
 from service.kafka.client import KafkaClient
 from service.kafka.cluster import cluster_id
 from service.kafka.settings import ClientSettings
-from tests.brokers import Cluster, on
+from tests.helpers.brokers import Cluster, on
+from tests.helpers.waiting import wait_for
 from tests.integration.hang_lab import HangLab, hang_lab
 from tests.lab.asking import mark
 from tests.lab.lost_leaders import (
@@ -28,7 +29,6 @@ from tests.lab.lost_leaders import (
     still_hangs,
     stopped_leader,
 )
-from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 

@@ -9,12 +9,12 @@ import pytest
 
 from deploy.demo.workload.refused_marker import never_complete
 from service.domain.findings import kinds
-from tests.brokers import on
+from tests.helpers.brokers import on
+from tests.helpers.waiting import OPEN_MS, wait_for, wait_until_equal
 from tests.integration.hang_lab import EXPIRING, LONG, HangLab, hang_labs
 from tests.lab.asking import mark, open_on
 from tests.lab.hangs import an_hour_ago, commit_one, late_write, never_added, old_producer
 from tests.lab.readers import waiting_reader
-from tests.waiting import OPEN_MS, wait_for, wait_until_equal
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 

@@ -16,13 +16,13 @@ from service.kafka.client import KafkaClient
 from service.kafka.metadata import Leader, topic_layout
 from service.kafka.offsets import LATEST, list_offsets
 from service.store.schema import log_partitions
-from tests.brokers import Cluster, connect
-from tests.builders import transaction_log as records
 from tests.conftest import MakeBroker
+from tests.helpers.brokers import Cluster, connect
+from tests.helpers.builders import transaction_log as records
+from tests.helpers.waiting import ANSWER_S, wait_for, wait_until, wait_until_equal
 from tests.integration.application import Ingest, ingesting
 from tests.integration.kafka_says import completed
 from tests.integration.producers import SILENT, create_topic, create_topics, load, open_producer, transact
-from tests.waiting import ANSWER_S, wait_for, wait_until, wait_until_equal
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 

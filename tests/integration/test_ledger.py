@@ -15,12 +15,12 @@ from service.domain.partitions.ledger import SOURCE
 from service.kafka.metadata import topic_layout
 from service.kafka.offsets import LATEST, list_offsets
 from service.store.schema import log_partitions, partition_markers, partition_minutes, source_status
-from tests.brokers import connect, on
+from tests.helpers.brokers import connect, on
+from tests.helpers.stores import client_of
+from tests.helpers.waiting import ANSWER_S, wait_for, wait_until_equal
 from tests.integration.application import Ingest, running
 from tests.integration.producers import SILENT, create_topic, open_producer
-from tests.service.stores import client_of
-from tests.waiting import ANSWER_S, wait_for, wait_until_equal
-from tests.wire.dumps import DumpedBatch, read_dump
+from tests.service.wire.dumps import DumpedBatch, read_dump
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 

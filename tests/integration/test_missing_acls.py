@@ -16,15 +16,15 @@ from service.domain.findings import kinds
 from service.domain.transaction_log.states import TOPIC as LOG
 from service.store.errors import StoreUnavailable
 from service.store.schema import partition_watch
-from tests import acls
-from tests.acls import Guarded
-from tests.brokers import on
+from tests.helpers import acls
+from tests.helpers.acls import Guarded
+from tests.helpers.brokers import on
+from tests.helpers.stores import client_of
+from tests.helpers.waiting import wait_for, wait_until
 from tests.integration.application import Ingest
 from tests.integration.hang_lab import CLUSTER, MAY_BE_SAID, HangLab
 from tests.lab.hangs import UNGUARDED, commit_one, late_write, old_producer
 from tests.lab.readers import waiting_reader
-from tests.service.stores import client_of
-from tests.waiting import wait_for, wait_until
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 

@@ -11,10 +11,10 @@ from confluent_kafka.admin import AdminClient
 from deploy.demo.broker import Broker
 from service.domain.partitions.facts import SOURCE
 from service.store.schema import data_partitions, open_entries, partition_watch, source_status
-from tests.brokers import describe_transaction, on_broker
+from tests.helpers.brokers import describe_transaction, on_broker
+from tests.helpers.waiting import ANSWER_S, OPEN_MS, wait_for, wait_until, wait_until_equal
 from tests.integration.application import Ingest, running
 from tests.integration.producers import SILENT, create_topic, open_producer, transact
-from tests.waiting import ANSWER_S, OPEN_MS, wait_for, wait_until, wait_until_equal
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 

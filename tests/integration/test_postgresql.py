@@ -8,10 +8,10 @@ import pytest
 
 from deploy.demo.broker import Broker
 from service.store.schema import source_status
+from tests.helpers.postgres import Postgres
+from tests.helpers.waiting import wait_for, wait_until_equal
 from tests.integration.application import Ingest
 from tests.integration.producers import create_topic, open_producer, transact
-from tests.postgres import Postgres
-from tests.waiting import wait_for, wait_until_equal
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 

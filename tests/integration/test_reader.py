@@ -11,7 +11,7 @@ from service.kafka.errors import KafkaUnavailable
 from service.kafka.metadata import topic_layout
 from service.kafka.settings import ClientSettings
 from spark_jobs.source import reader
-from tests.brokers import connect
+from tests.helpers.brokers import connect
 from tests.integration.application import log_ends
 from tests.integration.producers import open_producer
 

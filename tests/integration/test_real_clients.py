@@ -15,9 +15,9 @@ from service.domain.transaction_log import causes, states
 from service.domain.transaction_log.timeline import Folded, Mark, Row
 from service.store.queries.history import read_timeline
 from service.store.schema import clusters, findings, transactional_ids
-from tests.brokers import free_port
 from tests.clients.scenario import AIOKAFKA, CHURN, KAFKAJS, PROPERTIES, SHIPPING, SHOP, STREAMS, Scenario
 from tests.harm.watched import Watch
+from tests.helpers.brokers import free_port
 from tests.integration import kafka_says
 from tests.integration.application import running
 from tests.integration.causes_lab import aborts_of

@@ -13,12 +13,12 @@ from confluent_kafka.admin import AdminClient
 from deploy.demo.broker import Broker
 from service.domain.transaction_log.states import TOPIC
 from service.store.schema import findings, source_status
-from tests.brokers import describe_transaction, on
 from tests.conftest import MakeBroker
+from tests.helpers.brokers import describe_transaction, on
+from tests.helpers.waiting import ANSWER_S, LIMIT_S, wait_for, wait_until, wait_until_equal
 from tests.integration.application import ingesting
 from tests.integration.kafka_says import completed
 from tests.integration.producers import SILENT, create_topic, load, open_producer, transact
-from tests.waiting import ANSWER_S, LIMIT_S, wait_for, wait_until, wait_until_equal
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 

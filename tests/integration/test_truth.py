@@ -8,11 +8,11 @@ import pytest
 
 from deploy.demo.broker import Broker
 from deploy.demo.workload.workload import Workload
-from tests.brokers import describe_transaction, on_broker, transactional_ids
+from tests.helpers.brokers import describe_transaction, on_broker, transactional_ids
+from tests.helpers.waiting import ANSWER_S, OPEN_MS
 from tests.integration.application import ingesting
 from tests.integration.kafka_says import completed
 from tests.integration.producers import create_topic, open_producer
-from tests.waiting import ANSWER_S, OPEN_MS
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 

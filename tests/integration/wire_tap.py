@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
 
-from tests.waiting import LIMIT_S
+from tests.helpers.waiting import LIMIT_S
 
 FETCH = 1
 _SIZE = struct.Struct(">i")

@@ -19,11 +19,11 @@ from deploy.demo.broker import Broker
 from deploy.demo.workload.old_producer import OldProducer
 from deploy.demo.workload.raw_producer import Connection, coordinator, describe
 from service.kafka.client import KafkaClient
-from tests.brokers import Cluster, connect
+from tests.helpers.brokers import Cluster, connect
+from tests.helpers.waiting import ANSWER_S, OPEN_MS, wait_for, wait_until_equal
 from tests.integration.producers import SILENT, create_topics
 from tests.lab.asking import ends, open_on
 from tests.lab.hangs import Hang
-from tests.waiting import ANSWER_S, OPEN_MS, wait_for, wait_until_equal
 
 PROPERTIES: Final = {
     "transaction.state.log.num.partitions": "1",

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from confluent_kafka import Consumer, TopicPartition
 
 from deploy.demo.workload.clients import consumer
-from tests.waiting import wait_for, wait_until_equal
+from tests.helpers.waiting import wait_for, wait_until_equal
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from deploy.demo.signals import interrupt_on_signals
-from tests.brokers import VERSIONS
+from tests.helpers.brokers import VERSIONS
 from tests.soak.soak import lines, plan, run, told
 
 

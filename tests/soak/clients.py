@@ -23,9 +23,9 @@ from confluent_kafka.admin import NewTopic
 
 from deploy.demo.workload.old_producer import OldProducer
 from deploy.demo.workload.raw_producer import Connection, RawProducer, Refused, transaction_version
+from tests.helpers.waiting import LIMIT_S
 from tests.integration.producers import create_topics, open_producer, transact
 from tests.lab.hangs import old_producer
-from tests.waiting import LIMIT_S
 
 CLASSIC: Final = "soak-classic"
 MODERN: Final = "soak-modern"

@@ -13,10 +13,10 @@ from kafka.protocol.admin import AlterPartitionReassignmentsRequest, ElectLeader
 from service.domain.transaction_log.states import TOPIC
 from service.kafka.errors import KafkaFailure
 from service.kafka.metadata import all_topics
-from tests.brokers import Cluster, connect
+from tests.helpers.brokers import Cluster, connect
+from tests.helpers.waiting import ANSWER_S, wait_for
 from tests.integration.producers import SILENT
 from tests.soak.clients import TOPICS
-from tests.waiting import ANSWER_S, wait_for
 
 SESSION_S: Final = 6.0
 PROPERTIES: Final = {"broker.session.timeout.ms": f"{SESSION_S * 1000:.0f}", "broker.heartbeat.interval.ms": "500"}

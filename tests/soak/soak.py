@@ -21,7 +21,8 @@ from service.store.engine import open_reader
 from service.store.schema import findings
 from tests.benchmarks.figures import percentile
 from tests.benchmarks.watched import Watched, watching
-from tests.brokers import Cluster
+from tests.helpers.brokers import Cluster
+from tests.helpers.waiting import wait_for, wait_until_equal
 from tests.lab.asking import open_on
 from tests.lab.hangs import UNGUARDED
 from tests.soak.clients import HANGS, PARTITIONS, TOPICS, prepare_topics
@@ -29,7 +30,6 @@ from tests.soak.faults import KINDS, PROPERTIES, Done, Faults
 from tests.soak.injected import Injecting
 from tests.soak.watch import Seen, Watching, as_of_s
 from tests.soak.working import Work, working
-from tests.waiting import wait_for, wait_until_equal
 
 HOLD_S: Final = 300.0
 JUDGED_SHARE: Final = 0.99

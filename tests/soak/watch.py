@@ -15,7 +15,7 @@ from service.kafka.client import KafkaClient
 from service.kafka.errors import KafkaFailure
 from service.kafka.metadata import all_topics
 from tests.benchmarks.watched import Watched
-from tests.brokers import Cluster, connect
+from tests.helpers.brokers import Cluster, connect
 
 EVERY_S: Final = 0.5
 FRESH_S: Final = 10.0

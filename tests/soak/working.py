@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from tests.integration.application import ROOT
-from tests.waiting import LIMIT_S
+from tests.helpers.paths import ROOT
+from tests.helpers.waiting import LIMIT_S
 
 
 class Work(NamedTuple):

@@ -33,7 +33,7 @@ from spark_jobs.judge.disturbances import unrest_at_start
 from spark_jobs.judge.judge import Judge
 from spark_jobs.judge.partition_prober import Answers, Questions
 from spark_jobs.judge.partitions import PartitionLooks
-from tests.store.logs import Entry, batch
+from tests.service.store.logs import Entry, batch
 from tests.worlds.cluster import JUDGED, Batch, Cluster, LogRecord
 from tests.worlds.observer import (
     LOG_PARTITION,

@@ -1,0 +1,88 @@
+"""The example in a real Alertmanager: an outage mutes what rests on old data, and never a hanging transaction."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import subprocess
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from tests.dashboards.rules.files import ALERTMANAGER
+from tests.dashboards.rules.test_routes import HANGS, named
+from tests.helpers.waiting import ANSWER_S, LIMIT_S, wait_for, wait_until_equal
+
+PROGRAMS: Final = ("prometheus-alertmanager", "alertmanager")
+
+
+@pytest.fixture
+def alertmanager(tmp_path: Path) -> Iterator[str]:
+    """Address of its API."""
+    program = next(filter(None, map(shutil.which, PROGRAMS)), None)
+    if program is None:
+        pytest.skip("Alertmanager is not installed (make system-packages)")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        place = f"127.0.0.1:{free.getsockname()[1]}"
+    given = (f"--config.file={ALERTMANAGER}", f"--storage.path={tmp_path}", f"--web.listen-address={place}")
+    with (tmp_path / "log").open("wb") as log:
+        running = subprocess.Popen([program, *given, "--cluster.listen-address="], stderr=log, stdout=log)
+        try:
+            _wait(f"http://{place}/-/ready", running)
+            yield f"http://{place}/api/v2/alerts"
+        finally:
+            running.kill()
+            running.wait(LIMIT_S)
+
+
+def test_an_outage_mutes_what_rests_on_it_but_not_what_hangs(alertmanager: str) -> None:
+    """All of them at once, as at the end of a night when a broker takes the streaming application along."""
+    sent = [
+        named("KafkaTxnPipelineStale", source="partitions"),
+        named("KafkaTransactionHanging", **HANGS),
+        named("KafkaLastStableOffsetStuck", topic="payments", partition="3"),
+        named("KafkaConsumerGroupBlocked", group="billing", topic="payments"),
+        named("KafkaTransactionPrepareStuck", state="PrepareCommit"),
+        named("KafkaTransactionOverdue", "critical"),
+        named("KafkaTransactionOverdue", "warning"),
+        named("KafkaTxnWatchdog"),
+    ]
+    body = json.dumps([{"labels": labels, "annotations": {"summary": "…"}} for labels in sent]).encode()
+    request = urllib.request.Request(alertmanager, body, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=ANSWER_S) as answer:
+        assert answer.status == 200
+    expected = {
+        ("KafkaLastStableOffsetStuck", "critical"),
+        ("KafkaConsumerGroupBlocked", "warning"),
+        ("KafkaTransactionOverdue", "warning"),
+    }
+    # Alertmanager takes the alerts in first and inhibits them a moment later
+    wait_until_equal(lambda: _muted(alertmanager), expected, "what is muted")
+
+
+def _muted(url: str) -> set[tuple[str, str]]:
+    return {_key(one["labels"]) for one in _alerts(url) if one["status"]["inhibitedBy"]}
+
+
+def _alerts(url: str) -> list[dict[str, Any]]:
+    with urllib.request.urlopen(url, timeout=ANSWER_S) as answer:
+        found: list[dict[str, Any]] = json.load(answer)
+    assert len(found) == 8
+    return found
+
+
+def _key(labels: dict[str, str]) -> tuple[str, str]:
+    return labels["alertname"], labels["severity"]
+
+
+def _wait(url: str, running: subprocess.Popen[bytes]) -> None:
+    def is_ready() -> bool:
+        assert running.poll() is None, "Alertmanager ended"
+        with urllib.request.urlopen(url, timeout=1):
+            return True
+
+    wait_for(is_ready, f"Alertmanager to be ready at {url}", retry_on=(OSError,))

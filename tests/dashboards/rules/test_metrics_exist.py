@@ -1,0 +1,75 @@
+"""Rules ask only for what a service really exports: every name, every label, every value of a label."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from dashboards.rules.rule import Links
+from tests.dashboards.rules.files import ALERTS, COMMITTED, EXPRESSIONS
+from tests.dashboards.rules.seeded import exported, seed
+from tests.helpers.partitions import WithPartitions
+from tests.helpers.stores import client_of
+
+SELECTOR = re.compile(r"\b(kafka_txn_\w+|up)\b(?:\{([^}]*)\})?(?!:)")
+MATCHER = re.compile(r'(\w+)(=~|=)"([^"]*)"')
+GROUPED = re.compile(r"\b(?:max|min|count|sum) by \(([^)]*)\) \(\s*(?:\w+\()?(kafka_txn_\w+)")
+RECORDED = re.compile(r"\bcluster:\w+:\w+\b")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WithPartitions]:
+    cluster = seed(tmp_path_factory.mktemp("store"))
+    yield cluster
+    cluster.close()
+
+
+@pytest.fixture(scope="module")
+def series(cluster: WithPartitions) -> dict[str, list[dict[str, str]]]:
+    return exported(cluster)
+
+
+def test_every_selector_finds_something(series: dict[str, list[dict[str, str]]]) -> None:
+    asked = {match.groups() for expr in EXPRESSIONS for match in SELECTOR.finditer(RECORDED.sub("", expr))}
+    assert len(asked) > 20
+    for name, matchers in asked:
+        wanted = MATCHER.findall(matchers or "")
+        assert any(
+            all(re.fullmatch(value, labels.get(label, "")) for label, _, value in wanted)
+            for labels in series.get(name, [])
+        ), f"nothing is exported for {name}{{{matchers or ''}}}"
+
+
+def test_every_label_that_is_grouped_by_is_there(series: dict[str, list[dict[str, str]]]) -> None:
+    grouped = {match.groups() for expr in EXPRESSIONS for match in GROUPED.finditer(expr)}
+    assert len(grouped) > 15
+    for labels, name in grouped:
+        assert set(labels.split(", ")) <= series[name][0].keys(), f"{name} by ({labels})"
+
+
+def test_every_label_of_an_annotation_is_one_of_the_alert() -> None:
+    """A template prints nothing for a label that an expression has dropped."""
+    for alert in ALERTS:
+        used = set(re.findall(r"\$labels\.(\w+)", " ".join(alert["annotations"].values())))
+        by = re.findall(r"(?:max|min|count|sum) by \(([^)]*)\)", alert["expr"])
+        kept = set(by[0].split(", ")) if by else {"job", "instance", "cluster"}
+        assert used <= kept | alert["labels"].keys(), alert["alert"]
+
+
+def test_recorded_names_are_recorded() -> None:
+    recorded = {rule["record"] for group in COMMITTED["groups"] for rule in group["rules"] if "record" in rule}
+    assert {name for expr in EXPRESSIONS for name in RECORDED.findall(expr)} <= recorded
+
+
+def test_every_page_that_is_linked_is_served(cluster: WithPartitions, series: dict[str, list[dict[str, str]]]) -> None:
+    (hanging,) = series["kafka_txn_hanging_info"]
+    values = {"state": "PrepareCommit", **hanging}
+    with client_of(cluster.url) as client:
+        for alert in ALERTS:
+            template = alert["annotations"]["page_url"].removeprefix(Links().page)
+            path = re.sub(r"\{\{ \$labels\.(\w+).*?\}\}", lambda label: values[label[1]], template)
+            answer = client.get(path)
+            assert answer.status_code == 200, f"{alert['alert']}: {path}"
+            assert answer.headers["content-type"].startswith("text/html")

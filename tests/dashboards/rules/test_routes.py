@@ -1,0 +1,95 @@
+"""The example for Alertmanager: who is woken by what, and what mutes what."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from tests.dashboards.rules.files import ALERTMANAGER, ALERTS, load, run
+
+RECEIVERS = {"critical": "page", "warning": "ticket", "info": "nobody", "none": "heartbeat"}
+CONFIG: dict[str, Any] = load(ALERTMANAGER)
+MATCHER = re.compile(r'(\w+)\s*(=~|!~|!=|=)\s*"([^"]*)"')
+HANGS = {"topic": "orders", "partition": "0", "finding": "f"}
+
+
+def labels_of(alert: dict[str, Any], **more: str) -> dict[str, str]:
+    return {"alertname": alert["alert"], "cluster": "c1", **alert["labels"], **more}
+
+
+def named(name: str, severity: str | None = None, **more: str) -> dict[str, str]:
+    one = next(a for a in ALERTS if a["alert"] == name and severity in (None, a["labels"]["severity"]))
+    return labels_of(one, **more)
+
+
+def matches(labels: Mapping[str, str], matcher: str) -> bool:
+    found = MATCHER.fullmatch(matcher)
+    assert found is not None, matcher
+    name, how, value = found.groups()
+    is_same = bool(re.fullmatch(value if "~" in how else re.escape(value), labels.get(name, "")))
+    return is_same is not how.startswith("!")
+
+
+def mutes(source: Mapping[str, str], target: Mapping[str, str]) -> bool:
+    """As Alertmanager does: labels that are missing on both are equal."""
+    return any(
+        all(matches(source, one) for one in rule["source_matchers"])
+        and all(matches(target, one) for one in rule["target_matchers"])
+        and all(source.get(label, "") == target.get(label, "") for label in rule.get("equal", ()))
+        for rule in CONFIG["inhibit_rules"]
+    )
+
+
+def test_the_example_is_well_formed() -> None:
+    done = run("amtool", "check-config", ALERTMANAGER)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("alert", ALERTS, ids=lambda one: f"{one['alert']}-{one['labels']['severity']}")
+def test_an_alert_goes_where_its_severity_says(alert: dict[str, Any]) -> None:
+    given = [f"{name}={value}" for name, value in labels_of(alert).items()]
+    done = run("amtool", "config", "routes", "test", f"--config.file={ALERTMANAGER}", *given)
+    assert done.stdout.strip() == RECEIVERS[alert["labels"]["severity"]], done.stderr
+
+
+def test_a_hanging_transaction_is_muted_by_nothing() -> None:
+    hanging = [labels_of(a, **HANGS) for a in ALERTS if a["alert"] == "KafkaTransactionHanging"]
+    assert hanging
+    for source in ("partitions", "transaction_state"):
+        for alert in ALERTS:
+            assert not any(mutes(labels_of(alert, source=source), target) for target in hanging), alert["alert"]
+
+
+def test_stale_data_mute_what_rests_on_them_and_nothing_else() -> None:
+    stale = named("KafkaTxnPipelineStale", source="partitions")
+    stuck = named("KafkaLastStableOffsetStuck", topic="t", partition="1")
+    assert mutes(stale, stuck)
+    assert mutes(stale, named("KafkaTxnCoverageLow", source="partitions"))
+    assert not mutes(stale, stuck | {"cluster": "other"})
+    assert not mutes(stale, named("KafkaTransactionPrepareStuck")), "it rests on the coordinators' log"
+    assert not mutes(stale, stale)
+    assert not mutes(stale, named("KafkaTxnStoreDown"))
+    rests = [labels_of(a) for a in ALERTS if "source" in a["labels"]]
+    assert len(rests) > 10
+    for target in rests:
+        assert mutes(named("KafkaTxnPipelineStale", source=target["source"]), target), target["alertname"]
+
+
+def test_a_page_mutes_the_ticket_of_the_same_alert() -> None:
+    page, ticket = named("KafkaTransactionOverdue", "critical"), named("KafkaTransactionOverdue", "warning")
+    assert mutes(page, ticket)
+    assert not mutes(ticket, page)
+    assert not mutes(page, ticket | {"cluster": "other"})
+    assert not mutes(page, named("KafkaTransactionAbortRatioHigh", "warning"))
+
+
+def test_what_hangs_mutes_its_effects() -> None:
+    hangs = named("KafkaTransactionHanging", **HANGS)
+    stuck = named("KafkaLastStableOffsetStuck", topic="orders", partition="0")
+    assert mutes(hangs, stuck)
+    assert not mutes(hangs, stuck | {"partition": "1"})
+    assert mutes(hangs, named("KafkaConsumerGroupBlocked", group="g", topic="orders"))
+    assert not mutes(hangs, named("KafkaConsumerGroupBlocked", group="g", topic="payments"))

@@ -1,0 +1,157 @@
+"""KafkaTxnPipelineStale over what the service really exports while nothing new is read, whatever the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+import yaml
+from prometheus_client.parser import text_string_to_metric_families as parse
+
+from dashboards.rules.build import RULES
+from dashboards.rules.pipeline import STALE_NAME
+from service.domain.transaction_log.facts import LogBatch
+from service.metrics import create_metrics
+from service.metrics.page import Metrics
+from service.store import lease
+from service.store.engine import open_reader
+from tests.dashboards.rules.files import FOLDER, run
+from tests.helpers.partitions import WithPartitions, moves
+from tests.helpers.stores import NOW_MS
+
+MINUTE_MS: Final = 60_000
+MINUTES: Final = 6
+FIRES_AT: Final = 4
+"""Minutes: older than 2, for 1 more, by a rule that is evaluated once a minute."""
+
+ERROR: Final = "no broker of kafka:9092 answers"
+METRICS: Final = ("kafka_txn_pipeline_last_success_timestamp_seconds", "kafka_txn_source_coverage_ratio")
+BOTH: Final = frozenset({"partitions", "transaction_state"})
+Series = dict[tuple[str, str], list[float]]
+Minute = Callable[[WithPartitions, int], None]
+
+
+def _dies(cluster: WithPartitions, at_ms: int) -> None:
+    """The driver or its JVM: nothing is written any more."""
+
+
+def _is_stopped(cluster: WithPartitions, at_ms: int) -> None:
+    lease.release(cluster.engine, cluster.lease)
+
+
+def _renews_only(cluster: WithPartitions, at_ms: int) -> None:
+    """Stuck or starved, and seen by nobody: the lease is renewed, nothing is read."""
+    lease.renew(cluster.engine, cluster.lease, at_ms)
+
+
+def _fails(cluster: WithPartitions, at_ms: int) -> None:
+    lease.renew(cluster.engine, cluster.lease, at_ms)
+    cluster.writer.apply(_nothing(ERROR), at_ms)
+
+
+def _log_stalls(cluster: WithPartitions, at_ms: int) -> None:
+    cluster.look(at_ms=at_ms, is_full=False)
+
+
+def _partitions_stall(cluster: WithPartitions, at_ms: int) -> None:
+    cluster.read(now_ms=at_ms)
+
+
+def _reads(cluster: WithPartitions, at_ms: int) -> None:
+    cluster.read(now_ms=at_ms)
+    cluster.look(moves(at_ms=at_ms), at_ms=at_ms)
+
+
+def _nothing(trouble: str) -> LogBatch:
+    return LogBatch((), (), (), trouble, (), ())
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[WithPartitions]:
+    cluster = WithPartitions(f"sqlite:///{tmp_path / 'store.db'}")
+    _reads(cluster, NOW_MS)
+    lease.renew(cluster.engine, cluster.lease, NOW_MS)
+    yield cluster
+    cluster.close()
+
+
+@pytest.mark.parametrize(
+    ("minute", "stale"),
+    [
+        (_dies, BOTH),
+        (_is_stopped, BOTH),
+        (_renews_only, BOTH),
+        (_fails, BOTH),
+        (_log_stalls, {"transaction_state"}),
+        (_partitions_stall, {"partitions"}),
+        (_reads, frozenset()),
+    ],
+)
+def test_the_alert_fires_for_each_source_that_is_not_read(
+    cluster: WithPartitions, tmp_path: Path, minute: Minute, stale: frozenset[str]
+) -> None:
+    series = scraped(cluster, minute)
+    assert firing(series, tmp_path, FIRES_AT - 1) == set()
+    assert firing(series, tmp_path, FIRES_AT) == stale
+
+
+def test_what_the_alert_rests_on_is_old_and_covers_nothing(cluster: WithPartitions) -> None:
+    reader = open_reader(cluster.url)
+    found = exported(create_metrics(reader), NOW_MS + 2 * MINUTE_MS + 1)
+    reader.dispose()
+    assert found == {(METRICS[0], source): NOW_MS / 1000 for source in BOTH} | {
+        (METRICS[1], source): 0 for source in BOTH
+    }
+
+
+def scraped(cluster: WithPartitions, minute: Minute) -> Series:
+    """Returns what a scrape a minute finds, from the last read on. `minute`: what happens before each but the first."""
+    series: Series = {}
+    reader = open_reader(cluster.url)
+    metrics = create_metrics(reader)
+    for number in range(MINUTES):
+        now_ms = NOW_MS + number * MINUTE_MS
+        if number:
+            minute(cluster, now_ms)
+        for (name, source), value in exported(metrics, now_ms).items():
+            # promtool's clock begins at 0, which is no success: here the last read is at 1 minute
+            shown = value - NOW_MS / 1000 + 60 if name == METRICS[0] else value
+            series.setdefault((name, source), []).append(round(shown, 3))
+    reader.dispose()
+    return series
+
+
+def firing(series: Series, folder: Path, after: int) -> set[str]:
+    """Returns the sources for which the alert fires so many minutes after the last read, as promtool says."""
+    return {source for source in BOTH if not _is_silent(series, folder, source, after)}
+
+
+def _is_silent(series: Series, folder: Path, source: str, after: int) -> bool:
+    given = [
+        {
+            "series": f'{name}{{cluster="orders",source="{source}"}}',
+            "values": "_ " + " ".join(str(value) for value in series[name, source]),
+        }
+        for name in METRICS
+    ]
+    expects = [{"eval_time": f"{after + 1}m", "alertname": STALE_NAME, "exp_alerts": []}]
+    path = folder / "stale.test.yml"
+    tests = [{"interval": "1m", "input_series": given, "alert_rule_test": expects}]
+    document = {"rule_files": [str(FOLDER / RULES)], "evaluation_interval": "1m", "tests": tests}
+    path.write_text(yaml.safe_dump(document), "utf-8")
+    done = run("promtool", "test", "rules", path)
+    told = done.stdout + done.stderr
+    assert done.returncode == 0 or f'alertname="{STALE_NAME}"' in told, told
+    return done.returncode == 0
+
+
+def exported(metrics: Metrics, now_ms: int) -> dict[tuple[str, str], float]:
+    body, _ = metrics.render("", "", now_ms)
+    return {
+        (sample.name, sample.labels["source"]): sample.value
+        for family in parse(body.decode())
+        for sample in family.samples
+        if sample.name in METRICS
+    }

@@ -1,0 +1,96 @@
+"""The demo as somebody starts it: a process with all that comes from it."""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from uuid import uuid4
+
+from deploy.demo.broker import is_free
+from tests.helpers.brokers import free_ports
+from tests.helpers.paths import ROOT
+from tests.helpers.waiting import LIMIT_S, wait_until
+
+MARK = "DEMO_TEST_MARK"
+
+
+class Demo:
+    """`python -m deploy.demo` in a group of its own; every process that comes from it carries a mark."""
+
+    def __init__(self, scratch: Path, *arguments: str, **environment: str) -> None:
+        self.scratch, self.mark, self.said = scratch, uuid4().hex, ""
+        ports = dict(zip(("KAFKA_PORT", "PORT", "PROMETHEUS_PORT", "ALERTMANAGER_PORT"), free_ports(4), strict=True))
+        self.ports = (*ports.values(), ports["KAFKA_PORT"] + 1)
+        mine = {name: str(port) for name, port in ports.items()} | {"TMPDIR": str(scratch), MARK: self.mark}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "deploy.demo", *arguments],
+            cwd=ROOT,
+            env=os.environ | mine | environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+    def read_until(self, text: str) -> None:
+        stdout = self.process.stdout
+        assert stdout is not None
+
+        def said() -> str:
+            if text not in self.said and select.select([stdout], [], [], 0.2)[0]:
+                some = os.read(stdout.fileno(), 65_536)
+                assert some, f"ended before it said {text!r}:\n{self.said}"
+                self.said += some.decode()
+            return self.said
+
+        wait_until(said, lambda said: text in said, repr(text))
+
+    def urls(self) -> list[str]:
+        """Those it showed, in order."""
+        return re.findall(r"http://\S+$", self.said, re.MULTILINE)
+
+    def end(self) -> int:
+        """Its exit code, once it ends by itself."""
+        self.said += self.process.communicate(timeout=LIMIT_S)[0].decode()
+        return self.process.returncode
+
+    def processes(self) -> dict[int, str]:
+        """Command lines of all that came from it and still run."""
+        found = {}
+        for directory in Path("/proc").glob("[0-9]*"):
+            try:
+                if f"{MARK}={self.mark}".encode() in (directory / "environ").read_bytes():
+                    found[int(directory.name)] = (directory / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+            except OSError:
+                continue
+        return {pid: command for pid, command in found.items() if command}
+
+    def leftovers(self) -> list[str]:
+        ports = [port for port in self.ports if not is_free(port)]
+        files = [path.name for path in self.scratch.iterdir()]
+        return [f"port {port}" for port in ports] + files + list(self.processes().values())
+
+    def kill(self) -> None:
+        """Whatever is left of it."""
+        for pid in self.processes():
+            os.kill(pid, signal.SIGKILL)
+        self.process.communicate()
+
+
+@contextmanager
+def showing(scratch: Path) -> Iterator[Demo]:
+    """A demo that has said what to look at."""
+    demo = Demo(scratch)
+    try:
+        demo.read_until("Ctrl-C ends all of it.")
+        yield demo
+        demo.process.terminate()
+        demo.end()
+    finally:
+        demo.kill()

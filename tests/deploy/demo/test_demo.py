@@ -1,0 +1,199 @@
+"""`make demo` and `make demo-full` as people meet them: what they print, what answers, and that nothing of it stays."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from deploy.demo.broker import is_free
+from deploy.demo.options import BadOption, Options, Watchers, read
+from tests.deploy.demo.running import Demo
+from tests.helpers.brokers import free_ports
+from tests.helpers.paths import ROOT
+from tests.helpers.waiting import ANSWER_S, wait_until_equal
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Demo]]:
+    started: list[Demo] = []
+
+    def begin(*arguments: str, **environment: str) -> Demo:
+        demo = Demo(tmp_path, *arguments, **environment)
+        started.append(demo)
+        return demo
+
+    yield begin
+    for demo in started:
+        demo.kill()
+
+
+def status(url: str) -> int:
+    parts = urlsplit(url)
+    connection = http.client.HTTPConnection(parts.netloc, timeout=ANSWER_S)
+    try:
+        connection.request("GET", f"{parts.path}?{parts.query}" if parts.query else parts.path)
+        return connection.getresponse().status
+    finally:
+        connection.close()
+
+
+def refuse(*arguments: str, **environment: str) -> tuple[int, str]:
+    """Exit code and stderr of a demo that must not even start."""
+    done = subprocess.run(
+        [sys.executable, "-m", "deploy.demo", *arguments],
+        cwd=ROOT,
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=ANSWER_S,
+        check=False,
+    )
+    assert done.stdout == ""
+    return done.returncode, done.stderr
+
+
+def test_reads_its_environment() -> None:
+    assert read({}) == Options(port=8080, kafka_port=19092, kafka_version="4.3.1", seconds=None)
+    chosen = {"PORT": "1234", "KAFKA_PORT": "2345", "KAFKA_VERSION": "3.9.2", "DEMO_SECONDS": "7"}
+    assert read(chosen) == Options(1234, 2345, "3.9.2", 7.0)
+    assert read(dict.fromkeys(chosen, "")) == Options()
+
+
+def test_reads_where_the_watchers_are_only_if_they_are_wanted() -> None:
+    chosen = {"PROMETHEUS_PORT": "1234", "ALERTMANAGER_PORT": "2345"}
+    assert read({}, full=True).watchers == Watchers(prometheus_port=9090, alertmanager_port=9093)
+    assert read(chosen, full=True).watchers == Watchers(1234, 2345)
+    assert read(chosen | {"PROMETHEUS_PORT": "http"}, full=False).watchers is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("PORT", "http"),
+        ("PORT", "0"),
+        ("PORT", "70000"),
+        ("PORT", "19093"),  # the controller's
+        ("KAFKA_PORT", "65535"),  # none left for the controller
+        ("KAFKA_VERSION", "0.8"),
+        ("DEMO_SECONDS", "-1"),
+        ("DEMO_SECONDS", "soon"),
+        ("PROMETHEUS_PORT", "0"),
+        ("PROMETHEUS_PORT", "8080"),
+        ("ALERTMANAGER_PORT", "19093"),
+        ("ALERTMANAGER_PORT", "9090"),
+    ],
+)
+def test_names_a_bad_value(name: str, value: str) -> None:
+    with pytest.raises(BadOption, match=rf"\b{name}={value} "):
+        read({name: value}, full=True)
+
+
+def test_a_bad_value_is_one_line_and_exit_code_2() -> None:
+    code, said = refuse(PORT="http")
+    assert (code, said) == (2, "demo: PORT=http is not a port between 1 and 65535\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "offset", "who", "target"),
+    [
+        ("PORT", 0, "the page", "demo"),
+        ("KAFKA_PORT", 0, "the broker", "demo"),
+        ("KAFKA_PORT", 1, "the broker", "demo"),
+        ("PROMETHEUS_PORT", 0, "Prometheus", "demo-full"),
+        ("ALERTMANAGER_PORT", 0, "Alertmanager", "demo-full"),
+    ],
+)
+def test_a_taken_port_is_named_with_a_way_out(name: str, offset: int, who: str, target: str) -> None:
+    names = ("PORT", "KAFKA_PORT", "PROMETHEUS_PORT", "ALERTMANAGER_PORT")
+    ports = dict(zip(names, free_ports(4), strict=True))
+    taken = ports[name] + offset
+    with socket.create_server(("127.0.0.1", taken)):
+        full = ["--full"] if target == "demo-full" else []
+        code, said = refuse(*full, **{name: str(port) for name, port in ports.items()})
+        way_out = rf"demo: port {taken} is taken, so {who} cannot be there: {name}=(\d+) make {target}\n"
+        advice = re.fullmatch(way_out, said)
+        assert code == 3
+        assert advice, said
+        assert is_free(int(advice[1]))
+
+
+@pytest.mark.broker
+@pytest.mark.spark
+def test_shows_every_sight_and_leaves_nothing(start: Callable[..., Demo]) -> None:
+    demo = start(DEMO_SECONDS="20")
+    demo.read_until("All of it ends in 20 s.")
+    urls = demo.urls()
+    assert urls[0].endswith("/clusters/demo")
+    assert len({url for url in urls if "/transaction?id=" in url}) == 10
+    assert {url: status(url) for url in urls} == dict.fromkeys(urls, 200)
+    assert demo.end() == 0
+    assert demo.leftovers() == []
+
+
+@pytest.mark.broker
+@pytest.mark.spark
+def test_tells_an_alert_and_how_to_end_it(start: Callable[..., Demo]) -> None:
+    demo = start("--full")
+    demo.read_until("Ctrl-C ends all of it.")
+    urls = demo.urls()
+    watchers = [url for url in urls if urlsplit(url).port in demo.ports[2:4]]
+    assert [status(url) for url in watchers] == [302, 200]  # Prometheus has its pages elsewhere, by its version
+    finding = next(url for url in urls if "/findings/" in url)
+    what = "firing    KafkaTransactionHanging (critical): A transaction hangs on refunds-0 of demo"
+    demo.read_until(f"{what}  {finding}\n")
+    resolve = next(line for line in demo.said.splitlines() if "txnscope resolve" in line)
+    assert resolve.endswith(f" {finding.rpartition('/')[2]} --execute")
+    key = Path(resolve.split("--operator-key-file ")[1].split()[0])
+    assert (key.stat().st_mode & 0o777, key.parent.parent) == (0o600, demo.scratch)
+    demo.process.terminate()
+    assert demo.end() == 0
+    assert demo.leftovers() == []
+
+
+@pytest.mark.broker
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("number", "when", "code"),
+    [
+        (signal.SIGINT, "Ctrl-C ends all of it.", 0),
+        (signal.SIGINT, "starting", 0),
+        (signal.SIGTERM, "starting", 0),
+        (signal.SIGKILL, "starting", -9),
+    ],
+)
+def test_however_it_ends_nothing_runs_on(
+    start: Callable[..., Demo], number: signal.Signals, when: str, code: int
+) -> None:
+    demo = start()
+    demo.read_until(when)
+    if when == "starting":
+        time.sleep(4)  # something of everything is there then, nothing of it is ready
+    os.killpg(demo.process.pid, number)  # a terminal sends Ctrl-C to the whole group
+    assert demo.end() == code
+    wait_until_equal(demo.processes, {}, "the processes that are left")
+    assert code or demo.leftovers() == []
+
+
+@pytest.mark.broker
+@pytest.mark.spark
+def test_a_dead_broker_is_named_with_the_end_of_its_log(start: Callable[..., Demo]) -> None:
+    demo = start()
+    demo.read_until("ready after")
+    java = {pid: command for pid, command in demo.processes().items() if "deploy.demo.leash" not in command}
+    broker = next(pid for pid, command in java.items() if "kafka.Kafka" in command)
+    os.kill(broker, signal.SIGKILL)
+    assert demo.end() == 3
+    assert "demo: the Kafka broker ended with code 137; its log ends:\n" in demo.said
+    assert [path.name for path in demo.scratch.iterdir()] == re.findall(r"the logs are in \S+/(\S+)\n", demo.said)
+    assert demo.processes() == {}

@@ -1,0 +1,141 @@
+"""Children end with their parent, however it ends, and at once when told to. Real processes, real kill -9."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from deploy.demo import leash
+from deploy.demo.leash import ROOT, Leashed
+from tests.helpers.waiting import wait_until, wait_until_equal
+
+SLEEPER = "echo $$; exec sleep 1000"
+STUBBORN = "trap '' TERM; echo $$; while :; do sleep 0.1; done"
+A_PARENT = """
+import signal, sys, time
+from pathlib import Path
+from deploy.demo.leash import Leashed
+with Path(sys.argv[1]).open("wb") as out:
+    child = Leashed(["sh", "-c", sys.argv[2]], out)
+while not Path(sys.argv[1]).read_text().endswith("\\n"):
+    time.sleep(0.01)
+if sys.argv[3] == "paused":
+    child.signal(signal.SIGSTOP)
+    time.sleep(0.3)
+print(child._keeper.pid, flush=True)
+time.sleep(1000)
+"""
+
+
+def state_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def is_there(pid: int) -> bool:
+    try:
+        return state_of(pid) != "Z"
+    except OSError:
+        return False
+
+
+def wait_for_pid(file: Path) -> int:
+    said = wait_until(file.read_text, lambda text: text.endswith("\n"), f"a pid in {file.name}")
+    return int(said.split()[0])
+
+
+@pytest.fixture
+def output(tmp_path: Path) -> Path:
+    return tmp_path / "output"
+
+
+@pytest.fixture
+def leashed(output: Path) -> Iterator[Leashed]:
+    with output.open("wb") as out:
+        child = Leashed(["sh", "-c", SLEEPER], out)
+    yield child
+    child.kill()
+
+
+@pytest.mark.parametrize(
+    ("script", "state", "within_s"),
+    # whoever listens ends before anybody would be killed
+    [
+        (SLEEPER, "running", leash.GRACE_S),
+        (SLEEPER, "paused", leash.GRACE_S),
+        (STUBBORN, "running", 2 * leash.GRACE_S),
+    ],
+)
+def test_kill_minus_9_of_the_parent_leaves_no_child(script: str, state: str, within_s: float, output: Path) -> None:
+    parent = subprocess.Popen(
+        [sys.executable, "-c", A_PARENT, str(output), script, state], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+    with parent:
+        assert parent.stdout is not None
+        keeper, child = int(parent.stdout.readline()), int(output.read_text().split()[0])
+        assert is_there(keeper)
+        assert is_there(child)
+        parent.kill()
+    wait_until_equal(
+        lambda: [pid for pid in (child, keeper) if is_there(pid)], [], f"what is left of {(child, keeper)}", within_s
+    )
+
+
+def test_no_stop_goes_unheard_on_a_busy_machine(tmp_path: Path) -> None:
+    """SIGCONT and SIGTERM right after each other, to a keeper that has not had its turn in between."""
+    with ExitStack() as running, (tmp_path / "busy").open("wb") as nothing:
+        children = []
+        for number in range(20):
+            with (tmp_path / str(number)).open("wb") as out:
+                children.append(Leashed(["sh", "-c", SLEEPER], out))
+            running.callback(children[-1].kill)
+        for number in range(20):
+            wait_for_pid(tmp_path / str(number))
+        for _ in range(2 * (os.cpu_count() or 1)):
+            running.callback(Leashed(["sh", "-c", "while :; do :; done"], nothing).kill)
+        time.sleep(0.5)
+        # one that is not heard is killed in the end, which is another code
+        assert {child.stop() for child in children} == {128 + signal.SIGTERM}
+
+
+def test_pause_resume_and_kill_reach_the_child(leashed: Leashed, output: Path) -> None:
+    pid = wait_for_pid(output)
+    state = {signal.SIGSTOP: "T", signal.SIGCONT: "S"}
+    for number, expected in state.items():
+        leashed.signal(number)
+        wait_until_equal(partial(state_of, pid), expected, "the state of the process")
+    assert leashed.poll() is None
+    assert leashed.kill() == 128 + signal.SIGKILL
+    assert not is_there(pid)
+
+
+def test_the_exit_code_is_the_childs(output: Path) -> None:
+    with output.open("wb") as out:
+        child = Leashed(["sh", "-c", "exit 7"], out)
+    assert wait_until(child.poll, lambda code: code is not None, "its end") == 7
+    assert child.stop() == 7
+
+
+def test_a_child_outlives_the_thread_that_started_it(output: Path) -> None:
+    started: list[Leashed] = []
+
+    def start() -> None:
+        with output.open("wb") as out:
+            started.append(Leashed(["sh", "-c", SLEEPER], out))
+
+    thread = threading.Thread(target=start)
+    thread.start()
+    thread.join()
+    pid = wait_for_pid(output)
+    time.sleep(0.3)
+    assert is_there(pid)
+    assert started[0].stop() == 128 + signal.SIGTERM

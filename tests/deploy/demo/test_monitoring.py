@@ -1,0 +1,161 @@
+"""Prometheus and Alertmanager of `make demo-full`: the shipped rules and routes, and nothing that stays."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import urllib.request
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from dashboards.rules.build import RULES, alerts
+from deploy.demo.broker import is_free
+from deploy.demo.monitoring import EXAMPLE, Monitoring, NotInstalled, find_programs, routing, scraping
+from deploy.demo.options import Watchers
+from deploy.demo.webhook import Notice, Webhook
+from tests.dashboards.rules.files import run
+from tests.helpers.brokers import free_port, free_ports
+from tests.helpers.waiting import ANSWER_S, wait_for
+
+HANGS = {"alertname": "KafkaTransactionHanging", "service": "txnscope", "severity": "critical", "cluster": "demo"}
+
+
+@pytest.mark.parametrize(
+    ("there", "missing"),
+    [
+        ((), "Prometheus is not installed (no prometheus on PATH): make system-packages"),
+        (("prometheus",), "Alertmanager is not installed (no prometheus-alertmanager on PATH): make system-packages"),
+    ],
+)
+def test_a_missing_program_is_one_line_with_the_way_out(tmp_path: Path, there: tuple[str, ...], missing: str) -> None:
+    _programs(tmp_path, *there)
+    with pytest.raises(NotInstalled) as refused:
+        find_programs(str(tmp_path))
+    assert str(refused.value) == missing
+
+
+@pytest.mark.parametrize("name", ["alertmanager", "prometheus-alertmanager"])
+def test_alertmanager_is_found_under_both_its_names(tmp_path: Path, name: str) -> None:
+    _programs(tmp_path, "prometheus", name)
+    assert Path(find_programs(str(tmp_path)).alertmanager) == tmp_path / name
+
+
+def test_people_of_the_example_are_the_webhook_and_the_routes_stay() -> None:
+    example, ours = yaml.safe_load(EXAMPLE.read_text()), routing("http://127.0.0.1:1/")
+    assert {key: ours[key] for key in ("route", "inhibit_rules")} == {
+        key: example[key] for key in ("route", "inhibit_rules")
+    }
+    sent = {one["name"]: [to["url"] for to in one.get("webhook_configs", ())] for one in ours["receivers"]}
+    webhook = ["http://127.0.0.1:1/"]
+    assert sent == {"page": webhook, "ticket": webhook, "heartbeat": [], "nobody": []}
+
+
+def test_their_own_tools_take_the_configuration(tmp_path: Path) -> None:
+    (tmp_path / "rules.yml").write_text("groups: []")
+    for tool, name, document in (
+        ("promtool", "prometheus.yml", scraping(1, 2, tmp_path / "rules.yml")),
+        ("amtool", "alertmanager.yml", routing("http://127.0.0.1:1/")),
+    ):
+        (tmp_path / name).write_text(yaml.safe_dump(document))
+        arguments = ("check", "config") if tool == "promtool" else ("check-config",)
+        done = run(tool, *arguments, tmp_path / name)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+class Told:
+    """What came to the webhook."""
+
+    def __init__(self) -> None:
+        self.notices: list[Notice] = []
+
+    def __call__(self, notice: Notice) -> None:
+        self.notices.append(notice)
+
+
+@pytest.fixture
+def told() -> Told:
+    return Told()
+
+
+@pytest.fixture
+def monitoring(tmp_path: Path, told: Told) -> Iterator[Monitoring]:
+    """Running, of a txnscope that is not there."""
+    try:
+        programs = find_programs()
+    except NotInstalled as e:
+        pytest.skip(str(e))
+    with Webhook(told) as webhook:
+        monitoring = Monitoring(programs, Watchers(*free_ports(2)), tmp_path, free_port(), webhook.url)
+        try:
+            monitoring.start()
+            for url in (monitoring.prometheus, monitoring.alertmanager):
+                wait_for(partial(_answers, f"{url}/-/ready"), f"an answer of {url}")
+            yield monitoring
+        finally:
+            monitoring.kill()
+
+
+def test_runs_the_shipped_rules_and_sends_to_the_webhook(monitoring: Monitoring, told: Told, tmp_path: Path) -> None:
+    groups = _get(f"{monitoring.prometheus}/api/v1/rules")["data"]["groups"]
+    assert {rule["name"] for group in groups for rule in group["rules"]} >= {one.name for one in alerts()}
+    text = (tmp_path / "rules" / RULES).read_text()
+    assert "page_url: http://127.0.0.1:8080" not in text, "links lead to the txnscope of the demo"
+    (active,) = wait_for(
+        lambda: _get(f"{monitoring.prometheus}/api/v1/alertmanagers")["data"]["activeAlertmanagers"], "an Alertmanager"
+    )
+    assert active["url"].startswith(monitoring.alertmanager)
+    link = "http://127.0.0.1:1/clusters/demo/findings/f"
+    body = json.dumps([{"labels": HANGS, "annotations": {"summary": "It hangs", "page_url": link}}]).encode()
+    url = f"{monitoring.alertmanager}/api/v2/alerts"
+    urllib.request.urlopen(
+        urllib.request.Request(url, body, {"Content-Type": "application/json"}), timeout=ANSWER_S
+    ).close()
+    wait_for(lambda: told.notices, "a notice")
+    assert told.notices == [Notice("firing", "KafkaTransactionHanging", "critical", "It hangs", link)]
+    assert monitoring.dead() is None
+
+
+def test_one_that_dies_is_named_with_the_end_of_its_log(monitoring: Monitoring, tmp_path: Path) -> None:
+    pid = _pid_of(f"--storage.tsdb.path={tmp_path}")
+    os.kill(pid, signal.SIGKILL)
+    said = wait_for(lambda: monitoring.dead(3), "its death to be told")
+    first, *log = said.splitlines()
+    assert (first, len(log)) == ("Prometheus ended with code 137; its log ends:", 3)
+    monitoring.kill()
+    assert all(is_free(int(url.rpartition(":")[2])) for url in (monitoring.prometheus, monitoring.alertmanager))
+
+
+def _programs(directory: Path, *names: str) -> None:
+    for name in names:
+        (directory / name).touch(0o700)
+
+
+def _pid_of(argument: str) -> int:
+    """Of the process, not of its keeper."""
+    for directory in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (directory / "cmdline").read_bytes().decode()
+        except OSError:
+            continue
+        if argument in command and "deploy.demo.leash" not in command:
+            return int(directory.name)
+    raise AssertionError(f"nothing runs with {argument}")
+
+
+def _get(url: str) -> Any:
+    with urllib.request.urlopen(url, timeout=ANSWER_S) as answer:
+        return json.load(answer)
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=1):
+            return True
+    except OSError:
+        return False

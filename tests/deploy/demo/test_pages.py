@@ -1,0 +1,159 @@
+"""The pages in a real browser, served by the real service, from what a real broker holds: the demo's."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+from collections.abc import Iterator
+from typing import Any, Final
+from urllib.parse import quote
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page, expect
+
+from deploy.demo.tour import CLUSTER
+from deploy.demo.troubles import INVOICES_ID, LATE_AT, REFUNDS, REFUNDS_ID
+from service.web.guide import RUNBOOKS
+from tests.deploy.demo.running import Demo, showing
+from tests.helpers.paths import ROOT
+from tests.helpers.waiting import LIMIT_S, wait_until
+from tests.service.web.browser import DESK, PHONE, Browse, browse, chromium, is_wider_than_the_window
+
+__all__ = ["browse", "chromium"]
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark]
+
+PAGE: Final = f"/clusters/{CLUSTER}"
+LEVELS: Final = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+DRAWN_APART: Final = ("inventory", "nightly-report", INVOICES_ID)
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
+    with showing(tmp_path_factory.mktemp("demo")) as demo:
+        yield demo
+
+
+@pytest.fixture(scope="module")
+def service(demo: Demo) -> str:
+    first, *_ = demo.urls()
+    return first.removesuffix(PAGE)
+
+
+@pytest.fixture(scope="module")
+def paths(demo: Demo, service: str) -> list[str]:
+    """Every kind of page: those of the tour, of ids one with bars, one with a swimlane and one that is stuck; the
+    lists that it does not name; a runbook and the list of runbooks."""
+    toured = [url.removeprefix(service) for url in demo.urls() if "/api/" not in url and not url.endswith("/metrics")]
+    toured = [path for path in toured if "/transaction?" not in path or path.endswith(DRAWN_APART)]
+    lists = [f"{PAGE}/{name}" for name in ("findings", "transactions?state=Ongoing", "partitions", "goto?q=refunds")]
+    guide = [f"{RUNBOOKS}/{name}.md" for name in ("README", "KafkaTransactionHanging")]
+    return list(dict.fromkeys(["/", *toured, *lists, *guide]))
+
+
+@pytest.mark.parametrize(("width", "dark"), [(PHONE, False), (PHONE, True), (DESK, False), (DESK, True)])
+def test_every_page_is_whole_and_can_be_read_by_everybody(
+    browse: Browse, service: str, paths: list[str], width: int, dark: bool
+) -> None:
+    """Roles, names, labels and contrast as axe knows them; the tab itself complains of errors and of other hosts."""
+    tab = browse(service, width=width, dark=dark)
+    for path in paths:
+        page = tab.open(path)
+        expect(page.locator("h1")).to_have_count(1)
+        assert not is_wider_than_the_window(page), path
+        said = Axe().run(page, options={"runOnly": LEVELS, "resultTypes": ["violations"]})
+        assert said.violations_count == 0, f"{path}\n{said.generate_report()}"
+
+
+def test_the_search_leads_to_the_page_of_what_is_typed(browse: Browse, service: str) -> None:
+    page = browse(service).open(PAGE)
+    for typed, where in (
+        (REFUNDS_ID, f"{PAGE}/transaction?id={REFUNDS_ID}"),
+        (f"{REFUNDS}-0", f"{PAGE}/partitions/{REFUNDS}/0"),
+        (f"{REFUNDS}-0@{LATE_AT}", f"{PAGE}/partitions/{REFUNDS}/0?offset={LATE_AT}"),
+        (_producer_id(page, service), f"{PAGE}/transaction?id={REFUNDS_ID}"),
+    ):
+        page.keyboard.press("/")
+        page.get_by_role("searchbox", name="Go to").fill(typed)
+        page.keyboard.press("Enter")
+        expect(page).to_have_url(service + where)
+    page = browse(service).open(f"{PAGE}/partitions/{REFUNDS}/0?offset={LATE_AT}")
+    expect(page.locator("#explained")).to_contain_text(f"Offset {LATE_AT} belongs to")
+    expect(page.locator("#explained")).to_contain_text(REFUNDS_ID)
+
+
+def test_the_keyboard_reaches_everything_and_shows_where_it_is(browse: Browse, service: str) -> None:
+    page = browse(service).open(PAGE)
+    reached: list[str] = []
+    while True:
+        page.keyboard.press("Tab")
+        now = page.evaluate(FOCUSED)
+        if now is None:
+            break
+        assert now["name"], f"no name: {now['html']}"
+        assert now["seen"], f"focus does not show: {now['html']}"
+        if now["name"] == "Pause":
+            page.keyboard.press("Space")  # what is counted stays as it is
+        reached.append(now["html"])
+    assert len(reached) == page.locator(REACHABLE).count(), reached
+    page.locator("#chain tbody a").first.focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("h1")).to_contain_text(re.compile("refunds|invoices|archive"))
+
+
+def test_what_hangs_is_ended_while_somebody_looks_on(browse: Browse, service: str, demo: Demo) -> None:
+    finding = next(url for url in demo.urls() if "/findings/" in url)
+    looks_on = browse(service, permissions=["clipboard-read", "clipboard-write"])
+    page = looks_on.open(finding.removeprefix(service))
+    expect(page.locator("h1")).to_contain_text(f"{REFUNDS}-0")
+    page.locator(".cmd").filter(has_text=" abort ").get_by_role("button", name="Copy").click()
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert f"--topic {REFUNDS} --partition 0 --start-offset {LATE_AT}" in copied
+
+    paused = browse(service).open(PAGE)
+    paused.get_by_role("button", name="Pause").click()
+    before = paused.locator("h1").inner_text()
+    overview = browse(service).open(PAGE)
+    expect(overview.locator("#chain")).to_contain_text(REFUNDS)
+    overview.evaluate("window.same = true")
+
+    _end(demo)
+    expect(overview.locator("#chain")).not_to_contain_text(REFUNDS)
+    expect(page.locator("#content")).to_contain_text("Resolved")
+    assert overview.evaluate("window.same"), "the page was never loaded anew"
+    expect(paused.get_by_role("status")).to_contain_text(re.compile("Paused at .*, [1-9][0-9]* changes? since"))
+    expect(paused.locator("h1")).to_contain_text(before)  # in the end as "Last known: …"
+    paused.get_by_role("button", name="Go on").click()
+    expect(paused.locator("h1")).not_to_contain_text(before)
+
+
+REACHABLE: Final = ", ".join(
+    f"{it}:visible" for it in ("a[href]", "button", "input", "select", "summary", "[tabindex='0']")
+)
+FOCUSED: Final = """() => {
+    const at = document.activeElement;
+    if (!at || at === document.body) return null;
+    const style = getComputedStyle(at);
+    const box = at.getBoundingClientRect();
+    const named = at.innerText || at.ariaLabel || at.title || [...(at.labels || [])].map(l => l.innerText).join(" ");
+    const shown = style.outlineStyle !== "none" || style.boxShadow !== "none";
+    const inside = box.bottom > 0 && box.top < innerHeight;
+    return { html: at.outerHTML.slice(0, 200), name: named.trim(), seen: shown && inside };
+}"""
+
+
+def _producer_id(page: Page, service: str) -> str:
+    answer: Any = page.request.get(f"{service}/api/v1{PAGE}/transaction?id={quote(REFUNDS_ID)}")
+    return str(answer.json()["producer_id"])
+
+
+def _end(demo: Demo) -> None:
+    """By the command that the tour shows, as soon as it may: when the id of what hangs has expired, after a minute."""
+    command = next(line for line in demo.said.splitlines() if "txnscope resolve" in line)
+    wait_until(lambda: _run(command), lambda done: done.returncode == 0, "the command to end it")
+
+
+def _run(command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(shlex.split(command), cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_S, check=False)

@@ -1,0 +1,92 @@
+"""What the demo's webhook tells of Alertmanager's notifications."""
+
+from __future__ import annotations
+
+import json
+import socket
+from http.client import HTTPConnection
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from deploy.demo.webhook import MAX_BYTES, Notice, Webhook
+from tests.helpers.waiting import ANSWER_S
+
+LINK = "http://127.0.0.1:8080/clusters/demo/findings/1f0c"
+
+
+def alert(status: str = "firing", fingerprint: str = "a", summary: str = "A transaction hangs") -> dict[str, Any]:
+    """As Alertmanager sends it."""
+    return {
+        "status": status,
+        "labels": {"alertname": "KafkaTransactionHanging", "severity": "critical", "topic": "refunds"},
+        "annotations": {"summary": summary, "page_url": LINK},
+        "startsAt": "2026-11-21T19:00:00Z",
+        "endsAt": "0001-01-01T00:00:00Z",
+        "generatorURL": "http://127.0.0.1:9090/graph",
+        "fingerprint": fingerprint,
+    }
+
+
+def body(*alerts: dict[str, Any]) -> bytes:
+    return json.dumps({"version": "4", "receiver": "page", "status": "firing", "alerts": alerts}).encode()
+
+
+def post(url: str, content: bytes, **headers: str) -> int:
+    connection = HTTPConnection(urlsplit(url).netloc, timeout=ANSWER_S)
+    try:
+        connection.request("POST", "/", content, headers)
+        return connection.getresponse().status
+    finally:
+        connection.close()
+
+
+def test_tells_an_alert_as_one_line_with_its_link() -> None:
+    told: list[Notice] = []
+    with Webhook(told.append) as webhook:
+        assert post(webhook.url, body(alert())) == 200
+    (notice,) = told
+    assert notice.line == f"firing    KafkaTransactionHanging (critical): A transaction hangs  {LINK}"
+
+
+def test_tells_changes_and_no_repetitions() -> None:
+    """A group is sent again, whole, when one more begins."""
+    told: list[Notice] = []
+    webhook = Webhook(told.append)
+    with webhook:
+        webhook.take(body(alert()))
+        webhook.take(body(alert(), alert(fingerprint="b", summary="Another one")))
+        webhook.take(body(alert("resolved"), alert(fingerprint="b", summary="Another one")))
+        webhook.take(body(alert()))
+    assert [(one.status, one.summary) for one in told] == [
+        ("firing", "A transaction hangs"),
+        ("firing", "Another one"),
+        ("resolved", "A transaction hangs"),
+        ("firing", "A transaction hangs"),
+    ]
+
+
+def test_an_id_cannot_break_the_line_or_speak_to_the_terminal() -> None:
+    told: list[Notice] = []
+    with Webhook(told.append) as webhook:
+        webhook.take(body(alert(summary="hangs: a\nb\x1b[31m")))
+    assert "hangs: a\\nb\\x1b[31m  http" in told[0].line
+
+
+@pytest.mark.parametrize("content", [b"", b"no json", b"[]", b'{"alerts": [{}]}', b'{"alerts": [1]}', b"\xff"])
+def test_what_is_no_notification_is_refused_and_told_to_nobody(content: bytes) -> None:
+    told: list[Notice] = []
+    with Webhook(told.append) as webhook:
+        assert post(webhook.url, content) == 400
+        assert post(webhook.url, b"", **{"Content-Length": str(MAX_BYTES + 1)}) == 413
+        assert post(webhook.url, body(alert())) == 200
+    assert len(told) == 1
+
+
+def test_listens_on_loopback_until_it_ends() -> None:
+    with Webhook(lambda _: None) as webhook:
+        parts = urlsplit(webhook.url)
+        assert parts.hostname == "127.0.0.1"
+    with socket.socket() as probe:
+        assert probe.connect_ex(("127.0.0.1", parts.port or 0)) != 0

@@ -1,0 +1,179 @@
+"""The workload's ledger is the truth that other tests build on: here Kafka itself confirms it."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from deploy.demo.broker import Broker
+from deploy.demo.workload.app import World
+from deploy.demo.workload.clients import create_topics, partition_count
+from deploy.demo.workload.ledger import Aborts, Book, Ledger, merged
+from deploy.demo.workload.orders import PARTITIONS, Orders
+from deploy.demo.workload.shipping import Shipping
+from deploy.demo.workload.workload import Workload, WorkloadError
+from tests.conftest import MakeBroker
+from tests.helpers.brokers import connect, describe_transaction, transactional_ids
+from tests.helpers.waiting import LIMIT_S, wait_for
+from tests.integration.kafka_says import completed
+from tests.integration.producers import create_topic
+
+ROUNDS = 3
+
+
+def a_prefix() -> str:
+    return f"{uuid4().hex[:8]}-"
+
+
+def test_a_book_counts_by_kind_and_knows_the_last_state() -> None:
+    book = Book("shop")
+    book.initialised("a")
+    book.began("a", [("t", 1)])
+    book.committed("a")
+    book.began("a", [("t", 0), ("t", 1)])
+    assert book.accounts()["a"].state is None
+    book.aborted("a", "timeout")
+    book.aborted_nothing("b")
+    ledger = merged([book])
+    assert ledger.accounts["a"] == ("shop", 1, Aborts(timeout=1), 0, (("t", 0), ("t", 1)), "CompleteAbort")
+    assert ledger.accounts["b"].aborts.total == 0
+    assert (ledger.commits, ledger.aborts) == (1, 1)
+    assert json.loads(json.dumps(ledger.to_json()))["a"]["participants"] == [["t", 0], ["t", 1]]
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize("version", ["4.3.1", "3.9.2"])
+def test_the_ledger_is_what_kafka_says(version: str, request: pytest.FixtureRequest, broker_431: Broker) -> None:
+    broker = request.getfixturevalue(f"broker_{version.replace('.', '')}")
+    prefix = a_prefix()
+    ledger = Workload(broker.bootstrap, 7, prefix=prefix).run(ROUNDS)
+
+    states = {i: state for i, state in transactional_ids(broker.bootstrap).items() if i.startswith(prefix)}
+    assert states == {i: account.state for i, account in ledger.accounts.items()}
+    assert {
+        i for i, a in ledger.accounts.items() if describe_transaction(broker.bootstrap, i).state != a.state
+    } == set()
+    told = {i: ends for i, ends in completed(broker_431, broker.bootstrap).items() if i.startswith(prefix)}
+    assert told == {i: (a.commits, a.aborts.total + a.empty_aborts) for i, a in ledger.accounts.items()}
+
+    apps = {account.app for account in ledger.accounts.values()}
+    assert apps == {"orders", "payments", "shipping", "reports", "inventory", "imports"} | (
+        {"audit"} if version == "4.3.1" else set()
+    )
+    assert ledger.accounts[f"{prefix}nightly-report"].aborts == Aborts(timeout=ROUNDS)
+    assert ledger.accounts[f"{prefix}inventory"].aborts == Aborts(fenced=ROUNDS)
+    assert "__consumer_offsets" in {topic for topic, _ in ledger.accounts[f"{prefix}shipping-1"].participants}
+
+
+@pytest.mark.broker
+def test_the_seed_alone_decides_what_happens(broker_431: Broker) -> None:
+    prefix = a_prefix()
+
+    def ledger(seed: int) -> Ledger:
+        return Workload(broker_431.bootstrap, seed, prefix=prefix).run(ROUNDS)
+
+    first = ledger(7)
+    assert ledger(7) == first
+    assert ledger(8) != first
+
+
+@pytest.mark.broker
+def test_stops_within_two_seconds(broker_431: Broker) -> None:
+    workload = Workload(broker_431.bootstrap, 7, prefix=a_prefix(), timeout_ms=60_000)
+    stop, stopped_after = threading.Event(), -1.0
+
+    def is_amid_work() -> bool:
+        """Something is committed, and the report is in the middle of its transaction."""
+        book = merged(app.book for app in workload.apps)
+        report = next((account for i, account in book.accounts.items() if i.endswith("nightly-report")), None)
+        return book.commits > 0 and report is not None and report.state is None and bool(report.participants)
+
+    def stop_later() -> None:
+        wait_for(is_amid_work, "the workload amid its work")
+        time.sleep(1)
+        stop.set()
+        nonlocal stopped_after
+        stopped_after = time.monotonic()
+
+    stopping = threading.Thread(target=stop_later)
+    stopping.start()
+    ledger = workload.run_until(stop)
+    stopping.join(LIMIT_S)
+    assert 0 < time.monotonic() - stopped_after < 2.5
+    assert ledger.commits > 0
+    report = next(account for i, account in ledger.accounts.items() if i.endswith("nightly-report"))
+    assert report.state is None  # in the middle of its transaction: nobody may rely on a state
+
+
+@pytest.mark.broker
+def test_counts_stay_exact_when_the_broker_restarts(make_broker: MakeBroker) -> None:
+    broker = make_broker("4.3.1")
+    ledgers: list[Ledger] = []
+    workload = Workload(broker.bootstrap, 7, timeout_ms=5_000)
+    run = threading.Thread(target=lambda: ledgers.append(workload.run(2)))
+    run.start()
+    wait_for(lambda: merged(app.book for app in workload.apps).commits or not run.is_alive(), "the first commit")
+    time.sleep(1)
+    broker.kill()
+    broker.start()
+    run.join()
+    told = completed(broker, broker.bootstrap)
+    assert told == {i: (a.commits, a.aborts.total + a.empty_aborts) for i, a in ledgers[0].accounts.items()}
+
+
+class Dropped:
+    """A consumer that does not know yet that its group goes on without it."""
+
+    def __init__(self, consumer: Any) -> None:
+        self._known = consumer.consumer_group_metadata()
+        consumer.close()
+
+    def consumer_group_metadata(self) -> Any:
+        return self._known
+
+
+@pytest.mark.broker
+def test_orders_that_a_consumer_read_whose_group_dropped_it_are_shipped_later(broker_431: Broker) -> None:
+    """As after a broker was away for longer than the group waits for its members."""
+    world = World(broker_431.bootstrap, 5, a_prefix(), 1_000, threading.Event())
+    create_topics(world.bootstrap, {world.prefix + name: count for name, count in Shipping.topics.items()})
+    orders, shipping = Orders(world), Shipping(world)
+    orders.step()
+    read = shipping._read(PARTITIONS)
+    shipping._producer = shipping._start()
+    shipping._consumer = Dropped(shipping._consumer)
+    shipping._ship(read, commit=True)
+    assert merged([shipping.book]).accounts[shipping.example].state == "CompleteAbort"
+    again = Shipping(world)
+    again.step()
+    again.close()
+    assert merged([again.book]).commits == 1
+
+
+@pytest.mark.broker
+def test_the_partitions_of_a_topic_are_asked_for_until_the_broker_is_there_again(make_broker: MakeBroker) -> None:
+    broker = make_broker("3.9.2")
+    create_topic(broker.bootstrap, "shop", partitions=5)
+    broker.kill()
+    with ThreadPoolExecutor() as pool:
+        asked = pool.submit(partition_count, broker.bootstrap, "shop", threading.Event())
+        with pytest.raises(TimeoutError):
+            asked.result(3)
+        broker.start()
+        assert asked.result(LIMIT_S) == 5
+
+
+@pytest.mark.broker
+def test_a_failing_application_is_named(broker_431: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    workload = Workload(broker_431.bootstrap, 7, prefix=a_prefix())
+    workload.prepare()
+    orders = next(app for app in workload.apps if app.name == "orders")
+    monkeypatch.setattr(orders, "step", lambda: connect("127.0.0.1:1"))
+    with pytest.raises(WorkloadError, match=r"orders: KafkaUnavailable: .*127\.0\.0\.1:1"):
+        workload.run(ROUNDS)

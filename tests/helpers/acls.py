@@ -1,0 +1,167 @@
+"""A broker that asks who somebody is and what they may: SASL/PLAIN beside a door for the test itself, and ACLs."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Final, NamedTuple
+
+from kafka.protocol.admin import CreateAclsRequest, DescribeAclsRequest
+
+from deploy.demo.broker import Broker
+from tests.helpers.brokers import connect, free_ports
+from tests.helpers.waiting import wait_until
+
+_LOGIN: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
+CLUSTER: Final = (4, "kafka-cluster")
+_ALLOW, _DENY = 3, 2
+_ANY = 1
+_LITERAL = 3
+_OPERATIONS: Final = {"READ": 3, "WRITE": 4, "ALTER": 7, "DESCRIBE": 8, "DESCRIBE_CONFIGS": 10}
+_TOOLS: Final = {"3": "kafka.admin.AclCommand", "4": "org.apache.kafka.tools.AclCommand"}
+
+
+class Resource(NamedTuple):
+    """What an ACL is about: `kind` and `pattern` are Kafka's numbers (ResourceType, PatternType)."""
+
+    kind: int
+    name: str
+    pattern: int = _LITERAL
+
+
+def topic(name: str = "*") -> Resource:
+    return Resource(2, name)
+
+
+def group(name: str = "*") -> Resource:
+    return Resource(3, name)
+
+
+def transactional_id(name: str = "*") -> Resource:
+    return Resource(5, name)
+
+
+def cluster() -> Resource:
+    return Resource(*CLUSTER)
+
+
+class Guarded:
+    """`with Guarded("4.3.1", directory, ["ann"]) as guarded`: nobody may anything, but who comes to `admin`.
+
+    `users` log in at `bootstrap` (`properties(user)` is their client.properties).
+    """
+
+    def __init__(
+        self, version: str, directory: Path, users: list[str], properties: Mapping[str, str] | None = None
+    ) -> None:
+        self.version, self._directory = version, directory
+        port, self._door = free_ports(2)
+        listeners = {"PLAINTEXT": port, "GUARDED": self._door, "CONTROLLER": port + 1}
+        logins = " ".join(f'user_{user}="{_password(user)}"' for user in users)
+        self.broker = Broker(
+            version,
+            port,
+            directory / "kafka",
+            {
+                "listeners": ",".join(f"{name}://127.0.0.1:{at}" for name, at in listeners.items()),
+                "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port},GUARDED://127.0.0.1:{self._door}",
+                "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,GUARDED:SASL_PLAINTEXT",
+                "listener.name.guarded.sasl.enabled.mechanisms": "PLAIN",
+                "listener.name.guarded.plain.sasl.jaas.config": f"{_LOGIN} required {logins};",
+                "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+                "super.users": "User:ANONYMOUS",
+                **(properties or {}),
+            },
+            heap_mb=384,
+        )
+
+    @property
+    def admin(self) -> str:
+        """Where everybody may everything."""
+        return self.broker.bootstrap
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self._door}"
+
+    def properties(self, user: str) -> Path:
+        file = self._directory / f"{user}.properties"
+        login = f'username="{user}" password="{_password(user)}"'
+        file.write_text(
+            f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.jaas.config={_LOGIN} required {login};\n"
+        )
+        return file
+
+    def allow(self, user: str, resource: Resource, *operations: str) -> None:
+        self._create(user, resource, operations, _ALLOW)
+
+    def deny(self, user: str, resource: Resource, *operations: str) -> None:
+        """Wins over whatever is allowed."""
+        self._create(user, resource, operations, _DENY)
+
+    def run(self, line: str) -> str:
+        """A `kafka-acls.sh` line as somebody would paste it, but from the admin's door."""
+        tool, *arguments = shlex.split(line)
+        assert tool == "kafka-acls.sh"
+        for flag, value in (("--bootstrap-server", self.admin), ("--command-config", str(self._no_config()))):
+            arguments[arguments.index(flag) + 1] = value
+        user = arguments[arguments.index("--allow-principal") + 1]
+        before = self._rules(user)
+        said = self.broker.tool(_TOOLS[self.version[0]], *arguments)
+        self._wait_for_more(user, before)
+        return said
+
+    def _no_config(self) -> Path:
+        file = self._directory / "admin.properties"
+        file.touch()
+        return file
+
+    def _create(self, user: str, resource: Resource, operations: tuple[str, ...], permission: int) -> None:
+        one = CreateAclsRequest.AclCreation
+        creations = [
+            one(
+                resource_type=resource.kind,
+                resource_name=resource.name,
+                resource_pattern_type=resource.pattern,
+                principal=f"User:{user}",
+                host="*",
+                operation=_OPERATIONS[operation],
+                permission_type=permission,
+            )
+            for operation in operations
+        ]
+        before = self._rules(f"User:{user}")
+        with connect(self.admin) as client:
+            results = client.ask(CreateAclsRequest(creations=creations)).results
+        assert [result.error_code for result in results] == [0] * len(operations)
+        self._wait_for_more(f"User:{user}", before)
+
+    def _wait_for_more(self, user: str, before: int) -> None:
+        """The controller has accepted them; the broker hears of all of them at once, and a moment later."""
+        wait_until(lambda: self._rules(user), lambda rules: rules > before, f"more ACLs of {user} than {before}")
+
+    def _rules(self, user: str) -> int:
+        request = DescribeAclsRequest(
+            resource_type_filter=_ANY,
+            resource_name_filter=None,
+            pattern_type_filter=_ANY,
+            principal_filter=user,
+            host_filter=None,
+            operation=_ANY,
+            permission_type=_ANY,
+        )
+        with connect(self.admin) as client:
+            return sum(len(resource.acls) for resource in client.ask(request).resources)
+
+    def __enter__(self) -> Guarded:
+        self.broker.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, trace: TracebackType | None) -> None:
+        self.broker.kill()
+
+
+def _password(user: str) -> str:
+    return f"{user}-secret"

@@ -1,0 +1,174 @@
+"""Real brokers for tests: free ports, a cluster of three, answers of Kafka's own admin interfaces."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, NamedTuple
+
+import pytest
+from kafka.protocol.admin import DescribeTransactionsRequest, ListTransactionsRequest
+from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
+
+from deploy.demo.broker import Broker, is_free
+from service.kafka.client import KafkaClient
+from service.kafka.settings import ClientSettings
+from tests.helpers.waiting import wait_until, wait_until_equal
+
+VERSIONS = ("4.3.1", "3.9.2")
+FULL_MATRIX = os.environ.get("TXNSCOPE_TEST_MATRIX") == "full"
+
+_PORTS = range(20_000, 32_000)
+_PORTS_EACH = len(_PORTS) // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")) // 2 * 2
+_NODES = (1, 2, 3)
+_NOT_YET: Final = (14, 15, 16)  # the coordinator loads its log, is not known, or is another: it just started
+_REPLICATED = {
+    "transaction.state.log.num.partitions": "3",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+    "min.insync.replicas": "2",
+    # a dead broker is missed after 3 s instead of 9 s
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
+}
+
+
+class Described(NamedTuple):
+    """DescribeTransactions' answer for one id."""
+
+    state: str
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    partitions: frozenset[tuple[str, int]]
+
+
+def on(version: str) -> pytest.MarkDecorator:
+    """Runs the test, which takes `version`, on that one; on every one where TXNSCOPE_TEST_MATRIX is `full`."""
+    return pytest.mark.parametrize("version", VERSIONS if FULL_MATRIX else (version,))
+
+
+def on_broker(version: str) -> pytest.MarkDecorator:
+    """As `on`, of a test that takes `broker`, the shared one."""
+    return pytest.mark.parametrize("broker", VERSIONS if FULL_MATRIX else (version,), indirect=True)
+
+
+def free_port() -> int:
+    """The first of two neighbouring free ports (a broker's and its controller's).
+
+    Below the range that the kernel hands out to outgoing connections, and of those that this process of the tests may
+    take, so that nothing slips in between two starts.
+    """
+    first = _PORTS.start + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) * _PORTS_EACH
+    while True:
+        port = random.randrange(first, first + _PORTS_EACH, 2)
+        if is_free(port) and is_free(port + 1):
+            return port
+
+
+def free_ports(count: int) -> list[int]:
+    """As `free_port`, each another one."""
+    ports: set[int] = set()
+    while len(ports) < count:
+        ports.add(free_port())
+    return list(ports)
+
+
+class Cluster:
+    """`with Cluster("4.3.1", directory) as cluster`: three brokers, each a controller too, of which one may be lost.
+
+    `properties`: other ones than those under which every internal topic is on all three.
+    """
+
+    def __init__(self, version: str, directory: Path, properties: Mapping[str, str] | None = None) -> None:
+        ports = dict(zip(_NODES, free_ports(len(_NODES)), strict=True))
+        voters = ",".join(f"{node}@127.0.0.1:{port + 1}" for node, port in ports.items())
+        shared = _REPLICATED | {"controller.quorum.voters": voters} | dict(properties or {})
+        self.nodes = {
+            node: Broker(version, port, directory / f"node-{node}", shared | {"node.id": str(node)}, heap_mb=256)
+            for node, port in ports.items()
+        }
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(node.bootstrap for node in self.nodes.values())
+
+    def start(self) -> Cluster:
+        """All at once, because one alone has no quorum to answer with; until each knows of all."""
+        try:
+            with ThreadPoolExecutor(len(self.nodes)) as starting:
+                list(starting.map(Broker.start, self.nodes.values()))
+            self._wait_until_whole()
+        except BaseException:
+            self.kill()
+            raise
+        return self
+
+    def kill(self) -> None:
+        """SIGKILL to all: a controlled shutdown without a quorum would take its time."""
+        for node in self.nodes.values():
+            node.kill()
+
+    def __enter__(self) -> Cluster:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, trace: TracebackType | None) -> None:
+        self.kill()
+
+    def _wait_until_whole(self) -> None:
+        for node in self.nodes.values():
+            with connect(node.bootstrap) as client:
+                wait_until_equal(partial(_known_to, client), set(_NODES), f"the brokers that {node.bootstrap} knows")
+
+
+def _known_to(client: KafkaClient) -> set[int]:
+    return {one.node_id for one in client.ask(MetadataRequest(topics=[], allow_auto_topic_creation=False)).brokers}
+
+
+def connect(bootstrap: str) -> KafkaClient:
+    return KafkaClient(ClientSettings.load(bootstrap, None), client_id="txnscope-tests")
+
+
+def transactional_ids(bootstrap: str) -> dict[str, str]:
+    """ListTransactions of every broker: state by id."""
+    with connect(bootstrap) as client:
+        brokers = client.ask(MetadataRequest(topics=[], allow_auto_topic_creation=False)).brokers
+        answers = [
+            client.ask(ListTransactionsRequest(state_filters=[], producer_id_filters=[], max_version=0), broker.node_id)
+            for broker in brokers
+        ]
+    return {t.transactional_id: t.transaction_state for answer in answers for t in answer.transaction_states}
+
+
+def describe_transaction(bootstrap: str, transactional_id: str) -> Described:
+    with connect(bootstrap) as client:
+
+        def answer() -> Any:
+            node = client.ask(FindCoordinatorRequest(key=transactional_id, key_type=1, max_version=3)).node_id
+            answered = client.ask(DescribeTransactionsRequest(transactional_ids=[transactional_id]), node)
+            (state,) = answered.transaction_states
+            return state
+
+        found = wait_until(answer, lambda one: one.error_code not in _NOT_YET, f"the coordinator of {transactional_id}")
+    assert found.error_code == 0, f"DescribeTransactions {transactional_id}: error {found.error_code}"
+    return Described(
+        found.transaction_state,
+        found.producer_id,
+        found.producer_epoch,
+        found.transaction_timeout_ms,
+        frozenset((t.topic, p) for t in found.topics for p in t.partitions),
+    )
+
+
+def kafka_transactions(broker: Broker, *arguments: str) -> list[dict[str, str]]:
+    """What `kafka-transactions.sh` prints for `arguments` (`"list"`, or `"describe", "--transactional-id", ID`)."""
+    printed = broker.tool(
+        "org.apache.kafka.tools.TransactionsCommand", "--bootstrap-server", broker.bootstrap, *arguments
+    )
+    head, *rows = [[cell.strip() for cell in line.split("\t")] for line in printed.splitlines() if "\t" in line]
+    return [dict(zip(head, row, strict=False)) for row in rows]

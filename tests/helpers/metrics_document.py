@@ -1,0 +1,190 @@
+"""docs/metrics.md, every metric as a small store shows it: `python -m tests.helpers.metrics_document` writes it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from prometheus_client import ProcessCollector
+
+from service.domain.findings.kinds import KINDS, STATUSES
+from service.domain.partitions import facts
+from service.domain.transaction_log import states
+from service.domain.transaction_log.facts import Reject
+from service.domain.transaction_log.states import SOURCE
+from service.metrics import create_metrics
+from service.metrics.catalogue import HTTP_REQUESTS, HTTP_SECONDS, OF_CLUSTERS, RENDER_SECONDS, UP, Metric
+from service.metrics.collector import SERIES_LIMIT
+from service.metrics.families import CAUSES, REASONS
+from service.metrics.page import KEPT_MS
+from service.store import clusters
+from service.store.engine import open_reader
+from service.store.queries.metrics import EXPIRES_WITHIN_MS, HANGING_NAMED, TOP_OPEN
+from service.store.writers.counters import count_batch, count_detection
+from service.store.writers.groups import GroupSeen, GroupWriter
+from tests.helpers.partitions import LSO, WithPartitions, hangs, moves, stands
+from tests.helpers.paths import ROOT
+from tests.helpers.stores import DESCRIPTION, NOW_MS, Id, open_id
+from tests.service.store.histories import aborted, committed
+from tests.service.store.logs import batch, read
+
+DOCUMENT: Final = ROOT / "docs" / "metrics.md"
+SHOWN: Final = 6
+"""Series of a metric, those that are not 0 first; of a histogram one."""
+
+OURS: Final = (UP, RENDER_SECONDS, HTTP_REQUESTS, HTTP_SECONDS)
+
+_INTRODUCTION: Final = f"""\
+# Metrics
+
+`GET /metrics`, as text 0.0.4 or OpenMetrics 1.0 (by `Accept`), zipped where the scraper takes it. This page is made
+from `service/metrics`: change it there, then `python -m tests.helpers.metrics_document`.
+
+- All that has a label `cluster` is read from the store, once in {KEPT_MS / 1000:g} s at most, whoever asks.
+- Ages are points in time, in seconds: `time() - …`. 0 is none: guard it with `> 0`.
+- Label values that are known beforehand are there from the start, at 0, so that `increase()` sees the first event.
+- A page has at most {SERIES_LIMIT:,} series with a label `cluster`. The cap cuts only metrics marked *many* and keeps
+  the worst of each; `kafka_txn_series_dropped` counts what is left out. Two metrics name ids: the {TOP_OPEN} oldest
+  open transactions, and the {HANGING_NAMED} that hang longest. The REST interface has them all.
+- What does not print in an id is escaped as `\\u{{9}}`, what is not UTF-8 as `\\x{{ff}}`, as on the pages. REST, pages
+  and commands take an id so, too.
+
+| label | values |
+|---|---|
+"""
+
+
+def main() -> None:
+    """Writes it."""
+    DOCUMENT.write_text(document(), "utf-8")
+
+
+def document() -> str:
+    """The whole page, alike on every machine."""
+    samples = _samples(page())
+    parts = [_INTRODUCTION, *(f"| `{name}` | {values} |\n" for name, values in _labels().items())]
+    parts.append("\n## Of a cluster\n")
+    parts += [_entry(metric, samples[metric.name], "cluster") for metric in OF_CLUSTERS]
+    parts.append("\n## Of the service itself\n")
+    parts += [_entry(metric, samples[metric.name]) for metric in OURS]
+    process = ", ".join(f"`{name}`" for name in _names_of_process())
+    parts.append(f"\nAnd, as of every Prometheus client on Linux: {process}.\n")
+    return "".join(parts)
+
+
+def _labels() -> dict[str, str]:
+    open_states = [states.NAMES[state] for state in sorted(states.OPEN)]
+    shown = [name for state, name in states.NAMES.items() if state != states.EXPIRED]
+    return {
+        "cluster": "the name given with `--cluster`, or the Kafka cluster id",
+        "state": f"{_words(shown)}; of `kafka_txn_oldest_state_entry_timestamp_seconds` {_words(open_states)}",
+        "outcome": _words(["commit", "abort"]),
+        "cause": _words(CAUSES),
+        "within": _words(EXPIRES_WITHIN_MS),
+        "protocol": "`1` (the epoch stays) or `2` (KIP-890: every transaction raises it)",
+        "judged": _words(["yes", "no"]),
+        "source": f"`{SOURCE}` (the coordinators' log), `{facts.SOURCE}` (the data partitions)",
+        "reason": _words(REASONS),
+        "kind": _words(KINDS),
+        "status": _words(STATUSES),
+        "topic, partition": "of a data partition; `coordinator_partition` is one of `__transaction_state`",
+        "finding": "its id: `/clusters/{cluster}/findings/{finding}` is its page",
+        "transactional_id": "empty where a producer id has none; of what hangs and of the oldest open ones only",
+        "owner": "of the rule that fits (`[[rules]]`), or empty",
+        "route": "template, like `/api/v1/clusters/{cluster}`; `(none)` for a path that nothing serves",
+    }
+
+
+def _words(values: Iterable[str]) -> str:
+    return ", ".join(f"`{value}`" for value in values)
+
+
+def _entry(metric: Metric, samples: list[str], *more: str) -> str:
+    labels = ", ".join(f"`{label}`" for label in (*more, *metric.labels)) or "no labels"
+    many = ", *many*" if metric.many else ""
+    if metric.kind == "histogram":
+        kept = _one_histogram(samples)
+    else:
+        kept = ([line for line in samples if not line.endswith(" 0.0")] or samples)[:SHOWN]
+    rest = len(samples) - len(kept)
+    lines = [*_head(metric), *kept, *([f"# {rest} more"] if rest else [])]
+    return f"\n### `{metric.name}`\n\n{metric.kind}{many}; {labels}\n\n```\n" + "\n".join(lines) + "\n```\n"
+
+
+def _head(metric: Metric) -> list[str]:
+    return [f"# HELP {metric.name} {metric.help}", f"# TYPE {metric.name} {metric.kind}"]
+
+
+def _one_histogram(samples: list[str]) -> list[str]:
+    """Up to the first `_sum`: buckets, count and sum of the first set of labels."""
+    last = next(number for number, line in enumerate(samples) if re.match(r"\w+_sum\b", line))
+    return samples[: last + 1]
+
+
+def _samples(text: str) -> dict[str, list[str]]:
+    """Lines by the family they stand under. What the clock of this machine decides is told as one figure."""
+    found: dict[str, list[str]] = {}
+    name = ""
+    for line in text.splitlines():
+        if line.startswith("# HELP "):
+            name = line.split()[2]
+            found[name] = []
+        elif not line.startswith("#"):
+            found[name].append(f"{name} 0.012" if name == RENDER_SECONDS.name else line)
+    return found
+
+
+def _names_of_process() -> Iterator[str]:
+    for family in ProcessCollector(registry=None).collect():
+        yield family.name + ("_total" if family.type == "counter" else "")
+
+
+def page() -> str:
+    """Of a cluster where a little of everything happens, and of a service that was asked once."""
+    with TemporaryDirectory() as directory:
+        cluster = WithPartitions(f"sqlite:///{directory}/store.db", partitions=2)
+        _fill(cluster)
+        cluster.close()
+        reader = open_reader(cluster.url)
+        metrics = create_metrics(reader)
+        metrics.requests.count("GET", "/api/v1/clusters/{cluster}", 200, 0.004)
+        body, _ = metrics.render("", "", NOW_MS)
+        reader.dispose()
+    return body.decode()
+
+
+def _fill(cluster: WithPartitions) -> None:
+    clusters.describe(
+        cluster.engine,
+        cluster.id,
+        DESCRIPTION | {"features": {"transaction.version": 2, "metadata.version": 30}},
+        NOW_MS,
+    )
+    lived = [
+        *committed(0, NOW_MS - 90_000, b"billing-2", version=2, epoch=41),
+        *aborted(3, NOW_MS - 30_000, b"billing-2", version=2, epoch=42),
+    ]
+    spoilt = Reject(1, 6, 7, "bad_crc", None, None, b"\0")
+    cluster.writer.apply(batch(lived, read(0, 7, partition=1), rejects=[spoilt]), NOW_MS)
+    cluster.read(
+        [
+            open_id("settlement-nightly", 552_000),
+            open_id("ledger-1", 8_000, state=states.PREPARE_COMMIT),
+            Id(b"orders-etl-0", states.EMPTY),
+            Id(b"orders-etl-1", states.EXPIRED),
+        ],
+        behind=3,
+    )
+    cluster.look(stands(7, "payments"), *(moves(number) for number in range(3)))
+    cluster.see(hangs(7, owner="team payments"))
+    waiting = GroupSeen("invoices", "payments", 7, LSO, 2, False)
+    GroupWriter(cluster.engine, cluster.lease).replace([waiting], NOW_MS)
+    with cluster.engine.begin() as connection:
+        count_detection(connection, cluster.id, NOW_MS - 1_200, NOW_MS)
+        count_batch(connection, cluster.id, SOURCE, 320)
+
+
+if __name__ == "__main__":
+    main()

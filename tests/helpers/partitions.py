@@ -1,0 +1,73 @@
+"""Stores with data partitions, written as the sampler and the judge write them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from service.domain.findings import kinds
+from service.domain.findings.finding import Observation, Subject
+from service.domain.partitions.facts import FirstBatch, OpenEntry, PartitionLook, PartitionsBatch, StalledRead
+from service.domain.transaction_log.facts import Participants
+from service.domain.transaction_log.states import ONGOING
+from service.store.writers.partitions import PartitionWriter
+from tests.helpers.findings import WithFindings, observe
+from tests.helpers.stores import NOW_MS, Id
+
+SINCE_MS = NOW_MS - 20_000
+LSO, END = 100, 110
+PID = 7
+
+
+class WithPartitions(WithFindings):
+    """A cluster whose data partitions are looked at."""
+
+    def __init__(self, *arguments: Any, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self.partitions = PartitionWriter(self.engine, self.lease)
+
+    def look(self, *facts: PartitionLook | StalledRead, at_ms: int = NOW_MS, **more: Any) -> None:
+        """One batch of the sampler: all partitions were looked at then, and these told about."""
+        looks = tuple(fact for fact in facts if isinstance(fact, PartitionLook))
+        reads = tuple(fact for fact in facts if isinstance(fact, StalledRead))
+        self.partitions.apply(PartitionsBatch(at_ms, looks, reads)._replace(**more), at_ms)
+
+
+def moves(partition: int = 0, topic: str = "orders", at_ms: int = NOW_MS, **more: Any) -> PartitionLook:
+    """A partition where nothing is open."""
+    return PartitionLook(topic, partition, "T", 1, 5, 10, END, END, at_ms, None)._replace(**more)
+
+
+def stands(partition: int = 0, topic: str = "orders", at_ms: int = NOW_MS, **more: Any) -> PartitionLook:
+    """A partition whose LSO stands 10 offsets below the high watermark, since SINCE_MS."""
+    return moves(partition, topic, at_ms, last_stable_offset=LSO, stalled_since_ms=SINCE_MS)._replace(**more)
+
+
+def silent(why: str, partition: int = 0, topic: str = "orders", at_ms: int = NOW_MS) -> PartitionLook:
+    return PartitionLook(topic, partition, "T", -1, -1, -1, -1, -1, at_ms, None, why)
+
+
+def entry(producer_id: int = PID, start: int = LSO, epoch: int = 3, **more: Any) -> OpenEntry:
+    return OpenEntry(producer_id, epoch, start, 0, NOW_MS - 15_000)._replace(**more)
+
+
+def first(producer_id: int = PID, **more: Any) -> FirstBatch:
+    """The batch at the LSO."""
+    return FirstBatch(LSO, producer_id, 3, True, False, NOW_MS - 19_000, NOW_MS - 18_000)._replace(**more)
+
+
+def read(*entries: OpenEntry, partition: int = 0, at_ms: int = SINCE_MS + 1_000, **more: Any) -> StalledRead:
+    """What DescribeProducers and one read of the batch at the LSO show; without entries nothing is open."""
+    at_lso = first(entries[0].producer_id if entries else PID)
+    return StalledRead("orders", partition, "T", 5, LSO, END, at_ms, at_lso, True, entries)._replace(**more)
+
+
+def owner(name: bytes, partition: int = 0, producer_id: int = PID, state: int = ONGOING, **more: Any) -> Id:
+    """An id whose transaction began with the stall and lists the partition."""
+    own = Id(name, state, start_ms=SINCE_MS, last_update_ms=SINCE_MS, producer_id=producer_id, timeout_ms=900_000)
+    return own._replace(topics=(Participants("orders", (partition,)),))._replace(**more)
+
+
+def hangs(partition: int = 0, producer_id: int = PID, name: bytes | None = b"pay", **more: Any) -> Observation:
+    """A confirmed hanging transaction at the LSO."""
+    subject = Subject("orders", partition, name, producer_id, 3, LSO)
+    return observe(kinds.HANGING, subject=subject, severity=kinds.CRITICAL, log_partition=None)._replace(**more)

@@ -1,0 +1,9 @@
+"""Where the project and its captured bytes lie."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).parents[2]
+GOLDEN: Final = ROOT / "tests" / "golden"

@@ -1,0 +1,139 @@
+"""A service that may resolve, over a store with a hanging transaction, and brokers that say what a test wants."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from typing import Any, Final, NamedTuple
+
+import pytest
+from fastapi.testclient import TestClient
+from sqlalchemy import select
+
+from service.api.http.kafka import Kafka
+from service.app import create_app
+from service.domain.partitions.facts import Place
+from service.domain.transaction_log.states import COMPLETE_ABORT, TOPIC
+from service.kafka.ends import Ends
+from service.kafka.leader_check import Seen
+from service.kafka.metadata import Leader, TopicLayout
+from service.kafka.producers import ActiveProducer
+from service.remediation import marker, owner, proof, way_out
+from service.store.schema import audit
+from tests.helpers.builders.entry_facts import facts_of
+from tests.helpers.partitions import END, LSO, PID, WithPartitions, hangs, stands
+from tests.helpers.stores import NOW_MS, Id
+
+EPOCH, COORDINATOR_EPOCH = 3, 6
+KEYS: Final = {"ann": "the-key-of-ann-000", "bob": "the-key-of-bob-000"}
+PLACE: Final = ("orders", 0)
+FENCED: Final = Id(b"pay", COMPLETE_ABORT, producer_id=PID, producer_epoch=EPOCH + 1)
+"""The id that wrote it, with a newer epoch: nobody can write as it did."""
+
+
+class Sent(NamedTuple):
+    node: int
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    commit: bool
+
+
+class Brokers:
+    """`seen`: what looks show; `before_look` is told of each look. `facts`: what the verdict is derived from. `answer`:
+    what comes of a marker."""
+
+    def __init__(self) -> None:
+        self.seen: dict[Place, Seen] = {PLACE: shows(hanging())}
+        self.before_look: Callable[[int], None] = lambda _: None
+        self.answer: Callable[[], int] = lambda: 0
+        self.facts = facts_of(None, PID, EPOCH, LSO, NOW_MS)
+        self.looks = 0
+        self.sent: list[Sent] = []
+
+    def log_ends(self, end: int, partition: int = 0, epoch: int = 5) -> None:
+        ends = Ends(0, end, end, 0)
+        self.seen[TOPIC, partition] = Seen(TOPIC, partition, "T", NOW_MS, Leader(1, epoch), ends, True, ())
+
+    def look(self, places: Collection[Place]) -> dict[Place, Seen]:
+        self.looks += 1
+        self.before_look(self.looks)
+        return {place: self.seen[place] for place in places if place in self.seen}
+
+    def ends(self, *_: object) -> None:
+        """Where the log ends counts for `facts` alone, which are there already."""
+
+    def write_marker(self, _: Any, node: int, **about: Any) -> int:
+        assert (about.pop("topic"), about.pop("partition")) == PLACE
+        self.sent.append(Sent(node, **about))
+        return self.answer()
+
+    @property
+    def layout(self) -> TopicLayout:
+        return TopicLayout(TOPIC, "T", {p: one.leader for (topic, p), one in self.seen.items() if topic == TOPIC})
+
+
+class Resolving:
+    """`cluster` is the store behind `client`."""
+
+    def __init__(self, cluster: WithPartitions, client: TestClient, brokers: Brokers) -> None:
+        self.cluster, self.client, self.brokers = cluster, client, brokers
+
+    def finding(self) -> str:
+        (item,) = self.client.get("/api/v1/clusters/orders/findings").json()["items"]
+        return str(item["id"])
+
+    def post(self, body: Any = None, finding: str | None = None, key: str | None = KEYS["ann"], **more: Any) -> Any:
+        headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+        path = f"/api/v1/clusters/orders/findings/{finding or self.finding()}/resolve"
+        return self.client.post(path, **({"json": body} if body is not None else {}), headers=headers, **more)
+
+    def execute(self) -> Any:
+        return self.post({"dry_run": False})
+
+    def audited(self) -> list[tuple[str, str]]:
+        """(operator, outcome) of each row, in order."""
+        with self.cluster.engine.connect() as connection:
+            return [(row.operator, row.outcome) for row in connection.execute(select(audit).order_by(audit.c.id))]
+
+
+def hanging(**more: Any) -> ActiveProducer:
+    return ActiveProducer(PID, EPOCH, 4, NOW_MS, COORDINATOR_EPOCH, LSO)._replace(**more)
+
+
+def shows(*open_: ActiveProducer, described: bool = True) -> Seen:
+    return Seen(*PLACE, "T", NOW_MS, Leader(2, 9), Ends(0, LSO, END, 0), described, open_)
+
+
+@contextmanager
+def resolving(
+    url: str, patch: pytest.MonkeyPatch, operators: dict[str, str] | None = KEYS, **finding: Any
+) -> Iterator[Resolving]:
+    """A hanging transaction is confirmed, its id is fenced, and everything is as the judge saw it."""
+    cluster, brokers = WithPartitions(url), Brokers()
+    cluster.read([FENCED])
+    cluster.look(stands())
+    brokers.log_ends(1)
+    cluster.see(hangs(**{"decision": "none", "command": "kafka-transactions.sh abort", **finding}))
+    patch.setattr(way_out, "Bracket", lambda *_: brokers)
+    brokers.facts = facts_of(finding.get("decision"), PID, EPOCH, LSO, NOW_MS)
+    patch.setattr(proof, "read_facts", lambda *_: brokers.facts)
+    patch.setattr(owner, "topic_layout", lambda *_: brokers.layout)
+    patch.setattr(owner, "READS_WITHIN_S", 0.2)
+    patch.setattr(marker, "write_marker", brokers.write_marker)
+    app = create_app(url, "1.2.3", None, operators)
+    app.state.kafka = _Connected()
+    with TestClient(app, raise_server_exceptions=False) as client:
+        yield Resolving(cluster, client, brokers)
+    cluster.close()
+
+
+class _Connected(Kafka):
+    """Takes turns and tells failures as the real one; what it is connected to asks nobody."""
+
+    def __init__(self) -> None:
+        super().__init__(settings=object())  # type: ignore[arg-type]
+
+    def _connected(self, _: Any) -> Any:
+        self._cluster_id = "kafka-orders"
+        return object()

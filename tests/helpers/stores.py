@@ -1,0 +1,171 @@
+"""Stores to ask: written by the real writer from small logs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from fastapi.testclient import TestClient
+from sqlalchemy import Engine
+
+from service.app import create_app
+from service.domain.transaction_log import states
+from service.domain.transaction_log.facts import (
+    UNSEEN,
+    Gap,
+    LogBatch,
+    LogRecord,
+    Minute,
+    Participants,
+    RangeRead,
+    Run,
+    Step,
+)
+from service.domain.transaction_log.states import SOURCE, TOPIC
+from service.store import clusters, lease, progress
+from service.store.engine import open_engine
+from service.store.writers.transaction_log import TransactionLogWriter
+from tests.helpers.migrated import migrated
+
+NOW_MS = 1_790_000_030_123
+"""When the last batch was applied: 14:13:50.123Z, so the last whole minute ends at 14:13:00."""
+
+NOW = "2026-09-21T14:13:50.123Z"
+INT64_MAX, INT64_MIN = 2**63 - 1, -(2**63)
+
+DESCRIPTION = {
+    "brokers": [{"id": 1, "host": "broker-1", "port": 9092, "newest_metadata_version": 30}],
+    "features": {"transaction.version": 2},
+    "configs": {"transactional.id.expiration.ms": {"value": "3600000", "source": "broker"}},
+}
+
+
+class Id(NamedTuple):
+    """A transactional id and its newest record."""
+
+    id: bytes
+    state: int = states.COMPLETE_COMMIT
+    start_ms: int = NOW_MS - 60_000
+    last_update_ms: int = NOW_MS - 50_000
+    timestamp_ms: int = NOW_MS - 50_000
+    producer_id: int = 1000
+    producer_epoch: int = 3
+    timeout_ms: int = 60_000
+    previous_producer_id: int = -1
+    topics: tuple[Participants, ...] = ()
+    commits: int = 0
+    aborts: int = 0
+
+
+class SeededCluster:
+    """A cluster of a store, under lease; every call of `read` is one batch of new records, one partition."""
+
+    def __init__(self, url: str, name: str = "orders", partitions: int = 1, started_ms: int = NOW_MS - 600_000) -> None:
+        self.url, self.name = url, name
+        self.engine: Engine = migrated(open_engine(url))
+        self.id = clusters.bind(self.engine, name, f"kafka-{name}", started_ms)
+        held = lease.acquire(self.engine, self.id, "driver", started_ms)
+        assert held is not None
+        self.lease = held
+        self.writer = TransactionLogWriter(self.engine, held)
+        self._next = dict.fromkeys(range(partitions), 0)
+        starts = [progress.PartitionStart(p, "T", 1, 5, 0, 0) for p in range(partitions)]
+        progress.start_positions(self.engine, held, SOURCE, TOPIC, starts, started_ms)
+
+    def read(
+        self,
+        ids: Iterable[Id] = (),
+        *,
+        now_ms: int = NOW_MS,
+        partition: int = 0,
+        behind: int = 0,
+        gap: Gap | None = None,
+        trouble: str | None = None,
+    ) -> None:
+        """Apply one record for each id; the log's end lies `behind` records further."""
+        lo = self._next[partition]
+        ids = list(ids)
+        runs = [_run(partition, lo + number, one) for number, one in enumerate(ids)]
+        hi = lo + len(runs) if gap is None else gap.to_offset + len(runs)
+        self._next[partition] = hi
+        span = RangeRead(partition, "T", 0, lo, hi, 1, 5, 0, hi + behind, now_ms, len(runs), 100 * len(runs), gap)
+        runs.sort(key=lambda run: run.transactional_id)
+        told = [_ends(run, one) for run, one in zip(runs, sorted(ids, key=lambda one: one.id), strict=True)]
+        steps = tuple(step for steps, _ in told for step in steps)
+        self.writer.apply(
+            LogBatch((span,), tuple(runs), (), trouble, steps, tuple(minute for _, minute in told)), now_ms
+        )
+
+    def read_no_log(self) -> None:
+        """Of a cluster whose log does not exist yet."""
+        self.writer.apply(LogBatch((), (), (), None, (), ()), NOW_MS)
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+
+ENDED = {
+    states.PREPARE_COMMIT: states.PREPARE_COMMIT,
+    states.PREPARE_ABORT: states.PREPARE_ABORT,
+    states.COMPLETE_COMMIT: states.PREPARE_COMMIT,
+    states.COMPLETE_ABORT: states.PREPARE_ABORT,
+}
+
+
+def _run(partition: int, offset: int, one: Id) -> Run:
+    record = LogRecord(
+        offset,
+        one.timestamp_ms,
+        5,
+        one.state,
+        one.producer_id,
+        one.producer_epoch,
+        one.timeout_ms,
+        one.last_update_ms,
+        one.start_ms,
+        2,
+        one.previous_producer_id,
+        sum(len(topic.partitions) for topic in one.topics),
+    )
+    ended = ENDED.get(one.state, states.PREPARE_COMMIT if one.commits else -1)
+    end = (offset, ended, b"as Kafka wrote it") if ended >= 0 else (-1, -1, None)
+    return Run(partition, one.id, record, record, True, 1, one.topics, *end)
+
+
+def _ends(run: Run, one: Id) -> tuple[list[Step], Minute]:
+    """What would have come with the record: its commits, and its aborts, of which nobody knows the cause."""
+    aborted = run.last._replace(state=states.COMPLETE_ABORT, offset=-1)
+    steps = [Step(run.partition, run.transactional_id, UNSEEN, aborted)] * one.aborts
+    minute_ms = max(one.timestamp_ms, 0) // 60_000 * 60_000
+    times = (minute_ms, minute_ms) if one.commits else (0, 0)
+    return steps, Minute(run.partition, run.transactional_id, minute_ms, one.commits, 0, 0, 0, 0, 0, 0, *times)
+
+
+def open_id(name: str | bytes, age_ms: int, *topics: str, state: int = states.ONGOING, **fields: Any) -> Id:
+    """An id whose transaction began `age_ms` before NOW_MS, with partitions 0 and 1 of each topic."""
+    raw = name.encode() if isinstance(name, str) else name
+    parts = tuple(Participants(topic, (0, 1)) for topic in topics or ("payments",))
+    start_ms = NOW_MS - age_ms
+    return Id(raw, state, start_ms=start_ms, last_update_ms=start_ms + 1_000, topics=parts)._replace(**fields)
+
+
+def mixed_ids(count: int = 500) -> Sequence[Id]:
+    """Of every state, ages and update times that repeat, times that are none; names in another order than ages."""
+    cycle = (*sorted(states.PERSISTED), states.EXPIRED, states.UNKNOWN)
+    absurd = {11: INT64_MAX, 13: -1, 17: INT64_MIN, 19: INT64_MAX - 5}
+    ids = []
+    for number in range(count):
+        state = cycle[number % len(cycle)]
+        ms = absurd.get(number % 23, NOW_MS - (number * 7919 % 40) * 1_000)
+        topics = (Participants("payments", (number % 3,)),) if state in states.OPEN else ()
+        name = f"app-{number * 7919 % count:05d}".encode()
+        ids.append(Id(name, state, start_ms=ms, last_update_ms=ms, producer_id=number, topics=topics))
+    return ids
+
+
+@contextmanager
+def client_of(url: str) -> Iterator[TestClient]:
+    """A client of the application over the store, at NOW_MS; a mistake of ours is its 500, as people see it."""
+    with TestClient(create_app(url, "1.2.3", now_ms=lambda: NOW_MS), raise_server_exceptions=False) as client:
+        yield client

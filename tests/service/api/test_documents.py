@@ -1,0 +1,181 @@
+"""What the service says of itself: OpenAPI that its answers keep to, and metrics."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from pydantic import BaseModel
+
+from service.api.schemas import findings, history, ledger, models, partitions
+from service.domain.partitions.ledger import LedgerBatch, Marker, TopicRange, Volume
+from service.domain.transaction_log import states
+from service.store import clusters
+from service.store.writers.ledger import LedgerWriter
+from tests.helpers.partitions import WithPartitions, entry, hangs, moves, silent, stands
+from tests.helpers.partitions import read as read_of
+from tests.helpers.stores import DESCRIPTION, INT64_MAX, NOW_MS, Id, client_of, mixed_ids, open_id
+from tests.service.store.histories import MINUTE, aborted, committed
+from tests.service.store.logs import batch, read
+
+SCRIPT = b"<script>alert(1)</script>"
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[TestClient]:
+    cluster = WithPartitions(f"sqlite:///{tmp_path / 'store.db'}", 'o"><i>&', partitions=2)
+    clusters.describe(cluster.engine, cluster.id, DESCRIPTION, NOW_MS)
+    lived = [*committed(0, MINUTE, b"lived"), *aborted(3, MINUTE + 1_000, b"lived", pid=INT64_MAX - 1)]
+    cluster.writer.apply(batch(lived, read(0, 6, partition=1)), NOW_MS)
+    cluster.read(mixed_ids(60))
+    cluster.read([open_id(SCRIPT, 86_400_000), open_id(b"\x00/?&", 80_000_000), Id(b"wide", producer_id=INT64_MAX)])
+    held = entry(INT64_MAX, records=5, bytes=500, last_timestamp_ms=INT64_MAX)
+    cluster.look(stands(), stands(1), moves(2), silent("no leader", 3), read_of(held), not_covered=3)
+    cluster.see(hangs(producer_id=INT64_MAX))
+    markers = Marker("tailed", 0, 0, INT64_MAX - 1, INT64_MAX, 3, 1, True, INT64_MAX)
+    volume = Volume("tailed", 0, MINUTE, 3, INT64_MAX, 1, 1, 0)
+    tailed = LedgerBatch((TopicRange("tailed", read(0, 3, asked_at_ms=MINUTE)),), (volume,), (markers,))
+    LedgerWriter(cluster.engine, cluster.lease).apply(tailed, MINUTE)
+    with client_of(cluster.url) as client:
+        yield client
+    cluster.close()
+
+
+def keys(body: Any) -> set[str]:
+    """Every key of an answer, as a path."""
+    if isinstance(body, dict):
+        return {f".{key}" for key in body} | {f".{key}{deeper}" for key, item in body.items() for deeper in keys(item)}
+    if isinstance(body, list):
+        return {f"[]{deeper}" for item in body for deeper in keys(item)}
+    return set()
+
+
+@pytest.mark.parametrize(
+    ("path", "model"),
+    [
+        ("", models.Cluster),
+        ("/transactions?limit=200&state=Expired&state=Ongoing&state=CompleteCommit", models.Transactions),
+        ("/transaction?id=wide", models.OneTransaction),
+        ("/coordinators", models.Coordinators),
+        ("/transaction/timeline?id=lived", history.Timeline),
+        ("/transaction/rates?id=lived", history.TransactionRates),
+        ("/producers/9223372036854775807", history.ProducerOwners),
+        ("/expiring?within=7d", models.Transactions),
+        ("/partitions", partitions.Partitions),
+        ("/partitions/orders/0", partitions.OnePartition),
+        ("/partitions/tailed/0/markers", ledger.Markers),
+        ("/partitions/tailed/0/volume", ledger.Volume),
+        ("/hanging", findings.Findings),
+    ],
+)
+def test_answers_are_as_described(client: TestClient, path: str, model: type[BaseModel]) -> None:
+    """Nothing is missing, of another type, or there without being described."""
+    body = client.get(f"/api/v1/clusters/o%22%3E%3Ci%3E%26{path}").json()
+    as_described = model.model_validate(body, strict=True).model_dump(exclude_unset=True)
+    undescribed = keys(body) - keys(as_described)
+    assert {key for key in undescribed if not key.endswith("_str")} == set()
+
+
+def test_openapi_names_every_operation_and_holds_all_it_refers_to(client: TestClient) -> None:
+    document = client.get("/openapi.json").json()
+    assert document["info"]["version"] == "1.2.3"
+    operations = [operation for path in document["paths"].values() for operation in path.values()]
+    names = [operation["operationId"] for operation in operations]
+    assert sorted(names) == [
+        "explainOffsets",
+        "getCluster",
+        "getFinding",
+        "getHealthy",
+        "getMetrics",
+        "getPartition",
+        "getReady",
+        "getTimeline",
+        "getTransaction",
+        "getTransactionRates",
+        "getVersion",
+        "getVolume",
+        "listClusters",
+        "listCoordinators",
+        "listExpiring",
+        "listFindings",
+        "listGroups",
+        "listHanging",
+        "listMarkers",
+        "listPartitions",
+        "listProducerOwners",
+        "listTransactions",
+        "resolveFinding",
+        "streamEvents",
+    ]
+    assert all(operation["description"] for operation in operations)
+    references = set(re.findall(r"#/components/schemas/(\w+)", str(document)))
+    assert references <= set(document["components"]["schemas"])
+    assert "HTTPValidationError" not in references
+
+
+def test_openapi_declares_the_problems_of_each_operation(client: TestClient) -> None:
+    document = client.get("/openapi.json").json()
+    for path, statuses in {
+        "/api/v1/clusters": {"400", "422", "503"},
+        "/api/v1/clusters/{cluster}": {"404", "422", "503"},
+        "/api/v1/clusters/{cluster}/transactions": {"400", "404", "422", "503"},
+        "/api/v1/clusters/{cluster}/transaction": {"404", "422", "503"},
+        "/api/v1/clusters/{cluster}/coordinators": {"400", "404", "422", "503"},
+        "/api/v1/clusters/{cluster}/transaction/timeline": {"400", "404", "422", "503"},
+        "/api/v1/clusters/{cluster}/transaction/rates": {"400", "404", "422", "503"},
+        "/api/v1/clusters/{cluster}/producers/{producer_id}": {"400", "404", "422", "503"},
+        "/api/v1/clusters/{cluster}/expiring": {"400", "404", "422", "503"},
+        "/api/v1/clusters/{cluster}/groups": {"400", "404", "422", "503"},
+        "/api/v1/clusters/{cluster}/partitions": {"400", "404", "422", "503"},
+        "/api/v1/clusters/{cluster}/partitions/{topic}/{partition}": {"404", "422", "503"},
+        "/api/v1/clusters/{cluster}/hanging": {"400", "404", "422", "503"},
+        "/-/ready": {"503"},
+    }.items():
+        responses = document["paths"][path]["get"]["responses"]
+        assert set(responses) == {"200", *statuses}, path
+        for status in statuses:
+            schema = responses[status]["content"]["application/problem+json"]["schema"]
+            assert schema == {"$ref": "#/components/schemas/Problem"}
+
+
+def test_openapi_describes_the_filters(client: TestClient) -> None:
+    operation = client.get("/openapi.json").json()["paths"]["/api/v1/clusters/{cluster}/transactions"]["get"]
+    schemas = {parameter["name"]: parameter["schema"] for parameter in operation["parameters"]}
+    said = {"title": "Limit", "description": "Items of the page at most."}
+    assert schemas["limit"] == {"type": "integer", "minimum": 1, "maximum": 200, "default": 50, **said}
+    assert set(schemas) == {
+        "cluster",
+        "state",
+        "prefix",
+        "min_age",
+        "producer_id",
+        "topic",
+        "q",
+        "sort",
+        "limit",
+        "cursor",
+    }
+    assert "^[0-9]{1,9}[smhd]$" in str(schemas["min_age"])
+    assert all(name in str(schemas["state"]) for name in states.NAMES.values())
+
+
+def test_metrics_are_served_in_the_format_asked_for(client: TestClient) -> None:
+    plain = client.get("/metrics", headers={"Accept-Encoding": "identity"})
+    assert plain.headers["content-type"].startswith("text/plain; version=0.0.4")
+    assert 'kafka_txn_transactions{cluster="o\\"><i>&",state="Ongoing"}' in plain.text
+    wanted = {"Accept": "application/openmetrics-text; version=1.0.0", "Accept-Encoding": "gzip"}
+    open_metrics = client.get("/metrics?collect[]=x", headers=wanted)
+    assert open_metrics.headers["content-type"].startswith("application/openmetrics-text")
+    assert open_metrics.headers["content-encoding"] == "gzip"
+    assert open_metrics.text.endswith("# EOF\n")
+
+
+def test_requests_are_counted_by_route(client: TestClient) -> None:
+    client.get("/api/v1/clusters/nope")
+    page = client.get("/metrics").text
+    (line,) = [line for line in page.splitlines() if '/clusters/{cluster}"' in line and 'status="404"' in line]
+    assert line.endswith(" 1.0")

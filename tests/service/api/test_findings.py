@@ -1,0 +1,246 @@
+"""Findings over REST: pages and filters, one in full, counts, metrics, and the stream of what happens to them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.api.http.store import Store
+from service.api.routes.events import stream
+from service.domain.findings import kinds
+from service.domain.findings.finding import Subject
+from service.store.engine import open_reader
+from service.store.writers.findings import EVENTS_KEPT
+from tests.helpers.findings import WithFindings, observe
+from tests.helpers.stores import NOW_MS, client_of
+from tests.helpers.waiting import LIMIT_S
+
+PATH = "/api/v1/clusters/orders/findings"
+
+
+GAP = observe(kinds.COVERAGE_GAP, subject=Subject(topic="__transaction_state", partition=3), log_partition=None)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[WithFindings]:
+    cluster = WithFindings(f"sqlite:///{tmp_path / 'store.db'}")
+    cluster.read(now_ms=NOW_MS)
+    yield cluster
+    cluster.close()
+
+
+def test_one_finding_says_all_that_is_promised(cluster: WithFindings) -> None:
+    heals = observe(self_heals_at_ms=NOW_MS + 1_000, owner="payments", muted_until_ms=NOW_MS, name=b"p\xff")
+    cluster.see(heals)
+    with client_of(cluster.url) as client:
+        (item,) = client.get(PATH).json()["items"]
+        alone = client.get(item["href"]).json()
+    assert alone.pop("as_of") == "2026-09-21T14:13:50.123Z"
+    assert alone == item
+    assert item.pop("id").isalnum()
+    assert item.pop("href").startswith(PATH)
+    now = "2026-09-21T14:13:50.123Z"
+    assert item == {
+        "cluster": "orders",
+        "kind": "overdue_transaction",
+        "severity": "warning",
+        "status": "confirmed",
+        "confidence": "certain",
+        "subject": {
+            "topic": None,
+            "partition": None,
+            "transactional_id": "p\\x{ff}",
+            "transactional_id_b64": "cP8",
+            "producer_id": None,
+            "producer_epoch": None,
+            "start_offset": None,
+            "group": None,
+            "prefix": None,
+        },
+        "opened_at": now,
+        "confirmed_at": now,
+        "resolved_at": None,
+        "last_seen_at": now,
+        "count": 1,
+        "reopened": False,
+        "resolution": None,
+        "owner": "payments",
+        "muted_until": now,
+        "summary": "it is late",
+        "evidence": [{"at": now, "source": "__transaction_state-0@7", "text": "fact"}],
+        "blocked_groups": [],
+        "self_heals_at": "2026-09-21T14:13:51.123Z",
+        "decision": None,
+        "possible": [],
+        "proofs": [],
+        "advice": "look",
+        "command": None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ("", ["c", "gap", "b", "a"]),
+        ("kind=overdue_transaction", ["c", "b", "a"]),
+        ("kind=overdue_transaction&kind=coverage_gap", ["c", "gap", "b", "a"]),
+        ("status=resolved", ["a"]),
+        ("status=candidate&status=confirmed", ["c", "gap", "b"]),
+        ("severity=critical", ["b"]),
+        ("transactional_id=b", ["b"]),
+        ("topic=__transaction_state&partition=3", ["gap"]),
+        ("partition=4", []),
+    ],
+)
+def test_filters(cluster: WithFindings, query: str, names: list[str]) -> None:
+    b = observe(name=b"b", severity=kinds.CRITICAL)
+    cluster.see(observe(name=b"a"), now_ms=NOW_MS)
+    cluster.see(observe(name=b"a"), b, now_ms=NOW_MS + 1)
+    cluster.see(b, GAP, now_ms=NOW_MS + 2)
+    cluster.see(b, GAP, observe(name=b"c"), now_ms=NOW_MS + 3)
+    with client_of(cluster.url) as client:
+        items = client.get(f"{PATH}?{query}").json()["items"]
+    assert [one["subject"]["transactional_id"] or "gap" for one in items] == names
+
+
+def test_pages(cluster: WithFindings) -> None:
+    cluster.see(*(observe(name=b"%02d" % n) for n in range(25)))  # all at one moment
+    with client_of(cluster.url) as client:
+        seen: list[str] = []
+        cursor = ""
+        while True:
+            page = client.get(f"{PATH}?limit=10{cursor}").json()
+            seen += [one["subject"]["transactional_id"] for one in page["items"]]
+            if page["next_cursor"] is None:
+                break
+            cursor = f"&cursor={page['next_cursor']}"
+        assert sorted(seen) == [f"{n:02d}" for n in range(25)]
+        other = client.get(f"{PATH}?limit=10&status=resolved{cursor}")
+        assert (other.status_code, other.json()["type"]) == (400, "urn:txnscope:bad-cursor")
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        (f"{PATH}/nobody", 404),
+        (f"{PATH}?kind=nothing", 422),
+        (f"{PATH}?knd=coverage_gap", 422),
+        ("/api/v1/clusters/other/findings", 404),
+        ("/api/v1/events?cluster=other", 404),
+    ],
+)
+def test_mistakes_are_problems(cluster: WithFindings, path: str, status: int) -> None:
+    with client_of(cluster.url) as client:
+        answered = client.get(path)
+    assert (answered.status_code, answered.headers["content-type"]) == (status, "application/problem+json")
+
+
+def test_an_answer_known_already_is_not_sent_again_until_something_changes(cluster: WithFindings) -> None:
+    cluster.see(observe())
+    with client_of(cluster.url) as client:
+        tag = client.get(PATH).headers["etag"]
+        assert client.get(PATH, headers={"If-None-Match": tag}).status_code == 304
+        cluster.see(now_ms=NOW_MS + 1)
+        assert client.get(PATH, headers={"If-None-Match": tag}).status_code == 200
+
+
+def test_counts_and_metrics(cluster: WithFindings) -> None:
+    suspected = observe(kinds.COORDINATOR_MISMATCH, confirmed=False)
+    cluster.see(observe(), GAP, suspected)
+    cluster.see(GAP, suspected, now_ms=NOW_MS + 1)
+    with client_of(cluster.url) as client:
+        counts = client.get("/api/v1/clusters/orders").json()["findings"]
+        metrics = client.get("/metrics").text
+    assert counts == [
+        {"kind": "coordinator_mismatch", "status": "candidate", "count": 1},
+        {"kind": "coverage_gap", "status": "confirmed", "count": 1},
+        {"kind": "overdue_transaction", "status": "resolved", "count": 1},
+    ]
+    for kind, status, value in (
+        ("coordinator_mismatch", "candidate", 1),
+        ("coordinator_mismatch", "confirmed", 0),
+        ("overdue_transaction", "resolved", 1),
+        ("data_gap", "confirmed", 0),
+    ):
+        assert f'kafka_txn_findings{{cluster="orders",kind="{kind}",status="{status}"}} {value}.0' in metrics
+    assert 'kind="data_gap",status="candidate"' not in metrics
+
+
+class Listener:
+    """Reads the stream of a store as a client would, message by message."""
+
+    def __init__(self, url: str, last_event_id: str | None = None, cluster: str | None = None) -> None:
+        self._engine = open_reader(url)
+        self._loop = asyncio.new_event_loop()
+        self._messages: AsyncIterator[str] = stream(Store(self._engine), cluster, last_event_id)
+
+    def hear(self) -> dict[str, str]:
+        message = self._loop.run_until_complete(asyncio.wait_for(anext(self._messages), LIMIT_S))
+        assert message.endswith("\n\n")
+        return dict(line.split(": ", 1) for line in message.rstrip("\n").split("\n"))
+
+    def close(self) -> None:
+        self._loop.run_until_complete(self._messages.aclose())  # type: ignore[attr-defined]
+        self._loop.run_until_complete(self._loop.shutdown_default_executor())
+        self._loop.close()
+        self._engine.dispose()
+
+
+@pytest.fixture
+def listen(cluster: WithFindings) -> Iterator[Any]:
+    listeners: list[Listener] = []
+
+    def begin(*arguments: str | None) -> Listener:
+        listeners.append(Listener(cluster.url, *arguments))
+        return listeners[-1]
+
+    yield begin
+    for one in listeners:
+        one.close()
+
+
+def test_listeners_hear_what_happens_from_now_on(cluster: WithFindings, listen: Any) -> None:
+    cluster.see(GAP)
+    listener = listen()
+    assert listener.hear() == {"retry": "2000"}
+    cluster.see(GAP, observe())
+    cluster.see(GAP, now_ms=NOW_MS + 1)
+    opened, resolved = listener.hear(), listener.hear()
+    assert (opened["event"], resolved["event"]) == ("opened", "resolved")
+    assert int(resolved["id"]) == int(opened["id"]) + 1
+    with client_of(cluster.url) as client:
+        shown = client.get(PATH, params={"kind": kinds.OVERDUE}).json()["items"][0]
+    assert json.loads(resolved["data"]) == shown
+
+
+def test_who_comes_back_goes_on_where_it_was(cluster: WithFindings, listen: Any) -> None:
+    cluster.see(observe())
+    cluster.see(GAP, now_ms=NOW_MS + 1)
+    listener = listen("1")
+    listener.hear()
+    assert [listener.hear()["event"] for _ in range(2)] == ["opened", "resolved"]
+
+
+@pytest.mark.parametrize("last", ["3", "99999999", "x"])
+def test_who_was_away_for_too_long_is_told_to_begin_anew(cluster: WithFindings, listen: Any, last: str) -> None:
+    with cluster.engine.begin() as connection:
+        connection.exec_driver_sql(
+            f"INSERT INTO finding_events VALUES ({EVENTS_KEPT}, {cluster.id}, 'forgotten', 'opened', 0)"
+        )
+    listener = listen(last)
+    listener.hear()
+    assert listener.hear() == {"id": str(EVENTS_KEPT), "event": "reset", "data": "{}"}
+    cluster.see(observe())
+    assert listener.hear()["id"] == str(EVENTS_KEPT + 1)
+
+
+def test_a_quiet_stream_lives(cluster: WithFindings, listen: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.api.routes.events.HEARTBEAT_EVERY_S", 0.5)
+    listener = listen()
+    listener.hear()
+    assert listener.hear() == {"": "heartbeat"}

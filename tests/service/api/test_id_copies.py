@@ -1,0 +1,263 @@
+"""What one surface calls an id, every other one takes for that id: JSON, pages, metrics, the terminal; and what looks
+like another id is told from it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+from urllib.parse import quote
+
+import pytest
+from fastapi.testclient import TestClient
+from prometheus_client.parser import text_string_to_metric_families
+
+from service.domain.findings import kinds
+from service.domain.findings.finding import Subject
+from service.store.display import display_id
+from tests.helpers.findings import observe
+from tests.helpers.partitions import WithPartitions
+from tests.helpers.stores import client_of, open_id
+from tests.helpers.terminal import Ask, asking, service_of
+from tests.service.web.page_text import PageText
+
+API: Final = "/api/v1/clusters/orders"
+PAGES: Final = "/clusters/orders"
+
+IDS: Final = [
+    *(
+        text.encode()
+        for text in ("plain", "zürich-☃", "zu\u0308rich-☃", "\N{GRINNING FACE}", "100%", "a/b", "a%2Fb", "../a")
+    ),
+    *(text.encode() for text in ("tab\tid", r"tab\tid", r"tab\u0009id", r"tab\x09id", "tab%09id", "tab id")),
+    *(text.encode() for text in ("nul\0id", r"nul\x00id", r"nul\u0000id", "line\nid", r"line\nid", r"line\\nid")),
+    *(text.encode() for text in ('say "hi"', r"say \"hi\"", "it's", "back\\slash", r"back\\slash", "end\\")),
+    *(text.encode() for text in (" ends", "ends", "ends ", " ends ", "two  spaces", "two spaces")),
+    *(text.encode() for text in ("\x85next", r"\x85next", "\u2028line", "\u202eright", "\ufeffbom", "\u00a0nbsp")),
+    *(text.encode() for text in ("é", r"\xe9", "a+b", "a&id=c#d;e", "`x` $(y)", "<b>&amp;</b>")),
+    *(b"bytes\xff", rb"bytes\xff", b"surrogate\xed\xa0\x80"),
+]
+PIDS: Final = {raw: 1_000 + number for number, raw in enumerate(IDS)}
+NAMES: Final = [pytest.param(raw, id=ascii(raw)) for raw in IDS]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """All of them are open and hang."""
+    cluster = WithPartitions(f"sqlite:///{tmp_path_factory.mktemp('copies') / 'store.db'}")
+    cluster.read([open_id(raw, 5_000, producer_id=pid) for raw, pid in PIDS.items()])
+    subjects = {raw: Subject("orders", number, raw, PIDS[raw], 3, 100) for number, raw in enumerate(IDS)}
+    cluster.see(
+        *(
+            observe(kinds.HANGING, subject=one, severity=kinds.CRITICAL, log_partition=None, summary=display_id(raw))
+            for raw, one in subjects.items()
+        )
+    )
+    yield cluster.url
+    cluster.close()
+
+
+@pytest.fixture(scope="module")
+def client(store: str) -> Iterator[TestClient]:
+    with client_of(store) as client:
+        yield client
+
+
+def get(client: TestClient, path: str) -> Any:
+    response = client.get(path)
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+def everything(client: TestClient, path: str) -> list[Any]:
+    page = get(client, f"{path}?limit=200")
+    assert page["next_cursor"] is None
+    return list(page["items"])
+
+
+# ---- what each surface calls an id
+
+
+def in_json(client: TestClient) -> dict[int, str]:
+    """By producer id."""
+    return {one["producer_id"]: one["transactional_id"] for one in everything(client, f"{API}/transactions")}
+
+
+def in_findings(client: TestClient) -> dict[int, str]:
+    subjects = [one["subject"] for one in everything(client, f"{API}/hanging")]
+    return {one["producer_id"]: one["transactional_id"] for one in subjects}
+
+
+def in_metrics(client: TestClient) -> dict[int, str]:
+    families = text_string_to_metric_families(client.get("/metrics").text)
+    samples = [one for family in families for one in family.samples if one.name == "kafka_txn_hanging_info"]
+    return {1_000 + int(one.labels["partition"]): one.labels["transactional_id"] for one in samples}
+
+
+def on_pages(client: TestClient) -> dict[int, str]:
+    """The words of the link to each id, as a browser copies them."""
+    found = {}
+    for pid in PIDS.values():
+        page = PageText(client.get(f"{PAGES}/transactions?producer_id={pid}").text)
+        (found[pid],) = {text for text, href in page.links.items() if href.startswith(f"{PAGES}/transaction?id")}
+    return found
+
+
+SURFACES: Final[dict[str, Callable[[TestClient], dict[int, str]]]] = {
+    "JSON": in_json,
+    "findings": in_findings,
+    "metrics": in_metrics,
+    "pages": on_pages,
+}
+
+
+@pytest.fixture(scope="module")
+def copies(client: TestClient) -> dict[str, dict[int, str]]:
+    return {surface: told(client) for surface, told in SURFACES.items()}
+
+
+@pytest.mark.parametrize("raw", NAMES)
+def test_json_has_the_id_itself(client: TestClient, copies: dict[str, dict[int, str]], raw: bytes) -> None:
+    body = get(client, f"{API}/transaction?id={quote(raw)}")
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError:
+        assert body["transactional_id"] == display_id(raw)
+        assert get(client, f"{API}/transaction?id_b64={body['transactional_id_b64']}")["producer_id"] == PIDS[raw]
+        return
+    assert (body["transactional_id"], body["transactional_id_b64"]) == (text, None)
+    assert copies["JSON"][PIDS[raw]] == copies["findings"][PIDS[raw]] == text
+
+
+def test_no_surface_gives_two_ids_one_name(copies: dict[str, dict[int, str]]) -> None:
+    for surface, names in copies.items():
+        assert names.keys() == set(PIDS.values()), surface
+        assert len(set(names.values())) == len(IDS), surface
+
+
+# ---- what each surface makes of that
+
+
+def by_route(client: TestClient, name: str) -> int:
+    return int(get(client, f"{API}/transaction?id={quote(name, safe='')}")["producer_id"])
+
+
+def by_timeline(client: TestClient, name: str) -> int:
+    """Its rows do not say whose they are: that it is found at all."""
+    get(client, f"{API}/transaction/timeline?id={quote(name, safe='')}")
+    get(client, f"{API}/transaction/rates?id={quote(name, safe='')}")
+    return by_route(client, name)
+
+
+def by_findings(client: TestClient, name: str) -> int:
+    (one,) = get(client, f"{API}/findings?transactional_id={quote(name, safe='')}")["items"]
+    return int(one["subject"]["producer_id"])
+
+
+def by_page(client: TestClient, name: str) -> int:
+    answer = client.get(f"{PAGES}/transaction?id={quote(name, safe='')}")
+    assert answer.status_code == 200
+    return _of_link(client, PageText(answer.text).links["This page as JSON"])
+
+
+def by_goto(client: TestClient, name: str) -> int:
+    answer = client.get(f"{PAGES}/goto?q={quote(name, safe='')}", follow_redirects=False)
+    if answer.status_code == 303:
+        return _of_link(client, answer.headers["location"])
+    assert answer.status_code == 200
+    hrefs = list(PageText(answer.text).links.values())
+    return _of_link(client, next(href for href in hrefs if href.startswith(f"{PAGES}/transaction?")))
+
+
+def by_findings_page(client: TestClient, name: str) -> int:
+    page = PageText(client.get(f"{PAGES}/findings?transactional_id={quote(name, safe='')}").text)
+    (finding,) = {href for href in page.links.values() if re.search("/findings/[0-9a-f]+$", href)}
+    return int(get(client, f"/api/v1{finding}")["subject"]["producer_id"])
+
+
+def _of_link(client: TestClient, href: str) -> int:
+    return int(get(client, href if href.startswith("/api/") else f"/api/v1{href}")["producer_id"])
+
+
+TAKERS: Final[dict[str, Callable[[TestClient, str], int]]] = {
+    "transaction": by_route,
+    "timeline and rates": by_timeline,
+    "findings": by_findings,
+    "page": by_page,
+    "go to": by_goto,
+    "page of findings": by_findings_page,
+}
+
+
+def names_of(copies: dict[str, dict[int, str]], raw: bytes) -> set[str]:
+    return {names[PIDS[raw]] for names in copies.values()}
+
+
+@pytest.mark.parametrize("raw", NAMES)
+def test_what_a_surface_calls_it_is_the_same_id_everywhere(
+    client: TestClient, copies: dict[str, dict[int, str]], raw: bytes
+) -> None:
+    for name in names_of(copies, raw):
+        found = {taker: take(client, name) for taker, take in TAKERS.items()}
+        assert found == dict.fromkeys(TAKERS, PIDS[raw]), name
+
+
+@pytest.mark.parametrize("raw", NAMES)
+@pytest.mark.parametrize("parameter", ["prefix", "q"])
+def test_filters_find_it_among_others(
+    client: TestClient, copies: dict[str, dict[int, str]], parameter: str, raw: bytes
+) -> None:
+    for name in names_of(copies, raw):
+        found = get(client, f"{API}/transactions?limit=200&{parameter}={quote(name, safe='')}")["items"]
+        assert PIDS[raw] in [one["producer_id"] for one in found], name
+        html = client.get(f"{PAGES}/transactions?{parameter}={quote(name, safe='')}").text
+        assert f"id={quote(raw, safe='')}" in {href.partition("?")[2] for href in PageText(html).links.values()}, name
+
+
+def test_an_id_comes_before_one_that_is_shown_so(store: str) -> None:
+    """Only where somebody spelt it in our own notation."""
+    tab, literal = b"tab\tid", rb"tab\u{9}id"
+    cluster = WithPartitions(store, "billing")
+    cluster.read([open_id(tab, 5_000, producer_id=1), open_id(literal, 5_000, producer_id=2)])
+    with client_of(store) as client:
+        one = f"{API.replace('orders', 'billing')}/transaction?id="
+        assert get(client, f"{one}{quote(display_id(tab))}")["producer_id"] == 2
+        assert get(client, f"{one}{quote(display_id(literal))}")["producer_id"] == 2
+        assert get(client, f"{one}{quote(tab)}")["producer_id"] == 1
+        hits = client.get(f"/clusters/billing/goto?q={quote(display_id(tab))}").text
+    cluster.close()
+    assert PageText(hits).links.keys() >= {display_id(tab), display_id(literal)}, "both may be meant"
+
+
+# ---- the terminal
+
+
+@pytest.fixture
+def ask(store: str, capsys: pytest.CaptureFixture[str]) -> Iterator[Ask]:
+    with service_of(store) as url:
+        yield asking(url, capsys)
+
+
+def test_the_terminal_calls_them_as_pages_do_and_takes_every_name(ask: Ask, copies: dict[str, dict[int, str]]) -> None:
+    listed = ask("transactions", "--cluster", "orders", "--limit", "200")[1].splitlines()[1:]
+    told = {int(re.split("  +", line)[3]): re.split("  +", line)[0] for line in listed}
+    assert told == copies["pages"] == copies["metrics"]
+    for raw, pid in PIDS.items():
+        for name in {told[pid], copies["JSON"][pid]}:
+            if "\0" in name:
+                continue  # no argument can hold it
+            code, out, _ = ask("transaction", "--cluster", "orders", "--json", "--", name)
+            assert (code, json.loads(out)["producer_id"]) == (0, pid), name
+            (finding,) = json.loads(ask("findings", "--cluster", "orders", "--json", f"--transactional-id={name}")[1])[
+                "items"
+            ]
+            assert finding["subject"]["transactional_id"] == copies["JSON"][pid]
+        assert (
+            ask("transaction", "--cluster", "orders", "--", told[pid])[1].splitlines()[0].endswith(f"  {told[pid]}")
+        ), raw
+
+
+def test_json_of_the_terminal_is_that_of_the_service(ask: Ask, copies: dict[str, dict[int, str]]) -> None:
+    items = json.loads(ask("transactions", "--cluster", "orders", "--limit", "200", "--json")[1])["items"]
+    assert {one["producer_id"]: one["transactional_id"] for one in items} == copies["JSON"]

@@ -1,0 +1,151 @@
+"""Every list of the API takes `limit` and `cursor`, with the same bounds, and answers in the same shape."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from service.api.http.fields import encode_bytes
+from service.app import create_app
+from service.domain.findings import kinds
+from service.domain.partitions.ledger import LedgerBatch, Marker, TopicRange, Volume
+from service.store.writers.groups import GroupSeen, GroupWriter
+from service.store.writers.ledger import LedgerWriter
+from tests.helpers.findings import observe
+from tests.helpers.partitions import LSO, WithPartitions, entry, hangs, stands
+from tests.helpers.partitions import read as read_of
+from tests.helpers.stores import NOW, NOW_MS, SeededCluster, client_of
+from tests.service.store.histories import MINUTE, aborted, committed
+from tests.service.store.logs import batch, read
+
+NO_STORE = "sqlite:///never-read.db"
+PID = 7
+QUERIES = {"/transaction/timeline": "id=pay", "/transaction/rates": "id=pay", "/expiring": "within=7d"}
+PLACES = {"cluster": "orders", "topic": "orders", "partition": "0", "producer_id": str(PID)}
+
+
+def _routes() -> dict[str, Any]:
+    """All that the application's routers answer as JSON documents, by path."""
+    routers = [router for router in create_app(NO_STORE).routes if hasattr(router, "effective_route_contexts")]
+    routes = [route for router in routers for route in router.effective_route_contexts()]
+    return {route.path: route for route in routes if route.response_model is not None}
+
+
+ROUTES = _routes()
+LISTS = {path: route for path, route in ROUTES.items() if "items" in getattr(route.response_model, "model_fields", ())}
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    """Of a store in which every list has two items or more."""
+    url = f"sqlite:///{tmp_path_factory.mktemp('lists') / 'store.db'}"
+    others = [SeededCluster(url, name) for name in ("payments", "billing")]
+    cluster = WithPartitions(url, partitions=3)
+    log = [*committed(0, MINUTE - 240_000, pid=PID), *aborted(3, MINUTE - 60_000, pid=PID)]
+    log += [*committed(6, MINUTE - 120_000, b"former", pid=PID), *committed(9, MINUTE, b"oldest", pid=PID)]
+    cluster.writer.apply(batch(log, read(0, len(log))), NOW_MS)
+    cluster.look(stands(), stands(1), read_of(entry()))
+    cluster.see(hangs(), hangs(1), observe(kinds.OVERDUE))
+    seen = [GroupSeen(name, "orders", 0, LSO - 5, 2, False) for name in ("a", "b", "c")]
+    GroupWriter(cluster.engine, cluster.lease).replace(seen, NOW_MS)
+    markers = tuple(Marker("orders", 0, 0, offset, PID, 3, 5, True, NOW_MS) for offset in range(3))
+    volumes = tuple(Volume("orders", 0, MINUTE - 60_000 * number, 3, 300, 1, 1, 0) for number in range(3))
+    tailed = TopicRange("orders", read(0, 3, asked_at_ms=NOW_MS))
+    LedgerWriter(cluster.engine, cluster.lease).apply(LedgerBatch((tailed,), volumes, markers), NOW_MS)
+    with client_of(url) as client:
+        yield client
+    for one in (cluster, *others):
+        one.close()
+
+
+def address(path: str, *queries: str) -> str:
+    query = QUERIES.get(path.removeprefix("/api/v1/clusters/{cluster}"), "")
+    return f"{path.format(**PLACES)}?{'&'.join(filter(None, (query, *queries)))}"
+
+
+def get(client: TestClient, path: str, *queries: str) -> Any:
+    response = client.get(address(path, *queries))
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+def test_the_lists_of_the_contract_are_found() -> None:
+    names = {path.rpartition("/")[2] for path in LISTS}
+    assert names >= {"clusters", "transactions", "timeline", "rates", "{producer_id}", "partitions", "hanging"}
+    assert names >= {"findings", "expiring", "coordinators", "groups", "markers", "volume"}
+
+
+def test_what_is_called_a_list_is_one() -> None:
+    called = {path for path, route in ROUTES.items() if (route.operation_id or "").startswith("list")}
+    assert called <= LISTS.keys()
+
+
+@pytest.mark.parametrize("path", LISTS)
+def test_a_list_has_one_shape(client: TestClient, path: str) -> None:
+    body = get(client, path)
+    assert body.keys() >= {"items", "next_cursor", "as_of"}
+    assert (body["next_cursor"], body["as_of"]) == (None, NOW)
+    assert len(body["items"]) > 1, "of this list the store of the test has too little"
+
+
+@pytest.mark.parametrize("limit", [1, 2])
+@pytest.mark.parametrize("path", LISTS)
+def test_following_the_cursor_tells_the_whole_list(client: TestClient, path: str, limit: int) -> None:
+    whole = get(client, path, "limit=200")["items"]
+    page = get(client, path, f"limit={limit}")
+    found = list(page["items"])
+    while page["next_cursor"] is not None:
+        assert len(page["items"]) == limit, "only the last page may be short"
+        page = get(client, path, f"limit={limit}", f"cursor={page['next_cursor']}")
+        found += page["items"]
+    assert found == whole
+
+
+@pytest.mark.parametrize("path", LISTS)
+def test_limits_have_the_bounds_of_the_contract(client: TestClient, path: str) -> None:
+    assert get(client, path, "limit=1")["items"] == get(client, path)["items"][:1]
+    (limit,) = (field for field in LISTS[path].dependant.query_params if field.alias == "limit")
+    assert limit.field_info.default == 50
+    for text, words in (("0", "greater than or equal to 1"), ("201", "less than or equal to 200"), ("x", "integer")):
+        refused = client.get(address(path, f"limit={text}"))
+        assert (refused.status_code, refused.json()["type"]) == (422, "urn:txnscope:bad-parameter")
+        (error,) = refused.json()["errors"]
+        assert error["parameter"] == "limit"
+        assert words in error["message"]
+
+
+@pytest.mark.parametrize("cursor", ["", "nonsense", encode_bytes(bytes(40)), "%F0%9F%98%80"])
+@pytest.mark.parametrize("path", LISTS)
+def test_a_cursor_that_is_none_is_refused(client: TestClient, path: str, cursor: str) -> None:
+    refused = client.get(address(path, f"cursor={cursor}"))
+    assert refused.headers["content-type"] == "application/problem+json"
+    assert (refused.status_code, refused.json()["type"]) == (400, "urn:txnscope:bad-cursor"), refused.text
+
+
+def test_a_cursor_serves_only_the_list_that_gave_it(client: TestClient) -> None:
+    cursors = {path: get(client, path, "limit=1")["next_cursor"] for path in LISTS}
+    for path, other in pairwise([*LISTS, next(iter(LISTS))]):
+        refused = client.get(address(other, f"cursor={cursors[path]}"))
+        assert (refused.status_code, refused.json()["type"]) == (400, "urn:txnscope:bad-cursor"), (path, other)
+
+
+@pytest.mark.parametrize("path", LISTS)
+def test_a_changed_cursor_is_refused_or_harmless(client: TestClient, path: str) -> None:
+    cursor = get(client, path, "limit=1")["next_cursor"]
+    for position in range(len(cursor)):
+        for letter in "A_9":
+            changed = cursor[:position] + letter + cursor[position + 1 :]
+            assert client.get(address(path, "limit=1", f"cursor={changed}")).status_code in (200, 400)
+
+
+@pytest.mark.parametrize("path", LISTS)
+def test_the_document_says_so(path: str) -> None:
+    operation = create_app(NO_STORE).openapi()["paths"][path]["get"]
+    parameters = {one["name"]: one["schema"] for one in operation["parameters"]}
+    assert parameters["limit"].items() >= {"minimum": 1, "maximum": 200, "default": 50}.items()
+    assert parameters["cursor"]["type"] == "string"
+    assert "400" in operation["responses"]

@@ -1,0 +1,449 @@
+"""Data partitions over REST: where the LSO stands, what holds it and who will end that, and what cannot be judged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.domain.partitions.facts import PartitionLook, StalledRead
+from service.domain.transaction_log import states
+from service.store.queries import judged_partitions
+from service.store.writers.groups import GroupSeen, GroupWriter
+from tests.helpers.partitions import (
+    END,
+    LSO,
+    PID,
+    SINCE_MS,
+    WithPartitions,
+    entry,
+    first,
+    hangs,
+    moves,
+    owner,
+    read,
+    silent,
+    stands,
+)
+from tests.helpers.stores import INT64_MAX, NOW, NOW_MS, client_of
+
+CLUSTER = "/api/v1/clusters/orders"
+PATH = f"{CLUSTER}/partitions"
+SINCE = "2026-09-21T14:13:30.123Z"
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[WithPartitions]:
+    cluster = WithPartitions(f"sqlite:///{tmp_path / 'store.db'}")
+    yield cluster
+    cluster.close()
+
+
+def get(cluster: WithPartitions, path: str = f"{PATH}/orders/0") -> Any:
+    with client_of(cluster.url) as client:
+        response = client.get(path)
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+def test_a_partition_says_all_that_is_promised(cluster: WithPartitions) -> None:
+    cluster.read([owner(b"pay\xff")])
+    cluster.look(stands(), read(entry(records=9, bytes=900), is_whole=True, lag_bytes=1_000))
+    cluster.look(at_ms=NOW_MS + 1_000)
+    one = get(cluster)
+    assert one.pop("as_of") == one["observed_at"] == "2026-09-21T14:13:51.123Z"
+    (listed,) = get(cluster, PATH)["items"]
+    assert listed == one
+    blocker = one.pop("blocker")
+    assert one.pop("open_transactions") == [blocker]
+    assert blocker == {
+        "producer_id": PID,
+        "producer_epoch": 3,
+        "transactional_id": "pay\\x{ff}",
+        "transactional_id_b64": "cGF5_w",
+        "start_offset": LSO,
+        "started_at": SINCE,
+        "first_record_timestamp": "2026-09-21T14:13:31.123Z",
+        "last_write_at": "2026-09-21T14:13:35.123Z",
+        "records": 9,
+        "bytes": 900,
+        "blocking_now": True,
+        "relation": "open",
+        "why": None,
+        "href": f"{CLUSTER}/transaction?id=pay%FF",
+    }
+    assert one == {
+        "topic": "orders",
+        "partition": 0,
+        "leader": 1,
+        "leader_epoch": 5,
+        "log_start_offset": 10,
+        "last_stable_offset": LSO,
+        "high_watermark": END,
+        "lso_lag_records": END - LSO,
+        "lso_lag_bytes": 1_000,
+        "lso_stalled_since": SINCE,
+        "blocked_groups": [],
+        "judged": True,
+        "why": None,
+        "observed_at": "2026-09-21T14:13:51.123Z",
+        "href": f"{PATH}/orders/0",
+    }
+
+
+RELATIONS: dict[str, tuple[Any, ...]] = {
+    "open": (owner(b"a"),),
+    "overdue": (owner(b"a", timeout_ms=1_000, start_ms=SINCE_MS - 3_000),),
+    "completing": (owner(b"a", state=states.PREPARE_COMMIT),),
+    "adopted": (owner(b"a", start_ms=NOW_MS - 5_000),),
+    "hanging": (owner(b"a", state=states.COMPLETE_COMMIT, topics=()), hangs(name=b"a")),
+    "unknown": (owner(b"a", state=states.COMPLETE_COMMIT, topics=()),),
+}
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_who_will_end_it(cluster: WithPartitions, relation: str) -> None:
+    """Overdue: only when its coordinator had time to scan."""
+    id_, *observations = RELATIONS[relation]
+    cluster.look(stands(), read(entry()))
+    cluster.see(*observations)
+    now_ms = NOW_MS + (40_000 if relation == "overdue" else 0)
+    cluster.read([id_], now_ms=now_ms)
+    cluster.look(at_ms=now_ms)
+    one = get(cluster)
+    assert one["blocker"]["relation"] == relation
+    assert one["blocker"]["transactional_id"] == "a"
+    assert one["judged"]  # what is being looked at again is no gap yet
+    owned = relation in ("open", "overdue", "completing")
+    assert (one["blocker"]["started_at"] == get(cluster, one["blocker"]["href"])["started_at"]) == owned
+
+
+def test_what_was_there_before_producers_were_asked_for_is_adopted(cluster: WithPartitions) -> None:
+    """High watermarks are asked for four times a second, producers every other second."""
+    cluster.look(stands(), read(entry(), at_ms=SINCE_MS + 2_000))
+    cluster.read([owner(b"a", start_ms=SINCE_MS + 6_000)])
+    assert get(cluster)["blocker"]["relation"] == "adopted"
+
+
+def test_what_nobody_owns_is_unknown_until_it_is_confirmed_and_says_why(cluster: WithPartitions) -> None:
+    cluster.read()
+    cluster.look(stands(), read(entry()))
+    cluster.see(hangs(name=None, confirmed=False))
+    one = get(cluster)
+    assert (one["blocker"]["relation"], one["blocker"]["transactional_id"], one["blocker"]["href"]) == (
+        "unknown",
+        None,
+        None,
+    )
+    assert "no transactional.id is known to have had its producer id" in one["blocker"]["why"]
+    assert one["why"].startswith(f"producer id {PID}: ")
+    cluster.see(hangs(name=None))
+    one = get(cluster)
+    assert (one["blocker"]["relation"], one["blocker"]["why"], one["judged"]) == ("hanging", None, True)
+    cluster.see(now_ms=NOW_MS + 1)
+    assert get(cluster)["blocker"]["relation"] == "unknown", "a resolved finding says nothing"
+
+
+def test_a_finding_of_another_start_says_nothing(cluster: WithPartitions) -> None:
+    cluster.read()
+    cluster.look(stands(), read(entry(), entry(8, LSO + 3)))
+    cluster.see(hangs(producer_id=8))
+    assert [one["relation"] for one in get(cluster)["open_transactions"]] == ["unknown", "unknown"]
+
+
+def test_the_owner_is_named_though_its_id_expired(cluster: WithPartitions) -> None:
+    cluster.read([owner(b"gone", state=states.COMPLETE_ABORT, topics=())])
+    cluster.read([owner(b"gone", state=states.EXPIRED, topics=(), producer_id=-1)])
+    cluster.look(stands(), read(entry()))
+    cluster.see(hangs(name=b"gone"))
+    one = get(cluster)["blocker"]
+    assert (one["transactional_id"], one["relation"]) == ("gone", "hanging")
+
+
+def test_a_marker_that_is_not_replicated_is_no_blocker_by_name(cluster: WithPartitions) -> None:
+    """DescribeProducers says that it is closed, and the LSO stands."""
+    cluster.read([owner(b"a", state=states.COMPLETE_COMMIT, topics=())])
+    cluster.look(stands(), read())
+    one = get(cluster)
+    assert one["blocker"] is None
+    (closed,) = one["open_transactions"]
+    assert (closed["relation"], closed["transactional_id"], closed["start_offset"]) == ("unreplicated_marker", "a", LSO)
+    assert closed["blocking_now"]
+    assert one["judged"]
+
+
+@pytest.mark.parametrize(
+    ("look", "shown"),
+    [
+        (stands(log_start=LSO), read(entry(), described=False)),
+        (stands(), read(entry(), first=first(is_control=True))),
+        (stands(), read(entry(), first=first(is_transactional=False))),
+        (stands(), read(entry(), first=first(8))),
+        (stands(), read(entry(), first=None, why="broker 1 does not answer")),
+        (stands(last_stable_offset=LSO - 1), read(entry())),
+    ],
+    ids=["LSO at the log start", "a marker", "no transaction", "of another", "not read", "read elsewhere"],
+)
+def test_who_is_not_sure_names_no_blocker(cluster: WithPartitions, look: PartitionLook, shown: StalledRead) -> None:
+    cluster.read([owner(b"a")])
+    cluster.look(look, shown)
+    one = get(cluster)
+    assert one["blocker"] is None
+    assert [each["relation"] for each in one["open_transactions"]] == ["open"]
+
+
+def test_all_that_is_open_is_told_by_offset(cluster: WithPartitions) -> None:
+    cluster.read([owner(b"a"), owner(b"b", producer_id=8)])
+    cluster.look(stands(), read(entry(), entry(9, LSO + 5), entry(8, LSO + 2, last_timestamp_ms=-1)))
+    one = get(cluster)
+    told = [(each["transactional_id"], each["start_offset"], each["blocking_now"]) for each in one["open_transactions"]]
+    assert told == [("a", LSO, True), ("b", LSO + 2, False), (None, LSO + 5, False)]
+    assert one["open_transactions"][1]["last_write_at"] is None
+    assert one["open_transactions"][1]["first_record_timestamp"] is None, "only the batch at the LSO was read"
+    assert one["why"].startswith("producer id 9: "), "one of three is enough not to judge the partition"
+
+
+def test_what_has_just_begun_to_stand_is_no_gap(cluster: WithPartitions) -> None:
+    cluster.read()
+    cluster.look(stands(stalled_since_ms=NOW_MS - 2_900))
+    assert get(cluster)["judged"]
+    cluster.look(at_ms=NOW_MS + 100)
+    assert get(cluster)["why"] == "what is open there was not read yet"
+
+
+@pytest.mark.parametrize(
+    ("whole", "why"), [(True, None), (False, "not all that is open there could be read: no permission on topic orders")]
+)
+def test_without_describe_producers_all_has_to_be_read(cluster: WithPartitions, whole: bool, why: str | None) -> None:
+    cluster.read([owner(b"a")])
+    cluster.look(stands(), read(entry(), described=False, is_whole=whole, why="no permission on topic orders"))
+    one = get(cluster)
+    assert (one["judged"], one["why"]) == (why is None, why)
+    assert one["blocker"]["relation"] == "open"
+
+
+def test_a_partition_that_does_not_answer_keeps_what_it_told(cluster: WithPartitions) -> None:
+    cluster.read([owner(b"a")])
+    cluster.look(stands(), moves(1), read(entry()))
+    cluster.look(silent("no leader", at_ms=NOW_MS + 60_000), at_ms=NOW_MS + 60_000)
+    one = get(cluster)
+    assert (one["judged"], one["why"], one["leader"]) == (False, "no leader", None)
+    assert (one["observed_at"], one["last_stable_offset"]) == (NOW, LSO)
+    assert one["as_of"] == "2026-09-21T14:14:50.123Z"
+    assert get(cluster, f"{PATH}/orders/1")["observed_at"] == one["as_of"], "the others were looked at"
+
+
+def test_what_never_answered_has_no_numbers(cluster: WithPartitions) -> None:
+    cluster.look(silent("no leader"))
+    one = get(cluster)
+    numbers = ("log_start_offset", "last_stable_offset", "high_watermark", "lso_lag_records", "leader", "leader_epoch")
+    assert {one[name] for name in (*numbers, "lso_stalled_since", "observed_at")} == {None}
+
+
+def test_groups_that_wait_are_named(cluster: WithPartitions) -> None:
+    cluster.read([owner(b"a")])
+    cluster.look(stands(), moves(1), read(entry()))
+    waiting = [GroupSeen(name, "orders", 0, LSO, members, False) for name, members in (("b", 1), ("a", 2), ("i", 0))]
+    GroupWriter(cluster.engine, cluster.lease).replace([*waiting, GroupSeen("x", "orders", 0, END, 1, False)], NOW_MS)
+    assert get(cluster)["blocked_groups"] == ["a", "b"]
+    assert get(cluster, f"{PATH}/orders/1")["blocked_groups"] == []
+
+
+def test_wide_offsets_are_spelt_out(cluster: WithPartitions) -> None:
+    cluster.look(moves(high_watermark=INT64_MAX, last_stable_offset=INT64_MAX))
+    assert get(cluster)["high_watermark_str"] == str(INT64_MAX)
+
+
+def test_filters_and_pages(cluster: WithPartitions) -> None:
+    cluster.look(*(stands(n) if n % 3 else moves(n) for n in range(25)), *(moves(n, "a") for n in range(5)))
+    with client_of(cluster.url) as client:
+
+        def names(query: str) -> list[str]:
+            found: list[str] = []
+            cursor = ""
+            while True:
+                page = client.get(f"{PATH}?{query}{cursor}").json()
+                found += [f"{one['topic']}-{one['partition']}" for one in page["items"]]
+                if page["next_cursor"] is None:
+                    return found
+                assert len(page["items"]) == 4
+                cursor = f"&cursor={page['next_cursor']}"
+
+        every = [f"a-{n}" for n in range(5)] + [f"orders-{n}" for n in range(25)]
+        lagging = [f"orders-{n}" for n in range(25) if n % 3]
+        assert names("limit=4") == every
+        assert names("limit=4&lagging=true") == lagging
+        assert names("limit=4&lagging=false") == [name for name in every if name not in lagging]
+        assert names("limit=4&topic=a") == every[:5]
+        assert names("limit=4&topic=nothing") == []
+        cursor = client.get(f"{PATH}?limit=4").json()["next_cursor"]
+        other = client.get(f"{PATH}?limit=4&topic=a&cursor={cursor}")
+        assert (other.status_code, other.json()["type"]) == (400, "urn:txnscope:bad-cursor")
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "type_"),
+    [
+        (f"{PATH}/orders/7", 404, "urn:txnscope:no-such-partition"),
+        (f"{PATH}/nothing/0", 404, "urn:txnscope:no-such-partition"),
+        (f"{PATH}/%00/0", 404, "urn:txnscope:no-such-partition"),
+        (f"{PATH}/orders/x", 422, "urn:txnscope:bad-parameter"),
+        (f"{PATH}/orders/-1", 422, "urn:txnscope:bad-parameter"),
+        (f"{PATH}/orders/0?limit=1", 422, "urn:txnscope:unknown-parameter"),
+        (f"{PATH}?laging=true", 422, "urn:txnscope:unknown-parameter"),
+        (f"{PATH}?lagging=maybe", 422, "urn:txnscope:bad-parameter"),
+        (f"{PATH}?cursor=x", 400, "urn:txnscope:bad-cursor"),
+        (f"{CLUSTER}/hanging?status=resolved", 422, "urn:txnscope:unknown-parameter"),
+        ("/api/v1/clusters/other/partitions", 404, "urn:txnscope:no-such-cluster"),
+        ("/api/v1/clusters/other/partitions/orders/0", 404, "urn:txnscope:no-such-cluster"),
+        ("/api/v1/clusters/other/hanging", 404, "urn:txnscope:no-such-cluster"),
+    ],
+)
+def test_mistakes_are_problems(cluster: WithPartitions, path: str, status: int, type_: str) -> None:
+    cluster.look(moves())
+    with client_of(cluster.url) as client:
+        answered = client.get(path)
+    assert (answered.status_code, answered.json()["type"]) == (status, type_)
+
+
+def test_a_partition_that_is_gone_is_not_there(cluster: WithPartitions) -> None:
+    cluster.look(moves(), moves(1))
+    cluster.look(moves(is_gone=True, at_ms=NOW_MS + 1), at_ms=NOW_MS + 1)
+    with client_of(cluster.url) as client:
+        assert client.get(f"{PATH}/orders/0").status_code == 404
+        assert [one["partition"] for one in client.get(PATH).json()["items"]] == [1]
+        assert client.get(CLUSTER).json()["partitions"]["watched"] == 1
+
+
+def test_hanging_are_the_confirmed_ones_that_are_open(cluster: WithPartitions) -> None:
+    cluster.look(moves())
+    here = [hangs(n, blocked_groups=("g",), decision="none", command="abort it") for n in range(3)]
+    cluster.see(*here, hangs(3, confirmed=False), hangs(4))
+    cluster.see(*here, hangs(3, confirmed=False), now_ms=NOW_MS + 1)
+    page = get(cluster, f"{CLUSTER}/hanging?limit=2")
+    rest = get(cluster, f"{CLUSTER}/hanging?limit=2&cursor={page['next_cursor']}")
+    items = page["items"] + rest["items"]
+    assert sorted(one["subject"]["partition"] for one in items) == [0, 1, 2]
+    assert page["as_of"] == NOW
+    alone = get(cluster, items[0]["href"])
+    assert {key: alone[key] for key in items[0]} == items[0]
+    assert (items[0]["decision"], items[0]["command"], items[0]["blocked_groups"]) == ("none", "abort it", ["g"])
+    assert get(cluster, CLUSTER)["hanging"] == 3
+
+
+def test_a_cluster_counts_what_it_watches_and_says_what_it_cannot_judge(cluster: WithPartitions) -> None:
+    cluster.read([owner(b"a")])
+    denied = "no permission on topic secret: grant READ on it"
+    cluster.look(
+        *(moves(n) for n in range(4, 9)),
+        *(stands(n) for n in range(3)),
+        read(entry()),
+        read(entry(), partition=1, described=False, why=denied),
+        read(entry(99), partition=2),
+        silent("no leader", 3),
+        silent("no leader", 9),
+        not_covered=11,
+        trouble="2 of 10 partitions do not answer",
+    )
+    body = get(cluster, CLUSTER)
+    assert body["partitions"] == {"watched": 10, "judged": 6, "unknown": 4, "blocked": 3, "not_covered": 11}
+    source = next(one for one in body["sources"] if one["source"] == "partitions")
+    assert source == {
+        "source": "partitions",
+        "position": None,
+        "end": None,
+        "lag": None,
+        "caught_up": False,
+        "coverage": {
+            "watched": 10,
+            "judged": 6,
+            "unknown": 4,
+            "why": "orders-3 and orders-9: no leader; 2 other reasons",
+        },
+        "as_of": NOW,
+        "error": "2 of 10 partitions do not answer",
+        "stalled_since": None,
+        "stalled_why": None,
+    }
+    unknown = {one["what"]: (one["why"], one["grant"]) for one in body["unknown"]}
+    assert unknown["orders-3 and orders-9"] == ("no leader", None)
+    assert unknown["orders-1"] == (f"not all that is open there could be read: {denied}", "READ on topic secret")
+    assert "being looked at again" in unknown["orders-2"][0]
+    assert unknown["11 partitions"] == ("not watched: --topics or --mirrored leaves them out", None)
+
+
+def test_a_cluster_whose_partitions_all_answer_knows_all_of_them(cluster: WithPartitions) -> None:
+    cluster.read([owner(b"a")])
+    cluster.look(moves(1), stands(), read(entry()))
+    body = get(cluster, CLUSTER)
+    assert body["partitions"] == {"watched": 2, "judged": 2, "unknown": 0, "blocked": 1, "not_covered": 0}
+    source = next(one for one in body["sources"] if one["source"] == "partitions")
+    assert (source["caught_up"], source["coverage"]["why"]) == (True, None)
+
+
+def test_a_log_that_is_read_late_leaves_what_is_open_unknown(cluster: WithPartitions) -> None:
+    cluster.read([owner(b"a", state=states.COMPLETE_COMMIT, topics=())], behind=3)
+    cluster.look(stands(), read(entry()))
+    assert get(cluster)["why"] == f"producer id {PID}: the coordinators' log is not read to its end"
+    assert get(cluster, CLUSTER)["partitions"]["judged"] == 0
+
+
+def test_where_too_much_is_open_the_rest_is_not_called_judged(
+    cluster: WithPartitions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(judged_partitions, "MOST_ENTRIES", 4)
+    cluster.read([owner(b"%d" % n, n % 3, 10 + n) for n in range(6)])
+    both = (read(entry(10 + n), entry(13 + n, LSO + 1), partition=n) for n in range(3))
+    cluster.look(*(stands(n) for n in range(3)), *both)
+    assert [one["judged"] for one in get(cluster, PATH)["items"]] == [True, False, False]
+    assert get(cluster, CLUSTER)["partitions"]["judged"] == 1
+
+
+def test_beyond_those_that_stand_longest_nothing_is_called_judged(
+    cluster: WithPartitions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(judged_partitions, "MOST_JUDGED", 2)
+    cluster.read([owner(b"%d" % n, n, 10 + n) for n in range(5)])
+    cluster.look(*(stands(n) for n in range(5)), *(read(entry(10 + n), partition=n) for n in range(5)), moves(9))
+    body = get(cluster, CLUSTER)
+    assert body["partitions"] == {"watched": 6, "judged": 3, "unknown": 3, "blocked": 5, "not_covered": 0}
+    assert "3 partitions" in [one["what"] for one in body["unknown"]]
+
+
+def test_a_cluster_that_has_no_partitions_yet_is_read_whole(tmp_path: Path) -> None:
+    cluster = WithPartitions(f"sqlite:///{tmp_path / 'empty.db'}", partitions=0)
+    cluster.read_no_log()
+    cluster.look()
+    body = get(cluster, CLUSTER)
+    cluster.close()
+    assert len(body["sources"]) == 2
+    for source in body["sources"]:
+        assert source["as_of"] is not None
+        assert (source["caught_up"], source["error"], source["coverage"]["why"]) == (True, None, None)
+    assert [one["what"] for one in body["unknown"]] == ["broker configs"]
+
+
+def test_before_the_first_look_nothing_is_watched(cluster: WithPartitions) -> None:
+    cluster.partitions.report_trouble("no broker answers")
+    body = get(cluster, CLUSTER)
+    assert body["partitions"]["watched"] == 0
+    source = next(one for one in body["sources"] if one["source"] == "partitions")
+    assert (source["as_of"], source["caught_up"], source["coverage"]["why"]) == (None, False, "no broker answers")
+    assert get(cluster, PATH) == {"items": [], "next_cursor": None, "as_of": None}
+    assert get(cluster, f"{CLUSTER}/hanging")["as_of"] is None
+
+
+def test_500_partitions_that_stand_are_judged_in_no_time(cluster: WithPartitions) -> None:
+    cluster.read([owner(b"%d" % n, n, 1_000 + n) for n in range(500)])
+    cluster.look(*(stands(n) for n in range(500)), *(read(entry(1_000 + n), partition=n) for n in range(500)))
+    assert get(cluster, CLUSTER)["partitions"] == {
+        "watched": 500,
+        "judged": 500,
+        "unknown": 0,
+        "blocked": 500,
+        "not_covered": 0,
+    }
+    page = get(cluster, f"{PATH}?limit=200&lagging=true")
+    assert {one["blocker"]["transactional_id"] for one in page["items"]} <= {str(n) for n in range(500)}

@@ -1,0 +1,128 @@
+"""The service over PostgreSQL: it answers what it answers over SQLite."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from service.app import create_app
+from service.domain.transaction_log.facts import Gap
+from service.store import clusters
+from tests.helpers.partitions import WithPartitions, entry, hangs, moves, read, silent, stands
+from tests.helpers.postgres import Postgres
+from tests.helpers.stores import DESCRIPTION, NOW_MS, Id, SeededCluster, client_of, mixed_ids, open_id
+
+API = "/api/v1/clusters"
+LIST = f"{API}/orders/transactions"
+LONG = "".join(chr(97 + number * number % 25) for number in range(30_000))
+
+PATHS = [
+    "/-/ready",
+    API,
+    f"{API}/orders",
+    f"{API}/orders/coordinators",
+    f"{API}/none",
+    f"{API}/nul%00within",
+    LIST,
+    *(f"{LIST}?sort={sort}&limit=200" for sort in ("age", "transactional_id", "last_updated")),
+    *(f"{LIST}?sort={sort}&limit=50&min_age=20s&topic=payments" for sort in ("age", "last_updated")),
+    f"{LIST}?state=Expired&state=Unknown&state=Empty",
+    f"{LIST}?prefix=app-001",
+    f"{LIST}?prefix=%ff%00",
+    f"{LIST}?prefix=%5Cx%7Bff%7D%5Cu%7B0%7D",
+    f"{API}/orders/findings?transactional_id=%5Cx%7Bff%7D%5Cu%7B0%7D",
+    f"{LIST}?producer_id=240",
+    f"{LIST}?producer_id={2**63 - 1}",
+    f"{LIST}?topic=nul%00within",
+    *(f"{LIST}?q={text}" for text in ("APP-0012", "%00", "%25_", "\\x00", "%20x%20", "\N{SNOWMAN}")),
+    f"{API}/orders/transaction?id=app-00007",
+    f"{API}/orders/transaction?id=%ff%00",
+    f"{API}/orders/transaction?id=nobody",
+    f"{API}/orders/hanging",
+    *(f"{API}/orders/partitions{query}" for query in ("", "?lagging=true", "?limit=1", "?topic=orders", "?topic=%00")),
+    *(f"{API}/orders/partitions/{place}" for place in ("orders/0", "orders/3", "b%00/0", "audit/0")),
+]
+
+PAGE = "/clusters/orders"
+PAGES = [
+    "/",
+    PAGE,
+    *(f"{PAGE}/findings{query}" for query in ("", "?status=resolved", "?kind=hanging_transaction")),
+    f"{PAGE}/transactions",
+    *(f"{PAGE}/transactions?{query}" for query in ("state=Expired", "q=APP-0012", "sort=age&min_age=20s", "topic=b")),
+    *(f"{PAGE}/transaction?id={name}" for name in ("app-00007", "%ff%00", "z%E2%98%83", "nobody")),
+    *(f"{PAGE}/transaction?id=app-00007&window={window}" for window in ("1h", "7d")),
+    *(f"{PAGE}/partitions{query}" for query in ("", "?topic=orders", "?topic=%00", "?shown=unknown")),
+    *(f"{PAGE}/partitions/{place}" for place in ("orders/0", "orders/3", "audit/0", "b%00/0")),
+    *(f"{PAGE}/{name}" for name in ("groups", "groups?q=mail", "expiring", "expiring?within=9999d", "pipeline")),
+    *(f"{PAGE}/goto?q={text}" for text in ("app-0000", "7", "orders-1", "%00", "nothing")),
+]
+
+
+@pytest.fixture
+def both(tmp_path: Path, postgres: Postgres) -> Iterator[tuple[str, str]]:
+    """The URLs of two stores that read the same."""
+    with postgres.database() as url:
+        urls = (f"sqlite:///{tmp_path / 'store.db'}", url)
+        for one in urls:
+            SeededCluster(one, "another").close()
+            cluster = WithPartitions(one, partitions=2)
+            clusters.describe(cluster.engine, cluster.id, DESCRIPTION, NOW_MS)
+            odd = [Id(b"\xff\x00"), Id(b"100%_"), Id(b"nul\x00"), open_id("z\N{SNOWMAN}", 5_000, "b", "a")]
+            cluster.read([*mixed_ids(), *odd], behind=7)
+            cluster.read([open_id(LONG, 9_000)], partition=1, gap=Gap(0, 40, "retention"), trouble="not\x00now")
+            cluster.look(
+                stands(), stands(1), read(entry()), moves(2), silent("no leader", 3), moves(0, "audit"), not_covered=2
+            )
+            cluster.see(hangs())
+            cluster.close()
+        yield urls
+
+
+def walked(client: TestClient) -> list[Any]:
+    """All pages of the list."""
+    pages = [client.get(f"{LIST}?limit=90").json()]
+    while pages[-1]["next_cursor"] is not None:
+        pages.append(client.get(f"{LIST}?limit=90&cursor={pages[-1]['next_cursor']}").json())
+    return pages
+
+
+def samples(client: TestClient) -> list[str]:
+    """Of the metrics, those that tell of the store's contents."""
+    page = client.get("/metrics").text
+    return [line for line in page.splitlines() if re.match(r"kafka_txn_(?!exporter_)", line)]
+
+
+def test_every_answer_is_the_same(both: tuple[str, str]) -> None:
+    with client_of(both[0]) as sqlite, client_of(both[1]) as postgresql:
+        for path in PATHS:
+            expected, found = sqlite.get(path), postgresql.get(path)
+            assert expected.status_code < 500
+            assert (found.status_code, found.text) == (expected.status_code, expected.text), path
+        assert walked(postgresql) == walked(sqlite)
+        assert samples(postgresql) == samples(sqlite) != []
+
+
+def test_every_page_is_the_same(both: tuple[str, str]) -> None:
+    sqlite, postgresql = (TestClient(create_app(url, "1.2.3", now_ms=lambda: NOW_MS + 1_200)) for url in both)
+    with sqlite, postgresql:
+        (finding,) = sqlite.get(f"{API}/orders/findings").json()["items"]
+        for path in (*PAGES, f"{PAGE}/findings/{finding['id']}"):
+            expected, found = (client.get(path, follow_redirects=False) for client in (sqlite, postgresql))
+            assert expected.status_code < 500, path
+            assert (found.status_code, found.text) == (expected.status_code, expected.text), path
+
+
+def test_an_id_of_30_kb_is_listed_linked_and_found(both: tuple[str, str]) -> None:
+    for url in both:
+        with client_of(url) as client:
+            (listed,) = client.get(f"{LIST}?prefix={LONG[:2_000]}").json()["items"]
+            assert (listed["transactional_id"], listed["transactional_id_b64"]) == (LONG, None)
+            one = client.get(listed["href"]).json()
+            assert (one["transactional_id"], one["state"]) == (LONG, "Ongoing")
+            assert one["partitions"] == listed["partitions"] != []

@@ -1,0 +1,108 @@
+"""The service as a process of its own: a real server, real sockets, the longest ids, a clean end."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.helpers.paths import ROOT
+from tests.helpers.stores import Id, SeededCluster, open_id
+from tests.helpers.waiting import ANSWER_S, LIMIT_S
+
+SERVER = """
+import socket, sys, uvicorn
+from service.app import create_app
+
+listening = socket.create_server(("127.0.0.1", 0))
+print(listening.getsockname()[1], flush=True)
+uvicorn.Server(uvicorn.Config(create_app(sys.argv[1], "1.2.3"), log_level="warning")).run(sockets=[listening])
+"""
+
+
+@pytest.fixture
+def port(tmp_path: Path) -> Iterator[int]:
+    cluster = SeededCluster(f"sqlite:///{tmp_path / 'store.db'}")
+    cluster.read([open_id(b"\x00" * 32_767, 9_000), open_id(b"s" * 32_767, 8_000), Id(b"plain")])
+    cluster.close()
+    command = [sys.executable, "-c", SERVER, cluster.url]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            yield int(process.stdout.readline())
+            process.send_signal(signal.SIGTERM)
+            _, complaints = process.communicate(timeout=LIMIT_S)
+            assert complaints == ""
+        finally:
+            process.kill()
+
+
+def get(port: int, path: str) -> tuple[int, Any]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=ANSWER_S)
+    connection.request("GET", path)
+    response = connection.getresponse()
+    body = response.read()
+    connection.close()
+    return response.status, json.loads(body) if "json" in response.headers["content-type"] else body.decode()
+
+
+def test_a_server_answers_over_sockets_also_for_the_longest_ids(port: int) -> None:
+    assert get(port, "/-/ready") == (200, "OK\n")
+    found = []
+    cursor: str | None = ""
+    while cursor is not None:
+        status, page = get(port, f"/api/v1/clusters/orders/transactions?limit=1{cursor and '&cursor=' + cursor}")
+        assert status == 200
+        found += page["items"]
+        cursor = page["next_cursor"]
+    assert [item["transactional_id"][:4] for item in found] == ["\0\0\0\0", "ssss", "plai"]
+    for item in found:
+        status, followed = get(port, item["href"])
+        assert (status, followed["transactional_id"]) == (200, item["transactional_id"])
+    assert get(port, "/api/v1/clusters/nope")[0] == 404
+
+
+def test_a_head_is_answered_like_a_get_and_the_connection_lives_on(port: int) -> None:
+    """Bytes of a body would be read as the beginning of the next answer."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=ANSWER_S)
+    answers = []
+    for path in ("/-/healthy", "/api/v1/clusters/orders/transactions", "/static/style.css", "/nothing"):
+        for method in ("GET", "HEAD"):
+            connection.request(method, path)
+            response = connection.getresponse()
+            headers = {name: value for name, value in response.getheaders() if name != "date"}
+            answers.append((response.status, headers, response.read()))
+    connection.close()
+    for got, headed in zip(answers[::2], answers[1::2], strict=True):
+        assert headed == (*got[:2], b"")
+        assert int(headed[1]["content-length"]) == len(got[2])
+    assert [status for status, _, _ in answers[::2]] == [200, 200, 200, 404]
+
+
+def test_a_head_of_the_stream_ends(port: int) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=ANSWER_S)
+    for _ in range(2):
+        connection.request("HEAD", "/api/v1/events")
+        response = connection.getresponse()
+        assert (response.status, response.getheader("content-type")) == (200, "text/event-stream; charset=utf-8")
+        assert response.read() == b""
+    connection.close()
+
+
+def test_many_readers_at_once_are_all_answered(port: int) -> None:
+    connections = []
+    for _ in range(60):
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=ANSWER_S)
+        connection.request("GET", "/api/v1/clusters/orders/transactions")
+        connections.append(connection)
+    statuses = {connection.getresponse().status for connection in connections}
+    for connection in connections:
+        connection.close()
+    assert statuses == {200}

@@ -1,0 +1,482 @@
+"""Resolving a finding: who may, what is refused, and what the audit keeps. The brokers here say what a test wants;
+what real ones do is in tests/integration/test_resolve.py."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.api.routes import resolve
+from service.domain.findings import kinds
+from service.domain.transaction_log import states
+from service.domain.transaction_log.facts import Participants
+from service.domain.transaction_log.states import TOPIC
+from service.domain.worlds.transactions import Range
+from service.kafka.errors import KafkaRefused, KafkaUnavailable
+from service.store import audit
+from service.store.audit import Attempt
+from service.store.errors import StoreUnavailable
+from tests.helpers.builders.entry_facts import facts_of
+from tests.helpers.findings import observe
+from tests.helpers.partitions import LSO, PID, hangs
+from tests.helpers.resolving import (
+    COORDINATOR_EPOCH,
+    EPOCH,
+    FENCED,
+    KEYS,
+    PLACE,
+    Resolving,
+    Sent,
+    hanging,
+    resolving,
+    shows,
+)
+from tests.helpers.stores import NOW_MS, Id
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'store.db'}"
+
+
+@pytest.fixture
+def here(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Resolving]:
+    with resolving(url, monkeypatch) as one:
+        yield one
+
+
+def refused(here: Resolving, says: str) -> None:
+    """Both ways, with nothing written and nothing in the audit."""
+    for body in ({"dry_run": True}, {"dry_run": False}):
+        answer = here.post(body)
+        assert (answer.status_code, answer.json()["type"]) == (409, "urn:txnscope:not-now"), answer.text
+        assert says in answer.json()["detail"]
+    assert (here.brokers.sent, here.audited()) == ([], [])
+
+
+@pytest.mark.parametrize("body", [None, {}, {"dry_run": True}])
+def test_without_a_word_it_only_says_what_it_would_write(here: Resolving, body: Any) -> None:
+    answer = here.post(body)
+    told = answer.json()
+    assert answer.status_code == 200
+    assert (told["dry_run"], told["executed"], told["marker"]) == (True, False, "ABORT")
+    assert (told["topic"], told["partition"], told["finding_id"]) == (*PLACE, here.finding())
+    assert (told["producer_id"], told["producer_epoch"], told["coordinator_epoch"]) == (PID, EPOCH, COORDINATOR_EPOCH)
+    assert told["command"] == "kafka-transactions.sh abort"
+    assert told["steps"][-1] == "write ABORT to broker 2, its leader"
+    assert (here.brokers.sent, here.audited()) == ([], [])
+
+
+def test_it_writes_the_marker_and_the_audit_has_it(here: Resolving) -> None:
+    answer = here.post({"dry_run": False}, key=KEYS["bob"])
+    assert (answer.status_code, answer.json()["dry_run"], answer.json()["executed"]) == (200, False, True)
+    assert answer.json()["steps"][-1] == "wrote ABORT to broker 2, its leader"
+    assert here.brokers.sent == [Sent(2, PID, EPOCH, COORDINATOR_EPOCH, commit=False)]
+    assert here.audited() == [("bob", audit.BEGUN), ("bob", audit.WRITTEN)]
+    with here.cluster.engine.connect() as connection:
+        newest = audit.of_subject(connection, here.cluster.id, *PLACE, PID, LSO)[0]
+    expected = Attempt(
+        newest.at_ms,
+        here.finding(),
+        "bob",
+        False,
+        "ABORT",
+        *PLACE,
+        PID,
+        EPOCH,
+        COORDINATOR_EPOCH,
+        LSO,
+        audit.WRITTEN,
+    )
+    assert newest == expected
+
+
+@pytest.mark.parametrize(("decision", "commit"), [("commit", True), ("abort", False), ("none", False)])
+def test_the_decision_says_which_marker(url: str, monkeypatch: pytest.MonkeyPatch, decision: str, commit: bool) -> None:
+    with resolving(url, monkeypatch, decision=decision, command=None) as here:
+        told = here.execute().json()
+        assert (told["marker"], told["command"]) == ("COMMIT" if commit else "ABORT", None)
+        assert told["marker"] in told["reason"]
+        assert [one.commit for one in here.brokers.sent] == [commit]
+
+
+def test_a_partition_without_a_marker_gets_coordinator_epoch_0(here: Resolving) -> None:
+    """As Kafka's own tool: the leader takes no -1 once it knows of a marker, and 0 is never below "none"."""
+    here.brokers.seen[PLACE] = shows(hanging(coordinator_epoch=-1))
+    assert here.execute().json()["coordinator_epoch"] == 0
+    assert here.brokers.sent[0].coordinator_epoch == 0
+
+
+# who may
+
+
+def test_it_is_off_where_nobody_has_a_key(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with resolving(url, monkeypatch, operators=None) as here:
+        answer = here.execute()
+    assert (answer.status_code, answer.json()["type"]) == (403, "urn:txnscope:not-allowed")
+    assert answer.json()["detail"].startswith("resolving is off: ")
+
+
+def test_no_key_and_a_wrong_one_are_the_same(here: Resolving) -> None:
+    path = f"/api/v1/clusters/orders/findings/{here.finding()}/resolve"
+    for key in (None, "", "wrong", KEYS["ann"] + "x", KEYS["ann"][:-1], "\u00fc" * 18):
+        headers = {} if key is None else {b"Authorization": f"Bearer {key}".encode("latin-1")}
+        answer = here.client.post(path, json={"dry_run": False}, headers=headers)
+        assert (answer.status_code, answer.json()["detail"]) == (
+            403,
+            "resolving needs the key of an operator: Authorization: Bearer KEY",
+        )
+    assert (here.brokers.looks, here.brokers.sent, here.audited()) == (0, [], [])
+
+
+@pytest.mark.parametrize(
+    ("header", "status"), [(f"bearer {KEYS['ann']}", 200), (KEYS["ann"], 403), (f"Basic {KEYS['ann']}", 403)]
+)
+def test_the_key_comes_as_a_bearer_token(here: Resolving, header: str, status: int) -> None:
+    path = f"/api/v1/clusters/orders/findings/{here.finding()}/resolve"
+    assert here.client.post(path, headers={"Authorization": header}).status_code == status
+
+
+def test_a_key_is_told_to_nobody(here: Resolving, caplog: pytest.LogCaptureFixture) -> None:
+    def breaks() -> int:
+        raise ZeroDivisionError
+
+    here.brokers.answer = breaks
+    with caplog.at_level(logging.DEBUG):
+        answers = [here.execute(), here.post({"dry_run": False, "key": KEYS["ann"]}), here.post({"dry_run": "x"})]
+    assert [answer.status_code for answer in answers] == [500, 422, 422]
+    told = caplog.text + "".join(answer.text for answer in answers) + here.client.get("/metrics").text
+    assert not [key for key in KEYS.values() if key in told]
+
+
+# what is asked
+
+
+def test_only_false_is_a_wish_to_write(here: Resolving) -> None:
+    bodies: list[Any] = [{"dry_run": "false"}, {"dry_run": 0}, {"dry_run": None}, {"dryrun": False}, [], 0]
+    for body in bodies:
+        assert here.post(body).status_code == 422, body
+    assert here.brokers.looks == 0
+
+
+def test_a_body_of_another_kind_writes_nothing(here: Resolving) -> None:
+    path = f"/api/v1/clusters/orders/findings/{here.finding()}/resolve"
+    headers = {"Authorization": f"Bearer {KEYS['ann']}"}
+    for kind in ("text/plain", "application/x-www-form-urlencoded"):
+        answer = here.client.post(path, content='{"dry_run": false}', headers=headers | {"Content-Type": kind})
+        assert answer.status_code == 422
+    assert here.client.post(path, content=b'{"dry_run": ', headers=headers).status_code == 422
+    assert here.client.post(path, content=b" " * 1_100_000, headers=headers).status_code == 413
+    assert here.client.post(f"{path}?dry_run=false", headers=headers).status_code == 422
+    assert here.brokers.sent == []
+
+
+def test_it_is_no_document(here: Resolving) -> None:
+    """No cache may keep it, and no ETag may hide what was done."""
+    path = f"/api/v1/clusters/orders/findings/{here.finding()}/resolve"
+    headers = {"Authorization": f"Bearer {KEYS['ann']}", "If-None-Match": "*"}
+    answer = here.client.post(path, json={"dry_run": False}, headers=headers)
+    assert (answer.status_code, answer.headers["Cache-Control"], "ETag" in answer.headers) == (200, "no-store", False)
+    for ask in (here.client.get, here.client.head):
+        assert ask(path, headers=headers).status_code == 405
+
+
+def test_what_is_not_there_is_404(here: Resolving) -> None:
+    answer = here.post({"dry_run": False}, finding="nope")
+    assert (answer.status_code, answer.json()["type"]) == (404, "urn:txnscope:no-such-finding")
+    path = f"/api/v1/clusters/nope/findings/{here.finding()}/resolve"
+    assert here.client.post(path, headers={"Authorization": f"Bearer {KEYS['ann']}"}).status_code == 404
+
+
+# what is refused
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"confirmed": False}, "it is not confirmed: only a confirmed"),
+        ({"decision": "unknown"}, "whether its transaction was committed is not known"),
+        ({"decision": None}, "whether its transaction was committed is not known"),
+    ],
+)
+def test_only_what_is_confirmed_and_decided_is_ended(
+    url: str, monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any], says: str
+) -> None:
+    with resolving(url, monkeypatch, **fields) as here:
+        refused(here, says)
+        assert here.brokers.looks == 0
+
+
+def test_what_is_over_is_refused_in_its_own_words(here: Resolving) -> None:
+    here.cluster.see()
+    refused(here, "it has ended already: ")
+
+
+def test_nothing_else_than_a_hanging_transaction_has_a_marker(here: Resolving) -> None:
+    here.cluster.see(hangs(decision="none"), observe(kinds.OVERDUE))
+    items = here.client.get("/api/v1/clusters/orders/findings").json()["items"]
+    (other,) = (item["id"] for item in items if item["kind"] == kinds.OVERDUE)
+    answer = here.post({"dry_run": False}, finding=other)
+    assert (answer.status_code, "no hanging transaction but overdue" in answer.json()["detail"]) == (409, True)
+
+
+@pytest.mark.parametrize(
+    ("seen", "says"),
+    [
+        (None, "orders-0 cannot be looked at now"),
+        (shows(), "nothing of producer id 7 is open on orders-0 any more"),
+        (shows(hanging(producer_id=8)), "nothing of producer id 7 is open"),
+        (shows(hanging(transaction_start_offset=LSO + 4)), f"it began at offset {LSO + 4} with epoch 3"),
+        (shows(hanging(producer_epoch=EPOCH + 1)), f"it began at offset {LSO} with epoch 4"),
+        (shows(described=False), "what is open on orders-0 cannot be asked: grant READ"),
+    ],
+    ids=["silent", "closed", "another's", "another start", "another epoch", "denied"],
+)
+@pytest.mark.parametrize("look", [1, 3])
+def test_a_partition_that_shows_something_else(here: Resolving, look: int, seen: Any, says: str) -> None:
+    """At the first look, or at the one after the log was read."""
+
+    def change(number: int) -> None:
+        here.brokers.seen.pop(PLACE, None)
+        if number < look:
+            here.brokers.seen[PLACE] = shows(hanging())
+        elif seen is not None:
+            here.brokers.seen[PLACE] = seen
+        here.brokers.looks %= 3
+
+    here.brokers.before_look = change
+    answer = here.execute()
+    assert (answer.status_code, says in answer.json()["detail"]) == (409, True), answer.text
+    assert (here.brokers.sent, here.audited()) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("stored", "derived", "says"),
+    [
+        ("none", "commit", "the finding says none, the brokers' logs say commit"),
+        ("abort", "commit", "the finding says abort, the brokers' logs say commit"),
+        ("commit", "abort", "the finding says commit, the brokers' logs say abort"),
+    ],
+)
+def test_what_the_logs_do_not_say_themselves_is_not_written(
+    url: str, monkeypatch: pytest.MonkeyPatch, stored: str, derived: str, says: str
+) -> None:
+    """A dry run derives it again, too."""
+    with resolving(url, monkeypatch, decision=stored) as here:
+        here.brokers.facts = facts_of(derived, PID, EPOCH, LSO, NOW_MS)
+        refused(here, says)
+        assert says in here.post().json()["detail"]
+
+
+def test_what_cannot_be_proven_any_more_is_not_written(here: Resolving) -> None:
+    """The log was cleaned since: a committed transaction may have been among what is gone."""
+    history = here.brokers.facts.history
+    assert history is not None
+    gone = history._replace(to_offset=9, holes=(Range(0, 9),))
+    here.brokers.facts = here.brokers.facts._replace(history=gone)
+    refused(here, "what was decided cannot be proven any more: records of __transaction_state-0 in [0, 9) are gone")
+
+
+def test_a_topic_that_was_created_again_is_another_one(here: Resolving) -> None:
+    here.brokers.seen[PLACE] = here.brokers.seen[PLACE]._replace(topic_id="another")
+    refused(here, "topic orders is another one now: it was created again")
+
+
+LISTED = (Participants("orders", (0,)),)
+
+
+@pytest.mark.parametrize(
+    ("owner", "says"),
+    [
+        (FENCED._replace(state=states.ONGOING, topics=LISTED), "its coordinator owns it: pay is Ongoing"),
+        (FENCED._replace(state=states.ONGOING, topics=LISTED, start_ms=NOW_MS - 7_200_000), "pay is Ongoing"),
+        (FENCED._replace(state=states.PREPARE_COMMIT, topics=LISTED), "pay is PrepareCommit"),
+        (FENCED._replace(state=states.PREPARE_ABORT, topics=LISTED, producer_epoch=EPOCH), "pay is PrepareAbort"),
+        (FENCED._replace(state=states.UNKNOWN), "cannot be decoded"),
+        (FENCED._replace(producer_epoch=EPOCH), "pay can still write with producer id 7 and epoch 3"),
+        (FENCED._replace(producer_epoch=EPOCH - 1), "pay can still write"),
+        (FENCED._replace(state=states.ONGOING, producer_epoch=EPOCH), "pay can still write"),
+    ],
+)
+def test_an_id_that_may_still_have_to_do_with_it(here: Resolving, owner: Id, says: str) -> None:
+    here.cluster.read([owner])
+    here.brokers.log_ends(2)
+    refused(here, says)
+
+
+@pytest.mark.parametrize(
+    "owner",
+    [
+        FENCED._replace(state=states.ONGOING),
+        FENCED._replace(state=states.ONGOING, topics=(Participants("orders", (1,)),)),
+        FENCED._replace(state=states.EXPIRED, producer_epoch=EPOCH),
+        FENCED._replace(producer_id=PID + 1, producer_epoch=0),
+    ],
+    ids=["open elsewhere", "open on another partition", "expired", "another producer id"],
+)
+def test_an_id_that_has_nothing_to_do_with_it_any_more(here: Resolving, owner: Id) -> None:
+    here.cluster.read([owner])
+    here.brokers.log_ends(2)
+    assert here.execute().status_code == 200
+
+
+def test_how_to_fence_it_is_said(here: Resolving) -> None:
+    here.cluster.read([FENCED._replace(producer_epoch=EPOCH)])
+    here.brokers.log_ends(2)
+    told = here.post().json()["detail"]
+    assert "First fence it: stop its producer and start it again" in told
+    assert "kafka-transactions.sh forceTerminateTransaction --transactionalId pay" in told
+
+
+def test_a_log_that_is_not_read_to_its_end(here: Resolving) -> None:
+    here.brokers.log_ends(2)
+    refused(here, "the coordinators' log is not read to its end")
+
+
+def test_a_log_that_was_read_from_another_leader(here: Resolving) -> None:
+    """What it held then may be cut off."""
+    here.brokers.log_ends(1, epoch=6)
+    refused(here, "the coordinators' log is not read to its end")
+
+
+def test_a_log_whose_leader_cannot_be_looked_at(here: Resolving) -> None:
+    del here.brokers.seen[TOPIC, 0]
+    refused(here, "__transaction_state-0 cannot be looked at now")
+
+
+def test_what_is_read_meanwhile_counts(here: Resolving) -> None:
+    """The end is asked for first, then the store has to get there; what it finds on the way is the owner."""
+    here.brokers.log_ends(2)
+    late = threading.Timer(0.05, lambda: here.cluster.read([FENCED._replace(state=states.ONGOING, topics=LISTED)]))
+    late.start()
+    refused(here, "its coordinator owns it: pay is Ongoing")
+    late.join()
+
+
+class TestOrphan:
+    """No transactional.id ever had the producer id: any partition of the log could tell otherwise."""
+
+    @pytest.fixture
+    def here(self, url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Resolving]:
+        with resolving(url, monkeypatch) as one:
+            one.cluster.see(hangs(producer_id=PID + 90, name=None, decision="none"))
+            one.brokers.seen[PLACE] = shows(hanging(producer_id=PID + 90))
+            yield one
+
+    def finding(self, here: Resolving) -> str:
+        items = here.client.get("/api/v1/clusters/orders/hanging").json()["items"]
+        return str(items[0]["id"])
+
+    def test_it_is_ended(self, here: Resolving) -> None:
+        assert here.post({"dry_run": False}, finding=self.finding(here)).status_code == 200
+        assert [one.producer_id for one in here.brokers.sent] == [PID + 90]
+
+    def test_not_while_part_of_the_log_is_not_read(self, here: Resolving) -> None:
+        here.brokers.log_ends(0, partition=1)
+        answer = here.post({"dry_run": False}, finding=self.finding(here))
+        assert answer.status_code == 409
+        assert "__transaction_state is not read whole" in answer.json()["detail"]
+
+    def test_not_while_some_id_cannot_be_decoded(self, here: Resolving) -> None:
+        here.cluster.read([Id(b"who knows", states.UNKNOWN, producer_id=-1)])
+        here.brokers.log_ends(2)
+        answer = here.post({"dry_run": False}, finding=self.finding(here))
+        assert answer.status_code == 409
+        assert "cannot be decoded: it may be the one" in answer.json()["detail"]
+        assert here.brokers.sent == []
+
+
+# what comes of the marker
+
+
+def test_a_broker_that_says_no(here: Resolving) -> None:
+    for code, status, says in (
+        (47, 409, "producer id 7 went on on orders-0 meanwhile (error 47)"),
+        (52, 409, "(error 52)"),
+        (31, 502, "no permission to write markers, grant ALTER or CLUSTER_ACTION on the cluster"),
+        (6, 503, "broker 2 cannot take the marker now, error 6"),
+        (-1, 502, "broker 2 refuses the marker, error -1"),
+    ):
+        before = len(here.audited())
+        here.brokers.answer = lambda code=code: code  # type: ignore[misc]
+        answer = here.execute()
+        assert answer.status_code == status
+        assert answer.json()["detail"].startswith("nothing was written: ")
+        assert says in answer.json()["detail"]
+        assert ("Retry-After" in answer.headers) == (status == 503)
+        assert here.audited()[before:] == [("ann", audit.BEGUN), ("ann", audit.REFUSED)]
+
+
+def test_a_broker_that_does_not_answer_may_have_written_it(here: Resolving) -> None:
+    def silent() -> int:
+        raise KafkaUnavailable("broker 2 does not answer: timed out")
+
+    here.brokers.answer = silent
+    answer = here.execute()
+    assert answer.status_code == 503
+    assert "whether ABORT was written to orders-0 is not known (broker 2 does not" in answer.json()["detail"]
+    assert here.audited() == [("ann", audit.BEGUN), ("ann", audit.UNKNOWN)]
+
+
+def test_a_broker_that_does_not_know_the_request_has_written_nothing(here: Resolving) -> None:
+    def refuses() -> int:
+        raise KafkaRefused("broker 2 refuses: unsupported version")
+
+    here.brokers.answer = refuses
+    assert here.execute().status_code == 502
+    assert here.audited() == [("ann", audit.BEGUN), ("ann", audit.REFUSED)]
+
+
+def test_nothing_is_written_that_the_audit_cannot_keep(here: Resolving, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> None:
+        raise StoreUnavailable("store: disk full")
+
+    monkeypatch.setattr(audit, "record", full)
+    answer = here.execute()
+    assert (answer.status_code, answer.json()["type"]) == (503, "urn:txnscope:store-not-ready")
+    assert here.brokers.sent == []
+
+
+def test_a_marker_that_is_written_is_told_even_if_the_audit_fails_then(
+    here: Resolving, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    record = audit.record
+
+    def full(engine: Any, cluster_id: int, attempt: Attempt) -> None:
+        if attempt.outcome != audit.BEGUN:
+            raise StoreUnavailable("store: disk full")
+        record(engine, cluster_id, attempt)
+
+    monkeypatch.setattr(audit, "record", full)
+    answer = here.execute()
+    assert (answer.status_code, answer.json()["executed"]) == (200, True)
+    assert here.audited() == [("ann", audit.BEGUN)]
+    assert "the audit lacks an outcome, written" in caplog.text
+
+
+def test_looks_that_took_too_long_end_in_nothing(here: Resolving, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asked may have gone."""
+    monkeypatch.setattr(resolve, "LOOKS_WITHIN_S", 0.0)
+    answer = here.execute()
+    assert (answer.status_code, "nothing was written" in answer.json()["detail"]) == (503, True)
+    assert (here.brokers.sent, here.audited()) == ([], [])
+    assert here.post().status_code == 200
+
+
+def test_of_two_at_once_one_finds_it_gone(here: Resolving) -> None:
+    def ends_it() -> int:
+        here.brokers.seen[PLACE] = shows()
+        return 0
+
+    here.brokers.answer = ends_it
+    finding = here.finding()
+    with ThreadPoolExecutor(2) as both:
+        answers = list(both.map(lambda key: here.post({"dry_run": False}, finding, key), KEYS.values()))
+    assert sorted(answer.status_code for answer in answers) == [200, 409]
+    assert len(here.brokers.sent) == 1

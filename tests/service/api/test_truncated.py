@@ -1,0 +1,108 @@
+"""REST, the terminal and the pages say in one line how many findings were left out."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.domain.findings import kinds
+from service.store.writers.findings import FindingWriter
+from tests.helpers.partitions import WithPartitions, hangs, moves
+from tests.helpers.stores import client_of
+from tests.helpers.terminal import Ask, asking, service_of
+
+LEFT_OUT = {kinds.HANGING: 50, kinds.OVERDUE: 9_500}
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[WithPartitions]:
+    cluster = WithPartitions(f"sqlite:///{tmp_path / 'store.db'}")
+    at_ms = now_ms()
+    cluster.look(moves(at_ms=at_ms), at_ms=at_ms)
+    cluster.see(hangs(), now_ms=at_ms)
+    yield cluster
+    cluster.close()
+
+
+@pytest.fixture
+def ask(cluster: WithPartitions, capsys: pytest.CaptureFixture[str]) -> Iterator[Ask]:
+    with service_of(cluster.url) as url:
+        yield asking(url, capsys)
+
+
+def leave_out(cluster: WithPartitions) -> None:
+    FindingWriter(cluster.engine, cluster.lease).save_truncated(LEFT_OUT)
+
+
+def get(cluster: WithPartitions, path: str) -> Any:
+    with client_of(cluster.url) as client:
+        return client.get(f"/api/v1/clusters/orders{path}").json()
+
+
+def test_rest_says_how_many_of_what_is_asked_for(cluster: WithPartitions) -> None:
+    assert (get(cluster, "/findings")["truncated"], get(cluster, "")["truncated"]) == (0, [])
+    leave_out(cluster)
+    asked = {
+        "/findings": 9_550,
+        "/findings?kind=overdue_transaction": 9_500,
+        "/findings?kind=overdue_transaction&kind=hanging_transaction": 9_550,
+        "/findings?kind=data_gap": 0,
+        "/findings?status=resolved": 0,
+        "/findings?status=resolved&status=confirmed": 9_550,
+        "/hanging": 50,
+    }
+    assert {path: get(cluster, path)["truncated"] for path in asked} == asked
+
+
+def test_the_cluster_says_of_which_kinds(cluster: WithPartitions) -> None:
+    leave_out(cluster)
+    body = get(cluster, "")
+    assert {one["kind"]: one["count"] for one in body["truncated"]} == LEFT_OUT
+    said = [one for one in body["unknown"] if "too many at once" in one["why"]]
+    assert [one["what"] for one in said] == ["9,500 overdue_transaction and 50 hanging_transaction"]
+
+
+def test_findings_at_the_terminal(cluster: WithPartitions, ask: Ask) -> None:
+    assert "left out" not in ask("findings")[2]
+    leave_out(cluster)
+    code, _, err = ask("findings")
+    assert code == 0
+    assert err.splitlines()[-1] == "left out, too many at once: 9,500 overdue_transaction and 50 hanging_transaction"
+    assert ask("findings", "--kind", "hanging_transaction")[2].splitlines()[-1] == (
+        "left out, too many at once: 50 hanging_transaction"
+    )
+    assert "left out" not in ask("findings", "--kind", "data_gap")[2]
+    assert json.loads(ask("findings", "--json")[1])["truncated"] == 9_550
+
+
+def test_hanging_at_the_terminal(cluster: WithPartitions, ask: Ask) -> None:
+    leave_out(cluster)
+    code, _, err = ask("hanging")
+    assert (code, err.splitlines()[0]) == (1, "50 more are left out: too many at once")
+
+
+def test_none_is_not_all_while_some_are_left_out(cluster: WithPartitions, ask: Ask) -> None:
+    """Those that have a finding may all be candidates still."""
+    cluster.see(now_ms=now_ms())
+    assert ask("hanging")[0] == 0
+    leave_out(cluster)
+    assert ask("hanging")[0] == 4
+    assert ask("hanging", "--allow-partial")[0] == 0
+
+
+@pytest.mark.parametrize("page", ["", "/findings"])
+def test_pages_say_it_in_one_line(cluster: WithPartitions, page: str) -> None:
+    with client_of(cluster.url) as client:
+        assert 'id="left-out"' not in client.get(f"/clusters/orders{page}").text
+        leave_out(cluster)
+        text = client.get(f"/clusters/orders{page}").text
+    assert text.count("Left out, too many at once: 9,500 overdue_transaction and 50 hanging_transaction.") == 1

@@ -1,0 +1,213 @@
+"""Every mistake is one line that names it and an exit code that says whose it is."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from service.cli import main, parser
+from tests.helpers.builders import transaction_log as build
+from tests.helpers.paths import ROOT
+
+GOLDEN = next((ROOT / "tests/golden/4.3.1/mixed/__transaction_state-0").glob("*.log"))
+COMMANDS = tuple(command.name for command in parser.COMMANDS)
+
+
+@pytest.fixture(autouse=True)
+def somewhere_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without settings of whoever runs the tests, and where the default store may be made."""
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith("TXNSCOPE_")]:
+        monkeypatch.delenv(name)
+
+
+@pytest.fixture(autouse=True)
+def own_signals() -> Iterator[None]:
+    """The commands that run for long take SIGTERM and SIGINT over, also when they fail at once."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.fixture
+def taken_port() -> Iterator[int]:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield listening.getsockname()[1]
+
+
+def ended(*arguments: str) -> int:
+    """The exit code, however the command ended."""
+    try:
+        return main(list(arguments))
+    except SystemExit as ending:
+        return int(ending.code or 0)
+
+
+def complaint(capsys: pytest.CaptureFixture[str]) -> str:
+    """The one line on stderr, and nothing else anywhere."""
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.endswith("\n")
+    assert captured.err.count("\n") == 1
+    return captured.err.rstrip()
+
+
+@pytest.mark.parametrize(
+    ("line", "names"),
+    [
+        ("", "COMMAND"),
+        ("wach", "'wach'"),
+        ("--prot", "--prot"),
+        ("serve --prot 1", "--prot"),
+        ("serve --por 1", "--por"),
+        ("serve --port", "--port"),
+        ("serve --port x", "--port: 'x'"),
+        ("serve --port 0", "--port: '0'"),
+        ("serve --port 65536", "--port: '65536'"),
+        ("serve --host no.such.host.invalid", "--host no.such.host.invalid"),
+        ("serve --host 192.0.2.1", "--host 192.0.2.1"),
+        ("serve --store nothing", "store 'nothing'"),
+        ("ingest --bootstrap-servers b:1 --partitions all", "--partitions: all needs --topics: it reads every byte"),
+        ("serve --store=", "--store: ''"),
+        ("serve --store mysql://h/d", "store mysql://h/d"),
+        ("serve --bootstrap-servers nowhere", "--bootstrap-servers: 'nowhere'"),
+        ("serve --bootstrap-servers h:1 --kafka-config missing.properties", "missing.properties"),
+        ("serve --config missing.toml", "--config missing.toml"),
+        ("migrate --store sqlite:////no/such/dir/x.db", "no directory /no/such/dir"),
+        ("ingest", "--bootstrap-servers"),
+        ("ingest --bootstrap-servers nowhere", "'nowhere'"),
+        ("ingest --bootstrap-servers h:1 --kafka-config missing.properties", "missing.properties"),
+        ("ingest --bootstrap-servers h:1 --store nothing", "store 'nothing'"),
+        ("watch", "--bootstrap-servers"),
+        ("watch --bootstrap-servers h:1,h", "'h'"),
+        ("watch --bootstrap-servers h:1 --host 192.0.2.1", "--host 192.0.2.1"),
+        (f"migrate --store sqlite:////{'d' * 300}/x.db", "dd: File name too long"),
+        ("transactions --url host:80", "--url: 'host:80'"),
+        ("transactions --url http://host/\u00fc", "--url: 'http://host/\u00fc'"),
+        ("transactions --state Open", "'Open'"),
+        ("transactions --limit none", "'none'"),
+        ("transactions --sort size", "'size'"),
+        ("transaction", "ID"),
+        ("transaction pay --limit 0", "'0'"),
+        ("expiring --limit none", "'none'"),
+        ("expiring soon", "soon"),
+        ("inspect", "FILE"),
+        ("inspect --as text f", "'text'"),
+        ("inspect no/such.log", "no/such.log"),
+        (f"inspect {'f' * 300}", "ff: File name too long"),
+    ],
+)
+def test_a_mistake_of_the_user_is_one_line_and_2(line: str, names: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ended(*line.split()) == 2
+    assert names in complaint(capsys)
+
+
+def test_a_foreign_file_is_no_store(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("foreign.db").write_text("something else")
+    assert ended("migrate", "--store", "sqlite:///foreign.db") == 2
+    assert "sqlite:///foreign.db" in complaint(capsys)
+
+
+def test_a_store_of_another_version_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert ended("migrate", "--store", "sqlite:///new.db") == 0
+    with closing(sqlite3.connect("new.db")) as store:
+        store.execute("UPDATE alembic_version SET version_num = 'r9999'")
+        store.commit()
+    assert ended("migrate", "--store", "sqlite:///new.db") == 2
+    assert "another version" in complaint(capsys)
+
+
+@pytest.mark.parametrize("command", ["serve", "watch --bootstrap-servers 127.0.0.1:1"])
+def test_a_taken_port_is_one_line_and_3(command: str, taken_port: int, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ended(*command.split(), "--port", str(taken_port)) == 3
+    assert complaint(capsys).endswith(f"port {taken_port} is in use: choose another with --port")
+
+
+def test_nobody_at_the_url_is_one_line_and_3(capsys: pytest.CaptureFixture[str]) -> None:
+    assert ended("transactions", "--url", "http://127.0.0.1:1") == 3
+    assert complaint(capsys) == ("txnscope transactions: no answer from http://127.0.0.1:1 (--url): Connection refused")
+
+
+@pytest.mark.parametrize(
+    "url", ["postgresql://me:secret@host:port/db", "mysql://me:secret@host/db", "postgresql://me:se/cret@host:port/db"]
+)
+def test_a_password_is_not_repeated(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ended("migrate", "--store", url) == 2
+    line = complaint(capsys)
+    assert "***@host" in line
+    assert "cret" not in line
+
+
+def test_a_locked_store_is_one_line_and_3(capsys: pytest.CaptureFixture[str]) -> None:
+    assert ended("migrate", "--store", "sqlite:///busy.db") == 0
+    with closing(sqlite3.connect("busy.db")) as holder:
+        holder.execute("BEGIN EXCLUSIVE")
+        assert ended("migrate", "--store", "sqlite:///busy.db?timeout=0.01") == 3
+    assert "locked" in complaint(capsys)
+
+
+def test_migrate_may_come_again(capsys: pytest.CaptureFixture[str]) -> None:
+    assert ended("migrate") == 0
+    assert Path("txnscope.db").exists()
+    assert ended("migrate") == 0
+    assert capsys.readouterr() == ("", "")
+
+
+def test_help_has_one_line_for_each_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert ended("--help") == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    for command in COMMANDS:
+        (line,) = (words for words in lines if words[:1] == [command])
+        assert len(line) > 2
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_its_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ended(command, "--help") == 0
+    assert f"txnscope {command}" in capsys.readouterr().out
+
+
+def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert ended("--version") == 0
+    assert capsys.readouterr().out.startswith("txnscope 0")
+
+
+def test_a_reader_that_has_seen_enough_is_no_error() -> None:
+    """`txnscope inspect … | head -1`."""
+    command = [sys.executable, "-m", "service.cli", "inspect", *[str(GOLDEN)] * 200]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 0
+
+
+def test_a_full_disk_is_one_line_and_3() -> None:
+    command = [sys.executable, "-m", "service.cli", "inspect", str(GOLDEN)]
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(command, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (3, "txnscope inspect: output: No space left on device\n")
+
+
+def test_what_the_terminal_cannot_show_is_escaped(tmp_path: Path) -> None:
+    log = tmp_path / "00000000000000000000.log"
+    log.write_bytes(build.transition("gr\u00fcn", 0, timestamp_ms=1_700_000_000_000, data=build.value()))
+    (tmp_path / "\udcff.log").write_bytes(b"")
+    command = [sys.executable, "-m", "service.cli", "inspect", str(tmp_path)]
+    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, env=environment)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b" Ongoing gr\\xfcn " in done.stdout
+    assert b"\\udcff.log" in done.stdout

@@ -1,0 +1,213 @@
+"""`txnscope explain --segments`: of the golden files it says what Kafka's own dumps and indexes say."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from service.cli import main
+from tests.helpers.builders.batches import ABORT, COMMIT, TRANSACTIONAL, Rec, batch, control_batch
+from tests.helpers.paths import GOLDEN
+from tests.service.wire.dumps import name_of, read_dump, segments
+
+DATA_LOGS = [pytest.param(log, id=name_of(log)) for log in segments("*/[a-z]*")]
+OFFSETS_LOGS = [pytest.param(log, id=name_of(log)) for log in segments("*/__consumer_offsets-*")]
+_ABORTED = re.compile(r"producerId: (\d+) firstOffset: (\d+) lastOffset: (\d+)")
+_OPEN = re.compile(r"producerId: (\d+) .*currentTxnFirstOffset: OptionalLong\[(\d+)\]")
+
+
+class Fate(NamedTuple):
+    """Of one offset, as the dump has it."""
+
+    kind: str
+    producer_id: int | None
+    marker_offset: int | None
+
+
+def explained(capsys: pytest.CaptureFixture[str], offset: int, to: int, *files: object) -> list[dict[str, Any]]:
+    assert main(["explain", f"@{offset}", "--to", str(to), "--json", "--segments", *map(str, files)]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["truncated_at"], answer["as_of"]) == (None, None)
+    spans: list[dict[str, Any]] = answer["spans"]
+    assert [span["from"] for span in spans] == [offset, *(span["to"] for span in spans[:-1])]
+    return spans
+
+
+def fates(spans: list[dict[str, Any]]) -> dict[int, Fate]:
+    return {
+        offset: Fate(span["kind"], span["producer_id"], span["marker_offset"])
+        for span in spans
+        for offset in range(span["from"], span["to"])
+    }
+
+
+def dumped(log: Path) -> dict[int, Fate]:
+    """Every offset looks for the next marker of its producer, on its own."""
+    batches = [(batch.words, batch.records) for batch in read_dump(log).batches]
+    markers = [(int(w["baseOffset"]), w["producerId"], r[0].marker) for w, r in batches if w["isControl"] == "true"]
+    found: dict[int, Fate] = {}
+    for words, _ in batches:
+        first, last = int(words["baseOffset"]), int(words["lastOffset"])
+        pid = int(words["producerId"])
+        fate = Fate("non_transactional", None if pid < 0 else pid, None)
+        if words["isControl"] == "true":
+            fate = Fate("marker", pid, first)
+        elif words["isTransactional"] == "true":
+            later = [(at, said) for at, whose, said in markers if at > last and whose == words["producerId"]]
+            at, said = min(later, default=(None, None))
+            kind = {None: "open", "COMMIT": "committed", "ABORT": "aborted"}[said[0] if said else None]
+            fate = Fate(kind, pid, at)
+        found |= dict.fromkeys(range(first, last + 1), fate)
+    gaps = dict.fromkeys(range(min(found), max(found)), Fate("gap", None, None))
+    return gaps | found
+
+
+@pytest.mark.parametrize("log", [*DATA_LOGS, *OFFSETS_LOGS])
+def test_every_offset_as_the_dump_has_it(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    expected = dumped(log)
+    assert fates(explained(capsys, min(expected), max(expected) + 1, log)) == expected
+    for offset in list(expected)[:: max(len(expected) // 7, 1)]:
+        assert fates(explained(capsys, offset, offset + 1, log)) == {offset: expected[offset]}
+
+
+def test_aborted_is_what_the_brokers_own_index_calls_aborted(capsys: pytest.CaptureFixture[str]) -> None:
+    """Transaction by transaction: where it begins and where its marker is."""
+    checked = 0
+    for log in segments("*/[a-z]*"):
+        index = log.with_suffix(".txnindex.dump.txt")
+        if not index.exists():
+            continue
+        expected = {tuple(map(int, entry)) for entry in _ABORTED.findall(index.read_text())}
+        begins: dict[tuple[int, int], int] = {}
+        for span in explained(capsys, min(dumped(log)), max(dumped(log)) + 1, log):
+            if span["kind"] == "aborted":
+                begins.setdefault((span["producer_id"], span["marker_offset"]), span["from"])
+        told = {(pid, first, marker) for (pid, marker), first in begins.items()}
+        assert told == expected, log
+        checked += len(expected)
+    assert checked > 20
+
+
+def test_open_is_what_the_brokers_own_producer_state_calls_open(capsys: pytest.CaptureFixture[str]) -> None:
+    checked = 0
+    for snapshot in sorted(segments("main/c-late-0")[0].parents[2].glob("*/*/*.snapshot.dump.txt")):
+        log = next(iter(snapshot.parent.glob("*.log")))
+        expected = {(int(pid), int(first)) for pid, first in _OPEN.findall(snapshot.read_text())}
+        spans = explained(capsys, min(dumped(log)), max(dumped(log)) + 1, log)
+        begins: dict[int, int] = {}
+        for span in spans:
+            if span["kind"] == "open":
+                begins.setdefault(span["producer_id"], span["from"])
+        assert set(begins.items()) == expected, log
+        checked += len(expected)
+    assert checked > 0
+
+
+def test_a_table_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+    (log,) = (log for log in segments("main/c-late-0") if "4.3.1" in log.parts)
+    assert main(["explain", "c-late-0@0", "--to", "99", "--segments", str(log.parent)]) == 0
+    out, err = capsys.readouterr()
+    heads, *rows = [line.split("  ") for line in out.splitlines()]
+    assert heads[0] == "OFFSETS"
+    assert [[cell.strip() for cell in row if cell.strip()][:3] for row in rows] == [
+        ["0..1", "aborted", "8 epoch 0"],
+        ["2", "marker", "8 epoch 0"],
+        ["3..4", "open", "8 epoch 0"],
+    ]
+    assert "ABORT at 2" in out
+    assert err == "open as far as these files tell: they end at offset 5\n"
+
+
+def test_segments_of_the_coordinators_log_give_names_and_causes(capsys: pytest.CaptureFixture[str]) -> None:
+    """As the scenarios went: old and new protocol, timeouts, and what an administrator ended behind the log's back."""
+    main_group = GOLDEN / "4.3.1" / "main"
+    told = {}
+    for name in ("a-orders-0", "f-dead-0", "q-force-0", "l-abort-0", "c-late-0"):
+        for span in explained(capsys, 0, 5, main_group / name, *main_group.glob("__transaction_state-*")):
+            cause = span["cause"] and f"{span['cause']} {span['confidence']}"
+            told[name, span["from"]] = span["kind"], span["transactional_id"], cause
+    assert {place: told[place] for place in SOME} == SOME
+
+
+SOME = {
+    ("a-orders-0", 0): ("committed", "a-shop-1", "commit certain"),
+    ("a-orders-0", 3): ("aborted", "a-shop-1", "client_abort certain"),
+    ("f-dead-0", 0): ("aborted", "f-old", "timeout likely"),
+    ("q-force-0", 0): ("aborted", "q-force-1", "admin likely"),
+    ("l-abort-0", 0): ("aborted", "l-abort-1", "client_abort certain"),
+    ("l-abort-0", 2): (
+        "aborted",
+        "l-abort-1",
+        "client_abort ambiguous",
+    ),  # by hand, 1.4 s after its client
+    ("l-abort-0", 4): ("aborted", "l-abort-2", None),  # by hand; what compaction took nobody knows
+    ("c-late-0", 3): ("open", "c-late-1", None),
+}
+
+
+@pytest.fixture
+def halves(tmp_path: Path) -> list[Path]:
+    """Two segments of one partition: a transaction begins in the first and ends in the second."""
+    data = batch([Rec(b"k", b"v", n) for n in range(3)], 10, attributes=TRANSACTIONAL, producer_id=7, producer_epoch=1)
+    other = batch([Rec(b"k", b"v")], 13, attributes=TRANSACTIONAL, producer_id=8, producer_epoch=1)
+    first, second = tmp_path / "00000000000000000010.log", tmp_path / "00000000000000000020.log"
+    first.write_bytes(data + other)
+    second.write_bytes(
+        control_batch(COMMIT, 20, producer_id=7, producer_epoch=1)
+        + control_batch(ABORT, 21, producer_id=8, producer_epoch=1)
+        + bytes(64)  # preallocated
+    )
+    return [first, second]
+
+
+def test_a_transaction_may_end_in_another_file(halves: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
+    expected = {11: Fate("committed", 7, 20), 12: Fate("committed", 7, 20), 13: Fate("aborted", 8, 21)}
+    expected |= dict.fromkeys(range(14, 20), Fate("gap", None, None)) | {20: Fate("marker", 7, 20)}
+    for files in (halves, halves[::-1], [halves[0].parent]):
+        assert fates(explained(capsys, 11, 21, *files)) == expected
+    assert fates(explained(capsys, 11, 12, halves[0])) == {11: Fate("open", 7, None)}
+
+
+def test_damage_is_unknown_and_not_guessed_around(halves: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
+    spoilt = bytearray(halves[1].read_bytes())
+    spoilt[70] ^= 1
+    halves[1].write_bytes(spoilt)
+    found = fates(explained(capsys, 11, 22, *halves))
+    assert found[11] == Fate("unknown", 7, None)
+    assert found[13] == Fate("unknown", 8, None), "the broken bytes may be its marker, too"
+    assert found[20].kind == "unknown"
+    assert found[21] == Fate("marker", 8, 21)
+    spoilt[8:12] = (3).to_bytes(4, "big")
+    halves[1].write_bytes(spoilt)
+    assert main(["explain", "@11", "--to", "22", "--segments", *map(str, halves)]) == 0
+    out, err = capsys.readouterr()
+    assert out.splitlines()[-1].split()[:2] == ["13", "unknown"]
+    assert err == "reading stopped at offset 14: ask again from there for the rest\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["orders"], "'orders' is no place in a log: TOPIC-PARTITION@OFFSET, like orders-0@17"),
+        (["orders-0@x"], "'orders-0@x' is no place in a log"),
+        (["orders-0@5", "--to", "5"], "--to 5 is not above the offset 5"),
+        (["@5"], "'@5' names no partition: TOPIC-PARTITION@OFFSET, or --segments FILE"),
+        (["@9", "--segments", "{0}"], "no file has offset 9: the first begins at 10"),
+        (["@22", "--segments", "{0}", "{1}"], "no file has offset 22: the last one ends at 22"),
+        (["@10", "--to", "30", "--segments", "{0}", "{0}"], "begins at offset 10, before 14: of another partition?"),
+        (["@1", "--segments", "no/such.log"], "no/such.log: No such file or directory"),
+        (["@1", "--segments", "/dev/null"], "/dev/null: no batch in there"),
+    ],
+)
+def test_what_cannot_be_is_one_line_and_exit_code_2(
+    arguments: list[str], words: str, halves: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explain", *(argument.format(*halves) for argument in arguments)]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert err.startswith("txnscope explain: ")
+    assert words in err

@@ -1,0 +1,180 @@
+"""`txnscope hanging` and `txnscope partitions` as people and scripts use them: tables, and exit codes to rely on."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import uvicorn
+
+from service.app import create_app
+from service.domain.findings.finding import Subject
+from service.domain.partitions.blocked_groups import OFFSETS_TOPIC, offsets_partition
+from service.domain.worlds.verdict import Kind, Proof
+from service.store.writers.groups import GroupSeen, GroupWriter
+from tests.helpers.partitions import WithPartitions, entry, hangs, moves, owner, read, silent, stands
+from tests.helpers.paths import ROOT
+from tests.helpers.stores import NOW_MS
+
+Ask = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[WithPartitions]:
+    cluster = WithPartitions(f"sqlite:///{tmp_path / 'store.db'}")
+    yield cluster
+    cluster.close()
+
+
+@pytest.fixture
+def ask(cluster: WithPartitions, tmp_path: Path) -> Iterator[Ask]:
+    """`txnscope …` in a process of its own, against a service of the cluster's store: exit code, stdout, stderr."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(create_app(cluster.url, "1.2.3"), log_level="warning"))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+    thread.start()
+    ours = {k: v for k, v in os.environ.items() if not k.startswith("TXNSCOPE_")} | {"PYTHONPATH": str(ROOT)}
+
+    def run(name: str, *arguments: str) -> tuple[int, str, str]:
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        command = [sys.executable, "-m", "service.cli", name, "--url", url, *arguments]
+        done = subprocess.run(command, cwd=tmp_path, env=ours, capture_output=True, text=True)
+        return done.returncode, done.stdout, done.stderr
+
+    yield run
+    server.should_exit = True
+    thread.join()
+    listening.close()
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def test_each_hanging_one_says_who_where_since_when_who_waits_and_the_way_out(
+    cluster: WithPartitions, ask: Ask
+) -> None:
+    at_ms = now_ms()
+    cluster.look(moves(at_ms=at_ms), at_ms=at_ms)
+    paste = "kafka-transactions.sh --bootstrap-server b:9092 abort --topic orders --partition 0 --start-offset 100"
+    stuck = hangs(blocked_groups=("billing", "audit"), decision="none", command=paste, owner="team-a")
+    proof = Proof(Kind.EPOCH, at_ms, "orders-0@100", "1 transaction wrote under other epochs than the entry's, 3")
+    stuck = stuck._replace(possible=("abort", "none"), proofs=(proof,))
+    cluster.see(stuck, hangs(1, 8, None, decision="commit"), now_ms=at_ms - 200_000)
+    code, out, err = ask("hanging")
+    assert (code, err) == (1, "")
+    blocks = {block.split("  ")[0]: block for block in out.strip().split("\n\n")}
+    first, second = blocks["orders-0"], blocks["orders-1"]
+    facts = dict(line.split(maxsplit=1) for line in first.splitlines()[:7])
+    assert "possible    abort or none" in first
+    assert "by epoch    1 transaction wrote under other epochs" in first
+    assert facts["orders-0"] == "offset 100"
+    assert facts["who"] == "pay, producer id 7 epoch 3 [team-a]"
+    assert facts["since"].endswith("Z (3m 20s ago)")
+    assert facts["waiting"] == "billing, audit"
+    assert facts["decision"].startswith("none: ")
+    assert first.splitlines()[-1] == paste, "ready to be pasted: on a line of its own"
+    assert "no transactional.id is known, producer id 8" in second
+    assert "no consumer group that is known" in second
+    assert "decision    commit: its coordinator committed it" in second
+    assert "kafka-transactions.sh" not in second
+
+
+def test_none_is_said_with_what_it_rests_on(cluster: WithPartitions, ask: Ask) -> None:
+    at_ms = now_ms()
+    cluster.look(moves(at_ms=at_ms), moves(1, at_ms=at_ms), at_ms=at_ms)
+    code, out, err = ask("hanging")
+    assert (code, err) == (0, "")
+    assert out.startswith("no hanging transaction: all 2 watched partitions are judged, as of 20")
+    page = json.loads(ask("hanging", "--json")[1])
+    assert page["items"] == []
+    assert page["coverage"] == {"watched": 2, "judged": 2, "unknown": 0, "why": None}
+
+
+def test_who_cannot_judge_everything_does_not_say_that_all_is_well(cluster: WithPartitions, ask: Ask) -> None:
+    at_ms = now_ms()
+    cluster.look(moves(at_ms=at_ms), silent("no leader", 1, at_ms=at_ms), at_ms=at_ms)
+    code, out, err = ask("hanging")
+    assert code == 4
+    assert "no hanging transaction: 1 of 2 watched partitions are judged" in out
+    assert err == "not everything can be judged: orders-1: no leader\n"
+    assert ask("hanging", "--allow-partial")[0] == 0
+    assert ask("hanging", "--json")[0] == 4
+    cluster.see(hangs())
+    assert ask("hanging", "--allow-partial")[0] == 1, "what was found counts more"
+
+
+@pytest.mark.parametrize("looked", ["never", "in trouble", "long ago", "set back", "at nothing"])
+def test_who_has_not_looked_does_not_say_that_all_is_well(cluster: WithPartitions, ask: Ask, looked: str) -> None:
+    says = {
+        "never": "data partitions are not watched",
+        "in trouble": "no broker answers",
+        "long ago": "the last look at partitions was ",
+        "set back": "the last look at partitions is ",
+        "at nothing": "no topic is to be seen: there is none, or DESCRIBE is not allowed",
+    }[looked]
+    if looked == "in trouble":
+        cluster.partitions.report_trouble("no broker answers")
+    if looked == "long ago":
+        cluster.look(moves(at_ms=NOW_MS), at_ms=NOW_MS)
+    if looked == "set back":
+        cluster.look(moves(at_ms=now_ms() + 60_000), at_ms=now_ms() + 60_000)
+    if looked == "at nothing":
+        cluster.look(at_ms=now_ms())
+    code, _, err = ask("hanging")
+    assert code == 4
+    assert err.startswith(f"not everything can be judged: {says}")
+
+
+def test_how_partitions_stand_as_a_table(cluster: WithPartitions, ask: Ask) -> None:
+    cluster.read([owner(b"pay")])
+    cluster.look(stands(), read(entry()), stands(1), read(entry(99), partition=1), moves(2), moves(0, "audit"))
+    code, out, err = ask("partitions")
+    heads, audit, orders, unknown, well = out.splitlines()
+    assert (code, heads.split()[:3]) == (0, ["PARTITION", "LAG", "LSO"])
+    assert audit.split() == ["audit-0", "0", "110", "110", "-", "-", "-", "0", "0", "yes"]
+    assert orders.split() == ["orders-0", "10", "100", "110", "20s", "pay", "open", "1", "0", "yes"]
+    assert "producer id 99" in unknown
+    assert "no: producer id 99: no transactional.id is known to have had its producer id" in unknown
+    assert well.split()[0] == "orders-2"
+    assert err.startswith("4 rows as of 2026-09-21T14:13:50.123Z")
+    assert len(ask("partitions", "--lagging")[1].splitlines()) == 3
+    assert len(ask("partitions", "--topic", "audit")[1].splitlines()) == 2
+    code, out, _ = ask("partitions", "--lagging", "--limit", "1", "--json")
+    page = json.loads(out)
+    assert (code, [one["partition"] for one in page["items"]], bool(page["next_cursor"])) == (0, [0], True)
+    assert "there are more (--limit)" in ask("partitions", "--limit", "1")[2]
+
+
+def test_a_cluster_nobody_knows_is_one_line_and_2(cluster: WithPartitions, ask: Ask) -> None:
+    for name in ("hanging", "partitions"):
+        code, out, err = ask(name, "--cluster", "other")
+        assert (code, out, err.count("\n")) == (2, "", 1)
+
+
+def test_what_hangs_on_the_offsets_says_whose_they_are(cluster: WithPartitions, ask: Ask) -> None:
+    at_ms = now_ms()
+    home = offsets_partition("billing", 50)
+    others = [moves(number, OFFSETS_TOPIC, at_ms=at_ms) for number in range(50) if number != home]
+    cluster.look(stands(home, OFFSETS_TOPIC, at_ms=at_ms), *others, at_ms=at_ms)
+    names = ["billing", *(f"idle-{n}" for n in range(10_000) if offsets_partition(f"idle-{n}", 50) == home)][:2]
+    rows = [GroupSeen("billing", "orders", p, -1, 2, True, 7) for p in (0, 3)]
+    rows += [GroupSeen(names[1], "orders", 1, -1, 0, True, 7), GroupSeen("billing", "pay", 0, 5, 2, True, 8)]
+    GroupWriter(cluster.engine, cluster.lease).replace(rows, at_ms)
+    subject = Subject(OFFSETS_TOPIC, home, b"pay", 7, 3, 100)
+    cluster.see(hangs(subject=subject, blocked_groups=("billing",)), now_ms=at_ms)
+    code, out, _ = ask("hanging")
+    assert code == 1
+    lines = [" ".join(line.split()) for line in out.splitlines()]
+    assert "waiting billing" in lines
+    assert "offsets of billing on orders-0 and orders-3: a member that starts waits" in lines
+    assert f"offsets of {names[1]} on orders-1: a member that starts waits" in lines
+    assert not any("pay-0" in line for line in lines), "of another transaction"

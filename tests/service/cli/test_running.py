@@ -1,0 +1,276 @@
+"""The commands that stay: started as a user starts them, over a tiny streaming application in their own directory."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from service.domain.transaction_log import states
+from service.domain.transaction_log.facts import Participants
+from tests.helpers.paths import ROOT
+from tests.helpers.stores import Id, SeededCluster, open_id
+from tests.helpers.waiting import ANSWER_S, LIMIT_S, wait_until, wait_until_equal
+
+INGEST = """
+import json, os, signal, sys, threading, time
+from service.processes import lifeline
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+beat = lifeline.hold()
+threading.Thread(target=lambda: [(beat(), time.sleep(1)) for _ in range(1000)], daemon=True).start()
+print("ingest", os.getpid(), json.dumps([os.environ.get("TXNSCOPE_STORE"), *sys.argv[1:]]), flush=True)
+time.sleep(1000)
+"""
+
+
+class Command:
+    """A running `txnscope …` and what it wrote so far, stderr and stdout together."""
+
+    def __init__(self, directory: Path, *arguments: str, **environment: str) -> None:
+        self._log = directory / "output"
+        ours = {k: v for k, v in os.environ.items() if not k.startswith("TXNSCOPE_")}
+        with self._log.open("wb") as out:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "service.cli", *arguments],
+                cwd=directory,
+                env=ours | {"PYTHONPATH": str(ROOT)} | environment,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+            )
+
+    @property
+    def text(self) -> str:
+        return self._log.read_text()
+
+    def wait_for_text(self, text: str, times: int = 1) -> None:
+        wait_until(lambda: self.text, lambda said: said.count(text) >= times, f"{text!r}, {times} times")
+
+    def wait_for_status(self, port: int, path: str, status: int = 200) -> None:
+        """Until the service answers so; shows what the command wrote where it does not."""
+        wait_until(
+            lambda: (status_of(port, path), self.text), lambda answer: answer[0] == status, f"{status} from {path}"
+        )
+
+
+Start = Callable[..., Command]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """In a directory whose `spark_jobs` is a script that prints its store and its arguments, and stays."""
+    application = tmp_path / "spark_jobs"
+    application.mkdir()
+    (application / "__init__.py").touch()
+    (application / "__main__.py").write_text(INGEST)
+    running: list[Command] = []
+
+    def begin(*arguments: str, **environment: str) -> Command:
+        running.append(Command(tmp_path, *arguments, **environment))
+        return running[-1]
+
+    yield begin
+    for one in running:
+        if one.process.poll() is None:
+            one.process.terminate()
+            one.process.wait(LIMIT_S)
+
+
+@pytest.fixture
+def port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        return int(listening.getsockname()[1])
+
+
+def status_of(port: int, path: str) -> int:
+    """0: nobody listens."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=ANSWER_S) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code
+    except OSError:
+        return 0
+
+
+def test_serve_starts_before_its_store_and_ends_with_0(start: Start, port: int, tmp_path: Path) -> None:
+    served = start("serve", "--port", str(port))
+    served.wait_for_text(f"serving http://127.0.0.1:{port}\n")
+    served.wait_for_status(port, "/-/healthy")
+    assert status_of(port, "/-/ready") == 503
+    migrated = subprocess.run(
+        [sys.executable, "-m", "service.cli", "migrate"], cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)}
+    )
+    assert migrated.returncode == 0
+    served.wait_for_status(port, "/-/ready")
+    assert status_of(port, "/metrics") == 200
+    served.process.terminate()
+    assert served.process.wait(LIMIT_S) == 0
+    first, second = served.text.splitlines()
+    assert first.startswith("not ready: store sqlite:///txnscope.db has no tables yet; `txnscope migrate`")
+    assert second == f"serving http://127.0.0.1:{port}"
+
+
+def test_serve_ends_with_0_on_ctrl_c(start: Start, port: int) -> None:
+    served = start("serve", "--port", str(port))
+    served.wait_for_status(port, "/-/healthy")
+    served.process.send_signal(signal.SIGINT)
+    assert served.process.wait(LIMIT_S) == 0
+    assert "Traceback" not in served.text
+
+
+def test_ingest_keeps_the_application_running(start: Start) -> None:
+    flags = ("--bootstrap-servers", "a:1,b:2", "--cluster", "orders", "--checkpoint", "scratch")
+    command = start("ingest", *flags, "--liveness", "alive")
+    command.wait_for_text("ingest ")
+    _, pid, arguments = command.text.split(" ", 2)
+    store, *given, owner_flag, _owner, liveness_flag, liveness = json.loads(arguments)
+    assert (store, tuple(given)) == ("sqlite:///txnscope.db", flags)
+    assert (owner_flag, liveness_flag, liveness) == ("--owner", "--liveness", "alive")
+    os.kill(int(pid), signal.SIGKILL)
+    command.wait_for_text("ingest | ingest was killed by SIGKILL, starting it again in 1 s\n")
+    command.wait_for_text(arguments, times=2)
+    command.process.terminate()
+    assert command.process.wait(LIMIT_S) == 0
+
+
+def test_watch_migrates_and_runs_both_until_sigterm(start: Start, port: int, tmp_path: Path) -> None:
+    watched = start("watch", "--bootstrap-servers", "a:1", "--port", str(port))
+    watched.wait_for_status(port, "/-/ready")
+    watched.wait_for_text("ingest | ingest ")
+    assert (tmp_path / "txnscope.db").exists()
+    assert f"serve  | serving http://127.0.0.1:{port}\n" in watched.text
+    (serving,) = (line for line in command_lines() if " serve " in line and f" {port} " in line)
+    assert "--bootstrap-servers a:1 " in serving, "what the store does not know is asked of the same brokers"
+    watched.process.terminate()
+    assert watched.process.wait(LIMIT_S) == 0
+    assert status_of(port, "/-/healthy") == 0
+
+
+def test_the_store_is_on_no_command_line_that_the_user_did_not_type(start: Start, port: int, tmp_path: Path) -> None:
+    """Its URL may hold a password; this one has a name that nothing else has."""
+    url = f"sqlite:///{tmp_path / 's3cret.db'}"
+    watched = start("watch", "--bootstrap-servers", "a:1", "--port", str(port), TXNSCOPE_STORE=url)
+    seen: set[str] = set()
+
+    def look() -> tuple[int, str]:
+        seen.update(command_lines())
+        return status_of(port, "/-/ready"), watched.text
+
+    wait_until(look, lambda told: told[0] == 200 and "ingest | ingest " in told[1], "both to run")
+    for command in ("watch", "migrate", "serve", "spark_jobs"):
+        assert any(command in line.split() for line in seen), f"{command} was not looked at"
+    assert not [line for line in seen if "s3cret" in line]
+    assert url in watched.text, "the application was not told its store"
+    ingest = start("ingest", "--bootstrap-servers", "a:1", "--store", url)
+    ingest.wait_for_text("ingest ")
+    assert "s3cret" not in command_line(ingest.process.pid)
+
+
+def command_lines() -> set[str]:
+    return {command_line(int(process.name)) for process in Path("/proc").glob("[0-9]*")}
+
+
+def command_line(pid: int) -> str:
+    """Empty: the process is gone."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def test_watch_keeps_one_owner_over_the_lives_of_the_application(start: Start, port: int) -> None:
+    """So a new one does not wait for the lease of a dead one."""
+    watched = start("watch", "--bootstrap-servers", "a:1", "--port", str(port))
+    watched.wait_for_text("ingest | ingest ")
+    os.kill(int(watched.text.split("ingest | ingest ")[1].split()[0]), signal.SIGKILL)
+    watched.wait_for_text("ingest | ingest ", times=2)
+    lives = [line.split(" ", 4)[4] for line in watched.text.splitlines() if line.startswith("ingest | ingest ")]
+    first, second = (json.loads(arguments) for arguments in lives)
+    assert first == second
+    assert first[-2] == "--owner"
+    assert len(first[-1]) == 16
+
+
+def test_nothing_outlives_a_killed_watch(start: Start, port: int) -> None:
+    watched = start("watch", "--bootstrap-servers", "a:1", "--port", str(port))
+    watched.wait_for_text("ingest | ingest ")
+    watched.wait_for_status(port, "/-/healthy")
+    ingest = int(watched.text.split("ingest | ingest ")[1].split()[0])
+    watched.process.kill()
+    watched.process.wait()
+    wait_until_equal(
+        lambda: (status_of(port, "/-/healthy"), Path(f"/proc/{ingest}").exists()),
+        (0, False),
+        "the service's answer, and whether the application lives,",
+        timeout_s=10,
+    )
+
+
+def test_tables_over_rest(start: Start, port: int, tmp_path: Path) -> None:
+    """What a user types while the service runs."""
+    seeded = SeededCluster(f"sqlite:///{tmp_path / 'txnscope.db'}")
+    late = open_id("billing-1", 200_000, producer_id=7, producer_epoch=2)
+    ended = [Id(b"done-%03d" % n, states.COMPLETE_COMMIT, commits=1) for n in range(250)]
+    seeded.read([late, *ended, Id("gr\u00fcn & co".encode(), states.PREPARE_ABORT, topics=(Participants("t", (0,)),))])
+    served = start("serve", "--port", str(port))
+    served.wait_for_status(port, "/-/ready")
+
+    def ask(*arguments: str) -> tuple[int, str, str]:
+        done = subprocess.run(
+            [sys.executable, "-m", "service.cli", arguments[0], "--url", f"http://127.0.0.1:{port}", *arguments[1:]],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+        )
+        return done.returncode, done.stdout, done.stderr
+
+    code, out, err = ask("transactions", "--state", "Ongoing")
+    heads, row = out.splitlines()
+    assert code == 0
+    assert heads.split("  ")[0] == "TRANSACTIONAL.ID"
+    assert row.split()[:6] == ["billing-1", "Ongoing", "3m", "20s", "7", "2"]
+    assert row.endswith("payments-0,payments-1")
+    assert err.startswith("1 rows as of 20")
+
+    code, out, _ = ask("transactions", "--prefix", "done-", "--limit", "220", "--sort", "transactional_id", "--json")
+    page = json.loads(out)
+    assert code == 0
+    assert [one["transactional_id"] for one in page["items"]] == [f"done-{n:03d}" for n in range(220)]
+    assert page["next_cursor"]
+
+    code, out, _ = ask("transaction", "--cluster", "orders", "billing-1")
+    facts, _, _ = out.partition("\n\n")
+    shown = dict(line.split(maxsplit=1) for line in facts.splitlines())
+    assert code == 0
+    assert shown["transactional_id"] == "billing-1"
+    assert shown["state"] == "Ongoing"
+    assert shown["producer_id"] == "7 epoch 2"
+    assert shown["partitions"] == "payments-0, payments-1"
+
+    code, out, _ = ask("transaction", "--json", "gr\u00fcn & co")
+    assert (code, json.loads(out)["state"]) == (0, "PrepareAbort")
+
+    for arguments, name in {
+        ("transaction", "nobody"): "nobody",
+        ("transactions", "--cluster", "payments"): "payments",
+        ("transactions", "--min-age", "long"): "min_age",
+    }.items():
+        code, out, err = ask(*arguments)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert name in err
+
+    SeededCluster(f"sqlite:///{tmp_path / 'txnscope.db'}", "payments").close()
+    code, _, err = ask("transactions")
+    assert (code, err) == (2, "txnscope transactions: --cluster is missing, there are several: orders, payments\n")
+    seeded.close()

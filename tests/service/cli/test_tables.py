@@ -1,0 +1,114 @@
+"""What people read at a terminal about the past of an id, about what is wrong, and about what expires."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from service.domain.findings import kinds
+from service.domain.transaction_log import states
+from service.store import clusters
+from tests.helpers.findings import WithFindings, observe
+from tests.helpers.stores import DESCRIPTION, NOW_MS
+from tests.helpers.terminal import Ask, asking, service_of
+from tests.service.store.histories import MINUTE, aborted, committed
+from tests.service.store.logs import batch, entry, read
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[WithFindings]:
+    cluster = WithFindings(f"sqlite:///{tmp_path / 'store.db'}")
+    yield cluster
+    cluster.close()
+
+
+@pytest.fixture
+def ask(cluster: WithFindings, capsys: pytest.CaptureFixture[str]) -> Iterator[Ask]:
+    with service_of(cluster.url) as url:
+        yield asking(url, capsys)
+
+
+def test_an_id_says_in_words_why_it_was_aborted(cluster: WithFindings, ask: Ask) -> None:
+    log = [entry(0, states.EMPTY, at_ms=MINUTE - 300_000), *committed(1, MINUTE - 240_000)]
+    log += [*aborted(4, MINUTE - 60_000), *committed(7, MINUTE), *committed(10, MINUTE + 1_000)]
+    cluster.writer.apply(batch(log, read(0, len(log))), NOW_MS)
+    code, out, err = ask("transaction", "pay")
+    assert (code, err) == (0, "")
+    facts, why, table = out.split("\n\n")
+    assert ["aborts", "1", "(1", "client)"] in [line.split() for line in facts.splitlines()]
+    assert why.split(". ")[0] == "Aborted last at 2026-09-21T14:11:59.990Z: client_abort (certain)".replace("_", " ")
+    assert "Aborted by its own client" in why
+    heads, newest, complete, prepare, commit, first = table.splitlines()
+    assert "counted" not in out, "the timeline begins with the first record of the id"
+    assert heads.split() == ["AT", "FROM", "->", "TO", "PRODUCER", "ID", "OPEN", "FOR", "MARKERS", "CAUSE", "NOTE"]
+    assert "2 commits" in newest
+    assert "1 commit " in commit
+    assert "PrepareAbort -> CompleteAbort" in complete
+    assert "Ongoing -> PrepareAbort" in prepare
+    assert "client abort (certain)" in prepare
+    assert "initialized (certain)" in first
+    code, out, err = ask("transaction", "pay", "--limit", "2")
+    assert "the newest 2 rows of its timeline, there are more (--limit)" in err
+
+
+def test_an_id_that_was_never_aborted_has_no_why(cluster: WithFindings, ask: Ask) -> None:
+    log = committed(0, MINUTE)
+    cluster.writer.apply(batch(log, read(0, len(log))), NOW_MS)
+    assert "Aborted" not in ask("transaction", "pay")[1]
+
+
+def test_a_timeline_that_begins_in_the_middle_says_from_when_on_commits_are_counted(
+    cluster: WithFindings, ask: Ask
+) -> None:
+    history = [*aborted(0, MINUTE - 900_000), *committed(3, MINUTE - 840_000)]
+    cluster.writer.apply(batch(history, read(0, 6, counts=False)), NOW_MS)
+    cluster.writer.apply(batch(committed(6, MINUTE), read(6, 9)), NOW_MS)
+    says = "Ordinary commits are counted, by minute and not listed, from 2026-09-21T14:03:50.123Z on."
+    assert says in ask("transaction", "pay")[1].splitlines()
+    assert says not in ask("transaction", "pay", "--limit", "1")[1].splitlines(), "the newest row is all that is shown"
+    assert json.loads(ask("transaction", "pay", "--json")[1])["counted_since"] == "2026-09-21T14:03:50.123Z"
+
+
+def test_findings_open_ones_unless_all_are_asked_for(cluster: WithFindings, ask: Ask) -> None:
+    cluster.read(now_ms=NOW_MS)
+    cluster.see(observe(), observe(kinds.LONG_RUNNING, name=b"flink", owner="etl", muted_until_ms=NOW_MS))
+    cluster.see(observe(kinds.LONG_RUNNING, name=b"flink", owner="etl", muted_until_ms=NOW_MS), now_ms=NOW_MS + 1)
+    code, out, err = ask("findings")
+    heads, row = out.splitlines()
+    assert (code, heads.split()) == (0, ["SEVERITY", "STATUS", "KIND", "OPENED", "COUNT", "FINDING", "ID"])
+    assert row.split()[:3] == ["warning", "confirmed", "long_running_transaction"]
+    assert "it is late [etl] (muted until 2026-09-21T14:13:50.123Z)" in row
+    assert err.startswith("1 rows as of 2026")
+    assert len(ask("findings", "--all")[1].splitlines()) == 3
+    code, out, _ = ask("findings", "--all", "--kind", "overdue_transaction", "--json")
+    (item,) = json.loads(out)["items"]
+    assert (item["status"], item["resolution"]) == ("resolved", "healed")
+    assert "there are more" not in err
+
+
+def test_a_producer_id_that_nobody_has_or_had_is_said_in_one_line(cluster: WithFindings, ask: Ask) -> None:
+    log = [*committed(0, MINUTE - 60_000, pid=7), *committed(3, MINUTE, pid=8)]
+    cluster.writer.apply(batch(log, read(0, len(log))), NOW_MS)
+    for more in ((), ("--json",), ("--state", "Ongoing")):
+        told = ask("transactions", "--producer-id", "9", *more)
+        words = "txnscope transactions: cluster 'orders' has no transactional id with producer id 9\n"
+        assert told == (2, "", words)
+    assert ask("transactions", "--producer-id", "7")[0] == 0, "pay had it before"
+
+
+def test_what_expires_soonest_first(cluster: WithFindings, ask: Ask) -> None:
+    clusters.describe(cluster.engine, cluster.id, DESCRIPTION, NOW_MS)  # ids expire after an hour
+    log = [
+        entry(0, states.EMPTY, b"soon", at_ms=NOW_MS - 3_000_000),
+        entry(1, states.EMPTY, b"past", at_ms=NOW_MS - 3_700_000),
+    ]
+    cluster.writer.apply(batch(log, read(0, 2)), NOW_MS)
+    code, out, _ = ask("expiring", "--within", "1h")
+    heads, past, soon = out.splitlines()
+    assert (code, heads.split()[0]) == (0, "TRANSACTIONAL.ID")
+    assert past.split()[:2] == ["past", "past"]
+    assert soon.split()[:3] == ["soon", "10m", "0s"]
+    assert ask("expiring", "--within", "5m")[1].splitlines()[1:] == [past]

@@ -1,0 +1,52 @@
+"""Logs that say in comments what is to be told of each record: `# word, confidence (at first word, confidence)`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from service.domain.transaction_log.facts import LogRecord
+from tests.service.domain.records import log, told
+
+_SAID = re.compile(r"([a-z_]+), ([a-z]+)(?: \(at first ([a-z_]+), ([a-z]+)\))?")
+
+Pair = tuple[str, str]
+"""Cause and confidence."""
+
+
+class Said(NamedTuple):
+    """`first`: once the record was read; `last`: once all of the log was."""
+
+    first: Pair
+    last: Pair
+
+
+class Annotated(NamedTuple):
+    """`said` by offset; no other record has a cause."""
+
+    records: list[LogRecord]
+    said: dict[int, Said]
+
+
+def annotated(text: str) -> Annotated:
+    """The notation of `records.log`; other comments mean nothing."""
+    lines = [line for line in text.splitlines() if line.partition("#")[0].strip()]
+    said = {}
+    for offset, line in enumerate(lines):
+        if found := _SAID.match(line.partition("#")[2].strip()):
+            word, confidence, first_word, first_confidence = found.groups()
+            last = (word, confidence)
+            said[offset] = Said((first_word, first_confidence) if first_word else last, last)
+    return Annotated(log(text), said)
+
+
+def judgement(records: Sequence[LogRecord]) -> dict[int, Said]:
+    """What the journal tells, in the same form; offsets count from 0."""
+    last = _causes(records)
+    return {offset: Said(_causes(records[: offset + 1])[offset], pair) for offset, pair in last.items()}
+
+
+def _causes(records: Sequence[LogRecord]) -> dict[int, Pair]:
+    rows = told(list(records)).rows
+    return {row.offset: (row.cause, row.confidence) for row in rows if row.cause and row.confidence}

@@ -1,0 +1,253 @@
+"""Findings about groups that wait: as grave as what they wait for, and silent about those that do not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from service.domain.findings import kinds
+from service.domain.findings.blocked_group import (
+    STANDS_AFTER_MS,
+    UnreadCommits,
+    blocked_groups,
+    not_named,
+    unreadable,
+)
+from service.domain.findings.conditions import MOST_IDS
+from service.domain.findings.finding import Finding, Key, Observation, Subject
+from service.domain.findings.lifecycle import Look, reconcile
+from service.domain.findings.rules import Rule
+from service.domain.findings.stall_causes import Blocker
+from service.domain.partitions.blocked_groups import (
+    INACTIVE,
+    OFFSETS_TOPIC,
+    READS_UNCOMMITTED,
+    STOPPED,
+    UNSTABLE_OFFSETS,
+    WILL_STOP,
+    Ends,
+    GroupOffset,
+    Victim,
+)
+from service.domain.partitions.facts import Place
+from service.domain.partitions.open_entries import (
+    ADOPTED,
+    COMPLETING,
+    HANGING,
+    NOT_KNOWN,
+    OPENED,
+    OVERDUE,
+    Entry,
+    Owner,
+    Relation,
+)
+from service.domain.transaction_log import states
+from service.domain.transaction_log.limits import TWO_PHASE_TIMEOUT_MS
+from tests.service.domain.findings.builders import NOW_MS, M, S, context
+
+ORDERS = "orders", 0
+HOME = OFFSETS_TOPIC, 9
+LSO = 100
+
+
+def victim(relation: str = STOPPED, group: str = "billing", stood_ms: int = M, stalled_ms: int = 10 * S) -> Victim:
+    offset = GroupOffset(group, *ORDERS, LSO, 2, relation == UNSTABLE_OFFSETS, NOW_MS, NOW_MS - stood_ms)
+    behind = HOME if relation == UNSTABLE_OFFSETS else ORDERS
+    since_ms = NOW_MS - stalled_ms
+    return Victim(offset, Ends(LSO, 150, since_ms), relation, kinds.CERTAIN, behind, LSO, since_ms)
+
+
+def blocker(word: str, place: Place = ORDERS, start: int = LSO, name: str | None = "pay-1", **owner: Any) -> Blocker:
+    entry = Entry(*place, 7, 2, start, 1, NOW_MS, None, None, NOW_MS - 10 * S, NOW_MS)
+    owns = Owner(
+        transactional_id=b"pay-1",
+        log_partition=0,
+        generation=1,
+        offset=40,
+        timestamp_ms=NOW_MS,
+        leader_epoch=1,
+        state=states.ONGOING,
+        producer_id=7,
+        producer_epoch=2,
+        timeout_ms=60 * S,
+        start_ms=NOW_MS - 10 * S,
+        last_update_ms=NOW_MS,
+        client_transaction_version=0,
+        partitions=(ORDERS,),
+        first_seen_ms=0,
+        last_seen_ms=NOW_MS,
+        first_epoch=0,
+        last_epoch=2,
+        ended_offset=None,
+        ended_state=None,
+        ended_value=None,
+    )._replace(**owner)
+    return Blocker(entry, Relation(word, owns if name else None), name)
+
+
+def known(kind: str, severity: str, subject: Subject, confirmed: bool = True) -> dict[Key, Finding]:
+    """A finding of the judge's."""
+    observation = Observation(kind, severity, subject, "it is", "do", (), confirmed=confirmed)
+    (change,) = reconcile({}, Look((observation,), frozenset({kind})), NOW_MS, "kafka")
+    return {(kind, subject): change.finding}
+
+
+def found(
+    victims: Sequence[Victim], *blockers: Blocker, told: Mapping[Key, Finding] | None = None, rules: Sequence[Rule] = ()
+) -> list[Observation]:
+    by_place: dict[Place, list[Blocker]] = {}
+    for one in blockers:
+        by_place.setdefault(one.entry.place, []).append(one)
+    return blocked_groups(victims, by_place, told or {}, context(*rules), NOW_MS)
+
+
+def test_a_group_behind_a_hanging_transaction() -> None:
+    (one,) = found([victim()], blocker(HANGING))
+    assert (one.kind, one.severity, one.confidence) == (kinds.BLOCKED_GROUP, kinds.CRITICAL, kinds.CERTAIN)
+    assert one.subject == Subject(group="billing", topic="orders", partition=0)
+    assert one.self_heals_at_ms is None
+    assert one.summary.startswith("billing stands still on orders-0: at offset 100 the hanging transaction of pay-1")
+    assert "Restarting the group does not help" in one.advice
+    assert [e.source for e in one.evidence] == ["orders-0@100", "OffsetFetch"]
+    (nameless,) = found([victim()], blocker(HANGING, name=None))
+    assert "the hanging transaction of producer id 7" in nameless.summary
+
+
+@pytest.mark.parametrize("relation", [INACTIVE, READS_UNCOMMITTED])
+def test_who_does_not_wait_has_no_finding(relation: str) -> None:
+    assert found([victim(relation)], blocker(HANGING)) == []
+
+
+@pytest.mark.parametrize("relation", [STOPPED, WILL_STOP, UNSTABLE_OFFSETS])
+def test_who_may_still_move_has_none_yet(relation: str) -> None:
+    """A reader of uncommitted records is at the LSO as well until it commits again."""
+    place = HOME if relation == UNSTABLE_OFFSETS else ORDERS
+    assert found([victim(relation, stood_ms=STANDS_AFTER_MS - 1)], blocker(HANGING, place)) == []
+    assert len(found([victim(relation, stood_ms=STANDS_AFTER_MS)], blocker(HANGING, place))) == 1
+
+
+def test_a_legal_transaction_is_worth_telling_of_when_it_is_long_and_says_when_it_heals() -> None:
+    one = blocker(OPENED, timeout_ms=5 * M)
+    assert found([victim(stalled_ms=M - 1)], one) == []
+    (long,) = found([victim(stalled_ms=M)], one)
+    assert (long.severity, long.self_heals_at_ms) == (kinds.INFO, NOW_MS - 10 * S + 5 * M + 10 * S)
+    assert "It goes on when the transaction ends, at 2026" in long.advice
+    (endless,) = found([victim(stalled_ms=M)], blocker(OPENED, timeout_ms=TWO_PHASE_TIMEOUT_MS))
+    assert endless.self_heals_at_ms is None
+    assert "when the application of the transaction ends it" in endless.advice
+    ruled = known(kinds.LONG_RUNNING, kinds.WARNING, Subject(transactional_id=b"pay-1"))
+    (past_its_rule,) = found([victim()], one, told=ruled)
+    assert past_its_rule.severity == kinds.WARNING
+
+
+@pytest.mark.parametrize(("word", "kind"), [(OVERDUE, kinds.OVERDUE), (COMPLETING, kinds.STUCK_COMPLETION)])
+def test_as_grave_as_the_finding_about_the_id(word: str, kind: str) -> None:
+    about = Subject(transactional_id=b"pay-1")
+    assert found([victim()], blocker(word)) == []  # a marker takes its time
+    (warned,) = found([victim()], blocker(word), told=known(kind, kinds.WARNING, about))
+    (critical,) = found([victim()], blocker(word), told=known(kind, kinds.CRITICAL, about))
+    assert (warned.severity, critical.severity) == (kinds.WARNING, kinds.CRITICAL)
+    (untold,) = found([victim(stalled_ms=M)], blocker(word))
+    assert untold.severity == kinds.WARNING
+
+
+def test_as_grave_as_the_finding_about_the_entry() -> None:
+    here = Subject(topic="orders", partition=0, producer_id=7, producer_epoch=2, start_offset=LSO)
+    (one,) = found([victim()], blocker(ADOPTED), told=known(kinds.ADOPTED, kinds.WARNING, here))
+    assert one.severity == kinds.WARNING
+    elsewhere = here._replace(start_offset=LSO + 1)
+    assert found([victim()], blocker(ADOPTED), told=known(kinds.ADOPTED, kinds.WARNING, elsewhere)) == []
+
+
+def test_a_candidate_is_no_cause_and_what_is_not_known_is_said_so() -> None:
+    here = Subject(topic="orders", partition=0, producer_id=7, producer_epoch=2, start_offset=LSO)
+    suspected = known(kinds.HANGING, kinds.CRITICAL, here, confirmed=False)
+    assert found([victim()], blocker(NOT_KNOWN), told=suspected) == []
+    (one,) = found([victim(stalled_ms=M)], blocker(NOT_KNOWN), told=suspected)
+    assert one.severity == kinds.WARNING
+    assert "who will end it is not known yet" in one.advice
+    (unread,) = found([victim(stalled_ms=M)])
+    assert "a transaction that could not be read yet" in unread.summary
+
+
+def test_the_first_open_transaction_is_the_cause() -> None:
+    (one,) = found([victim(stalled_ms=M)], blocker(HANGING, start=LSO + 5, name="late"), blocker(OPENED))
+    assert (one.severity, "pay-1" in one.summary) == (kinds.INFO, True)
+
+
+def test_offsets_that_are_pending() -> None:
+    (one,) = found([victim(UNSTABLE_OFFSETS)], blocker(HANGING, HOME))
+    assert one.subject == Subject(group="billing", topic="orders", partition=0)
+    assert one.severity == kinds.CRITICAL
+    assert "on __consumer_offsets-9 (UNSTABLE_OFFSET_COMMIT)" in one.summary
+    assert "Do not delete the group" in one.advice
+    assert one.evidence[0].source == "__consumer_offsets-9@100"
+    (several,) = found([victim(UNSTABLE_OFFSETS)], blocker(OPENED, HOME), blocker(HANGING, HOME, start=LSO + 5))
+    assert (several.severity, several.self_heals_at_ms) == (kinds.CRITICAL, None)
+    assert "one of 2 transactions that are open there, at worst the hanging transaction of pay-1" in several.summary
+
+
+def test_rules_of_the_id_or_topic_give_owner_and_silence() -> None:
+    (one,) = found(
+        [victim()], blocker(HANGING), rules=[Rule(prefix="pay-", owner="team-pay", mute_until_ms=NOW_MS + 5)]
+    )
+    assert (one.owner, one.muted_until_ms) == ("team-pay", NOW_MS + 5)
+
+
+def test_many_groups_share_a_finding_behind_the_first() -> None:
+    many = [victim(group=f"group-{number:03d}") for number in range(MOST_IDS + 20)]
+    told = found(many, blocker(HANGING))
+    assert len(told) == MOST_IDS + 1
+    assert (told[-1].subject, told[-1].ids) == (Subject(), 20)
+    assert told[-1].summary == "20 more consumer groups wait on partitions with open transactions"
+
+
+def test_the_same_facts_give_the_same_words() -> None:
+    """Whatever the high watermark does meanwhile, or how long it lasts."""
+    before = victim()
+    ends = Ends(LSO, 9_999, before.stalled_since_ms)
+    later = before._replace(ends=ends, offset=before.offset._replace(observed_at_ms=NOW_MS + M))
+    assert found([before], blocker(HANGING)) == found([later], blocker(HANGING))
+
+
+def test_a_pending_offset_whose_transaction_is_known_waits_for_that_one_alone() -> None:
+    one = victim(UNSTABLE_OFFSETS)
+    one = one._replace(offset=one.offset._replace(producer_id=8))
+    legal = blocker(OPENED, HOME, timeout_ms=5 * M)
+    other = blocker(HANGING, HOME, start=LSO + 5, name="pay-2")
+    other = other._replace(entry=other.entry._replace(producer_id=8))
+    (found_one,) = found([one], legal, other)
+    assert found_one.severity == kinds.CRITICAL
+    assert "it is part of the hanging transaction of pay-2 on __consumer_offsets-9" in found_one.summary
+    assert found_one.evidence[0].source == "__consumer_offsets-9@105"
+    assert "its records commit the offset" in found_one.evidence[0].text
+    assert found([one], legal) == []  # it ended a moment ago
+    mine = one._replace(offset=one.offset._replace(producer_id=7))
+    assert found([mine], legal, other) == []  # legal, and not open for long
+
+
+def test_transactions_that_may_block_more_groups_than_are_known() -> None:
+    cut = UnreadCommits(9, 7, 100, 900, (), 0)
+    strange = UnreadCommits(9, 8, 120, None, (("unknown_key_version", 3),), 1)
+    first, second = not_named([cut, strange])
+    assert (first.kind, first.subject) == (
+        kinds.COVERAGE_GAP,
+        Subject(topic=OFFSETS_TOPIC, partition=9, producer_id=7, start_offset=100),
+    )
+    assert first.summary == (
+        "__consumer_offsets-9: the open transaction of producer id 7 may block groups that are not shown: its batches"
+        " are read up to offset 900 only"
+    )
+    assert second.summary.endswith(
+        "3 of its records cannot be decoded (unknown_key_version); 1 damaged batch may be its own"
+    )
+    many = not_named(cut._replace(producer_id=number) for number in range(MOST_IDS + 2))
+    assert many[-1].summary == "2 more open transactions may commit offsets of groups that are not known"
+
+
+def test_groups_that_may_not_be_asked_about() -> None:
+    (one,) = unreadable({"billing"})
+    assert (one.kind, one.subject) == (kinds.COVERAGE_GAP, Subject(group="billing"))
+    assert "Grant DESCRIBE on the group" in one.advice

@@ -1,0 +1,153 @@
+"""New transactional ids are churn when those before them are given up, and a healthy start is none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from service.domain.findings import churn, kinds
+from service.domain.findings.churn import CROWD, IN_USE, UNUSED_MS
+from service.domain.findings.events import Event, Told
+from service.domain.findings.finding import Observation, Subject
+from service.domain.findings.happened import Lookups, happened
+from service.domain.findings.lifecycle import QUIET_MS
+from service.domain.findings.settling import SKEW_MS, Settling
+from service.domain.transaction_log import causes, states
+from tests.service.domain.findings.builders import NOW_MS, M, S, context, event
+
+
+def born(sequence: int, name: str, ago_ms: int = 0) -> Event:
+    return event(sequence, name, causes.INITIALIZED, ago_ms, from_state=states.NEVER_SEEN, producer_epoch=0)
+
+
+def one_by_one(names: Iterable[str], every_ms: int = 10 * S) -> list[Event]:
+    """The last of them now."""
+    names = list(names)
+    return [born(n, name, (len(names) - 1 - n) * every_ms) for n, name in enumerate(names)]
+
+
+def random_names(count: int) -> list[str]:
+    return [f"etl-{n:04x}ab" for n in range(count)]
+
+
+def streams(process: int, thread: int = 1) -> str:
+    return f"shop-7b0c3a52-1c1e-4f0a-9f57-{process:012x}-{thread}"
+
+
+def used_for(events: Iterable[Event], for_ms: int) -> dict[bytes, int]:
+    """The last use of each: it worked for so long, and is gone."""
+    return {e.transactional_id: e.at_ms + for_ms for e in events}
+
+
+def find(new: list[Event], uses: dict[bytes, int]) -> list[Observation]:
+    return churn.churn(churn.new_ids(new, churn.churned(new)), uses, context())
+
+
+def test_ids_made_up_at_every_start_are_churn_and_counted() -> None:
+    new = one_by_one(random_names(6))
+    (found,) = find(new, used_for(new, 5 * S))
+    assert (found.subject, len(found.occurrences)) == (Subject(prefix="etl-"), 6)
+    assert "Give each instance a transactional.id" in found.advice
+    assert found.evidence[0].text == "etl-0000ab: first seen, producer id 7, used for 5 s"
+    assert find(new[:5], used_for(new, 5 * S)) == [], "four were given up"
+
+
+def test_a_rolling_start_of_instances_that_go_on_working_is_no_churn() -> None:
+    new = one_by_one(map(streams, range(12)), 60 * S)
+    assert find(new, {e.transactional_id: NOW_MS + n * 100 for n, e in enumerate(new)}) == []
+    assert find(new, {e.transactional_id: IN_USE for e in new}) == []
+    new = one_by_one((f"pay-6f7d9c-{n:05x}f" for n in range(12)), 60 * S)
+    assert find(new, {e.transactional_id: NOW_MS + n * 100 for n, e in enumerate(new)}) == []
+    new = one_by_one((f"sink-0-{n}" for n in range(30)), 20 * S)
+    assert find(new, {e.transactional_id: NOW_MS + n * 100 for n, e in enumerate(new)}) == []
+
+
+def test_instances_without_work_prove_nothing() -> None:
+    new = one_by_one(map(streams, range(12)), 60 * S)
+    assert find(new, {}) == [], "no transaction at all"
+    assert find(new, used_for(new[:1], 20 * M)) == [], "one has all the work"
+    until_ms = new[6].at_ms - S
+    assert find(new, {e.transactional_id: until_ms for e in new[:6]}) == [], "the work ended, for the newer ones too"
+
+
+def test_a_start_at_once_is_no_churn_nor_is_a_thread_that_is_replaced() -> None:
+    at_once = one_by_one((streams(0, n) for n in range(5)), 600)
+    assert find(at_once, used_for(at_once, 100)) == []
+    at_once = one_by_one(map(streams, range(9)), 300)
+    assert find(at_once, used_for(at_once, 100)) == []
+    replaced = one_by_one((streams(0, n) for n in range(30)), 30 * S)
+    assert find(replaced, used_for(replaced, 10 * S)) == []
+
+
+def test_threads_of_a_process_that_works_are_in_use() -> None:
+    new = one_by_one((streams(n // 4, n % 4) for n in range(40)), 15 * S)
+    works = {e.transactional_id: NOW_MS + S for e in new[::4]}
+    assert find(new, used_for(new, 5 * S) | works) == []
+
+
+def test_kafka_streams_that_forgets_its_process_at_every_start_is_told_what_to_keep() -> None:
+    new = one_by_one(map(streams, range(6)), 30 * S)
+    (found,) = find(new, used_for(new, 20 * S))
+    assert found.advice.startswith("Keep state.dir of this Kafka Streams application on a disk")
+
+
+def test_several_instances_that_make_up_ids_at_every_start() -> None:
+    """Three at a time crash together; the newest three are in use."""
+    new = [born(n, streams(n), (5 - n // 3) * 40 * S - n) for n in range(18)]
+    uses = used_for(new[:15], 35 * S) | {e.transactional_id: IN_USE for e in new[15:]}
+    assert [o.subject.prefix for o in find(new, uses)] == ["shop-"]
+
+
+def test_what_a_crash_leaves_open_counts_when_it_has_timed_out() -> None:
+    new = one_by_one(random_names(13), 3 * M)
+    left_open = {e.transactional_id: min(e.at_ms + 16 * M, IN_USE) for e in new}
+    still_open = {one: IN_USE if at_ms > NOW_MS else at_ms for one, at_ms in left_open.items()}
+    assert [o.subject.prefix for o in find(new, still_open)] == ["etl-"]
+    assert find(new[-5:], still_open) == []
+
+
+def test_an_application_that_is_deployed_again_after_it_worked_for_long_is_no_churn() -> None:
+    first = [born(n, streams(n), 50 * M - n * 20 * S) for n in range(6)]
+    second = one_by_one(map(streams, range(10, 16)), 20 * S)
+    uses = {e.transactional_id: NOW_MS - 2 * M for e in first} | {e.transactional_id: NOW_MS + S for e in second}
+    assert find([*first, *second], uses) == []
+
+
+def test_a_deployment_with_numbers_is_no_churn_unless_it_goes_on() -> None:
+    new = one_by_one((f"pay-{n}" for n in range(100)), 0)
+    assert find(new, used_for(new, 0)) == []
+    new = one_by_one((f"sink-0-{n}" for n in range(30)), 20 * S)
+    assert len(find(new, used_for(new, 10 * S))) == 1
+
+
+def test_ids_without_a_common_prefix_are_no_churn() -> None:
+    new = one_by_one("abcdefghijkl"[: n + 1] for n in range(12))
+    assert find(new, used_for(new, S)) == []
+
+
+def test_a_crowd_is_churn_whatever_became_of_its_ids_and_does_not_wait() -> None:
+    """An id a message: events are forgotten sooner than their ids would be found unused."""
+    new = one_by_one((f"etl-{n:06x}ab" for n in range(CROWD)), 30)
+    (found,) = churn.churn(new, {}, context(), Told(NOW_MS - QUIET_MS, before=0))
+    assert len(found.occurrences) == CROWD
+    assert churn.churn(new[1:], {}, context(), Told(NOW_MS - QUIET_MS, before=0)) == []
+
+
+@pytest.mark.parametrize(("after_ms", "found"), [(UNUSED_MS + SKEW_MS - 1, 0), (UNUSED_MS + SKEW_MS, 1)])
+def test_it_is_told_when_the_others_have_had_the_time_to_be_used(after_ms: int, found: int) -> None:
+    new = one_by_one(random_names(6))
+    uses = used_for(new, 5 * S)
+    now_ms = NOW_MS + after_ms
+    here = context(until_ms=now_ms)._replace(settled_ms=now_ms)
+    settling = Settling(now_ms, {e.sequence: e.at_ms for e in new}, NOW_MS, now_ms)
+    told = happened(new, Lookups(lambda _: {}, lambda ids: {one: uses[one] for one in ids}), settling, here)
+    assert [o.kind for o in told.observations] == [kinds.CHURN] * found
+    assert ((kinds.CHURN, Subject(prefix="etl-")) in told.held) == (not found)
+
+
+def test_ids_of_a_partition_that_is_not_read_to_its_end_are_not_said_to_be_unused() -> None:
+    new = [e._replace(partition=9) for e in one_by_one(random_names(9))]
+    asked: list[bytes] = []
+    settling = Settling(NOW_MS + M, {}, NOW_MS - 10 * M, NOW_MS + 10 * M)
+    assert not happened(new, Lookups(lambda _: {}, lambda ids: dict.fromkeys(asked, len(ids))), settling, context())[0]

@@ -1,0 +1,194 @@
+"""Rules about ids as they stand: what they say, from when on, and of how many."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from service.domain.findings import ids_running_out, kinds, open_too_long
+from service.domain.findings.conditions import MOST_IDS, IdNow
+from service.domain.findings.context import SCAN_CONFIG, View, context_of, limits_of
+from service.domain.findings.finding import Subject
+from service.domain.findings.mismatch import NOT_FOUND, Answer, Compared, is_comparable, mismatches
+from service.domain.findings.rules import Rule, Rules
+from service.domain.transaction_log import states
+from service.domain.transaction_log.limits import EXPIRATION_CONFIG, TWO_PHASE_TIMEOUT_MS
+from tests.service.domain.findings.builders import NOW_MS, H, M, S, context, id_now
+
+DUE = 60 * S + 10 * S + open_too_long.SLACK_MS
+
+
+@pytest.mark.parametrize(
+    ("one", "severity", "confidence"),
+    [
+        (id_now(age_ms=DUE - 1), None, None),
+        (id_now(age_ms=DUE), kinds.WARNING, kinds.LIKELY),
+        (id_now(age_ms=DUE + 59 * S), kinds.WARNING, kinds.LIKELY),
+        (id_now(age_ms=DUE + 60 * S), kinds.CRITICAL, kinds.CERTAIN),
+        (id_now(age_ms=H, timeout_ms=2 * H), None, None),
+        (id_now(age_ms=H, timeout_ms=TWO_PHASE_TIMEOUT_MS), None, None),
+        (id_now(age_ms=H, state=states.PREPARE_ABORT), None, None),  # decided: it is not the timeout that is late
+        (id_now(age_ms=H, started_at_ms=-1), None, None),
+    ],
+)
+def test_overdue(one: IdNow, severity: str | None, confidence: str | None) -> None:
+    found = open_too_long.overdue([one], context())
+    assert [(o.severity, o.confidence) for o in found] == ([(severity, confidence)] if severity else [])
+
+
+def test_overdue_needs_a_log_that_was_read_to_an_end_asked_for_after_the_deadline() -> None:
+    """Read until then the log might still hold the abort."""
+    one = id_now(age_ms=DUE + M)
+    assert open_too_long.overdue([one], context(until_ms=NOW_MS - M - 1)) == []
+    assert len(open_too_long.overdue([one], context(until_ms=NOW_MS - M))) == 1
+    elsewhere = context()._replace(seen_until={1: NOW_MS})
+    assert open_too_long.overdue([one], elsewhere) == []
+
+
+def test_a_view_is_fresh_if_read_to_an_end_asked_for_lately() -> None:
+    views = [
+        View(0, 1, 50, 50, NOW_MS - 10 * S),
+        View(1, 1, 49, 50, NOW_MS),
+        View(2, 1, 50, 50, NOW_MS - 10 * S - 1),
+    ]
+    found = context_of(limits_of({}), Rules(), views, NOW_MS)
+    assert (dict(found.seen_until), found.whole) == ({0: NOW_MS - 10 * S}, False)
+    assert context_of(limits_of({}), Rules(), views[:1], NOW_MS).whole
+    assert not context_of(limits_of({}), Rules(), [], NOW_MS).whole
+
+
+def test_a_view_from_before_the_clock_was_set_back_says_nothing() -> None:
+    """It would look fresh until the clock comes there again, whatever was written meanwhile."""
+    just_written = View(0, 1, 50, 50, NOW_MS + 1 * S)
+    assert context_of(limits_of({}), Rules(), [just_written], NOW_MS).whole
+    set_back = View(1, 1, 50, 50, NOW_MS + 1 * S + 1)
+    found = context_of(limits_of({}), Rules(), [just_written, set_back], NOW_MS)
+    assert (dict(found.seen_until), found.whole) == ({0: NOW_MS + 1 * S}, False)
+
+
+def test_what_rests_on_an_assumed_config_says_so_and_is_never_certain() -> None:
+    (found,) = open_too_long.overdue([id_now(age_ms=H)], context(assumed=[SCAN_CONFIG]))
+    assert found.confidence == kinds.LIKELY
+    assert "assumed" in found.evidence[1].text
+    assert limits_of({}).assumed >= {SCAN_CONFIG, EXPIRATION_CONFIG}
+    told = {SCAN_CONFIG: {"value": "300", "source": "broker"}, EXPIRATION_CONFIG: {"value": "9", "source": "assumed"}}
+    limits = limits_of(told)
+    assert (limits.scan_ms, limits.expiration_ms) == (300, 604_800_000)
+    assert SCAN_CONFIG not in limits.assumed
+
+
+@pytest.mark.parametrize("state", [states.PREPARE_COMMIT, states.PREPARE_ABORT])
+def test_a_completion_is_stuck_since_it_was_decided_first(state: int) -> None:
+    """The coordinator appended its decision again 2 s ago."""
+    one = id_now(state=state, age_ms=2 * S, state_since_ms=NOW_MS - 70 * S)
+    (found,) = open_too_long.stuck([one], {}, context())
+    assert found.severity == "critical"
+
+
+@pytest.mark.parametrize("state", [states.PREPARE_COMMIT, states.PREPARE_ABORT])
+def test_stuck_completion_names_what_is_missing(state: int) -> None:
+    one = id_now(state=state, age_ms=10 * S)
+    (found,) = open_too_long.stuck([one], {}, context())
+    assert found.severity == kinds.WARNING
+    assert "at least one of orders-0 and orders-3" in found.summary
+    (found,) = open_too_long.stuck([one], {b"pay-1": (("orders", 3, 2),)}, context())
+    assert "leader of orders-3 has not" in found.summary
+    assert found.evidence[-1].text == "no marker yet on orders-3 (leader broker 2)"
+    (found,) = open_too_long.stuck([id_now(state=state, age_ms=70 * S)], {}, context())
+    assert found.severity == kinds.CRITICAL
+    assert open_too_long.stuck([id_now(state=state, age_ms=10 * S - 1)], {}, context()) == []
+
+
+def test_long_running_is_legal_and_says_when_it_ends() -> None:
+    (found,) = open_too_long.long_running([id_now(age_ms=M, timeout_ms=15 * M)], context())
+    assert (found.severity, found.self_heals_at_ms) == (kinds.INFO, NOW_MS - M + 15 * M + 10 * S)
+    assert "discarded" in found.evidence[1].text
+    (found,) = open_too_long.long_running([id_now(age_ms=H, timeout_ms=TWO_PHASE_TIMEOUT_MS)], context())
+    assert found.self_heals_at_ms is None
+    assert "two-phase" in found.evidence[1].text
+    assert open_too_long.long_running([id_now(age_ms=M - 1)], context()) == []
+    assert open_too_long.long_running([id_now(age_ms=H)], context()) == []  # that is overdue
+
+
+def test_people_say_what_is_long_and_whose_it_is() -> None:
+    long = Rule(prefix="pay", long_after_ms=5 * S, owner="payments", mute_until_ms=9)
+    late = Rule(topic="ord*", long_after_ms=2 * H)
+    (found,) = open_too_long.long_running([id_now(age_ms=5 * S)], context(long))
+    assert (found.severity, found.owner, found.muted_until_ms) == (kinds.WARNING, "payments", 9)
+    assert open_too_long.long_running([id_now(age_ms=M, timeout_ms=H)], context(late)) == []
+    assert len(open_too_long.long_running([id_now(age_ms=5 * S)], context(late, long))) == 0  # "ord*" is longer
+
+
+def test_only_so_many_get_a_finding_each() -> None:
+    many = [id_now(f"pay-{n}", age_ms=H) for n in range(MOST_IDS + 12)]
+    found = open_too_long.overdue(many, context())
+    assert len(found) == MOST_IDS + 1
+    assert found[-1].subject == Subject()
+    assert (found[-1].ids, found[-1].log_partition) == (12, None)
+    assert found[-1].summary.startswith("12 more transactions")
+
+
+def test_expiring_ids_share_a_finding_by_prefix() -> None:
+    idle_ms = 168 * H - 2 * H
+    few = [id_now(f"pay-{n}", states.EMPTY, idle_ms) for n in range(2)]
+    many = [id_now(f"job-{n}", states.COMPLETE_COMMIT, idle_ms - n) for n in range(9)]
+    found = ids_running_out.expiring([*few, *many], context())
+    assert [(o.subject, o.ids) for o in found] == [
+        (Subject(transactional_id=b"pay-0"), 1),
+        (Subject(transactional_id=b"pay-1"), 1),
+        (Subject(prefix="job-"), 9),
+    ]
+    assert {o.severity for o in found} == {kinds.INFO}
+    assert "2026-09-21 16:13:20 UTC" in found[0].summary
+
+
+def test_where_ids_live_short_lives_they_are_announced_late() -> None:
+    assert ids_running_out.soon_ms(168 * H) == 24 * H
+    assert ids_running_out.soon_ms(7 * S) == S
+
+
+def test_epochs() -> None:
+    (found,) = ids_running_out.epoch_exhaustion([id_now(producer_epoch=31_000)], context())
+    assert (found.severity, found.log_partition) == (kinds.WARNING, 0)
+    assert "31,000 of the 32,767" in found.summary
+
+
+def answer(one: IdNow, state: str = "Ongoing") -> Answer:
+    said = state, one.producer_id, one.producer_epoch
+    return Answer(one.transactional_id, one.offset, NOW_MS - 2 * S, NOW_MS - S, *said)
+
+
+@pytest.mark.parametrize(
+    ("said", "is_comparable_", "differs"),
+    [
+        ({}, True, False),
+        ({"state": NOT_FOUND, "producer_id": -1, "producer_epoch": -1}, True, True),
+        ({"state": "CompleteAbort"}, True, True),
+        ({"producer_epoch": 3}, True, True),
+        ({"offset": 39}, False, False),  # written in between
+        ({"answered_at_ms": NOW_MS}, False, False),  # the log is not known up to then
+    ],
+)
+def test_a_coordinator_that_says_something_else(said: dict[str, Any], is_comparable_: bool, differs: bool) -> None:
+    one = id_now()
+    told = answer(one)._replace(**said)
+    assert is_comparable(told, one, context()) == is_comparable_
+    assert told.agrees(one) != differs or not is_comparable_
+
+
+def test_a_mismatch_is_believed_at_the_second_look() -> None:
+    one = id_now()
+    compared = Compared(answer(one, NOT_FOUND), one)
+    first = mismatches([compared], [], context())
+    second = mismatches([compared], [one.transactional_id], context())
+    assert [o.confirmed for o in (*first.observations, *second.observations)] == [False, True]
+    assert re.search(r"broker 10.*does not know it", second.observations[0].summary)
+    healed = mismatches([Compared(answer(one), one)], [one.transactional_id], context())
+    assert healed.observations == ()
+    assert healed.ids == frozenset({one.transactional_id})
+
+
+def test_an_id_that_is_gone_cannot_be_compared() -> None:
+    assert not is_comparable(answer(id_now()), None, context())

@@ -1,0 +1,189 @@
+"""Rules about what happened to ids: when it is worth a finding, and how ids are put together."""
+
+from __future__ import annotations
+
+import pytest
+
+from service.domain.findings import fencing, ids_running_out, kinds, timed_out, unreadable
+from service.domain.findings.events import MOST_SUBJECTS, Event, group_by_subject, is_random, prefix_of
+from service.domain.findings.finding import Observation, Subject
+from service.domain.findings.rules import Rule
+from service.domain.findings.unreadable import GapSeen, Source, Undecoded
+from service.domain.transaction_log import causes, states
+from tests.service.domain.findings.builders import NOW_MS, H, M, S, context, event
+
+UUID = "3f2a1b4c-1111-4222-8333-444455556666"
+
+
+@pytest.mark.parametrize(
+    ("name", "prefix", "random"),
+    [
+        ("pay-3", "pay-", False),
+        ("pay-17", "pay-", False),
+        ("pay3", "pay", False),
+        ("billing", "billing", False),
+        (f"job-{UUID}-0_1", "job-", True),
+        (f"app-{UUID}-StreamThread-1-producer", "app-", True),
+        ("h-rand-a8f3c2", "h-rand-", True),
+        ("sink-0-1234", "sink-", False),
+        ("run-1700000000000", "run-", True),
+        ("42", "42", False),
+        (UUID, UUID, False),
+        ("", "", False),
+    ],
+)
+def test_the_prefix_of_an_application(name: str, prefix: str, random: bool) -> None:
+    assert (prefix_of(name), is_random(name)) == (prefix, random)
+
+
+def test_timeouts_of_one_id_are_one_finding_with_a_count() -> None:
+    events = [event(n, ago_ms=n * M) for n in range(1, 4)]
+    (found,) = timed_out.timed_out([*events, event(9, cause=causes.FENCED)], set(), context(Rule("pay", owner="me")))
+    assert found.subject == Subject(transactional_id=b"pay-1")
+    assert [o.sequence for o in found.occurrences] == [1, 2, 3]
+    assert found.owner == "me"
+    assert "transaction.timeout.ms 60000, open for 1 m 1 s" in found.evidence[0].text
+    assert timed_out.timed_out(events, {1, 2, 3}, context()) == []
+
+
+def test_a_timeout_below_the_scan_says_why_it_took_longer() -> None:
+    (found,) = timed_out.timed_out([event(1, timeout_ms=1 * S)], set(), context())
+    assert "below the coordinator's scan of 10 s" in found.evidence[0].text
+
+
+def test_many_ids_of_a_prefix_share_a_finding_and_the_number_of_findings_is_bounded() -> None:
+    shared = group_by_subject(event(n, f"pay-{n}") for n in range(4))
+    assert [(g.subject, g.ids) for g in shared] == [(Subject(prefix="pay-"), 4)]
+    many = group_by_subject(event(n, "x" * (n + 1)) for n in range(MOST_SUBJECTS + 7))
+    assert len(many) == MOST_SUBJECTS + 1
+    assert (many[-1].subject, many[-1].label) == (Subject(), "7 other ids")
+    assert sum(len(g.events) for g in many) == MOST_SUBJECTS + 7
+
+
+def outage(ids: int = 8, name: str = "svc-{}", back_after_ms: int | None = 90 * S) -> list[Event]:
+    """All of them time out 2 minutes ago, after 61 s, and come back some time after the abort."""
+    events = [
+        event(n, name.format(n), ago_ms=2 * M - n, partition=n % 2, transactional_id=b"%d" % n) for n in range(ids)
+    ]
+    if back_after_ms is None:
+        return events
+    return events + [
+        e._replace(sequence=100 + e.sequence, cause=causes.INITIALIZED, at_ms=e.at_ms + back_after_ms) for e in events
+    ]
+
+
+def find_correlated(events: list[Event], churned: dict[str, list[int]] | None = None) -> list[Observation]:
+    bursts = timed_out.bursts(events, churned or {}, context())
+    places = {(b"%d" % n, 7): [("orders", 3), ("other", n)] for n in range(20)}
+    return timed_out.correlated(bursts, events, places, context())
+
+
+def test_an_outage_is_one_finding_that_says_what_would_have_survived_it() -> None:
+    (found,) = find_correlated(outage())
+    assert (found.kind, found.subject, len(found.occurrences)) == (kinds.CORRELATED_TIMEOUTS, Subject(), 8)
+    # 61 s until the abort and 90 s until they were back, rounded up
+    assert found.summary.startswith("8 ids timed out together from 2026-09-21 14:11:20 UTC on;")
+    assert "a timeout of 2 m 40 s would have survived" in found.summary
+    text = " ".join(e.text for e in found.evidence[:3])
+    assert "svc-0, svc-1" in text
+    assert "__transaction_state-0 and __transaction_state-1, led by broker 10 and broker 11" in text
+    assert text.endswith("partitions that most of them wrote to: orders-3")
+
+
+def test_while_they_are_away_only_a_lower_bound_is_known() -> None:
+    (found,) = find_correlated(outage(back_after_ms=None))
+    assert "0 of 8 ids are back; so far it takes a timeout above 1 m 10 s" in found.summary
+
+
+def test_a_common_coordinator_is_named() -> None:
+    (found,) = find_correlated([e._replace(partition=1) for e in outage()])
+    assert "broker 11 coordinates them all" in found.summary
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        outage(4),
+        [event(n, f"svc-{n}", ago_ms=n * M) for n in range(14)],  # a trickle
+        [event(n, "svc-1", ago_ms=n) for n in range(20)],  # one id
+        [e._replace(cause=causes.FENCED) for e in outage()],
+    ],
+)
+def test_what_is_no_outage(events: list[Event]) -> None:
+    assert find_correlated(events) == []
+
+
+def test_zombies_of_ids_made_up_at_every_start_are_no_outage() -> None:
+    assert find_correlated(outage(name="job-a{}f"), {"job-": [NOW_MS - 3 * M]}) == []
+
+
+@pytest.mark.parametrize(
+    ("taken", "found"),
+    [
+        ([causes.FENCED] * 2, 0),
+        ([causes.FENCED] * 3, 1),
+        ([causes.INITIALIZED] * 3, 1),  # idle: Empty after Empty
+        ([causes.FENCED, causes.ADMIN, causes.ADMIN], 0),
+        ([causes.FENCED, causes.INITIALIZED, causes.FENCED], 1),
+    ],
+)
+def test_two_producers_that_take_an_id_in_turns(taken: list[str], found: int) -> None:
+    events = [event(n, cause=cause) for n, cause in enumerate(taken)]
+    assert len(fencing.fencing_conflicts(events, context())) == found
+
+
+def test_a_job_that_starts_again_and_again_fences_nobody() -> None:
+    events = [event(n, cause=causes.INITIALIZED, from_state=states.COMPLETE_COMMIT) for n in range(9)]
+    assert fencing.fencing_conflicts(events, context()) == []
+
+
+def test_expired_ids() -> None:
+    found = ids_running_out.expired([event(n, f"old-{n}", causes.EXPIRY) for n in range(5)], context())
+    assert [(o.subject.prefix, o.severity, len(o.occurrences)) for o in found] == [("old-", kinds.INFO, 5)]
+
+
+def test_records_that_cannot_be_decoded() -> None:
+    seen = [
+        Undecoded(0, ("pay-1",), ((7, NOW_MS, "value version 9"),)),
+        Undecoded(1, (), ()),
+        Undecoded(5, ("x",), ()),  # not read to its end
+    ]
+    (found,) = unreadable.undecodable(seen, context())
+    assert found.subject == Subject(topic="__transaction_state", partition=0)
+    assert "pay-1" in found.summary
+    assert found.evidence[0].text == "value version 9"
+
+
+def test_gaps() -> None:
+    gaps = [GapSeen(n, "__transaction_state", 3, 10 * n, 10 * n + 5, "retention", NOW_MS) for n in (1, 2)]
+    (found,) = unreadable.data_gaps(gaps)
+    assert [o.sequence for o in found.occurrences] == [1, 2]
+    assert found.evidence[0].text == "offsets 10 to 15 were deleted before they were read"
+
+
+@pytest.mark.parametrize(
+    ("error", "since_ms", "gaps"),
+    [
+        (None, NOW_MS - M, 0),
+        ("no permission: grant READ", NOW_MS - 29 * S, 0),
+        ("no permission: grant READ", NOW_MS - 30 * S, 1),
+    ],
+)
+def test_a_source_that_fails_for_a_while(error: str | None, since_ms: int, gaps: int) -> None:
+    found = unreadable.coverage_gaps(
+        [Source("transaction_state", "__transaction_state", None, error, since_ms)], NOW_MS
+    )
+    assert len(found) == gaps
+    assert all("grant READ" in o.summary for o in found)
+
+
+@pytest.mark.parametrize(("ahead_ms", "gaps"), [(30 * S - 1, 0), (30 * S, 1), (H, 1)])
+def test_a_source_whose_last_success_is_yet_to_come(ahead_ms: int, gaps: int) -> None:
+    """The clock was set back: until it comes there again everything new is dropped for being old."""
+    one = Source("partitions", None, NOW_MS + ahead_ms, None, None)
+    found = unreadable.coverage_gaps([one], NOW_MS)
+    assert len(found) == gaps
+    assert found == unreadable.coverage_gaps([one], NOW_MS - 1)[:gaps], (
+        "the same every time, so that it is written once"
+    )
+    assert all("the clock was set back" in o.summary for o in found)

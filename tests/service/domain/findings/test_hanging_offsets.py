@@ -1,0 +1,48 @@
+"""What hangs on `__consumer_offsets` says whose offsets it has: nobody else can."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from service.domain.findings.finding import Evidence
+from service.domain.findings.hanging import Case, observe
+from service.domain.findings.kinds import CERTAIN
+from service.domain.findings.rules import Rule
+from service.domain.partitions.blocked_groups import INACTIVE, OFFSETS_TOPIC, UNSTABLE_OFFSETS, GroupOffset, Victim
+from service.domain.partitions.open_entries import Entry
+from tests.service.domain.findings.builders import NOW_MS
+
+HOME = OFFSETS_TOPIC, 9
+ENTRY = Entry(*HOME, 7, 2, 100, -1, NOW_MS, None, None, NOW_MS - 5_000, NOW_MS)
+
+
+def victim(group: str, partition: int, members: int = 2) -> Victim:
+    offset = GroupOffset(group, "orders", partition, -1, members, True, NOW_MS, NOW_MS, 7)
+    return Victim(offset, None, UNSTABLE_OFFSETS if members else INACTIVE, CERTAIN, HOME, 100, NOW_MS)
+
+
+def evidence(pending: Sequence[Victim]) -> list[Evidence]:
+    case = Case(ENTRY, None, None, 0, 100, (), pending=tuple(pending))
+    found = observe(case, Rule(), "b:9092", confirmed=True, certain=True, may_skip_markers=None)
+    return [one for one in found.evidence if "commit offsets of" in one.text]
+
+
+def test_the_groups_and_their_partitions_are_evidence_members_or_not() -> None:
+    (found,) = evidence([victim("billing", 0), victim("billing", 3), victim("idle", 1, members=0)])
+    assert found == Evidence(
+        ENTRY.first_seen_ms,
+        "__consumer_offsets-9@100",
+        "its records commit offsets of billing (orders-0 and orders-3) and idle (orders-1): a member that starts waits"
+        " until it ends",
+    )
+
+
+def test_of_many_the_first_are_named() -> None:
+    (found,) = evidence([victim(f"group-{n}", p) for n in range(9) for p in range(8)])
+    assert "group-0 (orders-0, orders-1, orders-2, orders-3, orders-4 and 3 more)" in found.text
+    assert "group-4 (" in found.text
+    assert "and 4 more: a member that starts" in found.text
+
+
+def test_where_no_group_is_known_nothing_is_said() -> None:
+    assert evidence([]) == []

@@ -1,0 +1,211 @@
+"""The life of findings: they open, change, end and come back, whatever order looks show things in."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from service.domain.findings import kinds
+from service.domain.findings.finding import Evidence, Finding, Key, Observation, Occurrence, Subject
+from service.domain.findings.lifecycle import (
+    MOST_OPEN,
+    QUIET_MS,
+    REOPENS_WITHIN_MS,
+    SEEN_AGAIN_MS,
+    Change,
+    Look,
+    reconcile,
+)
+from tests.service.domain.findings.builders import NOW_MS, H, M, S
+
+ALL = frozenset(kinds.KINDS)
+
+
+def observe(kind: str = kinds.OVERDUE, name: bytes = b"a", **fields: Any) -> Observation:
+    one = Observation(
+        kind,
+        kinds.WARNING,
+        Subject(transactional_id=name),
+        "it is",
+        "do",
+        (Evidence(1, "log", "fact"),),
+        log_partition=0,
+    )
+    return one._replace(**fields)
+
+
+def happened(*sequences: int, kind: str = kinds.TIMED_OUT, name: bytes = b"a", at_ms: int = NOW_MS) -> Observation:
+    return observe(kind, name, occurrences=tuple(Occurrence(s, at_ms) for s in sequences))
+
+
+def look(*observations: Observation, partitions: frozenset[int] = frozenset({0}), whole: bool = True) -> Look:
+    return Look(observations, ALL, partitions, whole)
+
+
+class Story:
+    """What is stored after one look after another."""
+
+    def __init__(self) -> None:
+        self.stored: dict[Key, Finding] = {}
+
+    def see(self, seen: Look, now_ms: int) -> list[Change]:
+        changes = reconcile(self.stored, seen, now_ms, "kafka")
+        self.stored |= {(c.finding.kind, c.finding.subject): c.finding for c in changes}
+        return changes
+
+    def one(self) -> Finding:
+        (found,) = self.stored.values()
+        return found
+
+
+def test_a_condition_opens_and_ends_with_what_is_seen() -> None:
+    story = Story()
+    assert [c.event for c in story.see(look(observe()), NOW_MS)] == ["opened"]
+    found = story.one()
+    assert (found.status, found.opened_at_ms, found.confirmed_at_ms) == (kinds.CONFIRMED, NOW_MS, NOW_MS)
+    assert story.see(look(observe()), NOW_MS + 1) == []
+    assert [c.event for c in story.see(look(), NOW_MS + 2)] == ["resolved"]
+    assert (story.one().status, story.one().resolution) == (kinds.RESOLVED, kinds.HEALED)
+    assert story.see(look(), NOW_MS + 3) == []
+
+
+def test_how_a_stuck_completion_ends_is_told() -> None:
+    story = Story()
+    story.see(look(observe(kinds.STUCK_COMPLETION)), NOW_MS)
+    story.see(look(), NOW_MS + 1)
+    assert story.one().resolution == kinds.COORDINATOR_MARKER
+
+
+@pytest.mark.parametrize(
+    "unjudged",
+    [
+        Look((), frozenset({kinds.STUCK_COMPLETION}), frozenset({0}), True),
+        look(partitions=frozenset({1}), whole=False),
+        Look((), ALL, frozenset({0}), True, frozenset({b"b"})),
+    ],
+)
+def test_what_cannot_be_judged_stays_as_it_is(unjudged: Look) -> None:
+    story = Story()
+    story.see(look(observe()), NOW_MS)
+    assert story.see(unjudged, NOW_MS + H) == []
+
+
+def test_what_speaks_of_many_ends_only_if_all_can_be_judged() -> None:
+    story = Story()
+    story.see(look(observe(subject=Subject(), log_partition=None)), NOW_MS)
+    assert story.see(look(whole=False), NOW_MS + 1) == []
+    assert len(story.see(look(), NOW_MS + 2)) == 1
+
+
+def test_it_reopens_within_a_day_and_is_a_new_one_later() -> None:
+    story = Story()
+    story.see(look(observe()), NOW_MS)
+    first = story.one().id
+    story.see(look(), NOW_MS + 1)
+    assert [c.event for c in story.see(look(observe()), NOW_MS + 1 + REOPENS_WITHIN_MS)] == ["reopened"]
+    found = story.one()
+    assert (found.id, found.reopened, found.opened_at_ms, found.resolved_at_ms) == (first, True, NOW_MS, None)
+    assert found.resolution is None
+    later = NOW_MS + 2 * REOPENS_WITHIN_MS
+    story.see(look(), later)
+    assert [c.event for c in story.see(look(observe()), later + REOPENS_WITHIN_MS + 1)] == ["opened"]
+    assert story.one().id != first
+    assert not story.one().reopened
+
+
+def test_a_candidate_is_confirmed_or_withdrawn() -> None:
+    story = Story()
+    seen = observe(kinds.COORDINATOR_MISMATCH, confirmed=False)
+    story.see(look(seen), NOW_MS)
+    assert (story.one().status, story.one().confirmed_at_ms) == (kinds.CANDIDATE, None)
+    confirmed = story.see(look(seen._replace(confirmed=True)), NOW_MS + 1)
+    assert [(c.event, c.finding.status, c.finding.confirmed_at_ms) for c in confirmed] == [
+        ("confirmed", kinds.CONFIRMED, NOW_MS + 1)
+    ]
+    withdrawn = Story()
+    withdrawn.see(look(seen), NOW_MS)
+    withdrawn.see(look(), NOW_MS + 1)
+    found = withdrawn.one()
+    assert (found.status, found.resolution, found.confirmed_at_ms) == (kinds.RESOLVED, kinds.NOT_HANGING, None)
+
+
+def test_listeners_hear_of_a_severity_that_changes_and_not_of_every_word() -> None:
+    story = Story()
+    story.see(look(observe()), NOW_MS)
+    assert [c.event for c in story.see(look(observe(summary="more")), NOW_MS + 1)] == [None]
+    assert [c.event for c in story.see(look(observe(severity=kinds.CRITICAL)), NOW_MS + 2)] == ["updated"]
+
+
+def test_what_is_still_there_is_written_down_once_a_minute() -> None:
+    story = Story()
+    story.see(look(observe()), NOW_MS)
+    assert story.see(look(observe()), NOW_MS + SEEN_AGAIN_MS - 1) == []
+    (change,) = story.see(look(observe()), NOW_MS + SEEN_AGAIN_MS)
+    assert (change.finding.last_seen_ms, change.event) == (NOW_MS + SEEN_AGAIN_MS, None)
+
+
+def test_events_are_one_finding_that_counts_each_once_and_ends_when_it_is_quiet() -> None:
+    story = Story()
+    story.see(look(happened(1, 2)), NOW_MS)
+    assert story.see(look(happened(1, 2)), NOW_MS + 1) == []
+    story.see(look(happened(1, 2, 5, at_ms=NOW_MS + M)), NOW_MS + M)
+    assert (story.one().count, story.one().last_seen_ms) == (3, NOW_MS + M)
+    assert story.see(look(), NOW_MS + M + QUIET_MS - 1) == []
+    assert [c.event for c in story.see(look(), NOW_MS + M + QUIET_MS)] == ["resolved"]
+    assert story.see(look(happened(1, 2, 5)), NOW_MS + M + QUIET_MS + 1) == []  # old news
+    story.see(look(happened(6)), NOW_MS + H)
+    assert (story.one().count, story.one().reopened) == (4, True)
+
+
+def test_a_clock_ahead_of_ours_does_not_keep_it_open() -> None:
+    story = Story()
+    story.see(look(happened(1, at_ms=NOW_MS + 100 * H)), NOW_MS)
+    assert len(story.see(look(), NOW_MS + QUIET_MS)) == 1
+
+
+def test_no_kind_floods_the_store() -> None:
+    story = Story()
+    many = [observe(name=b"%d" % n) for n in range(MOST_OPEN + 50)]
+    assert len(story.see(look(*many), NOW_MS)) == MOST_OPEN
+    assert story.see(look(*many), NOW_MS + 1) == []
+
+
+NAMES = st.sampled_from([b"a", b"b", b"c"])
+CONDITIONS = st.builds(
+    observe,
+    kind=st.sampled_from([kinds.OVERDUE, kinds.LONG_RUNNING, kinds.COORDINATOR_MISMATCH]),
+    name=NAMES,
+    severity=st.sampled_from(kinds.SEVERITIES),
+    confirmed=st.booleans(),
+)
+EVENTS = st.builds(
+    lambda kind, name, sequences: happened(*sorted(sequences), kind=kind, name=name),
+    st.sampled_from([kinds.TIMED_OUT, kinds.EXPIRED]),
+    NAMES,
+    st.sets(st.integers(0, 30), min_size=1, max_size=4),
+)
+LOOKS = st.lists(st.lists(CONDITIONS | EVENTS, max_size=6), max_size=8)
+
+
+@settings(max_examples=200, deadline=None)
+@given(LOOKS, st.randoms(use_true_random=False))
+def test_order_and_repetition_make_no_difference_and_everything_ends(
+    looks: list[list[Observation]], rng: random.Random
+) -> None:
+    straight, shuffled = Story(), Story()
+    for number, observations in enumerate(looks):
+        now_ms = NOW_MS + number * S
+        straight.see(look(*observations), now_ms)
+        mixed = [*observations, *rng.sample(observations, rng.randint(0, len(observations)))]
+        rng.shuffle(mixed)
+        shuffled.see(look(*mixed), now_ms)
+        assert shuffled.see(look(*mixed), now_ms) == []  # twice is once
+        assert shuffled.stored == straight.stored
+    for minute in range(17):
+        straight.see(look(), NOW_MS + 10 * S + minute * M)
+    assert not any(found.is_open for found in straight.stored.values())
+    assert all(found.resolution for found in straight.stored.values())

@@ -1,0 +1,189 @@
+"""Whatever the pieces in which events become known: the same findings, with the same counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from service.domain.findings.churn import Uses
+from service.domain.findings.context import Context, Limits, View, context_of
+from service.domain.findings.events import MOST_SUBJECTS, Event, subjects
+from service.domain.findings.finding import Finding, Key, Subject
+from service.domain.findings.happened import REMEMBERED_MS, Lookups, happened
+from service.domain.findings.lifecycle import Look, reconcile
+from service.domain.findings.rules import Rules
+from service.domain.findings.settling import Settling
+from service.domain.transaction_log import causes, states
+from tests.service.domain.findings.builders import NOW_MS, H, M, S, event
+
+PARTITIONS = (0, 1, 2)
+LIMITS = Limits(10 * S, 168 * H, H, frozenset())
+
+
+class Judged:
+    """Rounds of the judge over events of which each becomes known when its partition of the log is read. `used`: from
+    when to when ids are used, all the time."""
+
+    def __init__(self, written: Sequence[Event], used: Mapping[bytes, tuple[int, int]] | None = None) -> None:
+        self.written = sorted(written, key=lambda e: e.at_ms)
+        self.known: dict[int, Event] = {}  # by the number that the store gave it
+        self.read_ms: dict[int, int] = {}
+        self.stored: set[int] = set()  # sequences of `written`
+        self.read_to = dict.fromkeys(PARTITIONS, NOW_MS)
+        self.findings: dict[Key, Finding] = {}
+        self.begun_ms = NOW_MS
+        self.used = dict(used or {})
+
+    def restart(self, now_ms: int) -> None:
+        self.read_ms = {}
+        self.begun_ms = now_ms
+
+    def round(self, now_ms: int, read: Iterable[int] = PARTITIONS) -> None:
+        for partition in read:
+            self.read_to[partition] = now_ms
+        for one in self.written:
+            if one.sequence not in self.stored and one.at_ms <= self.read_to[one.partition]:
+                self.stored.add(one.sequence)
+                number = len(self.stored)
+                self.known[number] = one._replace(sequence=number)
+                self.read_ms[number] = now_ms
+        context = self._context(now_ms)
+        events = [e for e in self.known.values() if e.at_ms >= now_ms - REMEMBERED_MS]
+        settling = Settling(context.settled_ms, self.read_ms, self.begun_ms, now_ms)
+        found = happened(events, Lookups(lambda _: {}, lambda ids: self._uses(ids, now_ms)), settling, context)
+        for change in reconcile(self.findings, Look(found.observations, frozenset()), now_ms, "c"):
+            self.findings[change.finding.kind, change.finding.subject] = change.finding
+
+    def _uses(self, ids: Iterable[bytes], now_ms: int) -> Uses:
+        """Asked only of ids whose partition is read to its end."""
+        spans = {one: self.used[one] for one in ids if one in self.used}
+        return {one: min(end_ms, now_ms) for one, (begin_ms, end_ms) in spans.items() if begin_ms <= now_ms}
+
+    def _context(self, now_ms: int) -> Context:
+        """What is written and not read is an end of the log that lies ahead."""
+        views = []
+        for partition in PARTITIONS:
+            behind = self.read_to[partition] < now_ms
+            views.append(View(partition, 10, 0, int(behind), now_ms))
+        return context_of(LIMITS, Rules(()), views, now_ms)
+
+    def counts(self) -> dict[Key, int]:
+        return {key: one.count for key, one in self.findings.items()}
+
+
+def follow(
+    written: Sequence[Event], cuts: Random | None, used: Mapping[bytes, tuple[int, int]] | None = None
+) -> dict[Key, int]:
+    """Everything found: by a judge that is always up to date, or one that reads and begins anew as `cuts` wants it."""
+    judged = Judged(written, used)
+    now_ms, end_ms = NOW_MS, max(e.at_ms for e in written)
+    while now_ms < end_ms:
+        if cuts is None:
+            now_ms += 1 * S
+            if any(0 <= now_ms - e.at_ms <= 90 * S for e in written):  # else nothing is left to be told
+                judged.round(now_ms)
+            continue
+        now_ms += cuts.randrange(200, 20 * S)
+        if not cuts.randrange(8):
+            judged.restart(now_ms)
+        judged.round(now_ms, [p for p in PARTITIONS if cuts.randrange(3)])
+    for n in range(1, 50):
+        judged.round(max(now_ms, end_ms) + n * 2 * S)
+    return judged.counts()
+
+
+NAMES = ("a", "b", "c", "pay-1", "pay-2", "pay-3", "pay-4", "pay-5", "billing")
+
+
+def timeout(at_ms: int, name: str) -> Event:
+    partition = len(name) % len(PARTITIONS) if name.isalpha() else int(name[-1], 16) % len(PARTITIONS)
+    return event(0, name, ago_ms=-at_ms, partition=partition)
+
+
+def numbered(events: Iterable[Event]) -> list[Event]:
+    return [e._replace(sequence=n) for n, e in enumerate(events)]
+
+
+def spans(longest_s: int) -> st.SearchStrategy[int]:
+    """Milliseconds from one event to the next: within an outage, apart, or far apart."""
+    return st.one_of(st.integers(0, 3 * S), st.integers(0, 25 * S), st.integers(0, longest_s * S))
+
+
+def history(cause: str, names: Sequence[str], longest_s: int) -> st.SearchStrategy[list[Event]]:
+    def build(steps: list[tuple[int, str]]) -> list[Event]:
+        at_ms, events = 0, []
+        for gap_ms, name in steps:
+            at_ms += gap_ms + 1
+            events.append(timeout(at_ms, name)._replace(cause=cause))
+        return numbered(events)
+
+    return st.lists(st.tuples(spans(longest_s), st.sampled_from(names)), min_size=1, max_size=30).map(build)
+
+
+@pytest.mark.parametrize(
+    ("cause", "names", "longest_s"),
+    [
+        (causes.TIMEOUT, NAMES, 240),
+        (causes.EXPIRY, NAMES, 240),
+        (causes.FENCED, NAMES, 120),
+        (causes.FENCED, NAMES[3:8], 30),
+    ],
+)
+def test_cuts_make_no_difference(cause: str, names: Sequence[str], longest_s: int) -> None:
+    @settings(max_examples=60, deadline=None)
+    @given(history(cause, names, longest_s), st.integers(0, 2**32))
+    def check(written: list[Event], seed: int) -> None:
+        assert follow(written, Random(seed)) == follow(written, None)
+
+    check()
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(spans(240), st.integers(0, 30), st.integers(0, 300 * S)), min_size=5, max_size=30),
+    st.integers(0, 2**32),
+)
+def test_cuts_make_no_difference_to_churn(steps: list[tuple[int, int, int]], seed: int) -> None:
+    at_ms, events = 0, []
+    used: dict[bytes, tuple[int, int]] = {}
+    for gap_ms, n, lives_ms in steps:
+        at_ms += gap_ms + 1
+        new = timeout(at_ms, f"etl-{n:04x}ab{n % 10}")
+        events.append(new._replace(cause=causes.INITIALIZED, from_state=states.NEVER_SEEN, partition=0))
+        used.setdefault(new.transactional_id, (new.at_ms, new.at_ms + lives_ms))
+    written = numbered(events)
+    assert follow(written, Random(seed), used) == follow(written, None, used)
+
+
+def test_what_many_subjects_are_told_as_is_settled_too() -> None:
+    """An event's subject depends on nothing that is further away than the window."""
+    random = Random(7)
+    events = numbered(
+        timeout(n * 12 * S, "".join(random.choices("abcdefgh", k=random.choice((1, 2, 3))))) for n in range(300)
+    )
+    whole = {e.sequence: subject for e, subject, _ in subjects(events, 15 * S)}
+    assert Subject() in whole.values()
+    for one in events:
+        near = [e for e in events if -15 * M <= e.at_ms - one.at_ms <= 15 * S]
+        assert {e.sequence: subject for e, subject, _ in subjects(near, 15 * S)}[one.sequence] == whole[one.sequence]
+        assert len({e.transactional_id for e in near}) > MOST_SUBJECTS or whole[one.sequence] != Subject()
+
+
+@pytest.mark.parametrize(
+    ("views", "settled_ms"),
+    [
+        ([], None),
+        ([View(0, 1, 5, 5, NOW_MS - 3 * S), View(1, 1, 5, 5, NOW_MS)], NOW_MS - 3 * S),
+        ([View(0, 1, 5, 5, NOW_MS - H)], NOW_MS - H),
+        ([View(0, 1, 4, 5, NOW_MS), View(1, 1, 5, 5, NOW_MS)], None),
+        ([View(0, 1, 4, 5, NOW_MS - 31 * S), View(1, 1, 5, 5, NOW_MS)], NOW_MS),
+        ([View(0, 1, 4, 5, NOW_MS - 30 * S), View(1, 1, 5, 5, NOW_MS)], None),
+        ([View(0, 1, 5, 5, NOW_MS + 2 * S)], None),
+    ],
+)
+def test_how_far_the_log_is_settled(views: list[View], settled_ms: int | None) -> None:
+    assert context_of(LIMITS, Rules(()), views, NOW_MS).settled_ms == settled_ms

@@ -1,0 +1,45 @@
+"""The way out of a finding goes with it as long as it is open."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from service.domain.findings import kinds
+from service.domain.findings.finding import Finding, Key, Observation, Subject
+from service.domain.findings.lifecycle import Look, reconcile
+from tests.service.domain.findings.builders import NOW_MS
+
+SEEN = Observation(
+    *(kinds.STUCK_COMPLETION, kinds.CRITICAL, Subject(topic="orders", partition=0), "it hangs", "end it", ()),
+    decision="abort",
+    command="kafka-transactions.sh abort",
+    blocked_groups=("readers",),
+)
+
+
+def after(stored: Finding | None, *seen: Observation) -> Finding:
+    """What one look makes of it; unchanged without a change."""
+    known: dict[Key, Finding] = {} if stored is None else {(stored.kind, stored.subject): stored}
+    changes = reconcile(known, Look(seen, frozenset({SEEN.kind}), whole=True), NOW_MS, "kafka")
+    if changes:
+        return changes[0].finding
+    assert stored is not None
+    return stored
+
+
+def way_out(finding: Finding) -> tuple[str | None, str | None, tuple[str, ...]]:
+    return finding.decision, finding.command, finding.blocked_groups
+
+
+def test_a_finding_has_the_newest_way_out() -> None:
+    opened = after(None, SEEN)
+    assert way_out(opened) == ("abort", "kafka-transactions.sh abort", ("readers",))
+    changed = after(opened, SEEN._replace(decision="unknown", command=None, blocked_groups=("billing", "readers")))
+    assert way_out(changed) == ("unknown", None, ("billing", "readers"))
+
+
+def test_what_is_over_has_no_command_to_be_pasted() -> None:
+    resolved = after(after(None, SEEN))
+    assert resolved.status == kinds.RESOLVED
+    assert way_out(resolved) == ("abort", None, ("readers",)), "what it was stays to be read"
+    assert way_out(after(replace(resolved, command=None), SEEN)) == way_out(after(None, SEEN))

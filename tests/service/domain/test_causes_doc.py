@@ -1,0 +1,83 @@
+"""docs/causes.md says of every log in it what the code says, and leaves out nothing that the code can say."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from service.domain.transaction_log import abort_explanation, causes, journal
+from tests.helpers.paths import ROOT
+from tests.service.domain.annotated import Annotated, Pair, annotated, judgement
+from tests.service.domain.coordinator import a_life
+from tests.service.domain.records import told
+
+TEXT = (ROOT / "docs" / "causes.md").read_text()
+SECTIONS = {
+    (word, confidence): body
+    for word, confidence, body in re.findall(
+        r"^### (\w+), (\w+)\n(.*?)(?=^##|\Z)", TEXT, flags=re.MULTILINE | re.DOTALL
+    )
+}
+
+
+def logs(text: str) -> list[Annotated]:
+    return [annotated(block) for block in re.findall(r"```log\n(.*?)```", text, flags=re.DOTALL)]
+
+
+def sayable() -> set[Pair]:
+    """Every `Cause(word, confidence, …)` of the code: a choice of confidences counts as all of them."""
+    said: set[Pair] = set()
+    for module in (causes, journal):
+        for call in ast.walk(ast.parse(Path(str(module.__file__)).read_text())):
+            if isinstance(call, ast.Call) and ast.unparse(call.func) in ("Cause", "causes.Cause"):
+                word, confidence = call.args[:2]
+                said |= {(one, other) for one in _values(word) for other in _values(confidence)}
+    return said
+
+
+def _values(expression: ast.expr) -> set[str]:
+    if isinstance(expression, ast.IfExp):
+        return _values(expression.body) | _values(expression.orelse)
+    return {getattr(causes, ast.unparse(expression).removeprefix("causes."))}
+
+
+def test_every_cause_and_confidence_has_its_section() -> None:
+    assert set(SECTIONS) == sayable()
+
+
+def test_nothing_is_ever_said_that_is_not_explained() -> None:
+    """The search through the code above sees what lives of the model, odd logs among them, are told."""
+    for seed in range(300):
+        for row in told(a_life(Random(seed), 60).log).rows:
+            assert row.cause is None or (row.cause, row.confidence) in SECTIONS
+
+
+@pytest.mark.parametrize("pair", SECTIONS, ids="-".join)
+def test_its_logs_prove_it(pair: Pair) -> None:
+    found = logs(SECTIONS[pair])
+    assert pair in {said.last for one in found for said in one.said.values()}
+    for records, said in found:
+        assert judgement(records) == said
+        assert told(records).notes == [] or pair[0] == causes.UNATTRIBUTED
+
+
+def test_no_log_stands_outside() -> None:
+    assert len(logs(TEXT)) == sum(len(logs(body)) for body in SECTIONS.values())
+
+
+@pytest.mark.parametrize("pair", SECTIONS, ids="-".join)
+def test_it_quotes_what_people_are_told(pair: Pair) -> None:
+    quoted = " ".join(re.findall(r"^> (.*)$", SECTIONS[pair], flags=re.MULTILINE))
+    assert quoted == (abort_explanation.why_aborted(*pair) or "")
+
+
+def test_the_words_and_times_are_those_of_the_code() -> None:
+    listed = re.findall(r"^\| `(\w+)` \|", TEXT, flags=re.MULTILINE)
+    assert set(listed) == {word for word, _ in SECTIONS}
+    assert f"within {causes.FOLLOWS_WITHIN_MS // 1_000} s of the CompleteAbort" in TEXT
+    assert f"at most {journal.SETTLES_AFTER_MS // 1_000} s after it completed" in TEXT
+    assert {f"{timeout:,} ms" for timeout in causes.ADMIN_TIMEOUTS_MS} <= set(re.findall(r"[\d,]+ ms", TEXT))

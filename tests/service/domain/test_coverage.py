@@ -1,0 +1,127 @@
+"""Whom a stalled partition names, and when all that is open there can be judged."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from service.domain.partitions.coverage import (
+    LOOKS_TAKE_MS,
+    NOT_ALL_READ,
+    NOT_READ_YET,
+    SETTLED_MS,
+    YOUNG_MS,
+    Stall,
+    blocker_of,
+    unreplicated,
+    why_not_judged,
+)
+from service.domain.partitions.facts import FirstBatch
+from service.domain.partitions.open_entries import HANGING, NOT_KNOWN, OPENED, Entry, Relation
+from service.domain.transaction_log import states
+from tests.service.domain.findings.test_open_entries import OWNER
+
+SINCE_MS = 1_000_000
+NOW_MS = SINCE_MS + 60_000
+FIRST = FirstBatch(100, 7, 3, True, False, SINCE_MS, SINCE_MS)
+STALL = Stall("t", 0, 10, 100, SINCE_MS, SINCE_MS + 500, 100, True, True, None, FIRST)
+
+
+def entry(producer_id: int = 7, start: int = 100, first_seen_ms: int = SINCE_MS) -> Entry:
+    return Entry("t", 0, producer_id, 3, start, 0, SINCE_MS, None, None, first_seen_ms, NOW_MS)
+
+
+def test_the_entry_at_the_lso_that_its_batch_names_is_the_blocker() -> None:
+    assert blocker_of(STALL, [entry(8, 105), entry()]) == entry()
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"log_start": 100, "described": False},
+        {"log_start": 101, "described": False},
+        {"log_start": 99, "last_stable_offset": 99, "read_lso": 99},
+        {"last_stable_offset": 101},
+        {"read_at_ms": None},
+        {"first": None},
+        {"first": FIRST._replace(is_control=True)},
+        {"first": FIRST._replace(is_transactional=False)},
+        {"first": FIRST._replace(producer_id=9)},
+    ],
+)
+def test_whoever_is_in_doubt_is_not_called_the_blocker(changed: dict[str, Any]) -> None:
+    assert blocker_of(STALL._replace(**changed), [entry()]) is None
+
+
+@pytest.mark.parametrize(("log_start", "lso"), [(100, 100), (105, 105), (105, 103)])
+def test_at_the_log_start_the_leader_s_word_names_the_oldest(log_start: int, lso: int) -> None:
+    """A topic's first transaction begins there; and where retention has passed a start, 3.9 and 4.3 show other LSOs."""
+    stall = STALL._replace(log_start=log_start, last_stable_offset=lso, read_lso=lso)
+    assert blocker_of(stall, [entry(8, 107), entry()]) == entry()
+
+
+def test_an_entry_that_begins_elsewhere_is_no_blocker() -> None:
+    assert blocker_of(STALL, [entry(start=99), entry(start=101)]) is None
+
+
+def test_what_the_leader_calls_closed_though_the_lso_stands_is_not_replicated() -> None:
+    closed = unreplicated(STALL, [entry(8, 105)], NOW_MS)
+    assert closed is not None
+    assert (closed.producer_id, closed.start_offset, closed.first_seen_ms) == (7, 100, SINCE_MS)
+
+
+@pytest.mark.parametrize(
+    ("changed", "entries"),
+    [
+        ({"described": False}, ()),
+        ({"first": None}, ()),
+        ({"first": FIRST._replace(is_control=True)}, ()),
+        ({"log_start": 100}, ()),
+        ({"last_stable_offset": 101}, ()),
+        ({"read_at_ms": NOW_MS - SETTLED_MS + 1}, ()),
+        ({}, (entry(),)),
+        ({}, (entry(8, 90),)),
+    ],
+)
+def test_who_has_not_seen_it_closed_does_not_say_so(changed: dict[str, Any], entries: tuple[Entry, ...]) -> None:
+    """What was read a moment ago may move with the next look; an open entry below the LSO explains it, too."""
+    assert unreplicated(STALL._replace(**changed), entries, NOW_MS) is None
+
+
+def test_a_stall_is_judged_when_each_entry_is() -> None:
+    told = [(entry(), Relation(OPENED, None)), (entry(8, 105), Relation(HANGING, None))]
+    assert why_not_judged(STALL, told, NOW_MS) is None
+    told[1] = entry(8, 105), Relation(NOT_KNOWN, None, "its log is not read")
+    assert why_not_judged(STALL, told, NOW_MS) == "producer id 8: its log is not read"
+
+
+def test_what_was_seen_first_a_moment_ago_may_be_unknown() -> None:
+    young = entry(8, 105, NOW_MS - YOUNG_MS + 1)
+    assert why_not_judged(STALL, [(young, Relation(NOT_KNOWN, None, "why"))], NOW_MS) is None
+    assert why_not_judged(STALL, [(young, Relation(NOT_KNOWN, None, "why"))], NOW_MS + 1) is not None
+
+
+def test_what_a_living_producer_may_take_over_may_be_looked_at_as_long_as_it_waits() -> None:
+    """All that is needed to judge it is there. What nobody can take over needs no such patience."""
+    looked_at = entry(7, 105, NOW_MS - LOOKS_TAKE_MS + 1)
+    living = OWNER._replace(state=states.COMPLETE_COMMIT, producer_epoch=3, partitions=())
+    relation = Relation(NOT_KNOWN, living, "why", is_unowned=True)
+    assert why_not_judged(STALL, [(looked_at, relation)], NOW_MS) is None
+    assert why_not_judged(STALL, [(looked_at, relation)], NOW_MS + 1) is not None
+    for owner in (None, living._replace(producer_epoch=4), living._replace(state=states.EXPIRED)):
+        assert why_not_judged(STALL, [(looked_at, relation._replace(owner=owner))], NOW_MS) is not None
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"read_at_ms": None}, NOT_READ_YET),
+        ({"read_lso": 99}, NOT_READ_YET),
+        ({"is_complete": False}, NOT_ALL_READ),
+        ({"is_complete": False, "read_why": "no permission"}, f"{NOT_ALL_READ}: no permission"),
+        ({"stalled_since_ms": NOW_MS - YOUNG_MS + 1, "read_at_ms": None}, None),
+    ],
+)
+def test_what_was_not_read_is_not_judged(changed: dict[str, Any], why: str | None) -> None:
+    assert why_not_judged(STALL._replace(**changed), [], NOW_MS) == why

@@ -1,0 +1,97 @@
+"""What is judged, against a model that knows: `certain` is never wrong, however little of the log is left."""
+
+from __future__ import annotations
+
+from random import Random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from service.domain.transaction_log import causes, states
+from service.domain.transaction_log.causes import CERTAIN, INITIALIZED, PID_ROTATED
+from service.domain.transaction_log.facts import UNSEEN, LogRecord
+from service.domain.transaction_log.transitions import is_plain
+from tests.service.domain.coordinator import Coordinator, a_life
+from tests.service.domain.records import Told, judged, pairs, told
+
+ENDINGS = {causes.CLIENT_ABORT, causes.TIMEOUT, causes.FENCED, causes.ADMIN, causes.UNATTRIBUTED}
+
+
+@st.composite
+def lives(draw: st.DrawFn, skewed: bool = True) -> Coordinator:
+    rng = draw(st.randoms(use_true_random=False))
+    return a_life(rng, draw(st.integers(1, 40)), skewed=skewed)
+
+
+def wrong(story: Told, truth: dict[int, str]) -> list[tuple[int, str | None, str | None]]:
+    """(offset, said, true) where something certain is not so. An Empty that rotates the id also initializes it."""
+    found = []
+    for row in story.rows:
+        if row.confidence != CERTAIN:
+            continue
+        true = truth.get(row.offset)
+        if row.cause != true and (row.cause, true) != (INITIALIZED, PID_ROTATED):
+            found.append((row.offset, row.cause, true))
+    return found
+
+
+@given(lives())
+@settings(deadline=None, max_examples=300)
+def test_certain_is_never_wrong(life: Coordinator) -> None:
+    assert wrong(told(life.log), life.truth) == []
+
+
+@given(lives(), st.data())
+@settings(deadline=None, max_examples=300)
+def test_certain_is_never_wrong_where_records_are_gone(life: Coordinator, data: st.DataObject) -> None:
+    """In any form: compaction keeps only the newest record of an id for sure; others may be undecodable."""
+    gone = data.draw(st.sets(st.integers(0, max(len(life.log) - 2, 0))))
+    broken = data.draw(st.sets(st.integers(0, len(life.log) - 1), max_size=2))
+    left = [damaged(r) if r.offset in broken else r for r in life.log if r.offset not in gone or r is life.log[-1]]
+    assert wrong(told(left), life.truth) == []
+
+
+def damaged(record: LogRecord) -> LogRecord:
+    return UNSEEN._replace(offset=record.offset, timestamp_ms=record.timestamp_ms, state=states.UNKNOWN)
+
+
+@given(lives())
+@settings(deadline=None, max_examples=300)
+def test_every_abort_is_counted_once_under_the_cause_its_row_shows(life: Coordinator) -> None:
+    story = told(life.log)
+    assert set(story.counts) <= ENDINGS
+    assert story.counts.total() == life.aborts
+
+
+@given(lives(skewed=False))
+@settings(deadline=None, max_examples=300)
+def test_nothing_is_odd_where_no_append_fails_and_nothing_is_gone(life: Coordinator) -> None:
+    assert told(life.log).notes == []
+
+
+@given(lives())
+@settings(deadline=None, max_examples=300)
+def test_plain_pairs_carry_nothing(life: Coordinator) -> None:
+    """So executors leave them out."""
+    steps = pairs(life.log)
+    every, some = judged(steps), judged([pair for pair in steps if not is_plain(*pair)])
+    assert (every.last_abort, every.notable, every.counts) == (some.last_abort, some.notable, some.counts)
+
+
+@given(lives())
+@settings(deadline=None, max_examples=300)
+def test_it_makes_no_difference_whether_the_log_is_read_at_once_or_as_it_grows(life: Coordinator) -> None:
+    """Read as it grows, an open cause is settled as soon as no record can change it."""
+    unskewed = [r for r in life.log if r.timestamp_ms >= max(p.timestamp_ms for p in life.log[: r.offset + 1])]
+    assert judged(pairs(unskewed), settles_early=True)[1:] == judged(pairs(unskewed))[1:]
+
+
+def test_the_model_shows_every_cause_on_every_broker() -> None:
+    """Or the tests above would prove little."""
+    lived = [a_life(Random(seed), 60) for seed in range(400)]
+    for name, never in {"3.9": {causes.EMPTY_ABORT}, "4.0.0": set(), "4.2": set(), "4.3": set()}.items():
+        truths = {true for life in lived if life.broker.name == name for true in life.truth.values()}
+        assert truths == {*ENDINGS, causes.COMMIT, causes.EMPTY_ABORT, causes.EXPIRY, INITIALIZED, PID_ROTATED} - {
+            causes.UNATTRIBUTED,
+            *never,
+        }

@@ -1,0 +1,312 @@
+"""Why an abort happened, from the records alone: kafka-transactions.md 2.3 and 2.4, row by row."""
+
+from __future__ import annotations
+
+import pytest
+
+from service.domain.transaction_log.journal import NO_ABORT, judge
+from tests.service.domain.records import judged, log, pairs, told
+
+T = 60_000
+OLD, TV2 = "", "ctv=2"
+# (of the Ongoing, of the PrepareAbort); a v0 value has no tags at all
+OLD_BROKER = (OLD, OLD)
+OLD_CLIENT = (OLD, TV2)
+TV2_CLIENT = (TV2, TV2)
+
+
+def aborted(tags: tuple[str, str], bump: int, dur: int, then: str = "", *, epoch: int = 5, timeout: int = T) -> str:
+    """Cause and confidence of the abort after `dur` ms, once the records of `then` followed."""
+    after = epoch + bump
+    return told(f"""
+        1000 Ongoing(7,{epoch}) timeout={timeout} {tags[0]}
+        {1000 + dur} PrepareAbort(7,{after}) {tags[1]}
+        {1003 + dur} CompleteAbort(7,{after}) {tags[1]}
+        {then}""").abort
+
+
+@pytest.mark.parametrize(
+    ("tags", "bump", "dur", "cause"),
+    [
+        pytest.param(OLD_BROKER, 0, 500, "client_abort certain", id="old protocol: epoch stays"),
+        pytest.param(OLD_BROKER, 0, T + 1, "client_abort certain", id="also when it was late"),
+        pytest.param(OLD_BROKER, 1, T + 1, "timeout likely", id="old protocol, ran out"),
+        pytest.param(OLD_BROKER, 1, T, "fenced likely", id="the scan's comparison is strict"),
+        pytest.param(OLD_BROKER, 1, 500, "fenced likely", id="old protocol, coordinator, in time"),
+        pytest.param(OLD_BROKER, 2, 500, "unattributed ambiguous", id="old protocol never bumps twice"),
+        pytest.param(OLD_CLIENT, 1, T + 1, "timeout likely", id="old client on TV2, ran out"),
+        pytest.param(OLD_CLIENT, 1, 500, "fenced likely", id="old client on TV2, in time"),
+        pytest.param(OLD_CLIENT, 2, T + 1, "timeout likely", id="old client on 4.0.0, ran out"),
+        pytest.param(OLD_CLIENT, 2, 500, "fenced likely", id="old client on 4.0.0, in time"),
+        pytest.param(OLD_CLIENT, 0, 500, "unattributed ambiguous", id="TV2 coordinator always bumps"),
+        pytest.param(TV2_CLIENT, 1, T + 1, "timeout likely", id="TV2, ran out: probable"),
+        pytest.param(TV2_CLIENT, 1, T, "client_abort ambiguous", id="TV2, in time: anybody"),
+        pytest.param(TV2_CLIENT, 2, T + 1, "timeout likely", id="4.0.0, ran out"),
+        pytest.param(TV2_CLIENT, 2, 500, "fenced likely", id="4.0.0, in time"),
+        pytest.param(TV2_CLIENT, 0, 500, "unattributed ambiguous", id="TV2 at an epoch it never should have"),
+        pytest.param(TV2_CLIENT, 3, 500, "unattributed ambiguous", id="records are missing"),
+        pytest.param(TV2_CLIENT, -1, 500, "unattributed ambiguous", id="an epoch that goes back"),
+        pytest.param((TV2, OLD), 1, 500, "client_abort ambiguous", id="TV2 transaction, cluster went back to v0"),
+        pytest.param((TV2, OLD), 0, 500, "unattributed ambiguous", id="TV2 transaction, ended without a bump"),
+        pytest.param(TV2_CLIENT, 1, 2_592_000_000, "timeout likely", id="a month"),
+    ],
+)
+def test_epochs_and_time_tell(tags: tuple[str, str], bump: int, dur: int, cause: str) -> None:
+    assert aborted(tags, bump, dur) == cause
+
+
+@pytest.mark.parametrize("tags", [OLD_BROKER, OLD_CLIENT, TV2_CLIENT])
+def test_a_two_phase_transaction_never_times_out(tags: tuple[str, str]) -> None:
+    month = 2_592_000_000
+    assert "timeout" not in aborted(tags, 1, month, timeout=2_147_483_647)
+
+
+def test_an_old_client_is_fenced_or_forced_out_at_the_last_epoch() -> None:
+    assert aborted(OLD_BROKER, 1, 500, epoch=32_766) == "fenced likely"
+    assert aborted(OLD_CLIENT, 1, T + 1, epoch=32_766) == "timeout likely"
+    assert aborted(OLD_CLIENT, 1, 500, epoch=32_767 - 1) == "fenced likely"
+    assert aborted(TV2_CLIENT, 0, 500, epoch=32_767) == "unattributed ambiguous"  # a bug of 4.2 and before
+
+
+SOON, LATE = 1600, 1503 + 3_001
+A_FENCE = [
+    # what follows, after a TV2 client's epoch + 1, after the coordinator's own abort
+    pytest.param("", "client_abort ambiguous", "fenced likely", id="nothing"),
+    pytest.param(f"{SOON} Empty(7,7)", "fenced ambiguous", "fenced likely", id="Empty, same timeout"),
+    pytest.param(f"{SOON} Empty(9,0)", "fenced ambiguous", "fenced likely", id="Empty under a new producer id"),
+    pytest.param(f"{SOON} Empty(7,7) timeout=45000", "fenced ambiguous", "fenced likely", id="Empty, other timeout"),
+    pytest.param(f"{SOON} Empty(7,7) timeout=30000", "admin likely", "admin likely", id="admin of 3.7.1 and later"),
+    pytest.param(f"{SOON} Empty(7,7) timeout=1", "admin likely", "admin likely", id="admin of 3.2 to 3.7.0"),
+    pytest.param(f"{LATE} Empty(7,7)", "client_abort ambiguous", "fenced likely", id="Empty too late for a fence"),
+    pytest.param(f"{LATE} Empty(7,7) timeout=1", "client_abort ambiguous", "fenced likely", id="admin much later"),
+    pytest.param(f"{SOON} Empty(7,8)", "client_abort ambiguous", "fenced likely", id="Empty, but not the next one"),
+    pytest.param(f"{SOON} Ongoing(7,6)", "client_abort likely", "fenced likely", id="goes on with the same epoch"),
+    pytest.param("999999 Ongoing(7,6)", "client_abort likely", "fenced likely", id="goes on whenever"),
+    pytest.param(f"{SOON} Ongoing(7,6) start=1000", "client_abort likely", "fenced likely", id="in the same ms"),
+    pytest.param(f"{SOON} Ongoing(7,7)", "client_abort ambiguous", "fenced likely", id="goes on as somebody else"),
+    pytest.param(f"{SOON} Ongoing(9,6)", "client_abort ambiguous", "fenced likely", id="goes on under another pid"),
+    pytest.param(
+        f"{SOON} PrepareAbort(7,7) partitions=0 start={SOON}\n{SOON} CompleteAbort(7,7)",
+        "empty_abort certain",  # of the newest
+        "empty_abort certain",
+        id="aborts again, nothing this time",
+    ),
+    pytest.param(f"{SOON} Unknown\n{SOON} Empty(7,7)", "client_abort ambiguous", "fenced likely", id="undecodable"),
+    pytest.param(f"{SOON} CompleteAbort(7,6)\n{SOON} Ongoing(7,6)", "client_abort likely", "fenced likely", id="again"),
+]
+
+
+@pytest.mark.parametrize(("then", "by_client", "by_coordinator"), A_FENCE)
+def test_what_the_id_does_next_refines(then: str, by_client: str, by_coordinator: str) -> None:
+    assert aborted(TV2_CLIENT, 1, 500, then) == by_client
+    assert aborted(OLD_CLIENT, 1, 500, then) == aborted(OLD_BROKER, 1, 500, then) == by_coordinator
+
+
+def test_an_empty_abort_shows_that_the_client_lives_on() -> None:
+    story = told(f"""
+        1000 Ongoing(7,5) ctv=2
+        1500 PrepareAbort(7,6) ctv=2
+        1503 CompleteAbort(7,6) ctv=2
+        {SOON} PrepareAbort(7,7) partitions=0 start={SOON} ctv=2
+        {SOON} CompleteAbort(7,7) ctv=2""")
+    assert story.causes == ["PrepareAbort client_abort likely", "PrepareAbort empty_abort certain"]
+    assert story.counts == {"client_abort": 1}
+
+
+def test_the_empty_record_of_4_0_0_is_one_further() -> None:
+    assert aborted(TV2_CLIENT, 2, 500, f"{SOON} Empty(7,8)") == "fenced likely"
+    assert aborted(TV2_CLIENT, 2, 500, f"{SOON} Empty(7,8) timeout=30000") == "admin likely"
+
+
+@pytest.mark.parametrize("timeout", [1, 30_000])
+def test_an_admin_with_the_ids_own_timeout_cannot_be_told_apart(timeout: int) -> None:
+    dur = min(500, timeout)
+    then = f"{SOON} Empty(7,7) timeout={timeout}"
+    assert aborted(OLD_BROKER, 1, dur, then, timeout=timeout) == "fenced likely"
+    assert aborted(TV2_CLIENT, 1, dur, then, timeout=timeout) == "fenced ambiguous"
+
+
+def test_a_cause_that_is_no_question_stays_whatever_follows() -> None:
+    for then in (f"{SOON} Empty(7,6) timeout=30000", f"{SOON} Ongoing(7,5)", "999999 Empty(7,6)"):
+        assert aborted(OLD_BROKER, 0, 500, then) == "client_abort certain"
+    late = T + 1100
+    for then in (f"{late} Empty(7,7) timeout=30000", f"{late} Ongoing(7,6)"):  # the latter: EndTxn accepted late
+        assert aborted(TV2_CLIENT, 1, T + 1, then) == "timeout likely"
+
+
+@pytest.mark.parametrize("before", ["Empty(7,5)", "CompleteCommit(7,5)", "CompleteAbort(7,5)"])
+def test_an_abort_of_nothing_is_no_transaction(before: str) -> None:
+    story = told(f"10 {before}\n20 PrepareAbort(7,6) partitions=0 start=20 ctv=2\n21 CompleteAbort(7,6) ctv=2")
+    assert story.abort == "empty_abort certain"
+    assert story.counts == told(f"10 {before}").counts
+
+
+def test_an_abort_of_nothing_is_known_by_its_times_where_the_predecessor_is_gone() -> None:
+    assert told("20 PrepareAbort(7,6) partitions=0 start=20").abort == "empty_abort certain"
+    assert told("10 Ongoing(7,5)\n20 PrepareAbort(7,6) partitions=0 start=10").abort == "empty_abort likely"
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        pytest.param("", id="nothing seen"),
+        pytest.param("10 Unknown", id="undecodable"),
+        pytest.param("10 tombstone", id="tombstone"),
+        pytest.param("10 Empty(7,5)", id="Empty"),
+        pytest.param("10 CompleteCommit(7,5)", id="another transaction's end"),
+        pytest.param("10 Ongoing(7,5) start=10", id="another transaction's begin"),
+        pytest.param("10 Ongoing(6,5) start=80", id="another producer id"),
+        pytest.param("80 PrepareCommit(7,5)", id="a commit whose append failed"),
+        pytest.param("80 PrepareAbort(7,4)", id="an abort whose append failed"),
+    ],
+)
+@pytest.mark.parametrize("epoch", [5, 6, 7])
+def test_without_the_ongoing_record_before_nothing_is_said(before: str, epoch: int) -> None:
+    story = told(f"{before}\n90 PrepareAbort(7,{epoch}) start=80 ctv=2\n95 CompleteAbort(7,{epoch}) start=80 ctv=2")
+    assert story.abort == "unattributed ambiguous"
+    assert story.counts == {"unattributed": 1}
+
+
+@pytest.mark.parametrize("between", ["", "25 Unknown", "25 Ongoing(7,9) start=24"])
+def test_an_end_without_its_prepare_record_is_counted_without_a_cause(between: str) -> None:
+    story = told(f"10 Ongoing(7,5)\n20 PrepareAbort(7,5)\n{between}\n30 CompleteAbort(7,5) start=29")
+    assert story.counts == {"unattributed": 1}
+    assert story.last_abort.offset == -1  # no row is that abort's
+
+
+@pytest.mark.parametrize(
+    ("after", "cause"),
+    [
+        pytest.param("Empty(7,6)", ["initialized certain"], id="re-init"),
+        pytest.param("Empty(9,0) prev=7", ["pid_rotated certain"], id="another pid, named by 4.3"),
+        pytest.param("Empty(9,0)", ["initialized certain"], id="another pid, epochs left: expired meanwhile"),
+        pytest.param("tombstone", ["expired certain"], id="tombstone"),
+    ],
+)
+def test_begins_and_expiry(after: str, cause: list[str]) -> None:
+    row = told(f"10 CompleteCommit(7,5)\n20 {after}").rows[-1]
+    assert [f"{row.cause} {row.confidence}"] == cause
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "cause"),
+    [
+        pytest.param("10 Empty(7,32766)", "Empty(9,0) prev=7", "pid_rotated certain", id="4.3"),
+        pytest.param("10 Empty(7,32766)", "Empty(9,0)", "pid_rotated likely", id="before 4.3"),
+        pytest.param("10 CompleteAbort(7,32767)", "Empty(9,0)", "pid_rotated likely", id="after a fence"),
+        pytest.param("10 Empty(7,32766)", "Empty(9,0) prev=9", "initialized certain", id="the tag denies it"),
+        pytest.param("", "Empty(9,0) prev=7", "pid_rotated certain", id="named, predecessor gone"),
+        pytest.param("10 tombstone", "Empty(9,0) prev=9", "initialized certain", id="a new life"),
+        pytest.param("", "Empty(9,0)", "initialized certain", id="first seen"),
+    ],
+)
+def test_rotation_of_an_idle_id(before: str, after: str, cause: str) -> None:
+    row = told(f"{before}\n20 {after}").rows[-1]
+    assert f"{row.cause} {row.confidence}" == cause
+
+
+@pytest.mark.parametrize("end", ["Commit", "Abort"])
+@pytest.mark.parametrize(("tag", "confidence"), [("prev=7", "certain"), ("", "likely")])
+def test_rotation_at_the_end_of_a_transaction(end: str, tag: str, confidence: str) -> None:
+    story = told(f"""
+        10 Ongoing(7,32766) ctv=2
+        20 Prepare{end}(7,32767) ctv=2
+        23 Complete{end}(9,0) {tag} ctv=2
+        30 Ongoing(9,0) ctv=2""")
+    assert story.causes[-1] == f"Complete{end} pid_rotated {confidence}"
+    assert story.notes == []
+    assert story.rows[2].marker_ms == 3
+    assert story.counts == ({} if end == "Commit" else {"client_abort": 1})
+
+
+def test_a_client_upgrade_initializes_without_a_fault() -> None:
+    story = told("""
+        10 Ongoing(7,4)
+        20 PrepareCommit(7,4)
+        23 CompleteCommit(7,4)
+        30 Empty(7,5)
+        40 Ongoing(7,5) ctv=2
+        50 PrepareCommit(7,6) ctv=2
+        53 CompleteCommit(7,6) ctv=2""")
+    assert (story.causes, story.counts, story.notes) == (["Empty initialized certain"], {}, [])
+
+
+def test_a_client_abort_and_an_epoch_bump_of_its_own_after_an_error() -> None:
+    story = told("10 Ongoing(7,4)\n20 PrepareAbort(7,4)\n23 CompleteAbort(7,4)\n25 Empty(7,5)")
+    assert story.causes == ["PrepareAbort client_abort certain", "Empty initialized certain"]
+
+
+@pytest.mark.parametrize(
+    ("repeated", "counts"),
+    [
+        pytest.param("20 PrepareAbort(7,6) ctv=2", {"admin": 1}, id="PrepareAbort"),
+        pytest.param("23 CompleteAbort(7,6) ctv=2", {"admin": 1}, id="CompleteAbort"),
+        pytest.param("30 Empty(7,7) timeout=30000 ctv=2", {"admin": 1}, id="Empty"),
+    ],
+)
+def test_a_repeated_append_changes_neither_cause_nor_count(repeated: str, counts: dict[str, int]) -> None:
+    lines = """
+        10 Ongoing(7,5) ctv=2
+        20 PrepareAbort(7,6) ctv=2
+        23 CompleteAbort(7,6) ctv=2
+        30 Empty(7,7) timeout=30000 ctv=2"""
+    story = told(lines.replace(repeated, f"{repeated}\n{repeated}"))
+    assert story.causes == ["PrepareAbort admin likely", "Empty initialized certain"]
+    assert story.counts == counts
+
+
+def test_what_was_settled_stays_settled_when_the_append_is_repeated_late() -> None:
+    steps = pairs(
+        log("""
+        10 Ongoing(7,5) ctv=2
+        20 PrepareAbort(7,6) ctv=2
+        23 CompleteAbort(7,6) ctv=2
+        9000 CompleteAbort(7,6) ctv=2
+        9100 Empty(7,7) timeout=30000 ctv=2""")
+    )
+    for story in (judged(steps), judged(steps, settles_early=True)):
+        assert (story.abort, story.counts) == ("client_abort ambiguous", {"client_abort": 1})
+
+
+def test_a_client_that_goes_on_is_recognised_after_its_abort_was_counted() -> None:
+    steps = pairs(
+        log("""
+        10 Ongoing(7,5) ctv=2
+        20 PrepareAbort(7,6) ctv=2
+        23 CompleteAbort(7,6) ctv=2
+        60000 Ongoing(7,6) ctv=2""")
+    )
+    for story in (judged(steps), judged(steps, settles_early=True)):
+        assert (story.abort, story.counts) == ("client_abort likely", {"client_abort": 1})
+
+
+def test_a_commit_whose_append_failed_may_still_end_in_an_abort() -> None:
+    story = told("""
+        10 Ongoing(7,5) ctv=2
+        20 PrepareCommit(7,6) ctv=2
+        60100 PrepareAbort(7,6) ctv=2
+        60103 CompleteAbort(7,6) ctv=2""")
+    assert story.counts == {"unattributed": 1}
+    (note,) = story.notes
+    assert note.startswith("PrepareAbort: Kafka allows no PrepareAbort after PrepareCommit")
+
+
+def test_only_ends_from_where_counting_begins_are_counted() -> None:
+    steps = pairs(
+        log("""
+        10 Ongoing(7,5)
+        20 PrepareAbort(7,6)
+        23 CompleteAbort(7,6)
+        30 Empty(7,7)          # decides about an end that is not to be counted
+        40 Ongoing(7,7)
+        50 PrepareAbort(7,8)
+        53 CompleteAbort(7,8)
+        60 Empty(7,9)""")
+    )
+    last_abort = NO_ABORT
+    counted: list[tuple[str, int]] = []
+    for before, after in steps:
+        step = judge(last_abort, before, after, counts=after.offset > 2)
+        last_abort = step.last_abort
+        counted += step.aborts
+    assert counted == [("fenced", 53)]

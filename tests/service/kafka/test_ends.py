@@ -1,0 +1,162 @@
+"""The ends of many partitions at once, asked of real brokers that answer, refuse, freeze and die."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from deploy.demo.broker import Broker
+from service.kafka import errors
+from service.kafka.client import KafkaClient
+from service.kafka.ends import TIMEOUT_MS, Ends, EndsWatcher
+from service.kafka.metadata import TopicLayout, all_topics
+from tests.helpers.brokers import Cluster, connect
+from tests.helpers.waiting import ANSWER_S, wait_until, wait_until_equal
+from tests.integration.producers import open_producer, transact
+from tests.service.kafka.asking import new_topic, open_transaction
+
+pytestmark = pytest.mark.broker
+
+Watched = dict[str, TopicLayout]
+WAITS_S = TIMEOUT_MS / 1000
+"""For a broker that does not answer and was not known to be silent."""
+UNKNOWN_TOPIC, FENCED_EPOCH, UNKNOWN_EPOCH = 3, 74, 75
+
+
+@pytest.fixture
+def client(broker: Broker) -> Iterator[KafkaClient]:
+    with connect(broker.bootstrap) as connected:
+        yield connected
+
+
+def settled(
+    watcher: EndsWatcher, layouts: Watched, *, with_start: bool = False, records: int = 0
+) -> dict[tuple[str, int], Ends]:
+    """Once all of a new topic answers, nothing is open and markers, which come after a commit, make it `records`."""
+
+    def is_settled(found: dict[tuple[str, int], Ends]) -> bool:
+        is_open = any(e.error or e.last_stable_offset < e.high_watermark for e in found.values())
+        return not is_open and sum(e.high_watermark for e in found.values()) >= records
+
+    return wait_until(
+        lambda: watcher.look(layouts, with_start=with_start), is_settled, f"nothing open, {records} records"
+    )
+
+
+def trouble(watcher: EndsWatcher) -> str:
+    return watcher.trouble or "none"
+
+
+def test_an_open_transaction_stands_between_the_last_stable_offset_and_the_high_watermark(
+    broker: Broker, client: KafkaClient
+) -> None:
+    layouts = {t: new_topic(client, broker.bootstrap, t) for t in ("ends-open", "ends-idle")}
+    transact(open_producer(broker.bootstrap, "ends-before"), "ends-open")  # to a partition of its choice
+    watcher = EndsWatcher(client)
+    before = settled(watcher, layouts, with_start=True, records=2)
+    assert [e.log_start for e in before.values()] == [0, 0, 0, 0]
+    with open_transaction(broker.bootstrap, "ends-open", "ends-open", partition=1) as producer:
+        start = before["ends-open", 1].high_watermark
+        now = watcher.look(layouts, with_start=True)
+        assert now["ends-open", 1] == Ends(0, start, start + 1, errors.NONE)
+        assert {place: e for place, e in now.items() if place != ("ends-open", 1)} == {
+            place: e for place, e in before.items() if place != ("ends-open", 1)
+        }
+        producer.commit_transaction(ANSWER_S)
+        after = settled(watcher, layouts, records=4)
+        assert after["ends-open", 1] == Ends(-1, start + 2, start + 2, errors.NONE)
+        producer.begin_transaction()
+
+
+def test_what_a_broker_refuses_never_has_numbers(broker: Broker, client: KafkaClient) -> None:
+    good = new_topic(client, broker.bootstrap, "ends-refused", 4)
+    watcher = EndsWatcher(client)
+    settled(watcher, {"ends-refused": good})
+    led = good.leaders[0]
+    wrong = good.leaders | {
+        1: replace(led, epoch=led.epoch + 5),
+        2: replace(led, node=-1),
+        3: replace(led, node=led.node + 98),
+        77: led,
+    }
+    missing = TopicLayout("ends-missing", good.topic_id, {0: led})
+    found = watcher.look({"ends-missing": missing, "ends-refused": replace(good, leaders=wrong)}, with_start=True)
+    assert found == {
+        ("ends-missing", 0): Ends(-1, -1, -1, UNKNOWN_TOPIC),
+        ("ends-refused", 0): Ends(0, 0, 0, errors.NONE),
+        ("ends-refused", 1): Ends(-1, -1, -1, UNKNOWN_EPOCH),
+        ("ends-refused", 2): Ends(-1, -1, -1, errors.LEADER_NOT_AVAILABLE),
+        ("ends-refused", 3): Ends(-1, -1, -1, errors.LEADER_NOT_AVAILABLE),
+        ("ends-refused", 77): Ends(-1, -1, -1, UNKNOWN_TOPIC),
+    }
+    assert f"broker {led.node + 98}" in trouble(watcher)
+    assert watcher.look({"ends-refused": good}, with_start=False).keys() == {("ends-refused", p) for p in range(4)}
+    assert trouble(watcher) == "none"
+
+
+def test_every_partition_of_the_cluster_and_what_is_added_while_it_looks(broker: Broker, client: KafkaClient) -> None:
+    layouts: Watched = {"ends-first": new_topic(client, broker.bootstrap, "ends-first", 3)}
+    watcher = EndsWatcher(client)
+    assert len(settled(watcher, layouts)) == 3
+    layouts["ends-added"] = new_topic(client, broker.bootstrap, "ends-added", 40)
+    transact(open_producer(broker.bootstrap, "ends-added"), "ends-added")
+    found = settled(watcher, layouts, with_start=True, records=2)
+    assert list(found) == [("ends-first", p) for p in range(3)] + [("ends-added", p) for p in range(40)]
+    assert sum(e.high_watermark for e in found.values()) == 2, "the record and its marker, and nothing anywhere else"
+    everything = all_topics(client).layouts
+    assert "__transaction_state" in everything
+    assert watcher.look(everything, with_start=False).items() >= settled(EndsWatcher(client), layouts).items()
+    assert watcher.look({}, with_start=True) == {}
+
+
+def looked(watcher: EndsWatcher, layouts: Watched) -> tuple[dict[int, int], float]:
+    """Error code by leader, and how long it took."""
+    began = time.monotonic()
+    found = watcher.look(layouts, with_start=False)
+    seconds = time.monotonic() - began
+    return {layouts[topic].leaders[p].node: e.error for (topic, p), e in found.items()}, seconds
+
+
+@pytest.mark.parametrize("version", ["3.9.2"])
+def test_a_broker_that_freezes_or_dies_does_not_hold_up_the_others(version: str, tmp_path: Path) -> None:
+    with Cluster(version, tmp_path) as cluster, connect(cluster.bootstrap) as client:
+        watcher, other = EndsWatcher(client), EndsWatcher(client)
+        layouts = {"ends-frozen": new_topic(client, cluster.bootstrap, "ends-frozen", 3)}
+        assert {leader.node for leader in layouts["ends-frozen"].leaders.values()} == {1, 2, 3}
+        settled(watcher, layouts)
+        silent = errors.LEADER_NOT_AVAILABLE
+
+        cluster.nodes[2].pause()
+        # the signal takes a way of its own: the broker may answer once more
+        codes, seconds = wait_until(lambda: looked(watcher, layouts), lambda found: found[0][2] != 0, "broker 2 frozen")
+        assert codes == {1: errors.NONE, 2: silent, 3: errors.NONE}
+        assert seconds < 2 * WAITS_S
+        assert "broker 2" in trouble(watcher)
+        for again in (watcher, other, watcher):
+            codes, seconds = looked(again, layouts)
+            assert codes == {1: errors.NONE, 2: silent, 3: errors.NONE}
+            assert seconds < WAITS_S, "it is known to be silent"
+            assert "broker 2" in trouble(again)
+        cluster.nodes[2].resume()
+        wait_until_equal(lambda: answered(watcher, layouts), {errors.NONE}, "the codes of all leaders")
+        assert trouble(watcher) == "none"
+
+        cluster.nodes[3].kill()
+        codes, seconds = looked(watcher, layouts)
+        assert codes == {1: errors.NONE, 2: errors.NONE, 3: silent}
+        assert seconds < WAITS_S
+        cluster.nodes[3].start()
+        layout = wait_until(
+            lambda: all_topics(client).layouts["ends-frozen"],
+            lambda layout: {leader.node for leader in layout.leaders.values()} == {1, 2, 3},
+            "each broker to lead a partition",
+        )
+        wait_until_equal(lambda: answered(watcher, {"ends-frozen": layout}), {errors.NONE}, "the codes of all leaders")
+
+
+def answered(watcher: EndsWatcher, layouts: Watched) -> set[int]:
+    return set(looked(watcher, layouts)[0].values())

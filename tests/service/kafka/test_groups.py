@@ -1,0 +1,135 @@
+"""Groups of real brokers: what they committed, what a transaction keeps from them, how many members they have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from deploy.demo.broker import Broker
+from service.kafka import errors
+from service.kafka.client import KafkaClient
+from service.kafka.groups import (
+    UNSTABLE_OFFSET_COMMIT,
+    Committed,
+    GroupOffsets,
+    ListedGroup,
+    committed,
+    coordinators_of,
+    list_groups,
+    members,
+)
+from tests.helpers.brokers import connect
+from tests.helpers.waiting import ANSWER_S, wait_until_equal
+from tests.integration.producers import SILENT, open_producer
+from tests.service.kafka.asking import new_topic
+
+pytestmark = pytest.mark.broker
+
+NODE = 1
+OFFSET_FETCH, FIND_COORDINATOR = 9, 10
+
+
+@pytest.fixture
+def client(broker: Broker) -> Iterator[KafkaClient]:
+    with connect(broker.bootstrap) as connected:
+        yield connected
+
+
+@contextmanager
+def consumer(bootstrap: str, group: str, **properties: str) -> Iterator[Consumer]:
+    found = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": group, "enable.auto.commit": False, "logger": SILENT} | properties
+    )
+    try:
+        yield found
+    finally:
+        found.close()
+
+
+def commit(bootstrap: str, group: str, topic: str, offsets: dict[int, int]) -> None:
+    with consumer(bootstrap, group) as one:
+        one.commit(offsets=[TopicPartition(topic, p, at) for p, at in offsets.items()], asynchronous=False)
+
+
+@pytest.mark.parametrize("batched", [True, False])
+def test_a_commit_in_an_open_transaction_is_unstable(
+    broker: Broker, client: KafkaClient, monkeypatch: pytest.MonkeyPatch, batched: bool
+) -> None:
+    topic = f"unstable-{batched}"
+    group, other = f"{topic}-group", f"{topic}-other"
+    new_topic(client, broker.bootstrap, topic, 3)
+    commit(broker.bootstrap, group, topic, {0: 5, 1: 7})
+    commit(broker.bootstrap, other, topic, {0: 3})
+    if not batched:  # as brokers before 3.0
+        newer = client.version_of
+        monkeypatch.setattr(
+            client, "version_of", lambda api: {OFFSET_FETCH: 7, FIND_COORDINATOR: 3}.get(api, newer(api))
+        )
+    assert coordinators_of(client, [group, other]) == {group: NODE, other: NODE}
+    producer = open_producer(broker.bootstrap, topic)
+    producer.begin_transaction()
+    with consumer(broker.bootstrap, group) as one:
+        pending = [TopicPartition(topic, 1, 9), TopicPartition(topic, 2, 1)]
+        producer.send_offsets_to_transaction(pending, one.consumer_group_metadata(), ANSWER_S)
+    unstable, known = Committed(-1, UNSTABLE_OFFSET_COMMIT), Committed(5, errors.NONE)
+    try:
+        assert committed(client, NODE, [group, other], require_stable=False) == {
+            group: GroupOffsets(errors.NONE, {(topic, 0): known, (topic, 1): Committed(7, errors.NONE)}),
+            other: GroupOffsets(errors.NONE, {(topic, 0): Committed(3, errors.NONE)}),
+        }
+        stable = committed(client, NODE, [group, other], require_stable=True)
+        assert stable[group].offsets == {(topic, 0): known, (topic, 1): unstable}
+        assert stable[other].offsets == {(topic, 0): Committed(3, errors.NONE)}
+        places = {group: [(topic, 0), (topic, 1), (topic, 2)]}
+        named = committed(client, NODE, [group], require_stable=True, places=places)
+        assert named[group].offsets == {(topic, 0): known, (topic, 1): unstable, (topic, 2): unstable}
+    finally:
+        producer.commit_transaction(ANSWER_S)
+
+    decided = {
+        (topic, 0): known,
+        (topic, 1): Committed(9, errors.NONE),
+        (topic, 2): Committed(1, errors.NONE),
+    }
+    wait_until_equal(
+        lambda: committed(client, NODE, [group], require_stable=True)[group].offsets, decided, "the group's offsets"
+    )
+
+
+def test_members_come_and_go(broker: Broker, client: KafkaClient) -> None:
+    new_topic(client, broker.bootstrap, "joined", 2)
+    commit(broker.bootstrap, "joined-empty", "joined", {0: 1})
+    groups = ["joined", "joined-empty", "joined-missing"]
+    with consumer(broker.bootstrap, "joined") as one, consumer(broker.bootstrap, "joined") as two:
+        for each in (one, two):
+            each.subscribe(["joined"])
+
+        def both() -> dict[str, int | None]:
+            for each in (one, two):
+                each.poll(0.1)
+            return members(client, NODE, groups)
+
+        wait_until_equal(both, {"joined": 2, "joined-empty": 0, "joined-missing": None}, "the members")
+        listed = {g.group: g for g in list_groups(client, NODE)}
+        assert listed["joined"].protocol_type == "consumer"
+        assert listed["joined-empty"] in (ListedGroup("joined-empty", t, "Empty") for t in ("", "consumer"))
+        assert "joined-missing" not in listed
+    assert members(client, NODE, ["joined"]) == {"joined": 0}
+    assert members(client, NODE, []) == coordinators_of(client, []) == {}
+
+
+def test_members_of_the_newer_group_protocol(broker_431: Broker) -> None:
+    with connect(broker_431.bootstrap) as client:
+        new_topic(client, broker_431.bootstrap, "joined-848", 2)
+        with consumer(broker_431.bootstrap, "joined-848", **{"group.protocol": "consumer"}) as one:
+            one.subscribe(["joined-848"])
+
+            def joined() -> int | None:
+                one.poll(0.1)
+                return members(client, NODE, ["joined-848"])["joined-848"]
+
+            wait_until_equal(joined, 1, "the members")
+        assert members(client, NODE, ["joined-848"]) == {"joined-848": 0}

@@ -1,0 +1,163 @@
+"""What brokers tell of transactions, and what a marker by hand does to one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from deploy.demo.broker import Broker
+from service.domain.transaction_log.states import ONGOING
+from service.kafka import errors
+from service.kafka.client import KafkaClient
+from service.kafka.ends import Ends, EndsWatcher
+from service.kafka.errors import KafkaUnavailable
+from service.kafka.fetch import FetchedAt, Wanted, fetch_many
+from service.kafka.markers import write_marker
+from service.kafka.metadata import TopicLayout, all_topics
+from service.kafka.offsets import offset_at_time
+from service.kafka.producer_owners import told_of
+from service.kafka.producers import AT_ONCE, Producers, describe_producers
+from service.kafka.transactions import Listed, list_transactions
+from tests.helpers.brokers import connect
+from tests.helpers.waiting import ANSWER_S, wait_until, wait_until_equal
+from tests.integration.producers import open_producer, transact
+from tests.service.kafka.asking import new_topic, open_transaction
+
+pytestmark = pytest.mark.broker
+
+NODE = 1
+MISSING, UNKNOWN_EPOCH, PRODUCER_EPOCH = 3, 75, 47
+
+
+@pytest.fixture
+def client(broker: Broker) -> Iterator[KafkaClient]:
+    with connect(broker.bootstrap) as connected:
+        yield connected
+
+
+def ends(client: KafkaClient, layout: TopicLayout) -> Ends:
+    """Of its first partition."""
+    return EndsWatcher(client).look({layout.topic: layout}, with_start=True)[layout.topic, 0]
+
+
+def test_the_producers_of_a_partition_and_the_marker_that_ends_one(broker: Broker, client: KafkaClient) -> None:
+    layout = new_topic(client, broker.bootstrap, "marked", 2)
+    began_ms = int(time.time() * 1000)
+    with open_transaction(broker.bootstrap, "marked", "marked"):
+        assert ends(client, layout) == Ends(0, 0, 1, errors.NONE)
+        found = describe_producers(client, NODE, {"marked": [0, 1, 9], "marked-missing": [0]})
+        assert {place: told.error for place, told in found.items()} == {
+            ("marked", 0): errors.NONE,
+            ("marked", 1): errors.NONE,
+            ("marked", 9): MISSING,
+            ("marked-missing", 0): MISSING,
+        }
+        assert found["marked", 1] == Producers(errors.NONE, ())
+        (one,) = found["marked", 0].producers
+        assert (one.transaction_start_offset, one.coordinator_epoch, one.last_sequence) == (0, -1, 0)
+        assert began_ms <= one.last_timestamp_ms <= int(time.time() * 1000)
+
+        def mark(epoch: int, partition: int = 0) -> int:
+            return write_marker(
+                client,
+                NODE,
+                topic="marked",
+                partition=partition,
+                producer_id=one.producer_id,
+                producer_epoch=epoch,
+                coordinator_epoch=0,
+                commit=False,
+            )
+
+        assert mark(one.producer_epoch, partition=9) == MISSING
+        assert mark(one.producer_epoch) == errors.NONE
+        wait_until_equal(lambda: ends(client, layout), Ends(0, 2, 2, 0), "the partition's ends")
+        (after,) = describe_producers(client, NODE, {"marked": [0]})["marked", 0].producers
+        assert (after.transaction_start_offset, after.coordinator_epoch) == (-1, 0)
+        if one.producer_epoch > 0:
+            assert mark(one.producer_epoch - 1) == PRODUCER_EPOCH
+
+
+def test_many_partitions_are_asked_for_in_several_requests(broker: Broker, client: KafkaClient) -> None:
+    new_topic(client, broker.bootstrap, "described", AT_ONCE // 2 + 20)
+    new_topic(client, broker.bootstrap, "described-too", AT_ONCE // 2 + 20)
+    places = {topic: range(AT_ONCE // 2 + 20) for topic in ("described", "described-too")}
+    found = wait_until(
+        lambda: described(client, places), lambda told: not any(told.values()), "every partition to be described"
+    )
+    assert found.keys() == {(topic, p) for topic, of in places.items() for p in of}
+
+
+def described(client: KafkaClient, places: dict[str, range]) -> dict[tuple[str, int], int]:
+    return {place: told.error for place, told in describe_producers(client, NODE, places).items()}
+
+
+def test_ids_of_a_producer_id(broker: Broker, client: KafkaClient) -> None:
+    new_topic(client, broker.bootstrap, "listed", 1)
+    transact(open_producer(broker.bootstrap, "listed-done"), "listed")
+    with open_transaction(broker.bootstrap, "listed-open", "listed"):
+        listed = {t.transactional_id: t for t in list_transactions(client, NODE)}
+        assert listed["listed-open"].state == "Ongoing"
+        assert "listed-done" in listed
+        one = listed["listed-open"].producer_id
+        assert list_transactions(client, NODE, [one, 2**62]) == [Listed("listed-open", one, "Ongoing")]
+    assert list_transactions(client, NODE, [2**62]) == []
+
+
+def test_who_has_a_producer_id_now(broker: Broker, client: KafkaClient) -> None:
+    new_topic(client, broker.bootstrap, "had", 2)
+    with open_transaction(broker.bootstrap, "had", "had", partition=1):
+        (listed,) = (t for t in list_transactions(client, NODE) if t.transactional_id == "had")
+        found = told_of(client, [listed.producer_id, 2**62])
+        assert found.keys() == {listed.producer_id}
+        one = found[listed.producer_id]
+        assert (one.transactional_id, one.coordinator, one.state) == (b"had", NODE, ONGOING)
+        assert (one.producer_id, one.partitions) == (listed.producer_id, (("had", 1),))
+    assert told_of(client, [2**62]) == {}
+
+
+def test_the_first_offset_at_a_time(broker: Broker, client: KafkaClient) -> None:
+    layout = new_topic(client, broker.bootstrap, "timed", 1)
+    producer = open_producer(broker.bootstrap, "timed")
+    for at_ms in (1_000, 2_000, 3_000):
+        producer.begin_transaction()
+        producer.produce("timed", b"payload", timestamp=at_ms)
+        producer.commit_transaction(ANSWER_S)
+    wait_until_equal(lambda: ends(client, layout).last_stable_offset, 6, "the last stable offset")
+    leader = layout.leaders[0]
+    # markers have the broker's time, and lie at 1, 3 and 5
+    found = {at_ms: offset_at_time(client, "timed", 0, leader, at_ms) for at_ms in (-1, 0, 1_000, 1_001)}
+    assert found == {-1: 0, 0: 0, 1_000: 0, 1_001: 1}
+    assert offset_at_time(client, "timed", 0, leader, int(time.time() * 1000) + 3_600_000) is None
+    with pytest.raises(KafkaUnavailable, match="error 3"):
+        offset_at_time(client, "timed", 7, leader, 0)
+
+
+def test_a_fetch_of_several_topics(broker: Broker, client: KafkaClient) -> None:
+    layouts = {t: new_topic(client, broker.bootstrap, t, 2) for t in ("fetched", "fetched-too")}
+    with open_transaction(broker.bootstrap, "fetched", "fetched", partition=1):
+        epoch = layouts["fetched"].leaders[0].epoch
+        wanted = {
+            "fetched": [Wanted(1, 0, epoch, 1 << 16), Wanted(0, 0, epoch, 1 << 16)],
+            "fetched-too": [Wanted(1, 0, epoch, 1 << 16), Wanted(0, 0, epoch + 9, 1 << 16)],
+        }
+        found = {(f.topic, f.partition): f for f in fetch_many(client, NODE, wanted, 1 << 20, 100, timeout_ms=5_000)}
+    one = found.pop(("fetched", 1))
+    assert (one.error, one.last_stable_offset, one.high_watermark, one.log_start) == (errors.NONE, 0, 1, 0)
+    assert b"payload" in one.records
+    empty = FetchedAt("", 0, errors.NONE, 0, 0, 0, b"")
+    refused = found.pop(("fetched-too", 0))
+    assert (refused.error, refused.records) == (UNKNOWN_EPOCH, b"")
+    assert found == {
+        (topic, p): FetchedAt(topic, p, *[getattr(empty, name) for name in FetchedAt.__slots__[2:]])
+        for topic, p in (("fetched", 0), ("fetched-too", 1))
+    }
+
+
+def test_all_topics_with_their_ids_and_leaders(broker: Broker, client: KafkaClient) -> None:
+    layout = new_topic(client, broker.bootstrap, "told", 3)
+    found = all_topics(client, NODE)
+    assert found.layouts["told"] == layout
+    assert (found.denied, found.brokers) == ({}, (NODE,))

@@ -1,0 +1,90 @@
+"""What is read of one id from its log partition, and where records are missing. A log in memory answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from service.domain.transaction_log.states import COMPLETE_COMMIT, EXPIRED, ONGOING, PREPARE_COMMIT
+from service.domain.worlds.transactions import LogHistory, Range
+from service.kafka import errors, fetch, log_history
+from service.kafka.client import KafkaClient
+from service.kafka.fetch import Fetched, Wanted
+from service.kafka.log_history import id_history
+from service.kafka.metadata import Leader
+from service.kafka.offsets import Offsets
+from tests.helpers.builders import transaction_log as build
+
+LEADER = Leader(1, 5)
+TOPICS = (("orders", (0, 3)), ("pay", (1,)))
+
+
+def record(offset: int, status: int, transactional_id: bytes = b"pay", epoch: int = 7) -> bytes:
+    topics = TOPICS if status in (ONGOING, PREPARE_COMMIT) else ()
+    data = build.value(status=status, topics=topics, producer_epoch=epoch, tagged=build.tags(4001, None, 2))
+    return build.transition(transactional_id, offset, timestamp_ms=1_000 + offset, leader_epoch=5, data=data)
+
+
+class Log:
+    """One batch an offset, or nothing where the cleaner was; the log starts at `start`."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, *batches: bytes, start: int = 0) -> None:
+        self.batches, self.start = batches, start
+        patch.setattr(fetch, "fetch", self.fetch)
+        patch.setattr(log_history, "list_offsets", lambda *_: Offsets({3: start}, {}))
+
+    def fetch(
+        self, _client: object, node: int, _topic: str, wanted: Sequence[Wanted], *_: int, **__: int
+    ) -> list[Fetched]:
+        (one,) = wanted
+        assert (node, one.partition, one.leader_epoch) == (1, 3, 5)
+        if one.offset < self.start:
+            return [Fetched(3, errors.OFFSET_OUT_OF_RANGE, -1, -1, b"")]
+        return [Fetched(3, 0, len(self.batches), self.start, b"".join(self.batches[one.offset :]))]
+
+    def read(self, lo: int = 0, hi: int | None = None) -> LogHistory:
+        client: KafkaClient = object()  # type: ignore[assignment]
+        return id_history(client, LEADER, 3, b"pay", ("orders", 3), lo, len(self.batches) if hi is None else hi)
+
+
+def test_the_records_of_the_id_with_what_they_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    tombstone = build.transition(b"pay", 4, timestamp_ms=1_004, data=None)
+    others = record(1, ONGOING, b"other")
+    log = Log(monkeypatch, record(0, ONGOING), others, record(2, PREPARE_COMMIT), record(3, COMPLETE_COMMIT), tombstone)
+    found = log.read()
+    assert [(one.offset, one.state, one.lists) for one in found.records] == [
+        (0, ONGOING, True),
+        (2, PREPARE_COMMIT, True),
+        (3, COMPLETE_COMMIT, False),
+        (4, EXPIRED, False),
+    ]
+    first = found.records[0]
+    assert (first.producer_id, first.producer_epoch, first.client_transaction_version) == (4001, 7, 2)
+    assert (first.timestamp_ms, first.leader_epoch) == (1_000, 5)
+    assert (found.to_offset, found.holes, found.unread) == (5, (), ())
+
+
+def test_what_the_cleaner_and_retention_took_are_holes(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = Log(monkeypatch, b"", b"", record(2, ONGOING), b"", record(4, PREPARE_COMMIT), b"", start=2)
+    found = log.read()
+    assert (found.holes, found.unread) == ((Range(0, 2), Range(3, 4)), (Range(5, 6),))
+    assert [one.offset for one in found.records] == [2, 4]
+
+
+def test_what_lies_before_where_reading_began_is_a_hole(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = Log(monkeypatch, record(0, ONGOING), record(1, PREPARE_COMMIT), record(2, COMPLETE_COMMIT))
+    found = log.read(lo=1)
+    assert (found.holes, [one.offset for one in found.records]) == ((Range(0, 1),), [1, 2])
+
+
+def test_what_cannot_be_decoded_or_is_not_there_yet_may_say_anything(monkeypatch: pytest.MonkeyPatch) -> None:
+    odd = build.transition(b"pay", 1, timestamp_ms=1_001, data=b"\x00\x63")
+    found = Log(monkeypatch, record(0, ONGOING), odd).read(hi=4)
+    assert found.unread == (Range(1, 2), Range(2, 4))
+
+
+def test_far_from_the_end_nothing_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_history, "MAX_RECORDS", 2)
+    found = Log(monkeypatch, *(record(n, ONGOING) for n in range(5))).read()
+    assert (found.holes, [one.offset for one in found.records]) == ((Range(0, 3),), [3, 4])

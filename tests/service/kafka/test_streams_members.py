@@ -1,0 +1,170 @@
+"""Members of groups of the streams protocol (KIP-1071): bytes by the schema, and a real broker's."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from deploy.demo.broker import Broker
+from service.kafka.client import KafkaClient
+from service.kafka.groups import CONSUMER_GROUP_DESCRIBE, STREAMS_GROUP_DESCRIBE, coordinators_of, list_groups, members
+from service.kafka.raw import RawAnswer, RawRequest
+from tests.helpers.brokers import connect
+from tests.helpers.builders.numbers import uvarint
+from tests.helpers.waiting import wait_until, wait_until_equal
+from tests.service.kafka.asking import new_topic
+
+NODE = 1
+HEARTBEAT = 88
+GROUP_ID_NOT_FOUND = 69
+LOADING = 14, 15, 16  # a coordinator that loads, is not there yet, or does not know that it is one
+NO_TAGS, NULL, EMPTY = b"\0", b"\0", b"\1"
+NO_STRUCT, A_STRUCT = b"\xff", b"\1"
+
+
+def text(value: str) -> bytes:
+    return uvarint(len(value.encode()) + 1) + value.encode()
+
+
+def array(*elements: bytes) -> bytes:
+    return uvarint(len(elements) + 1) + b"".join(elements)
+
+
+def int32(*values: int) -> bytes:
+    return struct.pack(f">{len(values)}i", *values)
+
+
+def topic(name: str, **configs: str) -> bytes:
+    """TopicInfo"""
+    of_topic = array(*(text(key) + text(value) + NO_TAGS for key, value in configs.items()))
+    return text(name) + int32(3) + struct.pack(">h", 1) + of_topic + NO_TAGS
+
+
+def topology(subtopologies: bytes) -> bytes:
+    return A_STRUCT + int32(4) + subtopologies + uvarint(1) + uvarint(9) + uvarint(3) + b"new"  # a tagged field
+
+
+SUBTOPOLOGY = (
+    text("0")
+    + array(text("orders"), text("payments"))
+    + array(text("by-customer"))
+    + array(topic("store-changelog", **{"cleanup.policy": "compact", "retention.ms": "-1"}))
+    + array(topic("by-customer"), topic("by-country", unknown=""))
+    + NO_TAGS
+)
+
+
+def described(error: int, topology_: bytes, members_: Sequence[bytes]) -> bytes:
+    """StreamsGroupDescribe v0 of one group."""
+    return (
+        int32(0)
+        + uvarint(2)
+        + struct.pack(">h", error)
+        + (text("no such group") if error else NULL)
+        + text("app")
+        + text("" if error else "Stable")
+        + int32(7, 7)
+        + topology_
+        + array(*members_)
+        + int32(-(1 << 31))
+        + NO_TAGS
+        + NO_TAGS
+    )
+
+
+class Answering:
+    """A broker that knows the group as a streams group only."""
+
+    def __init__(self, answer: bytes, newest: int = STREAMS_GROUP_DESCRIBE) -> None:
+        self.answer, self.newest = answer, newest
+        self.asked: list[tuple[int, bytes]] = []
+
+    def version_of(self, api_key: int) -> int:
+        return 0 if api_key <= self.newest else -1
+
+    def ask(self, request: Any, node: int) -> Any:
+        assert node == NODE
+        if not isinstance(request, RawRequest):
+            return SimpleNamespace(groups=[SimpleNamespace(group_id="app", error_code=0, group_state="Dead")])
+        self.asked.append((request.API_KEY, request._body))
+        streams = request.API_KEY == STREAMS_GROUP_DESCRIBE
+        return RawAnswer(self.answer if streams else described(GROUP_ID_NOT_FOUND, b"", []))
+
+    def members(self) -> int | None:
+        client: KafkaClient = self  # type: ignore[assignment]
+        return members(client, NODE, ["app"])["app"]
+
+
+ANYTHING = [text(f"member-{n}") + int32(7) for n in range(130)]
+"""Only how many there are is read."""
+
+
+@pytest.mark.parametrize(
+    ("topology_", "count"),
+    [
+        (topology(array(SUBTOPOLOGY, SUBTOPOLOGY)), 130),
+        (topology(array(SUBTOPOLOGY)), 1),
+        (topology(EMPTY), 2),
+        (topology(NULL), 0),
+        (NO_STRUCT, 1),
+    ],
+    ids=["two subtopologies", "one", "none", "not known", "no topology"],
+)
+def test_members_stand_behind_any_topology(topology_: bytes, count: int) -> None:
+    broker = Answering(described(0, topology_, ANYTHING[:count]))
+    assert broker.members() == count
+    request = array(text("app")) + b"\0" + NO_TAGS
+    assert broker.asked == [(CONSUMER_GROUP_DESCRIBE, request), (STREAMS_GROUP_DESCRIBE, request)]
+
+
+def test_what_is_no_streams_group_or_no_answer_is_not_told() -> None:
+    assert Answering(described(GROUP_ID_NOT_FOUND, NO_STRUCT, [])).members() is None
+    whole = described(0, topology(array(SUBTOPOLOGY)), [])
+    for size in range(4, whole.index(b"by-country") + 20):
+        assert Answering(whole[:size]).members() is None
+    older = Answering(b"", newest=CONSUMER_GROUP_DESCRIBE)
+    assert older.members() is None
+    assert [api_key for api_key, _ in older.asked] == [CONSUMER_GROUP_DESCRIBE]
+
+
+def heartbeat(client: KafkaClient, group: str, member: str, member_epoch: int, source: str) -> int:
+    """StreamsGroupHeartbeat v0 with a topology of one source topic: 0 joins, -1 leaves. Returns the error."""
+    of_topology = text("0") + array(text(source)) + EMPTY * 5 + NO_TAGS
+    body = (
+        text(group)
+        + text(member)
+        + int32(member_epoch, 0)
+        + NULL * 2  # instance, rack
+        + int32(60_000)
+        + (A_STRUCT + int32(0) + array(of_topology) + NO_TAGS if member_epoch == 0 else NO_STRUCT)
+        + EMPTY * 3  # tasks: active, standby, warmup
+        + text(f"process-{member}")
+        + NO_STRUCT  # endpoint
+        + EMPTY  # client tags
+        + NULL * 2  # task offsets
+        + b"\0"  # no shutdown
+        + NO_TAGS
+    )
+    answer = client.ask(RawRequest(HEARTBEAT, 0, body, is_flexible=True), NODE).body
+    error: int = struct.unpack_from(">h", answer, 4)[0]  # behind the throttle time
+    return error
+
+
+@pytest.mark.broker
+def test_members_of_a_streams_group_come_and_go(broker_431: Broker) -> None:
+    group, source = "streams-app", "streams-source"
+    with connect(broker_431.bootstrap) as client:
+        new_topic(client, broker_431.bootstrap, source, 2)
+
+        wait_until_equal(lambda: coordinators_of(client, [group]), {group: NODE}, "the group's coordinator")
+        wait_until(lambda: heartbeat(client, group, "one", 0, source), lambda error: error not in LOADING, "a member")
+        assert heartbeat(client, group, "two", 0, source) == 0
+        assert members(client, NODE, [group]) == {group: 2}
+        assert {g.protocol_type for g in list_groups(client, NODE) if g.group == group} == {"streams"}
+        for member in ("one", "two"):
+            assert heartbeat(client, group, member, -1, source) == 0
+        assert members(client, NODE, [group]) == {group: 0}

@@ -1,0 +1,286 @@
+"""Children of real processes: restarted when dead, ended together, and never left behind."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.paths import ROOT
+from tests.helpers.waiting import LIMIT_S, wait_until, wait_until_equal
+
+SUPERVISOR = """
+import sys
+from service.processes.supervisor import ChildCommand, Pauses, Silence, Supervisor
+steady_after_s, to_kill_s, silent_s, silent_at_start_s = map(float, sys.argv[1:5])
+pauses = Pauses(first_s=0.2, longest_s=1.6, steady_after_s=steady_after_s, to_kill_s=to_kill_s)
+silence = Silence(silent_at_start_s, silent_s) if silent_s else None
+commands = [ChildCommand(f"child{n}", [sys.executable, "-c", c], silence=silence) for n, c in enumerate(sys.argv[5:])]
+sys.exit(Supervisor(commands, pauses).run())
+"""
+LIVES = """
+import os, signal, sys, time
+from service.processes import lifeline
+signal.signal(signal.SIGTERM, lambda *_: (print("ending", flush=True), sys.exit(0)))
+lifeline.hold()
+print("pid", os.getpid(), flush=True)
+time.sleep(1000)
+"""
+DEAF = """
+import os, signal, time
+from service.processes import lifeline
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+lifeline.hold()
+print("pid", os.getpid(), flush=True)
+time.sleep(1000)
+"""
+DEAF_PARENT = """
+import os, signal, subprocess, sys, time
+from service.processes import lifeline
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+lifeline.hold()
+grandchild = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"])
+print("pid", os.getpid(), "pid", grandchild.pid, flush=True)
+time.sleep(1000)
+"""
+PARENT_OF_ONE = """
+import os, subprocess, sys, time
+grandchild = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"])
+print("pid", grandchild.pid, flush=True)
+os._exit(1)
+"""
+DIES = "import sys; print('born', flush=True); sys.exit(3)"
+
+
+class Running:
+    """A supervisor as a process, and what it wrote so far."""
+
+    def __init__(
+        self,
+        directory: Path,
+        *children: str,
+        steady_after_s: float = 60,
+        to_kill_s: float = 12,
+        silent_s: float = 0,
+        silent_at_start_s: float = 1000,
+    ) -> None:
+        self._log = directory / "stderr"
+        seconds = map(str, (steady_after_s, to_kill_s, silent_s, silent_at_start_s))
+        with self._log.open("wb") as out:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", SUPERVISOR, *seconds, *children],
+                cwd=ROOT,
+                stdin=subprocess.DEVNULL,
+                stderr=out,
+                start_new_session=True,
+            )
+
+    @property
+    def text(self) -> str:
+        return self._log.read_text()
+
+    @property
+    def pids(self) -> list[int]:
+        """Every child or grandchild that said its number."""
+        return [int(number) for number in re.findall(r"pid (\d+)", self.text)]
+
+    def wait_for(self, probe: Callable[[], bool]) -> None:
+        """Shows what was written so far where it never comes."""
+        wait_until(lambda: (probe(), self.text), lambda seen: seen[0], "what the test waits for")
+
+    def wait_for_text(self, is_so: Callable[[str], bool], what: str) -> None:
+        wait_until(lambda: self.text, is_so, what)
+
+    def wait_for_pids(self, count: int) -> list[int]:
+        self.wait_for_text(lambda _: len(self.pids) >= count, f"{count} pids")
+        return self.pids
+
+
+Start = Callable[..., Running]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    running: list[Running] = []
+
+    def begin(*children: str, **pauses: float) -> Running:
+        running.append(Running(tmp_path, *children, **pauses))
+        return running[-1]
+
+    yield begin
+    for one in running:
+        one.process.kill()
+        one.process.wait()
+        for pid in one.pids:
+            if is_alive(pid):
+                os.kill(pid, signal.SIGKILL)
+
+
+def is_alive(pid: int) -> bool:
+    """A zombie, whoever has to reap it, is not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_everything_with_0(start: Start, number: signal.Signals) -> None:
+    running = start(LIVES, LIVES)
+    pids = running.wait_for_pids(2)
+    running.process.send_signal(number)
+    assert running.process.wait(LIMIT_S) == 0
+    assert not any(map(is_alive, pids))
+    assert running.text.count("ending") == 2
+
+
+def test_ctrl_c_reaches_the_whole_foreground_group_and_ends_cleanly(start: Start) -> None:
+    running = start(LIVES, LIVES)
+    pids = running.wait_for_pids(2)
+    os.killpg(running.process.pid, signal.SIGINT)
+    assert running.process.wait(LIMIT_S) == 0
+    assert not any(map(is_alive, pids))
+    assert "again" not in running.text
+    assert "Traceback" not in running.text
+
+
+def test_a_deaf_child_is_killed_in_time(start: Start) -> None:
+    running = start(DEAF, LIVES, to_kill_s=1)
+    pids = running.wait_for_pids(2)
+    running.process.terminate()
+    assert running.process.wait(LIMIT_S) == 0
+    assert not any(map(is_alive, pids))
+    assert "child0 did not end in time: killed" in running.text
+
+
+def test_children_end_with_a_killed_supervisor(start: Start) -> None:
+    """Also one that does not listen to SIGTERM, and what it started."""
+    running = start(LIVES, DEAF_PARENT)
+    pids = running.wait_for_pids(3)
+    running.process.kill()
+    running.process.wait()
+    wait_until_equal(lambda: [pid for pid in pids if is_alive(pid)], [], "the children that live")
+
+
+def test_a_killed_child_is_started_again_and_said_in_one_line(start: Start) -> None:
+    running = start(LIVES, LIVES)
+    first, other = running.wait_for_pids(2)
+    os.kill(first, signal.SIGKILL)
+    pids = running.wait_for_pids(3)
+    assert is_alive(other)
+    assert is_alive(pids[2])
+    said = [line for line in running.text.splitlines() if line.startswith("watch ")]
+    assert len(said) == 1
+    assert re.fullmatch(r"watch +\| child\d was killed by SIGKILL, starting it again in 0.2 s", said[0])
+
+
+def test_pauses_double_up_to_the_longest(start: Start) -> None:
+    running = start(DIES)
+    running.wait_for_text(lambda text: text.count("again") >= 5, "five starts")
+    assert re.findall(r"ended with exit code 3, starting it again in (\S+) s", running.text)[:5] == [
+        "0.2",
+        "0.4",
+        "0.8",
+        "1.6",
+        "1.6",
+    ]
+
+
+def test_a_steady_life_resets_the_pause(start: Start) -> None:
+    running = start("import time; time.sleep(0.5)", steady_after_s=0.3)
+    running.wait_for_text(lambda text: text.count("again") >= 3, "three starts")
+    assert set(re.findall(r"again in (\S+) s", running.text)) == {"0.2"}
+
+
+def test_what_a_dead_child_left_behind_ends_before_its_successor_starts(start: Start) -> None:
+    running = start(PARENT_OF_ONE)
+    pids = running.wait_for_pids(3)
+    assert not is_alive(pids[0])
+    assert not is_alive(pids[1])
+    running.process.terminate()
+    assert running.process.wait(LIMIT_S) == 0
+    assert not any(map(is_alive, running.pids))
+
+
+def test_a_wrong_configuration_ends_everything_with_2(start: Start) -> None:
+    running = start(LIVES, "import sys; print('bad flag', file=sys.stderr); sys.exit(2)")
+    assert running.process.wait(LIMIT_S) == 2
+    assert not any(map(is_alive, running.pids))
+    assert "child1 | bad flag\n" in running.text
+
+
+def test_output_is_prefixed_and_comes_line_by_line(start: Start) -> None:
+    running = start("import time; print('one'); print('two'); print('cut', end=''); time.sleep(1000)")
+    running.wait_for_text(lambda text: "child0 | one\nchild0 | two\n" in text, "two lines of the child")
+    running.process.terminate()
+    assert running.process.wait(LIMIT_S) == 0
+    assert running.text.endswith("child0 | cut\n")
+
+
+BEATS = """
+import os, time
+from service.processes import lifeline
+beat = lifeline.hold()
+print("pid", os.getpid(), flush=True)
+while True:
+    beat()
+    time.sleep(0.2)
+"""
+LEAVES_A_STOPPED_ONE = """
+import os, signal, subprocess, sys, time
+code = "import os, time; os.setpgid(0, 0); print('there', flush=True); time.sleep(1000)"
+stopped = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+stopped.stdout.readline()
+os.kill(stopped.pid, signal.SIGSTOP)
+print("pid", stopped.pid, flush=True)
+time.sleep(1000)
+"""
+
+
+def test_a_silent_child_is_killed_and_started_again(start: Start) -> None:
+    running = start(BEATS, BEATS, silent_s=5)
+    frozen, other = running.wait_for_pids(2)
+    os.kill(frozen, signal.SIGSTOP)
+    pids = running.wait_for_pids(3)
+    assert not is_alive(frozen)
+    assert is_alive(other)
+    assert is_alive(pids[2])
+    (said,) = (line for line in running.text.splitlines() if line.startswith("watch "))
+    told = r"watch +\| child\d did not answer for \d+ s and was killed, starting it again in 0.2 s"
+    assert re.fullmatch(told, said)
+
+
+def test_a_child_that_never_said_anything_has_longer(start: Start) -> None:
+    running = start(LIVES, silent_s=1, silent_at_start_s=4)
+    running.wait_for_text(lambda text: "child0 did not answer for 4 s and was killed" in text, "an end after 4 s")
+
+
+def test_children_end_a_frozen_supervisor_a_frozen_sibling_and_themselves(start: Start) -> None:
+    """A frozen supervisor would not notice the death of a child, and a frozen child keeps its port. The service manager
+    starts all of them again."""
+    running = start(BEATS, BEATS)
+    pids = running.wait_for_pids(2)
+    for pid in (running.process.pid, pids[0]):
+        os.kill(pid, signal.SIGSTOP)
+    assert running.process.wait(LIMIT_S) == -signal.SIGKILL
+    wait_until_equal(lambda: [pid for pid in pids if is_alive(pid)], [], "children that live")
+
+
+def test_nothing_that_is_stopped_or_left_its_group_is_left_behind(start: Start) -> None:
+    running = start(LEAVES_A_STOPPED_ONE)
+    (stopped,) = running.wait_for_pids(1)
+    running.process.terminate()
+    assert running.process.wait(LIMIT_S) == 0
+    assert not is_alive(stopped)
+
+
+def test_who_never_worked_is_not_started_again() -> None:
+    job = [sys.executable, "-c", "import sys; sys.exit(3)"]
+    ended = subprocess.run([sys.executable, "-m", "service.processes", "job", *job], cwd=ROOT, timeout=LIMIT_S)
+    assert ended.returncode == 3

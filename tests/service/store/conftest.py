@@ -1,0 +1,104 @@
+"""A store of its own for every test: empty, at head, with one cluster under lease."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import quote
+
+import pytest
+from sqlalchemy import Engine
+
+from service.domain.transaction_log.states import SOURCE, TOPIC
+from service.store import clusters, lease, progress
+from service.store.engine import open_engine
+from service.store.lease import Lease
+from service.store.writers.transaction_log import TransactionLogWriter
+from tests.helpers.migrated import migrated
+from tests.helpers.postgres import Postgres
+from tests.service.store.logs import NOW_MS
+
+BACKENDS = ("sqlite", "postgresql")
+
+
+def only_on(backend: str, fixture: str = "url") -> pytest.MarkDecorator:
+    """For a test of what one kind of database alone has."""
+    return pytest.mark.parametrize(fixture, [backend], indirect=True)
+
+
+@contextmanager
+def new_store(request: pytest.FixtureRequest, directory: Path, *, is_empty: bool = False) -> Iterator[str]:
+    """The URL of a store that nobody else uses, of the kind `request.param`; a lock is not waited for."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{directory / 'store.db'}?timeout=0.01"
+        return
+    server: Postgres = request.getfixturevalue("postgres")
+    with server.database(is_empty=is_empty) as url:
+        yield f"{url}&options={quote('-c lock_timeout=10ms')}"
+
+
+def patient(url: str) -> str:
+    """The same store, for those who wait for a lock as long as users do."""
+    return re.split(r"[?&](?:timeout|options)=", url)[0]
+
+
+class Cluster(NamedTuple):
+    """One cluster of a store, and the writer that holds its lease."""
+
+    engine: Engine
+    id: int
+    lease: Lease
+    writer: TransactionLogWriter
+
+    def positions(self) -> dict[int, progress.Position]:
+        return progress.read_positions(self.engine, self.id, SOURCE, TOPIC)
+
+    def start(self, ends: dict[int, int], log_start: int = 0) -> None:
+        """The very first start, with logs that reach from `log_start` to `ends` by partition."""
+        starts = [progress.PartitionStart(p, "T", 1, 0, log_start, end) for p, end in ends.items()]
+        progress.start_positions(self.engine, self.lease, SOURCE, TOPIC, starts, NOW_MS)
+
+
+@pytest.fixture(params=BACKENDS)
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """A test that asks for this, or for what stands on it, runs on every kind of database."""
+    with new_store(request, tmp_path) as url:
+        yield url
+
+
+@pytest.fixture(params=BACKENDS)
+def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """Of a database without tables."""
+    with new_store(request, tmp_path, is_empty=True) as url:
+        yield url
+
+
+@pytest.fixture
+def engine(url: str) -> Iterator[Engine]:
+    engine = migrated(open_engine(url))
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture
+def new_cluster(engine: Engine) -> Callable[[], Cluster]:
+    """Clusters share nothing, so one store serves any number of them."""
+    numbers = itertools.count()
+
+    def bind() -> Cluster:
+        name = f"cluster-{next(numbers)}"
+        number = clusters.bind(engine, name, f"kafka-{name}", NOW_MS)
+        held = lease.acquire(engine, number, "driver", NOW_MS)
+        assert held is not None
+        return Cluster(engine, number, held, TransactionLogWriter(engine, held, runs_at_once=3))
+
+    return bind
+
+
+@pytest.fixture
+def cluster(new_cluster: Callable[[], Cluster]) -> Cluster:
+    return new_cluster()

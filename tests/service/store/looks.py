@@ -1,0 +1,69 @@
+"""Looks at data partitions, as the sampler sends them, and what the store made of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from service.domain.partitions.facts import FirstBatch, OpenEntry, PartitionLook, PartitionsBatch, StalledRead
+from service.domain.partitions.open_entries import Entry
+from service.store.queries import partitions
+from service.store.queries.partitions import PartitionRow
+from service.store.writers.partitions import PartitionWriter, Written
+from tests.service.store.conftest import Cluster
+from tests.service.store.logs import NOW_MS
+
+FIRST = FirstBatch(100, 7, 0, True, False, NOW_MS - 9_000, NOW_MS - 8_000)
+
+
+def look(at_ms: int, lso: int = 100, hw: int = 110, *, partition: int = 0, **more: Any) -> PartitionLook:
+    """Of orders-0; the LSO stands since NOW_MS where it is below the high watermark."""
+    since_ms = NOW_MS if lso < hw else None
+    return PartitionLook("orders", partition, "T", 1, 5, 10, lso, hw, at_ms, since_ms)._replace(**more)
+
+
+def silent(at_ms: int, why: str = "no leader", **more: Any) -> PartitionLook:
+    """A partition that could not be looked at."""
+    numbers = {"leader": -1, "leader_epoch": -1, "log_start": -1, "stalled_since_ms": None}
+    return look(at_ms, -1, -1, why=why)._replace(**numbers | more)
+
+
+def entry(producer_id: int = 7, start: int = 100, epoch: int = 0, **more: Any) -> OpenEntry:
+    return OpenEntry(producer_id, epoch, start, 3, NOW_MS - 8_000)._replace(**more)
+
+
+def described(at_ms: int, *entries: OpenEntry, partition: int = 0, **more: Any) -> StalledRead:
+    """A read that shows all there is."""
+    return StalledRead("orders", partition, "T", 5, 100, 110, at_ms, FIRST, True, entries)._replace(**more)
+
+
+class Watched:
+    """A cluster whose data partitions are looked at."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.writer = PartitionWriter(cluster.engine, cluster.lease)
+
+    def see(self, *facts: PartitionLook | StalledRead, now_ms: int = 0, **more: Any) -> Written:
+        """One batch; all partitions were looked at when the newest of its looks was made, unless `more` says."""
+        looks = tuple(fact for fact in facts if isinstance(fact, PartitionLook))
+        reads = tuple(fact for fact in facts if isinstance(fact, StalledRead))
+        looked_at_ms = max((one.looked_at_ms for one in looks), default=NOW_MS)
+        batch = PartitionsBatch(looked_at_ms, looks, reads)._replace(**more)
+        return self.writer.apply(batch, now_ms or batch.looked_at_ms)
+
+    def row(self, partition: int = 0) -> PartitionRow | None:
+        with self.cluster.engine.connect() as connection:
+            return partitions.find(connection, self.cluster.id, "orders", partition)
+
+    def there(self, partition: int = 0) -> PartitionRow:
+        found = self.row(partition)
+        assert found is not None
+        return found
+
+    def entries(self) -> list[Entry]:
+        with self.cluster.engine.connect() as connection:
+            return partitions.entries(connection, self.cluster.id)
+
+    def open(self) -> dict[int, tuple[int, int]]:
+        """First seen and start, by producer id."""
+        return {one.producer_id: (one.first_seen_ms, one.start_offset) for one in self.entries()}

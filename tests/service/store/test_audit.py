@@ -1,0 +1,68 @@
+"""The audit says who had which marker written, and is only added to."""
+
+from __future__ import annotations
+
+import pytest
+
+from service.store import audit
+from service.store.audit import Attempt
+from tests.service.store.conftest import Cluster
+from tests.service.store.logs import NOW_MS
+
+ATTEMPT = Attempt(NOW_MS, "0123", "ops", True, "COMMIT", "orders", 3, 7, 2, 5, 100, "would write", None)
+
+
+def test_attempts_on_a_transaction_are_told_the_newest_first(cluster: Cluster) -> None:
+    """Two drivers and a service may be at it; none of them needs the lease."""
+    executed = ATTEMPT._replace(at_ms=NOW_MS - 5, dry_run=False, outcome="failed", error="no\nleader")
+    others = ATTEMPT._replace(producer_id=8), ATTEMPT._replace(partition=4), ATTEMPT._replace(start_offset=99)
+    for attempt in (ATTEMPT, executed, *others):
+        audit.record(cluster.engine, cluster.id, attempt)
+    with cluster.engine.connect() as connection:
+        told = audit.of_subject(connection, cluster.id, "orders", 3, 7, 100)
+        assert told == [executed._replace(error="no\\nleader"), ATTEMPT]
+        assert len(audit.of_subject(connection, cluster.id, "orders", 3, 7)) == 3
+        assert audit.of_subject(connection, cluster.id + 1, "orders", 3, 7) == []
+
+
+WRITE = ATTEMPT._replace(dry_run=False, outcome=audit.BEGUN)
+DONE = {word: WRITE._replace(outcome=word) for word in (audit.WRITTEN, audit.REFUSED, audit.UNKNOWN)}
+LATER_MS = NOW_MS + audit.OUTCOME_WITHIN_MS
+
+
+@pytest.mark.parametrize(
+    ("attempts", "now_ms", "expected"),
+    [
+        ([], NOW_MS, False),
+        ([ATTEMPT], NOW_MS, False),
+        ([DONE[audit.WRITTEN], WRITE], NOW_MS, True),
+        ([DONE[audit.REFUSED], WRITE], NOW_MS, False),
+        ([DONE[audit.UNKNOWN], WRITE], LATER_MS, True),
+        ([WRITE], NOW_MS + 1, None),
+        ([WRITE], LATER_MS, False),
+        ([DONE[audit.REFUSED], WRITE, WRITE], NOW_MS, None),
+        ([DONE[audit.REFUSED], WRITE, WRITE], LATER_MS, False),
+        ([DONE[audit.REFUSED], DONE[audit.WRITTEN], WRITE, WRITE], LATER_MS, True),
+    ],
+    ids=[
+        "nobody tried",
+        "a dry run",
+        "written",
+        "refused",
+        "sent, and never answered: it may have come late",
+        "under way",
+        "begun, and the service died",
+        "one of two is under way",
+        "one of two refused, the other died",
+        "one of two came first",
+    ],
+)
+def test_a_marker_is_ours_if_it_was_sent(attempts: list[Attempt], now_ms: int, expected: bool | None) -> None:
+    assert audit.wrote(attempts, True, now_ms) is expected
+
+
+def test_a_marker_of_the_other_kind_is_somebody_elses() -> None:
+    """Who aborts a committed transaction is not to be hidden behind our COMMIT."""
+    attempts = [DONE[audit.WRITTEN], WRITE]
+    assert audit.wrote(attempts, False, NOW_MS) is False
+    assert audit.wrote(attempts, None, NOW_MS) is True

@@ -1,0 +1,101 @@
+"""Readers of the judge stop at a bound and count what lies behind it, on every kind of database."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from service.domain.findings.lifecycle import Look, reconcile
+from service.domain.transaction_log import causes, states
+from service.domain.transaction_log.facts import Gap, Reject
+from service.store.queries import findings, id_events, judge_inputs
+from service.store.queries.findings import FindingSelection
+from service.store.writers.findings import FindingWriter
+from tests.service.domain.findings.test_lifecycle import observe
+from tests.service.store.conftest import Cluster
+from tests.service.store.histories import aborted
+from tests.service.store.logs import NOW_MS, Entry, batch, entry, read
+
+MORE = 7
+NONE_MS = NOW_MS - 86_400_000
+
+
+def apply(cluster: Cluster, entries: list[Entry], **more: Any) -> None:
+    cluster.writer.apply(batch(entries, read(0, len(entries)))._replace(**more), NOW_MS)
+
+
+def test_ids(cluster: Cluster) -> None:
+    cluster.start({0: 0})
+    number = judge_inputs.IDS_READ + MORE
+    start_ms = NOW_MS - 3_600_000
+    apply(cluster, [entry(n, states.ONGOING, b"id-%d" % n, start_ms=start_ms, at_ms=start_ms) for n in range(number)])
+    with cluster.engine.connect() as connection:
+        for some in (
+            judge_inputs.open_ids(connection, cluster.id, NOW_MS),
+            judge_inputs.overdue_ids(connection, cluster.id, NOW_MS),
+        ):
+            assert (len(some.read), some.unread) == (judge_inputs.IDS_READ, MORE)
+        assert judge_inputs.open_ids(connection, cluster.id, start_ms - 1) == ([], 0)
+
+
+@pytest.mark.parametrize(("most", "unread"), [(100_000, MORE), (3, 3)], ids=["all", "no further than is worth it"])
+def test_gaps(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, most: int, unread: int) -> None:
+    monkeypatch.setattr(judge_inputs, "GAPS_READ", 2)
+    monkeypatch.setattr(judge_inputs, "MOST_COUNTED", most)
+    cluster.start({0: 0})
+    for n in range(judge_inputs.GAPS_READ + MORE):
+        cluster.writer.apply(batch([], read(0, 0, partition=n + 1, gap=Gap(0, 5, "retention"))), NOW_MS)
+    with cluster.engine.connect() as connection:
+        some = judge_inputs.gaps(connection, cluster.id, NONE_MS)
+        assert (len(some.read), some.unread) == (judge_inputs.GAPS_READ, unread)
+        assert judge_inputs.gaps(connection, cluster.id, NOW_MS + 1) == ([], 0)
+
+
+def test_what_cannot_be_decoded(cluster: Cluster) -> None:
+    cluster.start({0: 0})
+    number = judge_inputs.UNDECODED_READ + MORE
+    rejects = tuple(Reject(0, 0, n, "value version 9", b"id-%d" % n, b"", b"") for n in range(number))
+    apply(cluster, [entry(n, states.UNKNOWN, b"id-%d" % n) for n in range(number)], rejects=rejects)
+    with cluster.engine.connect() as connection:
+        some = judge_inputs.undecoded(connection, cluster.id, NONE_MS)
+        ((one,), unread) = some
+        assert (len(one.names), len(one.rejects), unread) == (number - MORE, number - MORE, MORE)
+
+
+def test_events_by_their_cause(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(id_events, "EVENTS_READ", 2)
+    cluster.start({0: 0})
+    log: list[Entry] = []
+    for n in range(5):
+        log.append(entry(len(log), states.EMPTY, b"id-%d" % n, at_ms=NOW_MS))
+        log += aborted(len(log), NOW_MS, b"id-%d" % n)
+        log.append(entry(len(log), states.EXPIRED, b"id-%d" % n, at_ms=NOW_MS))
+    apply(cluster, log)
+    with cluster.engine.connect() as connection:
+        newest = id_events.newest_sequence(connection)
+        new = id_events.new_events(connection, cluster.id, 0, newest)
+        assert id_events.new_events(connection, cluster.id, newest, newest) == ([], {})
+    assert len(new.read) == 2
+    all_ = {causes.INITIALIZED: 5, causes.EXPIRY: 5}
+    for one in new.read:
+        all_[one.cause] -= 1
+    assert dict(new.unread) == all_
+
+
+def test_what_is_left_out_replaces_what_was(cluster: Cluster) -> None:
+    writer = FindingWriter(cluster.engine, cluster.lease)
+    for counts in ({"data_gap": 3, "overdue_transaction": 9}, {"data_gap": 4}, {}):
+        writer.save_truncated(counts)
+        with cluster.engine.connect() as connection:
+            assert findings.truncated(connection, cluster.id) == counts
+
+
+def test_findings_are_counted_by_filter(cluster: Cluster) -> None:
+    seen = Look(tuple(observe(name=b"id-%d" % n) for n in range(3)), frozenset())
+    FindingWriter(cluster.engine, cluster.lease).save(reconcile({}, seen, NOW_MS, "kafka"), NOW_MS)
+    with cluster.engine.connect() as connection:
+        confirmed = FindingSelection(statuses=frozenset({"confirmed"}))
+        assert findings.count(connection, cluster.id, confirmed) == 3
+        assert findings.count(connection, cluster.id, confirmed._replace(transactional_id=b"id-1")) == 1
+        assert findings.count(connection, cluster.id, FindingSelection(statuses=frozenset({"resolved"}))) == 0

@@ -1,0 +1,157 @@
+"""What the store knows of why a marker was written: by rows, minutes, present states, findings; when it knows all."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from sqlalchemy import Connection, update
+
+from service.domain.findings import kinds
+from service.domain.findings.finding import Subject
+from service.domain.findings.lifecycle import Look, reconcile
+from service.domain.partitions.endings import CLOCKS_MS, Known, cause_of_marker
+from service.domain.transaction_log import states
+from service.domain.transaction_log.causes import Cause
+from service.domain.transaction_log.facts import Gap
+from service.store.queries import decisions
+from service.store.queries.clusters import find_cluster
+from service.store.queries.decisions import decided, hanging, known_decisions
+from service.store.schema import findings
+from service.store.writers.findings import FindingWriter
+from tests.helpers.findings import observe
+from tests.service.store.conftest import Cluster
+from tests.service.store.histories import MINUTE, aborted, committed
+from tests.service.store.logs import NOW_MS, Entry, batch, entry, read
+
+COMMIT, OWN, ADMIN = Cause("commit", "certain"), Cause("client_abort", "certain"), Cause("admin", "likely")
+
+
+def apply(cluster: Cluster, log: list[Entry], lo: int = 0, end: int | None = None) -> None:
+    cluster.start({0: 0})
+    cluster.writer.apply(batch(log, read(lo, lo + len(log), end=end)), NOW_MS)
+
+
+def why(cluster: Cluster, marker: str, at_ms: int, pid: int = 7, known: Known | None = None) -> Cause | None:
+    with cluster.engine.connect() as connection:
+        found = decided(connection, cluster.id, b"pay", pid, at_ms, at_ms)
+    return cause_of_marker(marker, at_ms, found.decisions, known)
+
+
+def test_aborts_by_their_rows_and_commits_by_their_minutes(cluster: Cluster) -> None:
+    log = [entry(0, states.EMPTY, at_ms=MINUTE - 600_000), *committed(1, MINUTE - 300_000), *committed(4, MINUTE)]
+    log += [*aborted(7, MINUTE - 200_000), *committed(10, MINUTE - 100_000, markers_ms=30_000)]
+    apply(cluster, sorted(log, key=lambda one: one.record.timestamp_ms))
+    everything = Known(0, 2**62)
+    assert why(cluster, "COMMIT", MINUTE - 300_005, known=everything) == COMMIT
+    assert why(cluster, "COMMIT", MINUTE - 5, known=everything) == COMMIT
+    assert why(cluster, "COMMIT", MINUTE - 125_000, known=everything) == COMMIT, "while the slow markers were under way"
+    assert why(cluster, "COMMIT", MINUTE - 200_005, known=everything) == ADMIN
+    assert why(cluster, "ABORT", MINUTE - 200_005, known=everything) == OWN
+    assert why(cluster, "ABORT", MINUTE - 200_005, pid=8, known=everything) == ADMIN, "another producer id's"
+    assert why(cluster, "ABORT", MINUTE - 300_005, known=everything) == ADMIN
+    assert why(cluster, "ABORT", MINUTE - 300_005) is None
+
+
+def test_an_end_that_is_still_under_way(cluster: Cluster) -> None:
+    log = [entry(0, states.EMPTY, at_ms=MINUTE - 90_000), *committed(1, MINUTE - 60_000)[:2]]
+    apply(cluster, log)
+    for at_ms in (MINUTE - 60_000, MINUTE, MINUTE + 3_600_000):
+        assert why(cluster, "COMMIT", at_ms) == COMMIT
+    assert why(cluster, "COMMIT", MINUTE - 90_000) is None
+
+
+def test_an_abort_without_its_completion_is_under_way(cluster: Cluster) -> None:
+    apply(cluster, [entry(0, states.EMPTY, at_ms=MINUTE - 90_000), *aborted(1, MINUTE - 60_000)[:2]])
+    assert why(cluster, "ABORT", MINUTE) == OWN
+
+
+def test_an_abort_that_was_decided_twice_is_under_way_until_it_is_complete(cluster: Cluster) -> None:
+    """PrepareAbort, again PrepareAbort, and a leader that took its marker late: no marker by hand."""
+    start_ms = MINUTE - 90_000
+    path = (states.ONGOING, states.PREPARE_ABORT, states.PREPARE_ABORT, states.COMPLETE_ABORT)
+    log = [entry(i, state, start_ms=start_ms, at_ms=start_ms + 20_000 * i) for i, state in enumerate(path)]
+    apply(cluster, log)
+    assert why(cluster, "ABORT", start_ms + 55_000, known=Known(0, 2**62)) == OWN
+
+
+def test_a_commit_that_was_decided_twice_is_under_way_since_the_first(cluster: Cluster) -> None:
+    start_ms = MINUTE - 90_000
+    path = (states.ONGOING, states.PREPARE_COMMIT, states.PREPARE_COMMIT)
+    log = [entry(i, state, start_ms=start_ms, at_ms=start_ms + 20_000 * i) for i, state in enumerate(path)]
+    apply(cluster, log)
+    assert why(cluster, "COMMIT", start_ms + 25_000, known=Known(0, 2**62)) == COMMIT
+
+
+def test_a_history_too_long_to_be_read_says_from_when_on_it_was(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log: list[Entry] = []
+    for minute in (50, 40, 30, 20):
+        log += aborted(len(log), MINUTE - minute * 60_000)
+    apply(cluster, log)
+    monkeypatch.setattr(decisions, "_MOST_ROWS", 3)
+    with cluster.engine.connect() as connection:
+        found = decided(connection, cluster.id, b"pay", 7, MINUTE - 1_200_000, MINUTE)
+        assert [one.from_ms for one in found.decisions] == [MINUTE - 1_200_010]
+        assert found.since_ms == MINUTE - 1_800_000
+        earlier = decided(connection, cluster.id, b"pay", 7, MINUTE - 3_000_000, MINUTE - 2_400_000)
+        assert [one.from_ms for one in earlier.decisions] == [MINUTE - 2_400_010]
+
+
+def all_known(cluster: Cluster, connection: Connection) -> Known | None:
+    row = find_cluster(connection, "cluster-0")
+    assert row is not None
+    return known_decisions(connection, row)
+
+
+def test_all_is_known_from_the_first_start_or_the_oldest_row_to_the_end_of_the_log(cluster: Cluster) -> None:
+    with cluster.engine.connect() as connection:
+        assert all_known(cluster, connection) is None
+    later = NOW_MS + 600_000
+    log = [entry(0, states.EMPTY, at_ms=later - 60_000), *aborted(1, later)]
+    cluster.start({0: 0})
+    cluster.writer.apply(batch(log, read(0, 4, end=5, asked_at_ms=later)), later)
+    with cluster.engine.connect() as connection:
+        assert all_known(cluster, connection) is None, "the log goes on"
+    cluster.writer.apply(batch([], read(4, 5, asked_at_ms=later)), later + 1_000)
+    with cluster.engine.connect() as connection:
+        assert all_known(cluster, connection) == Known(later - 60_000 + CLOCKS_MS, later + 1_000 - CLOCKS_MS)
+    gap = Gap(5, 9, "retention")
+    cluster.writer.apply(batch([], read(5, 9, gap=gap, asked_at_ms=later)), later + 500_000)
+    with cluster.engine.connect() as connection:
+        known = all_known(cluster, connection)
+    assert known is not None
+    assert known.from_ms == later + 500_000 + CLOCKS_MS
+
+
+def test_findings_of_what_hung_and_how_it_ended(cluster: Cluster) -> None:
+    subjects = [Subject("orders", 3, b"pay", pid, 0, start) for pid, start in ((7, 40), (8, 50), (9, 60))]
+    others = [Subject("orders", 2, b"pay", 7, 0, 40), Subject("payments", 3, b"pay", 7, 0, 40)]
+    observed = tuple(observe(kinds.HANGING)._replace(subject=subject) for subject in (*subjects, *others))
+    look = Look(observed, frozenset({kinds.HANGING}), frozenset({0}), True)
+    changes = [
+        change._replace(finding=replace(change.finding, status=kinds.CONFIRMED, confirmed_at_ms=NOW_MS))
+        for change in reconcile({}, look, NOW_MS, "kafka")
+    ]
+    FindingWriter(cluster.engine, cluster.lease).save(changes, NOW_MS)
+    for pid, resolution in ((8, kinds.FOREIGN_ABORT), (9, kinds.OUR_MARKER)):
+        with cluster.engine.begin() as connection:
+            connection.execute(
+                update(findings)
+                .where(findings.c.producer_id == pid)
+                .values(status=kinds.RESOLVED, resolved_at_ms=NOW_MS + 9_000, resolution=resolution)
+            )
+    with cluster.engine.connect() as connection:
+        found = {one.producer_id: one for one in hanging(connection, cluster.id, "orders", 3)}
+    assert {pid: (one.start_offset, one.is_open) for pid, one in found.items()} == {
+        7: (40, True),
+        8: (50, False),
+        9: (60, False),
+    }
+    assert found[7].by_hand == ()
+    assert cause_of_marker("ABORT", NOW_MS + 8_000, found[8].by_hand, None) == ADMIN
+    assert cause_of_marker("COMMIT", NOW_MS + 8_000, found[8].by_hand, None) is None
+    assert cause_of_marker("ABORT", NOW_MS + 20_000, found[8].by_hand, None) is None
+    for marker in ("ABORT", "COMMIT"):
+        assert cause_of_marker(marker, NOW_MS + 8_000, found[9].by_hand, None) == Cause("admin", "certain")

@@ -1,0 +1,199 @@
+"""Opening a store, and what happens when it cannot be used."""
+
+from __future__ import annotations
+
+import socket
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+import pytest
+from sqlalchemy import Engine, text
+from sqlalchemy.exc import DBAPIError
+
+from service.store import schema
+from service.store.engine import open_engine, open_reader
+from service.store.errors import StoreError, StoreUnavailable
+from tests.service.store.conftest import Cluster, only_on
+from tests.service.store.logs import NOW_MS, batch, everything, read, transaction
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "store.db",
+        "sqlite://",
+        "sqlite:///:memory:",
+        "sqlite:////no/such/folder/s.db",
+        "mysql://h/db",
+        "sqlite+x:///f",
+    ],
+)
+def test_a_url_that_is_no_store_is_named_in_one_line(url: str) -> None:
+    for opens in (open_engine, open_reader):
+        with pytest.raises(StoreError) as caught:
+            opens(url)
+        assert (url.partition(":")[0] or repr(url)) in str(caught.value)
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "mysql://me:secret@host/db",
+        "postgresql://me:secret@host:port/db",
+        "postgresql://me:one/secret@host:port/db",
+        "postgresql://me:one secret@host:port/db",
+        "postgresql://me:one@secret@host:port/db",
+        "postgresql:/me:secret@host/db",
+        "me:secret@host/db",
+        "mysql://host/db?user=me&password=secret",
+        "postgresql://host:port/db?sslPassword=secret&user=me",
+    ],
+)
+def test_a_password_is_not_shown(url: str) -> None:
+    """Also where the URL cannot even be taken apart."""
+    with pytest.raises(StoreError) as caught:
+        open_engine(url)
+    assert "secret" not in str(caught.value)
+    assert "host" in str(caught.value)
+
+
+def test_a_folder_that_cannot_be_looked_at_is_named_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = "d" * 300
+    with pytest.raises(StoreError, match=rf"^store sqlite:.*: {tmp_path}/{long}: File name too long$"):
+        open_engine(f"sqlite:///{tmp_path}/{long}/s.db")
+
+    def refuse(_: Path) -> bool:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "is_dir", refuse)  # whoever runs the tests may be root, and may look anywhere
+    with pytest.raises(StoreError, match=rf"^store sqlite:.*: {tmp_path}: Permission denied$"):
+        open_engine(f"sqlite:///{tmp_path}/s.db")
+
+
+def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "notes.txt"
+    file.write_text("not a database, by no means " * 100)
+    engine = open_engine(f"sqlite:///{file}")
+    with pytest.raises(StoreError, match=r"notes\.txt: file is not a database"):
+        engine.connect()
+    engine.dispose()
+
+
+@only_on("sqlite")
+def test_sqlite_is_set_up_for_one_writer_and_many_readers(cluster: Cluster) -> None:
+    with cluster.engine.connect() as connection:
+        values = {
+            name: connection.exec_driver_sql(f"PRAGMA {name}").scalar()
+            for name in ("page_size", "auto_vacuum", "journal_mode", "synchronous", "foreign_keys")
+        }
+    assert values == {
+        "page_size": 8192,
+        "auto_vacuum": 2,
+        "journal_mode": "wal",
+        "synchronous": 1,
+        "foreign_keys": 1,
+    }
+
+
+def test_a_reader_cannot_write_and_sees_one_state_while_the_writer_goes_on(cluster: Cluster, url: str) -> None:
+    reader = open_reader(url)
+    names = text("SELECT count(*) FROM transactional_ids")
+    with reader.connect() as connection:
+        assert connection.execute(names).scalar() == 0
+        cluster.writer.apply(batch(transaction(0, start_ms=1), read(0, 3)), NOW_MS)
+        assert connection.execute(names).scalar() == 0
+    with reader.connect() as connection:
+        assert connection.execute(names).scalar() == 1
+    # SQLite says the same of a disk that cannot be written now
+    refused = StoreUnavailable if cluster.engine.dialect.name == "sqlite" else DBAPIError
+    with pytest.raises(refused, match=r"read-?only"), reader.begin() as connection:
+        connection.execute(schema.leases.delete())
+    reader.dispose()
+
+
+@contextmanager
+def locked(url: str) -> Iterator[None]:
+    """Another process writes."""
+    if not url.startswith("sqlite"):
+        with psycopg.connect(url) as another:
+            another.execute("SELECT * FROM leases FOR UPDATE")
+            yield
+        return
+    other = sqlite3.connect(url.removeprefix("sqlite:///").partition("?")[0], isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    finally:
+        other.close()
+
+
+def test_a_locked_store_takes_nothing_and_the_same_batch_later(cluster: Cluster, url: str) -> None:
+    before = everything(cluster.engine, cluster.id)
+    new = batch(transaction(0, start_ms=1), read(0, 3))
+    with locked(url), pytest.raises(StoreUnavailable, match="lock"):
+        cluster.writer.apply(new, NOW_MS)
+    assert everything(cluster.engine, cluster.id) == before
+    assert cluster.writer.apply(new, NOW_MS).ended.commits == 1
+
+
+@only_on("sqlite")  # PostgreSQL cannot be told to be full; what it would say is below
+def test_a_full_store_takes_nothing(cluster: Cluster) -> None:
+    with cluster.engine.connect() as connection:
+        pages = connection.exec_driver_sql("PRAGMA page_count").scalar()
+        connection.exec_driver_sql(f"PRAGMA max_page_count = {pages}")
+    before = everything(cluster.engine, cluster.id)
+    many = [e for i in range(50) for e in transaction(3 * i, b"%d" % i * 1000, start_ms=i)]
+    with pytest.raises(StoreUnavailable, match="full"):
+        cluster.writer.apply(batch(many, read(0, 150)), NOW_MS)
+    assert everything(cluster.engine, cluster.id) == before
+
+
+def test_a_mistake_is_not_called_unavailable(cluster: Cluster) -> None:
+    with pytest.raises(DBAPIError, match=r"no such table|does not exist"), cluster.engine.begin() as connection:
+        connection.exec_driver_sql("DELETE FROM missing")
+
+
+PASSING = {
+    "53100": "disk full",
+    "53300": "too many connections",
+    "55P03": "lock not available",
+    "57P01": "the server shuts down",
+    "57014": "statement timeout",
+    "58030": "input or output error",
+    "40P01": "deadlock",
+    "40001": "serialization failure",
+}
+
+
+@only_on("postgresql")
+@pytest.mark.parametrize("code", PASSING, ids=PASSING.values())
+def test_what_may_pass_by_itself_is_called_unavailable(engine: Engine, code: str) -> None:
+    says = f"DO $$ BEGIN RAISE EXCEPTION 'not now' USING ERRCODE = '{code}'; END $$"
+    with pytest.raises(StoreUnavailable, match="not now"), engine.begin() as connection:
+        connection.exec_driver_sql(says)
+
+
+@pytest.mark.parametrize("opens", [open_engine, open_reader])
+def test_a_server_that_is_not_there_is_unavailable_and_named(opens: Callable[[str], Engine]) -> None:
+    engine = opens("postgresql://me:secret@127.0.0.1:1/db")
+    with pytest.raises(StoreUnavailable, match=r"127\.0\.0\.1") as caught:
+        engine.connect()
+    assert "secret" not in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_server_that_never_answers_is_unavailable_soon() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        engine = open_engine(f"postgresql://me@127.0.0.1:{silent.getsockname()[1]}/db")
+        began = time.monotonic()
+        with pytest.raises(StoreUnavailable, match="timeout"):
+            engine.connect()
+        assert time.monotonic() - began < 15

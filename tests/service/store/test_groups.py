@@ -1,0 +1,83 @@
+"""Where groups stand: what was seen last, and since when it is the same."""
+
+from __future__ import annotations
+
+import pytest
+
+from service.domain.partitions.blocked_groups import GroupOffset
+from service.store import lease
+from service.store.errors import LeaseLost
+from service.store.queries import partitions
+from service.store.writers.groups import LONGEST_NAME, GroupSeen, GroupWriter
+from tests.service.store.conftest import Cluster
+from tests.service.store.logs import NOW_MS
+
+
+def seen(group: str = "readers", offset: int = 100, partition: int = 0, **more: object) -> GroupSeen:
+    return GroupSeen(group, "orders", partition, offset, 2, False)._replace(**more)  # type: ignore[arg-type]
+
+
+def groups(cluster: Cluster, *places: tuple[str, int]) -> list[GroupOffset]:
+    with cluster.engine.connect() as connection:
+        return partitions.groups(connection, cluster.id, places or None)
+
+
+@pytest.fixture
+def writer(cluster: Cluster) -> GroupWriter:
+    return GroupWriter(cluster.engine, cluster.lease)
+
+
+def test_a_group_stands_since_its_offset_was_seen_first(cluster: Cluster, writer: GroupWriter) -> None:
+    writer.replace([seen(), seen(partition=1, offset=5)], NOW_MS)
+    writer.replace([seen(members=None), seen(partition=1, offset=6, is_unstable=True)], NOW_MS + 9)
+    assert groups(cluster) == [
+        GroupOffset("readers", "orders", 0, 100, None, False, NOW_MS + 9, NOW_MS),
+        GroupOffset("readers", "orders", 1, 6, 2, True, NOW_MS + 9, NOW_MS + 9),
+    ]
+
+
+def test_whose_transaction_has_a_pending_offset_is_kept(cluster: Cluster, writer: GroupWriter) -> None:
+    writer.replace([seen(is_unstable=True, producer_id=1 << 40)], NOW_MS)
+    assert [one.producer_id for one in groups(cluster)] == [1 << 40]
+    writer.replace([seen(is_unstable=True)], NOW_MS + 9)
+    assert [(one.producer_id, one.standing_since_ms) for one in groups(cluster)] == [(None, NOW_MS)]
+
+
+def test_what_is_not_seen_any_more_goes_unless_it_could_not_be_asked(cluster: Cluster, writer: GroupWriter) -> None:
+    writer.replace([seen("a"), seen("b"), seen("c"), seen("c", partition=1)], NOW_MS)
+    writer.replace([seen("c")], NOW_MS + 9, unasked=["b"])
+    assert [(one.group, one.partition, one.observed_at_ms) for one in groups(cluster)] == [
+        ("b", 0, NOW_MS),
+        ("c", 0, NOW_MS + 9),
+    ]
+    writer.replace([], NOW_MS + 10)
+    assert groups(cluster) == []
+
+
+def test_what_was_observed_before_is_left_out(cluster: Cluster, writer: GroupWriter) -> None:
+    writer.replace([seen()], NOW_MS)
+    writer.replace([seen("late", 3)], NOW_MS - 1)
+    assert [one.group for one in groups(cluster)] == ["readers"]
+
+
+def test_groups_are_told_of_the_partitions_asked_for(cluster: Cluster, writer: GroupWriter) -> None:
+    writer.replace([seen(group, partition=n) for group in ("b", "a") for n in (0, 1, 2)], NOW_MS)
+    found = groups(cluster, ("orders", 2), ("orders", 0))
+    assert [(one.group, one.partition) for one in found] == [("a", 0), ("a", 2), ("b", 0), ("b", 2)]
+
+
+def test_any_name_kafka_takes_can_be_kept(cluster: Cluster, writer: GroupWriter) -> None:
+    names = ["nul\0", "x" * 32_000, "x" * 32_001, "\U0001f40c" * LONGEST_NAME]
+    writer.replace([seen(name) for name in names], NOW_MS)
+    writer.replace([seen(name) for name in names[1:]], NOW_MS + 5, unasked=names[:1])
+    found = groups(cluster)
+    assert len({one.group for one in found}) == 4
+    assert {one.standing_since_ms for one in found} == {NOW_MS}
+    assert "nul\\x00" in {one.group for one in found}
+
+
+def test_another_holder_of_the_lease_stops_it(cluster: Cluster, writer: GroupWriter) -> None:
+    assert lease.acquire(cluster.engine, cluster.id, "driver", NOW_MS) is not None
+    with pytest.raises(LeaseLost):
+        writer.replace([seen()], NOW_MS)
+    assert groups(cluster) == []

@@ -1,0 +1,132 @@
+"""Ids of any length are told apart, found and sorted."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from service.domain.transaction_log import states
+from service.domain.transaction_log.facts import Participants
+from service.store import schema
+from service.store.display import display_id
+from service.store.id_key import KEPT, id_key, is_cut, whole_id
+from service.store.queries.transaction_pages import Selection
+from service.store.queries.transactions import find, participants, read_page
+from tests.service.store.conftest import Cluster
+from tests.service.store.logs import NOW_MS, batch, counters, entry, read, rows, transaction
+
+
+def incompressible(length: int, seed: int = 0) -> bytes:
+    """Letters as random as bytes can be and still be UTF-8: PostgreSQL would shorten repetitions by itself."""
+    rng = random.Random(seed)
+    return "".join(
+        rng.choices("abcdefghijklmnopqrstuvwxyzäöüßéèñçABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789", k=length)
+    ).encode()
+
+
+@pytest.mark.parametrize("raw", [b"", b"pay", b"\xff" * KEPT, b"x" * KEPT], ids=["empty", "short", "0xff", "longest"])
+def test_an_id_up_to_the_limit_is_its_own_key(raw: bytes) -> None:
+    assert id_key(raw) == raw
+    assert not is_cut(id_key(raw))
+
+
+def test_long_ids_with_the_same_beginning_have_keys_of_their_own() -> None:
+    ids = [b"x" * length for length in range(KEPT, KEPT + 200)] + [b"x" * KEPT + bytes([n]) for n in range(256)]
+    assert len({id_key(one) for one in ids}) == len(set(ids))
+    assert all(len(id_key(one)) > KEPT for one in ids[1:]), "equal to no id that is whole"
+
+
+def test_the_key_of_a_key_is_that_key() -> None:
+    key = id_key(b"y" * 5_000)
+    assert id_key(key) == key
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"pay",
+        b"x" * 3_000,
+        "zürich-\N{SNOWMAN}".encode() * 300,
+        b"\x00\t\n\r\x1b\x7f" * 500,
+        b"\xff" * 32_767,
+        b"\xff" * 1_057,
+        b"\xed\xa0\x80" * 1_000,
+        "\x85\xa0\xad\u202e\U000e0001".encode() * 300,
+        rb"back\\x00\\n\\Uffffffff\\slash" * 300,
+        b"\x00\\x00\\u{0}" + "\x85".encode() + b"\x85" + b"x" * 3_000,
+    ],
+    ids=[
+        "short",
+        "long",
+        "letters",
+        "controls",
+        "bytes",
+        "as long as a key",
+        "surrogates",
+        "unprintable",
+        "no escapes",
+        "of every kind",
+    ],
+)
+def test_the_whole_id_comes_back_from_its_text(raw: bytes) -> None:
+    assert whole_id(id_key(raw), display_id(raw)) == raw
+
+
+def test_where_the_text_is_of_another_id_the_key_stands_for_the_id() -> None:
+    raw = b"\0" + b"x" * 3_000
+    found = whole_id(id_key(raw), "x" * 3_000)
+    assert found == id_key(raw) == id_key(found)
+
+
+def test_the_text_of_earlier_versions_tells_the_id_too() -> None:
+    raw = b"tab\t\xff" + b"x" * 3_000
+    assert whole_id(id_key(raw), r"tab\t\xff" + "x" * 3_000) == raw
+
+
+LONG = incompressible(29_000)
+TWIN = LONG[:-1] + b"!"
+WIDE = (Participants("t" * 249, (0,)), Participants(incompressible(20_000).decode(), (1,)))
+
+
+def test_ids_of_30_kb_are_written_found_and_paged_through(cluster: Cluster) -> None:
+    assert len(LONG) > 30_000
+    first = [*transaction(0, LONG, start_ms=1), entry(3, states.ONGOING, LONG, pid=8, start_ms=5, topics=WIDE)]
+    cluster.writer.apply(batch([*first, entry(4, states.ONGOING, TWIN), entry(5, states.EMPTY, b"pay")], read(0, 6)), 1)
+    cluster.writer.apply(batch([entry(6, states.ONGOING, LONG, pid=8, start_ms=5, topics=WIDE)], read(6, 7)), NOW_MS)
+    assert counters(cluster.engine, cluster.id) == {"commits": 1, "producer_ids_assigned": 4}
+    assert len(rows(cluster.engine, schema.producer_ids, cluster.id)) == 4
+
+    with cluster.engine.connect() as connection:
+        row, twin = find(connection, cluster.id, LONG), find(connection, cluster.id, TWIN)
+        assert row is not None
+        assert twin is not None
+        assert (row.transactional_id, row.display, row.commits) == (LONG, LONG.decode(), 1)
+        assert (twin.transactional_id, twin.commits) == (TWIN, 0)
+        assert find(connection, cluster.id, id_key(LONG)) == row
+        assert find(connection, cluster.id, LONG + b"?") is None
+        taking_part = participants(connection, cluster.id, [LONG, TWIN])
+        assert {partition for _, partition in taking_part[LONG]} == {0, 1}
+        assert taking_part[TWIN] == [("orders", 0), ("orders", 3)]
+
+        live = Selection(frozenset(states.NAMES))
+        seen, after = [], None
+        for _ in range(3):
+            page = read_page(connection, cluster.id, live, "transactional_id", after, 1)
+            seen += [row.transactional_id for row in page.rows]
+            after = page.after
+        assert after is None
+        assert set(seen) == {LONG, TWIN, b"pay"}
+        for prefix, fits in (
+            (LONG[:KEPT], {LONG, TWIN}),
+            (LONG[:20_000], {LONG, TWIN}),
+            (LONG, {LONG}),
+            (TWIN, {TWIN}),
+        ):
+            page = read_page(connection, cluster.id, live._replace(prefix=prefix), "age", None, 50)
+            assert {row.transactional_id for row in page.rows} == fits
+
+    done = batch([entry(7, states.COMPLETE_COMMIT, LONG, pid=8, start_ms=5)], read(7, 8))
+    cluster.writer.apply(done, NOW_MS)
+    left = rows(cluster.engine, schema.open_participants, cluster.id)
+    assert {r["transactional_id"] for r in left} == {id_key(TWIN)}

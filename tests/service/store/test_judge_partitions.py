@@ -1,0 +1,587 @@
+"""Three looks before anything is said to hang: what counts as a look, and what takes a verdict back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from sqlalchemy import Engine, select
+
+from service.domain.findings import kinds
+from service.domain.findings.finding import Finding
+from service.domain.findings.hanging import CLIENT_WAITS_MS, SETTLES_MS
+from service.domain.findings.rules import Rule, Rules
+from service.domain.transaction_log import states
+from service.domain.worlds.facts import Batches, EntryFacts
+from service.domain.worlds.markers import Marker
+from service.domain.worlds.transactions import Epochs, LogHistory
+from service.kafka.ends import Ends
+from service.kafka.leader_check import Seen
+from service.kafka.log_range import BatchesRead
+from service.kafka.metadata import Leader
+from service.kafka.producers import ActiveProducer
+from service.store.audit import Attempt, record
+from service.store.engine import open_reader
+from service.store.schema import counters
+from service.store.writers.counters import SUM
+from service.store.writers.findings import FindingWriter, load
+from spark_jobs.judge.disturbances import unrest_at_start
+from spark_jobs.judge.judge import Judge
+from spark_jobs.judge.partition_prober import Answers, EntryKey, Questions
+from spark_jobs.judge.partitions import PartitionLooks
+from spark_jobs.judge.resolution import LOG_WAIT_MS, MARKER_WAIT_MS
+from tests.helpers.builders.entry_facts import facts_of
+from tests.service.store.conftest import Cluster, only_on
+from tests.service.store.logs import NOW_MS, Entry, batch, entry, read
+from tests.service.store.looks import Watched, described, look, silent
+from tests.service.store.looks import entry as open_entry
+
+pytestmark = only_on("sqlite")  # the reads have their own tests on both databases
+
+KEY = EntryKey("orders", 0, 7, 100)
+PLACE = ("orders", 0)
+ENDED_MS = NOW_MS - 60_000
+DETECTION = "detection_ms_confirmed"
+NO_TRANSACTION = EntryFacts(LogHistory(0, 10, (), ()), (), 0, Batches(100, 105, Epochs(0, 0), 5, 5, True), -1)
+"""The log was read whole, and has no transaction that ended under the producer id."""
+
+
+class Scripted:
+    """Answers what the test says, whatever it is asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[Questions] = []
+        self.ready: list[Answers] = []
+
+    def ask(self, questions: Questions) -> bool:
+        self.asked.append(questions)
+        return True
+
+    def answers(self) -> list[Answers]:
+        ready, self.ready = self.ready, []
+        return ready
+
+
+@pytest.fixture(autouse=True)
+def a_machine_that_is_never_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spark_jobs.judge.judge.SHARE", 0)
+    monkeypatch.setattr("spark_jobs.judge.judge.OPEN_SHARE", 0)
+
+
+@pytest.fixture
+def reader(url: str, engine: Engine) -> Iterator[Engine]:
+    reader = open_reader(url)
+    yield reader
+    reader.dispose()
+
+
+class Lab:
+    """orders-0, where producer id 7 of `pay` (or nobody's) is open at 100, and a partition of the coordinators' log."""
+
+    def __init__(self, cluster: Cluster, reader: Engine) -> None:
+        self.cluster, self.reader, self.watched = cluster, reader, Watched(cluster)
+        self.rules = Rules((Rule(prefix="pay", owner="payments"),))
+        self.next_offset, self.leader, self.facts, self.entry = 0, 1, NO_TRANSACTION, open_entry()
+        self.restart()
+
+    def restart(self, now_ms: int = NOW_MS) -> None:
+        self.looker = Scripted()
+        with self.reader.connect() as connection:
+            unrest = unrest_at_start(connection, self.cluster.id, now_ms)
+        partitions = PartitionLooks(self.cluster.id, self.looker, "broker:9092", unrest)  # type: ignore[arg-type]
+        writer = FindingWriter(self.cluster.engine, self.cluster.lease)
+        self.judge = Judge(self.reader, writer, self.cluster.id, self.rules, partitions=partitions)
+
+    def log(self, now_ms: int, *entries: Entry) -> None:
+        lo, hi = self.next_offset, self.next_offset + len(entries)
+        span = read(lo, hi, end=hi, asked_at_ms=now_ms)._replace(leader=self.leader)
+        self.cluster.writer.apply(batch(entries, span), now_ms)
+        self.next_offset = hi
+
+    def ended(self, now_ms: int, state: int = states.COMPLETE_ABORT) -> None:
+        """The id's transaction, on another partition, is over."""
+        self.log(now_ms, entry(self.next_offset, state, start_ms=ENDED_MS, at_ms=ENDED_MS))
+
+    def opened(self, now_ms: int) -> None:
+        """Seen open, at the time and again."""
+        self.watched.see(look(now_ms), described(now_ms, self.entry), now_ms=now_ms)
+
+    def round(self, now_ms: int) -> Finding | None:
+        self.log(now_ms)
+        self.judge.round(now_ms)
+        return self.found(now_ms)
+
+    def found(self, now_ms: int) -> Finding | None:
+        with self.reader.connect() as connection:
+            found = load(connection, self.cluster.id, now_ms)
+        return next((one for (kind, _), one in found.items() if kind == kinds.HANGING), None)
+
+    def ends(
+        self,
+        asked_at_ms: int,
+        end: int | None = None,
+        leader: tuple[int, int] | None = None,
+        *,
+        is_open: bool = True,
+        others: tuple[ActiveProducer, ...] = (),
+    ) -> None:
+        """The end of the log, and a look after that; `others` are open there, too."""
+        log_ends = {0: self.next_offset if end is None else end}
+        leaders = {} if leader is None else {0: leader}
+        seen = _seen(asked_at_ms, is_open)
+        seen = seen._replace(open=(*seen.open, *others))
+        self.looker.ready.append(Answers(asked_at_ms, log_ends, leaders, seen={PLACE: seen}))
+
+    def seen(
+        self,
+        asked_at_ms: int,
+        *,
+        is_open: bool = True,
+        markers: tuple[Marker, ...] = (),
+        topic_id: str = "T",
+        silent_at_ms: int | None = None,
+    ) -> None:
+        answers = Answers(seen={PLACE: _seen(asked_at_ms, is_open, topic_id)}, silent_at_ms=silent_at_ms)
+        asked = self.looker.asked[-1].facts.get(KEY) if self.looker.asked else None
+        if is_open and asked is not None:
+            history = self.facts.history if asked.transactional_id else None
+            answers.facts[KEY] = asked, self.facts._replace(history=history, read_at_ms=asked_at_ms)
+        if not is_open:
+            answers.ended[KEY] = BatchesRead(markers, (), 111, True, 0)
+        self.looker.ready.append(answers)
+
+    def two_looks(self, now_ms: int = NOW_MS) -> None:
+        """Shows the entry open, and the end of the log after that; no round has judged the second look yet."""
+        self.ended(now_ms)
+        self.opened(now_ms)
+        self.round(now_ms + 1_000)
+        self.ends(now_ms + 1_500)
+
+    def confirmed(self, now_ms: int = NOW_MS) -> Finding:
+        """All three looks, a second apart."""
+        self.two_looks(now_ms)
+        self.round(now_ms + 2_000)
+        self.seen(now_ms + 2_000 + SETTLES_MS)
+        found = self.round(now_ms + 3_000)
+        assert found is not None
+        return found
+
+
+def _seen(asked_at_ms: int, is_open: bool, topic_id: str = "T") -> Seen:
+    there = (ActiveProducer(7, 0, 1, -1, 3, 100),) if is_open else ()
+    ends = Ends(10, 100 if is_open else 111, 110 if is_open else 111, 0)
+    return Seen(*PLACE, topic_id, asked_at_ms, Leader(1, 5), ends, True, there)
+
+
+@pytest.fixture
+def lab(cluster: Cluster, reader: Engine) -> Lab:
+    cluster.start({0: 0})
+    return Lab(cluster, reader)
+
+
+def test_three_looks_make_a_finding_with_a_name(lab: Lab) -> None:
+    found = lab.confirmed()
+    assert (found.status, found.severity, found.confidence) == ("confirmed", "critical", "likely")
+    s = found.subject
+    assert (s.topic, s.partition, s.transactional_id, s.producer_id, s.start_offset) == ("orders", 0, b"pay", 7, 100)
+    assert found.owner == "payments"
+    assert (found.decision, found.possible) == ("none", ("none",))
+    assert [one.kind for one in found.proofs] == ["completeness"]
+    with lab.reader.connect() as connection:
+        counted = connection.execute(
+            select(counters.c.label, counters.c.value).where(counters.c.name == DETECTION)
+        ).all()
+    assert dict(tuple(row) for row in counted)[SUM] == 3_000  # the LSO stood there since NOW_MS
+
+
+def test_one_look_at_the_partition_and_one_at_the_log_make_a_candidate(lab: Lab) -> None:
+    lab.ended(NOW_MS)
+    lab.opened(NOW_MS)
+    assert lab.round(NOW_MS + 1_000) is None
+    assert lab.looker.asked[0].log_partitions == {0}
+    lab.ends(NOW_MS + 1_500)
+    found = lab.round(NOW_MS + 2_000)
+    assert found is not None
+    assert (found.status, found.confirmed_at_ms) == ("candidate", None)
+
+
+def test_the_end_of_the_log_counts_only_with_a_look_that_still_shows_it_open(lab: Lab) -> None:
+    """Its transaction may have ended, as the log shows, after the row was stored: then nothing hung."""
+    lab.ended(NOW_MS)
+    lab.opened(NOW_MS)
+    lab.round(NOW_MS + 1_000)
+    lab.looker.ready.append(Answers(NOW_MS + 1_500, {0: lab.next_offset}))
+    lab.seen(NOW_MS + 1_900)
+    assert lab.round(NOW_MS + 2_000) is None
+    asked = lab.looker.asked[-1]
+    assert asked.log_partitions == {0}
+    assert KEY in asked.entries, "looked at again, though that was done a moment ago"
+    lab.ends(NOW_MS + 2_500, is_open=False)
+    assert lab.round(NOW_MS + 3_000) is None
+
+
+def test_an_end_of_the_log_asked_for_before_the_entry_was_known_is_no_look(lab: Lab) -> None:
+    lab.ended(NOW_MS)
+    lab.opened(NOW_MS)
+    lab.round(NOW_MS + 1_000)
+    lab.ends(NOW_MS + 1_000)
+    assert lab.round(NOW_MS + 2_000) is None
+
+
+def test_a_log_that_is_not_read_to_that_end_is_no_look(lab: Lab) -> None:
+    """What lies before it may be the transaction that ends the entry."""
+    lab.ended(NOW_MS)
+    lab.opened(NOW_MS)
+    lab.round(NOW_MS + 1_000)
+    lab.ends(NOW_MS + 1_500, end=lab.next_offset + 1)
+    assert lab.round(NOW_MS + 2_000) is None
+    lab.log(NOW_MS + 2_500, entry(lab.next_offset, states.ONGOING, start_ms=NOW_MS - 2_000, at_ms=NOW_MS - 2_000))
+    assert lab.round(NOW_MS + 3_000) is None  # it lists orders-0: its marker will close the entry
+
+
+def test_a_look_at_the_partition_from_before_the_second_look_does_not_confirm(lab: Lab) -> None:
+    lab.two_looks()
+    lab.seen(NOW_MS + 1_900)
+    found = lab.round(NOW_MS + 2_000)
+    assert found is not None
+    assert found.status == "candidate"
+
+
+def test_a_producer_that_may_be_early_is_given_a_moment(lab: Lab) -> None:
+    """Some clients write before AddPartitionsToTxn is accepted."""
+    lab.two_looks()
+    lab.round(NOW_MS + 2_000)
+    lab.seen(NOW_MS + 2_000 + SETTLES_MS - 1)
+    found = lab.round(NOW_MS + 2_600)
+    assert found is not None
+    assert found.status == "candidate"
+    lab.log(NOW_MS + 2_700, entry(lab.next_offset, states.ONGOING, start_ms=NOW_MS + 2_650, at_ms=NOW_MS + 2_650))
+    found = lab.round(NOW_MS + 2_800)
+    assert found is not None
+    assert (found.status, found.resolution, found.confirmed_at_ms) == ("resolved", "not_hanging", None)
+
+
+def test_the_third_look_is_asked_for_as_soon_as_it_counts_and_not_all_the_time_before(lab: Lab) -> None:
+    """Each look costs its leader a question; hundreds may wait at once."""
+    lab.two_looks()
+    lab.seen(NOW_MS + 1_900)
+    lab.round(NOW_MS + 2_000)
+    lab.round(NOW_MS + 2_000 + SETTLES_MS - 1)
+    assert KEY not in lab.looker.asked[-1].entries
+    lab.round(NOW_MS + 2_000 + SETTLES_MS)
+    assert KEY in lab.looker.asked[-1].entries
+
+
+def test_an_end_asked_for_before_an_early_producer_can_be_in_the_log_is_no_look(lab: Lab) -> None:
+    lab.ended(NOW_MS)
+    lab.opened(NOW_MS)
+    assert lab.round(NOW_MS + SETTLES_MS - 100) is None
+    assert not any(questions.log_partitions for questions in lab.looker.asked)
+    lab.ends(NOW_MS + SETTLES_MS - 50)
+    assert lab.round(NOW_MS + SETTLES_MS) is None
+    assert lab.looker.asked[-1].log_partitions == {0}
+
+
+def told_when_nobody_can_be_waiting(lab: Lab) -> None:
+    """Not by the looks that would do otherwise."""
+    lab.round(NOW_MS + 1_000)
+    lab.ends(NOW_MS + 1_500)
+    assert lab.round(NOW_MS + 2_000) is None
+    told_after_the_wait(lab)
+
+
+def told_after_the_wait(lab: Lab) -> None:
+    lab.opened(NOW_MS + CLIENT_WAITS_MS)
+    lab.ends(NOW_MS + CLIENT_WAITS_MS)
+    found = lab.round(NOW_MS + CLIENT_WAITS_MS + 500)
+    assert found is not None
+    assert found.status == "candidate"
+
+
+def test_a_client_that_waits_for_a_coordinator_that_froze_is_waited_for(lab: Lab) -> None:
+    """Its AddPartitionsToTxn may be on the way for as long as request.timeout.ms; the next one knows nothing."""
+    lab.ended(NOW_MS)
+    lab.opened(NOW_MS)
+    lab.judge.round(NOW_MS)
+    lab.leader = 2
+    found = lab.round(NOW_MS + 1_000)
+    for at_ms in (NOW_MS + 2_000, NOW_MS + CLIENT_WAITS_MS - 2_000):
+        lab.ends(at_ms)
+        lab.opened(at_ms)
+        found = lab.round(at_ms + 500)
+        assert found is None
+    told_after_the_wait(lab)
+
+
+def test_while_a_broker_is_silent_a_client_may_be_waiting_for_it(lab: Lab) -> None:
+    """Whatever it asks next may go to that one: who leads what, who its coordinator is."""
+    lab.ended(NOW_MS)
+    lab.opened(NOW_MS)
+    lab.watched.see(silent(NOW_MS + 500, "broker 3 does not answer", partition=1, leader=3, leader_epoch=5))
+    told_when_nobody_can_be_waiting(lab)
+
+
+def test_whoever_takes_over_does_not_know_who_was_silent_before(lab: Lab) -> None:
+    """The node that ended the other process may have been a broker's, too."""
+    lab.ended(NOW_MS)
+    lab.opened(NOW_MS)
+    lab.restart(NOW_MS)
+    told_when_nobody_can_be_waiting(lab)
+
+
+def test_looks_from_before_a_broker_was_seen_to_be_silent_are_made_again(lab: Lab) -> None:
+    lab.two_looks()
+    lab.round(NOW_MS + 2_000)
+    lab.seen(NOW_MS + 2_000 + SETTLES_MS, silent_at_ms=NOW_MS + 2_400)
+    found = lab.round(NOW_MS + 3_000)
+    assert found is not None
+    assert found.status == "candidate"
+
+
+def test_an_end_told_by_a_leader_that_the_log_was_not_read_from_is_no_look(lab: Lab) -> None:
+    """Since when it leads is not known yet, nor whether somebody waits for the one before."""
+    lab.ended(NOW_MS)
+    lab.opened(NOW_MS)
+    lab.round(NOW_MS + 1_000)
+    lab.ends(NOW_MS + 1_500, leader=(2, 0))
+    assert lab.round(NOW_MS + 2_000) is None
+    lab.ends(NOW_MS + 2_500, leader=(1, 0))
+    assert lab.round(NOW_MS + 3_000) is not None
+
+
+def test_what_has_ended_by_the_third_look_is_withdrawn(lab: Lab) -> None:
+    lab.two_looks()
+    lab.round(NOW_MS + 2_000)
+    lab.seen(NOW_MS + 2_600, is_open=False, markers=(Marker(110, 0, NOW_MS + 2_500, False),))
+    found = lab.round(NOW_MS + 3_000)
+    assert found is not None
+    assert (found.status, found.resolution) == ("resolved", "not_hanging")
+    again = lab.round(NOW_MS + 4_000)  # the store still shows what was seen before that
+    assert again is not None
+    assert (again.status, again.reopened) == ("resolved", False)
+
+
+def test_an_orphan_needs_all_of_the_log(lab: Lab) -> None:
+    lab.opened(NOW_MS)
+    lab.round(NOW_MS + 1_000)
+    lab.ends(NOW_MS + 1_500)
+    lab.round(NOW_MS + 2_000)
+    lab.seen(NOW_MS + 2_100)
+    found = lab.round(NOW_MS + 3_000)
+    assert found is not None
+    assert (found.status, found.confidence, found.subject.transactional_id) == ("confirmed", "certain", None)
+    assert found.decision == "none"
+    assert found.command == (
+        "kafka-transactions.sh --bootstrap-server broker:9092 abort --topic orders --partition 0 --start-offset 100"
+    )
+
+
+def orphan(lab: Lab) -> Finding:
+    lab.opened(NOW_MS)
+    lab.round(NOW_MS + 1_000)
+    lab.ends(NOW_MS + 1_500)
+    lab.round(NOW_MS + 2_000)
+    lab.seen(NOW_MS + 2_100)
+    found = lab.round(NOW_MS + 3_000)
+    assert found is not None
+    return found
+
+
+def test_an_orphan_may_be_of_an_id_that_the_cleaner_has_removed(lab: Lab) -> None:
+    span = read(0, 9, end=9, asked_at_ms=NOW_MS - 1)._replace(missing=4, hole_end=6)
+    lab.cluster.writer.apply(batch((), span), NOW_MS - 1)
+    lab.next_offset = 9
+    found = orphan(lab)
+    assert (found.status, found.decision, found.command) == ("confirmed", "unknown", None)
+    assert found.possible == ("commit", "abort", "none")
+    assert "whose transactional.id is not known" in found.summary
+    assert "records of __transaction_state-0 in [0, 6) are gone" in found.evidence[-1].text
+
+
+def test_an_orphan_may_be_of_an_id_that_cannot_be_decoded(lab: Lab) -> None:
+    lab.log(NOW_MS - 1, entry(0, states.UNKNOWN, b"odd"))
+    found = orphan(lab)
+    assert (found.status, found.confidence) == ("confirmed", "likely")
+    assert (found.decision, found.command) == ("unknown", None)
+
+
+def test_what_was_decided_stays_over_a_restart_while_the_logs_cannot_be_read(lab: Lab) -> None:
+    lab.facts = facts_of("commit", 7, 0, 100, NOW_MS)
+    assert lab.confirmed().decision == "commit"
+    lab.restart()
+    now_ms = NOW_MS + 10_000
+    lab.opened(now_ms)
+    found = lab.round(now_ms + 1_000)
+    assert found is not None
+    assert (found.status, found.decision, found.possible) == ("confirmed", "commit", ("commit",))
+    assert found.proofs
+    assert found.command is None
+
+
+def test_what_contradicts_what_was_decided_makes_it_unknown(lab: Lab) -> None:
+    lab.facts = facts_of("commit", 7, 0, 100, NOW_MS)
+    lab.confirmed()
+    lab.restart()
+    lab.facts = facts_of("abort", 7, 0, 100, NOW_MS)
+    found = lab.confirmed(NOW_MS + 10_000)
+    assert (found.decision, found.command) == ("unknown", None)
+    assert "contradict each other" in found.evidence[-1].text
+
+
+def test_records_of_a_committed_transaction_that_another_one_takes_over_stay_critical(lab: Lab) -> None:
+    """Its abort would destroy them."""
+    lab.facts = facts_of("commit", 7, 0, 100, NOW_MS)
+    lab.confirmed()
+    began_ms = NOW_MS + 4_000
+    lab.log(began_ms, entry(lab.next_offset, states.ONGOING, start_ms=NOW_MS + 1_000, at_ms=began_ms))
+    lab.opened(began_ms)
+    lab.round(began_ms + 1_000)
+    with lab.reader.connect() as connection:
+        found = load(connection, lab.cluster.id, began_ms + 1_000)
+    (taken,) = [one for (kind, _), one in found.items() if kind == kinds.ADOPTED]
+    assert (taken.status, taken.severity) == ("confirmed", "critical")
+    assert "An abort of the present transaction destroys them" in taken.advice
+
+
+@pytest.mark.parametrize(("is_commit", "how"), [(True, "foreign_commit"), (False, "foreign_abort")])
+def test_a_marker_ends_it_and_says_whose_it_was(lab: Lab, is_commit: bool, how: str) -> None:
+    lab.confirmed()
+    lab.seen(NOW_MS + 4_000, is_open=False, markers=(Marker(110, 0, NOW_MS + 3_900, is_commit),))
+    found = lab.round(NOW_MS + 5_000)
+    assert found is not None
+    assert (found.status, found.resolution, found.severity) == ("resolved", how, "critical")
+
+
+def test_a_marker_by_hand_for_a_transaction_that_was_seen_open_before_its_commit_is_no_coordinators(lab: Lab) -> None:
+    """KAFKA-20734: the commit is complete, and look 2 has read that; the coordinator writes no marker after it."""
+    lab.log(NOW_MS, entry(lab.next_offset, states.ONGOING, start_ms=NOW_MS - 500, at_ms=NOW_MS - 500))
+    lab.opened(NOW_MS)
+    assert lab.round(NOW_MS + 500) is None
+    for state in (states.PREPARE_COMMIT, states.COMPLETE_COMMIT):
+        lab.log(NOW_MS + 1_000, entry(lab.next_offset, state, start_ms=NOW_MS - 500, at_ms=NOW_MS + 1_000))
+    lab.facts = facts_of("commit", 7, 0, 100, NOW_MS)
+    lab.round(NOW_MS + 1_100)
+    lab.ends(NOW_MS + 1_500)
+    lab.round(NOW_MS + 2_000)
+    lab.seen(NOW_MS + 2_000 + SETTLES_MS)
+    found = lab.round(NOW_MS + 3_000)
+    assert found is not None
+    assert found.status == "confirmed"
+    lab.seen(NOW_MS + 4_000, is_open=False, markers=(Marker(110, 0, NOW_MS + 3_900, True),))
+    found = lab.round(NOW_MS + 5_000)
+    assert found is not None
+    assert (found.status, found.resolution) == ("resolved", "foreign_commit")
+
+
+def closed_while_the_log_is_behind(lab: Lab) -> int:
+    """Its producer goes on under the same epoch, and its next transaction may have taken the records over."""
+    lab.confirmed()
+    closed_ms = NOW_MS + 12_000
+    for at_ms in (closed_ms, closed_ms + 500):
+        lab.seen(at_ms, is_open=False, markers=(Marker(110, 0, closed_ms - 100, True),))
+        lab.judge.round(at_ms + 100)
+        found = lab.found(at_ms + 100)
+        assert found is not None
+        assert found.status == "confirmed"
+    return closed_ms
+
+
+def test_whose_a_marker_was_is_said_when_the_log_is_read_past_it(lab: Lab) -> None:
+    closed_ms = closed_while_the_log_is_behind(lab)
+    began_ms = closed_ms - 1_000
+    for state in (states.ONGOING, states.PREPARE_COMMIT, states.COMPLETE_COMMIT):
+        lab.log(closed_ms + 900, entry(lab.next_offset, state, start_ms=began_ms, at_ms=began_ms + 500))
+    lab.seen(closed_ms + 1_000, is_open=False, markers=(Marker(110, 0, closed_ms - 100, True),))
+    found = lab.round(closed_ms + 1_100)
+    assert found is not None
+    assert (found.status, found.resolution, found.severity) == ("resolved", "adopted", "critical")
+
+
+def test_a_log_that_stalls_leaves_open_whose_a_marker_was(lab: Lab) -> None:
+    at_ms = closed_while_the_log_is_behind(lab) + LOG_WAIT_MS
+    lab.seen(at_ms, is_open=False, markers=(Marker(110, 0, at_ms, True),))
+    lab.judge.round(at_ms + 100)
+    found = lab.found(at_ms + 100)
+    assert found is not None
+    assert (found.status, found.resolution) == ("resolved", "healed")
+
+
+def test_a_marker_that_is_not_below_the_high_watermark_yet_is_waited_for(lab: Lab) -> None:
+    """DescribeProducers knows of it before the high watermark does, which was asked for a moment earlier, too."""
+    lab.confirmed()
+    lab.seen(NOW_MS + 4_000, is_open=False)
+    found = lab.round(NOW_MS + 4_500)
+    assert found is not None
+    assert found.status == "confirmed"
+    lab.seen(NOW_MS + 5_000, is_open=False, markers=(Marker(110, 0, NOW_MS + 3_990, False),))
+    found = lab.round(NOW_MS + 5_500)
+    assert found is not None
+    assert (found.status, found.resolution) == ("resolved", "foreign_abort")
+
+
+def test_what_ends_without_a_marker_has_healed(lab: Lab) -> None:
+    lab.confirmed()
+    for at_ms in (4_000, 4_000 + MARKER_WAIT_MS):
+        lab.seen(NOW_MS + at_ms, is_open=False)
+        found = lab.round(NOW_MS + at_ms + 100)
+    assert found is not None
+    assert (found.status, found.resolution) == ("resolved", "healed")
+
+
+def test_a_marker_that_we_wrote_is_known(lab: Lab) -> None:
+    found = lab.confirmed()
+    written = Attempt(NOW_MS + 3_500, found.id, "ann", False, "ABORT", "orders", 0, 7, 0, 3, 100, "written")
+    record(lab.cluster.engine, lab.cluster.id, written)
+    lab.seen(NOW_MS + 4_000, is_open=False, markers=(Marker(110, 0, NOW_MS + 3_900, False),))
+    resolved = lab.round(NOW_MS + 5_000)
+    assert resolved is not None
+    assert resolved.resolution == "our_marker"
+
+
+def test_a_transaction_of_the_same_producer_takes_it_over(lab: Lab) -> None:
+    lab.confirmed()
+    began_ms = NOW_MS + 20_000
+    lab.log(began_ms, entry(lab.next_offset, states.ONGOING, start_ms=began_ms, at_ms=began_ms))
+    found = lab.round(began_ms + 1_000)
+    assert found is not None
+    assert (found.status, found.resolution) == ("resolved", "adopted")
+    with lab.reader.connect() as connection:
+        assert kinds.ADOPTED in {kind for kind, _ in load(connection, lab.cluster.id, began_ms)}
+
+
+def test_a_deleted_topic_ends_it(lab: Lab) -> None:
+    lab.confirmed()
+    lab.watched.see(look(NOW_MS + 4_000, -1, -1, is_gone=True, stalled_since_ms=None), now_ms=NOW_MS + 4_000)
+    found = lab.round(NOW_MS + 5_000)
+    assert found is not None
+    assert found.resolution == "topic_deleted"
+
+
+def test_a_restart_neither_forgets_nor_takes_anything_back(lab: Lab) -> None:
+    before = lab.confirmed()
+    lab.restart()
+    lab.opened(NOW_MS + 10_000)
+    lab.round(NOW_MS + 10_000)
+    lab.ends(NOW_MS + 10_500)
+    found = lab.round(NOW_MS + 11_000)
+    assert found is not None
+    assert (found.id, found.status, found.confirmed_at_ms) == (before.id, "confirmed", before.confirmed_at_ms)
+
+
+def test_what_ended_while_nobody_looked_is_resolved_after_a_restart(lab: Lab) -> None:
+    lab.confirmed()
+    lab.watched.see(look(NOW_MS + 9_000, 120, 120), now_ms=NOW_MS + 9_000)
+    lab.restart()
+    lab.round(NOW_MS + 10_000)
+    assert KEY in lab.looker.asked[-1].entries
+    lab.seen(NOW_MS + 10_100, is_open=False, markers=(Marker(110, 0, NOW_MS + 8_000, False),))
+    found = lab.round(NOW_MS + 11_000)
+    assert found is not None
+    assert (found.status, found.resolution) == ("resolved", "foreign_abort")
+
+
+def test_where_the_log_stands_still_nothing_hangs(lab: Lab) -> None:
+    lab.ended(NOW_MS)
+    lab.opened(NOW_MS)
+    assert lab.judge.round(NOW_MS + 60_000) == 0
+    assert lab.found(NOW_MS + 60_000) is None

@@ -1,0 +1,290 @@
+"""What the judge finds is the same in whatever pieces the log is read: a slow machine tells the same, only later."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+from zlib import crc32
+
+import pytest
+from sqlalchemy import Engine
+
+from service.domain.findings import kinds
+from service.domain.findings.finding import Key
+from service.domain.findings.rules import Rules
+from service.domain.transaction_log import states
+from service.store import clusters
+from service.store.engine import open_reader
+from service.store.writers.findings import FindingWriter, load
+from spark_jobs.judge.judge import Judge
+from tests.service.store.conftest import Cluster, only_on
+from tests.service.store.logs import NOW_MS, Entry, batch, entry, read
+
+pytestmark = only_on("sqlite")
+
+MINUTE_MS = 60_000
+SCAN = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": {"value": "500", "source": "broker"}}
+
+
+class Ended(NamedTuple):
+    """What ends a transaction of an id, or the id, and when: seconds after NOW_MS."""
+
+    at_s: float
+    name: str
+    partition: int = 0
+    expires: bool = False
+
+    def entries(self, offset: int) -> list[Entry]:
+        at_ms = NOW_MS + int(self.at_s * 1000)
+        key, start_ms = self.name.encode(), at_ms - 61_000
+        if self.expires:
+            return [entry(offset, states.EMPTY, key, at_ms=at_ms), entry(offset + 1, states.EXPIRED, key, at_ms=at_ms)]
+        path = ((states.ONGOING, 0), (states.PREPARE_ABORT, 1), (states.COMPLETE_ABORT, 1))
+        return [
+            entry(
+                offset + n,
+                state,
+                key,
+                pid=crc32(key),
+                epoch=epoch,
+                start_ms=start_ms,
+                at_ms=at_ms if n else start_ms,
+            )
+            for n, (state, epoch) in enumerate(path)
+        ]
+
+
+class Watched:
+    """A cluster with two coordinators, and its judge."""
+
+    def __init__(self, cluster: Cluster, reader: Engine) -> None:
+        self.cluster, self.reader = cluster, reader
+        self.read_to = {0: 0, 1: 0}
+        clusters.describe(cluster.engine, cluster.id, {"configs": SCAN}, NOW_MS)
+        cluster.start(self.read_to)
+        self.restart()
+
+    def restart(self) -> None:
+        """Another driver goes on over the same store."""
+        writer = FindingWriter(self.cluster.engine, self.cluster.lease)
+        self.judge = Judge(self.reader, writer, self.cluster.id, Rules())
+
+    def round(self, now_s: float, *ended: Ended, behind: Sequence[int] = (), away: Sequence[int] = ()) -> None:
+        """One micro-batch and one look. `behind`: partitions not read to their end; `away`: those not asked."""
+        now_ms = NOW_MS + int(now_s * 1000)
+        for partition, lo in self.read_to.items():
+            if partition in away:
+                continue
+            entries: list[Entry] = []
+            for one in ended:
+                if one.partition == partition:
+                    entries += one.entries(lo + len(entries))
+            hi = lo + len(entries)
+            end = hi + (partition in behind)
+            span = read(lo, hi, partition=partition, end=end, asked_at_ms=now_ms)
+            self.cluster.writer.apply(batch(entries, span), now_ms)
+            self.read_to[partition] = hi
+        self.judge.round(now_ms)
+
+    def wait(self, from_s: float, for_s: float = 100) -> None:
+        """The log is read and judged on, and nothing happens."""
+        for n in range(int(for_s / 2) + 1):
+            self.round(from_s + 2 * n)
+
+    def found(self) -> dict[Key, int]:
+        """How often what was ever found has happened."""
+        with self.reader.connect() as connection:
+            return {key: one.count for key, one in load(connection, self.cluster.id, NOW_MS).items()}
+
+    def told(self) -> set[tuple[str, str | None]]:
+        return {(kind, subject.prefix or _text(subject.transactional_id)) for kind, subject in self.found()}
+
+
+def _text(name: bytes | None) -> str | None:
+    return None if name is None else name.decode()
+
+
+@pytest.fixture(autouse=True)
+def a_machine_that_is_never_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What takes long is judged less often: here the clock alone decides."""
+    monkeypatch.setattr("spark_jobs.judge.judge.SHARE", 0)
+
+
+@pytest.fixture
+def watch(url: str, engine: Engine, new_cluster: Callable[[], Cluster]) -> Iterator[Callable[[], Watched]]:
+    reader = open_reader(url)
+    yield lambda: Watched(new_cluster(), reader)
+    reader.dispose()
+
+
+Watch = Callable[[], Watched]
+
+CORRELATED = {(kinds.CORRELATED_TIMEOUTS, None)}
+OUTAGE = [Ended(n * 0.1, name) for n, name in enumerate(("a", "b", "pay-1", "pay-2", "c", "d"))]
+
+
+def at_once(watch: Watch, ended: Sequence[Ended]) -> dict[Key, int]:
+    """What is found where all of it is read in one piece."""
+    whole = watch()
+    now_s = max(one.at_s for one in ended) + 1
+    whole.round(now_s, *ended)
+    whole.wait(now_s + 1)
+    return whole.found()
+
+
+def test_timeouts_that_are_read_one_by_one(watch: Watch) -> None:
+    slow = watch()
+    for n, one in enumerate(OUTAGE):
+        slow.round(1 + n, one)
+    assert slow.told() == CORRELATED
+    slow.wait(10)
+    assert slow.told() == CORRELATED
+    assert slow.found() == at_once(watch, OUTAGE)
+
+
+@pytest.mark.parametrize("behind", [(0,), (1,), (0, 1)])
+def test_while_the_source_lags_it_is_not_known_what_came_alone(watch: Watch, behind: Sequence[int]) -> None:
+    """A view that is not up to date says nothing about what else there is."""
+    slow = watch()
+    for n, one in enumerate(OUTAGE):
+        slow.round(1 + 20 * n, one, behind=behind)
+        slow.round(11 + 20 * n, behind=behind)
+        assert n >= 4 or slow.told() == set()
+    slow.wait(130)
+    assert slow.told() == CORRELATED
+    assert slow.found() == at_once(watch, OUTAGE)
+
+
+def test_victims_of_an_outage_that_are_some_seconds_apart(watch: Watch) -> None:
+    """More than the coordinator's scan lies between their timeouts: it is one trouble all the same."""
+    ended = [Ended(4 * n, one.name) for n, one in enumerate(OUTAGE)]
+    slow = watch()
+    for n, one in enumerate(ended):
+        for tick in range(8):
+            slow.round(4 * n + 0.5 * (tick + 1), *([one] if tick == 0 else []))
+    slow.wait(30)
+    assert slow.told() == CORRELATED
+    assert slow.found() == at_once(watch, ended)
+
+
+def test_a_straggler_belongs_to_its_outage(watch: Watch) -> None:
+    slow = watch()
+    slow.round(1, *OUTAGE)
+    assert slow.told() == CORRELATED
+    late = Ended(9, "late")
+    slow.round(30, late)
+    slow.wait(31)
+    assert slow.told() == CORRELATED
+    assert slow.found() == at_once(watch, [*OUTAGE, late])
+
+
+def test_two_coordinators_of_which_one_is_read_later(watch: Watch) -> None:
+    ended = [one._replace(partition=n % 2) for n, one in enumerate(OUTAGE)]
+    slow = watch()
+    slow.round(1, *ended[0::2], behind=[1])
+    for now_s in range(2, 40, 2):
+        slow.round(now_s, behind=[1])
+        assert slow.told() == set()
+    slow.round(40, *ended[1::2])
+    slow.wait(41)
+    assert slow.told() == CORRELATED
+    assert slow.found() == at_once(watch, ended)
+
+
+def test_the_judge_is_restarted_in_between(watch: Watch) -> None:
+    slow = watch()
+    for n, one in enumerate(OUTAGE):
+        slow.restart()
+        slow.round(1 + n, one)
+    slow.restart()
+    slow.wait(10)
+    assert slow.told() == CORRELATED
+    assert slow.found() == at_once(watch, OUTAGE)
+
+
+def test_the_driver_was_away_for_minutes_in_the_midst_of_an_outage(watch: Watch) -> None:
+    slow = watch()
+    slow.round(0.5, *OUTAGE[:3])
+    slow.restart()
+    slow.judge.round(NOW_MS + 7 * MINUTE_MS)  # nothing was read since
+    assert slow.told() == set()
+    slow.round(7 * 60 + 5, *OUTAGE[3:])
+    slow.wait(7 * 60 + 6)
+    assert slow.told() == CORRELATED
+    assert slow.found() == at_once(watch, OUTAGE)
+
+
+def test_one_alone_is_told_soon_and_once(watch: Watch) -> None:
+    watched = watch()
+    watched.round(0)
+    watched.round(1, Ended(0, "pay"))
+    for now_s in (5, 10, 16.9):
+        watched.round(now_s)
+        assert watched.told() == set()
+    watched.round(17)
+    assert watched.told() == {(kinds.TIMED_OUT, "pay")}
+    watched.restart()
+    watched.wait(18)
+    assert list(watched.found().values()) == [1]
+
+
+def test_a_trickle_of_timeouts_is_told_within_a_bounded_time(watch: Watch) -> None:
+    """One follows another before the first is settled, and they are too few for an outage."""
+    watched = watch()
+    for n in range(12):
+        watched.round(10 * n, Ended(10 * n, f"{'xyz'[n % 3]}"))
+        assert n < 8 or watched.told()
+    watched.wait(130)
+    assert watched.told() == {(kinds.TIMED_OUT, name) for name in "xyz"}
+    assert sum(watched.found().values()) == 12
+
+
+def test_a_partition_without_a_leader_hides_nothing_for_long(watch: Watch) -> None:
+    watched = watch()
+    watched.round(0)
+    watched.round(1, Ended(0, "pay"), away=[1])
+    watched.round(20, away=[1])
+    assert watched.told() == set()
+    watched.round(31, away=[1])
+    assert watched.told() == {(kinds.TIMED_OUT, "pay")}
+
+
+def test_a_partition_that_is_always_behind_hides_nothing_for_ever(watch: Watch) -> None:
+    watched = watch()
+    for now_s in range(1, 310, 5):
+        watched.round(now_s, *([Ended(0, "pay")] if now_s == 1 else []), behind=[1])
+    assert watched.told() == {(kinds.TIMED_OUT, "pay")}
+
+
+@pytest.mark.parametrize("expires", [False, True])
+def test_ids_of_one_prefix_share_a_finding_however_they_are_read(watch: Watch, expires: bool) -> None:
+    """Also with too few ids for an outage."""
+    ended = [Ended(n * 0.1, f"pay-{n}", n % 2, expires) for n in range(4)]
+    slow = watch()
+    for n, one in enumerate(ended):
+        slow.round(1 + 3 * n, one)
+    slow.wait(14)
+    assert slow.told() == {(kinds.EXPIRED if expires else kinds.TIMED_OUT, "pay-")}
+    assert slow.found() == at_once(watch, ended)
+
+
+def test_an_outage_does_not_come_apart_when_its_beginning_is_old(watch: Watch) -> None:
+    """15 minutes later the first of its timeouts are forgotten: the others are still no single ones."""
+    ended = [Ended(9 * n, one.name) for n, one in enumerate(OUTAGE)]
+    watched = watch()
+    watched.round(50, *ended)
+    watched.wait(51)
+    for now_s in range(14 * 60 + 50, 16 * 60, 5):
+        watched.round(now_s, Ended(now_s, f"old-{now_s}", expires=True))
+    assert {kind for kind, _ in watched.told()} == {kinds.CORRELATED_TIMEOUTS, kinds.EXPIRED}
+
+
+def test_a_finding_does_not_end_while_more_of_it_waits_to_be_told(watch: Watch) -> None:
+    watched = watch()
+    watched.round(1, Ended(0, "pay"))
+    watched.wait(2, 30)
+    watched.round(15 * 60 - 5, Ended(15 * 60 - 6, "pay"))
+    watched.wait(15 * 60 - 4, 30)
+    with watched.reader.connect() as connection:
+        (found,) = load(connection, watched.cluster.id, NOW_MS).values()
+    assert (found.is_open, found.reopened, found.count) == (True, False, 2)

@@ -1,0 +1,249 @@
+"""What an open finding rests on is kept however old it is, and goes when the finding has ended. Of every table."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import pytest
+from sqlalchemy import Table, event
+
+from service.domain.findings import kinds
+from service.domain.findings.finding import Observation, Subject
+from service.domain.findings.happened import REMEMBERED_MS
+from service.domain.findings.lifecycle import QUIET_MS, Look, reconcile
+from service.domain.partitions.facts import PartitionsBatch
+from service.domain.partitions.open_entries import owner_of
+from service.domain.retention_policy import DEFAULT, Keep, parse
+from service.domain.transaction_log import states
+from service.domain.transaction_log.facts import Reject
+from service.store import audit, schema
+from service.store.audit import Attempt
+from service.store.queries import partitions as read_partitions
+from service.store.retention import Retention
+from service.store.writers.findings import FindingWriter, load
+from service.store.writers.partitions import GONE_KEPT_MS, PartitionWriter
+from tests.service.store.conftest import Cluster
+from tests.service.store.logs import NOW_MS, Entry, batch, entry, rows
+from tests.service.store.logs import read as span
+from tests.service.store.looks import Watched, described, look
+from tests.service.store.looks import entry as open_entry
+
+DAY_MS = 86_400_000
+YEARS_LATER_MS = NOW_MS + 1_000 * DAY_MS
+
+NO_FINDING_RESTS_ON = {
+    "transitions": "events are counted as they are seen; what an event is reported as depends on those of an hour",
+    "id_minutes": "rates",
+    "cluster_minutes": "rates",
+    "partition_minutes": "volume",
+    "partition_markers": "how an entry ended is read from its partition",
+    "data_gaps": "a finding about a gap ends a quarter of an hour after it; what gaps hide is in log_partitions",
+    "open_participants": "an expired id has none",
+    "findings": "only those that ended are forgotten",
+}
+HELD = {"transactional_ids", "producer_ids", "rejects", "audit"}
+
+
+class Held(NamedTuple):
+    """`keeps`: an open finding about this. `left`: which of two rows alike are there, the one it rests on first."""
+
+    table: Table
+    seed: Callable[[Cluster], None]
+    subject: Subject
+    kind: str
+    left: Callable[[dict[str, Any]], Any]
+    kept: Any
+    others: Any
+
+
+def apply(cluster: Cluster, *entries: Entry) -> None:
+    cluster.start({0: 0})
+    cluster.writer.apply(batch(entries, span(0, len(entries))), NOW_MS)
+
+
+def two_expired(cluster: Cluster) -> None:
+    """`pay` had producer id 7, `old` had 8; nobody has them now."""
+    apply(
+        cluster,
+        entry(0, states.COMPLETE_ABORT, at_ms=NOW_MS),
+        entry(1, states.COMPLETE_ABORT, b"old", pid=8, at_ms=NOW_MS),
+        entry(2, states.EXPIRED, at_ms=NOW_MS),
+        entry(3, states.EXPIRED, b"old", at_ms=NOW_MS),
+    )
+
+
+def two_undecodable(cluster: Cluster) -> None:
+    """`odd` has had no other record since; `healed` has."""
+    entries = [entry(0, states.UNKNOWN, b"odd"), entry(1, states.UNKNOWN, b"healed"), entry(2, states.EMPTY, b"healed")]
+    rejects = [Reject(0, 0, n, "value version 9", name, b"key", b"value") for n, name in enumerate((b"odd", b"healed"))]
+    cluster.start({0: 0})
+    cluster.writer.apply(batch(entries, span(0, 3))._replace(rejects=tuple(rejects)), NOW_MS)
+
+
+def two_attempts(cluster: Cluster) -> None:
+    with cluster.engine.connect() as connection:
+        ids = [one.id for one in load(connection, cluster.id, NOW_MS).values()]
+    for finding_id in (*ids, "ended"):
+        tried = Attempt(NOW_MS, finding_id, "ann", False, "ABORT", "orders", 0, 7, 0, 3, 100, "refused")
+        audit.record(cluster.engine, cluster.id, tried)
+
+
+ENTRY = Subject("orders", 0, b"pay", 7, 0, 100)
+NAMELESS = ENTRY._replace(transactional_id=None)
+
+CASES = {
+    "id, by its name": Held(
+        schema.transactional_ids,
+        two_expired,
+        Subject(transactional_id=b"pay"),
+        kinds.ADOPTED,
+        lambda row: row["transactional_id"],
+        b"pay",
+        b"old",
+    ),
+    "id, by its producer id": Held(
+        schema.transactional_ids,
+        two_expired,
+        NAMELESS,
+        kinds.HANGING,
+        lambda row: row["transactional_id"],
+        b"pay",
+        b"old",
+    ),
+    "producer id": Held(
+        schema.producer_ids, two_expired, NAMELESS, kinds.HANGING, lambda row: row["producer_id"], 7, 8
+    ),
+    "reject": Held(
+        schema.rejects,
+        two_undecodable,
+        Subject(topic="__transaction_state", partition=0),
+        kinds.UNDECODABLE,
+        lambda row: row["transactional_id"],
+        b"odd",
+        b"healed",
+    ),
+    "attempt": Held(
+        schema.audit, two_attempts, ENTRY, kinds.HANGING, lambda row: row["finding_id"] != "ended", True, False
+    ),
+}
+
+
+def find(cluster: Cluster, kind: str, subject: Subject) -> None:
+    about = Observation(kind, kinds.CRITICAL, subject, "it hangs", "", ())
+    save(cluster, Look((about,), frozenset({kind})), NOW_MS)
+
+
+def end(cluster: Cluster, kind: str, now_ms: int) -> None:
+    save(cluster, Look((), frozenset({kind}), whole=True), now_ms)
+
+
+def save(cluster: Cluster, look_: Look, now_ms: int) -> None:
+    with cluster.engine.connect() as connection:
+        known = load(connection, cluster.id, now_ms)
+    FindingWriter(cluster.engine, cluster.lease).save(reconcile(known, look_, now_ms, "kafka"), now_ms)
+
+
+def forget(cluster: Cluster, now_ms: int = YEARS_LATER_MS) -> None:
+    Retention(cluster.engine, cluster.lease).forget(now_ms)
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_what_an_open_finding_rests_on_is_kept_until_it_has_ended(cluster: Cluster, case: Held) -> None:
+    def left() -> set[Any]:
+        return {case.left(row) for row in rows(cluster.engine, case.table, cluster.id)}
+
+    find(cluster, case.kind, case.subject)
+    case.seed(cluster)
+    assert left() >= {case.kept, case.others}
+    forget(cluster)
+    assert case.kept in left()
+    assert case.others not in left()
+    end(cluster, case.kind, YEARS_LATER_MS)
+    if case.kind == kinds.UNDECODABLE:  # it ends with the id's next record
+        cluster.writer.apply(batch([entry(3, states.EMPTY, b"odd")], span(3, 4)), YEARS_LATER_MS)
+    forget(cluster, YEARS_LATER_MS + 1_000)
+    assert case.kept not in left()
+
+
+def test_every_table_that_is_pruned_is_one_of_these(cluster: Cluster) -> None:
+    """A new one has to say what rests on it."""
+    assert {case.table.name for case in CASES.values()} == HELD
+    pruned = {re.sub(r"^DELETE FROM (\w+).*", r"\1", one) for one in deletions(cluster)}
+    assert pruned == HELD | NO_FINDING_RESTS_ON.keys()
+
+
+def deletions(cluster: Cluster) -> Iterator[str]:
+    told: list[str] = []
+
+    def keep(_conn: object, _cursor: object, statement: str, *_: object) -> None:
+        told.append(" ".join(statement.split()))
+
+    event.listen(cluster.engine, "before_cursor_execute", keep)
+    forget(cluster)
+    event.remove(cluster.engine, "before_cursor_execute", keep)
+    return (one for one in told if one.startswith("DELETE"))
+
+
+def test_events_and_gaps_are_kept_as_long_as_findings_are_told_of_them() -> None:
+    """However short people want it."""
+    shortest = parse({"history": "1h", "gaps": "1h"})
+    assert shortest.history >= REMEMBERED_MS
+    assert shortest.gaps >= QUIET_MS
+    assert min(DEFAULT) >= min(shortest)
+
+
+def test_what_hangs_keeps_its_owner_whole(cluster: Cluster) -> None:
+    """Its log partition above all: without that nobody can look whether the id came back, or prove anything again."""
+    two_expired(cluster)
+    find(cluster, kinds.HANGING, ENTRY)
+    forget(cluster)
+    watched = Watched(cluster)
+    watched.see(look(NOW_MS), described(NOW_MS, open_entry()))
+    (shown,) = watched.entries()
+    with cluster.engine.connect() as connection:
+        owner = owner_of(shown, read_partitions.owners(connection, cluster.id, [7])[7])
+    assert owner is not None
+    assert (owner.transactional_id, owner.log_partition, owner.offset, owner.state) == (b"pay", 0, 2, states.EXPIRED)
+
+
+def test_what_is_open_and_not_judged_yet_keeps_it_too(cluster: Cluster) -> None:
+    """A finding may come of it."""
+    two_expired(cluster)
+    Watched(cluster).see(look(NOW_MS), described(NOW_MS, open_entry(7)))
+    forget(cluster)
+    for table in (schema.transactional_ids, schema.producer_ids):
+        assert {row["transactional_id"] for row in rows(cluster.engine, table, cluster.id)} == {b"pay"}
+
+
+def test_a_deleted_partition_is_remembered_until_its_findings_have_ended(cluster: Cluster) -> None:
+    """Who judges has to learn of it, however long that takes."""
+    writer = PartitionWriter(cluster.engine, cluster.lease)
+
+    def full(now_ms: int, *partitions: int) -> None:
+        looks = tuple(look(now_ms, -1, -1, partition=p, is_gone=True, stalled_since_ms=None) for p in partitions)
+        writer.apply(PartitionsBatch(now_ms, looks, is_full=True), now_ms)
+
+    find(cluster, kinds.HANGING, ENTRY)
+    full(NOW_MS, 0, 1)
+    later_ms = NOW_MS + GONE_KEPT_MS + 1
+    full(later_ms)
+    assert [row["partition"] for row in rows(cluster.engine, schema.data_partitions, cluster.id)] == [0]
+    end(cluster, kinds.HANGING, later_ms)
+    full(later_ms + 1)
+    assert rows(cluster.engine, schema.data_partitions, cluster.id) == []
+
+
+def test_what_is_kept_for_a_finding_does_not_stop_the_others(cluster: Cluster) -> None:
+    """Pieces are small: what is kept must not fill them for ever."""
+    cluster.start({0: 0})
+    log = [entry(n, states.COMPLETE_ABORT, b"id-%d" % n, pid=n, at_ms=NOW_MS) for n in range(4)]
+    log += [entry(4 + n, states.EXPIRED, b"id-%d" % n, at_ms=NOW_MS + n) for n in range(4)]
+    cluster.writer.apply(batch(log, span(0, 8)), NOW_MS)
+    for n in (0, 1):
+        find(cluster, kinds.ADOPTED, Subject(transactional_id=b"id-%d" % n))
+    retention = Retention(cluster.engine, cluster.lease, keep=Keep(), ids_at_once=1)
+    assert [retention.forget(YEARS_LATER_MS).expired_ids for _ in range(3)] == [1, 1, 0]
+    left = {row["transactional_id"] for row in rows(cluster.engine, schema.transactional_ids, cluster.id)}
+    assert left == {b"id-0", b"id-1"}

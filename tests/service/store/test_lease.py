@@ -1,0 +1,59 @@
+"""Two drivers, one writer."""
+
+from __future__ import annotations
+
+import pytest
+
+from service.store import lease
+from service.store.errors import LeaseLost
+from service.store.lease import EXPIRES_AFTER_MS
+from service.store.progress import start_positions
+from service.store.writers.transaction_log import TransactionLogWriter
+from tests.service.store.conftest import Cluster
+from tests.service.store.logs import NOW_MS, batch, everything, read, transaction
+
+
+def test_a_held_lease_is_not_given_away(cluster: Cluster) -> None:
+    lease.renew(cluster.engine, cluster.lease, NOW_MS + 5_000)
+    assert lease.acquire(cluster.engine, cluster.id, "standby", NOW_MS + 5_000 + EXPIRES_AFTER_MS) is None
+
+
+def test_a_released_lease_is_free_at_once(cluster: Cluster) -> None:
+    lease.release(cluster.engine, cluster.lease)
+    taken = lease.acquire(cluster.engine, cluster.id, "standby", NOW_MS)
+    assert taken == (cluster.id, "standby", 2)
+    lease.release(cluster.engine, cluster.lease)  # what is lost cannot be released again
+    assert lease.acquire(cluster.engine, cluster.id, "driver", NOW_MS) is None
+
+
+def test_the_same_owner_comes_back_under_a_new_epoch(cluster: Cluster) -> None:
+    again = lease.acquire(cluster.engine, cluster.id, "driver", NOW_MS)
+    assert again is not None
+    assert again.epoch == cluster.lease.epoch + 1
+    with pytest.raises(LeaseLost):
+        lease.renew(cluster.engine, cluster.lease, NOW_MS)
+
+
+def test_the_driver_that_was_replaced_writes_nothing_more(cluster: Cluster) -> None:
+    first, second = transaction(0, start_ms=1), transaction(3, start_ms=2)
+    cluster.writer.apply(batch(first, read(0, 3)), NOW_MS)
+    later_ms = NOW_MS + EXPIRES_AFTER_MS + 1
+    taken = lease.acquire(cluster.engine, cluster.id, "standby", later_ms)
+    assert taken is not None
+    before = everything(cluster.engine, cluster.id)
+    for stale in (batch(second, read(3, 6)), batch(first, read(0, 3)), batch([], read(3, 3))):
+        with pytest.raises(LeaseLost, match="'driver' at epoch 1 was lost; it is 'standby' at epoch 2"):
+            cluster.writer.apply(stale, later_ms)
+    with pytest.raises(LeaseLost):
+        cluster.writer.report_trouble("broker down")
+    with pytest.raises(LeaseLost):
+        start_positions(cluster.engine, cluster.lease, "s", "t", [], later_ms)
+    assert everything(cluster.engine, cluster.id) == before
+    TransactionLogWriter(cluster.engine, taken).apply(batch(second, read(3, 6)), later_ms)
+    assert cluster.positions()[0].next_offset == 6
+
+
+def test_a_batch_does_not_renew(cluster: Cluster) -> None:
+    """One source that goes on says nothing of the others: who is stuck in part makes room for a standby."""
+    cluster.writer.apply(batch([], read(0, 0)), NOW_MS + EXPIRES_AFTER_MS)
+    assert lease.acquire(cluster.engine, cluster.id, "standby", NOW_MS + EXPIRES_AFTER_MS + 5) is not None

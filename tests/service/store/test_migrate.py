@@ -1,0 +1,124 @@
+"""The migrations give the tables of `service.store.schema`, however often and however many at once they run."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import Connection, Engine, Table, inspect
+
+from service.store.engine import open_engine, open_reader
+from service.store.errors import StoreError
+from service.store.migrate import current, head, upgrade
+from service.store.schema import metadata
+from tests.helpers.postgres import Postgres
+from tests.service.store.conftest import patient
+
+
+@pytest.fixture
+def empty(empty_url: str) -> Iterator[Engine]:
+    engine = open_engine(empty_url)
+    yield engine
+    engine.dispose()
+
+
+def test_alembic_finds_no_difference_to_the_schema(empty: Engine) -> None:
+    upgrade(empty)
+    with empty.connect() as connection:
+        options = {"compare_type": True, "compare_server_default": True, "render_as_batch": True}
+        assert compare_metadata(MigrationContext.configure(connection, opts=options), metadata) == []
+
+
+def test_the_tables_are_those_of_the_schema_in_every_detail(empty: Engine) -> None:
+    """Alembic looks neither at keys nor at the order of columns nor at the condition of an index."""
+    with empty.connect() as connection:
+        metadata.create_all(connection)
+        expected = described(connection)
+        connection.rollback()
+    upgrade(empty)
+    with empty.connect() as connection:
+        assert described(connection) == expected
+        assert set(inspect(connection).get_table_names()) == {*metadata.tables, "alembic_version"}
+
+
+def described(connection: Connection) -> dict[str, Any]:
+    """What the database itself says of the schema's tables."""
+    inspector = inspect(connection)
+
+    def by_name(get: Callable[[str], Any], table: Table) -> Any:
+        return sorted(get(table.name), key=lambda found: str(found["name"]))
+
+    return {
+        table.name: {
+            "columns": [column | {"type": str(column["type"])} for column in inspector.get_columns(table.name)],
+            "key": inspector.get_pk_constraint(table.name),
+            "foreign": by_name(inspector.get_foreign_keys, table),
+            "unique": by_name(inspector.get_unique_constraints, table),
+            "indexes": [_plain(index) for index in by_name(inspector.get_indexes, table)],
+        }
+        for table in metadata.sorted_tables
+    }
+
+
+def _plain(index: dict[str, Any]) -> dict[str, Any]:
+    """SQLite's condition comes as an object."""
+    return index | {"dialect_options": {k: str(v) for k, v in index.get("dialect_options", {}).items()}}
+
+
+def is_at_head(engine: Engine) -> bool:
+    with engine.connect() as connection:
+        return current(connection) == head()
+
+
+def test_an_upgrade_again_changes_nothing(engine: Engine, capfd: pytest.CaptureFixture[str]) -> None:
+    handlers = list(logging.getLogger().handlers)
+    upgrade(engine)
+    assert is_at_head(engine)
+    assert logging.getLogger().handlers == handlers
+    assert capfd.readouterr() == ("", "")
+
+
+def test_several_may_upgrade_at_once(empty_url: str) -> None:
+    """A driver and the service are started together."""
+    engines = [open_engine(patient(empty_url)) for _ in range(3)]
+    with ThreadPoolExecutor(len(engines)) as at_once:
+        list(at_once.map(upgrade, engines))
+    assert is_at_head(engines[0])
+    for engine in engines:
+        engine.dispose()
+
+
+def test_a_new_store_is_not_at_head_and_asking_changes_nothing(empty_url: str) -> None:
+    reader = open_reader(empty_url)
+    assert not is_at_head(reader)
+    engine = open_engine(empty_url)
+    upgrade(engine)
+    assert is_at_head(reader)
+    if engine.dialect.name == "sqlite":  # whoever creates the file settles this
+        with engine.connect() as connection:
+            assert connection.exec_driver_sql("PRAGMA auto_vacuum").scalar() == 2
+    reader.dispose()
+    engine.dispose()
+
+
+def test_an_upgrade_that_fails_leaves_nothing_behind(empty: Engine) -> None:
+    with empty.begin() as connection:
+        connection.exec_driver_sql("CREATE TABLE rejects (other INTEGER)")
+    with pytest.raises(Exception, match=r"rejects\"? already exists"):
+        upgrade(empty)
+    with empty.connect() as connection:
+        assert inspect(connection).get_table_names() == ["rejects"]
+
+
+def test_a_database_that_cannot_hold_every_character_is_refused(postgres: Postgres) -> None:
+    postgres.execute("CREATE DATABASE latin TEMPLATE template0 ENCODING 'LATIN1' LOCALE_PROVIDER libc LOCALE 'C'")
+    engine = open_engine(postgres.url("latin"))
+    with pytest.raises(StoreError, match=r"LATIN1 .* UTF8"):
+        upgrade(engine)
+    engine.dispose()
+    postgres.execute("DROP DATABASE latin")

@@ -1,0 +1,80 @@
+"""Stores of earlier versions come to head with all they hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from alembic import command
+from sqlalchemy import Engine, inspect
+
+from service.domain.findings import kinds
+from service.domain.findings.finding import Finding, Observation, Subject
+from service.domain.findings.lifecycle import Look, reconcile
+from service.store import clusters, lease
+from service.store.engine import open_engine
+from service.store.migrate import config, upgrade
+from service.store.writers.findings import FindingWriter, load
+from tests.service.store.logs import NOW_MS
+
+_OLD = """INSERT INTO findings (cluster_id, id, kind, severity, status, confidence, transactional_id, opened_at_ms,
+ confirmed_at_ms, last_seen_ms, count, reopened, summary, advice, evidence, counted_to) VALUES
+ (1, 'f1', 'overdue_transaction', 'warning', 'confirmed', 'certain', {id}, {at}, {at}, {at}, 1, {false}, 'late', 'wait',
+ '[[5, "log", "fact"]]', -1)"""
+
+
+@pytest.fixture
+def at_0003(empty_url: str) -> Iterator[Engine]:
+    """With a cluster, and a finding of an earlier version."""
+    engine = open_engine(empty_url)
+    with engine.begin() as connection:
+        command.upgrade(config(connection), "0003")
+    assert clusters.bind(engine, "orders", "kafka", NOW_MS) == 1
+    is_sqlite = engine.dialect.name == "sqlite"
+    values = {"id": "X'706179'" if is_sqlite else "'\\x706179'", "at": NOW_MS, "false": "0" if is_sqlite else "false"}
+    with engine.begin() as connection:
+        connection.exec_driver_sql(_OLD.format(**values).replace("%", "%%"))
+    yield engine
+    engine.dispose()
+
+
+def stored(engine: Engine) -> list[Finding]:
+    with engine.connect() as connection:
+        return list(load(connection, 1, NOW_MS).values())
+
+
+def test_a_finding_of_an_earlier_version_is_read_and_goes_on(at_0003: Engine) -> None:
+    upgrade(at_0003)
+    (old,) = stored(at_0003)
+    assert (old.id, old.subject.transactional_id, old.evidence[0].text) == ("f1", b"pay", "fact")
+    assert (old.decision, old.command, old.blocked_groups) == (None, None, ())
+    seen = Observation(kinds.OVERDUE, kinds.WARNING, Subject(transactional_id=b"pay"), "late", "wait", ())
+    seen = seen._replace(blocked_groups=("readers", "billing"), decision="abort", command="kafka-transactions.sh abort")
+    changes = reconcile({(old.kind, old.subject): old}, Look((seen,), frozenset()), NOW_MS, "kafka")
+    held = lease.acquire(at_0003, 1, "driver", NOW_MS)
+    assert held is not None
+    FindingWriter(at_0003, held).save(changes, NOW_MS)
+    (new,) = stored(at_0003)
+    assert (new.id, new.decision, new.command) == ("f1", "abort", "kafka-transactions.sh abort")
+    assert new.blocked_groups == ("readers", "billing")
+
+
+def test_the_way_back_leaves_what_the_earlier_version_had(at_0003: Engine) -> None:
+    upgrade(at_0003)
+    with at_0003.begin() as connection:
+        command.downgrade(config(connection), "0003")
+        assert connection.exec_driver_sql("SELECT id, count FROM findings").all() == [("f1", 1)]
+    upgrade(at_0003)
+    assert [one.id for one in stored(at_0003)] == ["f1"]
+
+
+def test_a_store_can_go_back_to_before_there_was_a_ledger(engine: Engine) -> None:
+    assert clusters.bind(engine, "orders", "kafka", NOW_MS) == 1
+    tables = {"partition_markers", "partition_minutes"}
+    with engine.begin() as connection:
+        command.downgrade(config(connection), "0004")
+        assert tables.isdisjoint(inspect(connection).get_table_names())
+    upgrade(engine)
+    with engine.connect() as connection:
+        assert tables <= set(inspect(connection).get_table_names())
+    assert clusters.bind(engine, "orders", "kafka", NOW_MS) == 1

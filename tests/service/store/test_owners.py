@@ -1,0 +1,72 @@
+"""From a producer id to who wrote under it: now, before, and when the name has expired or was forgotten."""
+
+from __future__ import annotations
+
+from service.domain.partitions.open_entries import Owner
+from service.domain.transaction_log import states
+from service.domain.transaction_log.facts import Participants
+from service.store.queries.partitions import owners
+from service.store.retention import Retention
+from tests.service.store.conftest import Cluster
+from tests.service.store.histories import committed
+from tests.service.store.logs import NOW_MS, Entry, batch, entry, read, transaction, value_of
+
+DAY_MS = 86_400_000
+
+
+def found(cluster: Cluster, *producer_ids: int) -> dict[int, list[Owner]]:
+    with cluster.engine.connect() as connection:
+        return owners(connection, cluster.id, producer_ids)
+
+
+def log(cluster: Cluster, entries: list[Entry], lo: int = 0, partition: int = 0) -> None:
+    cluster.writer.apply(batch(entries, read(lo, lo + len(entries), partition=partition)), NOW_MS)
+
+
+def test_an_owner_is_told_field_by_field(cluster: Cluster) -> None:
+    topics = (Participants("orders", (0, 3)), Participants("audit", (1,)))
+    ended = transaction(0, start_ms=1_000)
+    log(cluster, [*ended, entry(3, states.ONGOING, start_ms=2_000, epoch=1, version=2, topics=topics)])
+    partitions = (("audit", 1), ("orders", 0), ("orders", 3))
+    newest = (b"pay", 0, 0, 3, 10_003, 0, states.ONGOING, 7, 1, 60_000, 2_000, 10_003, 2)
+    had = (10_000, 10_003, 0, 1, 1, states.PREPARE_COMMIT, value_of(ended[1]))
+    assert found(cluster, 7, 8) == {7: [Owner(*newest, partitions, *had)]}
+
+
+def test_an_id_that_went_on_to_another_producer_id_is_told_with_it(cluster: Cluster) -> None:
+    log(cluster, [*transaction(0, start_ms=1_000, pid=7), entry(3, states.ONGOING, pid=8)])
+    (before,), (now,) = found(cluster, 7, 8).values()
+    assert (before.producer_id, before.state, before.first_seen_ms) == (8, states.ONGOING, 10_000)
+    assert (before.last_seen_ms, before.ended_state) == (10_002, states.PREPARE_COMMIT)
+    assert (now.producer_id, now.ended_offset, now.ended_value) == (8, None, None)
+    assert before.partitions == now.partitions == (("orders", 0), ("orders", 3))
+
+
+def test_who_has_it_now_comes_before_who_had_it_and_those_the_latest_first(cluster: Cluster) -> None:
+    """A name is given anew to a producer id only by mistake, of a person or of Kafka: then all of them are told."""
+    log(cluster, [entry(0, states.EMPTY, b"a"), entry(1, states.EMPTY, b"b"), entry(2, states.EMPTY, b"c")])
+    log(cluster, [entry(3, states.EMPTY, b"b", pid=8), entry(4, states.EMPTY, b"c", pid=9)], lo=3)
+    assert [one.transactional_id for one in found(cluster, 7)[7]] == [b"a", b"c", b"b"]
+
+
+def test_an_id_that_expired_is_still_named(cluster: Cluster) -> None:
+    cluster.start({0: 0})
+    long_ago_ms = NOW_MS - 20 * DAY_MS
+    log(cluster, [*committed(0, long_ago_ms), entry(3, states.EXPIRED, at_ms=long_ago_ms)])
+    (expired,) = found(cluster, 7)[7]
+    assert (expired.transactional_id, expired.state, expired.offset) == (b"pay", states.EXPIRED, 3)
+    assert (expired.producer_id, expired.timeout_ms) == (7, 60_000)
+    assert Retention(cluster.engine, cluster.lease).forget(NOW_MS - 10 * DAY_MS).expired_ids == 1
+    (forgotten,) = found(cluster, 7)[7]
+    assert (forgotten.transactional_id, forgotten.state) == (b"pay", states.EXPIRED)
+    assert (forgotten.log_partition, forgotten.offset, forgotten.producer_id, forgotten.partitions) == (-1, -1, -1, ())
+    assert forgotten[-7:] == expired[-7:]
+
+
+def test_a_thousand_at_once(cluster: Cluster) -> None:
+    log(cluster, [entry(n, states.ONGOING, b"id-%04d" % n, pid=n) for n in range(1_200)])
+    all_of_them = found(cluster, *range(1_300))
+    assert {pid: one.transactional_id for pid, (one,) in all_of_them.items()} == {
+        n: b"id-%04d" % n for n in range(1_200)
+    }
+    assert all(one.partitions == (("orders", 0), ("orders", 3)) for (one,) in all_of_them.values())

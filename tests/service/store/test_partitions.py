@@ -1,0 +1,208 @@
+"""Looks at data partitions become rows; what is newer stays, and silence heals nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from service.domain.partitions.facts import SOURCE
+from service.store import lease
+from service.store.errors import LeaseLost
+from service.store.queries import clusters, partitions
+from service.store.queries.partitions import PartitionRow, StallClock
+from service.store.writers.partitions import GONE_KEPT_MS, Written
+from tests.service.store.conftest import Cluster
+from tests.service.store.logs import NOW_MS, everything
+from tests.service.store.looks import FIRST, Watched, described, entry, look, silent
+
+
+@pytest.fixture
+def watched(cluster: Cluster) -> Watched:
+    return Watched(cluster)
+
+
+def status(watched: Watched) -> clusters.StatusRow:
+    with watched.cluster.engine.connect() as connection:
+        return clusters.statuses(connection, watched.cluster.id)[SOURCE]
+
+
+def counts(watched: Watched, fresh_since_ms: int = 0) -> partitions.PartitionCounts:
+    with watched.cluster.engine.connect() as connection:
+        return partitions.counts(connection, watched.cluster.id, fresh_since_ms)
+
+
+def stalled(watched: Watched, limit: int = 100) -> list[int]:
+    with watched.cluster.engine.connect() as connection:
+        return [row.partition for row in partitions.stalled(connection, watched.cluster.id, limit)]
+
+
+def clocks(watched: Watched) -> dict[tuple[str, int], StallClock]:
+    with watched.cluster.engine.connect() as connection:
+        return partitions.stall_clocks(connection, watched.cluster.id)
+
+
+def test_a_look_and_a_read_come_back_field_by_field(watched: Watched) -> None:
+    seen = look(NOW_MS, samples="[1]")
+    read_ = described(NOW_MS + 5, entry(), is_whole=True, lag_bytes=4_096, why="of 2 brokers 1 did not answer")
+    assert watched.see(seen, read_) == Written(1, 1)
+    told = (NOW_MS + 5, 100, True, True, 4_096, "of 2 brokers 1 did not answer", FIRST)
+    assert watched.there() == PartitionRow(*seen, NOW_MS, *told)
+    free = look(NOW_MS, 110, partition=1)
+    watched.see(free)
+    assert watched.there(1) == PartitionRow(*free, NOW_MS, None, None, False, False, None, None, None)
+
+
+def test_what_is_older_than_what_is_stored_is_left_out(watched: Watched) -> None:
+    watched.see(look(NOW_MS + 1_000), described(NOW_MS + 1_001, entry(8)))
+    before = everything(watched.cluster.engine, watched.cluster.id)
+    assert watched.see(look(NOW_MS, 90, 200), described(NOW_MS, entry(7)), trouble="old news") == Written(0, 0)
+    assert everything(watched.cluster.engine, watched.cluster.id) == before
+
+
+def test_a_batch_that_comes_again_changes_nothing(watched: Watched) -> None:
+    batch = look(NOW_MS), described(NOW_MS + 1, entry(7), entry(8, 105))
+    watched.see(*batch)
+    before = everything(watched.cluster.engine, watched.cluster.id)
+    watched.see(*batch)
+    assert everything(watched.cluster.engine, watched.cluster.id) == before
+
+
+def test_of_two_looks_in_one_batch_the_newer_one_stays_whatever_their_order(watched: Watched) -> None:
+    watched.see(look(NOW_MS + 5, 110), look(NOW_MS, 100))
+    assert watched.there().last_stable_offset == 110
+
+
+def test_what_nothing_is_told_of_is_as_it_was_when_all_were_looked_at(watched: Watched) -> None:
+    watched.see(look(NOW_MS), look(NOW_MS, 110, partition=1))
+    watched.see(look(NOW_MS + 20_000, partition=1), looked_at_ms=NOW_MS + 20_000)
+    assert watched.there(0).looked_at_ms == NOW_MS + 20_000
+    assert counts(watched, NOW_MS + 10_000)[:3] == (2, 2, 2)
+    assert counts(watched, NOW_MS + 20_001)[:3] == (2, 0, 2)
+
+
+def test_who_does_not_answer_keeps_numbers_and_stall_and_is_told_apart(watched: Watched) -> None:
+    watched.see(look(NOW_MS, samples="[2]"), described(NOW_MS + 1, entry()))
+    watched.see(looked_at_ms=NOW_MS + 4_000)
+    watched.see(silent(NOW_MS + 5_000))
+    row = watched.there()
+    assert (row.why, row.leader, row.looked_at_ms) == ("no leader", -1, NOW_MS + 5_000)
+    assert (row.log_start, row.last_stable_offset, row.high_watermark) == (10, 100, 110)
+    assert (row.stalled_since_ms, row.samples, row.answered_at_ms) == (NOW_MS, "[2]", NOW_MS + 4_000)
+    assert (row.read_at_ms, row.first) == (NOW_MS + 1, FIRST)
+    watched.see(looked_at_ms=NOW_MS + 8_000)
+    watched.see(silent(NOW_MS + 9_000, "still none"))
+    assert watched.there().answered_at_ms == NOW_MS + 4_000
+    assert watched.open() == {7: (NOW_MS + 1, 100)}
+    assert (stalled(watched), counts(watched)[:3]) == ([0], (1, 0, 1))
+    assert clocks(watched) == {("orders", 0): StallClock("T", 100, NOW_MS, "[2]")}
+
+
+def test_who_never_answered_has_no_numbers(watched: Watched) -> None:
+    watched.see(silent(NOW_MS))
+    row = watched.there()
+    assert (row.last_stable_offset, row.answered_at_ms, row.stalled_since_ms) == (-1, None, None)
+    watched.see(silent(NOW_MS + 1))
+    assert watched.there().answered_at_ms is None
+
+
+def test_a_log_start_that_was_not_asked_for_is_the_last_one_told(watched: Watched) -> None:
+    watched.see(look(NOW_MS))
+    watched.see(look(NOW_MS + 1, log_start=-1))
+    assert watched.there().log_start == 10
+
+
+def test_the_read_goes_when_the_lso_reached_the_high_watermark(watched: Watched) -> None:
+    watched.see(look(NOW_MS), described(NOW_MS + 1, entry()))
+    watched.see(look(NOW_MS + 2, 101))
+    assert watched.there().read_lso == 100
+    watched.see(look(NOW_MS + 3, 110))
+    assert watched.there()[-7:] == (None, None, False, False, None, None, None)
+    assert (stalled(watched), clocks(watched)) == ([], {})
+
+
+def test_a_read_of_a_partition_nobody_watches_is_left_out(watched: Watched) -> None:
+    assert watched.see(described(NOW_MS, entry())) == Written(0, 0)
+    assert watched.entries() == []
+
+
+def test_after_a_full_batch_only_its_partitions_are_watched(watched: Watched) -> None:
+    watched.see(look(NOW_MS), look(NOW_MS, partition=1), described(NOW_MS, entry()), not_covered=3)
+    watched.see(look(NOW_MS + 1, partition=1), is_full=False, not_covered=4)
+    assert counts(watched)[0] == 2
+    watched.see(look(NOW_MS, partition=1), is_full=True, not_covered=9)  # older than the last: says nothing of others
+    assert counts(watched) == (2, 2, 2, 4, NOW_MS + 1)
+    watched.see(look(NOW_MS + 2, partition=1), is_full=True, not_covered=5)
+    assert (watched.row(0), watched.entries()) == (None, [])
+    assert counts(watched) == (1, 1, 1, 5, NOW_MS + 2)
+
+
+def test_it_is_remembered_for_a_while_that_a_partition_is_gone(watched: Watched) -> None:
+    watched.see(look(NOW_MS), described(NOW_MS, entry()))
+    watched.see(silent(NOW_MS + 1, "its topic was deleted", is_gone=True, stalled_since_ms=NOW_MS))
+    assert (watched.row(), watched.entries(), stalled(watched), clocks(watched)) == (None, [], [], {})
+    assert counts(watched)[:3] == (0, 0, 0)
+    watched.see(look(NOW_MS + 2, partition=1), is_full=True)
+    with watched.cluster.engine.connect() as connection:
+        (gone,) = partitions.gone(connection, watched.cluster.id)
+        ((left,), _) = partitions.page(connection, watched.cluster.id, None, 10)
+    assert left == watched.there(1)
+    assert (gone.topic_id, gone.looked_at_ms, gone.is_gone) == ("T", NOW_MS + 1, True)
+    watched.see(look(NOW_MS + 3, topic_id="T2"), look(NOW_MS + 3, partition=1))
+    assert watched.there().topic_id == "T2"
+    watched.see(silent(NOW_MS + 4, is_gone=True))
+    later_ms = NOW_MS + GONE_KEPT_MS + 5
+    watched.see(look(later_ms, partition=1), is_full=True)
+    with watched.cluster.engine.connect() as connection:
+        assert partitions.gone(connection, watched.cluster.id) == []
+
+
+def test_trouble_is_told_beside_what_was_seen_last_without_it(watched: Watched) -> None:
+    watched.see(silent(NOW_MS), trouble="broker 2 did not\nanswer\0")
+    assert status(watched) == (SOURCE, None, "broker 2 did not\\nanswer\\x00")
+    watched.see(look(NOW_MS + 1))
+    assert status(watched) == (SOURCE, NOW_MS + 1, None)
+    watched.writer.report_trouble("no broker answers")
+    assert status(watched) == (SOURCE, NOW_MS + 1, "no broker answers")
+    watched.see(look(NOW_MS + 3), trouble="broker 2 did not answer")
+    assert status(watched) == (SOURCE, NOW_MS + 1, "broker 2 did not answer")
+    assert counts(watched).looked_at_ms == NOW_MS + 3
+
+
+def test_the_driver_that_was_replaced_writes_nothing_more(watched: Watched) -> None:
+    watched.see(look(NOW_MS))
+    before = everything(watched.cluster.engine, watched.cluster.id)
+    assert lease.acquire(watched.cluster.engine, watched.cluster.id, "standby", NOW_MS + 60_000) is not None
+    with pytest.raises(LeaseLost):
+        watched.see(look(NOW_MS + 1))
+    with pytest.raises(LeaseLost):
+        watched.writer.report_trouble("late")
+    assert everything(watched.cluster.engine, watched.cluster.id) == before
+
+
+def test_a_batch_does_not_renew_the_lease(watched: Watched) -> None:
+    """The other source may be stuck."""
+    later_ms = NOW_MS + lease.EXPIRES_AFTER_MS
+    watched.see(look(NOW_MS), now_ms=later_ms)
+    assert lease.acquire(watched.cluster.engine, watched.cluster.id, "standby", later_ms + 5) is not None
+
+
+def test_of_other_clusters_everything_stays(cluster: Cluster, new_cluster: Callable[[], Cluster]) -> None:
+    other = Watched(new_cluster())
+    other.see(look(NOW_MS), described(NOW_MS, entry()))
+    before = everything(other.cluster.engine, other.cluster.id)
+    Watched(cluster).see(look(NOW_MS + 9, partition=3), is_full=True)
+    assert everything(other.cluster.engine, other.cluster.id) == before
+
+
+@pytest.mark.parametrize(("changes", "is_full"), [(1_200, True), (1_200, False), (400, False)])
+def test_many_partitions_at_once(watched: Watched, changes: int, is_full: bool) -> None:
+    """All rows read at once or a hundred at a time; on PostgreSQL, copied or sent as single rows."""
+    first = [look(NOW_MS, partition=n) for n in range(1_500)]
+    watched.see(*first, described(NOW_MS + 1, entry(9_999), partition=201), is_full=True)
+    changed = [look(NOW_MS + 5, 110 if n % 2 else 101, partition=n) for n in range(changes)]
+    reads = [described(NOW_MS + 6, entry(n, 101), partition=n) for n in range(0, changes, 2)]
+    watched.see(*changed, *reads, is_full=is_full)
+    there = changes if is_full else 1_500
+    assert counts(watched)[:3] == (there, there, there - changes // 2)
+    assert [one.producer_id for one in watched.entries()] == list(range(0, changes, 2))

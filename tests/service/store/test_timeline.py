@@ -1,0 +1,212 @@
+"""The timeline of an id: nothing twice, nothing missing, whatever the page's size, and always by an index."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, Engine
+
+from service.domain.transaction_log import states
+from service.domain.transaction_log.facts import Gap, Step
+from service.domain.transaction_log.timeline import Commits, Folded, Mark, Row, told
+from service.domain.transaction_log.transitions import REPEATED
+from service.store.queries.history import commits_of, read_owners, read_timeline, rows_of
+from service.store.writers.transaction_log import TransactionLogWriter
+from tests.service.store.conftest import Cluster, only_on
+from tests.service.store.histories import aborted, committed, minutes_ago
+from tests.service.store.logs import NOW_MS, Entry, batch, entry, read
+
+
+def apply(cluster: Cluster, entries: Sequence[Entry], lo: int = 0) -> None:
+    cluster.writer.apply(batch(entries, read(lo, lo + len(entries))), NOW_MS)
+
+
+def walk(engine: Engine, cluster_id: int, limit: int = 200, key: bytes = b"pay") -> list[Row | Folded]:
+    items: list[Row | Folded] = []
+    mark: Mark | None = Mark()
+    with engine.connect() as connection:
+        while mark is not None:
+            page = read_timeline(connection, cluster_id, key, mark, limit)
+            assert len(page.items) == limit or page.after is None, "only the last page may be short"
+            items += page.items
+            mark = page.after
+    return items
+
+
+def shown(items: Sequence[Row | Folded]) -> list[Any]:
+    """Offsets of transitions, and how many commits stand between them."""
+    return [f"{item.commits} commits" if isinstance(item, Folded) else item.offset for item in items]
+
+
+def test_commits_are_folded_between_transitions(cluster: Cluster) -> None:
+    cluster.start({0: 0})
+    log: list[Entry] = []
+    for minute in (9, 8, 8, 5):
+        log += committed(len(log), minutes_ago(minute))
+    abort = len(log)
+    log += aborted(abort, minutes_ago(4))
+    for minute in (3, 3, 3):
+        log += committed(len(log), minutes_ago(minute) + 1_000 * len(log))
+    apply(cluster, log)
+    items = walk(cluster.engine, cluster.id)
+    assert shown(items) == ["3 commits", abort + 2, abort + 1, "4 commits"]
+    assert items[3] == Folded(4, minutes_ago(9), minutes_ago(5))
+    complete, prepare = items[1], items[2]
+    assert isinstance(complete, Row)
+    assert isinstance(prepare, Row)
+    assert (prepare.cause, prepare.confidence, prepare.duration_ms) == ("client_abort", "certain", 100)
+    assert (complete.cause, complete.marker_ms, complete.at_ms) == (None, 10, minutes_ago(4))
+
+
+def test_a_minutes_commits_stand_at_the_time_of_the_last(cluster: Cluster) -> None:
+    cluster.start({0: 0})
+    log = [*committed(0, minutes_ago(2) + 1_000), *aborted(3, minutes_ago(2) + 2_000)]
+    log += committed(6, minutes_ago(2) + 3_000)
+    apply(cluster, log)
+    assert shown(walk(cluster.engine, cluster.id)) == ["2 commits", 5, 4]
+
+
+def test_a_commit_with_a_row_of_its_own_is_not_counted_again(cluster: Cluster) -> None:
+    cluster.start({0: 0})
+    log = [*committed(0, minutes_ago(2) + 1_000), *committed(3, minutes_ago(2) + 30_000, markers_ms=5_000)]
+    log += [*committed(6, minutes_ago(2) + 40_000), *committed(9, minutes_ago(1), markers_ms=2_000)]
+    apply(cluster, log)
+    assert shown(walk(cluster.engine, cluster.id)) == [11, 10, "2 commits", 5, 4]
+
+
+@pytest.mark.parametrize("cut", range(4))
+def test_a_commit_with_slow_markers_shows_its_decision_and_cause_too(cluster: Cluster, cut: int) -> None:
+    """Also where PrepareCommit was read before anybody knew that its markers would be slow."""
+    cluster.start({0: 0})
+    log = committed(0, minutes_ago(2), markers_ms=5_000)
+    for lo, hi in ((0, cut), (cut, 3)):
+        cluster.writer.apply(batch(log[lo:hi], read(lo, hi)), NOW_MS)
+    complete, prepare = walk(cluster.engine, cluster.id)
+    assert isinstance(complete, Row)
+    assert isinstance(prepare, Row)
+    assert (complete.offset, complete.from_state, complete.marker_ms) == (2, states.PREPARE_COMMIT, 5_000)
+    assert (prepare.offset, prepare.from_state, prepare.to_state) == (1, states.ONGOING, states.PREPARE_COMMIT)
+    assert (prepare.cause, prepare.confidence, prepare.duration_ms) == ("commit", "certain", 100)
+    assert prepare.at_ms == minutes_ago(2) - 5_000
+
+
+def test_a_decision_that_is_written_again_leaves_the_first_one_in_the_history(cluster: Cluster) -> None:
+    cluster.start({0: 0})
+    log = committed(0, minutes_ago(2), markers_ms=5_000)
+    again = entry(2, states.PREPARE_COMMIT, start_ms=log[1].record.start_ms, at_ms=minutes_ago(2) - 2_000)
+    complete = log[2]._replace(record=log[2].record._replace(offset=3))
+    apply(cluster, [*log[:2], again, complete])
+    told = [(row.offset, row.cause, row.note) for row in walk(cluster.engine, cluster.id) if isinstance(row, Row)]
+    assert told == [(3, None, None), (2, None, REPEATED), (1, "commit", None)]
+
+
+def test_of_an_id_whose_every_step_is_kept_nothing_is_folded(cluster: Cluster) -> None:
+    cluster.start({0: 0})
+    writer = TransactionLogWriter(cluster.engine, cluster.lease, kept=(b"pay",))
+    log: list[Entry] = []
+    for minute in (3, 3, 2, 1):
+        log += committed(len(log), minutes_ago(minute) + 1_000 * len(log))
+    every_step = tuple(Step(0, b"pay", before.record, after.record) for before, after in pairwise(log))
+    writer.apply(batch(log, read(0, len(log)))._replace(steps=every_step), NOW_MS)
+    assert shown(walk(cluster.engine, cluster.id)) == list(reversed(range(1, len(log))))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_every_page_size_tells_the_same_and_every_commit_once(cluster: Cluster, seed: int) -> None:
+    rng = random.Random(seed)
+    cluster.start({0: 0})
+    log: list[Entry] = []
+    at_ms, commits = minutes_ago(120), 0
+    for _ in range(80):
+        at_ms += rng.choice((200, 5_000, 30_000, 90_000))
+        kind = rng.choice(("commit", "commit", "commit", "slow", "abort"))
+        commits += kind != "abort"
+        if kind == "abort":
+            log += aborted(len(log), at_ms)
+        else:
+            log += committed(len(log), at_ms, markers_ms=1_500 if kind == "slow" else 10)
+    log += committed(len(log), at_ms + 10, b"somebody else")
+    apply(cluster, log)
+    items = walk(cluster.engine, cluster.id)
+    for limit in (1, 2, 7):
+        assert walk(cluster.engine, cluster.id, limit) == items
+    rows = [item for item in items if isinstance(item, Row)]
+    assert [row.offset for row in rows] == sorted((row.offset for row in rows), reverse=True)
+    own = sum(row.to_state == states.COMPLETE_COMMIT for row in rows)
+    assert own == sum(row.cause == "commit" for row in rows)
+    assert own + sum(item.commits for item in items if isinstance(item, Folded)) == commits
+    assert not [pair for pair in pairwise(items) if all(isinstance(one, Folded) for one in pair)]
+
+
+def test_a_log_that_is_read_again_tells_nothing_twice(cluster: Cluster) -> None:
+    """Compaction may have left less of it: what was judged first is kept."""
+    cluster.start({0: 0})
+    log = [*committed(0, minutes_ago(9)), *aborted(3, minutes_ago(8))]
+    apply(cluster, log)
+    before = walk(cluster.engine, cluster.id)
+    again = read(0, 6, generation=1, gap=Gap(6, 6, "away"), counts=False)
+    cluster.writer.apply(batch(log[4:], again), NOW_MS)
+    assert walk(cluster.engine, cluster.id) == before
+    later = aborted(6, minutes_ago(1))
+    cluster.writer.apply(batch(later, read(6, 9, generation=1)), NOW_MS)
+    assert walk(cluster.engine, cluster.id, 2)[2:] == before
+
+
+def test_a_clock_that_steps_back_changes_no_order_of_the_log() -> None:
+    def row(offset: int, at_ms: int) -> Row:
+        return Row(0, offset, offset, at_ms, 1, 3, 7, 0, 1, None, "timeout", "likely", None, True)
+
+    rows = [row(9, 5_000_000), row(8, 9_000_000), row(7, -5), row(6, 7_000_000)]
+    minutes = [Commits(8_400_000, 5, 8_400_001, 8_400_002), Commits(0, 2, 1, 2)]
+    items = [item for item, _ in told(rows, minutes, Mark())]
+    assert [item.offset for item in items if isinstance(item, Row)] == [9, 8, 7, 6]
+    assert sum(item.commits for item in items if isinstance(item, Folded)) == 7
+
+
+def test_of_another_cluster_nothing_is_told(cluster: Cluster, new_cluster: Any) -> None:
+    other = new_cluster()
+    for one in (cluster, other):
+        one.start({0: 0})
+    apply(other, [*committed(0, minutes_ago(2)), *aborted(3, minutes_ago(1))])
+    assert walk(cluster.engine, cluster.id) == []
+
+
+def test_a_producer_id_has_dated_owners(cluster: Cluster) -> None:
+    cluster.start({0: 0})
+    log = [*committed(0, minutes_ago(9), pid=7, epoch=2), *committed(3, minutes_ago(8), pid=7, epoch=5)]
+    log += [*committed(6, minutes_ago(5), pid=8), entry(9, states.EMPTY, b"gone", pid=9, at_ms=minutes_ago(4))]
+    log.append(entry(10, states.EXPIRED, b"gone", at_ms=minutes_ago(3)))
+    apply(cluster, log)
+    with cluster.engine.connect() as connection:
+        (rotated,) = read_owners(connection, cluster.id, 7)
+        (current,) = read_owners(connection, cluster.id, 8)
+        (expired,) = read_owners(connection, cluster.id, 9)
+        assert read_owners(connection, cluster.id, 10) == []
+    assert rotated == (b"pay", minutes_ago(9) - 110, minutes_ago(8), 2, 5, False)
+    assert (current.transactional_id, current.current) == (b"pay", True)
+    assert (expired.transactional_id, expired.current) == (b"gone", False)
+
+
+@only_on("sqlite")
+def test_the_timeline_is_looked_up_and_nothing_is_sorted(cluster: Cluster) -> None:
+    with cluster.engine.connect() as connection:
+        for statement in (
+            rows_of(cluster.id, b"pay", None),
+            rows_of(cluster.id, b"pay", (1, 5, 9)),
+            commits_of(cluster.id, b"pay", None),
+            commits_of(cluster.id, b"pay", NOW_MS),
+        ):
+            steps = plan(connection, statement)
+            assert all(step.startswith(("SEARCH", "CORRELATED")) for step in steps), steps
+            assert "transactional_id=?" in steps[0]
+
+
+def plan(connection: Connection, statement: Any) -> list[str]:
+    compiled = statement.compile(dialect=connection.dialect, compile_kwargs={"render_postcompile": True})
+    parameters = tuple(compiled.params[name] for name in compiled.positiontup)
+    rows = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {compiled}", parameters)
+    return [row[3] for row in rows]

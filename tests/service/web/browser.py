@@ -1,0 +1,127 @@
+"""A real browser before a real server: Debian's chromium through Playwright, the application in a thread."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, Final, NamedTuple, Protocol
+
+import pytest
+import uvicorn
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+from starlette.types import ASGIApp
+
+from service.app import create_app
+from tests.helpers.stores import NOW_MS
+from tests.helpers.waiting import LIMIT_S, wait_for
+
+CHROMIUM: Final = shutil.which("chromium") or shutil.which("google-chrome") or "/usr/bin/chromium"
+PHONE, DESK = 390, 1280
+WAIT_MS: Final = 1000 * LIMIT_S
+"""For what the page does by itself: an action, an expectation."""
+
+
+class Clock:
+    """The service's clock, set by hand; it does not run."""
+
+    def __init__(self, at_ms: int = NOW_MS) -> None:
+        self.at_ms = at_ms
+
+    def __call__(self) -> int:
+        return self.at_ms
+
+
+class Tab(NamedTuple):
+    """A page of the browser. `complaints`: errors of the console and of scripts, requests to other hosts; a test
+    that expects one takes it out, what is left fails it."""
+
+    page: Page
+    address: str
+    complaints: list[str]
+
+    def open(self, path: str) -> Page:
+        self.page.goto(self.address + path, wait_until="domcontentloaded")
+        return self.page
+
+
+class Browse(Protocol):
+    def __call__(
+        self, app: ASGIApp | str, *, width: int = DESK, dark: bool = False, script: bool = True, **context: Any
+    ) -> Tab: ...
+
+
+@contextmanager
+def serving(app: ASGIApp) -> Iterator[str]:
+    """Serves the application from a thread; its address, without a slash at the end."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    config = uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
+    thread.start()
+    try:
+        wait_for(lambda: server.started or not thread.is_alive(), "the server to start")
+        assert server.started, "the server ended"
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join(LIMIT_S)
+        listening.close()
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    """One browser a module, not longer: while it runs, no other event loop can run in this thread."""
+    expect.set_options(timeout=WAIT_MS)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+@pytest.fixture
+def browse(chromium: Browser) -> Iterator[Browse]:
+    """A tab in a context of its own: `browse(cluster.url)` or `browse(app)` at a server of its own, `browse("http://…")`
+    at one that runs."""
+    with ExitStack() as running:
+        tabs: list[Tab] = []
+
+        def browse(
+            app: ASGIApp | str, *, width: int = DESK, dark: bool = False, script: bool = True, **context: Any
+        ) -> Tab:
+            if isinstance(app, str) and app.startswith("http://"):
+                address = app
+            else:
+                served = create_app(app, "1.2.3", now_ms=Clock()) if isinstance(app, str) else app
+                address = running.enter_context(serving(served))
+            opened = chromium.new_context(
+                viewport={"width": width, "height": 900},
+                color_scheme="dark" if dark else "light",
+                java_script_enabled=script,
+                **context,
+            )
+            running.callback(opened.close)
+            page = opened.new_page()
+            page.set_default_timeout(WAIT_MS)
+            tabs.append(Tab(page, address, []))
+            _listen(page, address, tabs[-1].complaints.append)
+            return tabs[-1]
+
+        yield browse
+        for tab in tabs:
+            assert not tab.complaints, tab.complaints
+
+
+def _listen(page: Page, address: str, complain: Callable[[str], None]) -> None:
+    page.on("console", lambda told: complain(told.text) if told.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: complain(str(error)))
+    page.on("request", lambda asked: None if asked.url.startswith(address) else complain(f"asked {asked.url}"))
+
+
+def is_wider_than_the_window(page: Page) -> bool:
+    """The page scrolls sideways (a table may, in its box)."""
+    return bool(page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth"))

@@ -1,0 +1,178 @@
+"""A finding of each kind, in the judge's words, and the looks at partitions that go with them."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from service.domain.findings import kinds
+from service.domain.findings.finding import Evidence, Observation, Occurrence, Subject
+from service.domain.transaction_log.states import TOPIC
+from tests.helpers.partitions import LSO, PID
+from tests.helpers.stores import NOW_MS
+
+ORDERS: Final = Subject("orders", 0, b"pay", PID, 3, LSO)
+ABORT: Final = (
+    "kafka-transactions.sh --bootstrap-server broker-1:9092 abort --topic orders --partition 0 --start-offset 100"
+)
+BLOCKS: Final = (
+    "orders-0: the transaction of pay (producer id 7, epoch 3) that is open at offset 100 hangs: no coordinator will"
+    " end it; read_committed consumers stop at 100"
+)
+_OWN: Final = Subject(transactional_id=b"pay")
+_LINE: Final = Evidence(NOW_MS - 1_000, f"{TOPIC}-0@7", "newest record of pay: CompleteAbort, producer id 7, epoch 3")
+
+
+def observed(kind: str, subject: Subject, summary: str, advice: str = "Do what is right.", **more: Any) -> Observation:
+    occurrences = tuple(Occurrence(n, NOW_MS - n) for n in range(3)) if kind in kinds.EVENTS else ()
+    found = Observation(kind, kinds.WARNING, subject, summary, advice, (_LINE,), occurrences=occurrences)
+    return found._replace(**more)
+
+
+def hanging(decision: str = "none", subject: Subject = ORDERS, **more: Any) -> Observation:
+    """As `service.domain.findings.hanging.observe` says it."""
+    cause = {
+        "none": "written after the marker of its transaction, or without adding the partition to one",
+        "unknown": "why it hangs is not known without the coordinators' log",
+    }.get(decision, "its marker was never written here")
+    why = {"unknown": "the log that tells may not be read", "commit": "it listed the partition and was committed"}
+    looks = (
+        _LINE,
+        Evidence(NOW_MS - 9_000, "orders-0@100", "open: producer id 7, epoch 3"),
+        Evidence(NOW_MS - 6_000, TOPIC, "partition 0 read to the end of then: no transaction there will end it"),
+        Evidence(NOW_MS - 3_000, "DescribeProducers, broker 1", "still open"),
+        Evidence(
+            NOW_MS - 9_000, "txnscope", f"{cause}. Decision: {decision}: {why.get(decision, 'it was seen not to be')}"
+        ),
+    )
+    fields: dict[str, Any] = {
+        "severity": kinds.CRITICAL,
+        "evidence": looks,
+        "decision": decision,
+        "command": ABORT if decision in ("none", "abort") else None,
+    }
+    return observed(kinds.HANGING, subject, BLOCKS, "Advice of the judge.", **fields)._replace(**more)
+
+
+EVERY: Final[dict[str, Observation]] = {
+    kinds.HANGING: hanging(),
+    kinds.ADOPTED: observed(
+        kinds.ADOPTED,
+        ORDERS,
+        "orders-0: records of pay from offset 100 on are left over from before its present transaction, and will be"
+        " committed or aborted with it",
+        "Nothing has to be done to end it.",
+    ),
+    kinds.UNREPLICATED: observed(
+        kinds.UNREPLICATED,
+        ORDERS,
+        "orders-0: the marker of pay for offset 100 is written and not replicated; read_committed consumers stop at"
+        " 100",
+        "Nothing is hanging. Bring the replicas of orders-0 back in sync. Do not write another one.",
+    ),
+    kinds.OVERDUE: observed(
+        kinds.OVERDUE,
+        _OWN,
+        "pay is overdue: its transaction timed out, and the coordinator has not aborted it. It blocks orders-0",
+        "Look at its coordinator (broker 1, leader of __transaction_state-0): it is not aborting what timed out.",
+    ),
+    kinds.STUCK_COMPLETION: observed(
+        kinds.STUCK_COMPLETION,
+        _OWN,
+        "pay is stuck in PrepareCommit: the leader of orders-0 has not acknowledged its marker",
+        "Bring the leaders of these partitions back, or above min.insync.replicas.",
+        evidence=(
+            _LINE,
+            Evidence(
+                NOW_MS, "DescribeTransactions", "no marker yet on orders-0 (leader broker 3), orders-4 (leader none)"
+            ),
+        ),
+    ),
+    kinds.LONG_RUNNING: observed(
+        kinds.LONG_RUNNING,
+        _OWN,
+        "pay is open since 2026-09-21 14:13:30 UTC, in time; readers of committed records wait behind it on orders-0",
+        "Its application has to commit or abort it.",
+        severity=kinds.INFO,
+        self_heals_at_ms=NOW_MS + 48_000,
+    ),
+    kinds.BLOCKED_GROUP: observed(
+        kinds.BLOCKED_GROUP,
+        Subject(group="settlement", topic="orders", partition=0),
+        "settlement stands still on orders-0: at offset 100 the hanging transaction of pay keeps readers of committed"
+        " records from reading on",
+        "Restarting the group does not help. Its lag as clients measure it, up to the LSO, may read 0.",
+        severity=kinds.CRITICAL,
+    ),
+    kinds.TIMED_OUT: observed(
+        kinds.TIMED_OUT,
+        _OWN,
+        "pay: its transactions were aborted by the coordinator, open for longer than transaction.timeout.ms",
+        "The records of these transactions are discarded.",
+    ),
+    kinds.CORRELATED_TIMEOUTS: observed(
+        kinds.CORRELATED_TIMEOUTS,
+        Subject(),
+        "48 ids timed out together from 2026-09-21 14:10:00 UTC on; broker 2 coordinates them all; a timeout of 2 m"
+        " would have survived",
+        "This is what an outage leaves behind. To survive the like, raise transaction.timeout.ms.",
+    ),
+    kinds.FENCING_CONFLICT: observed(
+        kinds.FENCING_CONFLICT,
+        _OWN,
+        "pay: two producers fence each other in turns, or one starts over and over",
+        "Find the second instance and give each its own transactional.id.",
+    ),
+    kinds.CHURN: observed(
+        kinds.CHURN,
+        Subject(prefix="job-"),
+        "job-: new transactional ids keep coming, as if every start made up its own (job-1 and job-2)",
+        "Give each instance a transactional.id that stays the same over restarts.",
+    ),
+    kinds.EXPIRING: observed(
+        kinds.EXPIRING,
+        _OWN,
+        "pay expires at 2026-09-21 15:13:00 UTC if nobody uses it before",
+        "Any transaction renews it.",
+        severity=kinds.INFO,
+    ),
+    kinds.EXPIRED: observed(
+        kinds.EXPIRED,
+        _OWN,
+        "pay expired: the coordinator removed what nobody had used for 7 d",
+        "A producer that still has it open fails with INVALID_PRODUCER_ID_MAPPING.",
+        severity=kinds.INFO,
+    ),
+    kinds.EPOCH_EXHAUSTION: observed(
+        kinds.EPOCH_EXHAUSTION,
+        _OWN,
+        "pay has used 30,001 of the 32,766 epochs of its producer id",
+        "Find out what makes this id start so often.",
+    ),
+    kinds.COORDINATOR_MISMATCH: observed(
+        kinds.COORDINATOR_MISMATCH,
+        _OWN,
+        "pay: its coordinator (broker 1, leader of __transaction_state-0) does not know it"
+        " (TRANSACTIONAL_ID_NOT_FOUND), but its log says Ongoing",
+        "The coordinator has loaded its partition only in part.",
+        severity=kinds.CRITICAL,
+    ),
+    kinds.UNDECODABLE: observed(
+        kinds.UNDECODABLE,
+        Subject(topic=TOPIC, partition=0),
+        "__transaction_state-0: the newest record of pay cannot be decoded; the state of these ids is unknown",
+        "An id heals with its next record.",
+    ),
+    kinds.DATA_GAP: observed(
+        kinds.DATA_GAP,
+        Subject(topic=TOPIC, partition=0),
+        "__transaction_state-0: a part of the log could not be read as it was",
+        "Reading went on behind the gap.",
+    ),
+    kinds.COVERAGE_GAP: observed(
+        kinds.COVERAGE_GAP,
+        Subject(topic="hr.payroll"),
+        "hr.payroll-0 and hr.payroll-1: the LSO stands, and who holds it is not known: the topic may not be read",
+        "Grant READ on the topic to txnscope's principal: Kafka asks for it. `txnscope doctor --topics hr.payroll`"
+        " prints the line.",
+    ),
+}

@@ -1,0 +1,72 @@
+"""A page as text: the words of every element that has an id, and links by their words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from html.parser import HTMLParser
+from typing import Any, Final
+
+import pytest
+from fastapi.testclient import TestClient
+
+from service.app import create_app
+from tests.helpers.stores import NOW_MS
+
+_VOID: Final = frozenset({"wbr", "input", "br", "meta", "link", "img", "hr"})
+_INLINE: Final = frozenset({"a", "b", "time", "wbr", "code", "svg", "path", "circle"})
+
+
+class PageText(HTMLParser):
+    """`texts`: by the id of the element, "" for all of the page. `links`: addresses by the words of the link."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self._open: list[tuple[str, str | None]] = []
+        self._pieces: dict[str, list[str]] = {"": []}
+        self._links: list[tuple[str, list[str]]] = []
+        self.feed(html)
+        self.close()
+        self.texts = {id_: " ".join("".join(parts).split()) for id_, parts in self._pieces.items()}
+        self.links = {" ".join("".join(parts).split()): address for address, parts in self._links}
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        if tag not in _INLINE:
+            self._add(" ")
+        if tag in _VOID:
+            return
+        self._open.append((tag, given.get("id")))
+        if (id_ := given.get("id")) is not None:
+            assert id_ not in self._pieces, f"the id {id_!r} is there twice"
+            self._pieces[id_] = []
+        if tag == "a":
+            self._links.append((given.get("href") or "", []))
+
+    def handle_startendtag(self, tag: str, attrs: Any) -> None:
+        """Of drawings: no words."""
+
+    def handle_endtag(self, tag: str) -> None:
+        while self._open and self._open.pop()[0] != tag:
+            pass
+        if tag not in _INLINE:
+            self._add(" ")
+
+    def handle_data(self, data: str) -> None:
+        self._add(data)
+        if any(tag == "a" for tag, _ in self._open):
+            self._links[-1][1].append(data)
+
+    def _add(self, data: str) -> None:
+        for id_ in ["", *(id_ for _, id_ in self._open if id_ is not None)]:
+            self._pieces[id_].append(data)
+
+
+def page_of(
+    url: str, path: str, status: int = 200, now_ms: int = NOW_MS, headers: Mapping[str, str] | None = None
+) -> PageText:
+    """A page of the application over the store, at this time."""
+    with TestClient(create_app(url, "1.2.3", now_ms=lambda: now_ms)) as client:
+        answer = client.get(path, headers=dict(headers or {}))
+    if answer.status_code != status:
+        pytest.fail(f"{path} answers {answer.status_code}: {answer.text[:500]}")
+    return PageText(answer.text)

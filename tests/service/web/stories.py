@@ -1,0 +1,120 @@
+"""Stores that tell a story: what the overview and its neighbours are looked at with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from service.domain.findings import kinds
+from service.domain.findings.finding import Observation, Occurrence, Subject
+from service.domain.transaction_log import states
+from service.domain.transaction_log.facts import Participants
+from service.store import clusters
+from service.store.writers.groups import GroupSeen, GroupWriter
+from tests.helpers.findings import observe
+from tests.helpers.partitions import WithPartitions, entry, moves, silent, stands
+from tests.helpers.partitions import read as read_of
+from tests.helpers.stores import DESCRIPTION, NOW_MS, Id
+from tests.service.store.histories import aborted
+from tests.service.store.logs import batch, read
+from tests.service.store.logs import entry as logged
+
+HOUR_MS = 3_600_000
+MINUTE_MS = 60_000
+COMMAND = "kafka-transactions.sh --bootstrap-server b:9092 abort --topic payments --partition 7 --start-offset 100"
+DENIED = "no permission on topic hr.payroll: grant READ on it"
+
+
+def on(topic: str, partition: int, *entries: Any) -> tuple[Any, Any]:
+    """A partition whose LSO stands, and what is open on it."""
+    return stands(partition, topic), read_of(*entries, partition=partition)._replace(topic=topic)
+
+
+def hanging(
+    topic: str = "payments", partition: int = 7, name: bytes | None = b"payments-3", producer_id: int = 7, **more: Any
+) -> Observation:
+    subject = Subject(topic, partition, name, producer_id, 3, 100)
+    told = observe(kinds.HANGING, subject=subject, severity=kinds.CRITICAL, log_partition=None, decision="none")
+    return told._replace(summary=f"{topic}-{partition}: the transaction hangs", command=COMMAND)._replace(**more)
+
+
+def group(name: str, topic: str, partition: int, offset: int = 100) -> GroupSeen:
+    return GroupSeen(name, topic, partition, offset, 2, False)
+
+
+def wait(cluster: WithPartitions, groups: Iterable[GroupSeen]) -> None:
+    GroupWriter(cluster.engine, cluster.lease).replace(list(groups), NOW_MS)
+
+
+def empty_store(url: str, name: str = "prod-eu", **more: Any) -> WithPartitions:
+    """Bound and described; counting began two hours ago."""
+    cluster = WithPartitions(url, name, **{"started_ms": NOW_MS - 2 * HOUR_MS, "partitions": 2, **more})
+    clusters.describe(cluster.engine, cluster.id, DESCRIPTION, NOW_MS)
+    return cluster
+
+
+def an_hour(cluster: WithPartitions) -> None:
+    """Commits every minute; some aborts of clients, a storm of timeouts."""
+    for ago in range(61, 0, -1):
+        number = 10_000 + 2_000 * (ago % 7) + 150 * (60 - ago)
+        at_ms = NOW_MS - ago * MINUTE_MS
+        cluster.read([Id(b"orders-etl-1", commits=number, timestamp_ms=at_ms, last_update_ms=at_ms)], now_ms=at_ms)
+    told, offset = [], 0
+    for ago in range(59, 1, -2):
+        at_ms = NOW_MS - ago * MINUTE_MS
+        told += aborted(offset, at_ms, b"refunds-1")
+        offset += 3
+        for number in range(5 if ago == 21 else ago % 3 == 0):
+            key = b"orders-etl-%d" % number
+            start_ms = at_ms - 65_000
+            path = ((states.ONGOING, 0, start_ms), (states.PREPARE_ABORT, 1, at_ms), (states.COMPLETE_ABORT, 1, at_ms))
+            for state, epoch, when_ms in path:
+                told.append(
+                    logged(offset, state, key, pid=50 + number, epoch=epoch + ago * 2, start_ms=start_ms, at_ms=when_ms)
+                )
+                offset += 1
+    cluster.writer.apply(batch(told, read(0, offset, partition=1)), NOW_MS)
+
+
+def tell(url: str, **more: Any) -> WithPartitions:
+    """The story of the design: one hangs, one is completing, one is open in time; some partitions are unknown."""
+    cluster = empty_store(url)
+    an_hour(cluster)
+    cluster.read(
+        [
+            Id(b"payments-3", producer_id=7, producer_epoch=4),
+            Id(
+                b"settlement-nightly",
+                states.ONGOING,
+                start_ms=NOW_MS - 552_000,
+                last_update_ms=NOW_MS - 552_000,
+                producer_id=8,
+                timeout_ms=600_000,
+                topics=(Participants("settlements", (2,)),),
+            ),
+            Id(b"ledger-writer-1", states.PREPARE_COMMIT, producer_id=9, topics=(Participants("ledger", (4,)),)),
+        ]
+    )
+    cluster.look(
+        *on("payments", 7, entry(7)),
+        *on("settlements", 2, entry(8)),
+        *on("ledger", 4, entry(9)),
+        moves(0),
+        moves(1),
+        *(silent(DENIED, partition, "hr.payroll") for partition in range(6)),
+    )
+    wait(
+        cluster,
+        [
+            group("settlement", "payments", 7),
+            group("fraud-scoring", "payments", 7, 81),
+            group("reporting", "settlements", 2),
+            group("ledger-view", "ledger", 4),
+        ],
+    )
+    fencing = observe(kinds.FENCING_CONFLICT, b"orders-etl-0", summary="orders-etl-0: two producers fence each other")
+    fencing = fencing._replace(occurrences=tuple(Occurrence(n, NOW_MS - 1_000 * (15 - n)) for n in range(1, 15)))
+    expiring = observe(kinds.EXPIRING, b"refunds-batch", severity=kinds.INFO, summary="refunds-batch expires at 15:05")
+    gap = observe(kinds.COVERAGE_GAP, subject=Subject(topic="hr.payroll"), summary=f"hr.payroll: {DENIED}")
+    cluster.see(hanging(**more), fencing, expiring, gap)
+    return cluster

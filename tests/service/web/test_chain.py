@@ -1,0 +1,123 @@
+"""Who blocks whom, from the store: names, groups, findings, and the order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from service.domain.findings import kinds
+from service.domain.transaction_log import states
+from service.domain.transaction_log.facts import Participants
+from service.store.queries import blocked_groups, judged_partitions, partitions
+from service.store.queries.findings import FindingSelection, read_page
+from service.web.partitions.blocking_chain import Link, by_id, by_key, links
+from tests.helpers.findings import observe
+from tests.helpers.partitions import WithPartitions, entry, stands
+from tests.helpers.stores import NOW_MS, Id
+from tests.service.web.stories import empty_store, group, hanging, on, wait
+from tests.service.web.test_heal import LIMITS
+
+Chain = Callable[[], list[Link]]
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[WithPartitions]:
+    cluster = empty_store(f"sqlite:///{tmp_path / 'store.db'}")
+    yield cluster
+    cluster.close()
+
+
+@pytest.fixture
+def chain(cluster: WithPartitions) -> Chain:
+    def chain() -> list[Link]:
+        with cluster.engine.connect() as connection:
+            found, _ = read_page(connection, cluster.id, FindingSelection(), None, 100)
+            judged = judged_partitions.judge(connection, cluster.id, partitions.stalled(connection, cluster.id))
+            victims = blocked_groups.read_victims(connection, cluster.id)
+            return links(judged, victims, by_key(found), LIMITS, NOW_MS, by_id(found))
+
+    return chain
+
+
+def ongoing(name: bytes, topic: str, producer_id: int, *, age_ms: int = 20_000, timeout_ms: int = 900_000) -> Id:
+    at_ms = NOW_MS - age_ms
+    own = Id(name, states.ONGOING, start_ms=at_ms, last_update_ms=at_ms, producer_id=producer_id, timeout_ms=timeout_ms)
+    return own._replace(topics=(Participants(topic, (0,)),))
+
+
+def test_who_blocks_has_a_name_and_a_way_out(cluster: WithPartitions, chain: Chain) -> None:
+    cluster.read([Id(b"payments-3", producer_id=7)])
+    cluster.look(*on("payments", 7, entry(7)))
+    cluster.see(hanging())
+    (link,) = chain()
+    assert (link.place, link.who, link.relation, link.hidden) == ("payments-7", "payments-3", "hanging", 10)
+    assert (link.tone, link.has_command, link.decision) == ("critical", True, "none")
+    assert link.finding is not None
+    assert link.transactional_id == b"payments-3"
+
+
+def test_an_orphan_is_named_by_its_producer_id(cluster: WithPartitions, chain: Chain) -> None:
+    cluster.look(*on("payments", 7, entry(4711)))
+    (link,) = chain()
+    assert (link.who, link.name, link.transactional_id) == ("producer id 4711", None, None)
+
+
+def test_nobody_known_is_unknown_and_says_why(cluster: WithPartitions, chain: Chain) -> None:
+    cluster.look(stands(3, "payments"))
+    (link,) = chain()
+    assert (link.who, link.relation, link.heal.text) == ("unknown", "unknown", "unknown")
+    assert link.why == link.heal.more != ""
+
+
+def test_groups_stand_behind_with_those_that_have_stopped_first(cluster: WithPartitions, chain: Chain) -> None:
+    cluster.look(*on("payments", 7, entry(7)))
+    wait(cluster, [group("a-soon", "payments", 7, 81), group("z-stopped", "payments", 7), group("far", "payments", 8)])
+    (link,) = chain()
+    assert [(one.group, one.to_go) for one in link.waiting] == [("z-stopped", None), ("a-soon", 19)]
+    assert link.stopped == 1
+
+
+def test_the_worst_comes_first(cluster: WithPartitions, chain: Chain) -> None:
+    """Does not heal, then stopped groups, then time left, then age."""
+    ids = [
+        ongoing(b"soon", "a", 11, timeout_ms=30_000),
+        ongoing(b"later", "b", 12),
+        ongoing(b"waited-for", "c", 13),
+        Id(b"hung", producer_id=14),
+        Id(b"completing", states.PREPARE_COMMIT, producer_id=15, topics=(Participants("e", (0,)),)),
+    ]
+    cluster.read(ids)
+    cluster.look(
+        *(fact for number, topic in enumerate("abcde") for fact in on(topic, 0, entry(11 + number))),
+        stands(0, "f", stalled_since_ms=NOW_MS - 90_000),
+    )
+    wait(cluster, [group("g", "c", 0)])
+    cluster.see(hanging("d", 0, b"hung", 14))
+    assert [link.name for link in chain()] == ["hung", "completing", None, "waited-for", "soon", "later"]
+
+
+def test_what_is_muted_comes_last(cluster: WithPartitions, chain: Chain) -> None:
+    cluster.read([ongoing(b"open", "a", 11), Id(b"hung", producer_id=14)])
+    cluster.look(*on("a", 0, entry(11)), *on("d", 0, entry(14)))
+    cluster.see(hanging("d", 0, b"hung", 14, muted_until_ms=NOW_MS + 1))
+    assert [(link.name, link.is_muted) for link in chain()] == [("open", False), ("hung", True)]
+
+
+def test_a_stuck_completion_says_so_and_links_its_finding(cluster: WithPartitions, chain: Chain) -> None:
+    cluster.read([Id(b"ledger", states.PREPARE_COMMIT, producer_id=9, topics=(Participants("ledger", (4,)),))])
+    cluster.look(*on("ledger", 4, entry(9)))
+    assert [(link.state, link.finding) for link in chain()] == [("in PrepareCommit", None)]
+    cluster.see(observe(kinds.STUCK_COMPLETION, b"ledger"))
+    (link,) = chain()
+    assert link.state == "stuck in PrepareCommit"
+    assert link.finding is not None
+    assert link.heal.text == "heals when broker 1 acknowledges"
+
+
+def test_a_decision_to_commit_is_kept_and_offers_no_command(cluster: WithPartitions, chain: Chain) -> None:
+    cluster.look(*on("payments", 7, entry(7)))
+    cluster.see(hanging(decision="commit", command=None))
+    (link,) = chain()
+    assert (link.decision, link.has_command) == ("commit", False)

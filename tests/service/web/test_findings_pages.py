@@ -1,0 +1,426 @@
+"""Findings as pages: the list with its filters, and one of every kind, read as people read them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from html import unescape
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from fastapi.testclient import TestClient
+from sqlalchemy import update
+
+from service.app import create_app
+from service.domain.findings import kinds
+from service.domain.findings.finding import Finding, Observation, Subject
+from service.domain.transaction_log import states
+from service.domain.transaction_log.facts import Participants
+from service.store import clusters
+from service.store.queries import findings as read_findings
+from service.store.queries.findings import FindingSelection
+from service.store.schema import findings
+from service.store.writers.groups import GroupSeen, GroupWriter
+from tests.helpers.partitions import LSO, PID, WithPartitions, entry, moves, owner, read, stands
+from tests.helpers.stores import DESCRIPTION, NOW_MS, Id
+from tests.service.web.every_kind import ABORT, BLOCKS, EVERY, hanging
+
+LIST = "/clusters/orders/findings"
+ALL = FindingSelection()
+KEYS: Mapping[str, str] = {"ann": "the-key-of-ann-000"}
+
+
+class Shown(NamedTuple):
+    """A page: `text` as it is read, without tags; `html` as it came."""
+
+    status: int
+    text: str
+    html: str
+
+    @property
+    def title(self) -> str:
+        return text_of(self.html[self.html.index("<h1") : self.html.index("</h1>")])
+
+    @property
+    def commands(self) -> list[str]:
+        """What has a copy button."""
+        return [text_of(one) for one in re.findall(r"<code id=.*?</code>", self.html, re.DOTALL)]
+
+
+Look = Callable[..., Shown]
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[WithPartitions]:
+    """orders-0 stands and holds what hangs; orders-1 does not stand."""
+    cluster = WithPartitions(f"sqlite:///{tmp_path / 'store.db'}")
+    cluster.read([Id(b"pay", states.COMPLETE_ABORT, producer_id=PID)])
+    cluster.look(stands(), read(entry()), moves(1))
+    yield cluster
+    cluster.close()
+
+
+@pytest.fixture
+def look(cluster: WithPartitions) -> Look:
+    def look(path: str = LIST, *, operators: Mapping[str, str] | None = None, now_ms: int = NOW_MS + 1_000) -> Shown:
+        app = create_app(cluster.url, "1.2.3", operators=operators, now_ms=lambda: now_ms)
+        with TestClient(app, raise_server_exceptions=False) as client:
+            answer = client.get(path)
+        return Shown(answer.status_code, text_of(answer.text), answer.text)
+
+    return look
+
+
+def text_of(html: str) -> str:
+    without_marks = re.sub(r"<wbr>|</?(?:b|a|code|span|time|bdi)\b[^>]*>", "", html)
+    return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]+>", " ", without_marks))).strip()
+
+
+def the(cluster: WithPartitions, kind: str = kinds.HANGING) -> Finding:
+    with cluster.engine.connect() as connection:
+        found, _ = read_findings.read_page(connection, cluster.id, ALL, None, 200)
+    (one,) = (one for one in found if one.kind == kind)
+    return one
+
+
+def address(finding: Finding) -> str:
+    return f"{LIST}/{finding.id}"
+
+
+SAID: Mapping[str, tuple[str, ...]] = {
+    kinds.HANGING: ("orders-0 is blocked by a hanging transaction of pay", "It will not heal by itself", ABORT),
+    kinds.ADOPTED: ("records of pay from offset 100 on are left over", "ends with the id's present transaction"),
+    kinds.UNREPLICATED: ("is written and not replicated", "read_committed consumers stop at 100", "replicas catch up"),
+    kinds.OVERDUE: ("pay is overdue", "It blocks orders-0.", "Look at its coordinator"),
+    kinds.STUCK_COMPLETION: (
+        "pay is stuck in PrepareCommit",
+        "Missing: no marker yet on orders-0 (leader broker 3), orders-4 (leader none)",
+        "Restarting the application",
+    ),
+    kinds.LONG_RUNNING: ("in time", "ends by itself in 47 s", "Its application has to commit or abort it."),
+    kinds.BLOCKED_GROUP: ("settlement stands still on orders-0", "the group to read on as soon as the LSO moves"),
+    kinds.TIMED_OUT: ("open for longer than transaction.timeout.ms", "Happened 3 times", "its timeline"),
+    kinds.CORRELATED_TIMEOUTS: (
+        "48 ids timed out together",
+        "Broker 2 coordinates them all; a timeout of 2 m would have survived.",
+    ),
+    kinds.FENCING_CONFLICT: ("two producers fence each other in turns", "will not stop by itself", "its timeline"),
+    kinds.CHURN: ("new transactional ids keep coming", "those that begin with job-", "stays the same over restarts"),
+    kinds.EXPIRING: ("pay expires at 2026-09-21 15:13:00 UTC", "any use renews it", "Expiring ids"),
+    kinds.EXPIRED: ("pay expired", "INVALID_PRODUCER_ID_MAPPING"),
+    kinds.EPOCH_EXHAUSTION: ("30,001 of the 32,766 epochs", "Find out what makes this id start so often."),
+    kinds.COORDINATOR_MISMATCH: (
+        "TRANSACTIONAL_ID_NOT_FOUND",
+        "The coordinator has loaded its partition only in part.",
+    ),
+    kinds.UNDECODABLE: ("cannot be decoded", "The state of these ids is unknown.", "Pipeline"),
+    kinds.DATA_GAP: ("could not be read as it was", "Reading went on behind the gap."),
+    kinds.COVERAGE_GAP: ("hr.payroll-0 and hr.payroll-1", "Grant READ on topic hr.payroll", "Pipeline"),
+}
+
+
+@pytest.mark.parametrize("kind", kinds.KINDS)
+def test_one_of_each_kind_says_what_it_is_what_to_do_and_what_it_rests_on(
+    cluster: WithPartitions, look: Look, kind: str
+) -> None:
+    cluster.see(EVERY[kind])
+    page = look(address(the(cluster, kind)))
+    assert page.status == 200
+    for words in SAID[kind]:
+        assert words in page.text
+    for words in ("What to do", "Evidence", "__transaction_state-0@7", "confirmed 14:13:50", "Does it heal?"):
+        assert words in page.text
+    assert 'id="do"' in page.html
+    assert f'href="/api/v1{address(the(cluster, kind))}"' in page.html
+    assert page.commands == [] or kind in (kinds.HANGING, kinds.COVERAGE_GAP)
+    listed = look()
+    assert page.title in listed.text
+    assert f'href="{address(the(cluster, kind))}"' in listed.html
+
+
+def test_a_fencing_conflict_leads_to_the_timeline_of_the_id(cluster: WithPartitions, look: Look) -> None:
+    odd = b"p\xff/&"
+    cluster.see(EVERY[kinds.FENCING_CONFLICT]._replace(subject=Subject(transactional_id=odd)))
+    assert (
+        'href="/clusters/orders/transaction?id=p%FF%2F%26"' in look(address(the(cluster, kinds.FENCING_CONFLICT))).html
+    )
+
+
+def test_what_hangs_has_its_commands_its_ruler_and_who_waits(cluster: WithPartitions, look: Look) -> None:
+    seen = [
+        GroupSeen("settlement", "orders", 0, LSO, 3, False),
+        GroupSeen("fraud", "orders", 0, LSO - 5, 2, False),
+        GroupSeen("tail", "orders", 0, LSO + 9, 1, False),
+    ]
+    GroupWriter(cluster.engine, cluster.lease).replace(seen, NOW_MS)
+    cluster.see(hanging())
+    page = look(address(the(cluster)))
+    describe = "kafka-transactions.sh --bootstrap-server broker-1:9092 describe-producers --topic orders --partition 0"
+    assert page.commands == [describe, ABORT]
+    assert "Expect producer id 7, epoch 3 with CurrentTransactionStartOffset 100." in page.text
+    assert "Written after the marker of its transaction, or without adding the partition to one." in page.text
+    assert "Blocked for 21 s since 14:13:30" in page.text
+    assert "Who waits 2 groups 1 stopped, 1 will stop" in page.text
+    assert "Hidden from read_committed 10" in page.text
+    assert "Waiting: transaction.timeout.ms counts in the coordinator" in page.text
+    ruler = page.text[page.text.index("Offsets of orders-0") :]
+    assert "10 offsets behind it, up to the high watermark 110, are hidden from read_committed consumers." in ruler
+    for words in ("hanging: pay", "group settlement stopped here", "group fraud will stop, 5 offsets to go"):
+        assert words in ruler
+    assert "group tail reads uncommitted, not blocked" in ruler
+    assert "100 begins here hanging pay never no: the LSO is here" in ruler, "the same spans as a table"
+    assert "settlement orders-0 stopped 100" in ruler
+    assert 'href="/clusters/orders/partitions/orders/0?offset=100"' in page.html, "evidence leads to its record"
+
+
+def test_a_committed_one_says_first_that_it_must_not_be_aborted(cluster: WithPartitions, look: Look) -> None:
+    cluster.see(hanging("commit"))
+    one = the(cluster)
+    page = look(address(one))
+    warning = "Do not abort it: its transaction was committed, and aborting loses half of a committed transaction."
+    assert page.text.index(warning) < page.text.index("What to do")
+    assert page.commands == [f"txnscope resolve {one.id}", f"txnscope resolve {one.id} --execute"]
+    assert "kafka-transactions.sh abort: the wrong command" in page.text
+    assert "Switch resolving on: it is off in this service." in page.text
+    assert "Remediation is off on this installation" in page.text
+    assert "do not abort it: it was committed" in look().text
+
+
+def test_where_operators_have_keys_the_page_shows_how_and_writes_nothing(cluster: WithPartitions, look: Look) -> None:
+    cluster.see(hanging("commit"))
+    page = look(address(the(cluster)), operators=KEYS)
+    assert "Remediation is on" in page.text
+    assert "Switch resolving on" not in page.text
+    assert 'method="post"' not in page.html.lower()
+    assert not any(part in page.html for pair in KEYS.items() for part in pair)
+
+
+def test_an_aborted_one_offers_the_command_and_says_which_marker(cluster: WithPartitions, look: Look) -> None:
+    cluster.see(hanging("abort"))
+    page = look(address(the(cluster)))
+    assert "no committed transaction can have written it, and no coordinator will write the missing marker" in page.text
+    assert "says what it would write: ABORT" in page.text
+    assert page.commands[-1] == ABORT
+
+
+def test_an_unknown_decision_offers_no_command_and_says_why(cluster: WithPartitions, look: Look) -> None:
+    cluster.see(hanging("unknown"))
+    page = look(address(the(cluster)))
+    assert page.commands == []
+    assert "kafka-transactions.sh" not in page.text
+    assert "whether its transaction was committed cannot be told, and the wrong marker loses data" in page.text
+    assert "No command is offered: what was decided is unknown: the log that tells may not be read." in page.text
+    assert "Find out from the application" in page.text
+
+
+def test_a_candidate_is_no_verdict_and_has_no_command(cluster: WithPartitions, look: Look) -> None:
+    cluster.see(hanging(confirmed=False))
+    one = the(cluster)
+    page = look(address(one))
+    assert page.title == "A transaction of pay may hang on orders-0"
+    assert "candidate since 14:13:50" in page.text
+    assert "verdict--critical" not in page.html
+    assert page.commands == []
+    assert address(one) not in look().html, "the list shows what is confirmed"
+    assert "Candidates 1" in look().text
+    assert "being looked at again" in look(f"{LIST}?status=candidate").text
+
+
+def test_three_that_hang_stand_first_the_one_with_most_groups_above(cluster: WithPartitions, look: Look) -> None:
+    others = [
+        hanging(
+            subject=Subject("orders", n, f"id-{n}".encode(), n, 3, LSO),
+            summary=BLOCKS.replace("orders-0", f"orders-{n}"),
+            blocked_groups=tuple(f"group-{k}" for k in range(n)),
+        )
+        for n in range(1, 4)
+    ]
+    cluster.see(EVERY[kinds.FENCING_CONFLICT], EVERY[kinds.LONG_RUNNING], *others)
+    text = look().text
+    at = [text.index(f"orders-{n} is blocked by a hanging transaction of id-{n}") for n in (3, 2, 1)]
+    assert at == sorted(at)
+    assert at[-1] < text.index("two producers fence") < text.index("pay is open since")
+    assert "Open 5" in text
+    assert text.count("will not heal by itself") == 3
+
+
+def test_a_resolved_one_keeps_its_address_and_says_when_and_how_it_ended(cluster: WithPartitions, look: Look) -> None:
+    cluster.see(hanging())
+    one = the(cluster)
+    cluster.see(now_ms=NOW_MS + 60_000)
+    page = look(address(one), now_ms=NOW_MS + 61_000)
+    assert page.title == "orders-0 was blocked by a hanging transaction of pay"
+    assert "Resolved at 14:14:50 UTC, after 1 m: it ended, and nobody can tell how (healed)." in page.text
+    assert page.commands == []
+    assert "Where: orders-0" not in page.text, "the partition is another by now"
+    listed = look(now_ms=NOW_MS + 61_000)
+    assert "No open finding." in listed.text
+    assert "Resolved in the last 24 hours 1 of 1" in listed.text
+    assert address(one) in look(f"{LIST}?status=resolved", now_ms=NOW_MS + 61_000).html
+
+
+ENDED: Mapping[str, str] = {
+    kinds.COORDINATOR_MARKER: "its coordinator wrote the marker",
+    kinds.OUR_MARKER: "txnscope resolve wrote the marker",
+    kinds.FOREIGN_COMMIT: "somebody wrote a COMMIT marker by hand",
+    kinds.FOREIGN_ABORT: "somebody wrote an ABORT marker by hand",
+    kinds.ADOPTION: "a younger transaction of the same producer id ended",
+    kinds.RETENTION: "its records were deleted",
+    kinds.TRUNCATED: "its records were lost",
+    kinds.TOPIC_DELETED: "the topic was deleted",
+    kinds.HEALED: "nobody can tell how",
+    kinds.NOT_HANGING: "did not hang",
+}
+
+
+@pytest.mark.parametrize("resolution", kinds.RESOLUTIONS)
+def test_every_way_to_end_has_words(cluster: WithPartitions, look: Look, resolution: str) -> None:
+    cluster.see(hanging())
+    cluster.see(now_ms=NOW_MS + 1)
+    with cluster.engine.begin() as connection:
+        connection.execute(update(findings).values(resolution=resolution))
+    page = look(address(the(cluster)))
+    assert ENDED[resolution] in page.text
+    assert f"({resolution})" in page.text
+
+
+def test_a_committed_one_that_was_aborted_by_hand_stays_critical(cluster: WithPartitions, look: Look) -> None:
+    cluster.see(hanging("commit"))
+    cluster.see(now_ms=NOW_MS + 1)
+    with cluster.engine.begin() as connection:
+        connection.execute(update(findings).values(resolution=kinds.FOREIGN_ABORT))
+    page = look(address(the(cluster)))
+    assert "Committed records were lost:" in page.text
+    assert "verdict--critical" in page.html
+    assert "Find out from the application which records are missing." in page.text
+
+
+def test_owner_mute_confidence_and_that_it_came_back_are_shown(cluster: WithPartitions, look: Look) -> None:
+    muted = hanging(owner="team payments", muted_until_ms=NOW_MS + 3_600_000, confidence=kinds.LIKELY)
+    cluster.see(muted)
+    cluster.see(now_ms=NOW_MS + 1)
+    cluster.see(muted, now_ms=NOW_MS + 2)
+    page = look(address(the(cluster)))
+    assert "Owner: team payments." in page.text
+    assert "Muted until 15:13:50 UTC" in page.text
+    assert "It had been resolved, and came back." in page.text
+    assert "likely" in page.text
+    listed = look().text
+    for words in ("owner team payments", "muted until 15:13:50", "reopened", "likely"):
+        assert words in listed
+    assert "muted" not in look(now_ms=NOW_MS + 3_700_000).text.lower(), "it has passed"
+
+
+def test_what_a_transaction_holds_is_shown_with_its_id(cluster: WithPartitions, look: Look) -> None:
+    own = owner(b"late", producer_id=9)
+    cluster.read([own._replace(topics=(Participants("orders", (0, 2)),))])
+    cluster.look(stands(), read(entry(9)), stands(2), read(entry(9), partition=2))
+    cluster.see(EVERY[kinds.OVERDUE]._replace(subject=Subject(transactional_id=b"late")))
+    page = look(address(the(cluster, kinds.OVERDUE)))
+    assert "What it holds 2 partitions in the transaction" in page.text
+    for partition in (0, 2):
+        assert f'href="/clusters/orders/partitions/orders/{partition}"' in page.html
+    assert "State now Ongoing" in page.text
+
+
+def test_filters_are_in_the_address_and_those_of_rest(cluster: WithPartitions, look: Look) -> None:
+    odd = b"p\xff"
+    cluster.see(
+        hanging(),
+        EVERY[kinds.FENCING_CONFLICT]._replace(subject=Subject(transactional_id=odd)),
+        EVERY[kinds.EXPIRING],
+    )
+    hangs, fences, expires = (the(cluster, k).id for k in (kinds.HANGING, kinds.FENCING_CONFLICT, kinds.EXPIRING))
+
+    def listed(query: str) -> set[str]:
+        page = look(f"{LIST}?{query}")
+        assert page.status == 200, page.text
+        return {one for one in (hangs, fences, expires) if f'id="finding-{one}"' in page.html}
+
+    assert listed("") == {hangs, fences, expires}
+    assert listed("kind=hanging_transaction") == {hangs}
+    assert listed("kind=fencing_conflict&kind=expiring_transactional_id") == {fences, expires}
+    assert listed("severity=critical&severity=info") == {hangs, expires}
+    assert listed("transactional_id=p%FF") == {fences}
+    assert listed("topic=orders&partition=0") == {hangs}
+    assert listed("topic=orders&partition=1") == set()
+    assert listed("status=resolved") == set()
+    assert listed("kind=&severity=&transactional_id=&topic=&partition=") == {hangs, fences, expires}, "an empty form"
+    page = look(f"{LIST}?status=candidate&status=confirmed&transactional_id=p%FF")
+    assert 'href="/api/v1/clusters/orders/findings?status=candidate&amp;status=confirmed' in page.html
+    assert 'value="p\\x{ff}"' in page.html
+    assert listed("transactional_id=p%5Cx%7Bff%7D") == {fences}, "as the field shows it"
+    assert "No finding fits." in look(f"{LIST}?topic=nothing").text
+
+
+@pytest.mark.parametrize("query", ["kind=nonsense", "partition=-1", "partition=x", "wrong=1", "status=open"])
+def test_a_filter_that_is_none_is_refused(cluster: WithPartitions, look: Look, query: str) -> None:
+    assert look(f"{LIST}?{query}").status == 422
+
+
+def test_long_lists_go_on_page_after_page_the_gravest_first(cluster: WithPartitions, look: Look) -> None:
+    def many(number: int, severity: str) -> list[Observation]:
+        found = EVERY[kinds.OVERDUE]._replace(severity=severity)
+        return [found._replace(subject=Subject(transactional_id=f"{severity}-{n}".encode())) for n in range(number)]
+
+    cluster.see(*many(100, kinds.CRITICAL), *many(60, kinds.INFO))
+    path, seen, severities = LIST, [], []
+    while True:
+        page = look(path)
+        rows = re.findall(r'<tr id="finding-(\w+)"( class="is-critical")?', page.html)
+        seen += [one for one, _ in rows]
+        severities += [bool(critical) for _, critical in rows]
+        following = re.search(r'<a href="([^"]*cursor=[^"]*)">Next', page.html)
+        if following is None:
+            break
+        path = unescape(following[1])
+    assert len(seen) == len(set(seen)) == 160
+    assert severities == [True] * 100 + [False] * 60
+    assert look(f"{path}&severity=critical").status == 400, "a cursor is good for its own filters"
+    assert look(f"{LIST}?cursor=nonsense").status == 400
+
+
+def test_a_gap_names_the_permission_and_the_line_that_gives_it(cluster: WithPartitions, look: Look) -> None:
+    clusters.describe(cluster.engine, cluster.id, DESCRIPTION, NOW_MS)
+    denied = "no permission on topic __transaction_state: grant DESCRIBE and READ on it"
+    cluster.see(
+        EVERY[kinds.COVERAGE_GAP]._replace(
+            subject=Subject(topic="__transaction_state"),
+            summary=f"__transaction_state cannot be read: {denied}",
+            advice="Nothing that rests on it is judged until it can be read again.",
+        )
+    )
+    page = look(address(the(cluster, kinds.COVERAGE_GAP)))
+    assert "Grant DESCRIBE and READ on topic __transaction_state to txnscope's principal." in page.text
+    (line,) = page.commands
+    assert line.startswith("kafka-acls.sh --bootstrap-server broker-1:9092")
+    assert "--operation Read --topic __transaction_state" in line
+
+
+def test_what_is_not_there_is_404(look: Look) -> None:
+    assert look(f"{LIST}/0000000000000000").status == 404
+    assert look(LIST.replace("orders", "other")).status == 404
+
+
+def test_without_findings_partitions_that_cannot_be_judged_are_named(cluster: WithPartitions, look: Look) -> None:
+    cluster.look(stands(3), at_ms=NOW_MS)
+    text = look().text
+    assert "No open finding." in text
+    assert "cannot be judged: whether anything is wrong there is not known." in text
+
+
+def test_old_data_are_called_the_last_known(cluster: WithPartitions, look: Look) -> None:
+    cluster.see(hanging())
+    page = look(address(the(cluster)), now_ms=NOW_MS + 60_000)
+    assert page.title == "Last known: orders-0 is blocked by a hanging transaction of pay"
+
+
+def test_names_are_text_and_never_cut(cluster: WithPartitions, look: Look) -> None:
+    name = "<script>" + "wide-" * 40
+    cluster.see(hanging(subject=Subject("orders", 0, name.encode(), PID, 3, LSO)))
+    page = look(address(the(cluster)))
+    assert name in page.title
+    assert "<script>wide" not in page.html
+    assert " style=" not in page.html
+    assert name in look().text

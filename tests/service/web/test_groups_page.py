@@ -1,0 +1,127 @@
+"""The page of consumer groups: how each stands, and both of its lags."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from service.domain.findings import kinds
+from service.domain.findings.finding import Subject
+from service.domain.partitions.blocked_groups import OFFSETS_TOPIC, offsets_partition
+from service.store.writers.groups import GroupSeen, GroupWriter
+from service.web.partitions import groups
+from tests.helpers.findings import observe
+from tests.helpers.partitions import END, LSO, WithPartitions, moves, silent, stands
+from tests.helpers.stores import NOW_MS, Id
+from tests.service.web.page_text import page_of
+
+PATH = "/clusters/orders/groups"
+HOME = offsets_partition("eos", 50)
+HOMES = [moves(number, OFFSETS_TOPIC) for number in range(50) if number != HOME]
+
+
+def group(
+    name: str, offset: int, *, partition: int = 0, members: int | None = 2, is_unstable: bool = False
+) -> GroupSeen:
+    return GroupSeen(name, "orders", partition, offset, members, is_unstable)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[WithPartitions]:
+    """orders-0 and the home of the offsets of `eos` stand; orders-1 does not."""
+    cluster = WithPartitions(f"sqlite:///{tmp_path / 'store.db'}")
+    cluster.read([Id(b"a")])
+    yield cluster
+    cluster.close()
+
+
+@pytest.fixture
+def seen(cluster: WithPartitions) -> WithPartitions:
+    cluster.look(stands(), moves(1), stands(HOME, OFFSETS_TOPIC), *HOMES)
+    rows = [
+        group("at", LSO),
+        group("below", LSO - 5, members=None),
+        group("beyond", END),
+        group("idle", LSO, members=0),
+        group("healthy", END - 1, partition=1),
+        group("eos", 7, partition=1, is_unstable=True),
+        group("<b>" + "x" * 200, LSO),
+    ]
+    GroupWriter(cluster.engine, cluster.lease).replace(rows, NOW_MS)
+    return cluster
+
+
+def test_each_relation_with_both_lags(seen: WithPartitions) -> None:
+    page = page_of(seen.url, PATH)
+    assert page.texts["group-at-orders-0"] == (
+        "at orders-0 stopped 100 for 0.0 s 100 0 clients measure to the LSO 10 2"
+    ), "never a lag of 0 without saying to where it is measured"
+    assert "will stop 5 offsets to go 95 for 0.0 s 100 5 15 unknown" in page.texts["group-below-orders-0"]
+    assert "reads uncommitted beyond the LSO: not blocked 110" in page.texts["group-beyond-orders-0"]
+    assert "10 beyond it 0 2" in page.texts["group-beyond-orders-0"]
+    idle = page.texts["group-idle-orders-0"]
+    assert "inactive no members: nobody waits" in idle
+    assert "clients measure" not in idle
+    eos = page.texts["group-eos-orders-1"]
+    assert f"behind {OFFSETS_TOPIC}-{HOME} cannot fetch its offsets" in eos
+    assert "(UNSTABLE_OFFSET_COMMIT): members that run go on, one that starts waits" in eos
+    assert "group-healthy-orders-1" not in page.texts, "nothing is held back there"
+    assert "Stopped 2" in page.texts[""]
+    assert "Not blocked 2" in page.texts[""]
+
+
+def test_pending_offsets_of_groups_without_members_or_an_answer(seen: WithPartitions) -> None:
+    first = group("eos", -1, is_unstable=True, members=0)
+    GroupWriter(seen.engine, seen.lease).replace([first, first._replace(members=None, partition=3)], NOW_MS)
+    page = page_of(seen.url, PATH)
+    idle, untold = page.texts["group-eos-orders-0"], page.texts["group-eos-orders-3"]
+    assert f"nobody waits yet. Its offsets are part of a transaction that is open on {OFFSETS_TOPIC}-{HOME}:" in idle
+    assert "none yet for" in idle
+    assert "cannot fetch its offsets" in untold
+    assert "unknown for" in untold
+
+
+def test_those_that_wait_come_first_and_filters(seen: WithPartitions) -> None:
+    def names(query: str = "") -> list[str]:
+        texts = page_of(seen.url, PATH + query).texts
+        return [texts[id_].split()[0] for id_ in texts if id_.startswith("group-")]
+
+    long = "<b>" + "x" * 200
+    assert names() == [long, "at", "eos", "below", "beyond", "idle"]
+    assert names("?show=blocked") == [long, "at", "eos", "below"]
+    assert names("?show=others") == ["beyond", "idle"]
+    assert names("?group=be&show=all") == ["below", "beyond"]
+    assert names("?group=") == names()
+    assert "No group matches." in page_of(seen.url, f"{PATH}?group=nobody").texts["groups"]
+    page_of(seen.url, f"{PATH}?show=some", 422)
+
+
+def test_groups_that_may_not_be_asked_are_unknown(seen: WithPartitions) -> None:
+    seen.see(observe(kinds.COVERAGE_GAP, subject=Subject(group="secret"), log_partition=None))
+    page = page_of(seen.url, PATH)
+    (row,) = (text for id_, text in page.texts.items() if id_.startswith("unasked-"))
+    assert row.startswith("secret unknown unknown may not be asked: what to grant unknown")
+    assert page.links["what to grant"] == "/clusters/orders/pipeline#unknown"
+    assert "May not be asked 1" in page.texts[""]
+
+
+def test_nobody_is_held_back(cluster: WithPartitions) -> None:
+    cluster.look(moves())
+    assert "No group is held back." in page_of(cluster.url, PATH).texts["groups"]
+    cluster.look(moves(), silent("away", 1))
+    text = page_of(cluster.url, PATH).texts["groups"]
+    assert "No group is known to be held back." in text
+
+
+def test_before_anything_was_looked_at_nothing_is_zero(cluster: WithPartitions) -> None:
+    page = page_of(cluster.url, PATH)
+    assert "Nothing is known of the groups yet." in page.texts["not-read"]
+    assert "Stopped unknown" in page.texts[""]
+    assert "No group is held back." not in page.texts[""]
+
+
+def test_that_only_the_first_are_read_is_said(seen: WithPartitions, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(groups, "GROUPS_READ", 6)
+    assert "Only the first 6 rows are read: there may be more groups." in page_of(seen.url, PATH).texts["groups"]

@@ -1,0 +1,79 @@
+"""`/guide`: docs/ as pages, complete, with links that lead somewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urldefrag, urljoin, urlsplit
+
+import pytest
+from fastapi.testclient import TestClient
+
+from service.app import create_app
+from service.web.guide import DOCS, GUIDE, INDEX, guide_names
+from tests.helpers.paths import ROOT
+from tests.service.web.page_text import PageText
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[TestClient]:
+    """Of a service whose store is away: a runbook is needed then, too. What goes wrong is raised."""
+    with TestClient(create_app(f"sqlite:///{tmp_path / 'away.db'}", "1.2.3")) as client:
+        yield client
+
+
+def page(client: TestClient, address: str) -> PageText:
+    answer = client.get(address)
+    assert answer.status_code == 200, address
+    assert answer.headers["content-security-policy"] == "default-src 'self'; frame-ancestors 'none'"
+    assert "style=" not in answer.text, "the security policy would refuse it"
+    assert answer.text.count("<h1") == 1, address
+    return PageText(answer.text)
+
+
+def test_it_is_docs_whole() -> None:
+    assert DOCS.resolve() == ROOT / "docs"
+    assert guide_names() == {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")} != set()
+
+
+def test_every_page_shows_and_every_link_leads_to_a_page_and_to_its_heading(client: TestClient) -> None:
+    pages = {f"{GUIDE}/{name}": page(client, f"{GUIDE}/{name}") for name in guide_names()}
+    for address, shown in pages.items():
+        for words, link in shown.links.items():
+            target, fragment = urldefrag(urljoin(address, link))
+            if urlsplit(target).scheme or target == "/":
+                continue
+            assert target in pages, f"{address}: {words} leads to {link}"
+            assert not fragment or fragment in pages[target].texts, f"{address}: {link}"
+
+
+def test_a_runbook_is_read_as_a_page(client: TestClient) -> None:
+    shown = page(client, f"{GUIDE}/runbooks/KafkaTransactionHanging.md")
+    assert "commit: its coordinator committed it. Do not abort it" in shown.texts["main"]
+    assert shown.links["docs/hanging.md"] == "../hanging.md#ending-it"
+    assert shown.links["Runbooks"] == f"{GUIDE}/{INDEX}"
+
+
+def test_what_is_not_here_is_no_link(client: TestClient) -> None:
+    """It is a file of the repository: its name stays."""
+    shown = page(client, f"{GUIDE}/runbooks/KafkaTxnWatchdog.md")
+    assert "alertmanager.example.yml" in shown.texts["main"]
+    assert "alertmanager.example.yml" not in shown.links
+
+
+@pytest.mark.parametrize("name", ["nothing.md", "openapi.json", "../pyproject.toml", "%2e%2e/README.md", "runbooks"])
+def test_nothing_else_is_shown(client: TestClient, name: str) -> None:
+    answer = client.get(f"{GUIDE}/{name}")
+    assert answer.status_code == 404
+    assert answer.headers["content-type"].startswith("text/html")
+
+
+def test_what_it_does_not_have_is_named(client: TestClient) -> None:
+    shown = PageText(client.get(f"{GUIDE}/nothing.md").text)
+    assert shown.texts["problem"] == "The guide has no page 'nothing.md'. /guide lists the runbooks."
+
+
+@pytest.mark.parametrize("address", [GUIDE, f"{GUIDE}/"])
+def test_it_begins_with_the_list_of_runbooks(client: TestClient, address: str) -> None:
+    answer = client.get(address, follow_redirects=False)
+    assert (answer.status_code, answer.headers["location"]) == (303, f"{GUIDE}/{INDEX}")

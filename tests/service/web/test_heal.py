@@ -1,0 +1,161 @@
+"""Whether it heals, in words; and what findings are about."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from service.domain.findings import kinds
+from service.domain.findings.context import Limits
+from service.domain.findings.finding import Finding, Subject
+from service.domain.partitions.open_entries import (
+    ADOPTED,
+    COMPLETING,
+    HANGING,
+    NOT_KNOWN,
+    OPENED,
+    OVERDUE,
+    RELATIONS,
+    UNREPLICATED,
+    Owner,
+    Relation,
+)
+from service.domain.transaction_log import states
+from service.domain.transaction_log.limits import TWO_PHASE_TIMEOUT_MS
+from service.web.findings.words import KIND_WORDS, about, heal_of_finding, is_muted
+from service.web.shared.recovery import heal_of
+from tests.helpers.paths import ROOT
+from tests.helpers.stores import NOW_MS
+
+LIMITS = Limits(10_000, 604_800_000, 3_600_000, frozenset())
+
+
+def owner(state: int = states.ONGOING, timeout_ms: int = 60_000) -> Owner:
+    started = NOW_MS - 12_000
+    times = (timeout_ms, started, started, 2, (("orders", 0),), started, started, 3, 3)
+    return Owner(b"pay", 0, 0, 7, started, 5, state, 7, 3, *times, None, None, None)
+
+
+def finding(kind: str, **more: Any) -> Finding:
+    told: dict[str, Any] = {
+        "id": "f",
+        "kind": kind,
+        "severity": kinds.WARNING,
+        "status": kinds.CONFIRMED,
+        "confidence": kinds.CERTAIN,
+        "subject": Subject(transactional_id=b"pay"),
+        "opened_at_ms": NOW_MS,
+        "confirmed_at_ms": NOW_MS,
+        "resolved_at_ms": None,
+        "last_seen_ms": NOW_MS,
+        "count": 1,
+        "reopened": False,
+        "resolution": None,
+        "owner": None,
+        "muted_until_ms": None,
+        "summary": "it is so",
+        "advice": "look",
+        "evidence": (),
+        "self_heals_at_ms": None,
+        "log_partition": 0,
+        "counted_to": -1,
+    }
+    return Finding(**{**told, **more})
+
+
+@pytest.mark.parametrize(
+    ("word", "text", "tone"),
+    [
+        (HANGING, "will not heal by itself", "no"),
+        (COMPLETING, "heals when broker 3 acknowledges", "when"),
+        (UNREPLICATED, "heals when the replicas catch up", "when"),
+        (ADOPTED, "ends with the id's present transaction", "self"),
+        (OVERDUE, "overdue, not aborted by its coordinator", "now"),
+        (OPENED, "aborts itself", "self"),
+        (NOT_KNOWN, "unknown", "unknown"),
+    ],
+)
+def test_each_relation_says_who_ends_it(word: str, text: str, tone: str) -> None:
+    heal = heal_of(Relation(word, owner()), LIMITS, leader=3)
+    assert (heal.text, heal.tone) == (text, tone)
+    assert heal.brief
+
+
+def test_every_relation_is_told() -> None:
+    orders = {word: heal_of(Relation(word, owner()), LIMITS).order for word in RELATIONS}
+    assert min(orders, key=lambda word: orders[word]) == HANGING
+    assert max(orders, key=lambda word: orders[word]) == OPENED
+
+
+def test_an_open_one_is_counted_down_with_what_that_costs() -> None:
+    heal = heal_of(Relation(OPENED, owner()), LIMITS)
+    assert (heal.at_ms, heal.latest_ms) == (NOW_MS + 48_000, NOW_MS + 58_000)
+    assert heal.more == "its records are then discarded"
+
+
+def test_two_phase_commit_has_no_timeout() -> None:
+    heal = heal_of(Relation(OPENED, owner(timeout_ms=TWO_PHASE_TIMEOUT_MS)), LIMITS)
+    assert heal.text.startswith("no timeout")
+    assert heal.at_ms is None
+
+
+def test_a_partition_without_leader_heals_when_it_has_one() -> None:
+    assert heal_of(Relation(COMPLETING, owner()), LIMITS, leader=-1).text == "heals when its leader is back"
+
+
+def test_what_is_unknown_says_why() -> None:
+    assert heal_of(Relation(NOT_KNOWN, None, "the log is not read"), LIMITS).more == "the log is not read"
+
+
+def test_every_kind_of_finding_has_words_and_says_whether_it_heals() -> None:
+    assert set(KIND_WORDS) == set(kinds.KINDS)
+    for kind in kinds.KINDS:
+        heal = heal_of_finding(finding(kind))
+        assert heal.text
+        assert (heal.tone == "no") <= (heal.order == 0)
+
+
+def test_a_time_that_is_known_is_counted_down_unless_it_never_heals() -> None:
+    late = heal_of_finding(finding(kinds.LONG_RUNNING, self_heals_at_ms=NOW_MS + 9_000))
+    assert (late.text, late.at_ms) == ("ends by itself", NOW_MS + 9_000)
+    assert heal_of_finding(finding(kinds.HANGING, self_heals_at_ms=NOW_MS)).at_ms is None
+
+
+def test_a_missing_permission_is_said_to_be_the_way_out() -> None:
+    denied = finding(kinds.COVERAGE_GAP, summary="hr: no permission on topic hr: grant READ on it")
+    assert heal_of_finding(denied).text == "unknown until that is granted"
+    assert heal_of_finding(finding(kinds.COVERAGE_GAP)).text == "unknown until it can be read"
+
+
+@pytest.mark.parametrize(
+    ("kind", "subject", "text", "href"),
+    [
+        (kinds.OVERDUE, Subject(transactional_id=b"p\xff/1"), "p\\x{ff}/1", "/clusters/a%2Fb/transaction?id=p%FF%2F1"),
+        (kinds.HANGING, Subject("t", 2, None, 7, 3, 99), "t-2", "/clusters/a%2Fb/partitions/t/2?offset=99"),
+        (kinds.BLOCKED_GROUP, Subject("t", 2, group="g"), "g", "/clusters/a%2Fb/groups"),
+        (kinds.COVERAGE_GAP, Subject(topic="hr"), "hr", "/clusters/a%2Fb/pipeline#unknown"),
+        (kinds.COVERAGE_GAP, Subject(group="g"), "g", "/clusters/a%2Fb/groups"),
+        (kinds.DATA_GAP, Subject("t", 2), "t-2", "/clusters/a%2Fb/pipeline#unknown"),
+        (kinds.CHURN, Subject(prefix="app-"), "app-…", "/clusters/a%2Fb/transactions?prefix=app-"),
+        (kinds.CORRELATED_TIMEOUTS, Subject(), "the cluster", "/clusters/a%2Fb/findings"),
+    ],
+)
+def test_the_subject_leads_to_its_page(kind: str, subject: Subject, text: str, href: str) -> None:
+    assert about(finding(kind, subject=subject), "a/b") == (text, href)
+
+
+def test_silence_ends_at_its_time() -> None:
+    assert is_muted(finding(kinds.OVERDUE, muted_until_ms=NOW_MS + 1), NOW_MS)
+    assert not is_muted(finding(kinds.OVERDUE, muted_until_ms=NOW_MS), NOW_MS)
+    assert not is_muted(finding(kinds.OVERDUE), NOW_MS)
+
+
+def test_the_page_and_its_script_use_the_same_words() -> None:
+    """Ages are written by the server and go on in the browser."""
+    script = (ROOT / "service/web/static/time.js").read_text()
+    template = (ROOT / "service/web/templates/ui.html").read_text()
+    for phrase in ("any moment now", "overdue by ", "a moment"):
+        assert re.search(phrase, script), phrase
+        assert re.search(phrase, template), phrase

@@ -1,0 +1,118 @@
+"""`/`: every cluster with its verdict; the links to all else; the choice of a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+
+from service.app import create_app
+from tests.helpers.partitions import WithPartitions, entry, moves
+from tests.helpers.stores import NOW_MS, Id, client_of
+from tests.service.web.page_text import PageText
+from tests.service.web.stories import empty_store, hanging, on
+
+PROGRAMS = {"/api/v1/clusters", "/metrics", "/openapi.json", "/-/healthy", "/-/ready", "/version"}
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'store.db'}"
+
+
+@pytest.fixture
+def cluster(url: str) -> Iterator[WithPartitions]:
+    cluster = empty_store(url, 'o"><i>& /x')
+    cluster.read([Id(b"payments-3", producer_id=7)])
+    cluster.look(*on("payments", 7, entry(7)))
+    cluster.see(hanging())
+    yield cluster
+    cluster.close()
+
+
+def open_page(url: str, later_ms: int = 1_200) -> PageText:
+    with TestClient(create_app(url, "1.2.3", now_ms=lambda: NOW_MS + later_ms)) as client:
+        answer = client.get("/")
+    assert answer.status_code == 200
+    return PageText(answer.text)
+
+
+def test_each_cluster_has_its_verdict(cluster: WithPartitions, url: str) -> None:
+    other = empty_store(url, "quiet")
+    other.read([Id(b"a")])
+    other.look(moves())
+    other.close()
+    page = open_page(url)
+    assert page.texts["cluster-1"].startswith('o"><i>& /x 1 transaction hangs. It will not heal by itself.')
+    assert "0 open transactions, 1 blocked partition, 1 open finding." in page.texts["cluster-1"]
+    assert page.texts["cluster-2"].startswith("quiet Nothing hangs. Nothing is blocked.")
+    assert page.links["quiet"] == "/clusters/quiet"
+
+
+def test_old_data_are_said_to_be_old(cluster: WithPartitions, url: str) -> None:
+    assert "Last known: 1 transaction hangs." in open_page(url, 43_000).texts["cluster-1"]
+    assert "Unknown: nothing of" in open_page(url, 372_000).texts["cluster-1"]
+
+
+def test_every_link_works(cluster: WithPartitions, url: str) -> None:
+    with client_of(url) as client:
+        page = PageText(client.get("/").text)
+        assert set(page.links.values()) >= {*PROGRAMS, "/clusters/o%22%3E%3Ci%3E%26%20%2Fx"}
+        for link in page.links.values():
+            if not link.startswith("/clusters/"):  # a name with a slash has to be taken apart by a route
+                assert client.get(link).status_code == 200, link
+
+
+def test_it_obeys_no_name_and_needs_no_script(cluster: WithPartitions, url: str) -> None:
+    with client_of(url) as client:
+        answer = client.get("/")
+    assert answer.headers["content-security-policy"] == "default-src 'self'; frame-ancestors 'none'"
+    assert answer.headers["x-frame-options"] == "DENY"
+    assert answer.headers["referrer-policy"] == "no-referrer"
+    assert answer.headers["cache-control"] == "no-cache"
+    assert "<script" not in answer.text
+    assert "<i>" not in answer.text
+    assert "style=" not in answer.text, "the security policy would refuse it"
+
+
+def test_nothing_was_read_yet(url: str) -> None:
+    cluster = empty_store(url, "new")
+    cluster.close()
+    assert "Unknown: nothing of new was read yet." in open_page(url).texts["cluster-1"]
+
+
+def test_a_store_without_clusters_says_how_to_begin(url: str) -> None:
+    cluster = empty_store(url)
+    with cluster.engine.begin() as connection:
+        for table in ("leases", "log_partitions", "clusters"):
+            connection.exec_driver_sql(f"DELETE FROM {table}")
+    cluster.close()
+    assert "No cluster was read yet. txnscope watch" in open_page(url).texts[""]
+
+
+def test_it_says_that_the_store_cannot_be_read_and_keeps_its_links(url: str) -> None:
+    with client_of(url) as client:
+        answer = client.get("/")
+    assert answer.status_code == 503
+    assert answer.headers["retry-after"] == "5"
+    assert answer.headers["content-type"].startswith("text/html")
+    page = PageText(answer.text)
+    assert "has no tables yet" in page.texts["trouble"]
+    assert set(page.links.values()) >= PROGRAMS
+
+
+def test_a_cluster_is_chosen_without_script(url: str) -> None:
+    names = ("orders", "a b&c")
+    for name in names:
+        empty_store(url, name).close()
+    with client_of(url) as client:
+        html = client.get("/clusters/orders").text
+        assert 'action="/go"' in html
+        assert "<option>a b&amp;c</option><option selected>orders</option>" in html
+        answer = client.get("/go", params={"cluster": "a b&c"}, follow_redirects=False)
+        assert (answer.status_code, answer.headers["location"]) == (303, "/clusters/a%20b%26c")
+        assert client.get(answer.headers["location"]).status_code == 200
+        assert client.get("/go", params={"cluster": "nope"}).status_code == 404
+        assert client.get("/go").status_code == 422

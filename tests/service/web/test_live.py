@@ -1,0 +1,208 @@
+"""Live pages in a real browser: what refreshes, what survives it, and what is said when nothing comes any more."""
+
+from __future__ import annotations
+
+import re
+
+from playwright.sync_api import expect
+
+from service.app import create_app
+from service.domain.findings import kinds
+from service.store.queries import clusters
+from tests.helpers.findings import observe
+from tests.helpers.partitions import WithPartitions, moves
+from tests.helpers.stores import NOW_MS
+from tests.service.web.breaking import HANGS, PAGE, breaks, take, title
+from tests.service.web.browser import PHONE, Browse, Clock
+from tests.service.web.stories import hanging, tell
+
+QUIET = "Nothing hangs. Nothing is blocked."
+
+
+def test_a_finding_appears_by_itself_and_goes(well: WithPartitions, browse: Browse) -> None:
+    page = browse(well.url).open(PAGE)
+    title(page, QUIET)
+    page.evaluate("window.same = true")
+    breaks(well)
+    title(page, HANGS)
+    expect(page).to_have_title("1 hanging · prod-eu · txnscope")
+    expect(page.locator("#nav .n--critical")).to_contain_text("1")
+    well.look(moves(7, "payments", stalled_since_ms=None))
+    well.see()
+    title(page, QUIET)
+    assert page.evaluate("window.same"), "the page was never loaded anew"
+
+
+def test_without_events_it_is_asked_every_five_seconds(well: WithPartitions, browse: Browse) -> None:
+    tab = browse(well.url)
+    tab.page.route("**/events?*", lambda route: route.fulfill(status=204))
+    page = tab.open(PAGE)
+    title(page, QUIET)
+    breaks(well)
+    title(page, HANGS)
+    asked = """() => performance.getEntriesByType("resource")
+        .filter((one) => one.initiatorType === "fetch").map((one) => one.startTime)"""
+    first, *_ = page.evaluate(asked)
+    assert first > 4_500, "asked again before its time"
+
+
+def test_ages_tick_between_refreshes(well: WithPartitions, browse: Browse) -> None:
+    breaks(well)
+    page = browse(well.url).open(PAGE)
+    page.locator("#pause").click()
+    age = page.locator("#verdict time").first
+    first = age.inner_text()
+    expect(age).not_to_have_text(first)
+    assert re.fullmatch(r"2\d s", age.inner_text())
+    old = page.locator(".live__old")
+    assert old.get_attribute("aria-live") == "off", "not every tick is announced"
+    expect(old).to_have_text(re.compile(r"^[1-9]\.\d s old$"))
+
+
+def test_pause_keeps_the_page_and_counts_what_it_misses(well: WithPartitions, browse: Browse) -> None:
+    page = browse(well.url).open(PAGE)
+    pause = page.get_by_role("button", name="Pause")
+    pause.click()
+    live = page.get_by_role("status")
+    expect(live).to_contain_text(re.compile(r"Paused at 14:13:5\d, 0 changes since, data \d\.\d s old"))
+    breaks(well, "late")
+    expect(live).to_contain_text("2 changes since")
+    title(page, QUIET)
+    page.get_by_role("button", name="Go on").click()
+    title(page, HANGS)
+    expect(live).to_contain_text("Live, data")
+    expect(pause).to_have_attribute("aria-pressed", "false")
+
+
+def test_what_a_reader_does_survives_a_refresh(well: WithPartitions, browse: Browse) -> None:
+    page = browse(well.url, width=PHONE).open(PAGE)
+    page.evaluate(
+        """() => {
+            scrollTo(0, 300);
+            const word = document.querySelector("#chain h2").firstChild;
+            getSelection().setBaseAndExtent(word, 0, word, 3);
+        }"""
+    )
+    breaks(well)
+    title(page, HANGS)
+    assert page.evaluate("getSelection().toString()") == "Who"
+    assert page.evaluate("scrollY") > 0
+    search = page.locator("#q")
+    search.fill("payments-")
+    page.keyboard.press("Shift+Home")
+    link = page.locator("#chain a.tid")
+    well.see(hanging(), observe(kinds.OVERDUE, b"late"))
+    expect(page.locator("#others tbody tr")).to_have_count(1)
+    assert page.evaluate("document.activeElement.id") == "q"
+    assert page.evaluate("getSelection().toString()") == "payments-"
+    link.focus()
+    well.see(hanging(), observe(kinds.OVERDUE, b"late"), observe(kinds.OVERDUE, b"later"))
+    expect(page.locator("#others tbody tr")).to_have_count(2)
+    assert page.evaluate("document.activeElement.textContent") == "payments-3"
+    assert search.input_value() == "payments-"
+
+
+def test_what_was_opened_stays_open(well: WithPartitions, browse: Browse) -> None:
+    """A page that has details: those of an id with a life."""
+    page = browse(well.url).open(PAGE)
+    page.evaluate(
+        """() => {
+            const fetched = window.fetch;
+            window.fetch = async (...asked) => {
+              const text = await (await fetched(...asked)).text();
+              const more = '<details id="d"><summary>more</summary>said</details><section class="card" id="others">';
+              return new Response(text.replace('<section class="card" id="others">', more));
+            };
+        }"""
+    )
+    details = page.locator("#d")
+    breaks(well)
+    expect(details).to_be_attached()
+    details.locator("summary").click()
+    well.see(hanging(), observe(kinds.OVERDUE, b"late"))
+    expect(page.locator("#others tbody tr")).to_have_count(1)
+    expect(details).to_have_attribute("open", "")
+
+
+def test_a_hidden_tab_pauses_itself(well: WithPartitions, browse: Browse) -> None:
+    page = browse(well.url).open(PAGE)
+    hide = """(hidden) => {
+        Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
+        document.dispatchEvent(new Event("visibilitychange"));
+    }"""
+    asked: list[str] = []
+    page.wait_for_timeout(1_200)
+    page.evaluate(hide, True)
+    page.on("request", lambda request: asked.append(request.url))
+    breaks(well)
+    page.wait_for_timeout(6_000)
+    assert asked == []
+    page.evaluate(hide, False)
+    title(page, HANGS)
+
+
+def test_a_lost_connection_is_said_and_what_is_there_is_the_last_known(well: WithPartitions, browse: Browse) -> None:
+    tab = browse(well.url)
+    page = tab.open(PAGE)
+    title(page, QUIET)
+    page.context.set_offline(True)
+    notice = page.get_by_role("alert")
+    expect(notice).to_contain_text("This page has lost its connection to txnscope")
+    expect(notice).to_contain_text("It shows 14:13:50.")
+    expect(notice).to_contain_text("alerts come from Prometheus and still work")
+    expect(page.get_by_role("status")).to_contain_text("Not connected, data")
+    expect(page).to_have_title("Not connected · prod-eu · txnscope")
+    title(page, f"Last known: {QUIET}")
+    expect(page.locator("#verdict")).not_to_have_class(re.compile("verdict--ok"))
+    expect(page.locator("#content")).to_have_class(re.compile("is-old"))
+    page.context.set_offline(False)
+    page.get_by_role("button", name="Retry now").click()
+    title(page, QUIET)
+    expect(page.locator("#verdict")).to_have_class(re.compile("verdict--ok"))
+    expect(notice).to_have_count(0)
+    expect(page.get_by_role("status")).to_contain_text("Live, data")
+    assert take(tab, "ERR_INTERNET_DISCONNECTED")
+
+
+def test_a_store_that_is_gone_is_another_thing_than_a_lost_connection(well: WithPartitions, browse: Browse) -> None:
+    tab = browse(well.url)
+    page = tab.open(PAGE)
+    with well.engine.begin() as connection:
+        revision = clusters.revision(connection)
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = 'future'")
+    notice = page.get_by_role("alert")
+    expect(notice).to_contain_text("txnscope stopped to answer with this page")
+    expect(notice).to_contain_text("has the tables of revision future")
+    with well.engine.begin() as connection:
+        connection.exec_driver_sql(f"UPDATE alembic_version SET version_num = '{revision}'")
+    expect(notice).to_have_count(0)
+    assert take(tab, "503")
+
+
+def test_a_paused_page_does_not_stay_green(well: WithPartitions, browse: Browse) -> None:
+    page = browse(well.url).open(PAGE)
+    page.locator("#pause").click()
+    page.evaluate("txnscope.skewMs += 30000")
+    title(page, f"Last known: {QUIET}")
+    expect(page.locator("#verdict")).not_to_have_class(re.compile("verdict--ok"))
+
+
+def test_countdowns_end_and_go_on_as_overdue(well: WithPartitions, browse: Browse) -> None:
+    tell(well.url.replace("store.db", "other.db")).close()
+    clock = Clock(NOW_MS + 47_900)
+    page = browse(create_app(well.url.replace("store.db", "other.db"), "1", now_ms=clock)).open(PAGE)
+    page.locator("#pause").click()
+    heal = page.locator("#chain-settlements-2 .heal")
+    expect(heal).to_have_text(re.compile(r"aborts itself any moment now"))
+    page.evaluate("txnscope.skewMs += 12000")
+    expect(heal).to_have_text(re.compile(r"aborts itself \(overdue by \d\.\d s\)"))
+
+
+def test_a_page_of_results_is_not_asked_for_again(well: WithPartitions, browse: Browse) -> None:
+    page = browse(well.url).open(f"{PAGE}/goto?q=nobody")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    breaks(well)
+    expect(page.get_by_role("status")).to_contain_text(re.compile(r"Late, data [5-9]\."))
+    assert [url for url in asked if "/clusters/" in url or "/events" in url] == []
+    expect(page.locator("#pause")).to_be_hidden()

@@ -1,0 +1,148 @@
+"""Whose an offset is and what became of it, told on the page of its partition; Kafka is played by a list of batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from service.api.http.kafka import Kafka
+from service.api.routes import offsets_reading
+from service.api.routes.offsets_reading import Place
+from service.app import create_app
+from service.domain.partitions.offset_spans import Piece, SpanWalk
+from service.kafka.metadata import Leader
+from service.web.partitions.explanation import Asked, asked
+from tests.helpers.partitions import WithPartitions, moves
+from tests.helpers.stores import NOW_MS, Id
+from tests.service.web.page_text import PageText, page_of
+
+HERE = "/clusters/orders/partitions/orders/0"
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[WithPartitions]:
+    cluster = WithPartitions(f"sqlite:///{tmp_path / 'store.db'}")
+    yield cluster
+    cluster.close()
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "says"),
+    [
+        ("offset=5", 200, "Offset 5 cannot be explained now. No brokers configured: this has to be asked of Kafka"),
+        ("offset=5&to=", 200, "Offset 5 cannot be explained now."),
+        ("offset=x", 422, "This cannot be explained. 'x' is no offset: a number from 0 on."),
+        ("offset=-1", 422, "This cannot be explained."),
+        ("offset=9&to=9", 422, "'9' is no end: a number above the offset."),
+        ("offset=&to=7", 422, "Type the offset to begin at."),
+        ("offset=&to=", 200, "Who wrote the record"),
+    ],
+)
+def test_what_cannot_be_explained_is_a_sentence_on_the_page(
+    cluster: WithPartitions, query: str, status: int, says: str
+) -> None:
+    cluster.look(moves())
+    page = page_of(cluster.url, f"{HERE}?{query}", status)
+    assert page.texts["explained"].startswith(says) or says in page.texts["explained"]
+    assert "orders-0 hides nothing" in page.texts["verdict"], "the page is there all the same"
+
+
+class _Log(Kafka):
+    """A cluster whose one partition holds these batches."""
+
+    def __init__(self) -> None:
+        super().__init__(None)
+        self.asked = 0
+
+    @contextmanager
+    def asking(self, cluster: Any) -> Iterator[Any]:
+        self.asked += 1
+        yield None
+
+
+@pytest.fixture
+def explain(cluster: WithPartitions, monkeypatch: pytest.MonkeyPatch) -> Callable[..., PageText]:
+    """A page with the explanation of offsets of a log of three transactions, of which one is open, and a gap."""
+    pieces = [
+        Piece(3, 6, 7, 3, True),
+        Piece(6, 7, 7, 3, True, True, "ABORT", NOW_MS - 1_000),
+        Piece(7, 9, 8, 0, True),
+        Piece(9, 10, 8, 0, True, True, "COMMIT", NOW_MS - 500),
+        Piece(10, 12, -1, -1, False),
+        Piece(12, 15, 9, 0, True),
+    ]
+    truncated: list[int | None] = [None]
+
+    def read_(client: Any, place: Place, walk: SpanWalk) -> int | None:
+        for piece in pieces:
+            walk.take(piece)
+        walk.end(15, 12, is_whole=True)
+        return truncated[0]
+
+    leader = Leader(1, 5)
+    monkeypatch.setattr(offsets_reading, "find", lambda *_: Place("orders", 0, leader, 0, 15))
+    monkeypatch.setattr(offsets_reading, "read", read_)
+    log = _Log()
+
+    def page(query: str, headers: dict[str, str] | None = None, stopped_at: int | None = None) -> PageText:
+        truncated[0] = stopped_at
+        app = create_app(cluster.url, "1.2.3", now_ms=lambda: NOW_MS)
+        app.state.kafka = log
+        with TestClient(app) as client:
+            answer = client.get(f"{HERE}?{query}", headers=headers or {})
+        assert answer.status_code == 200, answer.text
+        found = PageText(answer.text)
+        found.texts["asked"] = str(log.asked)
+        return found
+
+    cluster.read([Id(b"pay", producer_id=7), Id(b"a<b>", producer_id=8)])
+    cluster.look(moves())
+    return page
+
+
+def test_whose_record_it_is_and_what_became_of_it(explain: Callable[..., PageText]) -> None:
+    aborted = explain("offset=4").texts["explained"]
+    assert aborted.startswith("Aborted. Offset 4 belongs to pay (producer id 7, epoch 3). ")
+    assert "ABORT marker at 6, 2026-09-21 14:13:49.123" in aborted
+    assert "read_committed consumers skip it." in aborted
+    page = explain("offset=8")
+    assert page.texts["explained"].startswith("Committed. Offset 8 belongs to a<b> (producer id 8, epoch 0). ")
+    assert page.links["a<b>"] == "/clusters/orders/transaction?id=a%3Cb%3E"
+    assert page.links["This page as JSON"].endswith("/partitions/orders/0/offsets/8?to=9")
+    assert explain("offset=9").texts["explained"].startswith("A marker. Offset 9 is the COMMIT marker of a<b>")
+    assert explain("offset=1").texts["explained"].startswith("Not in the log. Offset 1")
+    assert "belongs to no transaction" in explain("offset=10").texts["explained"]
+    still = explain("offset=12").texts["explained"]
+    assert still.startswith("Still open. Offset 12 belongs to (producer id 9, epoch 0).")
+    assert "get nothing from here on until its transaction ends" in still
+
+
+def test_a_range_of_offsets_is_a_table(explain: Callable[..., PageText]) -> None:
+    told = explain("offset=3&to=1,000", stopped_at=15).texts["explained"].replace("\N{EN DASH}", " to ")
+    assert "3 to 5 aborted pay (producer id 7, epoch 3)" in told
+    assert "6 a marker" in told
+    assert "10 to 11 written without a transaction" in told
+    assert "12 to 14 still open" in told
+    assert "Reading stopped at offset 15" in told
+
+
+def test_the_refresh_of_the_page_asks_kafka_nothing(explain: Callable[..., PageText]) -> None:
+    """Or an open page would read the log every few seconds; the browser keeps the answer it has (hx-morph-skip)."""
+    assert explain("offset=4").texts["asked"] == "1"
+    page = explain("offset=4", {"X-Refresh": "1"})
+    assert page.texts["asked"] == "1"
+    assert "Aborted" not in page.texts["explained"]
+
+
+def test_offsets_as_people_paste_them() -> None:
+    assert asked(" 48,211,900 ", "") == Asked(48_211_900, 48_211_901)
+    assert asked("48_211_900", "48 211 910") == Asked(48_211_900, 48_211_910)
+    assert asked("", "") == Asked()
+    assert asked(str(2**63 - 1), "").mistake is not None
+    assert asked("1,2", "").mistake is not None
+    assert asked("٣", "").mistake is not None

@@ -1,0 +1,114 @@
+"""Errors of pages are pages, with the words that programs get as problems."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+
+from service.store.queries.clusters import find_cluster
+from service.web.shared.render import is_page
+from tests.helpers.stores import Id, SeededCluster, client_of
+from tests.service.web.page_text import PageText
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    cluster = SeededCluster(f"sqlite:///{tmp_path_factory.mktemp('errors') / 'store.db'}")
+    cluster.read([Id(b"a")])
+    yield cluster.url
+    cluster.close()
+
+
+@pytest.fixture(scope="module")
+def client(url: str) -> Iterator[TestClient]:
+    with client_of(url) as client:
+        yield client
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "words"),
+    [
+        ("/nothing", 404, "Not Found: /nothing"),
+        ("/clusters", 404, "Not Found"),
+        ("/clusters/nope", 404, "there is no cluster 'nope'; the store knows: 'orders'"),
+        ("/clusters/%3Cscript%3E", 404, "there is no cluster '<script>'"),
+        ("/clusters/%00", 404, "there is no cluster"),
+        ("/clusters/nope/goto?q=a", 404, "there is no cluster 'nope'"),
+        ("/go?cluster=nope", 404, "there is no cluster 'nope'"),
+        ("/go", 422, "cluster: Field required"),
+        ("/wp-admin/setup.php", 404, "Not Found"),
+    ],
+)
+def test_an_error_of_a_page_is_a_page(client: TestClient, path: str, status: int, words: str) -> None:
+    answer = client.get(path)
+    assert answer.status_code == status
+    assert answer.headers["content-type"].startswith("text/html")
+    assert answer.headers["cache-control"] == "no-store"
+    assert answer.headers["content-security-policy"] == "default-src 'self'; frame-ancestors 'none'"
+    page = PageText(answer.text)
+    assert words in page.texts["problem"]
+    assert page.links["All clusters"] == "/"
+    assert "<script" not in answer.text
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/api/nothing",
+        "/api/v1/clusters/nope",
+        "/-/nothing",
+        "/metrics/x",
+        "/static/x",
+        "/events?cluster=nope",
+        "/version/x",
+    ],
+)
+def test_programs_get_problems(client: TestClient, path: str) -> None:
+    answer = client.get(path)
+    assert answer.status_code == 404
+    assert answer.headers["content-type"] == "application/problem+json"
+
+
+def test_what_only_begins_like_a_path_of_programs_is_a_page() -> None:
+    assert not is_page("/api")
+    assert is_page("/apiary")
+    assert is_page("/eventsource")
+    assert not is_page("/-/ready")
+
+
+def test_a_page_cannot_be_written(client: TestClient) -> None:
+    answer = client.post("/clusters/orders")
+    assert answer.status_code == 405
+    assert "GET" in answer.headers["allow"]
+    assert "Method Not Allowed" in PageText(answer.text).texts["problem"]
+
+
+def test_a_store_that_is_not_ready_is_said_in_the_same_words(tmp_path: Path) -> None:
+    with client_of(f"sqlite:///{tmp_path / 'new.db'}") as client:
+        answer, problem = client.get("/clusters/orders"), client.get("/api/v1/clusters/orders").json()
+    assert answer.status_code == 503
+    assert answer.headers["retry-after"] == "5"
+    page = PageText(answer.text)
+    assert page.texts["problem"] == " ".join(problem["detail"].split())
+    assert "This passes when it can be reached again" in page.texts[""]
+
+
+def test_a_mistake_of_ours_is_a_page_without_its_details(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("a secret")
+
+    monkeypatch.setattr(f"{find_cluster.__module__}.find_cluster", broken)
+    with client_of(url) as client:
+        answer = client.get("/clusters/orders")
+    assert answer.status_code == 500
+    assert answer.headers["content-security-policy"].startswith("default-src 'self'")
+    assert "a mistake in txnscope; its log has the details" in PageText(answer.text).texts["problem"]
+    assert "secret" not in answer.text
+
+
+def test_a_head_of_an_error_has_no_body(client: TestClient) -> None:
+    answer = client.head("/clusters/nope")
+    assert (answer.status_code, answer.content) == (404, b"")

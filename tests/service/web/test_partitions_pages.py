@@ -1,0 +1,269 @@
+"""Partitions that hide records, one of them, and whose a record is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from service.app import create_app
+from service.domain.findings import kinds
+from service.domain.findings.finding import Subject
+from service.domain.transaction_log import states
+from service.store import clusters
+from service.store.queries import judged_partitions
+from service.store.writers.groups import GroupSeen, GroupWriter
+from service.web.partitions import partition_list
+from service.web.shared import paging
+from tests.helpers.findings import observe
+from tests.helpers.partitions import (
+    END,
+    LSO,
+    SINCE_MS,
+    WithPartitions,
+    entry,
+    hangs,
+    moves,
+    owner,
+    read,
+    silent,
+    stands,
+)
+from tests.helpers.stores import DESCRIPTION, NOW_MS, Id
+from tests.service.web.first_read import reading_for_the_first_time
+from tests.service.web.page_text import PageText, page_of
+
+PATH = "/clusters/orders/partitions"
+HERE = f"{PATH}/orders/0"
+LONG = ("warehouse-" * 20).encode()
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[WithPartitions]:
+    cluster = WithPartitions(f"sqlite:///{tmp_path / 'store.db'}")
+    clusters.describe(cluster.engine, cluster.id, DESCRIPTION, NOW_MS)
+    yield cluster
+    cluster.close()
+
+
+def wait(cluster: WithPartitions, *groups: tuple[str, int]) -> None:
+    seen = [GroupSeen(name, "orders", 0, offset, 2, False) for name, offset in groups]
+    GroupWriter(cluster.engine, cluster.lease).replace(seen, NOW_MS)
+
+
+RELATIONS: dict[str, tuple[Any, ...]] = {
+    "open": (owner(b"a"), "open, in time", "aborts itself in"),
+    "overdue": (owner(b"a", timeout_ms=1_000, start_ms=SINCE_MS - 3_000), "overdue", "overdue"),
+    "completing": (owner(b"a", state=states.PREPARE_COMMIT), "completing", "heals when broker 1 acknowledges"),
+    "adopted": (owner(b"a", start_ms=NOW_MS - 5_000), "adopted records", "ends with the id's present transaction"),
+    "hanging": (
+        owner(b"a", state=states.COMPLETE_COMMIT, topics=()),
+        "hanging",
+        "will not heal by itself",
+        hangs(name=b"a"),
+    ),
+    "unknown": (owner(b"a", state=states.COMPLETE_COMMIT, topics=()), "unknown", "being looked at again"),
+}
+TITLES = {
+    "open": "A transaction is open, in time.",
+    "overdue": "A transaction is overdue.",
+    "completing": "Its transaction is completing.",
+    "adopted": "Old records wait for another transaction's end.",
+    "hanging": "It will not heal by itself.",
+    "unknown": "Who holds them is not known.",
+}
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_each_relation_in_words(cluster: WithPartitions, relation: str) -> None:
+    id_, word, heal, *observations = RELATIONS[relation]
+    now_ms = NOW_MS + (40_000 if relation == "overdue" else 0)
+    cluster.look(stands(), read(entry()))
+    cluster.see(*observations)
+    cluster.read([id_], now_ms=now_ms)
+    cluster.look(at_ms=now_ms)
+    row = page_of(cluster.url, PATH, now_ms=now_ms).texts["partition-orders-0"]
+    assert f"a {word}" in row
+    assert heal in row
+    assert "LSO 100 · HW 110" in row
+    assert "producer id 7, epoch 3, since" in row
+    page = page_of(cluster.url, HERE, now_ms=now_ms)
+    assert page.texts["verdict"].startswith(f"orders-0 hides 10 records. {TITLES[relation]}")
+    assert word in page.texts["open-7"]
+    assert heal in page.texts["open-7"]
+    assert "holds the LSO" in page.texts["open-7"]
+
+
+def test_a_marker_that_is_not_replicated(cluster: WithPartitions) -> None:
+    cluster.read([owner(b"a", state=states.COMPLETE_COMMIT, topics=())])
+    cluster.look(stands(), read())
+    page = page_of(cluster.url, HERE)
+    assert "marker not replicated" in page.texts["open-7"]
+    assert "heals when the replicas catch up" in page.texts["open-7"]
+
+
+def test_only_what_hides_records_is_listed_the_worst_first(cluster: WithPartitions) -> None:
+    cluster.read([owner(b"a"), owner(LONG, 2, 8), owner(b"pay", 3, 9, states.COMPLETE_ABORT, topics=())])
+    cluster.look(stands(), stands(2), stands(3), moves(1))
+    cluster.look(read(entry()), read(entry(8), partition=2), read(entry(9), partition=3))
+    cluster.see(hangs(3, 9))
+    wait(cluster, ("billing", LSO), ("audit", LSO - 5))
+    page = page_of(cluster.url, PATH)
+    rows = [id_ for id_ in page.texts if id_.startswith("partition-")]
+    assert rows[0] == "partition-orders-3"
+    assert sorted(rows) == ["partition-orders-0", "partition-orders-2", "partition-orders-3"]
+    assert "billing stopped" in page.texts["partition-orders-0"]
+    assert "audit will stop, 5 offsets to go" in page.texts["partition-orders-0"]
+    assert LONG.decode() in page.texts["partition-orders-2"], "an id is never cut"
+    assert "4 partitions are watched: 3 hide records, 0 are unknown" in page.texts["partitions"]
+    assert page.links["what to do"].endswith("#do")
+    waiting = page_of(cluster.url, f"{PATH}?show=waiting")
+    assert [id_ for id_ in waiting.texts if id_.startswith("partition-")] == ["partition-orders-0"]
+
+
+def test_filters_and_sorts_in_the_address(cluster: WithPartitions) -> None:
+    cluster.read()
+    cluster.look(
+        stands(0, "orders", high_watermark=END + 5, stalled_since_ms=NOW_MS - 9_000),
+        stands(0, "payments", high_watermark=END + 500, stalled_since_ms=NOW_MS - 5_000),
+        stands(1, "orders", stalled_since_ms=NOW_MS - 60_000),
+    )
+
+    def rows(query: str) -> list[str]:
+        found = page_of(cluster.url, f"{PATH}?{query}").texts
+        return [id_.removeprefix("partition-") for id_ in found if id_.startswith("partition-")]
+
+    assert rows("sort=hidden") == ["payments-0", "orders-0", "orders-1"]
+    assert rows("sort=since") == ["orders-1", "orders-0", "payments-0"]
+    assert rows("topic=pay") == ["payments-0"]
+    assert rows("topic=&sort=since&page=9") == ["orders-1", "orders-0", "payments-0"], "as a form sends it"
+    assert "No partition matches." in page_of(cluster.url, f"{PATH}?topic=nothing").texts["partitions"]
+    page_of(cluster.url, f"{PATH}?sort=best", 422)
+
+
+def test_what_does_not_answer_is_listed_as_unknown_with_why(cluster: WithPartitions) -> None:
+    denied = "no permission on topic hr.payroll: grant DESCRIBE and READ on it"
+    cluster.read()
+    cluster.look(moves(), *(silent(denied, n, "hr.payroll") for n in range(6)))
+    page = page_of(cluster.url, PATH)
+    row = page.texts["silent-hr.payroll-0"]
+    assert row.startswith("hr.payroll-0 to -5 6 partitions not readable unknown unknown unknown unknown unknown")
+    assert denied in row
+    assert page.links["What to do"] == "/clusters/orders/pipeline#unknown"
+    assert "Unknown 6" in page.texts["partitions"]
+    assert "0 hide records, 6 are unknown" in page.texts["partitions"]
+    assert "silent-hr.payroll-0" in page_of(cluster.url, f"{PATH}?show=unknown").texts
+    assert "silent-hr.payroll-0" not in page_of(cluster.url, f"{PATH}?topic=orders").texts
+    one = page_of(cluster.url, f"{PATH}/hr.payroll/3")
+    assert one.texts["verdict"].startswith(
+        f"Unknown: hr.payroll-3 cannot be looked at. N{denied[1:]}. It never answered."
+    )
+    assert "High watermark unknown" in one.texts[""]
+
+
+def test_who_holds_it_is_unknown_and_says_why(cluster: WithPartitions) -> None:
+    cluster.read()
+    cluster.look(stands(), read(entry()))
+    row = page_of(cluster.url, f"{PATH}?show=unknown").texts["partition-orders-0"]
+    assert "unknown" in row
+    assert row.count("no transactional.id is known to have had its producer id") == 1
+    verdict = page_of(cluster.url, HERE).texts["verdict"]
+    assert "Who holds them is not known." in verdict
+    assert "no transactional.id is known to have had its producer id" in verdict
+
+
+def test_the_last_numbers_of_what_fell_silent(cluster: WithPartitions) -> None:
+    cluster.read([owner(b"a")])
+    cluster.look(stands(), read(entry()))
+    later_ms = NOW_MS + 60_000
+    cluster.look(silent("broker 1 does not answer", at_ms=later_ms), at_ms=later_ms)
+    page = page_of(cluster.url, HERE, now_ms=later_ms)
+    assert page.texts["verdict"].startswith("Unknown: orders-0 cannot be looked at. Broker 1 does not answer.")
+    assert "The numbers below are of 14:13:50" in page.texts["verdict"]
+
+
+def test_nothing_is_said_to_be_fine_before_it_was_looked_at(cluster: WithPartitions) -> None:
+    page = page_of(cluster.url, PATH)
+    assert "No partition was looked at yet." in page.texts["not-read"]
+    assert "With hidden records 0" not in page.texts[""]
+    assert "No partition hides records." not in page.texts[""]
+
+
+def test_who_holds_it_is_not_judged_while_the_log_is_read_for_the_first_time(tmp_path: Path) -> None:
+    cluster = reading_for_the_first_time(f"sqlite:///{tmp_path / 'store.db'}", Id(b"a"))
+    cluster.look(stands(), read(entry()))
+    assert "Who holds what is not judged yet." in page_of(cluster.url, PATH).texts["not-read"]
+    verdict = page_of(cluster.url, HERE).texts["verdict"]
+    assert verdict.startswith("orders-0 hides 10 records. Who holds them is not judged yet.")
+    cluster.close()
+
+
+@pytest.mark.parametrize(
+    ("age_ms", "title"),
+    [
+        (0, "orders-0 hides nothing: its LSO is at the high watermark."),
+        (60_000, "Last known: orders-0 hides nothing: its LSO is at the high watermark."),
+        (180_000, "Unknown: nothing has been read for 3 m."),
+    ],
+)
+def test_old_data_is_not_fine(cluster: WithPartitions, age_ms: int, title: str) -> None:
+    cluster.read([Id(b"a")])
+    cluster.look(moves())
+    with TestClient(create_app(cluster.url, "1", now_ms=lambda: NOW_MS + age_ms)) as client:
+        text = client.get(HERE).text
+    assert PageText(text).texts["verdict"].startswith(title)
+    assert ("verdict--ok" in text) == (age_ms == 0)
+
+
+def test_many_at_once_say_how_many_are_not_judged(cluster: WithPartitions, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with 10,000 of them."""
+    monkeypatch.setattr(judged_partitions, "MOST_JUDGED", 6)
+    monkeypatch.setattr(partition_list, "MOST_JUDGED", 6)
+    monkeypatch.setattr(paging.paged, "__defaults__", (4,))
+    cluster.read()
+    cluster.look(*(stands(n, stalled_since_ms=NOW_MS - 2_000 - n) for n in range(10)), silent("away", 0, "other"))
+    page = page_of(cluster.url, PATH)
+    assert page.texts["too-many"].startswith(
+        "The LSO of 10 partitions stands. The 6 that stand longest are judged and listed."
+        " Who holds the other 4 is unknown until there are fewer."
+    )
+    assert "Rows 1 to 4 of 6." in page.texts["partitions"]
+    assert "Those that do not answer are on the last page." in page.texts["partitions"]
+    last = page_of(cluster.url, page.links["Next"])
+    shown = [id_ for id_ in last.texts if id_.startswith(("partition-", "silent-"))]
+    assert len(shown) == 3
+    assert shown[-1] == "silent-other-0"
+    assert "Rows 5 to 6 of 6." in last.texts["partitions"]
+
+
+def test_one_partition_tells_all_that_is_known_of_it(cluster: WithPartitions) -> None:
+    cluster.read([owner(b"a"), owner(b"b\xff", producer_id=8)])
+    cluster.look(stands(), read(entry(records=5, bytes=900), entry(8, LSO + 2), entry(9, LSO + 5)))
+    subject = Subject("orders", 0, b"a", 7, 3, LSO)
+    cluster.see(observe(kinds.ADOPTED, subject=subject, summary="records of a were adopted", log_partition=None))
+    wait(cluster, ("billing", LSO), ("audit", LSO - 5), ("dash", END))
+    page = page_of(cluster.url, HERE)
+    rows = [id_ for id_ in page.texts if id_.startswith("open-")]
+    assert rows == ["open-7", "open-8", "open-9"], "by offset"
+    assert "5 900 B" in page.texts["open-7"]
+    assert "b\\x{ff}" in page.texts["open-8"]
+    assert page.links["b\\x{ff}"] == "/clusters/orders/transaction?id=b%FF"
+    assert "no transactional id is known" in page.texts["open-9"]
+    groups = [id_ for id_ in page.texts if id_.startswith("group-")]
+    assert groups == ["group-billing-orders-0", "group-audit-orders-0", "group-dash-orders-0"]
+    assert page.texts["group-billing-orders-0"] == "billing stopped 100 0 clients measure to the LSO 10 2"
+    assert page.links["records of a were adopted"].startswith("/clusters/orders/findings/")
+    assert "ruler" in page.texts
+    assert page.links["This page as JSON"] == "/api/v1/clusters/orders/partitions/orders/0"
+
+
+def test_who_is_not_watched_is_not_there_but_an_offset_of_it_may_be_asked_for(cluster: WithPartitions) -> None:
+    cluster.look(moves())
+    page_of(cluster.url, f"{PATH}/other/7", 404)
+    page_of(cluster.url, f"{PATH}/orders/x", 422)
+    page = page_of(cluster.url, f"{PATH}/other/7?offset=5")
+    assert page.texts["verdict"].startswith("Unknown: other-7 is not watched.")
+    assert "cannot be explained now" in page.texts["explained"]

@@ -1,0 +1,210 @@
+"""The page that says whether the others can be believed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.domain.findings import kinds
+from service.domain.findings.finding import Subject
+from service.domain.transaction_log.facts import Gap, LogBatch, RangeRead, Reject
+from service.store import clusters
+from service.web.cluster.unknowns import PARTITIONS_SHOWN
+from service.web.shared import words
+from service.web.shared.grants import bootstrap_of, lines_of
+from tests.helpers.findings import observe
+from tests.helpers.partitions import WithPartitions, entry, moves, read, silent, stands
+from tests.helpers.stores import DESCRIPTION, NOW_MS, Id
+from tests.service.web.first_read import reading_for_the_first_time
+from tests.service.web.page_text import PageText, page_of
+
+PATH = "/clusters/orders/pipeline"
+DENIED = "no permission on topic hr.payroll: grant DESCRIBE and READ on it"
+ALL_CONFIGS = {
+    name: {"value": value, "source": "broker"}
+    for name, value in {
+        "transactional.id.expiration.ms": "604800000",
+        "transaction.remove.expired.transaction.cleanup.interval.ms": "3600000",
+        "transaction.max.timeout.ms": "900000",
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": "10000",
+    }.items()
+}
+
+
+def store(tmp_path: Path, **more: Any) -> WithPartitions:
+    cluster = WithPartitions(f"sqlite:///{tmp_path / 'store.db'}", **more)
+    clusters.describe(cluster.engine, cluster.id, DESCRIPTION | {"configs": ALL_CONFIGS}, NOW_MS)
+    return cluster
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[WithPartitions]:
+    cluster = store(tmp_path)
+    yield cluster
+    cluster.close()
+
+
+def unknown(page: PageText) -> list[str]:
+    return [page.texts[id_] for id_ in page.texts if id_.startswith("unknown-")]
+
+
+def test_all_is_well(cluster: WithPartitions) -> None:
+    cluster.read([Id(b"a")])
+    cluster.look(moves(), moves(1))
+    page = page_of(cluster.url, PATH, now_ms=NOW_MS + 1_200)
+    assert page.texts["verdict"] == (
+        "Verdicts can be trusted. All sources are under 5 s old. 100.0 % of 2 partitions can be judged."
+    )
+    assert "Nothing is unknown." in page.texts["unknown"]
+    assert page.texts["source-transaction_state"].startswith(
+        "Transaction log __transaction_state, every record current"
+    )
+    assert "1.2 s 0 " in page.texts["source-transaction_state"]
+    assert "1 of 1 partition" in page.texts["source-transaction_state"]
+    assert "state, cause, timeouts, expiry" in page.texts["source-transaction_state"]
+    assert "2 of 2 partitions" in page.texts["source-partitions"]
+    assert "nothing to ask" in page.texts["source-groups"]
+    assert "4 of 4 configs" in page.texts["source-configs"]
+    assert "assumed" not in page.texts["configs"]
+    assert "transactional.id.expiration.ms 7 d" in page.texts["configs"]
+    assert "All are read to their end." in page.texts["coordinators"]
+
+
+def test_what_is_unknown_comes_with_the_line_that_grants_it(cluster: WithPartitions) -> None:
+    cluster.read([Id(b"a")])
+    cluster.look(moves(), *(silent(DENIED, n, "hr.payroll") for n in range(6)))
+    cluster.see(observe(kinds.COVERAGE_GAP, subject=Subject(group="hr sync"), log_partition=None))
+    page = page_of(cluster.url, PATH)
+    partitions, group = unknown(page)
+    assert page.texts["verdict"].startswith("Verdicts can be trusted, except for 6 partitions.")
+    assert "14.3 % of 7 partitions can be judged" in page.texts["verdict"]
+    assert "hr.payroll-0, hr.payroll-1" in partitions
+    assert "hanging, blocked, groups behind it" in partitions
+    assert DENIED in partitions
+    assert page.texts["grant-1-1"] == (
+        "kafka-acls.sh --bootstrap-server broker-1:9092 --command-config admin.properties --add"
+        " --allow-principal 'User:<your principal>' --operation Read --topic hr.payroll"
+    )
+    assert group.startswith("consumer group hr sync whether it waits no permission to read its offsets")
+    assert page.texts["grant-2-1"].endswith("--operation Describe --group 'hr sync'")
+    assert "1 denied" in page.texts["source-groups"]
+
+
+def test_assumed_configs_are_marked_and_can_be_granted(tmp_path: Path) -> None:
+    cluster = WithPartitions(f"sqlite:///{tmp_path / 'store.db'}")
+    clusters.describe(cluster.engine, cluster.id, DESCRIPTION, NOW_MS)
+    cluster.read([Id(b"a")])
+    cluster.look(moves())
+    page = page_of(cluster.url, PATH)
+    cluster.close()
+    assert page.texts["verdict"].startswith("Verdicts can be trusted, with what is said below.")
+    (configs,) = unknown(page)
+    assert "nothing; limits are assumed" in configs
+    assert page.texts["grant-1-1"].endswith("--operation DescribeConfigs --cluster")
+    assert "transaction.max.timeout.ms 15 m assumed" in page.texts["configs"]
+    assert "transactional.id.expiration.ms 1 h transaction" in page.texts["configs"], "told by a broker"
+    assert "3 assumed" in page.texts["source-configs"]
+
+
+@pytest.mark.parametrize(
+    ("age_ms", "title", "state"),
+    [
+        (6_000, "Verdicts can be trusted, with what is said below.", "late"),
+        (45_000, "Verdicts are the last known ones: data is 45 s old.", "old: last known"),
+        (180_000, "No verdict can be trusted: nothing new for 3 m.", "stopped: unknown"),
+    ],
+)
+def test_a_source_that_is_old(cluster: WithPartitions, age_ms: int, title: str, state: str) -> None:
+    """The other one is fresh: verdicts need both."""
+    cluster.look(moves())
+    cluster.read([Id(b"a")], now_ms=NOW_MS + age_ms)
+    page = page_of(cluster.url, PATH, now_ms=NOW_MS + age_ms)
+    assert page.texts["verdict"].startswith(title)
+    assert state in page.texts["source-partitions"]
+    assert " current " in page.texts["source-transaction_state"]
+    if state == "late":
+        assert "Data partitions: late." in page.texts["verdict"]
+        return
+    why = "no streaming application reads this cluster; the last one died or makes no progress"
+    assert (
+        f"Nothing new of the data partitions since 14:13:50 ({words.duration(age_ms)}): {why}." in page.texts["verdict"]
+    )
+    assert "since 14:13:50: no streaming application has read this cluster" in page.texts["source-partitions"]
+    assert "could be judged then" in page.texts["verdict"]
+
+
+def test_a_source_in_trouble_says_what_it_is(cluster: WithPartitions) -> None:
+    cluster.read([Id(b"a")])
+    cluster.look(moves())
+    cluster.read(trouble="broker 2 does not answer")
+    page = page_of(cluster.url, PATH)
+    assert "in trouble broker 2 does not answer" in page.texts["source-transaction_state"]
+    (row,) = unknown(page)
+    assert row.startswith("source transaction_state state, cause, timeouts, expiry; who holds what broker 2 does not")
+
+
+def test_before_anything_was_read(cluster: WithPartitions) -> None:
+    page = page_of(cluster.url, PATH)
+    assert page.texts["verdict"].startswith("Nothing can be judged yet")
+    assert "Nothing is unknown." not in page.texts[""]
+    assert "never read never unknown" in page.texts["source-partitions"]
+    assert "not asked yet never" in page.texts["source-groups"]
+
+
+def test_while_the_log_is_read_for_the_first_time(tmp_path: Path) -> None:
+    cluster = reading_for_the_first_time(f"sqlite:///{tmp_path / 'store.db'}", Id(b"a"))
+    page = page_of(cluster.url, PATH)
+    cluster.close()
+    assert page.texts["verdict"].startswith("Nothing can be judged yet: the transaction log is being read. 25 % of")
+    assert page.texts["cell-0"] == "0 lag 3"
+
+
+def test_coordinators_as_cells_with_a_table(tmp_path: Path) -> None:
+    cluster = store(tmp_path, partitions=4)
+    for number in range(3):
+        cluster.read([Id(b"a%d" % number)], partition=number, behind=240 if number == 1 else 0)
+    cluster.look(moves())
+    reject = Reject(2, 0, 1, "unknown_version", b"billing", b"k", b"v" * 90)
+    span = RangeRead(2, "T", 0, 1, 2, 1, 5, 0, 2, NOW_MS, 1, 100, None)
+    cluster.writer.apply(LogBatch((span,), (), (reject,), None, (), ()), NOW_MS)
+    page = page_of(cluster.url, PATH)
+    cluster.close()
+    cells = [page.texts[f"cell-{number}"] for number in range(4)]
+    assert cells == ["0 b1", "1 lag 240", "2 1 raw", "3 silent"]
+    assert "Look at 1 (lag 240), 2 (1 raw), 3 (silent)." in page.texts["coordinators"]
+    assert page.texts["coordinator-1"].startswith("1 1 1 0 1 241 240 0.0 s ago")
+    assert "__transaction_state-2@1 unknown version, 91 B kept" in page.texts["rejects"]
+
+
+def test_gaps_are_told_with_what_was_done(cluster: WithPartitions) -> None:
+    cluster.read([Id(b"a")], gap=Gap(0, 4_210, "retention"))
+    cluster.look(moves())
+    page = page_of(cluster.url, PATH)
+    told = page.texts["rejects"].replace("\N{EN DASH}", " ")
+    assert "0 rejects, 1 gap" in told
+    assert "__transaction_state-0@0 4,210 data gap: deleted before they were read" in told
+    (row,) = unknown(page)
+    assert row.endswith("Nothing: it cannot be read any more.")
+
+
+def test_thousands_of_reasons_are_not_all_listed(cluster: WithPartitions) -> None:
+    cluster.read()
+    over = PARTITIONS_SHOWN + 5
+    cluster.look(*(fact for n in range(over) for fact in (stands(n), read(entry(n), partition=n))))
+    page = page_of(cluster.url, PATH)
+    assert len(unknown(page)) == PARTITIONS_SHOWN
+    assert "5 more partitions or groups of them for reasons of their own." in page.texts["unknown"]
+    assert "Nothing yet: three looks decide it, within seconds." in unknown(page)[0]
+
+
+def test_lines_only_where_something_can_be_granted() -> None:
+    assert lines_of("something else", "b:9092") == []
+    assert lines_of("READ on topic t", None) == []
+    assert lines_of(None, "b:9092") == []
+    (line,) = lines_of("DESCRIBE on topic t", "b:9092")
+    assert line.endswith("--operation Describe --topic t")
+    assert bootstrap_of([]) is None
+    assert bootstrap_of([{"id": 1, "host": "::1", "port": 9}]) == "[::1]:9"

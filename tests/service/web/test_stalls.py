@@ -1,0 +1,120 @@
+"""Every page says which source stalls, since when and why, above all that it shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from service.domain.partitions.facts import SOURCE as PARTITIONS
+from service.domain.partitions.ledger import SOURCE as LEDGER
+from service.domain.source_state import Cause, Stall
+from service.domain.transaction_log.states import SOURCE as LOG
+from service.store import lease
+from service.web.guide import RUNBOOKS, guide_names
+from service.web.shared.stalls import stall_lines
+from tests.helpers.partitions import WithPartitions
+from tests.helpers.stores import NOW_MS
+from tests.service.web.browser import DESK, PHONE, Browse, is_wider_than_the_window
+from tests.service.web.opened import PAGE, h1, links_of, page_of, words_of
+from tests.service.web.stories import tell
+
+LATER_MS = 134_000
+GONE = (
+    "Nothing new of the transaction log and the data partitions since 14:13:50 (2 m 14 s):"
+    " no streaming application reads this cluster; the last one died or makes no progress."
+)
+PATHS = [
+    PAGE,
+    "/",
+    *(f"{PAGE}/{name}" for name in ("findings", "transactions", "partitions", "groups", "expiring", "pipeline")),
+    f"{PAGE}/transaction?id=payments-3",
+    f"{PAGE}/partitions/payments/7",
+    f"{PAGE}/goto?q=nothing-of-that-name",
+]
+
+
+@pytest.fixture
+def story(url: str) -> Iterator[WithPartitions]:
+    """The lease is renewed until NOW."""
+    cluster = tell(url)
+    lease.renew(cluster.engine, cluster.lease, NOW_MS)
+    yield cluster
+    cluster.close()
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_every_page_says_it_once(story: WithPartitions, url: str, path: str) -> None:
+    assert words_of(page_of(url, LATER_MS, path)).count(GONE) == 1
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_no_page_says_anything_while_all_is_read(story: WithPartitions, url: str, path: str) -> None:
+    words = words_of(page_of(url, 10_000, path))
+    assert "Nothing new of" not in words
+    assert "No complete read of" not in words
+
+
+def test_it_leads_to_the_runbook(story: WithPartitions, url: str) -> None:
+    runbook = f"{RUNBOOKS}/KafkaTxnPipelineStale.md"
+    assert "runbooks/KafkaTxnPipelineStale.md" in guide_names()
+    for path in (PAGE, f"{PAGE}/transactions", f"{PAGE}/pipeline"):
+        assert runbook in links_of(page_of(url, LATER_MS, path))
+
+
+def test_a_starved_source_is_named_alone(story: WithPartitions, url: str) -> None:
+    at_ms = NOW_MS + LATER_MS
+    story.read(now_ms=at_ms)
+    lease.renew(story.engine, story.lease, at_ms)
+    html = page_of(url, LATER_MS)
+    assert h1(html) == "Unknown: nothing new of the data partitions for 2 m 14 s."
+    words = words_of(html, "verdict")
+    assert "Nothing new of the data partitions since 14:13:50 (2 m 14 s): the streaming application runs but" in words
+    assert "transaction log" not in words
+
+
+def test_an_old_error_of_an_application_that_is_gone_does_not_blame_the_brokers(
+    story: WithPartitions, url: str
+) -> None:
+    story.read(trouble="no broker of kafka:9092 answers")
+    html = page_of(url, LATER_MS)
+    assert h1(html) == "Unknown: nothing of prod-eu has been read for 2 m 14 s."
+    assert (
+        "No complete read of the transaction log since 14:13:50 (2 m 14 s): no broker of kafka:9092 answers;"
+        " no streaming application reads this cluster."
+    ) in words_of(html, "verdict")
+
+
+def test_before_the_first_read_the_page_says_what_is_missing(tmp_path: Path) -> None:
+    cluster = WithPartitions(f"sqlite:///{tmp_path / 'new.db'}", "prod-eu")
+    words = words_of(page_of(cluster.url), "verdict")
+    assert "no streaming application has read this cluster since 14:03:50 UTC; the last one died" in words
+    lease.renew(cluster.engine, cluster.lease, NOW_MS)
+    words = words_of(page_of(cluster.url), "verdict")
+    assert "the streaming application is starting and has not read it yet" in words
+    assert "starting" not in words_of(page_of(cluster.url, path=f"{PAGE}/transactions"))
+    cluster.close()
+
+
+def test_sources_that_stall_together_share_a_line() -> None:
+    lost = Stall(Cause.LOST, NOW_MS, unread_since_ms=NOW_MS)
+    near = Stall(Cause.LOST, NOW_MS - 5_000, unread_since_ms=NOW_MS)
+    far = Stall(Cause.LOST, NOW_MS - 600_000, unread_since_ms=NOW_MS)
+    together, alone = stall_lines({LOG: lost, PARTITIONS: near, LEDGER: far}, NOW_MS + LATER_MS)
+    assert together.names == "the transaction log and the data partitions"
+    assert together.since_ms == NOW_MS - 5_000
+    assert "14:13" not in together.why, "beside the same time"
+    assert alone.names == "the ledger of markers"
+    assert "since 14:13:50 UTC" in alone.why
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_the_line_fits_where_it_stands(story: WithPartitions, browse: Browse, dark: bool) -> None:
+    story.read(trouble=f"no broker of {','.join(f'broker-{n}.kafka.internal.example:9092' for n in range(9))} answers")
+    tab = browse(story.url, dark=dark)
+    for path in (PAGE, f"{PAGE}/transactions", f"{PAGE}/pipeline", "/"):
+        page = tab.open(path)
+        for width in (PHONE, DESK):
+            page.set_viewport_size({"width": width, "height": 900})
+            assert not is_wider_than_the_window(page), (path, width)

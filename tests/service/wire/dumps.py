@@ -1,0 +1,89 @@
+"""Reads what Kafka's DumpLogSegments printed beside a golden segment."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tests.helpers.paths import GOLDEN
+
+VERSIONS = ("3.9.2", "4.3.1")
+
+_RECORD = re.compile(r"\| offset: (\d+) (?:CreateTime|LogAppendTime): (-?\d+) keySize: (-?\d+) valueSize: (-?\d+) (.*)")
+_MARKER = re.compile(r"endTxnMarker: (\w+) coordinatorEpoch: (-?\d+)")
+_PAIR = re.compile(r"(\w+): (\S+)")
+
+
+class DumpedRecord(NamedTuple):
+    """A line that begins with `| offset`; `text` is what follows the sizes."""
+
+    offset: int
+    timestamp_ms: int
+    key_size: int
+    value_size: int
+    text: str
+
+    @property
+    def marker(self) -> tuple[str, int] | None:
+        """(ABORT or COMMIT, coordinator epoch) of a control record."""
+        found = _MARKER.search(self.text)
+        return (found[1], int(found[2])) if found else None
+
+    @property
+    def key(self) -> str:
+        return self.text.partition(" key: ")[2].partition(" payload: ")[0]
+
+    @property
+    def payload(self) -> str:
+        return self.text.partition(" payload: ")[2]
+
+    @property
+    def fields(self) -> Any:
+        """The value as the JSON printer of 4.x shows it: {"version", "data"}, null or a sentence."""
+        try:
+            return json.loads(self.payload)
+        except ValueError:
+            return self.payload
+
+
+class DumpedBatch(NamedTuple):
+    """A line that begins with `baseOffset`, as its words, and the records under it."""
+
+    words: dict[str, str]
+    records: list[DumpedRecord]
+
+
+class Dump(NamedTuple):
+    """`complete` is False where the tool stopped at a record it does not know."""
+
+    batches: list[DumpedBatch]
+    complete: bool
+
+
+def segments(pattern: str = "*/*") -> list[Path]:
+    """All golden `.log` files whose folder (group/partition) fits."""
+    found = sorted(log for version in VERSIONS for log in GOLDEN.glob(f"{version}/{pattern}/*.log"))
+    assert found, f"no golden segment fits {pattern}"
+    return found
+
+
+def name_of(log: Path) -> str:
+    """A readable test id."""
+    return "/".join(log.relative_to(GOLDEN).parts[:-1])
+
+
+def read_dump(log: Path, suffix: str = ".dump.txt") -> Dump:
+    """The dump beside a segment."""
+    batches: list[DumpedBatch] = []
+    complete = True
+    for line in log.with_suffix(suffix).read_text(errors="replace").splitlines():
+        if line.startswith("baseOffset: "):
+            batches.append(DumpedBatch(dict(_PAIR.findall(line)), []))
+        elif found := _RECORD.match(line):
+            offset, timestamp_ms, key_size, value_size = map(int, found.groups()[:4])
+            batches[-1].records.append(DumpedRecord(offset, timestamp_ms, key_size, value_size, " " + found[5]))
+        elif line.startswith("rc "):
+            complete = False
+    return Dump(batches, complete)

@@ -1,0 +1,99 @@
+"""Headers as columns say what whole batches say, and stop where something cannot be a batch."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import pytest
+
+from service.wire.batches import Batch, read_batches
+from service.wire.control import ABORT, COMMIT
+from service.wire.header_columns import header_columns, marker_at
+from tests.helpers.builders.batches import CONTROL, TRANSACTIONAL, ZSTD, Rec, batch, control_batch, raw_batch
+from tests.service.wire.dumps import name_of, read_dump, segments
+
+PLAIN = batch([Rec(b"k", b"v" * 9), Rec(b"k", b"v", 1)], 5, timestamp_ms=1_000)
+PACKED = batch([Rec(b"k", b"v" * 500, n) for n in range(9)], 7, attributes=TRANSACTIONAL | ZSTD, producer_id=2**62)
+COMMITTED = control_batch(COMMIT, 16, producer_id=7, producer_epoch=3, coordinator_epoch=4, timestamp_ms=9_000)
+ABORTED = control_batch(ABORT, 17, producer_id=8)
+COMPACTED = batch([Rec(b"k", b"v", 3)], 18, last_offset_delta=6)
+LOG = PLAIN + PACKED + COMMITTED + ABORTED + COMPACTED
+
+
+def test_they_say_what_whole_batches_say() -> None:
+    found = header_columns(LOG)
+    whole = [one for one in read_batches(LOG, 5) if isinstance(one, Batch)]
+    assert found.position.tolist() == [one.position for one in whole]
+    assert found.size.tolist() == [one.size for one in whole]
+    assert found.next_offset.tolist() == [one.header.next_offset for one in whole]
+    assert found.records.tolist() == [2, 9, 1, 1, 1]
+    assert found.max_timestamp_ms.tolist() == [one.header.max_timestamp_ms for one in whole]
+    assert found.producer_id.tolist() == [one.header.producer_id for one in whole]
+    assert found.is_transactional.tolist() == [False, True, True, True, False]
+    assert found.is_control.tolist() == [False, False, True, True, False]
+
+
+def test_the_markers_in_control_batches() -> None:
+    found = header_columns(LOG)
+    said = [marker_at(LOG, *place) for place in zip(found.position.tolist(), found.size.tolist(), strict=True)]
+    assert [one and one.type for one in said[2:4]] == [COMMIT, ABORT]
+    assert said[2] == (16, 9_000, COMMIT, 4)
+
+
+@pytest.mark.parametrize(
+    "control",
+    [
+        control_batch(5, 0),  # of KRaft's own log
+        raw_batch(b"", count=0, attributes=TRANSACTIONAL | CONTROL),  # compaction emptied it
+        COMMITTED[:17] + b"\0\0\0\0" + COMMITTED[21:],  # damaged
+        raw_batch(b"\x02\x00", count=1, attributes=TRANSACTIONAL | CONTROL),
+    ],
+)
+def test_what_is_no_marker_is_none(control: bytes) -> None:
+    assert marker_at(control, 0, len(control)) is None
+
+
+@pytest.mark.parametrize("cut", [0, 11, 60, 61, len(PACKED) - 1])
+def test_a_batch_that_the_fetch_cut_is_left_for_the_next(cut: int) -> None:
+    assert header_columns(PLAIN + PACKED[:cut]).next_offset.tolist() == [7]
+    assert header_columns(PACKED[:cut]).next_offset.tolist() == []
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        PACKED[:16] + b"\1" + PACKED[17:],
+        PACKED[:8] + struct.pack(">i", 5) + PACKED[12:],
+        PACKED[:23] + struct.pack(">i", -1) + PACKED[27:],
+        struct.pack(">q", 6) + PACKED[8:],
+        struct.pack(">q", -1) + PACKED[8:],
+        struct.pack(">q", 2**63 - 1) + PACKED[8:],
+        PACKED[:57] + struct.pack(">i", -2) + PACKED[61:],
+    ],
+)
+def test_what_cannot_be_the_next_batch_ends_them(broken: bytes) -> None:
+    assert header_columns(PLAIN + broken + COMMITTED).next_offset.tolist() == [7]
+
+
+@pytest.mark.parametrize("log", segments(), ids=name_of)
+def test_what_kafkas_own_tool_says_of_real_segments(log: Path) -> None:
+    data, dump = log.read_bytes(), read_dump(log)
+    found = header_columns(data)
+    told = [batch.words for batch in dump.batches]
+    rows = slice(len(told))
+    assert found.position[rows].tolist() == [int(words["position"]) for words in told]
+    assert found.size[rows].tolist() == [int(words["size"]) for words in told]
+    assert found.next_offset[rows].tolist() == [int(words["lastOffset"]) + 1 for words in told]
+    assert found.records[rows].tolist() == [int(words["count"]) for words in told]
+    assert found.producer_id[rows].tolist() == [int(words["producerId"]) for words in told]
+    assert found.producer_epoch[rows].tolist() == [int(words["producerEpoch"]) for words in told]
+    assert found.is_transactional[rows].tolist() == [words["isTransactional"] == "true" for words in told]
+    assert found.is_control[rows].tolist() == [words["isControl"] == "true" for words in told]
+    for row, (words, records) in enumerate(dump.batches):
+        if words["isControl"] == "true" and records and records[0].marker:
+            control = marker_at(data, int(found.position[row]), int(found.size[row]))
+            assert control is not None
+            said = "COMMIT" if control.type == COMMIT else "ABORT"
+            assert (said, control.coordinator_epoch) == records[0].marker
+            assert (control.offset, control.timestamp_ms) == (records[0].offset, records[0].timestamp_ms)

@@ -1,0 +1,195 @@
+"""Folding: what many records of an id amount to, whatever pieces they came in."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import groupby, pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from service.domain.transaction_log import states
+from service.domain.transaction_log.facts import UNSEEN, LogBatch, LogRecord, Step
+from service.domain.transaction_log.journal import NO_ABORT
+from service.domain.transaction_log.outcomes import bucket
+from service.store.writers.id_rows import new_row
+from service.store.writers.minutes import Cell
+from service.store.writers.story import tell
+from spark_jobs.fold.rows import batches_from_rows, folded_to_rows
+from spark_jobs.fold.transaction_log import Folded, Runs, concat, merge
+from spark_jobs.fold.transitions import Records, Scope
+from tests.service.store import logs as by_hand
+
+Entry = tuple[int, bytes, LogRecord]  # partition, transactional id, record
+COUNTED = Scope(frozenset({0, 1}))
+FOLLOW = {
+    states.ONGOING: [states.PREPARE_COMMIT, states.PREPARE_COMMIT, states.PREPARE_ABORT],
+    states.PREPARE_COMMIT: [states.COMPLETE_COMMIT],
+    states.PREPARE_ABORT: [states.COMPLETE_ABORT],
+}
+"""States that a transaction goes on to."""
+
+
+def singles(log: list[Entry]) -> Folded:
+    """Every record as a run of its own, in columns."""
+    partitions, ids, records = zip(*log, strict=True)
+    columns = Records(*(np.array(column, np.int64) for column in zip(*records, strict=True)))
+    ends = [r.state in by_hand.PREPARED and r.partition_count > 0 for r in records]
+    raw = [b"raw %d" % r.offset if end else None for r, end in zip(records, ends, strict=True)]
+    runs = Runs(
+        partition=np.array(partitions, np.int32),
+        transactional_id=pa.array(ids, pa.binary()),
+        first=columns,
+        last=columns,
+        joined=np.zeros(len(log), np.bool_),
+        records=np.ones(len(log), np.int64),
+        value=pa.nulls(len(log), pa.binary()),
+        ended_offset=np.where(ends, columns.offset, -1),
+        ended_state=np.where(ends, columns.state, -1),
+        ended_value=pa.array(raw, pa.binary()),
+    )
+    return Folded(runs, ())
+
+
+def facts(folded: Folded) -> LogBatch:
+    """As they arrive at the driver."""
+    (batch,) = batches_from_rows(pa.Table.from_batches(list(folded_to_rows(folded))))
+    return batch
+
+
+def told(batch: LogBatch) -> tuple[Any, ...]:
+    """A batch in a form that does not show the pieces it was put together from."""
+    cells: dict[Any, Cell] = {}
+    for minute in batch.minutes:
+        cells.setdefault((minute.partition, minute.transactional_id, minute.minute_ms), Cell()).add(minute)
+    durations: Counter[tuple[int, str, int]] = Counter()
+    for one in batch.durations:
+        durations.update({(one.partition, one.kind, index): n for index, n in enumerate(one.buckets)})
+        durations[one.partition, one.kind, -1] += one.sum_ms
+    runs = sorted(batch.runs, key=lambda run: (run.partition, run.transactional_id, run.first.offset))
+    return runs, sorted(batch.steps), cells, +durations
+
+
+def kept(batch: LogBatch) -> tuple[Any, ...]:
+    """What the store makes of a batch, however much of it executors judged: rows, what stories tell, histograms."""
+    durations = Counter[tuple[str, int]]()
+    for one in batch.durations:
+        durations.update({(one.kind, index): n for index, n in enumerate(one.buckets)})
+        durations[one.kind, -1] += one.sum_ms
+    stories = {}
+    runs = sorted(batch.runs, key=lambda run: (run.partition, run.transactional_id, run.first.offset))
+    for place, of_id in groupby(runs, lambda run: (run.partition, run.transactional_id)):
+        own = list(of_id)
+        steps = [step for step in batch.steps if (step.partition, step.transactional_id) == place]
+        minutes = [one for one in batch.minutes if (one.partition, one.transactional_id) == place]
+        story = tell(UNSEEN, NO_ABORT, own, steps, minutes, counts=True, keeps_all=False)
+        for outcome, kind, ms in story.durations:
+            if outcome == "commit":
+                durations.update({(kind, bucket(kind, ms)): 1, (kind, -1): ms})
+        stories[place] = (new_row(1, None, 0, own, story), story.transitions, story.cells, story.commits)
+    return stories, +durations
+
+
+def said(log: list[Entry], counts: bool = True) -> tuple[Any, ...]:
+    """The same by going through the records of each id one by one."""
+    parts = []
+    for p in (0, 1):
+        entries = [by_hand.Entry(key, record, ()) for partition, key, record in log if partition == p]
+        parts.append(by_hand.batch(entries, by_hand.read(0, 0, partition=p, counts=counts)))
+    whole = by_hand.batch([], by_hand.read(0, 0, partition=2), *parts)
+    return told(whole)
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> list[Entry]:
+    """Up to 40 records of a few ids; any state may follow any other, as it may on a real log."""
+    log: list[Entry] = []
+    newest: dict[tuple[int, bytes], LogRecord] = {}
+    at_ms = 0
+    for offset in range(draw(st.integers(1, 40))):
+        at_ms += draw(st.sampled_from([0, 3, 900, 61_000, -5]))
+        key = draw(st.integers(0, 1)), draw(st.sampled_from([b"a", b"b", b"\xff\x00"]))
+        before = newest.get(key)
+        if before is not None and draw(st.integers(0, 2)):  # its transaction goes on
+            state = draw(st.sampled_from([before.state, *FOLLOW.get(before.state, [states.ONGOING])]))
+            newest[key] = before._replace(offset=offset, timestamp_ms=at_ms, state=state)
+            log.append((*key, newest[key]))
+            continue
+        newest[key] = UNSEEN._replace(
+            offset=offset,
+            timestamp_ms=draw(st.sampled_from([at_ms] * 5 + [-(2**63), 2**63 - 1])),
+            state=draw(st.sampled_from([*states.PERSISTED, *states.PERSISTED, states.EXPIRED, states.UNKNOWN])),
+            producer_id=draw(st.integers(-1, 1)),
+            producer_epoch=draw(st.sampled_from([0, 0, 0, 1, 32767])),
+            start_ms=draw(st.sampled_from([-1, 0, 1, 2, 2**63 - 2])),
+            last_update_ms=draw(st.integers(0, 1)),
+            previous_producer_id=draw(st.sampled_from([-1, -1, 0])),
+            partition_count=draw(st.integers(0, 2)),
+        )
+        log.append((*key, newest[key]))
+    return log
+
+
+@given(logs())
+@settings(deadline=None)
+def test_folding_columns_equals_going_through_the_records_by_hand(log: list[Entry]) -> None:
+    assert told(facts(merge(singles(log), COUNTED))) == said(log)
+
+
+@given(logs(), st.data())
+@settings(deadline=None)
+def test_the_pieces_in_which_a_log_is_read_make_no_difference(log: list[Entry], data: st.DataObject) -> None:
+    cuts = sorted(data.draw(st.sets(st.integers(1, len(log)), max_size=4)) | {0, len(log)})
+    pieces = [merge(singles(log[a:b]), COUNTED) for a, b in pairwise(cuts)]
+    assert kept(facts(merge(concat(pieces), COUNTED))) == kept(facts(merge(singles(log), COUNTED)))
+
+
+@given(logs())
+@settings(deadline=None)
+def test_history_tells_steps_and_counts_nothing(log: list[Entry]) -> None:
+    assert told(facts(merge(singles(log), Scope(frozenset())))) == said(log, counts=False)
+
+
+def a_commit(key: bytes) -> list[Entry]:
+    path = (states.ONGOING, states.PREPARE_COMMIT, states.COMPLETE_COMMIT)
+    fields = {"producer_id": 1, "start_ms": 5, "partition_count": 1, "timestamp_ms": 6}
+    return [(0, key, UNSEEN._replace(offset=i, state=state, **fields)) for i, state in enumerate(path)]
+
+
+def test_of_chosen_ids_every_step_is_kept() -> None:
+    log = [*a_commit(b"orders-1"), *a_commit(b"billing-1")]
+    batch = facts(merge(singles(log), Scope(frozenset({0}), kept=(b"orders-",))))
+    assert batch.steps == tuple(Step(0, b"orders-1", a[2], b[2]) for a, b in pairwise(log[:3]))
+
+
+def test_a_new_producer_id_begins_a_new_run_that_knows_its_predecessor() -> None:
+    """Epoch exhaustion under TV2: the completing record carries the next producer id."""
+    prepared = UNSEEN._replace(state=states.PREPARE_COMMIT, producer_id=1, start_ms=5, partition_count=1)
+    done = UNSEEN._replace(offset=1, state=states.COMPLETE_COMMIT, producer_id=2, start_ms=5)
+    batch = facts(merge(singles([(0, b"id", prepared), (0, b"id", done)]), COUNTED))
+    old, new = batch.runs
+    assert (old.last.producer_id, old.joined, new.joined) == (1, False, True)
+    assert (old.ended_value, new.ended_value) == (b"raw -1", None)
+    assert sum(minute.commits for minute in batch.minutes) == 1
+
+
+@pytest.mark.parametrize("cuts", [(), (1,), (2,), (3,), (1, 2), (2, 3)], ids=str)
+def test_markers_take_since_the_first_prepare_in_whatever_piece_it_lies(cuts: tuple[int, ...]) -> None:
+    """A coordinator appended PrepareCommit, the next one did so again."""
+    path = (
+        (states.ONGOING, 0),
+        (states.PREPARE_COMMIT, 1_000),
+        (states.PREPARE_COMMIT, 9_100),
+        (states.COMPLETE_COMMIT, 9_200),
+    )
+    fields = {"producer_id": 1, "start_ms": 0, "partition_count": 1}
+    log = [(0, b"a", UNSEEN._replace(offset=i, state=s, timestamp_ms=ms, **fields)) for i, (s, ms) in enumerate(path)]
+    pieces = [merge(singles(log[a:b]), COUNTED) for a, b in pairwise((0, *cuts, len(log)))]
+    stories, durations = kept(facts(merge(concat(pieces), COUNTED)))
+    ((_, rows, cells, commits),) = stories.values()
+    assert [(row.offset, row.marker_ms) for row in rows] == [(1, None), (2, None), (3, 8_200)]
+    assert (commits, cells[0].marked, cells[0].marker_sum_ms, durations["marker", -1]) == (1, 1, 8_200, 8_200)

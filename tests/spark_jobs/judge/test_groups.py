@@ -1,0 +1,86 @@
+"""From stored partitions and groups to findings: opened behind what hangs, ended where the partition goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from service.domain.findings import kinds
+from service.domain.findings.blocked_group import STANDS_AFTER_MS
+from service.domain.findings.finding import Finding, Key, Subject
+from service.domain.findings.lifecycle import reconcile
+from service.store.queries import judged_partitions, partitions
+from service.store.writers.findings import FindingWriter, load
+from service.store.writers.groups import GroupSeen, GroupWriter
+from spark_jobs.judge.groups import GroupLooks
+from tests.helpers.partitions import LSO, WithPartitions, entry, hangs, moves, owner, read, stands
+from tests.helpers.stores import NOW_MS
+from tests.service.domain.findings.builders import context
+
+BILLING = (kinds.BLOCKED_GROUP, Subject(group="billing", topic="orders", partition=0))
+LATER_MS = NOW_MS + STANDS_AFTER_MS
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[WithPartitions]:
+    cluster = WithPartitions(f"sqlite:///{tmp_path / 'store.db'}")
+    cluster.read([owner(b"p\x00y")])
+    cluster.look(stands(), read(entry()))
+    yield cluster
+    cluster.close()
+
+
+def see(cluster: WithPartitions, now_ms: int, *groups: GroupSeen) -> None:
+    GroupWriter(cluster.engine, cluster.lease).replace(groups, now_ms)
+
+
+def judge(cluster: WithPartitions, now_ms: int) -> dict[Key, Finding]:
+    """One look, and what is stored of findings after it."""
+    looks = GroupLooks(cluster.id, None)
+    with cluster.engine.connect() as connection:
+        rows = partitions.stalled(connection, cluster.id)
+        judged = [
+            (one.entry, one.relation)
+            for row in judged_partitions.judge(connection, cluster.id, rows)
+            for one in row.entries
+        ]
+        known = load(connection, cluster.id, now_ms)
+        look = looks.look(connection, context(until_ms=now_ms), known, looks.victims(connection), judged)
+    FindingWriter(cluster.engine, cluster.lease).save(reconcile(known, look, now_ms, "kafka-orders"), now_ms)
+    with cluster.engine.connect() as connection:
+        return load(connection, cluster.id, now_ms)
+
+
+def test_a_group_that_stands_behind_what_hangs_until_the_partition_goes_on(cluster: WithPartitions) -> None:
+    cluster.read([owner(b"p\x00y", partition=9, start_ms=NOW_MS)])  # another transaction: this one is nobody's
+    cluster.see(hangs(name=b"p\x00y"))
+    seen = GroupSeen("billing", "orders", 0, LSO, 2, False), GroupSeen("other", "orders", 0, LSO + 3, 1, False)
+    see(cluster, NOW_MS, *seen)
+    assert BILLING not in judge(cluster, NOW_MS)
+    see(cluster, LATER_MS, *seen)
+    found = judge(cluster, LATER_MS)
+    assert [key for key in found if key[0] == kinds.BLOCKED_GROUP] == [BILLING]
+    one = found[BILLING]
+    assert (one.status, one.severity) == (kinds.CONFIRMED, kinds.CRITICAL)
+    assert r"the hanging transaction of p\u{0}y" in one.summary
+    cluster.look(moves(at_ms=LATER_MS + 1), at_ms=LATER_MS + 1)
+    one = judge(cluster, LATER_MS + 2)[BILLING]
+    assert (one.status, one.resolution) == (kinds.RESOLVED, kinds.HEALED)
+
+
+def test_a_group_that_goes_on_by_itself_is_no_victim_any_more(cluster: WithPartitions) -> None:
+    cluster.read([owner(b"p\x00y", partition=9, start_ms=NOW_MS)])
+    cluster.see(hangs(name=b"p\x00y"))
+    for now_ms in (NOW_MS, LATER_MS):
+        see(cluster, now_ms, GroupSeen("billing", "orders", 0, LSO, 2, False))
+    assert judge(cluster, LATER_MS)[BILLING].is_open
+    see(cluster, LATER_MS + 1, GroupSeen("billing", "orders", 0, LSO + 5, 2, False))
+    assert not judge(cluster, LATER_MS + 1)[BILLING].is_open
+
+
+def test_behind_a_legal_transaction_nothing_is_wrong_yet(cluster: WithPartitions) -> None:
+    for now_ms in (NOW_MS, LATER_MS):
+        see(cluster, now_ms, GroupSeen("billing", "orders", 0, LSO, 2, False))
+    assert judge(cluster, LATER_MS) == {}

@@ -1,0 +1,162 @@
+"""Jobs beside one another: one that fails begins again alone; a lost lease ends them all."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from service.kafka.errors import KafkaUnavailable
+from service.store.errors import LeaseLost, StoreUnavailable
+from service.store.lease import Lease
+from spark_jobs.runtime import job_runner
+from spark_jobs.runtime.job_runner import GivenUp, run_jobs
+from spark_jobs.runtime.liveness import SOURCE_S, START_S, Liveness, Part
+from spark_jobs.runtime.queries import StillStoring
+from tests.helpers.waiting import LIMIT_S, wait_for, wait_until_equal
+
+LEASE = Lease(1, "me", 1)
+
+
+class Job:
+    """Does `work` in each of its lives; then waits until it is to end."""
+
+    def __init__(self, name: str, work: Callable[[int], None] = lambda life: None) -> None:
+        self.name, self._work = name, work
+        self.lives = 0
+        self.is_running = False
+
+    def run(self, lease: Lease, ending: threading.Event, part: Part) -> None:
+        self.lives += 1
+        self.is_running = True
+        try:
+            self._work(self.lives)
+            assert ending.wait(LIMIT_S)
+        finally:
+            self.is_running = False
+
+
+class Starts(Liveness):
+    """Remembers how long each part may take until its first step."""
+
+    def __init__(self) -> None:
+        super().__init__(list)
+        self.start_s: dict[str, float] = {}
+
+    def part(self, name: str, limit_s: float, *, start_s: float = START_S, holds_lease: bool = False) -> Any:
+        self.start_s[name] = start_s
+        return super().part(name, limit_s, start_s=start_s, holds_lease=holds_lease)
+
+
+def nobody() -> Liveness:
+    return Liveness(list)
+
+
+def renewed() -> None:
+    """The lease holds."""
+
+
+def test_one_that_fails_begins_again_and_the_other_goes_on() -> None:
+    stopping = threading.Event()
+
+    def fails_once(life: int) -> None:
+        if life == 1:
+            raise RuntimeError("no permission")
+
+    failing, steady = Job("partitions", fails_once), Job("transaction_state")
+    running = threading.Thread(target=run_jobs, args=([failing, steady], LEASE, nobody(), renewed, stopping))
+    running.start()
+    wait_until_equal(lambda: failing.lives, 2, "the lives of what fails")
+    stopping.set()
+    running.join(LIMIT_S)
+    assert not running.is_alive()
+    assert (failing.lives, steady.lives) == (2, 1)
+    assert not failing.is_running
+    assert not steady.is_running
+
+
+def test_one_that_is_frozen_before_its_first_step_is_missed_long_before_a_jvm_that_starts() -> None:
+    stopping, liveness = threading.Event(), Starts()
+    running = threading.Thread(target=run_jobs, args=([Job("partitions")], LEASE, liveness, renewed, stopping))
+    running.start()
+    wait_until_equal(lambda: list(liveness.start_s), ["partitions"], "the part")
+    stopping.set()
+    running.join(LIMIT_S)
+    restart_s = 15
+    assert SOURCE_S < liveness.start_s["partitions"] <= 60 - restart_s
+
+
+@pytest.mark.parametrize("why", [LeaseLost("another writes"), StillStoring("not finished")])
+def test_one_that_may_not_write_any_more_ends_all(why: Exception) -> None:
+    def lost(life: int) -> None:
+        raise why
+
+    losing, other = Job("partitions", lost), Job("transaction_state")
+    assert run_jobs([losing, other], LEASE, nobody(), renewed, threading.Event()) is why
+    assert losing.lives == 1
+    assert not other.is_running
+
+
+def test_a_lease_that_cannot_be_renewed_ends_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_runner, "RENEW_EVERY_S", 0.01)
+    lost = LeaseLost("another writes")
+
+    def renew() -> None:
+        raise lost
+
+    job = Job("partitions")
+    assert run_jobs([job], LEASE, nobody(), renew, threading.Event()) is lost
+    assert not job.is_running
+
+
+def test_stopping_is_no_failure() -> None:
+    stopping = threading.Event()
+    stopping.set()
+    assert run_jobs([Job("partitions")], LEASE, nobody(), renewed, stopping) is None
+
+
+def test_who_fails_again_and_again_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another query in the same session does not mend it."""
+    monkeypatch.setattr(job_runner, "MAX_PAUSE_S", 0.01)
+    monkeypatch.setattr(job_runner, "FIRST_PAUSE_S", 0.01)
+
+    def fails(life: int) -> None:
+        raise RuntimeError("the session is broken")
+
+    failing, other = Job("partitions", fails), Job("transaction_state")
+    with pytest.raises(GivenUp, match="partitions: reading stopped 8 times in a row: the session is broken"):
+        run_jobs([failing, other], LEASE, nobody(), renewed, threading.Event())
+    assert not other.is_running
+
+
+def test_kafka_and_the_store_are_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_runner, "MAX_PAUSE_S", 0.01)
+    monkeypatch.setattr(job_runner, "FIRST_PAUSE_S", 0.01)
+    stopping = threading.Event()
+
+    def fails(life: int) -> None:
+        if life > 2 * job_runner.MOST_FAILURES:
+            stopping.set()
+        raise (KafkaUnavailable if life % 2 else StoreUnavailable)("away")
+
+    assert run_jobs([Job("partitions", fails)], LEASE, nobody(), renewed, stopping) is None
+
+
+def test_the_lease_is_renewed_only_while_all_make_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_runner, "RENEW_EVERY_S", 0.01)
+    renewals: list[int] = []
+    stopping = threading.Event()
+    liveness = nobody()
+    monkeypatch.setattr(liveness, "keeps_lease", lambda: False)
+    job = Job("partitions")
+    running = threading.Thread(target=run_jobs, args=([job], LEASE, liveness, lambda: renewals.append(1), stopping))
+    running.start()
+    time.sleep(0.3)
+    assert renewals == []
+    monkeypatch.setattr(liveness, "keeps_lease", lambda: True)
+    wait_for(lambda: renewals, "a renewal")
+    stopping.set()
+    running.join(LIMIT_S)

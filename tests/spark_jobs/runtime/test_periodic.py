@@ -1,0 +1,115 @@
+"""Work beside the reading of the log: goes on whatever fails, ends with the lease and with the block."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+import pytest
+
+from service.store.errors import LeaseLost, StoreUnavailable
+from spark_jobs.runtime import periodic
+from spark_jobs.runtime.liveness import Liveness
+from spark_jobs.runtime.periodic import repeated
+from tests.helpers.waiting import LIMIT_S, wait_for
+
+
+def test_it_comes_again_until_the_block_ends() -> None:
+    times: list[int] = []
+    thrice = threading.Event()
+
+    def work(now_ms: int) -> float:
+        times.append(now_ms)
+        if len(times) == 3:
+            thrice.set()
+        return 0.001
+
+    with repeated("work", work, Liveness(list)):
+        assert thrice.wait(LIMIT_S)
+    done = len(times)
+    assert times == sorted(times)
+    assert not [thread for thread in threading.enumerate() if thread.name == "work"]
+    assert len(times) == done
+
+
+def test_news_ends_its_pause() -> None:
+    news, called = threading.Event(), threading.Semaphore(0)
+
+    def work(_now_ms: int) -> float:
+        called.release()
+        return 3_600.0
+
+    with repeated("work", work, Liveness(list), bell=news):
+        assert called.acquire(timeout=LIMIT_S)
+        news.set()
+        assert called.acquire(timeout=LIMIT_S), "it sleeps on for an hour"
+
+
+def test_news_does_not_hurry_what_has_failed() -> None:
+    news, failed, calls = threading.Event(), threading.Event(), list[int]()
+
+    def work(now_ms: int) -> float:
+        calls.append(now_ms)
+        failed.set()
+        raise StoreUnavailable("store: locked")
+
+    with repeated("work", work, Liveness(list), bell=news):
+        assert failed.wait(LIMIT_S)
+        news.set()
+        wait_for(lambda: len(calls) > 1, "the next call")
+    assert calls[1] - calls[0] >= 1_000
+
+
+def test_a_failure_is_told_once_and_tried_again(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(periodic, "LONGEST_PAUSE_S", 0.001)
+    calls: list[int] = []
+    over = threading.Event()
+
+    def work(now_ms: int) -> float:
+        calls.append(now_ms)
+        if len(calls) < 4:
+            raise StoreUnavailable("store: locked")
+        over.set()
+        return 60.0
+
+    with caplog.at_level(logging.WARNING), repeated("the judge", work, Liveness(list)):
+        assert over.wait(LIMIT_S)
+    assert [record.message for record in caplog.records] == ["the judge waits and tries again: store: locked"]
+
+
+def test_who_lost_the_lease_stops() -> None:
+    calls: list[int] = []
+
+    def work(now_ms: int) -> float:
+        calls.append(now_ms)
+        raise LeaseLost("another writes")
+
+    with repeated("work", work, Liveness(list)):
+        for thread in [thread for thread in threading.enumerate() if thread.name == "work"]:
+            thread.join(LIMIT_S)
+    assert len(calls) == 1
+
+
+def test_a_pause_is_progress_and_a_failure_that_lasts_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store that is away is waited for; a mistake of ours is not."""
+    monkeypatch.setattr(periodic, "LONGEST_PAUSE_S", 0.001)
+    failure: list[Exception] = [StoreUnavailable("locked")]
+    calls: list[int] = []
+
+    def work(now_ms: int) -> float:
+        calls.append(now_ms)
+        raise failure[0]
+
+    liveness = Liveness(list)
+    with repeated("work", work, liveness, holds_lease=True):
+        (part,) = liveness._parts
+        wait_for(lambda: part.has_moved() and len(calls) > 3, "progress of waiting for the store")
+        failure[0] = ValueError("a mistake")
+        seen = len(calls)
+        wait_for(lambda: len(calls) > seen + 3, "more rounds")
+        part.has_moved()
+        seen = len(calls)
+        wait_for(lambda: len(calls) > seen + 3, "more rounds")
+        assert not part.has_moved()

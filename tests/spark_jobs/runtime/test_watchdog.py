@@ -1,0 +1,101 @@
+"""A process that cannot go on ends, in one line; while it can, it says so."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from spark_jobs.runtime.watchdog import BadLiveness, liveness_teller
+from tests.helpers.brokers import free_port
+from tests.helpers.paths import ROOT
+from tests.helpers.waiting import LIMIT_S, wait_for
+
+WATCHED = """
+import logging, subprocess, sys, threading, time
+from spark_jobs import liveness, watchdog
+from spark_jobs.runtime.liveness import Liveness
+from spark_jobs.runtime.watchdog import Watchdog
+logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(levelname)s %(message)s")
+watchdog.LOOK_EVERY_S = 0.05
+watch = Liveness(list)
+dog = Watchdog(watch, lambda: print("alive", flush=True))
+dog.begin()
+jvm = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"])
+dog.guard(jvm)
+"""
+
+
+def ended(code: str) -> tuple[int, str]:
+    """Exit code, and what was logged."""
+    done = subprocess.run(
+        [sys.executable, "-c", WATCHED + code], cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_S
+    )
+    return done.returncode, done.stderr
+
+
+def test_a_jvm_that_was_killed_ends_the_process() -> None:
+    code, said = ended("jvm.kill(); time.sleep(1000)")
+    assert (code, said) == (1, "ERROR Spark's JVM was killed by SIGKILL: ending, to begin again with a new one\n")
+
+
+def test_a_part_without_progress_ends_the_process_and_its_jvm() -> None:
+    code, said = ended(
+        "print(jvm.pid, file=sys.stderr, flush=True)\n"
+        "with watch.part('partitions', 0.5) as part:\n"
+        "    part.step()\n"
+        "    time.sleep(1000)\n"
+    )
+    assert code == 1
+    pid, line = said.splitlines()
+    assert re.fullmatch(r"ERROR no progress of partitions for \d+ s: ending, to begin again", line)
+    wait_for(lambda: not Path(f"/proc/{pid}").exists(), "the end of the JVM")
+
+
+def test_a_thread_that_dies_ends_the_process() -> None:
+    code, said = ended(
+        "def work():\n    raise ValueError('two\\nlines')\n"
+        "threading.Thread(target=work, name='judge').start()\n"
+        "time.sleep(1000)\n"
+    )
+    said_once = "ERROR thread 'judge' died of ValueError: two lines: ending, to begin again\n"
+    assert (code, said) == (1, said_once)
+
+
+def test_who_ends_by_itself_is_not_ended() -> None:
+    code, said = ended("dog.let_go(); jvm.kill(); jvm.wait(); time.sleep(0.3); dog.end(); sys.exit(0)")
+    assert (code, said) == (0, "")
+
+
+def test_liveness_by_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "alive"
+    tell = liveness_teller(str(file))
+    before = file.stat().st_mtime_ns
+    time.sleep(0.02)
+    tell()
+    assert file.stat().st_mtime_ns > before
+
+
+def test_liveness_by_a_port() -> None:
+    port = free_port()
+    tell = liveness_teller(f"127.0.0.1:{port}")
+    with pytest.raises(urllib.error.HTTPError, match="503"):
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=LIMIT_S)
+    tell()
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/anything", timeout=LIMIT_S) as answer:
+        assert answer.status == 200
+
+
+@pytest.mark.parametrize("where", ["{taken}", "/nowhere/alive", "99999"])
+def test_where_nobody_can_be_told_is_named(where: str) -> None:
+    port = free_port()
+    liveness_teller(str(port))
+    named = where.format(taken=port)
+    with pytest.raises(BadLiveness, match=f"liveness {named}: "):
+        liveness_teller(named)

@@ -1,0 +1,111 @@
+"""The ledger's planner and reader against a real broker, without Spark: growth, retention, a topic created again."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from kafka.protocol.admin import DeleteRecordsRequest
+
+from deploy.demo.broker import Broker
+from service.domain.partitions.ledger import LedgerBatch
+from service.domain.transaction_log.facts import Gap, RangeRead
+from service.kafka.settings import ClientSettings
+from spark_jobs.fold.ledger import batches_from_rows
+from spark_jobs.source.ledger_planner import LAYOUT_EVERY_MS, LedgerBrokers, LedgerPlanner
+from spark_jobs.source.ledger_reader import read_tails
+from spark_jobs.source.planner import wall_clock_ms
+from spark_jobs.source.watched import Watch
+from tests.helpers.brokers import connect, describe_transaction
+from tests.helpers.waiting import ANSWER_S, wait_for, wait_until_equal
+from tests.integration.producers import SILENT, create_topic, open_producer
+
+pytestmark = pytest.mark.broker
+
+TOPIC = "ledger-life"
+
+
+class Tailing:
+    """All that is planned is read, and added up."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._settings = ClientSettings.load(bootstrap, None)
+        self._ahead_ms = 0
+        self.planner = LedgerPlanner(LedgerBrokers(self._settings), Watch((TOPIC,)), {}, self._now_ms)
+        self.ranges: dict[int, RangeRead] = {}
+        self.gaps: list[Gap] = []
+        self.records = self.commits = 0
+
+    def _now_ms(self) -> int:
+        return wall_clock_ms() + self._ahead_ms
+
+    def step(self) -> LedgerBatch:
+        self._ahead_ms += LAYOUT_EVERY_MS
+        plan = self.planner.plan()
+        self.planner.advance(plan)
+        (batch,) = batches_from_rows(
+            pa.Table.from_batches(list(read_tails(self._settings, plan.ranges, wall_clock_ms)))
+        )
+        self.records += sum(one.records for one in batch.volumes)
+        self.commits += sum(one.commits for one in batch.volumes)
+        self.gaps += [one.read.gap for one in batch.ranges if one.read.gap]
+        self.ranges |= {one.read.partition: one.read for one in batch.ranges}
+        return batch
+
+    def until(self, records: int, commits: int) -> None:
+        def read() -> tuple[int, int]:
+            if (self.records, self.commits) != (records, commits):
+                self.step()
+            return self.records, self.commits
+
+        wait_until_equal(read, (records, commits), "the records and commits that are read")
+
+
+def test_the_life_of_a_topic(broker_431: Broker) -> None:
+    admin = AdminClient({"bootstrap.servers": broker_431.bootstrap, "logger": SILENT})
+    create_topic(broker_431.bootstrap, TOPIC, 2)
+
+    def write(partition: int, records: int) -> None:
+        producer = open_producer(broker_431.bootstrap, TOPIC, codec="zstd")  # one that knows of all partitions
+        producer.begin_transaction()
+        for _ in range(records):
+            producer.produce(TOPIC, b"payload" * 20, partition=partition)
+        producer.commit_transaction(ANSWER_S)
+        # a commit returns before its marker is written: the log's end is known when the transaction is complete
+        wait_until_equal(
+            lambda: describe_transaction(broker_431.bootstrap, TOPIC).state, "CompleteCommit", "the state of the writer"
+        )
+
+    write(0, 5)
+    tailing = Tailing(broker_431.bootstrap)
+    wait_for(lambda: tailing.step() and tailing.ranges, "the first ranges")
+    assert (tailing.records, tailing.ranges[0].lo) == (0, 6)
+    write(0, 7)
+    write(1, 3)
+    tailing.until(10, 2)
+
+    admin.create_partitions([NewPartitions(TOPIC, 3)])[TOPIC].result(ANSWER_S)
+    write(2, 4)
+    tailing.until(14, 3)
+
+    for _ in range(3):
+        write(1, 2)
+    _delete_records(broker_431, partition=1, before=10)
+    tailing.until(16, 4)
+    assert tailing.gaps == [Gap(4, 10, "retention")]
+
+    admin.delete_topics([TOPIC])[TOPIC].result(ANSWER_S)
+    admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(ANSWER_S)
+    write(0, 1)
+    tailing.until(17, 5)
+    assert {gap.reason for gap in tailing.gaps[1:]} == {"recreated"}
+    assert (tailing.ranges[0].generation, tailing.ranges[2].is_gone) == (1, True)
+    tailing.planner.close()
+
+
+def _delete_records(broker: Broker, partition: int, before: int) -> None:
+    topic = DeleteRecordsRequest.DeleteRecordsTopic
+    wanted = topic(name=TOPIC, partitions=[topic.DeleteRecordsPartition(partition_index=partition, offset=before)])
+    with connect(broker.bootstrap) as client:
+        (answered,) = client.ask(DeleteRecordsRequest(topics=[wanted], timeout_ms=60_000)).topics
+        assert [one.error_code for one in answered.partitions] == [0]

@@ -1,0 +1,92 @@
+"""The executors' half of the ledger: ranges of several topics are read to their ends, whatever lies there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+import pytest
+
+from service.domain.partitions.ledger import LedgerBatch, TopicRange
+from service.domain.transaction_log.facts import RangeRead
+from service.kafka import errors
+from service.kafka.errors import KafkaRefused
+from service.kafka.fetch import Fetched, Wanted
+from service.kafka.settings import ClientSettings
+from spark_jobs.fold.ledger import batches_from_rows
+from spark_jobs.source import ledger_reader, reader
+from tests.helpers.builders.batches import COMMIT, TRANSACTIONAL, Rec, batch, control_batch
+
+SETTINGS = ClientSettings.load("nowhere:9092", None)
+NOW_MS = 1_700_000_000_000
+
+
+def records(base: int, count: int = 1, size: int = 5) -> bytes:
+    made = [Rec(b"k", b"v" * size, n) for n in range(count)]
+    return batch(made, base, timestamp_ms=NOW_MS, attributes=TRANSACTIONAL, producer_id=7, producer_epoch=0)
+
+
+def marker(base: int) -> bytes:
+    return control_batch(COMMIT, base, producer_id=7, timestamp_ms=NOW_MS)
+
+
+def read(
+    monkeypatch: pytest.MonkeyPatch, logs: Mapping[str, Sequence[tuple[int, bytes]]], *ranges: TopicRange
+) -> LedgerBatch:
+    """`logs`: (offset behind it, batch) by topic; a fetch gives as many bytes as were asked for."""
+
+    def answer(_client: object, _node: int, topic: str, wanted: Sequence[Wanted], *_: int) -> list[Fetched]:
+        if topic == "secret":
+            return [Fetched(w.partition, errors.TOPIC_AUTHORIZATION_FAILED, -1, -1, b"") for w in wanted]
+        return [
+            Fetched(w.partition, 0, 99, 0, b"".join(d for behind, d in logs[topic] if behind > w.offset)[: w.max_bytes])
+            for w in wanted
+        ]
+
+    monkeypatch.setattr(reader, "fetch", answer)
+    monkeypatch.setitem(reader.clients, SETTINGS.to_json(), None)  # nobody asks it
+    monkeypatch.setattr(reader, "PATIENCE_S", 0.5)
+    rows = list(ledger_reader.read_tails(SETTINGS, ranges, lambda: NOW_MS))
+    (found,) = batches_from_rows(pa.Table.from_batches(rows))
+    return found
+
+
+def a_range(topic: str, partition: int, lo: int, hi: int) -> TopicRange:
+    return TopicRange(topic, RangeRead(partition, "T", 2, lo, hi, 1, 0, 0, hi, NOW_MS, 0, 0, None))
+
+
+def test_every_range_of_every_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+    pay = [(3, records(0, 3)), (4, marker(3)), (6, records(4, 2))]
+    logs = {"pay": pay, "orders": [(1, records(0))]}
+    asked = [a_range("pay", 0, 0, 4), a_range("orders", 0, 0, 1), a_range("pay", 1, 3, 6), a_range("pay", 2, 6, 6)]
+    found = read(monkeypatch, logs, *asked)
+    assert found.trouble is None
+    assert {(one.topic, one.partition): (one.records, one.commits) for one in found.volumes} == {
+        ("pay", 0): (3, 1),
+        ("pay", 1): (2, 1),
+        ("orders", 0): (1, 0),
+    }
+    assert [(one.topic, one.partition, one.generation, one.offset) for one in found.markers] == [
+        ("pay", 0, 2, 3),
+        ("pay", 1, 2, 3),
+    ]
+    done = {(topic, r.partition): (r.lo, r.hi, r.records) for topic, r in found.ranges}
+    assert done == {("pay", 0): (0, 4, 3), ("pay", 1): (3, 6, 2), ("pay", 2): (6, 6, 0), ("orders", 0): (0, 1, 1)}
+
+
+def test_a_batch_larger_than_a_fetch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader, "PARTITION_BYTES", 100)
+    found = read(monkeypatch, {"pay": [(1, records(0, size=5_000)), (2, records(1))]}, a_range("pay", 0, 0, 2))
+    assert (sum(one.records for one in found.volumes), found.trouble) == (2, None)
+
+
+def test_what_is_no_batch_is_stepped_over_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = [(1, records(0)), (2, bytes(80)), (3, records(2))]
+    found = read(monkeypatch, {"pay": log}, a_range("pay", 0, 0, 3))
+    assert sum(one.records for one in found.volumes) == 2
+    assert found.trouble == "pay-0: what lies at offset 1 is no batch"
+
+
+def test_a_topic_that_may_not_be_read_any_more_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(KafkaRefused, match="no permission on topic secret: grant READ on it"):
+        read(monkeypatch, {}, a_range("secret", 0, 0, 1))

@@ -1,0 +1,117 @@
+"""What the planner makes of a log that is not the one it knew. A real broker, no Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from deploy.demo.broker import Broker
+from service.domain.transaction_log.facts import NO_LEADER, Gap, RangeRead
+from service.kafka import errors
+from service.kafka.client import KafkaClient
+from service.kafka.errors import KafkaUnavailable
+from service.kafka.metadata import TopicLayout
+from service.kafka.settings import ClientSettings
+from spark_jobs.source import planner as planning
+from spark_jobs.source.admission import Limits
+from spark_jobs.source.log_identity import LogPosition, Look, other_log, silence
+from spark_jobs.source.planner import LogPlanner, Plan
+from tests.helpers.waiting import ANSWER_S, wait_until_equal
+from tests.integration.producers import SILENT, create_topic, open_producer, transact
+
+
+class Planned:
+    """A topic of a real broker, and a planner that looks anew each time."""
+
+    def __init__(self, broker: Broker, name: str) -> None:
+        self.broker, self.bootstrap, self.topic = broker, broker.bootstrap, name
+        self._now_ms = 0
+        settings = ClientSettings.load(broker.bootstrap, None)
+        self.planner = LogPlanner(settings, name, {}, Limits(), self._later)
+
+    def create(self, partitions: int) -> None:
+        create_topic(self.bootstrap, self.topic, partitions)
+
+    def delete(self) -> None:
+        admin = AdminClient({"bootstrap.servers": self.bootstrap, "logger": SILENT})
+        admin.delete_topics([self.topic])[self.topic].result(ANSWER_S)
+
+    def plan(self) -> dict[int, RangeRead]:
+        """What is to be read by partition, first words first: a broker takes its time until all of a topic answers."""
+        told: dict[int, RangeRead] = {}
+
+        def trouble() -> str | None:
+            plan = self.planner.plan()
+            self.planner.advance(plan)
+            told.update({r.partition: r for r in plan.ranges} | told)
+            return plan.trouble
+
+        wait_until_equal(trouble, None, f"the trouble with {self.topic}")
+        return told
+
+    def _later(self) -> int:
+        self._now_ms += planning.LAYOUT_MAX_AGE_MS
+        return self._now_ms
+
+
+@pytest.fixture
+def planned(broker_431: Broker, request: pytest.FixtureRequest) -> Iterator[Planned]:
+    found = Planned(broker_431, request.node.name)
+    yield found
+    found.planner.close()
+
+
+def gaps(told: dict[int, RangeRead]) -> dict[int, Gap]:
+    return {p: r.gap for p, r in told.items() if r.gap}
+
+
+@pytest.mark.broker
+def test_partitions_that_a_topic_lost_when_it_was_created_again_end(planned: Planned) -> None:
+    planned.create(3)
+    transact(open_producer(planned.bootstrap, planned.topic), planned.topic)
+    old = planned.plan()
+    assert set(old) == {0, 1, 2}
+    planned.delete()
+    planned.create(2)
+    new = planned.plan()
+    assert gaps(new) == {p: Gap(0, old[p].hi, "recreated") for p in (0, 1, 2)}
+    end = new[2]
+    assert (end.is_gone, end.leader, end.topic_id, end.generation) == (True, NO_LEADER, new[0].topic_id, 1)
+    assert (end.lo, end.hi) == (0, 0)
+    assert set(planned.plan()) == {0, 1}, "told once"
+    planned.delete()
+    planned.create(3)
+    back = planned.plan()
+    assert {p: r.is_gone for p, r in back.items()} == {0: False, 1: False, 2: False}
+    assert set(gaps(back)) == {0, 1}, "a partition that comes back is a new one"
+
+
+@pytest.mark.broker
+def test_a_gap_is_not_lost_where_a_later_partition_does_not_answer(
+    planned: Planned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned.create(2)
+    planned.plan()
+    planned.delete()
+    planned.create(2)
+    answering = Planned(planned.broker, planned.topic)
+    answering.plan()
+    answering.planner.close()
+
+    def asked(client: KafkaClient, seen: Look, partition: int, position: LogPosition) -> Gap | None:
+        if partition == 1:
+            raise KafkaUnavailable("broker 1 does not answer")
+        return other_log(client, seen, partition, position)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(planning, "other_log", asked)
+        assert planned.planner.plan() == Plan((), "broker 1 does not answer")
+    assert {p: gap.reason for p, gap in gaps(planned.plan()).items()} == {0: "recreated", 1: "recreated"}
+
+
+def test_a_missing_permission_is_told_in_the_words_of_the_client() -> None:
+    seen = Look(TopicLayout("t", "T", {}), 0, {}, {}, {0: errors.TOPIC_AUTHORIZATION_FAILED})
+    assert silence(seen) == errors.no_permission("t", "DESCRIBE", "READ")
+    assert silence(seen) == "no permission on topic t: grant DESCRIBE and READ on it"

@@ -1,0 +1,86 @@
+"""The reader where bytes are broken: what a broker's index knows is read, whatever lies before it."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pytest
+
+from service.domain.transaction_log.facts import LogBatch, RangeRead
+from service.kafka.fetch import Fetched, Wanted
+from service.kafka.settings import ClientSettings
+from spark_jobs.fold.rows import batches_from_rows
+from spark_jobs.source import reader
+from tests.helpers.builders import transaction_log as build
+
+SETTINGS = ClientSettings.load("nowhere:9092", None)
+
+
+def good(offset: int) -> bytes:
+    return build.transition(b"id-%d" % offset, offset, timestamp_ms=1_000, data=build.value())
+
+
+def with_length(data: bytes, length: int) -> bytes:
+    return data[:8] + struct.pack(">i", length) + data[12:]
+
+
+def read(monkeypatch: pytest.MonkeyPatch, log: list[bytes]) -> LogBatch:
+    """One batch an offset; a fetch gives all from that of the offset on."""
+
+    def answer(_client: object, _node: int, _topic: str, wanted: Sequence[Wanted], *_: int, **__: int) -> list[Fetched]:
+        return [Fetched(w.partition, 0, len(log), 0, b"".join(log[w.offset :])) for w in wanted]
+
+    monkeypatch.setattr(reader, "fetch", answer)
+    monkeypatch.setitem(reader.clients, SETTINGS.to_json(), None)  # nobody asks it
+    monkeypatch.setattr(reader, "PATIENCE_S", 0.5)
+    ranges = [RangeRead(0, "T", 0, 0, len(log), 1, 0, 0, len(log), 0, 0, 0, None)]
+    (batch,) = batches_from_rows(pa.Table.from_batches(list(reader.read_ranges(SETTINGS, "topic", ranges))))
+    return batch
+
+
+BROKEN = {
+    "length past everything": (with_length(good(2), 2**31 - 13), "bad_length"),
+    "length below a header's": (with_length(good(2), 5), "bad_length"),
+    "length into the next batch": (with_length(good(2), len(good(2)) + 20), "bad_crc"),
+    "length too small": (with_length(good(2), len(good(2)) - 40), "bad_crc"),
+    "zeros": (bytes(len(good(2))), "bad_length"),
+    "offset far away, length too small": (struct.pack(">qi", 2**62, 5) + good(2)[12:], "bad_length"),
+    "offset far away": (struct.pack(">q", 2**62) + good(2)[8:], "bad_offset"),
+    "offset a little ahead": (struct.pack(">q", 3) + good(2)[8:], "bad_offset"),
+    "offset gone back": (struct.pack(">q", 1) + good(2)[8:], "bad_offset"),
+}
+
+
+@pytest.mark.parametrize(("broken", "reason"), BROKEN.values(), ids=BROKEN.keys())
+def test_a_broken_batch_is_rejected_where_it_lies_and_all_others_are_read(
+    monkeypatch: pytest.MonkeyPatch, broken: bytes, reason: str
+) -> None:
+    batch = read(monkeypatch, [good(0), good(1), broken, good(3), good(4)])
+    assert {run.transactional_id: run.last.offset for run in batch.runs} == {b"id-%d" % n: n for n in (0, 1, 3, 4)}
+    assert [(reject.offset, reject.reason) for reject in batch.rejects] == [(2, reason)]
+    assert batch.rejects[0].value is not None
+    assert batch.rejects[0].value.startswith(broken[:12])
+
+
+def test_a_range_without_one_good_record_is_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    batch = read(monkeypatch, [BROKEN["length below a header's"][0], BROKEN["length below a header's"][0]])
+    assert [reject.offset for reject in batch.rejects] == [0, 1]
+    assert [(r.lo, r.hi) for r in batch.ranges] == [(0, 2)]
+
+
+def test_offsets_that_cleaning_has_emptied_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """0, 2, 3 and 6 are there of [0, 8): what lay at the others was removed before it was read."""
+    (one,) = read(monkeypatch, [good(0), b"", good(2), good(3), b"", b"", good(6), b"", good(8)]).ranges
+    assert (one.missing, one.hole_end) == (4, 8)
+    (whole,) = read(monkeypatch, [good(0), good(1)]).ranges
+    assert (whole.missing, whole.hole_end) == (0, 0)
+
+
+def test_what_cannot_be_decoded_is_a_hole_and_not_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is a reject; but whose it was, and what it said, is not known."""
+    odd = build.transition(b"odd", 1, timestamp_ms=1_000, data=b"\x00\x63")
+    batch = read(monkeypatch, [good(0), odd, good(2)])
+    assert [(reject.offset, reject.transactional_id) for reject in batch.rejects] == [(1, b"odd")]
+    assert [(one.missing, one.hole_end) for one in batch.ranges] == [(0, 2)]

@@ -1,0 +1,184 @@
+"""What is read of stalled partitions, from a broker that answers what a test says. No network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.domain.partitions.facts import NOT_TOLD, FirstBatch, OpenEntry, StalledRead
+from service.kafka import errors
+from service.kafka.errors import KafkaRefused, KafkaUnavailable
+from service.kafka.fetch import FetchedAt, Wanted
+from service.kafka.producers import ActiveProducer, Producers
+from service.kafka.settings import ClientSettings
+from spark_jobs.source import reader, stalled, windows
+from spark_jobs.source.requests import WORTH_A_TASK, StalledAsk, into_tasks
+from tests.spark_jobs.source.test_windows import data
+
+SETTINGS = ClientSettings(("broker:9092",))
+FIRST = FirstBatch(10, 1, 0, True, False, 100, 100)
+
+
+class Leader:
+    """A broker with one partition from offset 10 on. `fetches`: (partitions, bytes of each) of every Fetch."""
+
+    def __init__(self, kept: Path) -> None:
+        self.kept = str(kept)
+        self.log = data(10, 1)
+        self.lso, self.end = 10, 11
+        self.fetch_error = errors.NONE
+        self.described: Producers | Exception = Producers(0, (ActiveProducer(1, 0, 0, 100, -1, 10),))
+        self.fetches: list[tuple[int, int]] = []
+        self.failure: Exception | None = None
+
+    def fetch_many(
+        self, client: Any, node: int, wanted: Mapping[str, Sequence[Wanted]], max_bytes: int, wait_ms: int, limit: int
+    ) -> list[FetchedAt]:
+        assert wait_ms == 0
+        if self.failure:
+            raise self.failure
+        asked = [(topic, w) for topic, some in wanted.items() for w in some]
+        self.fetches.append((len(asked), asked[0][1].max_bytes))
+        if self.fetch_error:
+            return [FetchedAt(topic, w.partition, self.fetch_error, -1, -1, -1, b"") for topic, w in asked]
+        return [
+            FetchedAt(topic, w.partition, 0, self.end, self.lso, 0, self._from(w, alone=len(asked) == 1))
+            for topic, w in asked
+        ]
+
+    def describe(
+        self, client: Any, node: int, partitions: Mapping[str, Sequence[int]], limit: int
+    ) -> dict[tuple[str, int], Producers]:
+        if isinstance(self.described, Exception):
+            raise self.described
+        return {(topic, p): self.described for topic, of in partitions.items() for p in of}
+
+    def read(self, *asks: StalledAsk, by_another_worker: bool = False) -> list[StalledRead]:
+        if by_another_worker:
+            stalled._windows.clear()
+        return list(stalled.read_stalled(SETTINGS, asks or [ask()], self.kept, lambda: 5_000))
+
+    def _from(self, wanted: Wanted, *, alone: bool) -> bytes:
+        if wanted.offset >= self.end:
+            return b""
+        return self.log[: wanted.max_bytes] if len(self.log) <= wanted.max_bytes or alone else b""
+
+
+@pytest.fixture
+def leader(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Leader:
+    found = Leader(tmp_path / "windows.db")
+    monkeypatch.setattr(windows, "fetch_many", found.fetch_many)
+    monkeypatch.setattr(stalled, "describe_producers", found.describe)
+    monkeypatch.setattr(stalled, "_windows", {})
+    monkeypatch.setattr(stalled, "forget", lambda _: None)
+    monkeypatch.setitem(reader.clients, SETTINGS.to_json(), None)  # nobody asks it
+    return found
+
+
+def ask(partition: int = 0, **other: Any) -> StalledAsk:
+    return StalledAsk("orders", partition, "id", 1, 0, 0, 10, 11)._replace(**other)
+
+
+def test_who_wrote_the_batch_at_the_lso_and_who_is_open(leader: Leader) -> None:
+    size = len(leader.log)
+    entry = OpenEntry(1, 0, 10, -1, 100, 1, size)
+    assert leader.read() == [StalledRead("orders", 0, "id", 0, 10, 11, 5_000, FIRST, True, (entry,), True, size)]
+
+
+def test_a_batch_is_fetched_once_as_long_as_the_lso_stands_there(leader: Leader) -> None:
+    told = leader.read()
+    assert told[0].first == FIRST
+    assert [leader.read(by_another_worker=bool(turn % 2)) for turn in range(5)] == [told] * 5
+    assert len(leader.fetches) == 1
+    leader.lso = leader.end = 11
+    assert leader.read(ask(last_stable_offset=11, high_watermark=12))[0].first is None, "nothing has come there yet"
+    leader.log, leader.end = data(11, 2), 12
+    found = leader.read(ask(last_stable_offset=11, high_watermark=12))[0].first
+    assert found is not None
+    assert (found.base_offset, found.producer_id) == (11, 2)
+
+
+def test_only_what_was_written_since_is_read_when_the_high_watermark_moves_on(leader: Leader) -> None:
+    size = len(leader.log)
+    leader.read()
+    leader.log, leader.end = data(11, 2), 12
+    (told,) = leader.read(ask(high_watermark=12), by_another_worker=True)
+    assert (len(leader.fetches), told.is_whole, told.lag_bytes) == (2, True, size + len(leader.log))
+    assert told.first == FIRST
+
+
+def test_how_much_lies_there_is_not_read_where_it_is_too_much(leader: Leader, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stalled, "SMALL", 1)
+    for _ in range(3):
+        (told,) = leader.read(ask(high_watermark=1_000_000))
+    assert (told.is_whole, told.lag_bytes, len(told.entries), told.entries[0].records) == (False, None, 1, None)
+    assert len(leader.fetches) == 1
+
+
+def test_a_large_batch_is_asked_for_with_more_room_and_in_the_end_alone(leader: Leader) -> None:
+    leader.log = data(10, 1, records=700_000)
+    assert len(leader.log) > 8 << 20
+    told = leader.read(ask(0), ask(1))
+    assert [one.first is not None for one in told] == [True, True]
+    assert leader.fetches[:3] == [(2, 16 << 10), (2, 2 << 20), (1, 8 << 20)]
+
+
+@pytest.mark.parametrize("said", [KafkaRefused("unsupported"), Producers(errors.TOPIC_AUTHORIZATION_FAILED, ())])
+def test_where_producers_are_not_told_the_batches_tell_who_is_open(leader: Leader, said: Producers | Exception) -> None:
+    leader.described = said
+    (told,) = leader.read()
+    assert [(e.producer_id, e.start_offset, e.coordinator_epoch) for e in told.entries] == [(1, 10, NOT_TOLD)]
+    assert (told.described, told.is_whole, told.first) == (False, True, FIRST)
+    expected = None if isinstance(said, Exception) else errors.no_permission("orders", "READ")
+    assert told.why == expected
+
+
+def test_no_permission_to_read_is_told_once(leader: Leader) -> None:
+    leader.fetch_error = errors.TOPIC_AUTHORIZATION_FAILED
+    leader.described = Producers(errors.TOPIC_AUTHORIZATION_FAILED, ())
+    (told,) = leader.read()
+    assert told.why == errors.no_permission("orders", "READ")
+    assert (told.first, told.entries, told.described, told.is_whole) == (None, (), False, False)
+
+
+def test_an_lso_below_the_log_start_has_no_batch_and_nothing_is_wrong_with_that(leader: Leader) -> None:
+    (told,) = leader.read(ask(log_start=11))
+    assert leader.fetches == []
+    assert (told.first, told.why, [e.start_offset for e in told.entries]) == (None, None, [10])
+    leader.fetch_error = errors.OFFSET_OUT_OF_RANGE  # it passed between look and read
+    (told,) = leader.read()
+    assert (told.first, told.why, told.described) == (None, None, True)
+
+
+def test_an_lso_that_moved_since_the_look_is_not_spoken_of(leader: Leader) -> None:
+    leader.lso = 11
+    assert leader.read() == []
+
+
+def test_a_broker_that_does_not_answer_is_told(leader: Leader) -> None:
+    leader.failure = KafkaUnavailable("broker 1 does not answer: timeout")
+    (told,) = leader.read()
+    assert (told.why, told.first, told.described) == ("broker 1 does not answer: timeout", None, False)
+    leader.failure = None
+    assert leader.read()[0].first == FIRST, "tried again"
+
+
+def test_without_a_file_each_worker_reads_once(leader: Leader) -> None:
+    leader.kept += "/no/such/directory"
+    assert [leader.read()[0].first for _ in range(3)] == [FIRST] * 3
+    assert len(leader.fetches) == 1
+    assert leader.read(by_another_worker=True)[0].first == FIRST
+    assert len(leader.fetches) == 2
+
+
+def test_few_partitions_are_one_task_and_many_are_shared_by_leader() -> None:
+    assert into_tasks([], 2) == [()]
+    few = [ask(p, leader=p % 2) for p in range(WORTH_A_TASK)]
+    assert len(into_tasks(few, 2)) == 1
+    many = [ask(p, leader=p % 2) for p in range(WORTH_A_TASK * 8)]
+    tasks = into_tasks(many, 2)
+    assert [{one.leader for one in task} for task in tasks] == [{0}, {1}]
+    assert sorted(one.partition for task in tasks for one in task) == list(range(WORTH_A_TASK * 8))

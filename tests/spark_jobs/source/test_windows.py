@@ -1,0 +1,71 @@
+"""Who is open, and how much lies there, from headers alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from service.domain.partitions.facts import NOT_TOLD, FirstBatch, OpenEntry
+from spark_jobs.source.windows import Window
+from tests.helpers.builders.batches import ABORT, TRANSACTIONAL, Rec, batch, control_batch
+
+
+def data(base: int, producer_id: int, epoch: int = 0, records: int = 1, *, at_ms: int = 100) -> bytes:
+    some = [Rec(b"k", b"v", n, n) for n in range(records)]
+    return batch(
+        some, base, timestamp_ms=at_ms, attributes=TRANSACTIONAL, producer_id=producer_id, producer_epoch=epoch
+    )
+
+
+def test_what_a_marker_closes_is_not_open() -> None:
+    window = Window(10)
+    log = [data(10, 1), data(11, 2, 4, 3), control_batch(ABORT, 14, producer_id=1, producer_epoch=1), data(15, 2, 4)]
+    window.extend(b"".join(log))
+    assert window.first == FirstBatch(10, 1, 0, True, False, 100, 100)
+    size = len(log[1]) + len(log[3])
+    assert window.entries(is_whole=True) == (OpenEntry(2, 4, 11, NOT_TOLD, 102, 4, size),)
+    assert window.entries(is_whole=False) == (OpenEntry(2, 4, 11, NOT_TOLD, 102),)
+    assert (window.next_offset, window.size) == (16, sum(map(len, log)))
+
+
+def test_a_producer_that_goes_on_after_its_marker_is_open_from_there() -> None:
+    window = Window(10)
+    window.extend(data(10, 1) + control_batch(ABORT, 11, producer_id=1, producer_epoch=0) + data(12, 1, 0, 2))
+    (entry,) = window.entries(is_whole=True)
+    assert (entry.start_offset, entry.records) == (12, 2)
+
+
+def test_a_marker_of_an_older_epoch_closes_nothing() -> None:
+    window = Window(10)
+    window.extend(data(10, 1, 5) + control_batch(ABORT, 11, producer_id=1, producer_epoch=4))
+    assert [entry.producer_id for entry in window.entries(is_whole=True)] == [1]
+
+
+def test_other_records_count_and_open_nothing() -> None:
+    window = Window(10)
+    log = data(10, 1) + batch([Rec(b"k", b"v")], 11) + batch([Rec(b"k", b"v")], 12, producer_id=9, producer_epoch=0)
+    window.extend(log)
+    assert [entry.producer_id for entry in window.entries(is_whole=True)] == [1]
+    assert window.size == len(log)
+
+
+@pytest.mark.parametrize("cut", [61, 75, 90, 150, 200])
+def test_pieces_that_overlap_and_are_cut_tell_what_all_at_once_tells(cut: int) -> None:
+    log = [data(10, 1, records=2), data(12, 2), control_batch(ABORT, 13, producer_id=2, producer_epoch=0), data(14, 3)]
+    base = [10, 12, 13, 14]
+    whole, pieces = Window(11), Window(11)
+    whole.extend(b"".join(log))
+    while pieces.next_offset < whole.next_offset:
+        fetched = b"".join(one for at, one in zip([*base[1:], 99], log, strict=True) if at > pieces.next_offset)
+        pieces.extend(fetched[:cut])
+    assert pieces == whole
+    assert whole.first is not None
+    assert whole.first.base_offset == 10
+
+
+def test_what_is_no_header_ends_the_reading() -> None:
+    window = Window(10)
+    window.extend(data(10, 1))
+    broken = [window.is_broken]
+    window.extend(b"\xff" * 100)
+    assert [*broken, window.is_broken] == [False, True]
+    assert [entry.producer_id for entry in window.entries(is_whole=False)] == [1]
