@@ -93,7 +93,7 @@ def test_without_a_server_a_process_does_its_work_itself(tmp_path: Path) -> None
 
 
 def test_the_server_ends_with_the_application_also_when_that_is_killed(tmp_path: Path) -> None:
-    keeps = "import sys; from pathlib import Path; from spark_jobs import fork_server\n" + (
+    keeps = "import sys; from pathlib import Path; from spark_jobs.runtime import fork_server\n" + (
         "with fork_server.running(Path(sys.argv[1])): sys.stdin.read()"
     )
     application = subprocess.Popen([sys.executable, "-c", keeps, str(tmp_path)], stdin=subprocess.PIPE)

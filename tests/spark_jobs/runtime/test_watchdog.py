@@ -19,7 +19,7 @@ from tests.helpers.waiting import LIMIT_S, wait_for
 
 WATCHED = """
 import logging, subprocess, sys, threading, time
-from spark_jobs import liveness, watchdog
+from spark_jobs.runtime import liveness, watchdog
 from spark_jobs.runtime.liveness import Liveness
 from spark_jobs.runtime.watchdog import Watchdog
 logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(levelname)s %(message)s")
