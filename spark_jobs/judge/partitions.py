@@ -66,6 +66,8 @@ class PartitionLooks:
         self._cluster_id, self._looker, self._bootstrap, self._unrest = cluster_id, looker, bootstrap, unrest
         self._cases: dict[EntryKey, OpenCase] = {}
         self._closed_ms: dict[EntryKey, int] = {}
+        self._stored: set[EntryKey] = set()
+        """What the store has as open."""
         self._coordinators_asked_ms = 0
         self.judged: list[tuple[Entry, Relation]] = []
         """What was open at the last round, and who will end it."""
@@ -216,7 +218,7 @@ class PartitionLooks:
         """Begin cases for what nobody owns (or nobody can tell: `no_log`); end those of what somebody does, or what is
         no more. `open_`: what there are findings about."""
         ends: dict[Subject, str] = {}
-        there: set[EntryKey] = set()
+        there = self._stored = set()
         self._without_case = 0
         for row, (entry, relation) in shown:
             key = _key(entry)
@@ -282,7 +284,7 @@ class PartitionLooks:
             is_urgent = is_due and case.confirmed_by is None and not case.is_blind
             self.waits |= is_urgent
             is_wanted = is_urgent and (case.log_ends is None or case.can_confirm(context, now_ms))
-            if is_wanted or now_ms - case.looked_at_ms >= LOOK_AGAIN_MS:
+            if is_wanted or key not in self._stored or now_ms - case.looked_at_ms >= LOOK_AGAIN_MS:
                 entries[key] = case.high_watermark
             if (question := case.question(now_ms)) is not None:
                 facts[key] = question

@@ -443,6 +443,17 @@ def test_records_of_a_committed_transaction_that_another_one_takes_over_stay_cri
     assert "An abort of the present transaction destroys them" in taken.advice
 
 
+def test_what_the_store_has_no_more_as_open_is_looked_at_at_once(lab: Lab) -> None:
+    """Who waits for it to end sees that a moment later."""
+    lab.confirmed()
+    lab.seen(NOW_MS + 4_000)
+    lab.round(NOW_MS + 4_100)
+    assert KEY not in lab.looker.asked[-1].entries, "looked at a moment ago"
+    lab.watched.see(look(NOW_MS + 4_200, 111, 111), now_ms=NOW_MS + 4_200)
+    lab.round(NOW_MS + 4_300)
+    assert KEY in lab.looker.asked[-1].entries
+
+
 @pytest.mark.parametrize(("is_commit", "how"), [(True, "foreign_commit"), (False, "foreign_abort")])
 def test_a_marker_ends_it_and_says_whose_it_was(lab: Lab, is_commit: bool, how: str) -> None:
     lab.confirmed()
