@@ -182,8 +182,7 @@ def test_an_outage_names_the_partitions_of_its_victims(judged: Judged) -> None:
     assert judged.found().keys() == {kinds.CORRELATED_TIMEOUTS}
     found = judged.found()[kinds.CORRELATED_TIMEOUTS]
     assert found.count == 8
-    # what the log's PrepareX records say; those of these tests hold no bytes that could be decoded
-    assert found.evidence[2].text == "partitions that most of them wrote to: unknown"
+    assert found.evidence[2].text == "partitions that most of them wrote to: orders-0 and orders-3"
 
 
 RESTART_MS = 20_000
