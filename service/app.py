@@ -93,8 +93,7 @@ def create_app(
         resolve,
     ):
         app.include_router(room.router, prefix=API)
-    for room in (health, health):
-        app.include_router(room.router)
+    app.include_router(health.router)
     app.include_router(events.router, include_in_schema=False)  # the same stream where pages look for it
     for page in web.ROOMS:
         app.include_router(page.router)
