@@ -12,7 +12,7 @@ from service.domain.transaction_log.states import SOURCE as TRANSACTION_LOG
 from service.metrics import catalogue
 from service.metrics.series import Distribution, Series
 from service.store.queries.metrics import ClusterFacts
-from service.store.writers.counters import CONFIRMED, SUM
+from service.store.rows.counters import CONFIRMED, SUM
 
 OUTCOMES: Final = ("commit", "abort")
 

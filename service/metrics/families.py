@@ -15,8 +15,8 @@ from service.metrics import catalogue
 from service.metrics.series import Series
 from service.store.display import display_id
 from service.store.queries.metrics import ClusterFacts
-from service.store.writers import counters as stored
-from service.store.writers.counters import CONTRADICTIONS, DECODE_ERRORS
+from service.store.rows import counters as stored
+from service.store.rows.counters import CONTRADICTIONS, DECODE_ERRORS
 from service.wire.errors import DecodeError
 
 

@@ -21,7 +21,7 @@ from service.store import clusters, lease, migrate, progress
 from service.store.engine import open_engine
 from service.store.schema import id_minutes, transactional_ids, transitions
 from service.store.writers.findings import FindingWriter
-from service.store.writers.minutes import MINUTES
+from service.store.writers.history import MINUTES
 from service.store.writers.transaction_log import TransactionLogWriter
 
 CLUSTER: Final = "bench"

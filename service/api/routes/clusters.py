@@ -17,6 +17,7 @@ from service.api.http.store import store_of
 from service.api.schemas import unknowns
 from service.api.schemas.models import Cluster, Clusters
 from service.api.schemas.sources import describe_sources, read_stalls
+from service.api.schemas.transaction_body import CAUSES
 from service.domain.findings.kinds import CONFIRMED, HANGING
 from service.domain.releases import release_of
 from service.domain.transaction_log import states
@@ -25,9 +26,8 @@ from service.store.queries import clusters, findings
 from service.store.queries.clusters import ClusterRow
 from service.store.queries.findings import FindingCount
 from service.store.queries.judged_partitions import Coverage, coverage
-from service.store.writers.counters import ABORTS, COMMITS, CONTRADICTIONS
+from service.store.rows.counters import ABORTS, COMMITS, CONTRADICTIONS
 
-CAUSES: Final = ("client", "timeout", "fenced", "admin", "unattributed")
 SHOWN_STATES: Final = (*sorted(states.PERSISTED), states.UNKNOWN)
 RATE_WINDOW_MS: Final = 300_000
 

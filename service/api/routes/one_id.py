@@ -15,7 +15,7 @@ from service.api.routes.clusters import known_cluster
 from service.store.display import display_id
 from service.store.queries import transactions
 from service.store.queries.clusters import ClusterRow
-from service.store.writers.id_rows import IdRow
+from service.store.rows.ids import IdRow
 
 Id = Annotated[
     str | None,

@@ -13,10 +13,9 @@ from service.api.http.paging import LIMIT, Cursor, Limit, cut
 from service.api.http.parameters import Duration, only_known, unusable
 from service.api.http.problems import describe
 from service.api.http.store import store_of
-from service.api.routes.clusters import CAUSES
 from service.api.routes.one_id import Id, IdBase64, id_of, known_id
 from service.api.schemas.history import TransactionRates
-from service.api.schemas.transaction_body import waiting_abort_ms
+from service.api.schemas.transaction_body import CAUSES, waiting_abort_ms
 from service.domain.duration_text import span_ms
 from service.domain.transaction_log.minutes import minute_of
 from service.store.queries import clusters

@@ -8,14 +8,16 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import Connection
 
 from service.api.http.fields import id_b64, id_text, text_of_time, time_field, transaction_link
-from service.api.routes.clusters import CAUSES
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import NO_ID
 from service.domain.transaction_log.limits import expires_at_ms, times_out_at_ms
 from service.domain.transaction_log.states import SOURCE
 from service.store.queries import clusters, transactions
 from service.store.queries.clusters import ClusterRow, PartitionRow
-from service.store.writers.id_rows import IdRow
+from service.store.rows.ids import IdRow
+
+CAUSES: Final = ("client", "timeout", "fenced", "admin", "unattributed")
+
 
 _OUTCOMES: Final = {
     states.PREPARE_COMMIT: "commit",

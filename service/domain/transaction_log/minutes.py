@@ -1,14 +1,27 @@
-"""What a pair of neighbouring records adds to the minute it happened in."""
+"""What happened to an id in a minute: what a pair of neighbouring records adds to it, and the minute added up. Pure."""
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from service.domain.transaction_log import journal, outcomes
-from service.domain.transaction_log.facts import LogRecord
+from service.domain.transaction_log import causes, journal, outcomes
+from service.domain.transaction_log.facts import LogRecord, Minute
 from service.domain.transaction_log.states import PREPARE_COMMIT
 
 MINUTE_MS: Final = 60_000
+
+COUNTED_AS: Final = {
+    causes.CLIENT_ABORT: "client",
+    causes.TIMEOUT: "timeout",
+    causes.FENCED: "fenced",
+    causes.ADMIN: "admin",
+    causes.UNATTRIBUTED: "unattributed",
+}
+"""The words of `aborts` in JSON, metrics and columns, by cause."""
+
+ABORT_WORDS: Final = tuple(COUNTED_AS.values())
 
 
 class Told(NamedTuple):
@@ -36,3 +49,51 @@ def told(before: LogRecord, after: LogRecord) -> Told | None:
     if not commits and open_ms is None:
         return None
     return Told(minute_of(after.timestamp_ms), commits, open_ms, journal.marker_ms(before, after) if commits else None)
+
+
+@dataclass(slots=True)
+class Cell:
+    """As `facts.Minute`, with the aborts by the word they count under."""
+
+    commits: int = 0
+    aborts: Counter[str] = field(default_factory=Counter)
+    opened: int = 0
+    open_sum_ms: int = 0
+    open_max_ms: int = 0
+    marked: int = 0
+    marker_sum_ms: int = 0
+    marker_max_ms: int = 0
+    first_ms: int = 0
+    last_ms: int = 0
+
+    def add(self, more: Minute) -> None:
+        self.opened += more.opened
+        self.open_sum_ms += more.open_sum_ms
+        self.open_max_ms = max(self.open_max_ms, more.open_max_ms)
+        self.marked += more.marked
+        self.marker_sum_ms += more.marker_sum_ms
+        self.marker_max_ms = max(self.marker_max_ms, more.marker_max_ms)
+        self._completed(more.commits, more.first_ms, more.last_ms)
+
+    def add_pair(self, at_ms: int, told: Told) -> None:
+        self._completed(told.commits, at_ms, at_ms)
+        if told.open_ms is not None:
+            self.add_open(told.open_ms)
+        if told.marker_ms is not None:
+            self.add_marker(told.marker_ms)
+
+    def add_open(self, ms: int) -> None:
+        self.opened += 1
+        self.open_sum_ms += ms
+        self.open_max_ms = max(self.open_max_ms, ms)
+
+    def add_marker(self, ms: int) -> None:
+        self.marked += 1
+        self.marker_sum_ms += ms
+        self.marker_max_ms = max(self.marker_max_ms, ms)
+
+    def _completed(self, commits: int, first_ms: int, last_ms: int) -> None:
+        if commits:
+            self.first_ms = min(self.first_ms or first_ms, first_ms)
+            self.last_ms = max(self.last_ms, last_ms)
+            self.commits += commits

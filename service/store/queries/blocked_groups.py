@@ -9,9 +9,9 @@ from sqlalchemy import Connection, select
 
 from service.domain.partitions.blocked_groups import OFFSETS_TOPIC, Ends, Victim, victims
 from service.domain.partitions.facts import Place
+from service.store.many_rows import rows_at
 from service.store.queries import partitions
 from service.store.queries.judged_partitions import looked_at_ms
-from service.store.queries.many_rows import rows_at
 from service.store.schema import data_partitions
 
 STANDING_READ: Final = 5_000

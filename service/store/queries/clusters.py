@@ -161,7 +161,7 @@ def state_counts(connection: Connection, cluster_id: int) -> list[StateCount]:
 
 
 def unlabelled_counters(connection: Connection, cluster_id: int) -> dict[str, int]:
-    """The cluster's counters that have no label, by name (`service.store.writers.counters`)."""
+    """The cluster's counters that have no label, by name (`service.store.rows.counters`)."""
     rows = connection.execute(
         select(counters.c.name, counters.c.value).where(counters.c.cluster_id == cluster_id, counters.c.label == "")
     )

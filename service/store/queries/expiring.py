@@ -10,8 +10,8 @@ from sqlalchemy import ColumnElement, Connection, Select, TextClause, and_, func
 from service.domain.transaction_log.limits import LAST_TIME_MS
 from service.store.id_key import id_key
 from service.store.queries.transactions import whole_row
+from service.store.rows.ids import IdRow
 from service.store.schema import CAN_EXPIRE, HAS_EXPIRED, transactional_ids
-from service.store.writers.id_rows import IdRow
 
 EXPIRED_READ: Final = 2_000
 

@@ -13,8 +13,8 @@ from service.domain.findings.kinds import CONFIRMED
 from service.store.display import readings_of
 from service.store.id_key import id_key
 from service.store.queries.transactions import whole_ids
+from service.store.rows.findings import finding_of
 from service.store.schema import clusters, finding_events, findings, findings_truncated
-from service.store.writers.findings import finding_of
 
 _F = findings.c
 _E = finding_events.c

@@ -11,7 +11,7 @@ from service.domain.findings.unreadable import DENIED
 from service.domain.partitions.blocked_groups import GroupOffset
 from service.domain.partitions.facts import FirstBatch, Place
 from service.domain.partitions.open_entries import Entry
-from service.store.queries.many_rows import rows_at
+from service.store.many_rows import rows_at
 from service.store.queries.owners import owners as owners
 from service.store.schema import data_partitions, group_offsets, open_entries, partition_watch
 

@@ -10,13 +10,12 @@ from sqlalchemy import Connection, func, select
 
 from service.domain.findings.finding import Finding
 from service.domain.findings.kinds import RESOLVED
-from service.domain.transaction_log.minutes import MINUTE_MS
+from service.domain.transaction_log.minutes import COUNTED_AS, MINUTE_MS
 from service.domain.transaction_log.outcomes import BOUNDS_MS, MARKER, OPEN
 from service.domain.transaction_log.states import PREPARE_ABORT
+from service.store.rows.counters import SUM
+from service.store.rows.findings import finding_of
 from service.store.schema import cluster_minutes, counters, findings, transitions
-from service.store.writers.counters import SUM
-from service.store.writers.findings import finding_of
-from service.store.writers.minutes import COUNTED_AS
 
 MOST_STEPS: Final = 50_000
 """Of so many aborts the causes are looked up: that takes 0.1 s. In a storm of more, their number alone is told."""

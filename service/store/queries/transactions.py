@@ -24,8 +24,8 @@ from service.store.queries.transaction_pages import (
     filters,
     names_ids,
 )
+from service.store.rows.ids import IdRow
 from service.store.schema import open_participants, transactional_ids
-from service.store.writers.id_rows import IdRow
 
 _T, _O = transactional_ids.c, open_participants.c
 _PARTICIPANTS = (

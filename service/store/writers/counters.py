@@ -11,22 +11,20 @@ from sqlalchemy import Connection, delete, func, select, update
 from service.domain.transaction_log.facts import Durations, Reject
 from service.domain.transaction_log.outcomes import BATCH, DETECTION, between, bucket
 from service.store.id_key import id_key
+from service.store.rows.counters import (
+    ABORTED,
+    ABORTS,
+    COMMITS,
+    CONFIRMED,
+    CONTRADICTIONS,
+    DECODE_ERRORS,
+    EXPIRED,
+    PRODUCER_IDS_ASSIGNED,
+    SUM,
+)
 from service.store.schema import cluster_minutes, counters, rejects
 from service.store.upsert import Upsert
-from service.store.writers.minutes import ABORT_WORDS
 from service.store.writers.runs import Ended
-
-COMMITS: Final = "commits"
-ABORTS: Final = "aborts"
-ABORTED: Final = {word: f"aborts_{word}" for word in ABORT_WORDS}
-EXPIRED: Final = "expired"
-PRODUCER_IDS_ASSIGNED: Final = "producer_ids_assigned"
-DECODE_ERRORS: Final = "decode_errors"
-CONTRADICTIONS: Final = "contradictions"
-"""Names in `counters`; decode_errors has the reason for a label, the others the empty one.
-
-ABORTS grows when a transaction is aborted, those by cause when the cause is decided, at most some seconds later.
-"""
 
 KEPT_REJECTS: Final = 10_000
 """Of a cluster, the newest; DECODE_ERRORS has counted the rest."""
@@ -36,12 +34,6 @@ KEPT_RAW_BYTES: Final = 32 << 20
 
 _MINUTE_MS = 60_000
 
-SUM: Final = "sum"
-"""Histograms are counters `open_ms_commit`, `batch_ms_partitions`, …: a label for every bucket
-(service.domain.transaction_log.outcomes), and this one."""
-
-CONFIRMED: Final = "confirmed"
-"""The one outcome of a detection that is counted."""
 
 _COUNTERS = Upsert(counters, add=("value",))
 _MINUTES = Upsert(cluster_minutes, add=("commits", "aborts"))

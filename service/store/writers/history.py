@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import Connection, bindparam, update
 
 from service.domain.transaction_log.causes import Cause
-from service.store.schema import transitions
+from service.domain.transaction_log.minutes import ABORT_WORDS, MINUTE_MS, Cell
+from service.domain.transaction_log.story import Story
+from service.store.rows.ids import IdRow
+from service.store.schema import id_minutes, transitions
 from service.store.upsert import Upsert
-from service.store.writers.id_rows import IdRow
-from service.store.writers.minutes import MINUTES
-from service.store.writers.story import Story
+
+MINUTES: Final = Upsert(
+    id_minutes,
+    add=("commits", *(f"aborts_{word}" for word in ABORT_WORDS), "opened", "open_sum_ms", "marked", "marker_sum_ms"),
+    most=("open_max_ms", "marker_max_ms", "last_ms"),
+    least=("first_ms",),
+)
 
 _TRANSITIONS = Upsert(
     transitions,
@@ -46,7 +53,7 @@ class HistoryRows:
                 self._transitions.append((*place, *one, self._counts))
         for minute_ms, cell in story.cells.items():
             if minute_ms >= self._oldest_ms:
-                self._minutes.append(cell.row(self._cluster_id, row.transactional_id, minute_ms))
+                self._minutes.append(minute_row(cell, self._cluster_id, row.transactional_id, minute_ms))
         self._revised += [self._revision(row, offset, cause) for offset, cause in story.revised]
 
     def write(self, connection: Connection) -> None:
@@ -64,3 +71,22 @@ class HistoryRows:
             "word": cause.word,
             "sure": cause.confidence,
         }
+
+
+def minute_row(cell: Cell, cluster_id: int, transactional_id: bytes, minute_ms: int) -> tuple[Any, ...]:
+    """Returns a row of `id_minutes`. Without commits its times are the minute's ends swapped: any commit moves them."""
+    return (
+        cluster_id,
+        transactional_id,
+        minute_ms,
+        cell.commits,
+        *(cell.aborts[word] for word in ABORT_WORDS),
+        cell.opened,
+        cell.open_sum_ms,
+        cell.open_max_ms,
+        cell.marked,
+        cell.marker_sum_ms,
+        cell.marker_max_ms,
+        cell.first_ms if cell.commits else minute_ms + MINUTE_MS - 1,
+        cell.last_ms if cell.commits else minute_ms,
+    )

@@ -14,14 +14,14 @@ from sqlalchemy import Connection, bindparam, delete, select, update
 from service.domain.transaction_log.facts import NO_ID, UNSEEN, Run
 from service.domain.transaction_log.journal import NO_ABORT
 from service.domain.transaction_log.states import EXPIRED, OPEN
+from service.domain.transaction_log.story import Story, tell
 from service.store.display import printable
-from service.store.queries.many_rows import look_up
+from service.store.many_rows import look_up
+from service.store.rows.ids import IdRow, last_abort, new_row, newest_record
 from service.store.schema import coordinator_states, open_participants, producer_ids, transactional_ids
 from service.store.upsert import Upsert
 from service.store.writers.history import HistoryRows
-from service.store.writers.id_rows import IdRow, last_abort, new_row, newest_record
 from service.store.writers.runs import Ended, Told, keyed
-from service.store.writers.story import Story, tell
 
 _IDS = Upsert(transactional_ids, replace=IdRow._fields[2:])
 _PARTICIPANTS = Upsert(open_participants)

@@ -10,15 +10,15 @@ from sqlalchemy import Connection, Engine, bindparam, select, update
 from service.domain.retention_policy import Keep
 from service.domain.transaction_log import journal
 from service.domain.transaction_log.facts import LogBatch, RangeRead
-from service.domain.transaction_log.minutes import minute_of
+from service.domain.transaction_log.minutes import COUNTED_AS, Cell, minute_of
 from service.domain.transaction_log.states import SOURCE, TOPIC
 from service.store.lease import Lease
 from service.store.progress import positions
+from service.store.rows.ids import IdRow, last_abort
 from service.store.schema import transactional_ids
 from service.store.writers.counters import count_durations, count_ends, keep_rejects
-from service.store.writers.id_rows import IdRow, last_abort
+from service.store.writers.history import MINUTES, minute_row
 from service.store.writers.ids import IdWriter, void_ids
-from service.store.writers.minutes import COUNTED_AS, MINUTES, Cell
 from service.store.writers.progress import begin_generations, finish_ranges
 from service.store.writers.range_plan import Plan, Step, plan, select_runs
 from service.store.writers.runs import Ended, Told, by_id, whole_ids
@@ -148,7 +148,7 @@ def settle_causes(connection: Connection, cluster_id: int, reads: Iterable[Range
             ended.by_cause[word] += 1
             cell, minute_ms = Cell(), minute_of(last.completed_at_ms)
             cell.aborts[word] += 1
-            cells.append(cell.row(cluster_id, row.transactional_id, minute_ms))
+            cells.append(minute_row(cell, cluster_id, row.transactional_id, minute_ms))
             column = transactional_ids.c[f"aborts_{word}"]
             settle = settle.values({column: column + 1})
         connection.execute(settle, {"cluster": cluster_id, "key": row.transactional_id})

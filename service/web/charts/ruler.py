@@ -8,7 +8,6 @@ from typing import Final, NamedTuple
 from service.web.charts.ruler_labels import Label, PinMark, below, inside, place_pins
 from service.web.charts.ruler_scale import END, Piece, cut, folded, scaled
 from service.web.charts.ruler_spans import ABORTED, HANGING, MARKER, SHOWN_FIRST, Pin, Span, all_of
-from service.web.partitions.blocking_chain import Link
 from service.web.shared import words
 
 _CSS: Final = {
@@ -183,8 +182,3 @@ def mini(
     focus = min(4.0, shown) if css == "hanging" else shown
     share = words.share(hidden, drawn)
     return Mini(round(100 - shown, 2), round(focus, 2), css, f"{share} of the last {drawn:,} offsets are hidden")
-
-
-def mini_of(link: Link) -> Mini | None:
-    """Drawn by the macro `mini` of ruler.html; None where nothing is hidden."""
-    return mini(link.log_start, link.last_stable_offset, link.high_watermark, link.relation)

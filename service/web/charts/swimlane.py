@@ -9,7 +9,31 @@ from service.domain.transaction_log.limits import TWO_PHASE_TIMEOUT_MS
 from service.store.queries.history import ProducerRow
 from service.web.shared import words
 from service.web.shared.causes import WORDS
-from service.web.transactions.spans import Life
+
+
+class Life(NamedTuple):
+    """A transaction; or a `number` of commits that ended in one minute, of which no more is known than when the first
+    and the last did (`prepared_ms`, `ended_ms`), and how long they were open: on average (`open_ms`), at most
+    (`longest_ms`; 0 where one that is drawn by itself was open for longer).
+
+    `cause` "": not decided yet. `began_ms` None: not known; `prepared_ms`, `ended_ms` None: not yet. `offset`: of its
+    PrepareX, where that has a row.
+    """
+
+    cause: str
+    began_ms: int | None
+    prepared_ms: int | None
+    ended_ms: int | None
+    epoch: int | None = None
+    open_ms: int | None = None
+    longest_ms: int | None = None
+    number: int = 1
+    offset: int | None = None
+
+    @property
+    def first_ms(self) -> int:
+        return next(ms for ms in (self.began_ms, self.prepared_ms, self.ended_ms) if ms is not None)
+
 
 MOST_DRAWN: Final = 60
 """Transactions; more of them become bars per minute."""

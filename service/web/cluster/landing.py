@@ -16,9 +16,8 @@ from service.store.errors import StoreError
 from service.store.queries import clusters
 from service.store.queries.clusters import ClusterRow
 from service.web.cluster.overview import judged, read_chain, read_confirmed
-from service.web.cluster.verdict import Verdict
 from service.web.shared.addresses import cluster_page
-from service.web.shared.frame import Frame, read_frame
+from service.web.shared.frame import Frame, Verdict, read_frame
 from service.web.shared.render import render_bare
 
 router = APIRouter(include_in_schema=False)

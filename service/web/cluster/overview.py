@@ -24,10 +24,10 @@ from service.store.queries.findings import FindingSelection
 from service.store.queries.transaction_pages import Selection
 from service.web.charts.ruler import mini
 from service.web.cluster.last_hour import read_last_hour
-from service.web.cluster.verdict import Seen, Verdict, verdict_of
+from service.web.cluster.verdict import Seen, verdict_of
 from service.web.findings.words import is_muted, other_findings
 from service.web.partitions.blocking_chain import Link, by_id, by_key, links
-from service.web.shared.frame import Frame, framed
+from service.web.shared.frame import Frame, Verdict, framed
 from service.web.shared.render import render
 
 SHOWN: Final = 50

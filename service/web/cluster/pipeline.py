@@ -17,10 +17,9 @@ from service.store.queries.clusters import PartitionRow
 from service.store.queries.pipeline import REJECTS_READ, asked, count_rejects, rejects_since
 from service.web.cluster.sources import SourceRow, asked_rows, source_rows
 from service.web.cluster.unknowns import bounded, unknown_rows
-from service.web.cluster.verdict import Verdict
 from service.web.partitions.groups import denied_groups
 from service.web.shared import words
-from service.web.shared.frame import LATE, NEVER, OLD, READING, UNKNOWN, Frame, Freshness, framed
+from service.web.shared.frame import LATE, NEVER, OLD, READING, UNKNOWN, Frame, Freshness, Verdict, framed
 from service.web.shared.render import render
 
 _DAY_MS: Final = 86_400_000

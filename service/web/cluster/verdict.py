@@ -9,7 +9,7 @@ from service.domain.partitions.open_entries import HANGING
 from service.store.queries.judged_partitions import Coverage
 from service.web.partitions.blocking_chain import Link
 from service.web.shared import words
-from service.web.shared.frame import NEVER, READING, UNKNOWN, Freshness
+from service.web.shared.frame import NEVER, READING, UNKNOWN, Freshness, Verdict
 
 HANGS: Final = "hangs"
 BLOCKED: Final = "blocked"
@@ -17,14 +17,6 @@ MUTED: Final = "muted"
 QUIET: Final = "quiet"
 PARTLY: Final = "partly"
 EMPTY: Final = "empty"
-
-
-class Verdict(NamedTuple):
-    """`word`: which lines follow. `tone`: of the drawing. `title`: one sentence."""
-
-    word: str
-    tone: str
-    title: str
 
 
 class Seen(NamedTuple):

@@ -15,7 +15,7 @@ from service.domain.transaction_log.states import TOPIC
 from service.store.queries import partitions, transactions
 from service.store.queries.blocked_groups import read_victims
 from service.store.queries.judged_partitions import JudgedPartition, judge
-from service.store.writers.id_rows import IdRow
+from service.store.rows.ids import IdRow
 from service.web.charts.ruler import Mini, Ruler, mini
 from service.web.partitions.groups import GroupRow, group_rows
 from service.web.partitions.spans import ruler_of

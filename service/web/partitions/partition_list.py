@@ -10,8 +10,7 @@ from sqlalchemy import Connection
 from service.store.queries.blocked_groups import read_victims
 from service.store.queries.judged_partitions import MOST_JUDGED
 from service.store.queries.pipeline import SILENT_READ, read_silent
-from service.web.charts.ruler import mini_of
-from service.web.partitions.rows import StandingRow, ordered, read_standing
+from service.web.partitions.rows import StandingRow, mini_of, ordered, read_standing
 from service.web.shared.frame import Frame, framed
 from service.web.shared.paging import PageNumber, paged
 from service.web.shared.render import render

@@ -30,14 +30,13 @@ from service.store.queries.blocked_groups import read_victims
 from service.store.queries.findings import FindingSelection
 from service.store.queries.judged_partitions import JudgedEntry, JudgedPartition, judge
 from service.web.charts.ruler import Ruler
-from service.web.cluster.verdict import Verdict
 from service.web.partitions.blocking_chain import Link
 from service.web.partitions.explanation import Asked, Explanation, asked, explanation_of
 from service.web.partitions.groups import GroupRow, group_rows
 from service.web.partitions.rows import StandingRow, opened_ms, read_standing
 from service.web.partitions.spans import ruler_of
 from service.web.shared import words
-from service.web.shared.frame import NEVER, READING, UNKNOWN, Frame, Freshness, framed
+from service.web.shared.frame import NEVER, READING, UNKNOWN, Frame, Freshness, Verdict, framed
 from service.web.shared.recovery import Heal, heal_of
 from service.web.shared.render import render
 

@@ -17,6 +17,7 @@ from service.domain.transaction_log.limits import is_time
 from service.store.queries import findings as read_findings
 from service.store.queries.findings import FindingSelection
 from service.store.queries.judged_partitions import JudgedEntry, JudgedPartition
+from service.web.charts.ruler import Mini, mini
 from service.web.partitions.blocking_chain import Link, by_id, by_key, links
 from service.web.shared.frame import Frame
 
@@ -71,3 +72,8 @@ def opened_ms(one: JudgedEntry) -> int:
     if owner is not None and one.relation.word in _OWN and is_time(owner.start_ms):
         return owner.start_ms
     return one.entry.first_seen_ms
+
+
+def mini_of(link: Link) -> Mini | None:
+    """Drawn by the macro `mini` of ruler.html; None where nothing is hidden."""
+    return mini(link.log_start, link.last_stable_offset, link.high_watermark, link.relation)

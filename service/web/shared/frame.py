@@ -181,3 +181,11 @@ def framed(request: Request, cluster: str) -> Iterator[tuple[Connection, Frame]]
     with store_of(request).read() as connection:
         found = known_cluster(connection, cluster)
         yield connection, read_frame(connection, found, request.app.state.now_ms())
+
+
+class Verdict(NamedTuple):
+    """`word`: which lines follow. `tone`: of the drawing. `title`: one sentence."""
+
+    word: str
+    tone: str
+    title: str

@@ -25,7 +25,7 @@ from service.store.queries.expiring import (
     read_expired,
     read_expiring,
 )
-from service.store.writers.id_rows import IdRow
+from service.store.rows.ids import IdRow
 from service.web.charts import expiry
 from service.web.shared.frame import Frame, framed
 from service.web.shared.render import render

@@ -14,7 +14,7 @@ from service.domain.transaction_log.timeline import Commits, Row
 from service.domain.transaction_log.transitions import REPEATED
 from service.store.id_key import id_key
 from service.store.queries.history import MinuteRow, ProducerRow, commits_of, read_minutes, rows_of
-from service.store.writers.id_rows import IdRow
+from service.store.rows.ids import IdRow
 from service.web.charts.rates import Bars, bars_of, totals_of
 from service.web.charts.swimlane import MOST_DRAWN, Axis, Lanes, Window, axis_of, lanes_of
 from service.web.transactions.spans import lives

@@ -16,35 +16,12 @@ from service.domain.transaction_log.states import NAMES
 from service.domain.transaction_log.timeline import Commits, Row
 from service.domain.transaction_log.transitions import REPEATED
 from service.store.queries.history import MinuteRow
-from service.store.writers.id_rows import IdRow
+from service.store.rows.ids import IdRow
+from service.web.charts.swimlane import Life
 from service.web.shared import words
 
 _PREPARED = (states.PREPARE_COMMIT, states.PREPARE_ABORT)
 _COMPLETE = (states.COMPLETE_COMMIT, states.COMPLETE_ABORT)
-
-
-class Life(NamedTuple):
-    """A transaction; or a `number` of commits that ended in one minute, of which no more is known than when the first
-    and the last did (`prepared_ms`, `ended_ms`), and how long they were open: on average (`open_ms`), at most
-    (`longest_ms`; 0 where one that is drawn by itself was open for longer).
-
-    `cause` "": not decided yet. `began_ms` None: not known; `prepared_ms`, `ended_ms` None: not yet. `offset`: of its
-    PrepareX, where that has a row.
-    """
-
-    cause: str
-    began_ms: int | None
-    prepared_ms: int | None
-    ended_ms: int | None
-    epoch: int | None = None
-    open_ms: int | None = None
-    longest_ms: int | None = None
-    number: int = 1
-    offset: int | None = None
-
-    @property
-    def first_ms(self) -> int:
-        return next(ms for ms in (self.began_ms, self.prepared_ms, self.ended_ms) if ms is not None)
 
 
 def lives(

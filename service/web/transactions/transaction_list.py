@@ -24,7 +24,7 @@ from service.store.queries import clusters, transactions
 from service.store.queries.clusters import Ends
 from service.store.queries.history import ends_since
 from service.store.queries.transactions import Page
-from service.store.writers.id_rows import IdRow
+from service.store.rows.ids import IdRow
 from service.web.partitions.blocking_chain import Blocking, read_blocking
 from service.web.shared.addresses import page_of
 from service.web.shared.causes import WORDS, Word

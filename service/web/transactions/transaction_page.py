@@ -26,7 +26,7 @@ from service.store.id_key import id_key
 from service.store.queries import clusters, findings, transactions
 from service.store.queries.findings import FindingSelection
 from service.store.queries.history import ProducerRow, TimelinePage, producers_of, read_timeline
-from service.store.writers.id_rows import IdRow
+from service.store.rows.ids import IdRow
 from service.web.charts.swimlane import PREPARE_PX, WINDOWS, Window
 from service.web.partitions.blocking_chain import read_blocking
 from service.web.shared.addresses import page_of, transaction_page

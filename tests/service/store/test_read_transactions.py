@@ -13,7 +13,7 @@ from service.domain.transaction_log.limits import LAST_TIME_MS
 from service.store.engine import open_reader
 from service.store.queries.transaction_pages import SORTS, Place, Selection
 from service.store.queries.transactions import find, participants, read_page
-from service.store.writers.id_rows import IdRow
+from service.store.rows.ids import IdRow
 from tests.helpers.stores import INT64_MAX, NOW_MS, Id, SeededCluster, mixed_ids, open_id
 from tests.service.store.conftest import BACKENDS, new_store, only_on
 

@@ -11,10 +11,10 @@ from service.domain.transaction_log.limits import TWO_PHASE_TIMEOUT_MS
 from service.domain.transaction_log.timeline import Commits, Row
 from service.domain.transaction_log.transitions import REPEATED
 from service.store.queries.history import MinuteRow, ProducerRow
-from service.store.writers.id_rows import IdRow
+from service.store.rows.ids import IdRow
 from service.web.charts.rates import HEIGHT, LEAST, bars_of, totals_of
-from service.web.charts.swimlane import TALL, WINDOWS, Axis, Label, Lanes, axis_of, bands_of, lanes_of, spaced
-from service.web.transactions.spans import Life, lives
+from service.web.charts.swimlane import TALL, WINDOWS, Axis, Label, Lanes, Life, axis_of, bands_of, lanes_of, spaced
+from service.web.transactions.spans import lives
 
 MINUTE = 60_000
 FROM = 1_790_000_040_000  # a whole minute

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import UNSEEN, LogBatch, LogRecord, Step
 from service.domain.transaction_log.journal import NO_ABORT
+from service.domain.transaction_log.minutes import Cell
 from service.domain.transaction_log.outcomes import bucket
-from service.store.writers.id_rows import new_row
-from service.store.writers.minutes import Cell
-from service.store.writers.story import tell
+from service.domain.transaction_log.story import tell
+from service.store.rows.ids import new_row
 from spark_jobs.fold.rows import batches_from_rows, folded_to_rows
 from spark_jobs.fold.transaction_log import Folded, Runs, concat, merge
 from spark_jobs.fold.transitions import Records, Scope

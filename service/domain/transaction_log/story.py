@@ -10,8 +10,8 @@ from service.domain.transaction_log import causes, journal, minutes, outcomes, s
 from service.domain.transaction_log.causes import Cause
 from service.domain.transaction_log.facts import UNSEEN, LogRecord, Minute, Run, Step
 from service.domain.transaction_log.journal import Judged, LastAbort, Transition
+from service.domain.transaction_log.minutes import COUNTED_AS, Cell
 from service.domain.transaction_log.outcomes import MARKER, OPEN
-from service.store.writers.minutes import COUNTED_AS, Cell
 
 COMMIT, ABORT = "commit", "abort"
 _PREPARED = (states.PREPARE_COMMIT, states.PREPARE_ABORT)

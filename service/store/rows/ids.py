@@ -9,9 +9,9 @@ from service.domain.transaction_log import states
 from service.domain.transaction_log.causes import Cause
 from service.domain.transaction_log.facts import UNSEEN, LogRecord, Run
 from service.domain.transaction_log.journal import NO_ABORT, LastAbort
+from service.domain.transaction_log.story import Story
 from service.store.display import display_id
 from service.store.id_key import is_cut
-from service.store.writers.story import Story
 
 
 class IdRow(NamedTuple):

@@ -1,0 +1,50 @@
+"""A finding as a row of `findings`, and back."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from sqlalchemy import Connection
+
+from service.domain.findings.finding import Evidence, Finding, Subject
+from service.domain.worlds.verdict import Kind, Proof
+from service.store.schema import findings
+
+_SUBJECT: Final = tuple(Subject._fields)
+_SHAPED: Final = ("subject", "evidence", "blocked_groups", "possible", "proofs")
+
+
+def row_of(cluster_id: int, finding: Finding, connection: Connection) -> tuple[Any, ...]:
+    """In the order of the table's columns."""
+    subject = dict(zip(_SUBJECT, finding.subject, strict=True))
+    bind = _bind_json(connection)
+    values = {
+        "cluster_id": cluster_id,
+        "evidence": bind([list(one) for one in finding.evidence]),
+        "blocked_groups": bind(list(finding.blocked_groups)),
+        "possible": bind(list(finding.possible)),
+        "proofs": bind([list(one) for one in finding.proofs]),
+    }
+    return tuple(
+        values[name] if name in values else subject[name] if name in subject else getattr(finding, name)
+        for name in findings.c.keys()  # noqa: SIM118 - a collection of columns
+    )
+
+
+def finding_of(row: Any) -> Finding:
+    """From a row with all columns of the table."""
+    columns = row._mapping
+    plain = {name: columns[name] for name in Finding.__dataclass_fields__ if name not in _SHAPED}
+    return Finding(
+        **plain,
+        subject=Subject(*(columns[name] for name in _SUBJECT)),
+        evidence=tuple(Evidence(*each) for each in columns["evidence"]),
+        blocked_groups=tuple(columns["blocked_groups"] or ()),
+        possible=tuple(columns["possible"] or ()),
+        proofs=tuple(Proof(Kind(kind), *more) for kind, *more in columns["proofs"] or ()),
+    )
+
+
+def _bind_json(connection: Connection) -> Any:
+    """How the database's driver takes a JSON value: rows are handed to it without detours (`upsert`)."""
+    return findings.c.evidence.type.dialect_impl(connection.dialect).bind_processor(connection.dialect) or (lambda v: v)
