@@ -93,6 +93,7 @@ def test_a_log_that_lost_its_end_is_read_again(make_broker: MakeBroker, tmp_path
     with ingesting(broker.bootstrap, tmp_path) as app:
         survivor = open_producer(broker.bootstrap, "survivor")
         transact(survivor, "cut")
+        app.wait_for_counts({"survivor": (1, 0)})  # its CompleteCommit lies before what is cut
         lost = open_producer(broker.bootstrap, "lost")
         transact(lost, "cut")
         app.wait_for_counts({"survivor": (1, 0), "lost": (1, 0)})
