@@ -18,7 +18,6 @@ from service.store.rows.ids import IdRow
 
 CAUSES: Final = ("client", "timeout", "fenced", "admin", "unattributed")
 
-
 _OUTCOMES: Final = {
     states.PREPARE_COMMIT: "commit",
     states.COMPLETE_COMMIT: "commit",
