@@ -1,4 +1,4 @@
-"""Finds the rows of many ids at once, on both databases by the index on (cluster, id) however large the table is."""
+"""Finds the rows of many ids, or of many partitions, at once: by an index, however large the table."""
 
 from __future__ import annotations
 

@@ -39,8 +39,8 @@ class Hit(NamedTuple):
 
 
 def find(connection: Connection, cluster: ClusterRow, text: str) -> list[Hit]:
-    """What is exactly that; where nothing is, ids that begin so; where none do, ids that hold it. One more than are
-    shown at most. Spaces at its ends were typed by chance, unless an id has them."""
+    """Returns what `text` names exactly; if nothing does, the ids that begin with it; if none do, the ids that contain
+    it. At most one more than a page shows. Spaces at its ends count only where an id has them."""
     if text != text.strip() and (ids := list(_ids(connection, cluster, text))):
         return ids
     text = text.strip()

@@ -1,4 +1,4 @@
-"""What the judge remembers of one open entry that no coordinator owns, from its first observation to its end."""
+"""Keeps what the judge has observed of one open entry without an owner, from the first observation to its end."""
 
 from __future__ import annotations
 

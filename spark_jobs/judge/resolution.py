@@ -1,4 +1,4 @@
-"""How a hanging transaction ended (whose marker), and what a finding reports of it while it is open."""
+"""Decides by whose marker a hanging transaction ended, and builds the observation of one that still hangs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from service.domain.findings.context import Context
 from service.domain.findings.finding import Observation
 from service.domain.findings.hanging import Case, can_still_write, observe
 from service.domain.partitions.endings import Ended, how_ended
-from service.domain.partitions.open_entries import Owner
+from service.domain.partitions.open_entries import Entry, Owner
 from service.domain.transaction_log.states import PREPARE_COMMIT
 from service.kafka.leader_check import Seen
 from service.kafka.log_range import BatchesRead
@@ -63,16 +63,20 @@ def how_it_ended(
     )
     if how == kinds.HEALED:
         return how if is_over(closed_ms, MARKER_WAIT_MS, seen.asked_at_ms) else None
-    if how not in (kinds.FOREIGN_COMMIT, kinds.FOREIGN_ABORT):
-        return how
-    if case.is_blind:
-        return kinds.HEALED  # it may be a coordinator's
+    if how in (kinds.FOREIGN_COMMIT, kinds.FOREIGN_ABORT):
+        if case.is_blind:
+            return kinds.HEALED  # it may be a coordinator's
+        if _may_be_a_younger_ones(entry, owner, context, closed_ms):
+            return kinds.HEALED if is_over(closed_ms, LOG_WAIT_MS, seen.asked_at_ms) else None
+    return how
+
+
+def _may_be_a_younger_ones(entry: Entry, owner: Owner | None, context: Context, closed_ms: int) -> bool:
+    """Returns whether the PrepareX of the producer's next transaction, whose marker closed the entry, may lie in a part
+    of the transaction log that has not been read yet."""
     if owner is None or not can_still_write(entry, owner):
-        return how
-    if context.seen_until.get(owner.log_partition, -1) >= closed_ms:
-        return how
-    # the PrepareX of a younger transaction may lie in what is not read yet
-    return kinds.HEALED if is_over(closed_ms, LOG_WAIT_MS, seen.asked_at_ms) else None
+        return False
+    return context.seen_until.get(owner.log_partition, -1) < closed_ms
 
 
 def ended_of(owner: Owner) -> Ended | None:

@@ -9,18 +9,6 @@ from contextlib import contextmanager, suppress
 from service.store.errors import StoreError
 from service.store.writers.source import SourceWriter
 
-
-@contextmanager
-def store_failures(writer: SourceWriter) -> Iterator[None]:
-    """If the store takes it."""
-    try:
-        yield
-    except Exception as e:
-        with suppress(StoreError):
-            writer.report_trouble(error_summary(e))
-        raise
-
-
 # the last line of a Python traceback, wherever it stands in the text: "package.module.Name: message"
 _RAISED = re.compile(r"^\s*(?:Caused by: )?((?:[A-Za-z_]\w*\.)*[A-Z]\w*): (.+)$", re.MULTILINE)
 _ABOUT_THE_QUERY = "=== Streaming Query ==="
@@ -45,3 +33,14 @@ def error_summary(failure: BaseException) -> str:
         name, message = raised[-1]
         return f"{name.rpartition('.')[2]}: {message}"[:_LONGEST]
     return (str(failure).strip() or type(failure).__name__).splitlines()[0][:_LONGEST]
+
+
+@contextmanager
+def store_failures(writer: SourceWriter) -> Iterator[None]:
+    """Stores, in one line, what ended the block, and raises it on."""
+    try:
+        yield
+    except Exception as e:
+        with suppress(StoreError):
+            writer.report_trouble(error_summary(e))
+        raise

@@ -16,8 +16,9 @@ from service.kafka.settings import ClientSettings
 from spark_jobs.fold.rows import SCHEMA, trouble_to_rows
 from spark_jobs.source import log_identity
 from spark_jobs.source.admission import into_tasks
-from spark_jobs.source.ledger_planner import LedgerBrokers, LedgerPlan, LedgerPlanner
+from spark_jobs.source.ledger_planner import LedgerPlan, LedgerPlanner
 from spark_jobs.source.ledger_reader import read_tails
+from spark_jobs.source.ledger_requests import LedgerBrokers
 from spark_jobs.source.planner import wall_clock_ms
 from spark_jobs.source.stream_reader import PlanningReader
 from spark_jobs.source.watched import Watch

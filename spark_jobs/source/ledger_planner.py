@@ -8,65 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from service.domain.partitions.ledger import TopicRange
-from service.domain.transaction_log.facts import Gap, RangeRead
-from service.kafka import errors
-from service.kafka.client import KafkaClient
+from service.domain.transaction_log.facts import RangeRead
 from service.kafka.ends import Ends
-from service.kafka.errors import KafkaFailure, KafkaRefused, KafkaUnavailable
-from service.kafka.fetch import Wanted, fetch
+from service.kafka.errors import KafkaFailure
 from service.kafka.metadata import TopicLayout
-from service.wire.batches import LENGTH_END
-from service.wire.header_columns import read_headers
 from spark_jobs.source.admission import Limits, admit, shares
-from spark_jobs.source.log_identity import LogPosition, Look, other_log, silence
+from spark_jobs.source.ledger_requests import LedgerAsked, RecordSizes
+from spark_jobs.source.log_identity import LogPosition, Look, silence
 from spark_jobs.source.planner import Followed, advanced, end_of, follow, ranges_to
-from spark_jobs.source.requests import Asked, Brokers, Place
+from spark_jobs.source.requests import Place
 from spark_jobs.source.watched import Watch, is_over
-
-SAMPLE_BYTES: Final = 64 << 10
-_TIMEOUT_MS: Final = 3_000
-
-
-class LedgerAsked(Asked, Protocol):
-    def other_log(self, seen: Look, partition: int, position: LogPosition) -> Gap | None: ...
-
-    def record_size(self, layout: TopicLayout, partition: int, offset: int) -> int | None:
-        """Bytes of a record (of an offset, to be exact) at `offset`; None: nothing lies there. Raises KafkaRefused
-        where the topic may not be read."""
-        ...
-
-    def close(self) -> None: ...
-
-
-class LedgerBrokers(Brokers):
-    """The cluster itself."""
-
-    def other_log(self, seen: Look, partition: int, position: LogPosition) -> Gap | None:
-        return self._ask(lambda client: other_log(client, seen, partition, position))
-
-    def record_size(self, layout: TopicLayout, partition: int, offset: int) -> int | None:
-        return self._ask(lambda client: _record_size(client, layout, partition, offset))
-
-
-def _record_size(client: KafkaClient, layout: TopicLayout, partition: int, offset: int) -> int | None:
-    leader = layout.leaders[partition]
-    if leader.node < 0:
-        raise KafkaUnavailable(f"{layout.topic}-{partition} has no leader now")
-    wanted = Wanted(partition, offset, leader.epoch, SAMPLE_BYTES)
-    (answer,) = fetch(client, leader.node, layout.topic, [wanted], SAMPLE_BYTES, 0, _TIMEOUT_MS)
-    if answer.error == errors.TOPIC_AUTHORIZATION_FAILED:
-        raise KafkaRefused(errors.no_permission(layout.topic, "READ"))
-    if answer.error:
-        raise KafkaUnavailable(f"{layout.topic}-{partition}: fetch error {answer.error}")
-    headers = list(read_headers(answer.records))
-    if not headers:
-        return None
-    size = sum(header.length + LENGTH_END for header in headers)
-    return max(size // (headers[-1].next_offset - headers[0].base_offset), 1)
-
 
 BUDGET: Final = 32 << 20
 """Bytes of one micro-batch, about: what it holds is written in one transaction."""
@@ -234,40 +188,3 @@ def _look_of(layout: TopicLayout, found: Mapping[Place, Ends], asked_at_ms: int)
         {p: ends.high_watermark for p, ends in answered.items()},
         {p: ends.error for p, ends in here.items() if ends.error},
     )
-
-
-EVERY_MS: Final = 10_000
-USUAL: Final = 1_000
-"""Bytes, until something lies there to measure."""
-
-
-class _Measured(NamedTuple):
-    at_ms: int
-    size: int
-    refusal: str | None
-
-
-class RecordSizes:
-    """Of a topic one partition stands for all."""
-
-    def __init__(self, kafka: LedgerAsked, now_ms: Callable[[], int]) -> None:
-        self._kafka, self._now_ms = kafka, now_ms
-        self._known: dict[str, _Measured] = {}
-
-    def of(self, layout: TopicLayout, partition: int, offset: int, *, is_news: bool) -> int:
-        """In bytes; asked anew after EVERY_MS if there `is_news` at that offset, or the topic was refused.
-
-        Raises KafkaRefused where the topic may not be read, and KafkaUnavailable.
-        """
-        known, now = self._known.get(layout.topic), self._now_ms()
-        wants_more = known is not None and (is_news or known.refusal is not None)
-        if known is None or (wants_more and is_over(known.at_ms, EVERY_MS, now)):
-            size, refusal = (USUAL if known is None else known.size), None
-            try:
-                size = self._kafka.record_size(layout, partition, offset) or size
-            except KafkaRefused as e:
-                refusal = str(e)
-            self._known[layout.topic] = known = _Measured(now, size, refusal)
-        if known.refusal is not None:
-            raise KafkaRefused(known.refusal)
-        return known.size

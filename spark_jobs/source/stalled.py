@@ -17,7 +17,8 @@ from service.kafka.producers import Producers, describe_producers
 from service.kafka.settings import ClientSettings
 from spark_jobs.source.reader import connected, forget
 from spark_jobs.source.requests import StalledAsk
-from spark_jobs.source.windows import LARGE, SMALL, KeptWindows, Read, Windows
+from spark_jobs.source.window import KeptWindows
+from spark_jobs.source.windows import LARGE, SMALL, Read, Windows
 
 _TIMEOUT_MS: Final = 5_000
 _windows: dict[str, Windows] = {}  # kept between tasks, as connections are

@@ -1,97 +1,16 @@
-"""Reads windows of headers from LSOs on, every byte at most once, and says who is open there."""
+"""Fetches windows of headers from LSOs on, every byte at most once: a partition stalled for long costs little."""
 
 from __future__ import annotations
 
-import json
-import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
 
-from service.domain.partitions.facts import NOT_TOLD, FirstBatch, OpenEntry
 from service.kafka import errors
 from service.kafka.client import KafkaClient
 from service.kafka.fetch import FetchedAt, Wanted, fetch_many
-from service.wire.batches import HEADER_SIZE, LENGTH_END, BatchHeader
-from service.wire.header_columns import read_headers
 from spark_jobs.source.requests import StalledAsk
-
-
-@dataclass(slots=True)
-class Window:
-    """From the LSO to `next_offset`, as far as it was read; `size` bytes lie there. `is_broken`: no reading on."""
-
-    next_offset: int
-    size: int = 0
-    first: FirstBatch | None = None
-    is_broken: bool = False
-    _open: dict[int, OpenEntry] = field(default_factory=dict)
-
-    def extend(self, data: bytes) -> None:
-        """By what a Fetch from `next_offset` gave; it may begin before it and end within a batch."""
-        before = self.next_offset
-        for header in read_headers(data):
-            if header.next_offset <= self.next_offset:
-                continue
-            if self.first is None:
-                self.first = _first(header)
-            self.next_offset = header.next_offset
-            self.size += LENGTH_END + header.length
-            if header.is_transactional:
-                self._follow(header)
-        self.is_broken = len(data) >= HEADER_SIZE and self.next_offset == before
-
-    def entries(self, *, is_whole: bool) -> tuple[OpenEntry, ...]:
-        """The transactions that were open where the window ends; how much they wrote only if that is all."""
-        found = self._open.values()
-        return tuple(found if is_whole else (one._replace(records=None, bytes=None) for one in found))
-
-    def dump(self) -> str:
-        return json.dumps([self.next_offset, self.size, self.first, self.is_broken, [*self._open.values()]])
-
-    @classmethod
-    def load(cls, text: str) -> Window:
-        """What `dump` gave."""
-        next_offset, size, first, is_broken, entries = json.loads(text)
-        found = {entry.producer_id: entry for entry in map(OpenEntry._make, entries)}
-        return cls(next_offset, size, None if first is None else FirstBatch._make(first), is_broken, found)
-
-    def _follow(self, header: BatchHeader) -> None:
-        known = self._open.get(header.producer_id)
-        if header.is_control:  # a marker; one of a lower epoch is refused by brokers and closes nothing
-            if known is not None and header.producer_epoch >= known.producer_epoch:
-                del self._open[header.producer_id]
-            return
-        size = LENGTH_END + header.length
-        if known is None:
-            known = OpenEntry(
-                header.producer_id,
-                header.producer_epoch,
-                header.base_offset,
-                NOT_TOLD,
-                header.max_timestamp_ms,
-                0,
-                0,
-            )
-        self._open[header.producer_id] = known._replace(
-            producer_epoch=header.producer_epoch,
-            last_timestamp_ms=max(known.last_timestamp_ms, header.max_timestamp_ms),
-            records=(known.records or 0) + header.records_count,
-            bytes=(known.bytes or 0) + size,
-        )
-
-
-def _first(header: BatchHeader) -> FirstBatch:
-    return FirstBatch(
-        header.base_offset,
-        header.producer_id,
-        header.producer_epoch,
-        header.is_transactional,
-        header.is_control,
-        header.base_timestamp_ms,
-        header.max_timestamp_ms,
-    )
-
+from spark_jobs.source.window import KeptWindows, Key, Window
 
 SMALL: Final = 1 << 20
 """Bytes of one partition that are read to know how much lies there."""
@@ -239,64 +158,3 @@ class _Fetching:
             read.window.extend(answer.records)
             return not read.window.is_broken
         return False
-
-
-MOST: Final = 20_000
-"""So many windows are kept, those that were read into last."""
-
-_WAIT_S: Final = 2.0
-_CREATE = """CREATE TABLE IF NOT EXISTS windows (
-    number INTEGER PRIMARY KEY, topic_id TEXT, partition INTEGER, last_stable_offset INTEGER, window TEXT,
-    UNIQUE (topic_id, partition))"""
-_FIND = "SELECT window FROM windows WHERE topic_id = ? AND partition = ? AND last_stable_offset = ?"
-_KEEP = "INSERT OR REPLACE INTO windows (topic_id, partition, last_stable_offset, window) VALUES (?, ?, ?, ?)"
-_FORGET = "DELETE FROM windows WHERE number <= (SELECT max(number) FROM windows) - ?"
-
-
-class Key(NamedTuple):
-    topic_id: str
-    partition: int
-    last_stable_offset: int
-
-
-class KeptWindows:
-    """Of each partition the one at its newest LSO. `path`: a file in a directory that lives as long as the query."""
-
-    def __init__(self, path: str, most: int = MOST) -> None:
-        self._path, self._most = path, most
-        self._file: sqlite3.Connection | None = None
-
-    def find(self, keys: Iterable[Key]) -> dict[Key, Window]:
-        """Those that are there."""
-        found = {}
-        try:
-            file = self._opened()
-            for key in keys:
-                if row := file.execute(_FIND, key).fetchone():
-                    found[key] = Window.load(row[0])
-        except sqlite3.Error:
-            self._keep_for_itself()
-        return found
-
-    def keep(self, windows: Mapping[Key, Window]) -> None:
-        if not windows:
-            return
-        try:
-            with self._opened() as file:
-                file.executemany(_KEEP, [(*key, window.dump()) for key, window in windows.items()])
-                file.execute(_FORGET, (self._most,))
-        except sqlite3.Error:
-            self._keep_for_itself()
-
-    def _opened(self) -> sqlite3.Connection:
-        if self._file is None:
-            self._file = sqlite3.connect(self._path, timeout=_WAIT_S)
-            self._file.execute("PRAGMA synchronous = OFF")  # it need not survive the machine
-            self._file.execute(_CREATE)
-        return self._file
-
-    def _keep_for_itself(self) -> None:
-        """Without a file that can be used, a worker still need not read again what it has read."""
-        if self._file is not None:
-            self._file.close()
-        self._path, self._file = ":memory:", None

@@ -1,1 +1,1 @@
-"""What `txnscope doctor` asks a cluster: topics, groups, ids, and a bounded look into the transaction log."""
+"""Asks a cluster for `txnscope doctor`: topics, groups, ids, and a bounded read of the transaction log."""

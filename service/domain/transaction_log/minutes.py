@@ -1,4 +1,4 @@
-"""What happened to an id in a minute: what a pair of neighbouring records adds to it, and the minute added up. Pure."""
+"""Adds up what happened to an id, minute by minute: commits, aborts by cause, durations. Pure."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ def minute_of(ms: int) -> int:
 
 
 def told(before: LogRecord, after: LogRecord) -> Told | None:
-    """What the pair tells of a commit; None for nothing. For columns of pairs: `spark_jobs.fold.transitions`."""
+    """Returns what a pair of neighbouring records adds for a commit; None if it adds nothing.
+    `spark_jobs.fold.transitions` does the same for columns of pairs."""
     commits = int(outcomes.commits(before, after))
     open_ms = journal.open_ms(before, after) if after.state == PREPARE_COMMIT else None
     if not commits and open_ms is None:

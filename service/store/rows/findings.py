@@ -46,5 +46,6 @@ def finding_of(row: Any) -> Finding:
 
 
 def _bind_json(connection: Connection) -> Any:
-    """How the database's driver takes a JSON value: rows are handed to it without detours (`upsert`)."""
+    """Returns the function that turns a JSON value into what the database's driver takes: `upsert` bypasses
+    SQLAlchemy's own conversion."""
     return findings.c.evidence.type.dialect_impl(connection.dialect).bind_processor(connection.dialect) or (lambda v: v)

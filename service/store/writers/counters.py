@@ -9,6 +9,7 @@ from typing import Final
 from sqlalchemy import Connection, delete, func, select, update
 
 from service.domain.transaction_log.facts import Durations, Reject
+from service.domain.transaction_log.minutes import MINUTE_MS
 from service.domain.transaction_log.outcomes import BATCH, DETECTION, between, bucket
 from service.store.id_key import id_key
 from service.store.rows.counters import (
@@ -32,8 +33,6 @@ KEPT_REJECTS: Final = 10_000
 KEPT_RAW_BYTES: Final = 32 << 20
 """Of a cluster, keys and values of the newest rejects; older ones keep their place, reason and id."""
 
-_MINUTE_MS = 60_000
-
 
 _COUNTERS = Upsert(counters, add=("value",))
 _MINUTES = Upsert(cluster_minutes, add=("commits", "aborts"))
@@ -54,7 +53,7 @@ def count_ends(connection: Connection, cluster_id: int, ended: Ended, now_ms: in
     } | {ABORTED[word]: number for word, number in ended.by_cause.items()}
     _COUNTERS.write(connection, [(cluster_id, name, "", by) for name, by in grown.items() if by])
     if ended.commits or ended.aborts:
-        minute_ms = now_ms - now_ms % _MINUTE_MS
+        minute_ms = now_ms - now_ms % MINUTE_MS
         _MINUTES.write(connection, [(cluster_id, minute_ms, ended.commits, ended.aborts)])
 
 

@@ -1,4 +1,4 @@
-"""What a plan is made of: steps, a permission to give, what it costs, and what does not help."""
+"""Builds the plan for a finding: steps, the permission that is missing, what it costs, and what does not help."""
 
 from __future__ import annotations
 

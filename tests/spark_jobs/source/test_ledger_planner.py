@@ -11,7 +11,8 @@ from service.kafka import errors
 from service.kafka.ends import Ends
 from service.kafka.errors import KafkaRefused, KafkaUnavailable
 from service.kafka.metadata import Leader, TopicLayout, Topics
-from spark_jobs.source.ledger_planner import EVERY_MS, LAYOUT_EVERY_MS, LedgerPlan, LedgerPlanner
+from spark_jobs.source.ledger_planner import LAYOUT_EVERY_MS, LedgerPlan, LedgerPlanner
+from spark_jobs.source.ledger_requests import EVERY_MS
 from spark_jobs.source.log_identity import LogPosition, Look, other_log
 from spark_jobs.source.requests import Place
 from spark_jobs.source.watched import Watch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from spark_jobs.source.windows import KeptWindows, Key, Window
+from spark_jobs.source.window import KeptWindows, Key, Window
 from tests.spark_jobs.source.test_windows import data
 
 

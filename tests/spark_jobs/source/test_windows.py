@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from service.domain.partitions.facts import NOT_TOLD, FirstBatch, OpenEntry
-from spark_jobs.source.windows import Window
+from spark_jobs.source.window import Window
 from tests.helpers.builders.batches import ABORT, TRANSACTIONAL, Rec, batch, control_batch
 
 
