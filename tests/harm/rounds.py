@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import time
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
+import psutil
+
 from service.store.errors import StoreUnavailable
 from tests.harm.watched import SERVICE, Watch
+from tests.helpers.processes import left, send
 from tests.helpers.waiting import wait_until
 
 KILL: Final = "killed"
@@ -62,7 +64,7 @@ def harm(app: Watch, how: str, kinds: Sequence[str]) -> Round:
     began_s = time.time()
     gone_s: float | None = None
 
-    def look() -> tuple[list[int], dict[str, float]]:
+    def look() -> tuple[list[psutil.Process], dict[str, float]]:
         """The victims that are left, and for how long each source has moved since it was clear what becomes of them."""
         nonlocal gone_s
         there = left(victims)
@@ -78,28 +80,14 @@ def harm(app: Watch, how: str, kinds: Sequence[str]) -> Round:
         f"sources that move (s since the end of {' and '.join(kinds)}, {how}) and a service that answers; {app.log}",
         retry_on=(StoreUnavailable,),  # a frozen process may hold the lock of the store: it is not read meanwhile
     )
-    for pid in left(victims):
-        os.kill(pid, signal.SIGKILL)
+    send(signal.SIGKILL, victims)
     return Round(how, tuple(kinds), gone_s, standstill.longest_s)
 
 
-def _hit(app: Watch, kind: str, number: int) -> int:
+def _hit(app: Watch, kind: str, number: signal.Signals) -> psutil.Process:
     """The process that got the signal. Workers come and go: the newest may be gone before it gets it."""
     while True:
-        pid = app.victim(kind)
-        with suppress(ProcessLookupError):
-            os.kill(pid, number)
-            return pid
-
-
-def left(victims: Sequence[int]) -> list[int]:
-    """Of these processes, those that have not ended."""
-    found = []
-    for pid in victims:
-        try:
-            with open(f"/proc/{pid}/stat") as stat:  # noqa: PTH123
-                if stat.read().rpartition(")")[2].split()[0] != "Z":
-                    found.append(pid)
-        except OSError:
-            continue
-    return found
+        with suppress(psutil.NoSuchProcess):
+            victim = app.victim(kind)
+            victim.send_signal(number)
+            return victim

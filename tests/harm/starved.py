@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Final
 
 from tests.harm.watched import Watch
+from tests.helpers.processes import send
 
 RUNS_S: Final = 0.25
 STOPS_S: Final = 0.75
@@ -22,10 +22,10 @@ def starved(app: Watch) -> Iterator[None]:
 
     def take_turns() -> None:
         while not ending.wait(RUNS_S):
-            stopped = app.pids()
-            _signal(stopped, signal.SIGSTOP)
+            stopped = app.processes()
+            send(signal.SIGSTOP, stopped)
             ending.wait(STOPS_S)
-            _signal(stopped, signal.SIGCONT)
+            send(signal.SIGCONT, stopped)
 
     thread = threading.Thread(target=take_turns, daemon=True)
     thread.start()
@@ -34,9 +34,3 @@ def starved(app: Watch) -> Iterator[None]:
     finally:
         ending.set()
         thread.join()
-
-
-def _signal(pids: list[int], number: signal.Signals) -> None:
-    for pid in pids:
-        with suppress(ProcessLookupError):
-            os.kill(pid, number)

@@ -8,14 +8,16 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Any, Final
+
+import psutil
 
 from service.domain.partitions.facts import SOURCE as PARTITIONS
 from service.domain.transaction_log.states import SOURCE as LOG
 from service.store.schema import source_status
 from tests.helpers.brokers import free_port
-from tests.helpers.waiting import ANSWER_S, LIMIT_S, wait_for, wait_until
+from tests.helpers.processes import command_of, with_environment
+from tests.helpers.waiting import ANSWER_S, LIMIT_S, wait_until, wait_until_equal
 from tests.integration.application import Ingest
 
 SUPERVISOR: Final = "supervisor"
@@ -47,35 +49,27 @@ class Watch(Ingest):
         self._run(module, "watch", *self._flags, "--port", str(self.port), *self.more)
         return self
 
-    def pids(self, words: str = "", shown_as: str = "") -> list[int]:
-        """Processes that have our store in their environment, with these words in their command lines, and this name;
-        oldest first."""
-        ours = f"TXNSCOPE_STORE={self.url}".encode()
-        found = {}
-        for proc in Path("/proc").iterdir():
-            try:
-                name, _, stat = (proc / "stat").read_text().partition("(")[2].rpartition(")")
-                fields = stat.split()
-                command = (proc / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-                is_ours = ours in (proc / "environ").read_bytes().split(b"\0")
-            except (OSError, ValueError, IndexError):
-                continue
-            if is_ours and words in command and shown_as in ("", name) and fields[0] != "Z":
-                found[int(proc.name)] = int(fields[19])
-        return sorted(found, key=lambda pid: found[pid])
+    def processes(self) -> list[psutil.Process]:
+        """Those that have our store in their environment, oldest first."""
+        return with_environment("TXNSCOPE_STORE", self.url)
 
-    def victim(self, kind: str) -> int:
+    def victim(self, kind: str) -> psutil.Process:
         """The process of this kind; of several, of workers for one, the newest. Waits until there is one."""
         if kind == SUPERVISOR:
-            return self.process.pid
+            return psutil.Process(self.process.pid)
         # the oldest of its kind is the daemon or the fork server, the others were forked by it
         least = 2 if kind == WORKER else 1
-        found = wait_until(
-            lambda: self.pids(_COMMANDS.get(kind, ""), _SHOWN_AS.get(kind, "")),
-            lambda pids: len(pids) >= least,
-            f"a {kind}",
-        )
+        found = wait_until(lambda: self._of_kind(kind), lambda found: len(found) >= least, f"a {kind}")
         return found[0] if kind in (DAEMON, FORK_SERVER) else found[-1]
+
+    def _of_kind(self, kind: str) -> list[psutil.Process]:
+        words, shown_as = _COMMANDS.get(kind, ""), _SHOWN_AS.get(kind)
+        found = []
+        for process in self.processes():
+            with suppress(psutil.Error):
+                if words in f"{command_of(process)} " and shown_as in (None, process.name()):
+                    found.append(process)
+        return found
 
     def as_of_ms(self) -> dict[str, int]:
         """By source; 0 where it was never read."""
@@ -117,4 +111,4 @@ def restarted(app: Watch) -> Iterator[Watch]:
         keeper.join(LIMIT_S)
         with suppress(AssertionError):
             app.stop()
-        wait_for(lambda: app.pids() == [], f"no process of the application left, of {app.pids()}")
+        wait_until_equal(app.processes, [], "what is left of the application")

@@ -42,7 +42,7 @@ def test_every_kind_of_process_killed(broker_431: Broker, tmp_path: Path) -> Non
     create_topic(broker_431.bootstrap, "killed")
     with restarted(Watch(broker_431.bootstrap, tmp_path)) as app:
         app.wait_until_counting()
-        assert archived_classes(find_java(os.environ)).name in Path(f"/proc/{app.victim(JVM)}/maps").read_text(), (
+        assert archived_classes(find_java(os.environ)).name in Path(f"/proc/{app.victim(JVM).pid}/maps").read_text(), (
             "a slow start"
         )
         with load(broker_431.bootstrap, "killed", IDS):

@@ -13,9 +13,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
 
+import psutil
+
 from deploy.demo.broker import is_free
 from tests.helpers.brokers import free_ports
 from tests.helpers.paths import ROOT
+from tests.helpers.processes import command_of, send, with_environment
 from tests.helpers.waiting import LIMIT_S, wait_until
 
 MARK = "DEMO_TEST_MARK"
@@ -60,26 +63,18 @@ class Demo:
         self.said += self.process.communicate(timeout=LIMIT_S)[0].decode()
         return self.process.returncode
 
-    def processes(self) -> dict[int, str]:
-        """Command lines of all that came from it and still run."""
-        found = {}
-        for directory in Path("/proc").glob("[0-9]*"):
-            try:
-                if f"{MARK}={self.mark}".encode() in (directory / "environ").read_bytes():
-                    found[int(directory.name)] = (directory / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-            except OSError:
-                continue
-        return {pid: command for pid, command in found.items() if command}
+    def processes(self) -> list[psutil.Process]:
+        """All that came from it and still run."""
+        return with_environment(MARK, self.mark)
 
     def leftovers(self) -> list[str]:
         ports = [port for port in self.ports if not is_free(port)]
         files = [path.name for path in self.scratch.iterdir()]
-        return [f"port {port}" for port in ports] + files + list(self.processes().values())
+        return [f"port {port}" for port in ports] + files + [command_of(one) for one in self.processes()]
 
     def kill(self) -> None:
         """Whatever is left of it."""
-        for pid in self.processes():
-            os.kill(pid, signal.SIGKILL)
+        send(signal.SIGKILL, self.processes())
         self.process.communicate()
 
 

@@ -21,6 +21,7 @@ from deploy.demo.options import BadOption, Options, Watchers, read
 from tests.deploy.demo.running import Demo
 from tests.helpers.brokers import free_ports
 from tests.helpers.paths import ROOT
+from tests.helpers.processes import command_of
 from tests.helpers.waiting import ANSWER_S, wait_until_equal
 
 
@@ -181,7 +182,7 @@ def test_however_it_ends_nothing_runs_on(
         time.sleep(4)  # something of everything is there then, nothing of it is ready
     os.killpg(demo.process.pid, number)  # a terminal sends Ctrl-C to the whole group
     assert demo.end() == code
-    wait_until_equal(demo.processes, {}, "the processes that are left")
+    wait_until_equal(demo.processes, [], "the processes that are left")
     assert code or demo.leftovers() == []
 
 
@@ -190,10 +191,10 @@ def test_however_it_ends_nothing_runs_on(
 def test_a_dead_broker_is_named_with_the_end_of_its_log(start: Callable[..., Demo]) -> None:
     demo = start()
     demo.read_until("ready after")
-    java = {pid: command for pid, command in demo.processes().items() if "deploy.demo.leash" not in command}
-    broker = next(pid for pid, command in java.items() if "kafka.Kafka" in command)
-    os.kill(broker, signal.SIGKILL)
+    commands = {one: command_of(one) for one in demo.processes()}
+    (broker,) = (one for one, it in commands.items() if "kafka.Kafka" in it and "deploy.demo.leash" not in it)
+    broker.kill()
     assert demo.end() == 3
     assert "demo: the Kafka broker ended with code 137; its log ends:\n" in demo.said
     assert [path.name for path in demo.scratch.iterdir()] == re.findall(r"the logs are in \S+/(\S+)\n", demo.said)
-    assert demo.processes() == {}
+    assert demo.processes() == []

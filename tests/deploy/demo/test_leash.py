@@ -17,6 +17,7 @@ import pytest
 
 from deploy.demo import leash
 from deploy.demo.leash import ROOT, Leashed
+from tests.helpers.processes import is_alive
 from tests.helpers.waiting import wait_until, wait_until_equal
 
 SLEEPER = "echo $$; exec sleep 1000"
@@ -39,13 +40,6 @@ time.sleep(1000)
 
 def state_of(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-
-
-def is_there(pid: int) -> bool:
-    try:
-        return state_of(pid) != "Z"
-    except OSError:
-        return False
 
 
 def wait_for_pid(file: Path) -> int:
@@ -82,11 +76,11 @@ def test_kill_minus_9_of_the_parent_leaves_no_child(script: str, state: str, wit
     with parent:
         assert parent.stdout is not None
         keeper, child = int(parent.stdout.readline()), int(output.read_text().split()[0])
-        assert is_there(keeper)
-        assert is_there(child)
+        assert is_alive(keeper)
+        assert is_alive(child)
         parent.kill()
     wait_until_equal(
-        lambda: [pid for pid in (child, keeper) if is_there(pid)], [], f"what is left of {(child, keeper)}", within_s
+        lambda: [pid for pid in (child, keeper) if is_alive(pid)], [], f"what is left of {(child, keeper)}", within_s
     )
 
 
@@ -115,7 +109,7 @@ def test_pause_resume_and_kill_reach_the_child(leashed: Leashed, output: Path) -
         wait_until_equal(partial(state_of, pid), expected, "the state of the process")
     assert leashed.poll() is None
     assert leashed.kill() == 128 + signal.SIGKILL
-    assert not is_there(pid)
+    assert not is_alive(pid)
 
 
 def test_the_exit_code_is_the_childs(output: Path) -> None:
@@ -137,5 +131,5 @@ def test_a_child_outlives_the_thread_that_started_it(output: Path) -> None:
     thread.join()
     pid = wait_for_pid(output)
     time.sleep(0.3)
-    assert is_there(pid)
+    assert is_alive(pid)
     assert started[0].stop() == 128 + signal.SIGTERM

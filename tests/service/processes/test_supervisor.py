@@ -9,10 +9,12 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
 from tests.helpers.paths import ROOT
+from tests.helpers.processes import is_alive, send, with_environment
 from tests.helpers.waiting import LIMIT_S, wait_until, wait_until_equal
 
 SUPERVISOR = """
@@ -58,8 +60,11 @@ os._exit(1)
 DIES = "import sys; print('born', flush=True); sys.exit(3)"
 
 
+MARK = "SUPERVISOR_TEST_MARK"
+
+
 class Running:
-    """A supervisor as a process, and what it wrote so far."""
+    """A supervisor as a process, and what it wrote so far. All that comes from it carries a mark."""
 
     def __init__(
         self,
@@ -70,12 +75,13 @@ class Running:
         silent_s: float = 0,
         silent_at_start_s: float = 1000,
     ) -> None:
-        self._log = directory / "stderr"
+        self._log, self.mark = directory / "stderr", uuid4().hex
         seconds = map(str, (steady_after_s, to_kill_s, silent_s, silent_at_start_s))
         with self._log.open("wb") as out:
             self.process = subprocess.Popen(
                 [sys.executable, "-c", SUPERVISOR, *seconds, *children],
                 cwd=ROOT,
+                env=os.environ | {MARK: self.mark},
                 stdin=subprocess.DEVNULL,
                 stderr=out,
                 start_new_session=True,
@@ -117,17 +123,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
     for one in running:
         one.process.kill()
         one.process.wait()
-        for pid in one.pids:
-            if is_alive(pid):
-                os.kill(pid, signal.SIGKILL)
-
-
-def is_alive(pid: int) -> bool:
-    """A zombie, whoever has to reap it, is not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
+        send(signal.SIGKILL, with_environment(MARK, one.mark))
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

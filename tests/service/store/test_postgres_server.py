@@ -12,6 +12,7 @@ import pytest
 
 from deploy.demo.leash import ROOT
 from tests.helpers.postgres import Postgres, PostgresError, find_programs
+from tests.helpers.processes import is_alive
 from tests.helpers.waiting import wait_until_equal
 
 A_TEST_RUN = """
@@ -27,22 +28,15 @@ def server_of(directory: Path) -> int:
     return int((directory / "data" / "postmaster.pid").read_text().split()[0])
 
 
-def is_running(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
 def wait_until_gone(pid: int) -> None:
-    wait_until_equal(lambda: is_running(pid), False, "that the server runs")
+    wait_until_equal(lambda: is_alive(pid), False, "that the server runs")
 
 
 def test_the_server_and_its_directory_are_gone_afterwards() -> None:
     with Postgres() as server:
         pid = server_of(server.directory)
         assert server.execute("SELECT 1") == [(1,)]
-    assert not is_running(pid)
+    assert not is_alive(pid)
     assert not server.directory.exists()
 
 

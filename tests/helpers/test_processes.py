@@ -1,0 +1,37 @@
+"""Nobody is ended for a number that somebody else had: a run of the suite killed another test's JVM once."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+
+import psutil
+
+from tests.helpers.processes import is_alive, left, send
+
+
+def test_the_number_of_a_thread_is_nobody() -> None:
+    leave = threading.Event()
+    thread = threading.Thread(target=leave.wait)
+    thread.start()
+    try:
+        assert thread.native_id is not None
+        assert not is_alive(thread.native_id)
+    finally:
+        leave.set()
+        thread.join()
+
+
+def test_who_was_given_a_number_again_is_let_alone() -> None:
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"]) as another:
+        try:
+            ended = psutil.Process(another.pid)
+            assert left([ended]) == [ended]
+            ended._ident = (ended.pid, ended.create_time() - 60)  # type: ignore[attr-defined]
+            assert left([ended]) == []
+            send(signal.SIGKILL, [ended])
+            assert is_alive(another.pid)
+        finally:
+            another.kill()
