@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from sqlalchemy import Engine
 
+from service.domain.reasons.unread import FirstStartIncomplete
 from service.kafka.client import KafkaClient
 from service.kafka.errors import KafkaUnavailable
 from service.kafka.metadata import topic_layout
@@ -53,7 +54,7 @@ def _partitions(client: ClientSettings, topic: str, now_ms: int) -> list[Partiti
             return []
         seen = look(kafka, layout, now_ms)
     if seen.silent:
-        raise KafkaUnavailable(f"the first start needs every partition to answer: {silence(seen)}")
+        raise KafkaUnavailable(FirstStartIncomplete(silence(seen)))
     return [
         PartitionStart(p, layout.topic_id, leader.node, leader.epoch, seen.starts[p], seen.ends[p])
         for p, leader in layout.leaders.items()

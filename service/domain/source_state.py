@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from service.domain.reasons.reason import Reason
+
 LEASE_LAPSES_AFTER_MS: Final = 10_000
 """The age from which an unrenewed lease counts as lost; as `service.store.lease.EXPIRES_AFTER_MS` (a test compares)."""
 
@@ -58,12 +60,12 @@ class Stall:
 
     cause: Cause
     since_ms: int | None
-    error: str | None = None
+    error: Reason | None = None
     unread_since_ms: int | None = None
     until_ms: int | None = None
 
 
-def stall_of(as_of_ms: int | None, error: str | None, lease: LeaseState | None, now_ms: int) -> Stall | None:
+def stall_of(as_of_ms: int | None, error: Reason | None, lease: LeaseState | None, now_ms: int) -> Stall | None:
     """Returns why the source stalls; None while it does not.
 
     `as_of_ms`: its last success, None if there was none. `error`: its last report, None if that was a success.

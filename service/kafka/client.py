@@ -15,6 +15,7 @@ from typing import Any, Final
 import kafka.errors
 from kafka.net.compat import KafkaNetClient
 
+from service.domain.reasons.unread import NoBroker
 from service.kafka.errors import BadClientConfig, KafkaFailure, KafkaRefused, KafkaUnavailable
 from service.kafka.settings import ClientSettings
 from service.processes import progress
@@ -60,7 +61,7 @@ class KafkaClient:
         first = self._client.least_loaded_node()
         others = [broker.node_id for broker in self._client.cluster.brokers() if broker.node_id != first]
         if first is None:
-            raise KafkaUnavailable(f"no broker of {self._servers} answers")
+            raise KafkaUnavailable(NoBroker(self._servers))
         if not others:
             return self._ask(request, first, timeout_ms)
         try:

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from service.domain.reasons.reason import Reason
+from service.domain.reasons.unread import Told
+
 NONE: Final = 0
 OFFSET_OUT_OF_RANGE: Final = 1
 CORRUPT_MESSAGE: Final = 2
@@ -37,7 +40,12 @@ TRANSIENT: Final = frozenset(
 
 
 class KafkaFailure(Exception):
-    """Base of everything that asking Kafka can end in; the text is one line for people."""
+    """Base of everything that asking Kafka can end in; as text one line for people. `reason`: what it was raised with;
+    a text is what Kafka or the library said."""
+
+    def __init__(self, reason: Reason | str) -> None:
+        self.reason = Told(reason) if isinstance(reason, str) else reason
+        super().__init__(self.reason)
 
 
 class KafkaUnavailable(KafkaFailure):
@@ -50,8 +58,3 @@ class KafkaRefused(KafkaFailure):
 
 class BadClientConfig(KafkaFailure):
     """The client.properties file asks for something that cannot be done; names the key."""
-
-
-def no_permission(topic: str, *operations: str) -> str:
-    """What to say where Kafka answers TOPIC_AUTHORIZATION_FAILED: the ACL to grant. `operations`: DESCRIBE, READ."""
-    return f"no permission on topic {topic}: grant {' and '.join(operations)} on it"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from kafka.protocol.consumer import FetchRequest
 
+from service.domain.reasons.unread import READ, NoPermission
 from service.kafka import errors
 from service.kafka.client import REQUEST_TIMEOUT_MS, KafkaClient
 from service.kafka.errors import KafkaRefused, KafkaUnavailable
@@ -79,7 +80,7 @@ def fetch_piece(
     if answer.error == errors.OFFSET_OUT_OF_RANGE:
         return None
     if answer.error == errors.TOPIC_AUTHORIZATION_FAILED:
-        raise KafkaRefused(errors.no_permission(topic, "READ"))
+        raise KafkaRefused(NoPermission(topic, (READ,)))
     if answer.error:
         raise KafkaUnavailable(f"{topic}-{partition}: fetch error {answer.error}")
     return answer.records

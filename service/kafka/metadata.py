@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from kafka.protocol.metadata import MetadataRequest
 
+from service.domain.reasons.unread import DESCRIBE, READ, NoPermission
 from service.kafka import errors
 from service.kafka.client import KafkaClient
 
@@ -41,7 +42,7 @@ def topic_layout(client: KafkaClient, topic: str, ask: int | None = None) -> Top
     if found.error_code == errors.UNKNOWN_TOPIC_OR_PARTITION:
         return None
     if found.error_code == errors.TOPIC_AUTHORIZATION_FAILED:
-        raise errors.KafkaRefused(errors.no_permission(topic, "DESCRIBE", "READ"))
+        raise errors.KafkaRefused(NoPermission(topic, (DESCRIBE, READ)))
     if found.error_code not in (errors.NONE, errors.LEADER_NOT_AVAILABLE):
         raise errors.KafkaUnavailable(f"metadata of topic {topic}: error {found.error_code}")
     return layout_of(found)

@@ -9,13 +9,14 @@ import numpy as np
 import pyarrow as pa
 
 from service.domain.partitions.ledger import LedgerBatch, Marker, TopicRange, Volume
+from service.domain.reasons.reason import Reason, together
 from service.domain.transaction_log.facts import Gap, RangeRead
 from service.domain.transaction_log.minutes import MINUTE_MS
 from service.wire.control import COMMIT
 from service.wire.header_columns import HeaderColumns, header_columns, marker_at
 from service.wire.log_columns import Chunk
 from service.wire.vectors import Bools, Ints
-from spark_jobs.fold.rows import READ, facts_from_rows, rows_of, struct_of
+from spark_jobs.fold.rows import READ, facts_from_rows, rows_of, struct_of, troubles_from_rows
 
 OLDEST_MS: Final = 86_400_000
 """A timestamp older than this when it is read, or yet to come, is no time to count by: a producer may write anything
@@ -113,7 +114,7 @@ def batches_from_rows(table: pa.Table) -> Iterator[LedgerBatch]:
     ranges: list[TopicRange] = []
     volumes: list[Volume] = []
     markers: list[Marker] = []
-    troubles: list[str] = []
+    troubles: list[Reason] = []
     for kind, facts in facts_from_rows(table):
         if kind == "range":
             ranges += [TopicRange(plain["topic"], _read(plain["read"])) for plain in facts.to_pylist()]
@@ -122,9 +123,8 @@ def batches_from_rows(table: pa.Table) -> Iterator[LedgerBatch]:
         elif kind == "marker":
             markers += map(Marker._make, _columns(facts))
         else:
-            troubles += facts.to_pylist()
-    trouble = "; ".join(dict.fromkeys(troubles)) or None
-    yield LedgerBatch(tuple(ranges), tuple(volumes), tuple(markers), trouble)
+            troubles += troubles_from_rows(facts)
+    yield LedgerBatch(tuple(ranges), tuple(volumes), tuple(markers), together(troubles))
 
 
 def _structs(facts: Sequence[Any], fields: pa.StructType) -> pa.StructArray:

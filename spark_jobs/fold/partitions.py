@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
 from service.domain.partitions.facts import FirstBatch, OpenEntry, PartitionLook, PartitionsBatch, StalledRead
+from service.domain.reasons.coding import decode, decode_if, encode_if
 from spark_jobs.fold.rows import facts_from_rows, rows_of, struct_of
 
 _LONG, _INT, _TEXT, _FLAG = pa.int64(), pa.int32(), pa.string(), pa.bool_()
+
+
+_WHY: Final = PartitionLook._fields.index("why")
 
 
 class _Told(NamedTuple):
@@ -46,10 +50,11 @@ _READ = struct_of(
 
 def seen_to_rows(seen: PartitionsBatch) -> Iterator[pa.RecordBatch]:
     """All but its reads, which come from elsewhere."""
-    told = _Told(seen.looked_at_ms, seen.is_full, seen.not_covered, seen.trouble)
+    told = _Told(seen.looked_at_ms, seen.is_full, seen.not_covered, encode_if(seen.trouble))
     yield rows_of("told", pa.array([told._asdict()], _TOLD))
     if seen.looks:
-        columns = [pa.array([look[i] for look in seen.looks], field.type) for i, field in enumerate(_LOOK)]
+        plain = [look if look.why is None else _encoded(look) for look in seen.looks]
+        columns = [pa.array([look[i] for look in plain], field.type) for i, field in enumerate(_LOOK)]
         yield rows_of("look", pa.StructArray.from_arrays(columns, fields=list(_LOOK)))
 
 
@@ -66,23 +71,35 @@ def batches_from_rows(table: pa.Table) -> Iterator[PartitionsBatch]:
         if kind == "told":
             told = _Told(**facts[0].as_py())
         elif kind == "look":
-            looks += map(PartitionLook._make, zip(*(field.to_pylist() for field in facts.flatten()), strict=True))
+            looks += map(_look, zip(*(field.to_pylist() for field in facts.flatten()), strict=True))
         else:
             reads += map(_read, facts.to_pylist())
-    yield PartitionsBatch(told.looked_at_ms, tuple(looks), tuple(reads), told.is_full, told.not_covered, told.trouble)
+    trouble = decode_if(told.trouble)
+    yield PartitionsBatch(told.looked_at_ms, tuple(looks), tuple(reads), told.is_full, told.not_covered, trouble)
+
+
+def _encoded(look: PartitionLook) -> tuple[Any, ...]:
+    return *look[:_WHY], encode_if(look.why), *look[_WHY + 1 :]
+
+
+def _look(plain: tuple[Any, ...]) -> PartitionLook:
+    look = PartitionLook._make(plain)
+    return look if look.why is None else look._replace(why=decode(plain[_WHY]))
 
 
 def _plain(read: StalledRead) -> dict[str, Any]:
     return read._asdict() | {
         "first": read.first and read.first._asdict(),
+        "why": encode_if(read.why),
         "entries": [entry._asdict() for entry in read.entries],
     }
 
 
 def _read(plain: dict[str, Any]) -> StalledRead:
-    first, entries = plain.pop("first"), plain.pop("entries")
+    first, entries, why = plain.pop("first"), plain.pop("entries"), plain.pop("why")
     return StalledRead(
         **plain,
         first=first and FirstBatch(**first),
+        why=decode_if(why),
         entries=tuple(OpenEntry(**entry) for entry in entries),
     )

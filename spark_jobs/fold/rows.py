@@ -12,6 +12,8 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
+from service.domain.reasons.coding import decode, encode
+from service.domain.reasons.reason import Reason, together
 from service.domain.transaction_log.facts import (
     Durations,
     Gap,
@@ -107,8 +109,12 @@ def rejects_to_rows(rejects: Iterable[Reject]) -> pa.RecordBatch:
     return rows_of("reject", pa.array([r._asdict() for r in rejects], REJECT))
 
 
-def trouble_to_rows(trouble: str) -> pa.RecordBatch:
-    return rows_of("trouble", pa.array([trouble], pa.string()))
+def trouble_to_rows(trouble: Reason) -> pa.RecordBatch:
+    return rows_of("trouble", pa.array([encode(trouble)], pa.string()))
+
+
+def troubles_from_rows(facts: pa.Array) -> list[Reason]:
+    return [decode(text) for text in facts.to_pylist()]
 
 
 def rows_of(kind: str, facts: pa.Array) -> pa.RecordBatch:
@@ -171,7 +177,7 @@ def _batch(found: dict[str, list[Any]]) -> LogBatch:
         ranges=tuple(found["read"]),
         runs=tuple(found["run"]),
         rejects=tuple(found["reject"]),
-        trouble="; ".join(dict.fromkeys(found["trouble"])) or None,
+        trouble=together(found["trouble"]),
         steps=tuple(found["step"]),
         minutes=tuple(found["minute"]),
         durations=tuple(found["durations"]),
@@ -217,5 +223,5 @@ _FACTS: dict[str, Callable[[pa.Array], list[Any]]] = {
     "minute": _plain(Minute),
     "durations": lambda structs: [d._replace(buckets=tuple(d.buckets)) for d in _plain(Durations)(structs)],
     "reject": _plain(Reject),
-    "trouble": lambda texts: texts.to_pylist(),
+    "trouble": troubles_from_rows,
 }

@@ -1,4 +1,4 @@
-"""Sums up in one line what ended a query (Spark wraps a cause in pages of plans and stacks), and stores that line."""
+"""Sums up in one line what ended a query (Spark wraps a cause in pages of plans and stacks), and stores the reason."""
 
 from __future__ import annotations
 
@@ -6,8 +6,12 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+from service.domain.reasons.reason import Reason
+from service.domain.reasons.unread import Told
+from service.kafka.errors import KafkaFailure
 from service.store.errors import StoreError
 from service.store.writers.source import SourceWriter
+from spark_jobs.source.carried import carried_in
 
 # the last line of a Python traceback, wherever it stands in the text: "package.module.Name: message"
 _RAISED = re.compile(r"^\s*(?:Caused by: )?((?:[A-Za-z_]\w*\.)*[A-Z]\w*): (.+)$", re.MULTILINE)
@@ -21,26 +25,38 @@ _OURS = ("service.", "spark_jobs.")
 _LONGEST = 300
 
 
+def reason_of(failure: BaseException) -> Reason:
+    """Why Kafka could not be read, where that is what ended the query; else one line of what was said."""
+    if isinstance(failure, KafkaFailure):
+        return failure.reason
+    return carried_in(str(failure)) or Told(_line(str(failure)) or type(failure).__name__)
+
+
 def error_summary(failure: BaseException) -> str:
+    """The reason as people read it."""
+    return str(reason_of(failure))
+
+
+def _line(text: str) -> str:
     """The message of our own exception if one is in the text, else the last cause in it, else its first line."""
-    if _WITHOUT_A_CAUSE.search(str(failure)):
+    if _WITHOUT_A_CAUSE.search(text):
         return "a Python process of Spark's has ended"
-    raised = _RAISED.findall(str(failure).partition(_ABOUT_THE_QUERY)[0])
+    raised = _RAISED.findall(text.partition(_ABOUT_THE_QUERY)[0])
     ours = [message for name, message in raised if name.startswith(_OURS)]
     if ours:
         return str(ours[-1][:_LONGEST])
     if raised:
         name, message = raised[-1]
         return f"{name.rpartition('.')[2]}: {message}"[:_LONGEST]
-    return (str(failure).strip() or type(failure).__name__).splitlines()[0][:_LONGEST]
+    return text.strip().partition("\n")[0][:_LONGEST]
 
 
 @contextmanager
 def store_failures(writer: SourceWriter) -> Iterator[None]:
-    """Stores, in one line, what ended the block, and raises it on."""
+    """Stores what ended the block, and raises it on."""
     try:
         yield
     except Exception as e:
         with suppress(StoreError):
-            writer.report_trouble(error_summary(e))
+            writer.report_trouble(reason_of(e))
         raise

@@ -12,6 +12,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.types import StructType
 
 from service.domain.partitions.ledger import TopicRange
+from service.domain.reasons.reason import Reason
 from service.kafka.settings import ClientSettings
 from spark_jobs.fold.rows import SCHEMA, trouble_to_rows
 from spark_jobs.source import log_identity
@@ -29,7 +30,7 @@ class LedgerTask(InputPartition):
     """What one Spark task reads; `trouble` travels with the first task."""
 
     ranges: tuple[TopicRange, ...]
-    trouble: str | None
+    trouble: Reason | None
 
 
 class LedgerReader(PlanningReader[LedgerPlan]):
@@ -52,7 +53,7 @@ class LedgerReader(PlanningReader[LedgerPlan]):
 
     def read_rows(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, LedgerTask)
-        if partition.trouble:
+        if partition.trouble is not None:
             yield trouble_to_rows(partition.trouble)
         yield from read_tails(self._settings, partition.ranges, wall_clock_ms)
 

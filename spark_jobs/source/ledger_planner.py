@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from service.domain.partitions.ledger import TopicRange
+from service.domain.reasons.reason import Reason, together
 from service.domain.transaction_log.facts import RangeRead
 from service.kafka.ends import Ends
 from service.kafka.errors import KafkaFailure
@@ -34,7 +35,7 @@ class LedgerPlan:
     """What one micro-batch reads; `trouble`: what could not be asked."""
 
     ranges: tuple[TopicRange, ...]
-    trouble: str | None
+    trouble: Reason | None
 
     @property
     def has_data(self) -> bool:
@@ -82,7 +83,7 @@ class LedgerPlanner:
         self._layouts_at_ms = 0
         self._absent: set[str] = set()
         self._deleted: list[str] = []
-        self._missing: list[str] = []
+        self._missing: list[Reason] = []
 
     def plan(self) -> LedgerPlan:
         """Never raises for what Kafka cannot answer: that is `trouble`, and the other topics go on."""
@@ -90,7 +91,7 @@ class LedgerPlanner:
             looks = self._look()
         except KafkaFailure as e:
             self._layouts_at_ms = 0
-            return LedgerPlan((), str(e))
+            return LedgerPlan((), e.reason)
         troubles = list(self._missing)
         tailed = [one for seen in looks if (one := self._tailed(seen, troubles))]
         sizes = {one.topic: one.size for one in tailed if one.size is not None}
@@ -99,7 +100,7 @@ class LedgerPlanner:
         for one in tailed:
             ranges += one.ranges(limits.get(one.topic))
             self._positions[one.topic] = one.followed.positions
-        return LedgerPlan(tuple(ranges), "; ".join(troubles) or None)
+        return LedgerPlan(tuple(ranges), together(troubles))
 
     def advance(self, plan: LedgerPlan) -> None:
         """The batch of this plan is being read: plan behind it from now on."""
@@ -123,14 +124,14 @@ class LedgerPlanner:
     def _refresh(self, now_ms: int) -> None:
         topics = self._kafka.topics()
         layouts = {name: layout for name, layout in topics.layouts.items() if self._watch.tails(name)}
-        missing = {topic: self._kafka.why_not_listed(topic) for topic in self._positions.keys() - layouts.keys()}
-        absent = {topic for topic, why in missing.items() if why is None}
+        missing = {topic: self._kafka.listing(topic) for topic in self._positions.keys() - layouts.keys()}
+        absent = {topic for topic, listing in missing.items() if not listing.is_there}
         self._deleted = sorted(absent & self._absent)  # twice: a broker that comes back may not know of all at once
         self._absent = absent
-        self._missing = [why for why in missing.values() if why]
+        self._missing = [one.hidden for one in missing.values() if one.hidden is not None]
         self._layouts, self._layouts_at_ms = layouts, now_ms
 
-    def _tailed(self, seen: Look, troubles: list[str]) -> _Tailed | None:
+    def _tailed(self, seen: Look, troubles: list[Reason]) -> _Tailed | None:
         """None: nothing is known of it in this look, or it has not begun."""
         topic = seen.layout.topic
         known = self._positions.get(topic)
@@ -142,13 +143,13 @@ class LedgerPlanner:
         try:
             followed = _begun(seen) if known is None else self._followed(seen, known)
         except KafkaFailure as e:
-            troubles.append(str(e))
+            troubles.append(e.reason)
             return None
         one = _Tailed(seen, followed, None)
         try:
             return one._replace(size=self._size(one))
         except KafkaFailure as e:
-            troubles.append(str(e))
+            troubles.append(e.reason)
             return None if known is None else one
 
     def _followed(self, seen: Look, known: Mapping[int, LogPosition]) -> Followed:

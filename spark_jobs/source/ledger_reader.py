@@ -9,6 +9,8 @@ from operator import attrgetter
 import pyarrow as pa
 
 from service.domain.partitions.ledger import TopicRange
+from service.domain.reasons.reason import Reason
+from service.domain.reasons.unread import NoBatch
 from service.domain.transaction_log.facts import RangeRead
 from service.kafka.settings import ClientSettings
 from service.wire.log_columns import Chunk
@@ -36,7 +38,7 @@ def read_tails(
 
 
 class _Tailing(Reading):
-    """Of one topic. `broken`: batches that nobody can read, one line each."""
+    """Of one topic. `broken`: the first batch that nobody can read."""
 
     def __init__(
         self, settings: ClientSettings, topic: str, ranges: Sequence[RangeRead], now_ms: Callable[[], int]
@@ -44,7 +46,7 @@ class _Tailing(Reading):
         super().__init__(settings, topic, ranges)
         self._now_ms = now_ms
         self.tail = Tail(topic)
-        self.broken: list[str] = []
+        self.broken: list[Reason] = []
 
     def _keep(self, chunks: Sequence[Chunk]) -> None:
         for chunk in chunks:
@@ -66,5 +68,5 @@ class _Tailing(Reading):
             self._doubted.add((p, chunk.lo))  # bytes may have suffered on the way
         else:
             if not self.broken:
-                self.broken.append(f"{self._topic}-{p}: what lies at offset {chunk.lo} is no batch")
+                self.broken.append(NoBatch(self._topic, p, chunk.lo))
             self._at[p] += 1  # no telling where the next batch begins: feel forward

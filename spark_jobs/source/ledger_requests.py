@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
+from service.domain.reasons.reason import Reason
+from service.domain.reasons.unread import READ, NoPermission
 from service.domain.transaction_log.facts import Gap
 from service.kafka import errors
 from service.kafka.client import KafkaClient
@@ -51,7 +53,7 @@ def _record_size(client: KafkaClient, layout: TopicLayout, partition: int, offse
     wanted = Wanted(partition, offset, leader.epoch, SAMPLE_BYTES)
     (answer,) = fetch(client, leader.node, layout.topic, [wanted], SAMPLE_BYTES, 0, _TIMEOUT_MS)
     if answer.error == errors.TOPIC_AUTHORIZATION_FAILED:
-        raise KafkaRefused(errors.no_permission(layout.topic, "READ"))
+        raise KafkaRefused(NoPermission(layout.topic, (READ,)))
     if answer.error:
         raise KafkaUnavailable(f"{layout.topic}-{partition}: fetch error {answer.error}")
     headers = list(read_headers(answer.records))
@@ -71,7 +73,7 @@ USUAL: Final = 1_000
 class _Measured(NamedTuple):
     at_ms: int
     size: int
-    refusal: str | None
+    refusal: Reason | None
 
 
 class RecordSizes:
@@ -93,7 +95,7 @@ class RecordSizes:
             try:
                 size = self._kafka.record_size(layout, partition, offset) or size
             except KafkaRefused as e:
-                refusal = str(e)
+                refusal = e.reason
             self._known[layout.topic] = known = _Measured(now, size, refusal)
         if known.refusal is not None:
             raise KafkaRefused(known.refusal)

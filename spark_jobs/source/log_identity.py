@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from service.domain.reasons.reason import Reason
+from service.domain.reasons.unread import DESCRIBE, READ, LeadersSilent, NoPermission
 from service.domain.transaction_log.facts import Gap
 from service.kafka import errors
 from service.kafka.client import KafkaClient
@@ -69,15 +71,14 @@ def no_more(seen: Look, positions: Mapping[int, LogPosition]) -> dict[int, Gap]:
     }
 
 
-def silence(seen: Look) -> str | None:
-    """What could not be asked, one line for people."""
+def silence(seen: Look) -> Reason | None:
+    """Why not all of it could be asked."""
     denied = [p for p, code in seen.silent.items() if code == errors.TOPIC_AUTHORIZATION_FAILED]
     topic = seen.layout.topic
     if denied:
-        return errors.no_permission(topic, "DESCRIBE", "READ")
+        return NoPermission(topic, (DESCRIBE, READ))
     if seen.silent:
-        named = ", ".join(f"{topic}-{p}" for p in list(seen.silent)[:5]) + (" …" if len(seen.silent) > 5 else "")
-        return f"{len(seen.silent)} of {len(seen.layout.leaders)} partitions have no leader that answers: {named}"
+        return LeadersSilent(topic, len(seen.silent), len(seen.layout.leaders), tuple(seen.silent)[:5])
     return None
 
 

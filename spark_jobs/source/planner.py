@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from service.domain.reasons.reason import Reason
+from service.domain.reasons.unread import TopicGone
 from service.domain.transaction_log.facts import NO_LEADER, Gap, RangeRead
 from service.kafka.client import KafkaClient
 from service.kafka.errors import KafkaFailure
@@ -27,7 +29,7 @@ class Plan:
     """What one micro-batch reads. Ranges with `lo == hi` only carry the view; `trouble`: what could not be asked."""
 
     ranges: tuple[RangeRead, ...]
-    trouble: str | None
+    trouble: Reason | None
 
     @property
     def has_data(self) -> bool:
@@ -50,7 +52,6 @@ class LogPlanner:
         self._client: KafkaClient | None = None
         self._layout: TopicLayout | None = None
         self._layout_at_ms = 0
-        self._trouble: str | None = None
 
     def plan(self) -> Plan:
         """Look at the topic and plan; never raises for what Kafka cannot answer: that is `trouble`, and no range."""
@@ -59,10 +60,10 @@ class LogPlanner:
             if seen is not None:
                 return self._plan(seen)
             # a topic that nobody has needed so far is read whole
-            return Plan((), f"topic {self._topic} is no more: waiting for it" if self._positions else None)
+            return Plan((), TopicGone(self._topic) if self._positions else None)
         except KafkaFailure as e:
             self.close()
-            return Plan((), str(e))
+            return Plan((), e.reason)
 
     def advance(self, plan: Plan) -> None:
         """The batch of this plan is being read: plan behind it from now on."""

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 from pyspark import TaskContext
 
+from service.domain.reasons.unread import READ, NoPermission
 from service.domain.transaction_log.facts import Gap, RangeRead, Reject
 from service.kafka import errors
 from service.kafka.client import KafkaClient
@@ -133,7 +134,7 @@ class Reading(ABC):
             elif answer.error in errors.TRANSIENT or answer.error == errors.CORRUPT_MESSAGE:
                 raise KafkaUnavailable(f"{self._topic}-{p}: fetch error {answer.error}")
             elif answer.error == errors.TOPIC_AUTHORIZATION_FAILED:
-                raise errors.KafkaRefused(errors.no_permission(self._topic, "READ"))
+                raise errors.KafkaRefused(NoPermission(self._topic, (READ,)))
             elif answer.error:
                 raise errors.KafkaRefused(f"{self._topic}-{p}: fetch error {answer.error}")
             elif answer.records:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol, TypeVar
 
-from service.kafka import errors
+from service.domain.reasons.reason import Reason
+from service.domain.reasons.unread import DESCRIBE, NoPermission
 from service.kafka.client import KafkaClient
 from service.kafka.ends import Ends, EndsWatcher
 from service.kafka.errors import KafkaRefused, KafkaUnavailable
@@ -41,6 +42,13 @@ Place = tuple[str, int]
 _T = TypeVar("_T")
 
 
+class Listing(NamedTuple):
+    """`is_there`: the topic is, perhaps not everywhere yet. `hidden`: why it may not be seen."""
+
+    is_there: bool
+    hidden: Reason | None = None
+
+
 class Asked(Protocol):
     """Everything raises KafkaUnavailable or KafkaRefused."""
 
@@ -52,8 +60,8 @@ class Asked(Protocol):
         """Of a few partitions, with their log starts."""
         ...
 
-    def why_not_listed(self, topic: str) -> str | None:
-        """None: the topic is no more. Empty: it is there, only not everywhere yet. Else why it may not be seen."""
+    def listing(self, topic: str) -> Listing:
+        """Of a topic that was listed before."""
         ...
 
 
@@ -73,11 +81,11 @@ class Brokers:
     def starts(self, layouts: Mapping[str, TopicLayout]) -> dict[Place, Ends]:
         return self._ask(lambda _: self._some.look(layouts, with_start=True))
 
-    def why_not_listed(self, topic: str) -> str | None:
+    def listing(self, topic: str) -> Listing:
         try:
-            return None if self._ask(lambda client: topic_layout(client, topic)) is None else ""
+            return Listing(self._ask(lambda client: topic_layout(client, topic)) is not None)
         except KafkaRefused:
-            return errors.no_permission(topic, "DESCRIBE")
+            return Listing(True, NoPermission(topic, (DESCRIBE,)))
 
     def close(self) -> None:
         if self._client is not None:

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from service.domain.partitions.facts import PartitionLook, PartitionsBatch
+from service.domain.reasons.reason import Reason
+from service.domain.reasons.unread import PartitionsSilent
 from service.domain.transaction_log.states import TOPIC as LOG
 from service.domain.worlds.order import LogEnd
 from service.kafka.ends import Ends
@@ -53,7 +55,7 @@ class Sampler:
         self._layouts_at_ms = self._starts_at_ms = self._full_at_ms = self._taken_at_ms = 0
         self._looked_at_ms = 0
         self._not_covered = self._checked = 0
-        self._failure: str | None = None
+        self._failure: Reason | None = None
         self._rounds = Rounds()
         self._log: TopicLayout | None = None
         self._log_ends: dict[int, LogEnd] = {}
@@ -85,7 +87,7 @@ class Sampler:
             self._looked_at_ms, self._failure = asked_at_ms, None
         except KafkaFailure as e:
             self._layouts_at_ms = 0
-            self._failure = str(e)
+            self._failure = e.reason
 
     def is_due(self) -> bool:
         """Whether a micro-batch is wanted now: for news that cannot wait, or because a second has passed."""
@@ -157,15 +159,16 @@ class Sampler:
         missing = sorted({topic for topic, _ in self._watched if topic not in layouts})
         some = [*missing[self._checked :], *missing[: self._checked]][:_CHECKS_AT_ONCE]
         self._checked = (self._checked + _CHECKS_AT_ONCE) % max(len(missing), 1)
-        checked = {topic: self._brokers.why_not_listed(topic) for topic in some}
+        checked = {topic: self._brokers.listing(topic) for topic in some}
         for place, one in list(self._watched.items()):
             layout = layouts.get(one.topic)
             if layout is not None:
                 is_gone = layout.topic_id != one.topic_id or one.partition not in layout.leaders
             else:
-                is_gone = one.topic in checked and checked[one.topic] is None
-                if why := checked.get(one.topic):
-                    self._miss(place, one, why)
+                listing = checked.get(one.topic)
+                is_gone = listing is not None and not listing.is_there
+                if listing is not None and listing.hidden is not None:
+                    self._miss(place, one, listing.hidden)
             if is_gone:
                 self._gone.append(one.look(self._now_ms(), self._rounds, is_gone=True))
                 self._is_urgent = True
@@ -222,7 +225,7 @@ class Sampler:
             if not ends.error:
                 self._watched[place].log_start = ends.log_start
 
-    def _miss(self, place: Place, one: Watched, why: str) -> None:
+    def _miss(self, place: Place, one: Watched, why: Reason) -> None:
         if not one.misses:
             self._layouts_at_ms = 0  # perhaps somebody else leads now
         one.missed(why)
@@ -252,11 +255,10 @@ class Sampler:
             one.read_at_ms, one.read_lso = now_ms, one.last_stable_offset
         return tuple(one.ask() for one in due[:READS_AT_ONCE])
 
-    def _trouble(self) -> str | None:
+    def _trouble(self) -> Reason | None:
         if self._failure is not None:
             return self._failure
         if not self._silent:
             return None
-        reasons = Counter(one.why for one in self._silent.values()).most_common(3)
-        told = ", ".join(f"{why} ({count})" for why, count in reasons)
-        return f"{len(self._silent)} of {len(self._watched)} partitions do not answer: {told}"
+        reasons = Counter(one.why for one in self._silent.values() if one.why is not None).most_common(3)
+        return PartitionsSilent(len(self._silent), len(self._watched), tuple(reasons))

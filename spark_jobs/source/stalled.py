@@ -10,6 +10,8 @@ from itertools import groupby
 from typing import Final
 
 from service.domain.partitions.facts import OpenEntry, StalledRead
+from service.domain.reasons.reason import Reason, together
+from service.domain.reasons.unread import READ, ErrorAnswer, NoPermission
 from service.kafka import errors
 from service.kafka.client import KafkaClient
 from service.kafka.errors import KafkaFailure, KafkaRefused
@@ -42,7 +44,7 @@ def read_stalled(
             limits = {ask: SMALL if _is_described(told.get(_place(ask))) else LARGE for ask in some}
             reads = windows.read(client, node, some, limits)
         except KafkaFailure as e:
-            yield from (_read(ask, read_at_ms, Read(None, str(e)), None) for ask in some)
+            yield from (_read(ask, read_at_ms, Read(None, e.reason), None) for ask in some)
             continue
         anybody_answered = True
         for ask in some:
@@ -94,14 +96,14 @@ def _read(ask: StalledAsk, read_at_ms: int, read: Read, told: Producers | None) 
         entries=_entries(told, seen) if told is not None and not told.error else seen,
         is_whole=is_whole,
         lag_bytes=window.size if window and is_whole else None,
-        why="; ".join(dict.fromkeys(why for why in whys if why)) or None,
+        why=together(whys),
     )
 
 
-def _why(ask: StalledAsk, error: int) -> str:
+def _why(ask: StalledAsk, error: int) -> Reason:
     if error == errors.TOPIC_AUTHORIZATION_FAILED:
-        return errors.no_permission(ask.topic, "READ")
-    return f"broker {ask.leader} answers DescribeProducers with error {error}"
+        return NoPermission(ask.topic, (READ,))
+    return ErrorAnswer(ask.leader, "DescribeProducers", error)
 
 
 def _entries(told: Producers, seen: Sequence[OpenEntry]) -> tuple[OpenEntry, ...]:

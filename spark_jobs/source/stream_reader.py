@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from service.processes.progress import heard_by, touch
+from spark_jobs.source.carried import carrying_reasons
 
 
 class Planned(Protocol):
@@ -84,7 +85,7 @@ class PlanningReader(DataSourceStreamReader, Generic[P]):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yields `read_rows`, whose steps are reported as the planner's are."""
-        with heard_by(self._step):
+        with heard_by(self._step), carrying_reasons():
             yield from self.read_rows(partition)
 
     def stop(self) -> None:

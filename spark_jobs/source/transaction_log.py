@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
+from service.domain.reasons.reason import Reason
 from service.domain.transaction_log.facts import RangeRead
 from service.domain.transaction_log.states import TOPIC
 from service.kafka.settings import ClientSettings
@@ -27,7 +28,7 @@ class LogTask(InputPartition):
     """What one Spark task reads; `trouble` travels with the first task."""
 
     ranges: tuple[RangeRead, ...]
-    trouble: str | None
+    trouble: Reason | None
 
 
 class TransactionLogReader(PlanningReader[Plan]):
@@ -49,7 +50,7 @@ class TransactionLogReader(PlanningReader[Plan]):
 
     def read_rows(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, LogTask)
-        if partition.trouble:
+        if partition.trouble is not None:
             yield trouble_to_rows(partition.trouble)
         yield from read_ranges(self._settings, TOPIC, partition.ranges, self._kept)
 

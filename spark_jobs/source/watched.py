@@ -8,6 +8,8 @@ from fnmatch import fnmatchcase
 from typing import Final, NamedTuple
 
 from service.domain.partitions.facts import PartitionLook
+from service.domain.reasons.reason import Reason
+from service.domain.reasons.unread import DESCRIBE, ErrorAnswer, NewLeader, NoLeader, NoPermission, SilentBroker
 from service.domain.worlds.order import encode
 from service.kafka import errors
 from service.kafka.ends import Ends
@@ -88,7 +90,7 @@ class Watched:
     samples: Samples = field(default_factory=Samples)
     stored_samples: str | None = None
     misses: int = 0
-    why: str | None = None
+    why: Reason | None = None
     told: PartitionLook | None = None
     read_at_ms: int = 0
     read_lso: int = -1
@@ -112,20 +114,20 @@ class Watched:
             self.log_start = ends.log_start
         self.seen_at_ms, self.misses, self.why = asked_at_ms, 0, None
 
-    def why_silent(self, error: int) -> str:
-        """What its leader's error means, one line for people."""
-        broker = f"broker {self.leader.node}"
+    def why_silent(self, error: int) -> Reason:
+        """What its leader's error means."""
+        broker = self.leader.node
         if error == errors.TOPIC_AUTHORIZATION_FAILED:
-            return errors.no_permission(self.topic, "DESCRIBE")
+            return NoPermission(self.topic, (DESCRIBE,))
         if self.leader.node < 0:
-            return "no leader"
+            return NoLeader()
         if error == errors.LEADER_NOT_AVAILABLE:
-            return f"{broker} does not answer"
+            return SilentBroker(broker)
         if error == errors.OFFSET_NOT_AVAILABLE:
-            return f"{broker} leads since a moment ago, and does not know the high watermark yet"
-        return f"{broker} answers with error {error}"
+            return NewLeader(broker)
+        return ErrorAnswer(broker, "", error)
 
-    def missed(self, why: str) -> None:
+    def missed(self, why: Reason) -> None:
         """Did not answer. One look without answer is passed over."""
         self.misses += 1
         if self.misses >= _MISSES or not self.seen_at_ms:

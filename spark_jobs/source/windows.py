@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from service.domain.reasons.reason import Reason
+from service.domain.reasons.unread import READ, ErrorAnswer, NoBatchAtLso, NoPermission
 from service.kafka import errors
 from service.kafka.client import KafkaClient
 from service.kafka.fetch import FetchedAt, Wanted, fetch_many
@@ -36,7 +38,7 @@ class Read:
     """
 
     window: Window | None
-    why: str | None = None
+    why: Reason | None = None
     has_moved: bool = False
 
 
@@ -75,7 +77,7 @@ class Windows:
             more = fetching.advance(more, _MORE_ROUNDS)
         for read in reads.values():
             if read.window is not None and read.window.first is None:
-                read.why = read.why or "the batch at the LSO could not be read"
+                read.why = read.why or NoBatchAtLso()
 
 
 def _key(ask: StalledAsk) -> Key:
@@ -149,9 +151,9 @@ class _Fetching:
         if answer.error == errors.OFFSET_OUT_OF_RANGE:
             read.window = None
         elif answer.error == errors.TOPIC_AUTHORIZATION_FAILED:
-            read.why = errors.no_permission(ask.topic, "READ")
+            read.why = NoPermission(ask.topic, (READ,))
         elif answer.error:
-            read.why = f"broker {self._node} answers a fetch with error {answer.error}"
+            read.why = ErrorAnswer(self._node, "a fetch", answer.error)
         elif answer.last_stable_offset != ask.last_stable_offset:
             read.has_moved = True
         elif read.window is not None and answer.records:

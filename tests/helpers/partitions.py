@@ -7,10 +7,12 @@ from typing import Any
 from service.domain.findings import kinds
 from service.domain.findings.finding import Observation, Subject
 from service.domain.partitions.facts import FirstBatch, OpenEntry, PartitionLook, PartitionsBatch, StalledRead
+from service.domain.reasons.reason import Reason
 from service.domain.transaction_log.facts import Participants
 from service.domain.transaction_log.states import ONGOING
 from service.store.writers.partitions import PartitionWriter
 from tests.helpers.findings import WithFindings, observe
+from tests.helpers.reasons import reason
 from tests.helpers.stores import NOW_MS, Id
 
 SINCE_MS = NOW_MS - 20_000
@@ -29,7 +31,8 @@ class WithPartitions(WithFindings):
         """One batch of the sampler: all partitions were looked at then, and these told about."""
         looks = tuple(fact for fact in facts if isinstance(fact, PartitionLook))
         reads = tuple(fact for fact in facts if isinstance(fact, StalledRead))
-        self.partitions.apply(PartitionsBatch(at_ms, looks, reads)._replace(**more), at_ms)
+        trouble = reason(more.pop("trouble", None))
+        self.partitions.apply(PartitionsBatch(at_ms, looks, reads, trouble=trouble)._replace(**more), at_ms)
 
 
 def moves(partition: int = 0, topic: str = "orders", at_ms: int = NOW_MS, **more: Any) -> PartitionLook:
@@ -42,8 +45,8 @@ def stands(partition: int = 0, topic: str = "orders", at_ms: int = NOW_MS, **mor
     return moves(partition, topic, at_ms, last_stable_offset=LSO, stalled_since_ms=SINCE_MS)._replace(**more)
 
 
-def silent(why: str, partition: int = 0, topic: str = "orders", at_ms: int = NOW_MS) -> PartitionLook:
-    return PartitionLook(topic, partition, "T", -1, -1, -1, -1, -1, at_ms, None, why)
+def silent(why: Reason | str, partition: int = 0, topic: str = "orders", at_ms: int = NOW_MS) -> PartitionLook:
+    return PartitionLook(topic, partition, "T", -1, -1, -1, -1, -1, at_ms, None, reason(why))
 
 
 def entry(producer_id: int = PID, start: int = LSO, epoch: int = 3, **more: Any) -> OpenEntry:
@@ -58,7 +61,9 @@ def first(producer_id: int = PID, **more: Any) -> FirstBatch:
 def read(*entries: OpenEntry, partition: int = 0, at_ms: int = SINCE_MS + 1_000, **more: Any) -> StalledRead:
     """What DescribeProducers and one read of the batch at the LSO show; without entries nothing is open."""
     at_lso = first(entries[0].producer_id if entries else PID)
-    return StalledRead("orders", partition, "T", 5, LSO, END, at_ms, at_lso, True, entries)._replace(**more)
+    return StalledRead("orders", partition, "T", 5, LSO, END, at_ms, at_lso, True, entries)._replace(
+        **more | {"why": reason(more.get("why"))}
+    )
 
 
 def owner(name: bytes, partition: int = 0, producer_id: int = PID, state: int = ONGOING, **more: Any) -> Id:

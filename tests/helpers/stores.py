@@ -10,6 +10,7 @@ from fastapi.testclient import TestClient
 from sqlalchemy import Engine
 
 from service.app import create_app
+from service.domain.reasons.reason import Reason
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import (
     UNSEEN,
@@ -27,6 +28,7 @@ from service.store import clusters, lease, progress
 from service.store.engine import open_engine
 from service.store.writers.transaction_log import TransactionLogWriter
 from tests.helpers.migrated import migrated
+from tests.helpers.reasons import reason
 
 NOW_MS = 1_790_000_030_123
 """When the last batch was applied: 14:13:50.123Z, so the last whole minute ends at 14:13:00."""
@@ -81,7 +83,7 @@ class SeededCluster:
         partition: int = 0,
         behind: int = 0,
         gap: Gap | None = None,
-        trouble: str | None = None,
+        trouble: Reason | str | None = None,
     ) -> None:
         """Apply one record for each id; the log's end lies `behind` records further."""
         lo = self._next[partition]
@@ -94,7 +96,7 @@ class SeededCluster:
         told = [_ends(run, one) for run, one in zip(runs, sorted(ids, key=lambda one: one.id), strict=True)]
         steps = tuple(step for steps, _ in told for step in steps)
         self.writer.apply(
-            LogBatch((span,), tuple(runs), (), trouble, steps, tuple(minute for _, minute in told)), now_ms
+            LogBatch((span,), tuple(runs), (), reason(trouble), steps, tuple(minute for _, minute in told)), now_ms
         )
 
     def read_no_log(self) -> None:

@@ -23,6 +23,8 @@ from confluent_kafka.admin import (
 )
 
 from deploy.demo.broker import Broker
+from service.domain.reasons.coding import decode_if
+from service.domain.reasons.unread import NoPermission
 from service.domain.transaction_log.states import TOPIC
 from service.store.schema import rejects
 from tests.conftest import MakeBroker
@@ -144,8 +146,8 @@ def test_a_missing_permission_is_named_with_what_to_grant(
         for created in admin.create_acls(acls).values():
             created.result(ANSWER_S)
         transact(producer, "secret")
-        told = f"no permission on topic {TOPIC}: grant {grant} on it"
-        wait_until_equal(lambda: [r.error for r in app.log_status()], [told], f"what is told ({app.log})")
+        told = NoPermission(TOPIC, tuple(grant.split(" and ")))
+        wait_until_equal(lambda: [decode_if(r.error) for r in app.log_status()], [told], f"what is told ({app.log})")
         as_of = [r.as_of_ms for r in app.log_status()]
         time.sleep(3)
         assert [r.as_of_ms for r in app.log_status()] == as_of

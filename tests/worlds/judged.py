@@ -14,6 +14,7 @@ from service.domain.findings import kinds
 from service.domain.findings.finding import Finding
 from service.domain.findings.rules import Rules
 from service.domain.partitions.facts import FirstBatch, OpenEntry, PartitionLook, PartitionsBatch, StalledRead
+from service.domain.reasons.unread import NoLeader
 from service.domain.transaction_log.facts import UNSEEN, Participants, RangeRead
 from service.domain.transaction_log.facts import LogRecord as Stored
 from service.domain.transaction_log.states import EXPIRED, SOURCE, TOPIC
@@ -160,7 +161,7 @@ class Judged:
     def _look(self) -> None:
         cluster, at_ms = self._cluster, self.now_ms
         if not cluster.tells_its_end:
-            silent = PartitionLook(*PLACE, "T", -1, -1, -1, -1, -1, at_ms, None, "no leader")
+            silent = PartitionLook(*PLACE, "T", -1, -1, -1, -1, -1, at_ms, None, NoLeader())
             self._partitions.apply(PartitionsBatch(at_ms, (silent,), is_full=True), at_ms)
             return
         ends = self._ends()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from fastapi import APIRouter, Depends, Request, Response
 from sqlalchemy import Connection
@@ -18,6 +18,7 @@ from service.api.schemas import unknowns
 from service.api.schemas.models import Cluster, Clusters
 from service.api.schemas.sources import describe_sources, read_stalls
 from service.api.schemas.transaction_body import CAUSES
+from service.api.schemas.unknowns import Unknown
 from service.domain.findings.kinds import CONFIRMED, HANGING
 from service.domain.releases import release_of
 from service.domain.transaction_log import states
@@ -45,8 +46,8 @@ def list_clusters(request: Request, limit: Limit = LIMIT, cursor: Cursor = None)
             sorted(clusters.all_clusters(connection), key=_place), _place, limit, cursor, "clusters"
         )
         described = [describe_cluster(connection, cluster, now_ms) for cluster in page]
-    as_of_ms = max((as_of for _, as_of in described if as_of is not None), default=None)
-    body = {"items": [body for body, _ in described], "next_cursor": next_cursor, "as_of": text_of_time(as_of_ms)}
+    as_of_ms = max((one.as_of_ms for one in described if one.as_of_ms is not None), default=None)
+    body = {"items": [one.body for one in described], "next_cursor": next_cursor, "as_of": text_of_time(as_of_ms)}
     return answer(request, body, as_of_ms)
 
 
@@ -58,8 +59,8 @@ def _place(cluster: ClusterRow) -> Key:
 def get_cluster(request: Request, cluster: str) -> Response:
     """One cluster."""
     with store_of(request).read() as connection:
-        body, as_of_ms = describe_cluster(connection, known_cluster(connection, cluster), request.app.state.now_ms())
-    return answer(request, body, as_of_ms)
+        described = describe_cluster(connection, known_cluster(connection, cluster), request.app.state.now_ms())
+    return answer(request, described.body, described.as_of_ms)
 
 
 def known_cluster(connection: Connection, name: str) -> ClusterRow:
@@ -77,11 +78,18 @@ def configs_of(cluster: ClusterRow) -> dict[str, dict[str, str]]:
     return assumed | dict((cluster.description or {}).get("configs", {}))
 
 
+class Described(NamedTuple):
+    """`body`: the Cluster of the API. `as_of_ms`: when its newest source last succeeded. `unknown`: as in the body."""
+
+    body: dict[str, Any]
+    as_of_ms: int | None
+    unknown: list[Unknown]
+
+
 def describe_cluster(
     connection: Connection, cluster: ClusterRow, now_ms: int, covered: Coverage | None = None
-) -> tuple[dict[str, Any], int | None]:
-    """Returns the Cluster of the API, and when its newest source last succeeded. `now_ms`: what tells whether a source
-    stalls; all else is as of the store. `covered`: where it is known already."""
+) -> Described:
+    """`now_ms`: tells whether a source stalls; all else is as of the store. `covered`: where it is known already."""
     statuses = clusters.statuses(connection, cluster.id)
     as_of_ms = max((status.as_of_ms for status in statuses.values() if status.as_of_ms is not None), default=None)
     covered = covered or coverage(connection, cluster.id)
@@ -93,6 +101,14 @@ def describe_cluster(
     configs = configs_of(cluster)
     truncated = findings.truncated(connection, cluster.id)
     counted = clusters.unlabelled_counters(connection, cluster.id)
+    unknown = unknowns.of_cluster(
+        statuses=statuses.values(),
+        gaps=clusters.gaps_since(connection, cluster.id, (as_of_ms or 0) - unknowns.GAPS_KEPT_MS),
+        unknown_ids=ids[states.UNKNOWN],
+        configs=configs,
+        coverage=covered,
+        truncated=truncated,
+    )
     body = {
         "cluster": cluster.name,
         "cluster_id": cluster.kafka_cluster_id,
@@ -121,16 +137,9 @@ def describe_cluster(
             read_stalls(connection, cluster.id, statuses, covered, now_ms),
             now_ms,
         ),
-        "unknown": unknowns.of_cluster(
-            statuses=statuses.values(),
-            gaps=clusters.gaps_since(connection, cluster.id, (as_of_ms or 0) - unknowns.GAPS_KEPT_MS),
-            unknown_ids=ids[states.UNKNOWN],
-            configs=configs,
-            coverage=covered,
-            truncated=truncated,
-        ),
+        "unknown": [unknowns.body_of(one) for one in unknown],
     }
-    return body, as_of_ms
+    return Described(body, as_of_ms, unknown)
 
 
 def _findings(rows: list[FindingCount]) -> list[dict[str, Any]]:

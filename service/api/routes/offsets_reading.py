@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from service.api.http.problems import NO_SUCH_OFFSET, NO_SUCH_PARTITION, ProblemError
 from service.domain.partitions.offset_spans import SpanWalk
+from service.domain.reasons.unread import DESCRIBE, READ, NoPermission
 from service.kafka import errors
 from service.kafka.client import KafkaClient
 from service.kafka.errors import KafkaRefused, KafkaUnavailable
@@ -119,7 +120,7 @@ def _fetch(client: KafkaClient, place: Place, offset: int, max_bytes: int) -> Fe
     wanted = Wanted(place.partition, offset, place.leader.epoch, max_bytes)
     (found,) = fetch_many(client, place.leader.node, {place.topic: [wanted]}, max_bytes, 0)
     if found.error == errors.TOPIC_AUTHORIZATION_FAILED:
-        raise KafkaRefused(errors.no_permission(place.topic, "READ"))
+        raise KafkaRefused(NoPermission(place.topic, (READ,)))
     if found.error:
         raise KafkaUnavailable(f"fetch from {place.topic}-{place.partition} at {offset}: error {found.error}")
     return found
@@ -129,7 +130,7 @@ def _offset(client: KafkaClient, layout: TopicLayout, partition: int, which: int
     answer = list_offsets(client, layout, which)
     error = answer.errors.get(partition)
     if error == errors.TOPIC_AUTHORIZATION_FAILED:
-        raise KafkaRefused(errors.no_permission(layout.topic, "DESCRIBE", "READ"))
+        raise KafkaRefused(NoPermission(layout.topic, (DESCRIBE, READ)))
     if error is not None:
         raise KafkaUnavailable(f"offsets of {layout.topic}-{partition}: error {error}")
     return answer.found[partition]

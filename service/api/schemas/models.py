@@ -131,9 +131,13 @@ class Source(Shape):
     )
 
 
+UnknownWord = Literal["source", "partitions", "not_watched", "left_out", "offsets", "states", "configs"]
+
+
 class UnknownThing(Shape):
     """Something that cannot be known now, and the permission that would help."""
 
+    kind: UnknownWord
     what: str
     why: str
     grant: str | None

@@ -8,6 +8,7 @@ from typing import Any, Final
 from service.api.http.fields import id_fields, partition_link, text_of_time, time_field, transaction_link
 from service.domain.findings.hanging import is_blocking
 from service.domain.partitions.open_entries import COMPLETING, OPENED, OVERDUE, Owner
+from service.domain.reasons.reason import text_of
 from service.domain.transaction_log.limits import is_time
 from service.store.queries.judged_partitions import JudgedEntry, JudgedPartition
 from service.store.queries.partitions import PartitionRow
@@ -37,7 +38,7 @@ def describe_partition(
         "open_transactions": [_transaction(one, row, cluster, ids) for one in judged.entries],
         "blocked_groups": list(blocked_groups),
         "judged": judged.why is None,
-        "why": judged.why,
+        "why": text_of(judged.why),
         "observed_at": text_of_time(row.looked_at_ms if row.why is None else row.answered_at_ms),
         "href": partition_link(cluster, row.topic, row.partition),
     }
@@ -61,7 +62,7 @@ def _transaction(one: JudgedEntry, row: PartitionRow, cluster: str, ids: Mapping
         "bytes": entry.bytes,
         "blocking_now": is_blocking(entry, row.log_start, row.last_stable_offset),
         "relation": relation.word,
-        "why": relation.why,
+        "why": text_of(relation.why),
         "href": None if transactional_id is None else transaction_link(cluster, transactional_id),
     }
 

@@ -12,6 +12,7 @@ from service.api.http.fields import text_of_time
 from service.domain.findings.words import moment
 from service.domain.findings.words import partitions as named
 from service.domain.partitions.facts import SOURCE as PARTITIONS
+from service.domain.reasons.reason import text_of
 from service.domain.source_state import Cause, Stall, stall_of
 from service.domain.transaction_log.states import SOURCE as LOG
 from service.store.queries import clusters
@@ -49,7 +50,7 @@ def _read(name: str, partitions: Sequence[PartitionRow], status: StatusRow) -> d
     if behind:
         why = f"{len(behind)} of {len(partitions)} partitions are not read to their end yet"
     elif not partitions:
-        why = status.error or ("nothing was read yet" if status.as_of_ms is None else None)
+        why = text_of(status.error) or ("nothing was read yet" if status.as_of_ms is None else None)
     return {
         "source": name,
         "position": sum(row.next_offset for row in partitions),
@@ -63,7 +64,7 @@ def _read(name: str, partitions: Sequence[PartitionRow], status: StatusRow) -> d
             "why": why,
         },
         "as_of": text_of_time(status.as_of_ms),
-        "error": status.error,
+        "error": text_of(status.error),
     }
 
 
@@ -83,20 +84,20 @@ def _looked_at(status: StatusRow, coverage: Coverage) -> dict[str, Any]:
             "why": _why(status, coverage),
         },
         "as_of": text_of_time(coverage.looked_at_ms),
-        "error": status.error,
+        "error": text_of(status.error),
     }
 
 
 def _why(status: StatusRow, coverage: Coverage) -> str | None:
     """The commonest reason, with the partitions it holds for."""
     if coverage.looked_at_ms is None:
-        return status.error or "no partition was looked at yet"
+        return text_of(status.error) or "no partition was looked at yet"
     if coverage.hides_all:
-        return status.error or "no topic is to be seen: there is none, or DESCRIBE is not allowed"
+        return text_of(status.error) or "no topic is to be seen: there is none, or DESCRIBE is not allowed"
     if not coverage.unknown:
         return None
     if not coverage.missing:
-        return status.error or "they have not answered lately"
+        return text_of(status.error) or "they have not answered lately"
     first, *others = coverage.missing
     more = f"; {len(others)} other reasons" if len(others) > 1 else "; and another reason" if others else ""
     return f"{named(first.places) if first.places else first.partitions}: {first.why}{more}"

@@ -2,20 +2,42 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from enum import StrEnum
+from typing import Any, Final, NamedTuple
 
+from service.domain.doctor.acls import CONFIGS_GRANT, Grant, grant_for
 from service.domain.findings.unreadable import what_happened
 from service.domain.findings.words import left_out
 from service.domain.findings.words import partitions as named
+from service.domain.reasons.reason import Reason
 from service.store.queries.clusters import GapRow, StatusRow
 from service.store.queries.judged_partitions import Coverage, Missing
 
 GAPS_KEPT_MS: Final = 86_400_000
 
-_GRANT: Final = re.compile(r"no permission on topic (\S+): grant (.+?) on it")
-"""As `service.kafka.errors.no_permission` says it."""
+
+class UnknownKind(StrEnum):
+    """What it is that cannot be known: a source, partitions of it, what has no finding, offsets, states, limits."""
+
+    SOURCE = "source"
+    PARTITIONS = "partitions"
+    NOT_WATCHED = "not_watched"
+    LEFT_OUT = "left_out"
+    OFFSETS = "offsets"
+    STATES = "states"
+    CONFIGS = "configs"
+
+
+class Unknown(NamedTuple):
+    """`what` and `why`: for people. `grant`: what would help. `source`: of SOURCE. `reason`: what code may ask."""
+
+    kind: UnknownKind
+    what: str
+    why: str
+    grant: Grant | None = None
+    source: str | None = None
+    reason: Reason | None = None
 
 
 def of_cluster(
@@ -26,46 +48,47 @@ def of_cluster(
     configs: Mapping[str, Mapping[str, str]],
     coverage: Coverage,
     truncated: Mapping[str, int],
-) -> list[dict[str, Any]]:
-    """`[{what, why, grant}]`, the gravest first: sources that fail, partitions, findings, gaps, ids, configs.
-    `truncated`: how many of each kind have no finding."""
-    failing = ((status.source, status.error) for status in statuses if status.error is not None)
-    found = [_entry(f"source {source}", error, _grant(error)) for source, error in failing]
+) -> list[Unknown]:
+    """The gravest first: sources that fail, partitions, findings, gaps, ids, configs. `truncated`: how many of each
+    kind have no finding."""
+    found = [_failing(status.source, status.error) for status in statuses if status.error is not None]
     found += [_missing(missing) for missing in coverage.missing]
     if coverage.not_covered:
-        found.append(
-            _entry(f"{coverage.not_covered} partitions", "not watched: --topics or --mirrored leaves them out")
-        )
+        why = "not watched: --topics or --mirrored leaves them out"
+        found.append(Unknown(UnknownKind.NOT_WATCHED, f"{coverage.not_covered} partitions", why))
     if truncated:
-        found.append(_entry(left_out(truncated), "too many at once: they have no finding, or were not read"))
+        why = "too many at once: they have no finding, or were not read"
+        found.append(Unknown(UnknownKind.LEFT_OUT, left_out(truncated), why))
     found += [_gap(gap) for gap in gaps]
     if unknown_ids:
-        found.append(_entry(f"state of {unknown_ids} transactional ids", "their newest record could not be decoded"))
+        what = f"state of {unknown_ids} transactional ids"
+        found.append(Unknown(UnknownKind.STATES, what, "their newest record could not be decoded"))
     assumed = sorted(name for name, config in configs.items() if config["source"] == "assumed")
     if assumed:
         why = f"{', '.join(assumed)}: not read from the brokers, Kafka's defaults are assumed"
-        found.append(_entry("broker configs", why, "DESCRIBE_CONFIGS on the cluster"))
+        found.append(Unknown(UnknownKind.CONFIGS, "broker configs", why, CONFIGS_GRANT))
     return found
 
 
-def _missing(missing: Missing) -> dict[str, Any]:
+def body_of(unknown: Unknown) -> dict[str, Any]:
+    """UnknownThing of the API."""
+    grant = None if unknown.grant is None else unknown.grant.text
+    return {"kind": unknown.kind, "what": unknown.what, "why": unknown.why, "grant": grant}
+
+
+def _failing(source: str, error: Reason) -> Unknown:
+    return Unknown(UnknownKind.SOURCE, f"source {source}", str(error), grant_for(error), source, error)
+
+
+def _missing(missing: Missing) -> Unknown:
     beyond = missing.partitions - len(missing.places)
     what = named(missing.places) if missing.places else "partitions"
     if beyond > 0:
         what = f"{what} and {beyond:,} more" if missing.places else f"{beyond:,} partitions"
-    return _entry(what, missing.why, _grant(missing.why))
+    return Unknown(UnknownKind.PARTITIONS, what, str(missing.why), grant_for(missing.why), reason=missing.why)
 
 
-def _grant(why: str) -> str | None:
-    """The permission that the text names."""
-    named_there = _GRANT.search(why)
-    return named_there and f"{named_there[2]} on topic {named_there[1]}"
-
-
-def _gap(gap: GapRow) -> dict[str, Any]:
+def _gap(gap: GapRow) -> Unknown:
     offsets = f"offsets {gap.from_offset} to {gap.to_offset}"
-    return _entry(f"{gap.topic}-{gap.partition}", f"{offsets} {what_happened(gap.reason, gap.missing)}")
-
-
-def _entry(what: str, why: str | None, grant: str | None = None) -> dict[str, Any]:
-    return {"what": what, "why": why, "grant": grant}
+    why = f"{offsets} {what_happened(gap.reason, gap.missing)}"
+    return Unknown(UnknownKind.OFFSETS, f"{gap.topic}-{gap.partition}", why)

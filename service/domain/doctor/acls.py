@@ -6,6 +6,9 @@ import shlex
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
+from service.domain.reasons.reason import Reason
+from service.domain.reasons.unread import DESCRIBE, READ, NoPermission, missing_permissions
+
 SOMEBODY: Final = "User:<your principal>"
 _ALL: Final = "*"
 _ONE_BY_ONE: Final = 20
@@ -27,8 +30,31 @@ CLUSTER_ALTER: Final = Acl("--cluster", "", "Alter")
 CLUSTER_ACTION: Final = Acl("--cluster", "", "ClusterAction")
 
 
+class Grant(NamedTuple):
+    """What txnscope's principal lacks. `text`: as people read it."""
+
+    text: str
+    acls: tuple[Acl, ...]
+
+
+CONFIGS_GRANT: Final = Grant("DESCRIBE_CONFIGS on the cluster", (CLUSTER_CONFIGS,))
+
+
 def topic(name: str, operation: str) -> Acl:
     return Acl("--topic", name, operation)
+
+
+def grant_of(missing: NoPermission) -> Grant:
+    """READ implies DESCRIBE."""
+    wanted = [one for one in missing.operations if one != DESCRIBE or READ not in missing.operations]
+    return Grant(
+        f"{missing.grant} on topic {missing.topic}", tuple(topic(missing.topic, one.capitalize()) for one in wanted)
+    )
+
+
+def grant_for(reason: Reason | None) -> Grant | None:
+    """For the first permission that is missing; None: none is."""
+    return next(map(grant_of, missing_permissions(reason)), None)
 
 
 def pattern(glob: str, operation: str) -> Acl:

@@ -54,7 +54,7 @@ def unreadable(denied: Iterable[str]) -> list[Observation]:
             severity=kinds.WARNING,
             subject=Subject(group=group),
             summary=f"{group}: no permission to read the offsets of the consumer group; whether it waits is not known",
-            advice="Grant DESCRIBE on the group to txnscope's principal.",
+            advice="Kafka tells it to who may DESCRIBE the group: grant that to txnscope's principal.",
             evidence=(),
         ),
         lambda rest: f"{len(rest):,} more consumer groups may not be asked for their offsets: grant DESCRIBE on them",

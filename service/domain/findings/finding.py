@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from service.domain.findings import kinds
+from service.domain.reasons.reason import Reason
 from service.domain.worlds.verdict import Proof
 
 EVIDENCE_KEPT: Final = 10
@@ -50,6 +51,7 @@ class Observation(NamedTuple):
     the coordinator decided of a transaction that hangs (commit, abort, none, unknown); `command`: the way out, ready to
     be pasted. `possible`: the worlds that are left, in which it may have been written; `proofs` removed the others.
     `contradiction`: how two readings contradict each other, in one line, where the decision is unknown because of that.
+    `reason`: why it is so, where code asks for it: what a coverage gap lacks, why a transaction hangs.
     """
 
     kind: str
@@ -72,6 +74,7 @@ class Observation(NamedTuple):
     possible: tuple[str, ...] = ()
     proofs: tuple[Proof, ...] = ()
     contradiction: str | None = None
+    reason: Reason | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +108,7 @@ class Finding:
     possible: tuple[str, ...] = ()
     proofs: tuple[Proof, ...] = ()
     contradiction: str | None = None
+    reason: Reason | None = None
 
     @property
     def is_open(self) -> bool:

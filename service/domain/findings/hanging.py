@@ -17,6 +17,7 @@ from service.domain.findings.words import listed, partitions
 from service.domain.partitions.blocked_groups import Victim
 from service.domain.partitions.facts import Place
 from service.domain.partitions.open_entries import Entry, Owner
+from service.domain.reasons.hanging import HangCause, Hangs
 from service.domain.transaction_log.states import EXPIRED, NAMES, TOPIC
 from service.domain.worlds.verdict import Verdict, World, undecided
 
@@ -27,14 +28,6 @@ AddPartitionsToTxn is accepted."""
 CLIENT_WAITS_MS: Final = 35_000
 """How long a client may wait for a broker that is frozen, or cut off, before it asks the next one: Kafka's
 request.timeout.ms (30 s), and a moment to ask."""
-
-_SKIPPED: Final = {
-    True: "; its brokers run Kafka 4.3, and 4.3.0 and 4.3.1 skip the marker of a partition without leader"
-    " (KAFKA-20734)",
-    False: "",
-    None: "; if its brokers run Kafka 4.3.0 or 4.3.1, they skip the marker of a partition without leader (KAFKA-20734)",
-}
-"""Why a marker is missing, by `service.domain.releases.may_skip_markers`."""
 
 NOT_YET: Final = undecided("not read yet")
 
@@ -133,6 +126,7 @@ def observe(
         else "it will stop read_committed consumers when what is open before it has ended"
     )
     verdict = case.verdict
+    why = _why(case, may_skip_markers, is_behind=not blocks)
     return Observation(
         kind=kinds.HANGING,
         severity=kinds.CRITICAL,
@@ -140,7 +134,12 @@ def observe(
         summary=f"{place}: the transaction of {who} that is open at offset {entry.start_offset} hangs: no coordinator"
         f" will end it; {effect}",
         advice=_advice(case, verdict.decision),
-        evidence=(*about_owner(case), *case.looks, *_offsets(case), _cause(case, verdict, may_skip_markers)),
+        evidence=(
+            *about_owner(case),
+            *case.looks,
+            *_offsets(case),
+            Evidence(entry.first_seen_ms, "txnscope", str(why)),
+        ),
         confidence=kinds.CERTAIN if certain else kinds.LIKELY,
         log_partition=None if case.owner is None else case.owner.log_partition,
         confirmed=confirmed,
@@ -152,6 +151,7 @@ def observe(
         possible=tuple(one.value for one in World if one in verdict.possible),
         proofs=verdict.proofs,
         contradiction=verdict.open_question if verdict.is_contradiction else None,
+        reason=why,
     )
 
 
@@ -199,34 +199,28 @@ def _offsets(case: Case) -> tuple[Evidence, ...]:
     return (Evidence(entry.first_seen_ms, where, text),)
 
 
-def _cause(case: Case, verdict: Verdict, may_skip_markers: bool | None) -> Evidence:
-    """Why it hangs, as far as that is proven."""
-    entry, owner = case.entry, case.owner
+def _why(case: Case, may_skip_markers: bool | None, *, is_behind: bool) -> Hangs:
+    verdict = case.verdict
+    return Hangs(_cause(case), case.log_start, may_skip_markers, verdict.decision, verdict.why, is_behind)
+
+
+def _cause(case: Case) -> HangCause:
+    entry, owner, verdict = case.entry, case.owner, case.verdict
     if entry.start_offset < case.log_start:
-        text = f"its records were deleted up to {case.log_start}; the leader's producer state has outlived them"
-    elif verdict.decision == World.COMMIT:
-        text = f"its marker was never written here{_SKIPPED[may_skip_markers]}"
-    elif verdict.decision == World.ABORT:
-        text = (
-            f"its marker was never written here, or it was written outside of a transaction{_SKIPPED[may_skip_markers]}"
-        )
-    elif owner is None and case.name is not None:
-        text = "why it hangs is not known without the coordinators' log"
-    elif owner is None:
-        text = (
-            "an orphan producer id: written without a coordinator"
-            if verdict.possible == {World.NONE}
-            else "who wrote it is not known"
-        )
-    elif owner.state == EXPIRED:
-        text = "its transactional.id has expired under it"
-    elif verdict.decision != World.NONE:
-        text = "why it hangs is not known"
-    elif entry.coordinator_epoch == -1:
-        text = "the partition was never added to a transaction of this producer id"
-    else:
-        text = "written after the marker of its transaction, or without adding the partition to one"
-    return Evidence(entry.first_seen_ms, "txnscope", f"{text}. Decision: {verdict.decision}: {verdict.why}")
+        return HangCause.OUTLIVED
+    if verdict.decision == World.COMMIT:
+        return HangCause.NO_MARKER
+    if verdict.decision == World.ABORT:
+        return HangCause.NO_MARKER_OR_OUTSIDE
+    if owner is None and case.name is not None:
+        return HangCause.NO_LOG
+    if owner is None:
+        return HangCause.ORPHAN if verdict.possible == {World.NONE} else HangCause.WRITER_UNKNOWN
+    if owner.state == EXPIRED:
+        return HangCause.ID_EXPIRED
+    if verdict.decision != World.NONE:
+        return HangCause.NOT_KNOWN
+    return HangCause.NEVER_ADDED if entry.coordinator_epoch == -1 else HangCause.LATE
 
 
 def _advice(case: Case, decision: str) -> str:

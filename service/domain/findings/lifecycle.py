@@ -174,6 +174,7 @@ def _opened(one: Observation, fresh: tuple[Occurrence, ...], now_ms: int, cluste
         possible=one.possible,
         proofs=one.proofs,
         contradiction=one.contradiction,
+        reason=one.reason,
     )
 
 
@@ -221,6 +222,7 @@ def _described(old: Finding, one: Observation, fresh: tuple[Occurrence, ...]) ->
         possible=one.possible,
         proofs=one.proofs,
         contradiction=one.contradiction,
+        reason=one.reason,
     )
 
 

@@ -11,6 +11,8 @@ from service.domain.findings.conditions import bounded
 from service.domain.findings.context import Context
 from service.domain.findings.finding import Evidence, Observation, Occurrence, Subject
 from service.domain.findings.words import listed, moment, partitions
+from service.domain.reasons.reason import Reason
+from service.domain.reasons.unread import READ, NoPermission, Told, missing_permissions
 from service.domain.transaction_log.states import TOPIC
 
 GAP_AFTER_MS: Final = 30_000
@@ -59,7 +61,7 @@ class Source(NamedTuple):
     source: str
     topic: str | None
     as_of_ms: int | None
-    error: str | None
+    error: Reason | None
     failing_since_ms: int | None
 
 
@@ -122,14 +124,17 @@ def coverage_gaps(sources: Iterable[Source], now_ms: int) -> list[Observation]:
     gaps = []
     for one in sources:
         if one.as_of_ms is not None and one.as_of_ms - now_ms >= GAP_AFTER_MS:
-            error = f"the clock was set back: until it is {moment(one.as_of_ms)} again, all that is seen passes for old"
+            until = moment(one.as_of_ms)
+            error = Told(f"the clock was set back: until it is {until} again, all that is seen passes for old")
             gaps.append(_coverage_gap(one, one.as_of_ms, error))
-        elif one.error and one.failing_since_ms is not None and now_ms - one.failing_since_ms >= GAP_AFTER_MS:
+        elif one.error is None or one.failing_since_ms is None:
+            continue
+        elif now_ms - one.failing_since_ms >= GAP_AFTER_MS:
             gaps.append(_coverage_gap(one, one.failing_since_ms, one.error))
     return gaps
 
 
-def _coverage_gap(one: Source, since_ms: int, error: str) -> Observation:
+def _coverage_gap(one: Source, since_ms: int, error: Reason) -> Observation:
     return Observation(
         kind=kinds.COVERAGE_GAP,
         severity=kinds.WARNING,
@@ -137,12 +142,9 @@ def _coverage_gap(one: Source, since_ms: int, error: str) -> Observation:
         summary=f"{one.topic or 'what is open on data partitions'} cannot be read: {error}",
         advice="Nothing that rests on it is judged until it can be read again; what is shown is as it was then."
         " Where a permission is named, grant it to txnscope's principal; otherwise see to the brokers.",
-        evidence=(Evidence(since_ms, "txnscope", error),),
+        evidence=(Evidence(since_ms, "txnscope", str(error)),),
+        reason=error,
     )
-
-
-DENIED: Final = "no permission on topic"
-"""How `service.kafka.errors.no_permission` begins."""
 
 
 class NotJudged(NamedTuple):
@@ -151,18 +153,23 @@ class NotJudged(NamedTuple):
     topic: str
     partition: int
     stalled_since_ms: int | None
-    why: str | None
+    why: Reason | None
 
 
 def unreadable_topics(found: Iterable[NotJudged]) -> list[Observation]:
     """One for each topic; what cannot be judged for other reasons is none of these."""
-    denied = sorted(one for one in found if one.why is not None and f"{DENIED} {one.topic}:" in one.why)
+    denied = sorted((one for one in found if _is_denied(one)), key=lambda one: (one.topic, one.partition))
     topics = [list(of_topic) for _, of_topic in groupby(denied, key=lambda one: one.topic)]
     return bounded(
         topics,
         _observe,
         lambda rest: f"{len(rest):,} more topics on which something stands may not be read: grant READ on them",
     )
+
+
+def _is_denied(one: NotJudged) -> bool:
+    """The log, which may not be read either, is no gap of this topic."""
+    return any(missing.topic == one.topic for missing in missing_permissions(one.why))
 
 
 def _observe(denied: list[NotJudged]) -> Observation:
@@ -173,7 +180,8 @@ def _observe(denied: list[NotJudged]) -> Observation:
         severity=kinds.WARNING,
         subject=Subject(topic=topic),
         summary=f"{where}: the LSO stands, and who holds it is not known: the topic may not be read",
-        advice="Grant READ on the topic to txnscope's principal: Kafka asks for it to say which producers have"
-        f" transactions open. `txnscope doctor --topics {topic}` prints the line.",
-        evidence=() if since_ms is None else (Evidence(since_ms, f"{topic}-{denied[0].partition}", why or ""),),
+        advice="Kafka asks for READ on the topic to say which producers have transactions open: grant it to txnscope's"
+        f" principal. `txnscope doctor --topics {topic}` prints the line.",
+        evidence=() if since_ms is None else (Evidence(since_ms, f"{topic}-{denied[0].partition}", str(why)),),
+        reason=NoPermission(topic, (READ,)),
     )

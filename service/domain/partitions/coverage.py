@@ -7,7 +7,9 @@ from typing import Final, NamedTuple
 
 from service.domain.findings.hanging import CLIENT_WAITS_MS, can_still_write
 from service.domain.partitions.facts import NOT_TOLD, FirstBatch
-from service.domain.partitions.open_entries import NOT_KNOWN, Entry, Relation
+from service.domain.partitions.open_entries import Entry, Relation
+from service.domain.reasons.reason import Reason
+from service.domain.reasons.unjudged import NotAllRead, NotReadYet, ProducerUnknown
 from service.domain.transaction_log.limits import NO_TIME
 
 ANSWERS_WITHIN_MS: Final = 10_000
@@ -22,9 +24,6 @@ is needed to judge it is there meanwhile."""
 
 SETTLED_MS: Final = 1_000
 """An LSO that moves at all after what held it has ended has moved by then."""
-
-NOT_READ_YET: Final = "what is open there was not read yet"
-NOT_ALL_READ: Final = "not all that is open there could be read"
 
 
 class Stall(NamedTuple):
@@ -43,7 +42,7 @@ class Stall(NamedTuple):
     read_lso: int | None
     described: bool
     is_complete: bool
-    read_why: str | None
+    read_why: Reason | None
     first: FirstBatch | None
 
     @property
@@ -89,19 +88,19 @@ def unreplicated(stall: Stall, entries: Iterable[Entry], as_of_ms: int) -> Entry
     )
 
 
-def why_not_judged(stall: Stall, relations: Sequence[tuple[Entry, Relation]], as_of_ms: int) -> str | None:
-    """One line that says what is missing to judge all that is open there; None where nothing is."""
+def why_not_judged(stall: Stall, relations: Sequence[tuple[Entry, Relation]], as_of_ms: int) -> Reason | None:
+    """What is missing to judge all that is open there; None where nothing is."""
     if as_of_ms - stall.stalled_since_ms < YOUNG_MS:
         return None
     if not stall.is_read:
-        return stall.read_why or NOT_READ_YET
+        return stall.read_why or NotReadYet()
     if not stall.is_complete:
-        return f"{NOT_ALL_READ}: {stall.read_why}" if stall.read_why else NOT_ALL_READ
+        return NotAllRead(stall.read_why)
     for entry, relation in relations:
         may_wait = relation.is_unowned and can_still_write(entry, relation.owner)
         takes_ms = LOOKS_TAKE_MS if may_wait else YOUNG_MS
-        if relation.word == NOT_KNOWN and as_of_ms - entry.first_seen_ms >= takes_ms:
-            return f"producer id {entry.producer_id}: {relation.why}"
+        if relation.why is not None and as_of_ms - entry.first_seen_ms >= takes_ms:
+            return ProducerUnknown(entry.producer_id, relation.why)
     return None
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from service.domain.reasons.reason import Reason
+
 SOURCE: Final = "partitions"
 
 Place = tuple[str, int]
@@ -18,8 +20,8 @@ NOT_TOLD: Final = -2
 
 
 class PartitionLook(NamedTuple):
-    """One partition as its leader told of it. `why`: it could not be looked at, one line for people, and the numbers
-    are -1. `is_gone`: the partition, or its topic, is no more (or another topic has its name now).
+    """One partition as its leader told of it. `why`: it could not be looked at, and the numbers are -1. `is_gone`: the
+    partition, or its topic, is no more (or another topic has its name now).
 
     `stalled_since_ms`: since when the LSO stands there below the high watermark; None where both are equal.
     `samples`: what rounds of questions prove about when it was written (`service.domain.worlds.order.decode`); None
@@ -36,7 +38,7 @@ class PartitionLook(NamedTuple):
     high_watermark: int
     looked_at_ms: int
     stalled_since_ms: int | None
-    why: str | None = None
+    why: Reason | None = None
     is_gone: bool = False
     samples: str | None = None
 
@@ -72,7 +74,7 @@ class OpenEntry(NamedTuple):
 class StalledRead(NamedTuple):
     """What was read of a partition whose LSO stands still. `described`: `entries` are all there are
     (DescribeProducers); otherwise they come from a window of headers, and are all there are only if `is_whole`. `why`:
-    what could not be read, one line; `described` and `first` say what could.
+    what could not be read; `described` and `first` say what could.
 
     `is_whole`: every batch from the LSO to the high watermark was read, `lag_bytes` of them (else None).
     """
@@ -89,15 +91,15 @@ class StalledRead(NamedTuple):
     entries: tuple[OpenEntry, ...]
     is_whole: bool = False
     lag_bytes: int | None = None
-    why: str | None = None
+    why: Reason | None = None
 
 
 class PartitionsBatch(NamedTuple):
     """All that one micro-batch of the sampler saw. `looked_at_ms`: when it last looked at all watched partitions.
 
     `is_full`: `looks` are all watched partitions; what the store knows beyond them is not watched any more.
-    `not_covered`: partitions there are and that are not watched (`--topics`, mirrored). `trouble`: what could not be
-    asked, one line; None when all brokers answered.
+    `not_covered`: partitions there are and that are not watched (`--topics`, mirrored). `trouble`: why not all
+    could be asked; None when all brokers answered.
     """
 
     looked_at_ms: int
@@ -105,4 +107,4 @@ class PartitionsBatch(NamedTuple):
     reads: tuple[StalledRead, ...] = ()
     is_full: bool = False
     not_covered: int = 0
-    trouble: str | None = None
+    trouble: Reason | None = None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from service.domain.reasons.reason import Reason
 from service.domain.transaction_log.facts import RangeRead
 
 SOURCE: Final = "ledger"
@@ -62,9 +63,9 @@ class Marker(NamedTuple):
 
 
 class LedgerBatch(NamedTuple):
-    """All that one micro-batch read. `trouble`: what could not be read and why, one line for people."""
+    """All that one micro-batch read. `trouble`: why not all of it could be."""
 
     ranges: tuple[TopicRange, ...]
     volumes: tuple[Volume, ...] = ()
     markers: tuple[Marker, ...] = ()
-    trouble: str | None = None
+    trouble: Reason | None = None

@@ -7,8 +7,10 @@ from typing import Final, NamedTuple
 
 from service.domain.findings.context import Context
 from service.domain.findings.open_too_long import SLACK_MS
+from service.domain.reasons.reason import Reason
+from service.domain.reasons.unjudged import LogUnread, LookedAtAgain, OwnerUndecodable
 from service.domain.transaction_log.limits import is_time, times_out_at_ms
-from service.domain.transaction_log.states import EXPIRED, NAMES, ONGOING, OPEN, UNKNOWN
+from service.domain.transaction_log.states import EXPIRED, ONGOING, OPEN, UNKNOWN
 
 OPENED: Final = "open"
 OVERDUE: Final = "overdue"
@@ -22,8 +24,6 @@ RELATIONS: Final = (OPENED, OVERDUE, COMPLETING, ADOPTED, UNREPLICATED, HANGING,
 ADOPTED_AFTER_MS: Final = 5_000
 """How long before a transaction's start an entry must have been seen to be none of its own: clocks differ, and some
 clients write before AddPartitionsToTxn is accepted."""
-
-NOT_READ: Final = "the coordinators' log is not read to its end"
 
 
 class Entry(NamedTuple):
@@ -56,7 +56,7 @@ class Relation(NamedTuple):
 
     word: str
     owner: Owner | None
-    why: str | None = None
+    why: Reason | None = None
     is_unowned: bool = False
     is_unread: bool = False
 
@@ -87,15 +87,15 @@ def relate(entry: Entry, owners: Sequence[Owner], context: Context, *, is_hangin
     """`owners`: of the entry's producer id. `is_hanging`: there is a confirmed finding that says so."""
     owner = owner_of(entry, owners)
     if owner is not None and owner.state == UNKNOWN:
-        return Relation(NOT_KNOWN, owner, "the newest record of its transactional.id cannot be decoded")
+        return Relation(NOT_KNOWN, owner, OwnerUndecodable())
     if owner is not None and will_close(entry, owner):
         return Relation(_kept(entry, owner, context), owner)
     is_unread = not context.whole if owner is None else owner.log_partition not in context.seen_until
     if is_hanging:
         return Relation(HANGING, owner, is_unowned=True, is_unread=is_unread)
     if is_unread:
-        return Relation(NOT_KNOWN, owner, NOT_READ, is_unread=True)
-    return Relation(NOT_KNOWN, owner, f"{_not_its_own(owner)}: being looked at again", is_unowned=True)
+        return Relation(NOT_KNOWN, owner, LogUnread(), is_unread=True)
+    return Relation(NOT_KNOWN, owner, LookedAtAgain(None if owner is None else owner.state), is_unowned=True)
 
 
 def _kept(entry: Entry, owner: Owner, context: Context) -> str:
@@ -108,12 +108,6 @@ def _kept(entry: Entry, owner: Owner, context: Context) -> str:
         return OPENED
     deadline = times_out + context.limits.scan_ms + SLACK_MS
     return OVERDUE if context.seen_until.get(owner.log_partition, deadline - 1) >= deadline else OPENED
-
-
-def _not_its_own(owner: Owner | None) -> str:
-    if owner is None:
-        return "no transactional.id is known to have had its producer id"
-    return f"its transactional.id is {NAMES[owner.state]} and does not list the partition"
 
 
 class Told(NamedTuple):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from service.domain.reasons.reason import Reason
 from service.domain.transaction_log import states
 
 NO_ID = -1
@@ -173,13 +174,13 @@ class LogBatch(NamedTuple):
 
     Steps of an id are in any order; a minute of it may come in several pieces.
 
-    `trouble` is what could not be read and why, one line for people; None when every partition answered.
+    `trouble`: why not all of it could be read; None when every partition answered.
     """
 
     ranges: tuple[RangeRead, ...]
     runs: tuple[Run, ...]
     rejects: tuple[Reject, ...]
-    trouble: str | None = None
+    trouble: Reason | None = None
     steps: tuple[Step, ...] = ()
     minutes: tuple[Minute, ...] = ()
     durations: tuple[Durations, ...] = ()

@@ -7,6 +7,8 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, bindparam, func, select
 
+from service.domain.reasons.coding import decode_if
+from service.domain.reasons.reason import Reason
 from service.domain.source_state import LeaseState
 from service.domain.transaction_log.limits import CONFIG_DEFAULTS, EXPIRATION_CONFIG
 from service.domain.transaction_log.states import SOURCE, UNKNOWN
@@ -63,7 +65,7 @@ class StatusRow(NamedTuple):
 
     source: str
     as_of_ms: int | None
-    error: str | None
+    error: Reason | None
 
 
 class StateCount(NamedTuple):
@@ -138,7 +140,7 @@ def partitions(connection: Connection, cluster_id: int, source: str | None = Non
 def statuses(connection: Connection, cluster_id: int) -> dict[str, StatusRow]:
     """By source, in the order of their names. The writer keeps 0 for "never"."""
     rows = connection.execute(_STATUSES, {"cluster_id": cluster_id})
-    return {row.source: StatusRow(row.source, row.as_of_ms or None, row.error) for row in rows}
+    return {row.source: StatusRow(row.source, row.as_of_ms or None, decode_if(row.error)) for row in rows}
 
 
 def lease_state(connection: Connection, cluster_id: int) -> LeaseState | None:

@@ -10,10 +10,13 @@ from sqlalchemy import Connection, bindparam, func, select
 from service.domain.findings import kinds
 from service.domain.findings.context import Context, context_of, limits_of
 from service.domain.findings.rules import Rules
-from service.domain.findings.unreadable import DENIED
 from service.domain.partitions.coverage import ANSWERS_WITHIN_MS, Stall, blocker_of, unreplicated, why_not_judged
 from service.domain.partitions.facts import Place
 from service.domain.partitions.open_entries import UNREPLICATED, Entry, Owner, Relation, owner_of, relate
+from service.domain.reasons.coding import decode
+from service.domain.reasons.reason import Reason
+from service.domain.reasons.unjudged import LessCommon, LogUnread, TooManyOpen, TooManyStand
+from service.domain.reasons.unread import is_denied
 from service.domain.transaction_log.states import SOURCE
 from service.store.queries import clusters, judge_inputs
 from service.store.queries import partitions as read_partitions
@@ -23,13 +26,13 @@ from service.store.schema import data_partitions, findings, log_partitions, part
 MOST_JUDGED: Final = 2_000
 """Partitions whose LSO stands, the longest first; how the others stand is said to be unknown."""
 
-TOO_MANY: Final = f"more than {MOST_JUDGED:,} partitions stand at once: only those that stand longest are judged"
+TOO_MANY: Final = TooManyStand(MOST_JUDGED)
 MOST_ENTRIES: Final = 10_000
 """Open transactions that are read at once."""
 
-TOO_MUCH: Final = f"more than {MOST_ENTRIES:,} transactions are open at once: not all of them are judged"
+TOO_MUCH: Final = TooManyOpen(MOST_ENTRIES)
 WHYS_SHOWN: Final = 10
-OTHER_WHYS: Final = "they did not answer, for less common reasons"
+OTHER_WHYS: Final = LessCommon()
 NAMED: Final = 5
 
 _D, _F, _W = data_partitions.c, findings.c, partition_watch.c
@@ -52,13 +55,13 @@ class JudgedPartition(NamedTuple):
     row: PartitionRow
     entries: tuple[JudgedEntry, ...] = ()
     blocker: JudgedEntry | None = None
-    why: str | None = None
+    why: Reason | None = None
 
 
 class Missing(NamedTuple):
     """`partitions` cannot be judged for one and the same reason; `places` are the first of them."""
 
-    why: str
+    why: Reason
     partitions: int
     places: tuple[Place, ...]
 
@@ -102,12 +105,12 @@ def looked_at_ms(connection: Connection, cluster_id: int) -> int | None:
     return connection.scalar(_LOOKED_AT, {"cluster_id": cluster_id})
 
 
-def why_no_log(connection: Connection, cluster_id: int) -> str | None:
+def why_no_log(connection: Connection, cluster_id: int) -> Reason | None:
     """Why the coordinators' log cannot be read: it may not be, or never could; None where it is, or was and will be."""
     status = clusters.statuses(connection, cluster_id).get(SOURCE)
     if status is None or status.error is None:
         return None
-    return status.error if status.as_of_ms is None or DENIED in status.error else None
+    return status.error if status.as_of_ms is None or is_denied(status.error) else None
 
 
 def judge(connection: Connection, cluster_id: int, rows: Sequence[PartitionRow]) -> list[JudgedPartition]:
@@ -141,7 +144,7 @@ class _Judging(NamedTuple):
     context: Context
     as_of_ms: int
     whole: Set[Place] | None
-    no_log: str | None
+    no_log: Reason | None
 
     def judge(self, row: PartitionRow, entries: Sequence[Entry]) -> JudgedPartition:
         if row.stalled_since_ms is None:
@@ -162,9 +165,9 @@ class _Judging(NamedTuple):
     def _relate(self, entry: Entry) -> Relation:
         is_hanging = (*entry.place, entry.producer_id, entry.start_offset) in self.hanging
         relation = relate(entry, self.owners.get(entry.producer_id, []), self.context, is_hanging=is_hanging)
-        if relation.why is None or self.no_log is None or not relation.is_unread:
-            return relation
-        return relation._replace(why=f"{relation.why}: {self.no_log}")
+        if relation.why == LogUnread() and self.no_log is not None:
+            return relation._replace(why=LogUnread(self.no_log))
+        return relation
 
 
 def judged_standing(connection: Connection, cluster_id: int) -> list[JudgedPartition]:
@@ -178,7 +181,7 @@ def coverage(connection: Connection, cluster_id: int, judged: Sequence[JudgedPar
     if as_of_ms is None:
         return Coverage()
     counts = read_partitions.counts(connection, cluster_id, as_of_ms - ANSWERS_WITHIN_MS)
-    unjudged: dict[str, list[Place]] = {}
+    unjudged: dict[Reason, list[Place]] = {}
     for one in judged_standing(connection, cluster_id) if judged is None else judged:
         if one.why is not None and one.row.why is None:
             unjudged.setdefault(one.why, []).append((one.row.topic, one.row.partition))
@@ -225,7 +228,7 @@ def _silent(connection: Connection, cluster_id: int) -> list[Missing]:
     for why, partitions in connection.execute(reasons).all():
         places = select(_D.topic, _D.partition).where(*said, _D.why == why).order_by(_D.topic, _D.partition)
         named = tuple((row.topic, row.partition) for row in connection.execute(places.limit(NAMED)))
-        found.append(Missing(why, partitions, named))
+        found.append(Missing(decode(why), partitions, named))
     if len(found) == WHYS_SHOWN:
         others = (connection.scalar(select(count).where(*said)) or 0) - sum(one.partitions for one in found)
         found += [Missing(OTHER_WHYS, others, ())] if others else []

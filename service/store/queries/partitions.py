@@ -7,10 +7,12 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, case, exists, false, func, select, tuple_
 
-from service.domain.findings.unreadable import DENIED
 from service.domain.partitions.blocked_groups import GroupOffset
 from service.domain.partitions.facts import FirstBatch, Place
 from service.domain.partitions.open_entries import Entry
+from service.domain.reasons.coding import decode, decode_if
+from service.domain.reasons.reason import Reason
+from service.domain.reasons.unread import NoPermission
 from service.store.many_rows import rows_at
 from service.store.queries.owners import owners as owners
 from service.store.schema import data_partitions, group_offsets, open_entries, partition_watch
@@ -38,7 +40,7 @@ class PartitionRow(NamedTuple):
     high_watermark: int
     looked_at_ms: int
     stalled_since_ms: int | None
-    why: str | None
+    why: Reason | None
     is_gone: bool
     samples: str | None
     answered_at_ms: int | None
@@ -47,7 +49,7 @@ class PartitionRow(NamedTuple):
     described: bool
     is_whole: bool
     lag_bytes: int | None
-    read_why: str | None
+    read_why: Reason | None
     first: FirstBatch | None
 
 
@@ -88,7 +90,7 @@ _STANDS = and_(_OF_CLUSTER, _D.stalled_since_ms.is_not(None))
 _STALLED = _ROWS.where(_STANDS).order_by(_D.stalled_since_ms, _D.topic, _D.partition).limit(bindparam("limit"))
 _COUNT_STALLED = select(func.count()).where(_STANDS)
 _GONE = _ROWS.where(_OF_CLUSTER, _D.is_gone.is_(True))
-_IS_SILENT = select(exists().where(_OF_CLUSTER, _D.why.is_not(None), _THERE, _D.leader >= 0, ~_D.why.contains(DENIED)))
+_IS_SILENT = select(exists().where(_OF_CLUSTER, _THERE, _D.leader >= 0, _D.why_code != NoPermission.code))
 _COUNT_GROUPS = select(func.count()).where(_G.cluster_id == bindparam("cluster_id"))
 _ENTRIES = (
     select(*(_E[name] for name in Entry._fields))
@@ -212,7 +214,8 @@ def _read(
 def _row(row: Any) -> PartitionRow:
     *told, described, is_whole, lag_bytes, read_why = row[:20]
     first = None if row[20] is None else FirstBatch(*row[20:])
-    return PartitionRow._make((*told, bool(described), bool(is_whole), lag_bytes, read_why, first))
+    read = PartitionRow._make((*told, bool(described), bool(is_whole), lag_bytes, decode_if(read_why), first))
+    return read if row.why is None else read._replace(why=decode(row.why))
 
 
 def _count(condition: ColumnElement[bool]) -> ColumnElement[int]:

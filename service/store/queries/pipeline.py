@@ -6,6 +6,8 @@ from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, func, select
 
+from service.domain.reasons.coding import decode
+from service.domain.reasons.reason import Reason
 from service.store.schema import clusters, data_partitions, group_offsets, rejects
 
 REJECTS_READ: Final = 20
@@ -76,7 +78,7 @@ class SilentTopic(NamedTuple):
     """`partitions` of the topic, `first` to `last`, say the same `why` instead of an answer."""
 
     topic: str
-    why: str
+    why: Reason
     partitions: int
     first: int
     last: int
@@ -107,4 +109,4 @@ def read_silent(
         .order_by(_D.topic, _D.why)
         .limit(limit)
     )
-    return [SilentTopic(*row) for row in rows]
+    return [SilentTopic(topic, decode(why), *more) for topic, why, *more in rows]

@@ -7,11 +7,12 @@ from typing import Any, Final
 from sqlalchemy import Connection
 
 from service.domain.findings.finding import Evidence, Finding, Subject
+from service.domain.reasons.coding import decode_if, encode_if
 from service.domain.worlds.verdict import Kind, Proof
 from service.store.schema import findings
 
 _SUBJECT: Final = tuple(Subject._fields)
-_SHAPED: Final = ("subject", "evidence", "blocked_groups", "possible", "proofs")
+_SHAPED: Final = ("subject", "evidence", "blocked_groups", "possible", "proofs", "reason")
 
 
 def row_of(cluster_id: int, finding: Finding, connection: Connection) -> tuple[Any, ...]:
@@ -24,6 +25,7 @@ def row_of(cluster_id: int, finding: Finding, connection: Connection) -> tuple[A
         "blocked_groups": bind(list(finding.blocked_groups)),
         "possible": bind(list(finding.possible)),
         "proofs": bind([list(one) for one in finding.proofs]),
+        "reason": encode_if(finding.reason),
     }
     return tuple(
         values[name] if name in values else subject[name] if name in subject else getattr(finding, name)
@@ -42,6 +44,7 @@ def finding_of(row: Any) -> Finding:
         blocked_groups=tuple(columns["blocked_groups"] or ()),
         possible=tuple(columns["possible"] or ()),
         proofs=tuple(Proof(Kind(kind), *more) for kind, *more in columns["proofs"] or ()),
+        reason=decode_if(columns["reason"]),
     )
 
 

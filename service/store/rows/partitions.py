@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from service.domain.partitions.facts import OpenEntry, PartitionLook, Place, StalledRead
 from service.domain.partitions.open_entries import Entry
+from service.domain.reasons.reason import Reason
 
 
 class LookRow(NamedTuple):
@@ -23,7 +24,7 @@ class LookRow(NamedTuple):
     high_watermark: int
     looked_at_ms: int
     stalled_since_ms: int | None
-    why: str | None
+    why: Reason | None
     is_gone: bool
     answered_at_ms: int | None
     samples: str | None

@@ -59,6 +59,7 @@ findings = Table(
     Column("possible", JSON),  # the worlds that are left, and what removed the others; null: it has none
     Column("proofs", JSON),
     Column("contradiction", String),  # what makes the decision unknown for good; null: nothing does
+    Column("reason", String),  # service.domain.reasons; null: code asks for none
     PrimaryKeyConstraint("cluster_id", "id"),
     Index(None, "cluster_id", "opened_at_ms", "id"),
     Index(None, "cluster_id", "kind", "status"),

@@ -32,7 +32,7 @@ data_partitions = Table(
     Column("high_watermark", BigInteger, nullable=False),
     Column("looked_at_ms", BigInteger, nullable=False),
     Column("stalled_since_ms", BigInteger),  # null: the LSO is at the high watermark
-    Column("why", String),  # it did not answer; the numbers are those of `answered_at_ms`
+    Column("why", String),  # service.domain.reasons: it did not answer; the numbers are those of `answered_at_ms`
     Column("is_gone", Boolean, nullable=False),
     Column("answered_at_ms", BigInteger),  # null: never, and the numbers are -1
     # StalledRead; all null where there is none, or the LSO went on to the high watermark since
@@ -41,7 +41,7 @@ data_partitions = Table(
     Column("described", Boolean),
     Column("is_whole", Boolean),
     Column("lag_bytes", BigInteger),
-    Column("read_why", String),
+    Column("read_why", String),  # service.domain.reasons
     # FirstBatch
     Column("first_base_offset", BigInteger),
     Column("first_producer_id", BigInteger),
@@ -51,6 +51,7 @@ data_partitions = Table(
     Column("first_timestamp_ms", BigInteger),
     Column("first_max_timestamp_ms", BigInteger),
     Column("samples", String),  # service.domain.worlds.order; null where the LSO does not stand
+    Column("why_code", String),
     PrimaryKeyConstraint("cluster_id", "topic", "partition"),
 )
 Index(

@@ -77,7 +77,8 @@ source_status = Table(
     cluster_column(),
     Column("source", String, nullable=False),
     Column("as_of_ms", BigInteger, nullable=False),
-    Column("error", String),  # one line, null while all is well
+    Column("error", String),  # service.domain.reasons; null while all is well
+    Column("error_code", String),
     PrimaryKeyConstraint("cluster_id", "source"),
 )
 

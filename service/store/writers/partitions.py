@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, Connection, Table, bindparam, delete, sele
 
 from service.domain.partitions.facts import SOURCE, PartitionsBatch, Place, StalledRead
 from service.domain.partitions.open_entries import Entry
-from service.store.display import printable
+from service.domain.reasons.coding import decode_if, encode_if
 from service.store.many_rows import rows_at
 from service.store.rows.partitions import LookRow, Partitions
 from service.store.schema import data_partitions, findings, open_entries, partition_watch
@@ -35,7 +35,7 @@ _NO_FIRST: Final = (None,) * 7
 
 _STORED = select(*(data_partitions.c[name] for name in LookRow._fields))
 _STORED_ENTRIES = select(*(open_entries.c[name] for name in Entry._fields))
-_LOOKS = Upsert(data_partitions, columns=("cluster_id", *_LOOK), replace=_LOOK[2:])
+_LOOKS = Upsert(data_partitions, columns=("cluster_id", *_LOOK, "why_code"), replace=(*_LOOK[2:], "why_code"))
 _ENTRIES = Upsert(open_entries, replace=Entry._fields[3:], columns=("cluster_id", *Entry._fields))
 _WATCH = Upsert(partition_watch, replace=("looked_at_ms", "not_covered"))
 
@@ -92,7 +92,7 @@ class PartitionWriter(SourceWriter):
     def _stored(self, connection: Connection, places: Sequence[Place] | None, watched_ms: int) -> Partitions:
         found = Partitions(watched_ms, {}, {})
         for row in rows_at(connection, _STORED, data_partitions, self._cluster_id, places):
-            found.rows[row[0], row[1]] = LookRow._make(row)
+            found.rows[row[0], row[1]] = LookRow._make(row)._replace(why=decode_if(row.why))
         for row in rows_at(connection, _STORED_ENTRIES, open_entries, self._cluster_id, places):
             found.entries.setdefault((row[0], row[1]), {})[row.producer_id] = Entry._make(row)
         return found
@@ -105,7 +105,7 @@ class PartitionWriter(SourceWriter):
 
     def _write_rows(self, connection: Connection, before: Partitions, after: Partitions) -> None:
         looked = [after.rows[place] for place in sorted(after.looked) if place in after.rows]
-        _LOOKS.write(connection, [(self._cluster_id, *_printed(row)[:-1]) for row in looked])
+        _LOOKS.write(connection, [(self._cluster_id, *_look_columns(row)) for row in looked])
         read = [(place, _read_columns(read)) for place, read in after.reads.items()]
         for row in looked:
             old = before.rows.get((row.topic, row.partition))
@@ -152,12 +152,13 @@ def _forget_others(partitions: Partitions, batch: PartitionsBatch, found: Contai
             partitions.forget(place)
 
 
-def _printed(row: LookRow) -> LookRow:
-    return row if row.why is None else row._replace(why=printable(row.why))
+def _look_columns(row: LookRow) -> tuple[Any, ...]:
+    """In the order of _LOOK, and the code."""
+    values = row._asdict() | {"why": encode_if(row.why)}
+    return *(values[name] for name in _LOOK), None if row.why is None else row.why.code
 
 
 def _read_columns(read: StalledRead) -> tuple[Any, ...]:
     """In the order of _READ."""
-    why = None if read.why is None else printable(read.why)
-    shown = read.read_at_ms, read.last_stable_offset, read.described, read.is_whole, read.lag_bytes, why
+    shown = read.read_at_ms, read.last_stable_offset, read.described, read.is_whole, read.lag_bytes, encode_if(read.why)
     return *shown, *(_NO_FIRST if read.first is None else read.first)

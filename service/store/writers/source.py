@@ -8,8 +8,9 @@ from typing import ClassVar, Final
 
 from sqlalchemy import Connection, Engine
 
+from service.domain.reasons.coding import encode
+from service.domain.reasons.reason import Reason
 from service.processes import progress
-from service.store.display import printable
 from service.store.lease import Lease, check
 from service.store.schema import source_status
 from service.store.upsert import Upsert
@@ -17,8 +18,8 @@ from service.store.writers.counters import count_batch
 
 NEVER_MS: Final = 0
 
-_WELL = Upsert(source_status, replace=("as_of_ms", "error"))
-_IN_TROUBLE = Upsert(source_status, replace=("error",))
+_WELL = Upsert(source_status, replace=("as_of_ms", "error", "error_code"))
+_IN_TROUBLE = Upsert(source_status, replace=("error", "error_code"))
 
 
 class SourceWriter:
@@ -29,8 +30,8 @@ class SourceWriter:
     def __init__(self, engine: Engine, lease: Lease) -> None:
         self._engine, self._lease, self._cluster_id = engine, lease, lease.cluster_id
 
-    def report_trouble(self, trouble: str) -> None:
-        """Say in one line why nothing can be read; `as_of_ms` stands still. Raises as `apply`."""
+    def report_trouble(self, trouble: Reason) -> None:
+        """Say why nothing can be read; `as_of_ms` stands still. Raises as `apply`."""
         with self._transaction() as connection:
             self._save_status(connection, NEVER_MS, trouble)
 
@@ -43,9 +44,10 @@ class SourceWriter:
             count_batch(connection, self._cluster_id, self.source, before_ms)
             yield connection
 
-    def _save_status(self, connection: Connection, as_of_ms: int, trouble: str | None) -> None:
+    def _save_status(self, connection: Connection, as_of_ms: int, trouble: Reason | None) -> None:
         """Read well as of then, or in trouble."""
         if trouble is None:
-            _WELL.write(connection, [(self._cluster_id, self.source, as_of_ms, None)])
+            _WELL.write(connection, [(self._cluster_id, self.source, as_of_ms, None, None)])
         else:
-            _IN_TROUBLE.write(connection, [(self._cluster_id, self.source, NEVER_MS, printable(trouble))])
+            row = (self._cluster_id, self.source, NEVER_MS, encode(trouble), trouble.code)
+            _IN_TROUBLE.write(connection, [row])

@@ -14,6 +14,8 @@ from service.domain.findings.kinds import CONFIRMED, HANGING, OVERDUE
 from service.domain.findings.lifecycle import MOST_OPEN, MOST_OPEN_IN_ALL
 from service.domain.findings.words import listed
 from service.domain.partitions import open_entries
+from service.domain.reasons.reason import parts
+from service.domain.reasons.unread import NoBroker
 from service.domain.source_state import Stall
 from service.domain.transaction_log import states
 from service.domain.worlds.verdict import World
@@ -34,8 +36,6 @@ SHOWN: Final = 50
 OTHERS_SHOWN: Final = 20
 _DAY_MS: Final = 86_400_000
 _SAYS_SOMETHING: Final = 0.02
-_SILENT: Final = "no broker"
-"""How a source's errors begin where none of the brokers answers (service.kafka.client, service.kafka.leader_check)."""
 
 router = APIRouter(include_in_schema=False)
 
@@ -125,7 +125,7 @@ def judged(frame: Frame, hanging: Sequence[Finding], chain: Sequence[Link]) -> V
 def is_silent(frame: Frame) -> bool:
     """Returns whether no broker answers. What an application said that is gone does not tell."""
     told = (frame.statuses[one].error for one in frame.statuses if _is_attended(frame.stalls.get(one)))
-    return any(_SILENT in error for error in told if error is not None)
+    return any(isinstance(one, NoBroker) for error in told for one in parts(error))
 
 
 def _is_attended(stall: Stall | None) -> bool:

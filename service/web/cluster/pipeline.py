@@ -72,13 +72,13 @@ def _pipeline(connection: Connection, frame: Frame) -> Response:
     standing = counts["blocked"] if counts["watched"] else None
     others = asked_rows(asked(connection, cluster_id), len(denied), assumed, len(limits), standing)
     coordinators = [row for row in logs if row.source == LOG]
-    unknown, more_unknown = bounded(unknown_rows(body["unknown"], denied, body["brokers"]))
+    unknown, more_unknown = bounded(unknown_rows(frame.unknown, denied, body["brokers"]))
     return render(
         "pipeline.html",
         frame,
         page="pipeline",
         verdict=pipeline_verdict(
-            frame.freshness, counts["watched"], counts["unknown"], unknown_ids, len(body["unknown"]), sources
+            frame.freshness, counts["watched"], counts["unknown"], unknown_ids, len(frame.unknown), sources
         ),
         unknown=unknown,
         more_unknown=more_unknown,

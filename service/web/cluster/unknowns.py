@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from service.api.schemas.unknowns import Unknown, UnknownKind
 from service.domain.findings.finding import Finding
 from service.domain.findings.words import listed
 from service.domain.partitions.facts import SOURCE as PARTITIONS
+from service.domain.reasons.unjudged import LookedAtAgain, ProducerUnknown, TooManyOpen, TooManyStand
 from service.domain.transaction_log.states import SOURCE as LOG
 from service.web.shared.grants import bootstrap_of, lines_of, lines_of_groups
 
@@ -16,6 +18,23 @@ PARTITIONS_SHOWN: Final = 40
 
 _LOG_VERDICTS: Final = "state, cause, timeouts, expiry; who holds what"
 _PARTITION_VERDICTS: Final = "hanging, blocked, groups behind it"
+
+
+_SEE_TO: Final = "See to the brokers; it is asked again by itself."
+_TAKES: Final = {
+    UnknownKind.SOURCE: ("what it tells", _SEE_TO, None),
+    UnknownKind.PARTITIONS: (_PARTITION_VERDICTS, _SEE_TO, None),
+    UnknownKind.NOT_WATCHED: ("all of them", "Nothing, if that is meant.", None),
+    UnknownKind.LEFT_OUT: (_PARTITION_VERDICTS, _SEE_TO, None),
+    UnknownKind.OFFSETS: ("what happened in them", "Nothing: it cannot be read any more.", "#rejects"),
+    UnknownKind.STATES: (
+        "their state; they are not called hanging",
+        "Wait for their next records, or update txnscope.",
+        "#rejects",
+    ),
+    UnknownKind.CONFIGS: ("nothing; limits are assumed", _SEE_TO, "#configs"),
+}
+"""The verdicts that are missing, what to do, and where there is more."""
 
 
 class UnknownRow(NamedTuple):
@@ -35,11 +54,11 @@ class UnknownRow(NamedTuple):
 
 
 def unknown_rows(
-    entries: Iterable[Mapping[str, Any]], denied: Sequence[Finding], brokers: Sequence[Mapping[str, Any]]
+    unknown: Iterable[Unknown], denied: Sequence[Finding], brokers: Sequence[Mapping[str, Any]]
 ) -> list[UnknownRow]:
-    """`entries`: `unknown` of REST's Cluster, in its order. `denied`: findings of groups that may not be asked."""
+    """In the order of `unknown`. `denied`: findings of groups that may not be asked."""
     bootstrap = bootstrap_of(brokers)
-    found = [_row(one["what"], one["why"] or "", one["grant"], bootstrap) for one in entries]
+    found = [_row(one, bootstrap) for one in unknown]
     if denied:
         names = sorted(one.subject.group or "" for one in denied)
         found.append(
@@ -62,25 +81,15 @@ def bounded(rows: Iterable[UnknownRow]) -> tuple[list[UnknownRow], int]:
     return [row for row in rows if id(row) not in left_out], len(left_out)
 
 
-def _row(what: str, why: str, grant: str | None, bootstrap: str | None) -> UnknownRow:
-    commands = tuple(lines_of(grant, bootstrap))
-    advice = f"Grant {grant} to txnscope's principal." if grant else "See to the brokers; it is asked again by itself."
-    if what == "broker configs":
-        return UnknownRow(what, "nothing; limits are assumed", why, commands, advice, "#configs")
-    if what.startswith("state of "):
-        advice = "Wait for their next records, or update txnscope."
-        return UnknownRow(what, "their state; they are not called hanging", why, (), advice, "#rejects")
-    if what.startswith("source "):
-        source = what.removeprefix("source ")
-        takes = _LOG_VERDICTS if source == LOG else _PARTITION_VERDICTS if source == PARTITIONS else "what it tells"
-        return UnknownRow(what, takes, why, commands, advice)
-    if why.startswith("not watched"):
-        return UnknownRow(what, "all of them", why, (), "Nothing, if that is meant.")
-    if why.startswith("offsets "):
-        takes = "what happened in them"
-        return UnknownRow(what, takes, why, (), "Nothing: it cannot be read any more.", "#rejects")
-    if "being looked at" in why:
+def _row(one: Unknown, bootstrap: str | None) -> UnknownRow:
+    takes, advice, address = _TAKES[one.kind]
+    commands = tuple(lines_of(one.grant, bootstrap))
+    if one.grant is not None:
+        advice = f"Grant {one.grant.text} to txnscope's principal."
+    elif isinstance(one.reason, ProducerUnknown) and isinstance(one.reason.because, LookedAtAgain):
         advice = "Nothing yet: three looks decide it, within seconds."
-    elif why.startswith("more than "):
+    elif isinstance(one.reason, TooManyStand | TooManyOpen):
         advice = "Those that stand longest come first; the others are judged when there are fewer."
-    return UnknownRow(what, _PARTITION_VERDICTS, why, commands, advice)
+    if one.kind is UnknownKind.SOURCE:
+        takes = {LOG: _LOG_VERDICTS, PARTITIONS: _PARTITION_VERDICTS}.get(one.source or "", takes)
+    return UnknownRow(one.what, takes, one.why, commands, advice, address)

@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 from fastapi import Response
 from sqlalchemy import Connection
 
+from service.domain.doctor.acls import grant_for
 from service.domain.findings import kinds
 from service.domain.findings.finding import Evidence, Finding
 from service.domain.transaction_log.states import NAMES, TOPIC
@@ -24,9 +25,6 @@ from service.web.shared.render import render
 
 MOST_FACTS: Final = 6
 _PLACE: Final = re.compile(r"(.+)-(\d+)@(\d+)")
-_DENIED: Final = re.compile(r"no permission on topic (\S+): grant (.+?) on it")
-_ASKED: Final = re.compile(r"Grant ([A-Z_]+) on the topic")
-"""As `service.kafka.errors.no_permission` and `service.domain.findings.unreadable` say it."""
 
 
 class Fact(NamedTuple):
@@ -88,18 +86,11 @@ def _grant(finding: Finding, brokers: Sequence[Mapping[str, Any]]) -> Grant | No
     if finding.kind != kinds.COVERAGE_GAP:
         return None
     bootstrap = bootstrap_of(brokers)
-    told = " ".join([finding.summary, *(one.text for one in finding.evidence)])
-    denied = _DENIED.search(told)
-    topic, group = finding.subject.topic, finding.subject.group
-    if denied is not None:
-        what = f"{denied[2]} on topic {denied[1]}"
-    elif topic is not None and (asked := _ASKED.match(finding.advice)) is not None:
-        what = f"{asked[1]} on topic {topic}"
-    elif group is not None:
+    if (missing := grant_for(finding.reason)) is not None:
+        return Grant(missing.text, tuple(lines_of(missing, bootstrap)))
+    if (group := finding.subject.group) is not None:
         return Grant(f"DESCRIBE on group {group}", tuple(lines_of_groups([finding], bootstrap)))
-    else:
-        return None
-    return Grant(what, tuple(lines_of(what, bootstrap)))
+    return None
 
 
 def _facts(finding: Finding, where: Where, frame: Frame) -> list[Fact]:

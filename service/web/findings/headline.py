@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 from service.domain.findings import kinds
 from service.domain.findings.finding import Finding
 from service.domain.findings.lifecycle import QUIET_MS
+from service.domain.reasons.hanging import Hangs
 from service.domain.worlds.verdict import UNKNOWN, World
 from service.store.display import display_id
 from service.web.shared import words
@@ -85,18 +86,15 @@ def lost_data(finding: Finding) -> bool:
 
 
 def cause_of(finding: Finding) -> tuple[str, str]:
-    """Why it hangs, and how it is known what was decided; as the judge says it, "" where it does not."""
-    for one in finding.evidence:
-        cause, found, decision = one.text.partition(". Decision: ")
-        if found:
-            return cause, decision.partition(": ")[2]
-    return "", ""
+    """Why it hangs, and how it is known what was decided; "" where that is not known."""
+    why = finding.reason
+    return (why.cause_text, why.decided_by) if isinstance(why, Hangs) else ("", "")
 
 
 def _hanging(finding: Finding) -> Story:
     place = f"{finding.subject.topic}-{finding.subject.partition}"
     who = who_of(finding)
-    is_behind = "it will stop read_committed" in finding.summary
+    is_behind = isinstance(finding.reason, Hangs) and finding.reason.is_behind
     if finding.status == kinds.RESOLVED:
         verb = (
             f"A transaction of {who} hung on {place}"

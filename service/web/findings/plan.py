@@ -106,13 +106,10 @@ def plan_of(finding: Finding, cluster: str, grant: Grant | None = None, *, can_r
 
 
 def _give(finding: Finding, grant: Grant) -> list[Step]:
-    _, found, more = finding.advice.partition("txnscope's principal")
-    text = more if found and finding.advice.startswith("Grant ") else f". {finding.advice}"
-    if grant.lines:
-        text = f"{text} Put that principal into the line."
+    text = "Put that principal into the line. " if grant.lines else ""
     first, *others = grant.lines or (None,)
     return [
-        Step(f"Grant {grant.what}", f"to txnscope's principal{text}", first),
+        Step(f"Grant {grant.what}", f"to txnscope's principal. {text}{finding.advice}", first),
         *(Step("And", "this:", line) for line in others),
     ]
 

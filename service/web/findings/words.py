@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from service.domain.findings import kinds
 from service.domain.findings.finding import Finding
 from service.domain.findings.kinds import BLOCKED_GROUP, SEVERITIES
-from service.domain.findings.unreadable import DENIED
+from service.domain.reasons.unread import is_denied
 from service.store.display import display_id
 from service.web.partitions.blocking_chain import Link
 from service.web.shared import addresses
@@ -71,7 +71,7 @@ def heal_of_finding(finding: Finding) -> Heal:
     heal = _HEALS[finding.kind]
     if finding.self_heals_at_ms is not None and heal.order:
         return Heal(4, SELF, "clock", "ends by itself", finding.self_heals_at_ms)
-    if finding.kind == kinds.COVERAGE_GAP and DENIED in finding.summary:
+    if finding.kind == kinds.COVERAGE_GAP and is_denied(finding.reason):
         return heal._replace(text="unknown until that is granted", more="the command is on the Pipeline page")
     return heal
 

@@ -14,6 +14,7 @@ from service.domain.findings.lifecycle import MOST_OPEN
 from service.domain.partitions.blocked_groups import GroupsBehind, Victim
 from service.domain.partitions.facts import Place
 from service.domain.partitions.open_entries import COMPLETING, HANGING, NOT_KNOWN, OVERDUE, UNREPLICATED, Owner
+from service.domain.reasons.reason import text_of
 from service.domain.transaction_log import states
 from service.store.display import display_id
 from service.store.id_key import id_key
@@ -148,7 +149,7 @@ def _link(
     finding = hanging.get((row.topic, row.partition, start))
     if finding is None and owner is not None and relation != HANGING:
         finding = of_ids.get(owner.transactional_id)
-    heal = OF_UNKNOWN._replace(more=judged.why or "")
+    heal = OF_UNKNOWN._replace(more=str(judged.why or ""))
     if blocker is not None:
         heal = heal_of(blocker.relation, limits, row.leader)
     muted_until_ms = None if finding is None else finding.muted_until_ms
@@ -168,7 +169,7 @@ def _link(
         waiting=tuple(sorted(map(_waiting, victims), key=lambda one: (STOPPED_FIRST.index(one.relation), one.group))),
         heal=heal,
         finding=None if finding is None else finding.id,
-        why=judged.why,
+        why=text_of(judged.why),
         leader=row.leader,
         state=_state(owner, finding) if relation == COMPLETING else None,
         decision=None if finding is None else finding.decision,

@@ -12,6 +12,7 @@ from sqlalchemy import Connection
 from service.api.http.store import store_of
 from service.api.routes.clusters import describe_cluster, known_cluster
 from service.api.schemas.sources import read_stalls
+from service.api.schemas.unknowns import Unknown
 from service.domain.findings.kinds import CONFIRMED, CRITICAL
 from service.domain.findings.words import left_out
 from service.domain.partitions.facts import SOURCE as PARTITIONS
@@ -31,7 +32,7 @@ _DAY_MS = 86_400_000
 class Frame(NamedTuple):
     """`body`: the cluster as REST describes it. `standing`: partitions whose LSO is stalled, longest first. `stalls`:
     the sources that stall, by name. `first_read`: of the transaction log, while it lasts. `expiring`: ids within 24
-    hours."""
+    hours. `unknown`: what cannot be known now."""
 
     clusters: tuple[str, ...]
     cluster: ClusterRow
@@ -44,6 +45,7 @@ class Frame(NamedTuple):
     findings: int
     critical: int
     expiring: int
+    unknown: Sequence[Unknown]
     first_read: FirstRead | None = None
 
     @property
@@ -75,7 +77,8 @@ class Frame(NamedTuple):
 def read_frame(connection: Connection, cluster: ClusterRow, now_ms: int) -> Frame:
     standing = judged_standing(connection, cluster.id)
     covered = coverage(connection, cluster.id, standing)
-    body, _ = describe_cluster(connection, cluster, now_ms, covered)
+    described = describe_cluster(connection, cluster, now_ms, covered)
+    body = described.body
     statuses = read.statuses(connection, cluster.id)
     needed = _needed(connection, cluster.id, statuses, covered)
     critical = FindingSelection(statuses=frozenset({CONFIRMED}), severities=frozenset({CRITICAL}))
@@ -99,6 +102,7 @@ def read_frame(connection: Connection, cluster: ClusterRow, now_ms: int) -> Fram
         findings=sum(one["count"] for one in body["findings"] if one["status"] == CONFIRMED),
         critical=read_findings.count(connection, cluster.id, critical),
         expiring=expiring,
+        unknown=described.unknown,
         first_read=progress,
     )
 

@@ -57,4 +57,4 @@ def heal_of(relation: Relation, limits: Limits, leader: int = NOT_TOLD) -> Heal:
             return Heal(1, WHEN, "open", text, more="two-phase commit", brief="has no timeout")
         latest_ms, more = times_out_ms + limits.scan_ms, "its records are then discarded"
         return Heal(4, SELF, "clock", "aborts itself", times_out_ms, more, latest_ms, "frees itself")
-    return OF_UNKNOWN._replace(more=relation.why or "")
+    return OF_UNKNOWN._replace(more=str(relation.why or ""))

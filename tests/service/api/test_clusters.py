@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
+from service.api.schemas.models import UnknownWord
+from service.api.schemas.unknowns import UnknownKind
+from service.domain.reasons.unread import Told
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import Gap
 from service.domain.transaction_log.limits import CONFIG_DEFAULTS
@@ -118,11 +121,12 @@ def test_a_source_tells_how_far_it_has_read(cluster: SeededCluster) -> None:
 
 def test_a_source_in_trouble_says_so_and_its_as_of_stands_still(cluster: SeededCluster) -> None:
     cluster.read([Id(b"a")])
-    cluster.writer.report_trouble("no broker answers: broker-1:9092")
+    cluster.writer.report_trouble(Told("no broker answers: broker-1:9092"))
     body = get(cluster)
     (source,) = body["sources"]
     assert (source["as_of"], source["error"]) == (NOW, "no broker answers: broker-1:9092")
     assert body["unknown"][0] == {
+        "kind": "source",
         "what": "source transaction_state",
         "why": "no broker answers: broker-1:9092",
         "grant": None,
@@ -131,7 +135,7 @@ def test_a_source_in_trouble_says_so_and_its_as_of_stands_still(cluster: SeededC
 
 def test_a_source_that_never_succeeded_has_no_as_of(tmp_path: Path) -> None:
     cluster = SeededCluster(f"sqlite:///{tmp_path / 'store.db'}", partitions=0)
-    cluster.writer.report_trouble("topic __transaction_state does not exist (yet)")
+    cluster.writer.report_trouble(Told("topic __transaction_state does not exist (yet)"))
     body = get(cluster)
     cluster.close()
     (source,) = body["sources"]
@@ -147,11 +151,17 @@ def test_unknown_names_gaps_of_a_day_and_undecodable_ids(cluster: SeededCluster)
     unknown = get(cluster)["unknown"]
     assert unknown[:2] == [
         {
+            "kind": "offsets",
             "what": "__transaction_state-0",
             "why": "offsets 11 to 20 were deleted before they were read",
             "grant": None,
         },
-        {"what": "state of 2 transactional ids", "why": "their newest record could not be decoded", "grant": None},
+        {
+            "kind": "states",
+            "what": "state of 2 transactional ids",
+            "why": "their newest record could not be decoded",
+            "grant": None,
+        },
     ]
 
 
@@ -207,3 +217,7 @@ def test_numbers_no_double_can_hold_are_spelt_out(cluster: SeededCluster) -> Non
     assert source["end"] == INT64_MAX
     assert source["end_str"] == source["lag_str"] == "9223372036854775807"
     assert "position_str" not in source
+
+
+def test_every_kind_of_what_is_unknown_is_in_the_contract() -> None:
+    assert set(get_args(UnknownWord)) == set(UnknownKind)

@@ -11,6 +11,7 @@ import pytest
 from service.api.http.fields import text_of_time
 from service.domain.partitions.ledger import SOURCE, LedgerBatch, Marker, TopicRange, Volume
 from service.store.writers.ledger import LedgerWriter
+from tests.helpers.reasons import denied
 from tests.helpers.stores import INT64_MAX, NOW, NOW_MS, Id, SeededCluster, client_of
 from tests.service.store.logs import read as span
 
@@ -174,11 +175,11 @@ def test_the_source_is_shown_as_that_of_the_log_is(cluster: Tailing) -> None:
         "stalled_since": None,
         "stalled_why": None,
     }
-    denied = "no permission on topic secret: grant READ on it"
-    cluster.ledger.report_trouble(denied)
+    cluster.ledger.report_trouble(denied("secret"))
+    why = "no permission on topic secret: grant READ on it"
     body = get(cluster, CLUSTER)
-    assert next(one for one in body["sources"] if one["source"] == SOURCE)["error"] == denied
-    assert {"what": "source ledger", "why": denied, "grant": "READ on topic secret"} in body["unknown"]
+    assert next(one for one in body["sources"] if one["source"] == SOURCE)["error"] == why
+    assert {"kind": "source", "what": "source ledger", "why": why, "grant": "READ on topic secret"} in body["unknown"]
 
 
 def test_metrics_of_the_source(cluster: Tailing) -> None:

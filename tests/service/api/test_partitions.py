@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from service.domain.partitions.facts import PartitionLook, StalledRead
+from service.domain.reasons.unread import READ, NoBroker, NoPermission
 from service.domain.transaction_log import states
 from service.store.queries import judged_partitions
 from service.store.writers.groups import GroupSeen, GroupWriter
@@ -335,7 +336,7 @@ def test_hanging_are_the_confirmed_ones_that_are_open(cluster: WithPartitions) -
 
 def test_a_cluster_counts_what_it_watches_and_says_what_it_cannot_judge(cluster: WithPartitions) -> None:
     cluster.read([owner(b"a")])
-    denied = "no permission on topic secret: grant READ on it"
+    denied = NoPermission("secret", (READ,))
     cluster.look(
         *(moves(n) for n in range(4, 9)),
         *(stands(n) for n in range(3)),
@@ -426,11 +427,15 @@ def test_a_cluster_that_has_no_partitions_yet_is_read_whole(tmp_path: Path) -> N
 
 
 def test_before_the_first_look_nothing_is_watched(cluster: WithPartitions) -> None:
-    cluster.partitions.report_trouble("no broker answers")
+    cluster.partitions.report_trouble(NoBroker("b:9092"))
     body = get(cluster, CLUSTER)
     assert body["partitions"]["watched"] == 0
     source = next(one for one in body["sources"] if one["source"] == "partitions")
-    assert (source["as_of"], source["caught_up"], source["coverage"]["why"]) == (None, False, "no broker answers")
+    assert (source["as_of"], source["caught_up"], source["coverage"]["why"]) == (
+        None,
+        False,
+        "no broker of b:9092 answers",
+    )
     assert get(cluster, PATH) == {"items": [], "next_cursor": None, "as_of": None}
     assert get(cluster, f"{CLUSTER}/hanging")["as_of"] is None
 

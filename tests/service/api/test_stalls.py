@@ -14,6 +14,7 @@ from service.app import create_app
 from service.domain.source_state import Cause, Stall
 from service.store import lease
 from tests.helpers.partitions import WithPartitions, moves
+from tests.helpers.reasons import reason
 from tests.helpers.stores import NOW, NOW_MS, Id
 
 LATER_MS = 134_000
@@ -113,7 +114,7 @@ def test_who_has_an_answer_already_learns_that_a_source_stalls(cluster: WithPart
 
 @pytest.mark.parametrize("cause", Cause)
 def test_every_cause_has_one_line(cause: Cause) -> None:
-    error = ERROR if cause is Cause.FAILING else None
+    error = reason(ERROR) if cause is Cause.FAILING else None
     why = why_stalled(Stall(cause, NOW_MS, error, NOW_MS, NOW_MS + 60_000), NOW_MS)
     assert why
     assert "\n" not in why

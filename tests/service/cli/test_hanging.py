@@ -18,6 +18,7 @@ import uvicorn
 from service.app import create_app
 from service.domain.findings.finding import Subject
 from service.domain.partitions.blocked_groups import OFFSETS_TOPIC, offsets_partition
+from service.domain.reasons.unread import NoBroker
 from service.domain.worlds.verdict import Kind, Proof
 from service.store.writers.groups import GroupSeen, GroupWriter
 from tests.helpers.partitions import WithPartitions, entry, hangs, moves, owner, read, silent, stands
@@ -116,13 +117,13 @@ def test_who_cannot_judge_everything_does_not_say_that_all_is_well(cluster: With
 def test_who_has_not_looked_does_not_say_that_all_is_well(cluster: WithPartitions, ask: Ask, looked: str) -> None:
     says = {
         "never": "data partitions are not watched",
-        "in trouble": "no broker answers",
+        "in trouble": "no broker of b:9092 answers",
         "long ago": "the last look at partitions was ",
         "set back": "the last look at partitions is ",
         "at nothing": "no topic is to be seen: there is none, or DESCRIBE is not allowed",
     }[looked]
     if looked == "in trouble":
-        cluster.partitions.report_trouble("no broker answers")
+        cluster.partitions.report_trouble(NoBroker("b:9092"))
     if looked == "long ago":
         cluster.look(moves(at_ms=NOW_MS), at_ms=NOW_MS)
     if looked == "set back":

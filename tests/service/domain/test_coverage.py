@@ -8,8 +8,6 @@ import pytest
 
 from service.domain.partitions.coverage import (
     LOOKS_TAKE_MS,
-    NOT_ALL_READ,
-    NOT_READ_YET,
     SETTLED_MS,
     YOUNG_MS,
     Stall,
@@ -19,7 +17,10 @@ from service.domain.partitions.coverage import (
 )
 from service.domain.partitions.facts import FirstBatch
 from service.domain.partitions.open_entries import HANGING, NOT_KNOWN, OPENED, Entry, Relation
+from service.domain.reasons.reason import Reason
+from service.domain.reasons.unjudged import LogUnread, LookedAtAgain, NotAllRead, NotReadYet, ProducerUnknown
 from service.domain.transaction_log import states
+from tests.helpers.reasons import denied
 from tests.service.domain.findings.test_open_entries import OWNER
 
 SINCE_MS = 1_000_000
@@ -92,21 +93,21 @@ def test_who_has_not_seen_it_closed_does_not_say_so(changed: dict[str, Any], ent
 def test_a_stall_is_judged_when_each_entry_is() -> None:
     told = [(entry(), Relation(OPENED, None)), (entry(8, 105), Relation(HANGING, None))]
     assert why_not_judged(STALL, told, NOW_MS) is None
-    told[1] = entry(8, 105), Relation(NOT_KNOWN, None, "its log is not read")
-    assert why_not_judged(STALL, told, NOW_MS) == "producer id 8: its log is not read"
+    told[1] = entry(8, 105), Relation(NOT_KNOWN, None, LogUnread())
+    assert why_not_judged(STALL, told, NOW_MS) == ProducerUnknown(8, LogUnread())
 
 
 def test_what_was_seen_first_a_moment_ago_may_be_unknown() -> None:
     young = entry(8, 105, NOW_MS - YOUNG_MS + 1)
-    assert why_not_judged(STALL, [(young, Relation(NOT_KNOWN, None, "why"))], NOW_MS) is None
-    assert why_not_judged(STALL, [(young, Relation(NOT_KNOWN, None, "why"))], NOW_MS + 1) is not None
+    assert why_not_judged(STALL, [(young, Relation(NOT_KNOWN, None, LogUnread()))], NOW_MS) is None
+    assert why_not_judged(STALL, [(young, Relation(NOT_KNOWN, None, LogUnread()))], NOW_MS + 1) is not None
 
 
 def test_what_a_living_producer_may_take_over_may_be_looked_at_as_long_as_it_waits() -> None:
     """All that is needed to judge it is there. What nobody can take over needs no such patience."""
     looked_at = entry(7, 105, NOW_MS - LOOKS_TAKE_MS + 1)
     living = OWNER._replace(state=states.COMPLETE_COMMIT, producer_epoch=3, partitions=())
-    relation = Relation(NOT_KNOWN, living, "why", is_unowned=True)
+    relation = Relation(NOT_KNOWN, living, LookedAtAgain(None), is_unowned=True)
     assert why_not_judged(STALL, [(looked_at, relation)], NOW_MS) is None
     assert why_not_judged(STALL, [(looked_at, relation)], NOW_MS + 1) is not None
     for owner in (None, living._replace(producer_epoch=4), living._replace(state=states.EXPIRED)):
@@ -116,12 +117,12 @@ def test_what_a_living_producer_may_take_over_may_be_looked_at_as_long_as_it_wai
 @pytest.mark.parametrize(
     ("changed", "why"),
     [
-        ({"read_at_ms": None}, NOT_READ_YET),
-        ({"read_lso": 99}, NOT_READ_YET),
-        ({"is_complete": False}, NOT_ALL_READ),
-        ({"is_complete": False, "read_why": "no permission"}, f"{NOT_ALL_READ}: no permission"),
+        ({"read_at_ms": None}, NotReadYet()),
+        ({"read_lso": 99}, NotReadYet()),
+        ({"is_complete": False}, NotAllRead(None)),
+        ({"is_complete": False, "read_why": denied("t")}, NotAllRead(denied("t"))),
         ({"stalled_since_ms": NOW_MS - YOUNG_MS + 1, "read_at_ms": None}, None),
     ],
 )
-def test_what_was_not_read_is_not_judged(changed: dict[str, Any], why: str | None) -> None:
+def test_what_was_not_read_is_not_judged(changed: dict[str, Any], why: Reason | None) -> None:
     assert why_not_judged(STALL._replace(**changed), [], NOW_MS) == why

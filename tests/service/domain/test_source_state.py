@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from service.domain.reasons.reason import Reason
+from service.domain.reasons.unread import Told
 from service.domain.source_state import (
     LEASE_LAPSES_AFTER_MS,
     STALLED_AFTER_MS,
@@ -19,7 +21,7 @@ OLD = NOW - 120_000
 HELD = LeaseState(NOW - 1_000, released=False)
 LAPSED = LeaseState(OLD + 200, released=False)
 RELEASED = LeaseState(OLD + 200, released=True)
-ERROR = "no broker of kafka:9092 answers"
+ERROR = Told("no broker of kafka:9092 answers")
 
 
 def test_the_lease_lapses_here_when_it_does_in_the_store() -> None:
@@ -30,7 +32,7 @@ def test_the_lease_lapses_here_when_it_does_in_the_store() -> None:
 @pytest.mark.parametrize("error", [None, ERROR])
 @pytest.mark.parametrize("age_ms", [0, 1_000, STALLED_AFTER_MS])
 def test_a_source_that_succeeded_lately_does_not_stall(
-    age_ms: int, error: str | None, lease: LeaseState | None
+    age_ms: int, error: Reason | None, lease: LeaseState | None
 ) -> None:
     assert stall_of(NOW - age_ms, error, lease, NOW) is None
 
@@ -84,7 +86,7 @@ def test_an_error_is_the_reason_and_a_reader_that_is_gone_is_told_beside_it(
     ],
 )
 def test_a_source_that_was_never_read_has_no_beginning(
-    error: str | None, lease: LeaseState | None, stall: Stall
+    error: Reason | None, lease: LeaseState | None, stall: Stall
 ) -> None:
     assert stall_of(None, error, lease, NOW) == stall
 

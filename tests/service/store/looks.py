@@ -6,12 +6,16 @@ from typing import Any
 
 from service.domain.partitions.facts import FirstBatch, OpenEntry, PartitionLook, PartitionsBatch, StalledRead
 from service.domain.partitions.open_entries import Entry
+from service.domain.reasons.reason import Reason
+from service.domain.reasons.unread import NoLeader
 from service.store.queries import partitions
 from service.store.queries.partitions import PartitionRow
 from service.store.writers.partitions import PartitionWriter, Written
+from tests.helpers.reasons import reason
 from tests.service.store.conftest import Cluster
 from tests.service.store.logs import NOW_MS
 
+NO_LEADER = NoLeader()
 FIRST = FirstBatch(100, 7, 0, True, False, NOW_MS - 9_000, NOW_MS - 8_000)
 
 
@@ -21,10 +25,10 @@ def look(at_ms: int, lso: int = 100, hw: int = 110, *, partition: int = 0, **mor
     return PartitionLook("orders", partition, "T", 1, 5, 10, lso, hw, at_ms, since_ms)._replace(**more)
 
 
-def silent(at_ms: int, why: str = "no leader", **more: Any) -> PartitionLook:
+def silent(at_ms: int, why: Reason | str = NO_LEADER, **more: Any) -> PartitionLook:
     """A partition that could not be looked at."""
     numbers = {"leader": -1, "leader_epoch": -1, "log_start": -1, "stalled_since_ms": None}
-    return look(at_ms, -1, -1, why=why)._replace(**numbers | more)
+    return look(at_ms, -1, -1, why=reason(why))._replace(**numbers | more)
 
 
 def entry(producer_id: int = 7, start: int = 100, epoch: int = 0, **more: Any) -> OpenEntry:

@@ -14,6 +14,7 @@ from service.domain.findings.lifecycle import QUIET_MS
 from service.domain.findings.rules import Rule, Rules
 from service.domain.findings.settling import SKEW_MS
 from service.domain.partitions.facts import PartitionsBatch
+from service.domain.reasons.unread import DESCRIBE, PartitionsSilent
 from service.domain.transaction_log import states
 from service.store import clusters, lease, schema
 from service.store.engine import open_reader
@@ -23,6 +24,7 @@ from service.store.queries.findings import known_sequences, told_after
 from service.store.writers.findings import EVENTS_KEPT, FindingWriter, load
 from service.store.writers.partitions import PartitionWriter
 from spark_jobs.judge.judge import Judge
+from tests.helpers.reasons import denied
 from tests.service.store.conftest import Cluster, only_on
 from tests.service.store.histories import committed
 from tests.service.store.logs import NOW_MS, Entry, batch, entry, read
@@ -293,7 +295,7 @@ def test_records_that_cannot_be_decoded_are_told_until_the_id_is_known_again(jud
 
 def test_a_source_that_fails(judged: Judged) -> None:
     judged.log((), NOW_MS)
-    judged.cluster.writer.report_trouble("no permission on topic __transaction_state: grant READ")
+    judged.cluster.writer.report_trouble(denied("__transaction_state"))
     judged.judge.round(NOW_MS)
     judged.judge.round(NOW_MS + 30_000)
     assert "grant READ" in judged.found()[kinds.COVERAGE_GAP].summary
@@ -304,7 +306,7 @@ def test_a_source_that_fails(judged: Judged) -> None:
 def test_partitions_that_are_not_looked_at(judged: Judged) -> None:
     partitions = PartitionWriter(judged.cluster.engine, judged.cluster.lease)
     partitions.apply(PartitionsBatch(NOW_MS), NOW_MS)
-    why = "1 of 1 partitions do not answer: no permission on topic vault: grant DESCRIBE on it (1)"
+    why = PartitionsSilent(1, 1, ((denied("vault", DESCRIBE), 1),))
     partitions.apply(PartitionsBatch(NOW_MS + 29_000, trouble=why), NOW_MS + 29_000)
     judged.at(NOW_MS + 29_000)
     assert kinds.COVERAGE_GAP not in judged.found()

@@ -10,15 +10,16 @@ from sqlalchemy import Engine
 from service.domain.findings import kinds
 from service.domain.findings.hanging import CLIENT_WAITS_MS, SETTLES_MS
 from service.domain.partitions.open_entries import Told
+from service.domain.reasons.reason import text_of
 from service.domain.transaction_log import states
 from service.domain.transaction_log.states import TOPIC
 from service.domain.worlds.markers import Marker
-from service.kafka.errors import no_permission
 from service.store.engine import open_reader
 from service.store.queries import judged_partitions, partitions
 from service.store.writers.findings import load
 from spark_jobs.judge.hanging_case import ASK_AGAIN_MS
 from spark_jobs.judge.partition_prober import Answers, Heard
+from tests.helpers.reasons import denied
 from tests.service.store.conftest import Cluster, only_on
 from tests.service.store.logs import NOW_MS, entry
 from tests.service.store.looks import described, look, silent
@@ -27,7 +28,7 @@ from tests.service.store.test_judge_partitions import KEY, PLACE, Lab
 
 pytestmark = only_on("sqlite")  # the reads have their own tests on both databases
 
-DENIED = no_permission(TOPIC, "READ")
+DENIED = denied(TOPIC)
 DONE = Told(b"pay", 1, states.COMPLETE_ABORT, 7, 0, ())
 ONGOING = DONE._replace(state=states.ONGOING, partitions=(PLACE,))
 S = 1_000
@@ -83,7 +84,7 @@ class Blind(Lab):
             rows = partitions.stalled(connection, self.cluster.id)
             (partition,) = judged_partitions.judge(connection, self.cluster.id, rows)
         (one,) = partition.entries
-        return one.relation.word, partition.why
+        return one.relation.word, text_of(partition.why)
 
 
 @pytest.fixture
@@ -116,7 +117,7 @@ def test_before_it_is_confirmed_it_is_unknown_and_names_the_permission(lab: Blin
     word, why = lab.relation(NOW_MS + 5 * S)
     assert word == "unknown"
     assert why is not None
-    assert DENIED in why
+    assert str(DENIED) in why
 
 
 def test_while_a_broker_is_silent_nothing_is_said(lab: Blind) -> None:

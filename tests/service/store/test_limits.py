@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from service.domain.reasons.coding import encode
+from service.domain.reasons.unread import NoBroker, NoLeader
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import LogRecord, Participants, Reject, Run
 from service.store import schema
@@ -90,9 +92,9 @@ def test_trouble_is_told_and_as_of_stands_still(cluster: Cluster) -> None:
     def status() -> list[tuple[object, ...]]:
         return [tuple(r.values()) for r in rows(cluster.engine, schema.source_status, cluster.id)]
 
-    cluster.writer.report_trouble("no broker answers")
-    assert status() == [("transaction_state", 0, "no broker answers")]
+    cluster.writer.report_trouble(NoBroker("b:9092"))
+    assert status() == [("transaction_state", 0, encode(NoBroker("b:9092")), "no_broker")]
     cluster.writer.apply(batch([], read(0, 0)), NOW_MS)
-    assert status() == [("transaction_state", NOW_MS, None)]
-    cluster.writer.apply(batch([], read(0, 0))._replace(trouble="partition 3: no leader"), NOW_MS + 1)
-    assert status() == [("transaction_state", NOW_MS, "partition 3: no leader")]
+    assert status() == [("transaction_state", NOW_MS, None, None)]
+    cluster.writer.apply(batch([], read(0, 0))._replace(trouble=NoLeader()), NOW_MS + 1)
+    assert status() == [("transaction_state", NOW_MS, encode(NoLeader()), "no_leader")]

@@ -11,9 +11,12 @@ from sqlalchemy import Engine, inspect
 from service.domain.findings import kinds
 from service.domain.findings.finding import Finding, Observation, Subject
 from service.domain.findings.lifecycle import Look, reconcile
+from service.domain.reasons.unread import DESCRIBE, READ, NoPermission, Told
 from service.store import clusters, lease
 from service.store.engine import open_engine
 from service.store.migrate import config, upgrade
+from service.store.queries import clusters as read_clusters
+from service.store.queries import partitions
 from service.store.writers.findings import FindingWriter, load
 from tests.service.store.logs import NOW_MS
 
@@ -57,6 +60,37 @@ def test_a_finding_of_an_earlier_version_is_read_and_goes_on(at_0003: Engine) ->
     (new,) = stored(at_0003)
     assert (new.id, new.decision, new.command) == ("f1", "abort", "kafka-transactions.sh abort")
     assert new.blocked_groups == ("readers", "billing")
+
+
+_DENIED = "no permission on topic vault: grant DESCRIBE and READ on it"
+_PARTITION = """INSERT INTO data_partitions (cluster_id, topic, partition, topic_id, leader, leader_epoch, log_start,
+ last_stable_offset, high_watermark, looked_at_ms, stalled_since_ms, is_gone, answered_at_ms, why, read_why) VALUES
+ (1, 'vault', {number}, 'T', 1, 5, -1, -1, -1, {at}, {at}, {false}, NULL, {why}, {read_why})"""
+
+
+def test_sentences_of_an_earlier_version_become_reasons(at_0003: Engine) -> None:
+    is_sqlite = at_0003.dialect.name == "sqlite"
+    same = {"at": NOW_MS, "false": "0" if is_sqlite else "false"}
+    with at_0003.begin() as connection:
+        command.upgrade(config(connection), "0009")
+        for row in (
+            _PARTITION.format(number=0, why=f"'{_DENIED}'", read_why="NULL", **same),
+            _PARTITION.format(number=1, why="'no leader'", read_why=f"'not all: {_DENIED}'", **same),
+            f"INSERT INTO source_status VALUES (1, 'partitions', {NOW_MS}, '1 of 2 partitions: {_DENIED} (1)')",
+            f"UPDATE findings SET kind = 'coverage_gap', summary = 'vault cannot be read: {_DENIED}'",
+        ):
+            connection.exec_driver_sql(row)
+    upgrade(at_0003)
+    with at_0003.connect() as connection:
+        denied, silent = partitions.stalled(connection, 1)
+        status = read_clusters.statuses(connection, 1)["partitions"]
+        assert partitions.some_broker_is_silent(connection, 1), "the one that has no permission is not silent"
+    missing = NoPermission("vault", (DESCRIBE, READ))
+    assert (denied.why, denied.read_why) == (missing, None)
+    assert (silent.why, silent.read_why) == (Told("no leader"), missing)
+    assert status.error == missing
+    (gap,) = stored(at_0003)
+    assert gap.reason == missing
 
 
 def test_the_way_back_leaves_what_the_earlier_version_had(at_0003: Engine) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from service.store.queries import partitions
+from tests.helpers.reasons import denied
 from tests.service.store.conftest import Cluster
 from tests.service.store.logs import NOW_MS
 from tests.service.store.looks import Watched, described, entry, look, silent
@@ -45,9 +46,9 @@ def test_what_a_part_does_not_show_stays(watched: Watched) -> None:
 
 
 def test_a_read_that_could_not_read_anything_ends_nothing(watched: Watched) -> None:
-    watched.see(described(NOW_MS + 9, described=False, first=None, why="not authorized"))
+    watched.see(described(NOW_MS + 9, described=False, first=None, why=denied("orders")))
     assert watched.open().keys() == {7, 8}
-    assert watched.there().read_why == "not authorized"
+    assert watched.there().read_why == denied("orders")
 
 
 def test_all_are_over_when_the_lso_reaches_the_high_watermark(watched: Watched) -> None:

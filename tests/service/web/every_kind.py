@@ -6,8 +6,10 @@ from typing import Any, Final
 
 from service.domain.findings import kinds
 from service.domain.findings.finding import Evidence, Observation, Occurrence, Subject
+from service.domain.reasons.hanging import HangCause, Hangs
 from service.domain.transaction_log.states import TOPIC
 from tests.helpers.partitions import LSO, PID
+from tests.helpers.reasons import denied
 from tests.helpers.stores import NOW_MS
 
 ORDERS: Final = Subject("orders", 0, b"pay", PID, 3, LSO)
@@ -30,25 +32,25 @@ def observed(kind: str, subject: Subject, summary: str, advice: str = "Do what i
 
 def hanging(decision: str = "none", subject: Subject = ORDERS, **more: Any) -> Observation:
     """As `service.domain.findings.hanging.observe` says it."""
-    cause = {
-        "none": "written after the marker of its transaction, or without adding the partition to one",
-        "unknown": "why it hangs is not known without the coordinators' log",
-    }.get(decision, "its marker was never written here")
-    why = {"unknown": "the log that tells may not be read", "commit": "it listed the partition and was committed"}
+    cause = {"none": HangCause.LATE, "unknown": HangCause.NO_LOG}.get(decision, HangCause.NO_MARKER)
+    decided_by = {
+        "unknown": "the log that tells may not be read",
+        "commit": "it listed the partition and was committed",
+    }
+    why = Hangs(cause, 0, False, decision, decided_by.get(decision, "it was seen not to be"), is_behind=False)
     looks = (
         _LINE,
         Evidence(NOW_MS - 9_000, "orders-0@100", "open: producer id 7, epoch 3"),
         Evidence(NOW_MS - 6_000, TOPIC, "partition 0 read to the end of then: no transaction there will end it"),
         Evidence(NOW_MS - 3_000, "DescribeProducers, broker 1", "still open"),
-        Evidence(
-            NOW_MS - 9_000, "txnscope", f"{cause}. Decision: {decision}: {why.get(decision, 'it was seen not to be')}"
-        ),
+        Evidence(NOW_MS - 9_000, "txnscope", str(why)),
     )
     fields: dict[str, Any] = {
         "severity": kinds.CRITICAL,
         "evidence": looks,
         "decision": decision,
         "command": ABORT if decision in ("none", "abort") else None,
+        "reason": why,
     }
     return observed(kinds.HANGING, subject, BLOCKS, "Advice of the judge.", **fields)._replace(**more)
 
@@ -172,7 +174,8 @@ EVERY: Final[dict[str, Observation]] = {
         kinds.COVERAGE_GAP,
         Subject(topic="hr.payroll"),
         "hr.payroll-0 and hr.payroll-1: the LSO stands, and who holds it is not known: the topic may not be read",
-        "Grant READ on the topic to txnscope's principal: Kafka asks for it. `txnscope doctor --topics hr.payroll`"
+        "Kafka asks for READ on the topic: grant it to txnscope's principal. `txnscope doctor --topics hr.payroll`"
         " prints the line.",
+        reason=denied("hr.payroll"),
     ),
 }

@@ -14,6 +14,7 @@ from service.store.writers.groups import GroupSeen, GroupWriter
 from tests.helpers.findings import observe
 from tests.helpers.partitions import WithPartitions, entry, moves, silent, stands
 from tests.helpers.partitions import read as read_of
+from tests.helpers.reasons import denied
 from tests.helpers.stores import DESCRIPTION, NOW_MS, Id
 from tests.service.store.histories import aborted
 from tests.service.store.logs import batch, read
@@ -22,7 +23,7 @@ from tests.service.store.logs import entry as logged
 HOUR_MS = 3_600_000
 MINUTE_MS = 60_000
 COMMAND = "kafka-transactions.sh --bootstrap-server b:9092 abort --topic payments --partition 7 --start-offset 100"
-DENIED = "no permission on topic hr.payroll: grant READ on it"
+DENIED = denied("hr.payroll")
 
 
 def on(topic: str, partition: int, *entries: Any) -> tuple[Any, Any]:
@@ -115,6 +116,8 @@ def tell(url: str, **more: Any) -> WithPartitions:
     fencing = observe(kinds.FENCING_CONFLICT, b"orders-etl-0", summary="orders-etl-0: two producers fence each other")
     fencing = fencing._replace(occurrences=tuple(Occurrence(n, NOW_MS - 1_000 * (15 - n)) for n in range(1, 15)))
     expiring = observe(kinds.EXPIRING, b"refunds-batch", severity=kinds.INFO, summary="refunds-batch expires at 15:05")
-    gap = observe(kinds.COVERAGE_GAP, subject=Subject(topic="hr.payroll"), summary=f"hr.payroll: {DENIED}")
+    gap = observe(
+        kinds.COVERAGE_GAP, subject=Subject(topic="hr.payroll"), summary=f"hr.payroll: {DENIED}", reason=DENIED
+    )
     cluster.see(hanging(**more), fencing, expiring, gap)
     return cluster

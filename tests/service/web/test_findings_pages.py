@@ -15,6 +15,7 @@ from sqlalchemy import update
 from service.app import create_app
 from service.domain.findings import kinds
 from service.domain.findings.finding import Finding, Observation, Subject
+from service.domain.reasons.unread import DESCRIBE, READ
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import Participants
 from service.store import clusters
@@ -23,6 +24,7 @@ from service.store.queries.findings import FindingSelection
 from service.store.schema import findings
 from service.store.writers.groups import GroupSeen, GroupWriter
 from tests.helpers.partitions import LSO, PID, WithPartitions, entry, moves, owner, read, stands
+from tests.helpers.reasons import denied
 from tests.helpers.stores import DESCRIPTION, NOW_MS, Id
 from tests.service.web.every_kind import ABORT, BLOCKS, EVERY, hanging
 
@@ -383,11 +385,12 @@ def test_long_lists_go_on_page_after_page_the_gravest_first(cluster: WithPartiti
 
 def test_a_gap_names_the_permission_and_the_line_that_gives_it(cluster: WithPartitions, look: Look) -> None:
     clusters.describe(cluster.engine, cluster.id, DESCRIPTION, NOW_MS)
-    denied = "no permission on topic __transaction_state: grant DESCRIBE and READ on it"
+    hidden = denied("__transaction_state", DESCRIBE, READ)
     cluster.see(
         EVERY[kinds.COVERAGE_GAP]._replace(
             subject=Subject(topic="__transaction_state"),
-            summary=f"__transaction_state cannot be read: {denied}",
+            summary=f"__transaction_state cannot be read: {hidden}",
+            reason=hidden,
             advice="Nothing that rests on it is judged until it can be read again.",
         )
     )

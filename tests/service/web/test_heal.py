@@ -22,11 +22,13 @@ from service.domain.partitions.open_entries import (
     Owner,
     Relation,
 )
+from service.domain.reasons.unjudged import LogUnread
 from service.domain.transaction_log import states
 from service.domain.transaction_log.limits import TWO_PHASE_TIMEOUT_MS
 from service.web.findings.words import KIND_WORDS, about, heal_of_finding, is_muted
 from service.web.shared.recovery import heal_of
 from tests.helpers.paths import ROOT
+from tests.helpers.reasons import denied
 from tests.helpers.stores import NOW_MS
 
 LIMITS = Limits(10_000, 604_800_000, 3_600_000, frozenset())
@@ -106,7 +108,7 @@ def test_a_partition_without_leader_heals_when_it_has_one() -> None:
 
 
 def test_what_is_unknown_says_why() -> None:
-    assert heal_of(Relation(NOT_KNOWN, None, "the log is not read"), LIMITS).more == "the log is not read"
+    assert heal_of(Relation(NOT_KNOWN, None, LogUnread()), LIMITS).more == str(LogUnread())
 
 
 def test_every_kind_of_finding_has_words_and_says_whether_it_heals() -> None:
@@ -124,8 +126,8 @@ def test_a_time_that_is_known_is_counted_down_unless_it_never_heals() -> None:
 
 
 def test_a_missing_permission_is_said_to_be_the_way_out() -> None:
-    denied = finding(kinds.COVERAGE_GAP, summary="hr: no permission on topic hr: grant READ on it")
-    assert heal_of_finding(denied).text == "unknown until that is granted"
+    hidden = finding(kinds.COVERAGE_GAP, reason=denied("hr"))
+    assert heal_of_finding(hidden).text == "unknown until that is granted"
     assert heal_of_finding(finding(kinds.COVERAGE_GAP)).text == "unknown until it can be read"
 
 

@@ -6,11 +6,13 @@ import re
 
 from service.domain.findings import kinds
 from service.domain.findings.finding import Subject
+from service.domain.reasons.unread import NoBroker
 from service.domain.transaction_log.states import SOURCE, TOPIC
 from service.store import lease, progress
 from service.store.writers.findings import FindingWriter
 from tests.helpers.findings import observe
 from tests.helpers.partitions import WithPartitions, entry, moves, silent
+from tests.helpers.reasons import denied
 from tests.helpers.stores import NOW_MS, Id
 from tests.service.web.opened import h1, links_of, page_of, quiet, words_of
 from tests.service.web.stories import DENIED, HOUR_MS, empty_store, group, hanging, on, tell, wait
@@ -83,7 +85,7 @@ def test_the_first_read_shows_its_progress_and_no_numbers(cluster: WithPartition
 
 
 def test_nothing_was_read_at_all(cluster: WithPartitions, url: str) -> None:
-    cluster.writer.report_trouble("no broker of kafka:9092 answers")
+    cluster.writer.report_trouble(NoBroker("kafka:9092"))
     html = page_of(url)
     assert h1(html) == "Unknown: nothing of prod-eu was read yet."
     assert "No complete read of the transaction log: no broker of kafka:9092 answers;" in words_of(html, "verdict")
@@ -114,7 +116,7 @@ def test_old_data_without_a_finding_are_not_green(cluster: WithPartitions, url: 
 
 def test_kafka_is_away(url: str) -> None:
     cluster = tell(url)
-    cluster.read(trouble="no broker of kafka:9092 answers")
+    cluster.read(trouble=NoBroker("kafka:9092"))
     lease.renew(cluster.engine, cluster.lease, NOW_MS + 371_000)
     cluster.close()
     html = page_of(url, 372_000)
@@ -144,7 +146,7 @@ def test_nobody_writes_the_store(url: str) -> None:
 
 def test_without_the_log_the_rest_stays_fresh(cluster: WithPartitions, url: str) -> None:
     """What may not be read makes its partitions unknown, not all data old."""
-    cluster.writer.report_trouble("no permission on topic __transaction_state: grant READ on it")
+    cluster.writer.report_trouble(denied("__transaction_state"))
     cluster.look(moves(0))
     html = page_of(url)
     assert "Live, data 1.2 s old" in words_of(html, "live")

@@ -12,6 +12,7 @@ from fastapi.testclient import TestClient
 from service.app import create_app
 from service.domain.findings import kinds
 from service.domain.findings.finding import Subject
+from service.domain.reasons.unread import DESCRIBE, READ
 from service.domain.transaction_log import states
 from service.store import clusters
 from service.store.queries import judged_partitions
@@ -32,6 +33,7 @@ from tests.helpers.partitions import (
     silent,
     stands,
 )
+from tests.helpers.reasons import denied
 from tests.helpers.stores import DESCRIPTION, NOW_MS, Id
 from tests.service.web.first_read import reading_for_the_first_time
 from tests.service.web.page_text import PageText, page_of
@@ -145,13 +147,13 @@ def test_filters_and_sorts_in_the_address(cluster: WithPartitions) -> None:
 
 
 def test_what_does_not_answer_is_listed_as_unknown_with_why(cluster: WithPartitions) -> None:
-    denied = "no permission on topic hr.payroll: grant DESCRIBE and READ on it"
+    hidden = denied("hr.payroll", DESCRIBE, READ)
     cluster.read()
-    cluster.look(moves(), *(silent(denied, n, "hr.payroll") for n in range(6)))
+    cluster.look(moves(), *(silent(hidden, n, "hr.payroll") for n in range(6)))
     page = page_of(cluster.url, PATH)
     row = page.texts["silent-hr.payroll-0"]
     assert row.startswith("hr.payroll-0 to -5 6 partitions not readable unknown unknown unknown unknown unknown")
-    assert denied in row
+    assert str(hidden) in row
     assert page.links["What to do"] == "/clusters/orders/pipeline#unknown"
     assert "Unknown 6" in page.texts["partitions"]
     assert "0 hide records, 6 are unknown" in page.texts["partitions"]
@@ -159,7 +161,7 @@ def test_what_does_not_answer_is_listed_as_unknown_with_why(cluster: WithPartiti
     assert "silent-hr.payroll-0" not in page_of(cluster.url, f"{PATH}?topic=orders").texts
     one = page_of(cluster.url, f"{PATH}/hr.payroll/3")
     assert one.texts["verdict"].startswith(
-        f"Unknown: hr.payroll-3 cannot be looked at. N{denied[1:]}. It never answered."
+        f"Unknown: hr.payroll-3 cannot be looked at. N{str(hidden)[1:]}. It never answered."
     )
     assert "High watermark unknown" in one.texts[""]
 

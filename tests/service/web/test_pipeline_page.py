@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from service.domain.doctor.acls import grant_of
 from service.domain.findings import kinds
 from service.domain.findings.finding import Subject
+from service.domain.reasons.unread import DESCRIBE, READ
 from service.domain.transaction_log.facts import Gap, LogBatch, RangeRead, Reject
 from service.store import clusters
 from service.web.cluster.unknowns import PARTITIONS_SHOWN
@@ -17,12 +19,13 @@ from service.web.shared import words
 from service.web.shared.grants import bootstrap_of, lines_of
 from tests.helpers.findings import observe
 from tests.helpers.partitions import WithPartitions, entry, moves, read, silent, stands
+from tests.helpers.reasons import denied
 from tests.helpers.stores import DESCRIPTION, NOW_MS, Id
 from tests.service.web.first_read import reading_for_the_first_time
 from tests.service.web.page_text import PageText, page_of
 
 PATH = "/clusters/orders/pipeline"
-DENIED = "no permission on topic hr.payroll: grant DESCRIBE and READ on it"
+DENIED = denied("hr.payroll", DESCRIBE, READ)
 ALL_CONFIGS = {
     name: {"value": value, "source": "broker"}
     for name, value in {
@@ -83,7 +86,7 @@ def test_what_is_unknown_comes_with_the_line_that_grants_it(cluster: WithPartiti
     assert "14.3 % of 7 partitions can be judged" in page.texts["verdict"]
     assert "hr.payroll-0, hr.payroll-1" in partitions
     assert "hanging, blocked, groups behind it" in partitions
-    assert DENIED in partitions
+    assert str(DENIED) in partitions
     assert page.texts["grant-1-1"] == (
         "kafka-acls.sh --bootstrap-server broker-1:9092 --command-config admin.properties --add"
         " --allow-principal 'User:<your principal>' --operation Read --topic hr.payroll"
@@ -201,10 +204,9 @@ def test_thousands_of_reasons_are_not_all_listed(cluster: WithPartitions) -> Non
 
 
 def test_lines_only_where_something_can_be_granted() -> None:
-    assert lines_of("something else", "b:9092") == []
-    assert lines_of("READ on topic t", None) == []
+    assert lines_of(grant_of(denied("t")), None) == []
     assert lines_of(None, "b:9092") == []
-    (line,) = lines_of("DESCRIBE on topic t", "b:9092")
+    (line,) = lines_of(grant_of(denied("t", DESCRIBE)), "b:9092")
     assert line.endswith("--operation Describe --topic t")
     assert bootstrap_of([]) is None
     assert bootstrap_of([{"id": 1, "host": "::1", "port": 9}]) == "[::1]:9"

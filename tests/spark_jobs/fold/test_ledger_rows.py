@@ -5,6 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 
 from service.domain.partitions.ledger import LedgerBatch, Marker, TopicRange, Volume
+from service.domain.reasons.reason import Several
+from service.domain.reasons.unread import NoBatch, SilentBroker
 from service.domain.transaction_log.facts import Gap, RangeRead
 from spark_jobs.fold.ledger import batches_from_rows, markers_to_rows, ranges_to_rows, volumes_to_rows
 from spark_jobs.fold.rows import trouble_to_rows
@@ -25,9 +27,13 @@ def arrived(*rows: pa.RecordBatch) -> LedgerBatch:
 
 def test_all_that_executors_tell_arrives() -> None:
     rows = [volumes_to_rows(VOLUMES), markers_to_rows([MARKER]), ranges_to_rows(RANGES)]
-    troubles = [trouble_to_rows("broker 1 does not answer"), trouble_to_rows("pay-0: damaged")]
+    troubles = [
+        trouble_to_rows(SilentBroker(1)),
+        trouble_to_rows(NoBatch("pay", 0, 7)),
+        trouble_to_rows(SilentBroker(1)),
+    ]
     assert arrived(*rows, *troubles) == LedgerBatch(
-        RANGES, VOLUMES, (MARKER,), "broker 1 does not answer; pay-0: damaged"
+        RANGES, VOLUMES, (MARKER,), Several((SilentBroker(1), NoBatch("pay", 0, 7)))
     )
 
 

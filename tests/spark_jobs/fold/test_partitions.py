@@ -5,11 +5,14 @@ from __future__ import annotations
 import pyarrow as pa
 
 from service.domain.partitions.facts import FirstBatch, OpenEntry, PartitionLook, PartitionsBatch, StalledRead
+from service.domain.reasons.unjudged import NotAllRead
+from service.domain.reasons.unread import NoLeader, PartitionsSilent
 from spark_jobs.fold.partitions import batches_from_rows, reads_to_rows, seen_to_rows
+from tests.helpers.reasons import denied
 
 LOOKS = (
     PartitionLook("orders", 0, "id", 1, 7, 3, 10, 12, 5_000, 4_000, None, False, "[]"),
-    PartitionLook("orders", 1, "id", -1, 7, -1, -1, -1, 5_000, None, "no leader"),
+    PartitionLook("orders", 1, "id", -1, 7, -1, -1, -1, 5_000, None, NoLeader()),
     PartitionLook("pay", 0, "old", 1, 0, -1, -1, -1, 5_000, None, None, True),
 )
 READS = (
@@ -27,7 +30,7 @@ READS = (
         True,
         140,
     ),
-    StalledRead("pay", 0, "id", 7, 10, 12, 5_100, None, False, (), why="no permission"),
+    StalledRead("pay", 0, "id", 7, 10, 12, 5_100, None, False, (), why=NotAllRead(denied("pay"))),
 )
 
 
@@ -36,7 +39,7 @@ def arrived(*rows: pa.RecordBatch) -> list[PartitionsBatch]:
 
 
 def test_all_that_was_seen_and_read_arrives() -> None:
-    seen = PartitionsBatch(5_000, LOOKS, (), True, 4, "1 of 3 partitions do not answer")
+    seen = PartitionsBatch(5_000, LOOKS, (), True, 4, PartitionsSilent(1, 3, ((NoLeader(), 1),)))
     rows = [*seen_to_rows(seen), reads_to_rows(READS[:1]), reads_to_rows(READS[1:])]
     assert arrived(*rows) == [seen._replace(reads=READS)]
 

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from spark_jobs.runtime.error_summary import error_summary
+import pytest
+
+from service.domain.reasons.unread import Told
+from service.kafka.errors import KafkaRefused
+from spark_jobs.runtime.error_summary import error_summary, reason_of
+from spark_jobs.source.carried import Carried, carrying_reasons
+from tests.helpers.reasons import denied
 
 SPARK = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted due to stage failure
  : org.apache.spark.api.python.PythonException: Traceback (most recent call last):
@@ -17,6 +23,25 @@ Caused by: java.lang.RuntimeException: something wraps it
 
 def test_our_own_exception_is_found_in_what_spark_makes_of_it() -> None:
     assert error_summary(RuntimeError(SPARK)) == "no permission on topic t: grant READ on it"
+
+
+def test_the_reason_of_a_worker_arrives_as_it_was() -> None:
+    missing = denied("t")
+    with pytest.raises(Carried) as raised, carrying_reasons():
+        raise KafkaRefused(missing)
+    name = f"{Carried.__module__}.{Carried.__name__}"
+    said = RuntimeError(
+        SPARK.replace("service.kafka.errors.KafkaRefused: no permission on", f"{name}: {raised.value}\n")
+    )
+    assert reason_of(said) == missing
+    assert error_summary(said) == "no permission on topic t: grant READ on it"
+    assert reason_of(KafkaRefused(missing)) == missing
+
+
+@pytest.mark.parametrize("cut", ['{"code": "no_perm', '{"code": "no_perm}', "{}, x}"])
+def test_a_reason_that_nobody_can_read_is_what_was_said(cut: str) -> None:
+    said = RuntimeError(f"spark_jobs.source.carried.Carried: {cut}")
+    assert reason_of(said) == Told(cut)
 
 
 def test_otherwise_the_innermost_cause_speaks() -> None:

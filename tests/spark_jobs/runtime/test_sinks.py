@@ -10,6 +10,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame
 
+from service.domain.reasons.reason import text_of
+from service.domain.reasons.unread import Told
 from service.domain.transaction_log.facts import LogBatch
 from service.store.errors import OutOfSequence, StoreUnavailable
 from spark_jobs.fold.rows import batches_from_rows, trouble_to_rows
@@ -24,7 +26,7 @@ class Frame:
         self.trouble = trouble
 
     def toArrow(self) -> pa.Table:  # noqa: N802 - Spark's name
-        return pa.Table.from_batches([trouble_to_rows(self.trouble)])
+        return pa.Table.from_batches([trouble_to_rows(Told(self.trouble))])
 
 
 def give(sink: StoreSink[LogBatch], trouble: str) -> None:
@@ -37,7 +39,7 @@ def test_the_next_batch_is_read_while_one_is_stored() -> None:
 
     def apply(batch: LogBatch, _now_ms: int, _before_ms: int | None) -> Any:
         assert may_go_on.wait(LIMIT_S)
-        stored.append(batch.trouble)
+        stored.append(text_of(batch.trouble))
 
     sink = StoreSink(batches_from_rows, apply)
     give(sink, "one")
@@ -59,7 +61,7 @@ def test_a_store_that_is_down_is_asked_again_until_it_takes_the_batch() -> None:
     def apply(batch: LogBatch, _now_ms: int, _before_ms: int | None) -> Any:
         if (answer := answers.pop(0)) is not None:
             raise answer
-        stored.append(batch.trouble)
+        stored.append(text_of(batch.trouble))
 
     sink = StoreSink(batches_from_rows, apply)
     give(sink, "one")

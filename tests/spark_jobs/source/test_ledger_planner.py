@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from service.domain.reasons.unread import DESCRIBE, Told
 from service.domain.transaction_log.facts import Gap, RangeRead
 from service.kafka import errors
 from service.kafka.ends import Ends
@@ -14,8 +15,9 @@ from service.kafka.metadata import Leader, TopicLayout, Topics
 from spark_jobs.source.ledger_planner import LAYOUT_EVERY_MS, LedgerPlan, LedgerPlanner
 from spark_jobs.source.ledger_requests import EVERY_MS
 from spark_jobs.source.log_identity import LogPosition, Look, other_log
-from spark_jobs.source.requests import Place
+from spark_jobs.source.requests import Listing, Place
 from spark_jobs.source.watched import Watch
+from tests.helpers.reasons import denied
 
 
 class Cluster:
@@ -52,8 +54,9 @@ class Cluster:
     def starts(self, layouts: Mapping[str, TopicLayout]) -> dict[Place, Ends]:
         raise AssertionError("the starts come with the ends")
 
-    def why_not_listed(self, topic: str) -> str | None:
-        return errors.no_permission(topic, "DESCRIBE") if topic in self.unreadable else None
+    def listing(self, topic: str) -> Listing:
+        hidden = denied(topic, DESCRIBE) if topic in self.unreadable else None
+        return Listing(hidden is not None, hidden)
 
     def other_log(self, seen: Look, partition: int, position: LogPosition) -> Gap | None:
         if self.parted_at is not None and seen.layout.leaders[partition].epoch != position.leader_epoch:
@@ -63,7 +66,7 @@ class Cluster:
     def record_size(self, layout: TopicLayout, partition: int, offset: int) -> int | None:
         self.measured.append(layout.topic)
         if layout.topic in self.unreadable:
-            raise KafkaRefused(errors.no_permission(layout.topic, "READ"))
+            raise KafkaRefused(denied(layout.topic))
         return 500 if offset < self.logs[layout.topic][partition][1] else None
 
     def close(self) -> None:
@@ -123,7 +126,7 @@ def test_a_topic_does_not_begin_before_all_of_it_answers() -> None:
     cluster.silent.add(("pay", 1))
     plan = planned.plan()
     assert [topic for topic, _ in plan.ranges] == ["orders"]
-    assert plan.trouble == "1 of 2 partitions have no leader that answers: pay-1"
+    assert str(plan.trouble) == "1 of 2 partitions have no leader that answers: pay-1"
     cluster.silent.clear()
     assert spans(planned.read())["pay", 1] == (60, 60)
     cluster.silent.add(("pay", 1))
@@ -142,7 +145,7 @@ def test_a_topic_that_may_not_be_read_is_named_and_the_others_go_on() -> None:
     planned = Planned(cluster := Cluster(pay=[(0, 50)], secret=[(0, 50)]))
     cluster.unreadable.add("secret")
     plan = planned.plan()
-    assert plan.trouble == errors.no_permission("secret", "READ")
+    assert plan.trouble == denied("secret")
     assert [topic for topic, _ in plan.ranges] == ["pay"]
     planned.plan()
     assert cluster.measured.count("secret") == 1, "it is not asked again at once"
@@ -157,7 +160,7 @@ def test_a_permission_that_is_taken_away_leaves_the_view_and_reads_nothing() -> 
     cluster.unreadable.add("pay")
     cluster.logs["pay"] = [(0, 90)]
     plan = planned.plan(EVERY_MS)
-    assert plan.trouble == errors.no_permission("pay", "READ")
+    assert plan.trouble == denied("pay")
     assert [(r.lo, r.hi, r.end_offset) for _, r in plan.ranges] == [(50, 50, 90)]
 
 
@@ -167,7 +170,7 @@ def test_a_topic_that_is_not_listed_any_more_keeps_its_position() -> None:
     hidden = cluster.logs.pop("pay")
     cluster.unreadable.add("pay")
     plan = planned.plan()
-    assert (plan.trouble, [topic for topic, _ in plan.ranges]) == (errors.no_permission("pay", "DESCRIBE"), ["orders"])
+    assert (plan.trouble, [topic for topic, _ in plan.ranges]) == (denied("pay", DESCRIBE), ["orders"])
     cluster.logs["pay"], cluster.unreadable = [(0, 80)], set()
     assert hidden == [(0, 50)]
     assert spans(planned.read())["pay", 0] == (50, 80)
@@ -236,7 +239,7 @@ def test_while_nobody_answers_nothing_is_planned_and_it_is_said() -> None:
     planned = Planned(cluster := Cluster(pay=[(0, 50)]))
     planned.plan()
     cluster.away = True
-    assert planned.plan() == LedgerPlan((), "broker 1 does not answer")
+    assert planned.plan() == LedgerPlan((), Told("broker 1 does not answer"))
     cluster.away, cluster.logs["pay"] = False, [(0, 60)]
     assert spans(planned.read()) == {("pay", 0): (50, 60)}
 
@@ -254,7 +257,7 @@ def test_a_log_that_cannot_be_compared_waits_alone(monkeypatch: pytest.MonkeyPat
     with monkeypatch.context() as patched:
         patched.setattr(cluster, "other_log", asked)
         plan = planned.plan()
-    assert plan.trouble == "end of epoch 5 of pay-0: error 74"
+    assert str(plan.trouble) == "end of epoch 5 of pay-0: error 74"
     assert [(topic, r.lo, r.hi) for topic, r in plan.ranges] == [("orders", 5, 6)]
     assert spans(planned.read())["pay", 0] == (50, 60)
 

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from service.domain.partitions.ledger import LedgerBatch, TopicRange
+from service.domain.reasons.unread import NoBatch
 from service.domain.transaction_log.facts import RangeRead
 from service.kafka import errors
 from service.kafka.errors import KafkaRefused
@@ -84,7 +85,7 @@ def test_what_is_no_batch_is_stepped_over_and_told(monkeypatch: pytest.MonkeyPat
     log = [(1, records(0)), (2, bytes(80)), (3, records(2))]
     found = read(monkeypatch, {"pay": log}, a_range("pay", 0, 0, 3))
     assert sum(one.records for one in found.volumes) == 2
-    assert found.trouble == "pay-0: what lies at offset 1 is no batch"
+    assert found.trouble == NoBatch("pay", 0, 1)
 
 
 def test_a_topic_that_may_not_be_read_any_more_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

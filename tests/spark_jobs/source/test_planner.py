@@ -8,6 +8,8 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from deploy.demo.broker import Broker
+from service.domain.reasons.reason import Reason
+from service.domain.reasons.unread import Told
 from service.domain.transaction_log.facts import NO_LEADER, Gap, RangeRead
 from service.kafka import errors
 from service.kafka.client import KafkaClient
@@ -18,6 +20,7 @@ from spark_jobs.source import planner as planning
 from spark_jobs.source.admission import Limits
 from spark_jobs.source.log_identity import LogPosition, Look, other_log, silence
 from spark_jobs.source.planner import LogPlanner, Plan
+from tests.helpers.reasons import denied
 from tests.helpers.waiting import ANSWER_S, wait_until_equal
 from tests.integration.producers import SILENT, create_topic, open_producer, transact
 
@@ -42,7 +45,7 @@ class Planned:
         """What is to be read by partition, first words first: a broker takes its time until all of a topic answers."""
         told: dict[int, RangeRead] = {}
 
-        def trouble() -> str | None:
+        def trouble() -> Reason | None:
             plan = self.planner.plan()
             self.planner.advance(plan)
             told.update({r.partition: r for r in plan.ranges} | told)
@@ -107,11 +110,11 @@ def test_a_gap_is_not_lost_where_a_later_partition_does_not_answer(
 
     with monkeypatch.context() as patched:
         patched.setattr(planning, "other_log", asked)
-        assert planned.planner.plan() == Plan((), "broker 1 does not answer")
+        assert planned.planner.plan() == Plan((), Told("broker 1 does not answer"))
     assert {p: gap.reason for p, gap in gaps(planned.plan()).items()} == {0: "recreated", 1: "recreated"}
 
 
 def test_a_missing_permission_is_told_in_the_words_of_the_client() -> None:
     seen = Look(TopicLayout("t", "T", {}), 0, {}, {}, {0: errors.TOPIC_AUTHORIZATION_FAILED})
-    assert silence(seen) == errors.no_permission("t", "DESCRIBE", "READ")
-    assert silence(seen) == "no permission on topic t: grant DESCRIBE and READ on it"
+    assert silence(seen) == denied("t", "DESCRIBE", "READ")
+    assert str(silence(seen)) == "no permission on topic t: grant DESCRIBE and READ on it"

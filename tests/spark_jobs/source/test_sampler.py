@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 import pytest
 
 from service.domain.partitions.facts import PartitionLook
+from service.domain.reasons.reason import Reason
+from service.domain.reasons.unread import DESCRIBE, NoLeader, SilentBroker
 from service.domain.transaction_log.states import TOPIC as LOG
 from service.domain.worlds.order import LogEnd, decode
 from service.kafka import errors
@@ -14,12 +16,15 @@ from service.kafka.ends import Ends
 from service.kafka.errors import KafkaUnavailable
 from service.kafka.metadata import Leader, TopicLayout, Topics
 from spark_jobs.source import sampler as sampling
+from spark_jobs.source.requests import Listing
 from spark_jobs.source.sampler import FULL_EVERY_MS, HEARTBEAT_MS, Sample, Sampler
 from spark_jobs.source.watched import MOVING_EVERY_MS, STALL_MS, Clock, Watch
+from tests.helpers.reasons import denied, reason
 
 EVERYTHING = Watch()
 T0 = 1_000_000
 TICK = 250
+HIDDEN = Listing(is_there=True, hidden=denied("orders", DESCRIBE))
 SILENT = Ends(-1, -1, -1, errors.LEADER_NOT_AVAILABLE)
 
 
@@ -31,7 +36,7 @@ class Cluster:
         self.leaders: dict[tuple[str, int], Leader] = {}
         self.now: dict[tuple[str, int], Ends] = {}
         self.listed: set[str] = set()
-        self.unlisted: dict[str, str | None] = {}
+        self.unlisted: dict[str, Listing] = {}
         self.failure: str | None = None
         self.started: list[tuple[str, int]] = []
         self.at_ms = T0
@@ -76,7 +81,7 @@ class Cluster:
         self.started += found
         return found
 
-    def why_not_listed(self, topic: str) -> str | None:
+    def listing(self, topic: str) -> Listing:
         return self.unlisted[topic]
 
     def _layout(self, topic: str) -> TopicLayout:
@@ -178,7 +183,7 @@ def test_a_stall_goes_on_while_nobody_answers(cluster: Cluster) -> None:
     standing = cluster.now["orders", 0]
     cluster.now["orders", 0] = SILENT
     (told,) = cluster.looks(8)
-    assert (told.why, told.last_stable_offset, told.stalled_since_ms) == ("broker 1 does not answer", -1, since)
+    assert (told.why, told.last_stable_offset, told.stalled_since_ms) == (SilentBroker(1), -1, since)
     assert cluster.take().asks == (), "nobody is asked who does not answer"
     cluster.now["orders", 0] = standing
     (told,) = cluster.looks()
@@ -276,19 +281,19 @@ def test_one_look_without_an_answer_is_not_worth_a_word(cluster: Cluster) -> Non
     cluster.look(2)
     assert cluster.sampler.is_due()
     seen = cluster.take().seen
-    assert [look.why for look in seen.looks] == ["broker 1 does not answer"]
-    assert seen.trouble == "1 of 1 partitions do not answer: broker 1 does not answer (1)"
+    assert [look.why for look in seen.looks] == [SilentBroker(1)]
+    assert str(seen.trouble) == "1 of 1 partitions do not answer: broker 1 does not answer (1)"
 
 
 @pytest.mark.parametrize(
     ("leader", "error", "why"),
     [
-        (Leader(-1, 0), errors.LEADER_NOT_AVAILABLE, "no leader"),
-        (Leader(2, 0), errors.LEADER_NOT_AVAILABLE, "broker 2 does not answer"),
-        (Leader(2, 0), errors.TOPIC_AUTHORIZATION_FAILED, errors.no_permission("orders", "DESCRIBE")),
+        (Leader(-1, 0), errors.LEADER_NOT_AVAILABLE, NoLeader()),
+        (Leader(2, 0), errors.LEADER_NOT_AVAILABLE, SilentBroker(2)),
+        (Leader(2, 0), errors.TOPIC_AUTHORIZATION_FAILED, denied("orders", DESCRIBE)),
     ],
 )
-def test_why_a_partition_cannot_be_looked_at(leader: Leader, error: int, why: str) -> None:
+def test_why_a_partition_cannot_be_looked_at(leader: Leader, error: int, why: Reason) -> None:
     cluster = Cluster()
     cluster.topic("orders")
     cluster.leaders["orders", 0] = leader
@@ -312,9 +317,15 @@ def test_while_no_broker_answers_the_time_of_the_last_look_stands_still(cluster:
     looked_at_ms = cluster.at_ms - TICK
     cluster.take()
     cluster.failure = "no broker of b:9092 answers"
+    failure = reason(cluster.failure)
     cluster.look(FULL_EVERY_MS // TICK + 1)
     seen, asks = cluster.take()
-    assert (seen.trouble, seen.looked_at_ms, seen.looks, seen.is_full) == (cluster.failure, looked_at_ms, (), False)
+    assert (seen.trouble, seen.looked_at_ms, seen.looks, seen.is_full) == (
+        failure,
+        looked_at_ms,
+        (),
+        False,
+    )
     assert asks == (), "there is nobody to be asked"
     cluster.failure = None
     cluster.look()
@@ -327,7 +338,7 @@ def test_a_topic_that_is_deleted_or_created_again_is_told_as_gone(cluster: Clust
     cluster.look(9)
     cluster.take()
     cluster.listed.remove("deleted")
-    cluster.unlisted["deleted"] = None
+    cluster.unlisted["deleted"] = Listing(is_there=False)
     cluster.topic("orders", topic_id="other")
     cluster.stand("orders", 0, 0)
     cluster.look(9)
@@ -344,9 +355,9 @@ def test_a_topic_that_is_deleted_or_created_again_is_told_as_gone(cluster: Clust
 
 def test_a_topic_that_may_not_be_seen_any_more_is_not_called_gone(cluster: Cluster) -> None:
     cluster.listed.remove("orders")
-    cluster.unlisted["orders"] = "no permission"
+    cluster.unlisted["orders"] = HIDDEN
     told = cluster.looks(18)
-    assert [(look.why, look.is_gone) for look in told] == [("no permission", False)]
+    assert [(look.why, look.is_gone) for look in told] == [(HIDDEN.hidden, False)]
     cluster.listed.add("orders")
     assert [look.why for look in cluster.looks(9)] == [None]
 
@@ -359,7 +370,7 @@ def test_many_topics_that_go_at_once_are_checked_in_turn(monkeypatch: pytest.Mon
     cluster.look()
     cluster.take()
     cluster.listed.clear()
-    cluster.unlisted = {"a": "no permission", "b": "no permission", "c": None, "d": "no permission", "e": None}
+    cluster.unlisted = dict.fromkeys("abd", HIDDEN) | dict.fromkeys("ce", Listing(is_there=False))
     told = {look.topic: (look.why, look.is_gone) for look in cluster.looks(80)}
     assert {topic for topic, (_, is_gone) in told.items() if is_gone} == {"c", "e"}
     assert {topic for topic, (why, _) in told.items() if why} == {"a", "b", "d"}

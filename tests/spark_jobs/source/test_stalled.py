@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from service.domain.partitions.facts import NOT_TOLD, FirstBatch, OpenEntry, StalledRead
+from service.domain.reasons.unread import Told
 from service.kafka import errors
 from service.kafka.errors import KafkaRefused, KafkaUnavailable
 from service.kafka.fetch import FetchedAt, Wanted
@@ -16,6 +17,7 @@ from service.kafka.producers import ActiveProducer, Producers
 from service.kafka.settings import ClientSettings
 from spark_jobs.source import reader, stalled, windows
 from spark_jobs.source.requests import WORTH_A_TASK, StalledAsk, into_tasks
+from tests.helpers.reasons import denied
 from tests.spark_jobs.source.test_windows import data
 
 SETTINGS = ClientSettings(("broker:9092",))
@@ -132,7 +134,7 @@ def test_where_producers_are_not_told_the_batches_tell_who_is_open(leader: Leade
     (told,) = leader.read()
     assert [(e.producer_id, e.start_offset, e.coordinator_epoch) for e in told.entries] == [(1, 10, NOT_TOLD)]
     assert (told.described, told.is_whole, told.first) == (False, True, FIRST)
-    expected = None if isinstance(said, Exception) else errors.no_permission("orders", "READ")
+    expected = None if isinstance(said, Exception) else denied("orders")
     assert told.why == expected
 
 
@@ -140,7 +142,7 @@ def test_no_permission_to_read_is_told_once(leader: Leader) -> None:
     leader.fetch_error = errors.TOPIC_AUTHORIZATION_FAILED
     leader.described = Producers(errors.TOPIC_AUTHORIZATION_FAILED, ())
     (told,) = leader.read()
-    assert told.why == errors.no_permission("orders", "READ")
+    assert told.why == denied("orders")
     assert (told.first, told.entries, told.described, told.is_whole) == (None, (), False, False)
 
 
@@ -161,7 +163,7 @@ def test_an_lso_that_moved_since_the_look_is_not_spoken_of(leader: Leader) -> No
 def test_a_broker_that_does_not_answer_is_told(leader: Leader) -> None:
     leader.failure = KafkaUnavailable("broker 1 does not answer: timeout")
     (told,) = leader.read()
-    assert (told.why, told.first, told.described) == ("broker 1 does not answer: timeout", None, False)
+    assert (told.why, told.first, told.described) == (Told("broker 1 does not answer: timeout"), None, False)
     leader.failure = None
     assert leader.read()[0].first == FIRST, "tried again"
 

@@ -250,4 +250,4 @@ def test_transactions_that_may_block_more_groups_than_are_known() -> None:
 def test_groups_that_may_not_be_asked_about() -> None:
     (one,) = unreadable({"billing"})
     assert (one.kind, one.subject) == (kinds.COVERAGE_GAP, Subject(group="billing"))
-    assert "Grant DESCRIBE on the group" in one.advice
+    assert "DESCRIBE the group" in one.advice

@@ -9,7 +9,9 @@ from service.domain.findings.events import MOST_SUBJECTS, Event, group_by_subjec
 from service.domain.findings.finding import Observation, Subject
 from service.domain.findings.rules import Rule
 from service.domain.findings.unreadable import GapSeen, Source, Undecoded
+from service.domain.reasons.reason import Reason
 from service.domain.transaction_log import causes, states
+from tests.helpers.reasons import denied
 from tests.service.domain.findings.builders import NOW_MS, H, M, S, context, event
 
 UUID = "3f2a1b4c-1111-4222-8333-444455556666"
@@ -165,11 +167,11 @@ def test_gaps() -> None:
     ("error", "since_ms", "gaps"),
     [
         (None, NOW_MS - M, 0),
-        ("no permission: grant READ", NOW_MS - 29 * S, 0),
-        ("no permission: grant READ", NOW_MS - 30 * S, 1),
+        (denied("t"), NOW_MS - 29 * S, 0),
+        (denied("t"), NOW_MS - 30 * S, 1),
     ],
 )
-def test_a_source_that_fails_for_a_while(error: str | None, since_ms: int, gaps: int) -> None:
+def test_a_source_that_fails_for_a_while(error: Reason | None, since_ms: int, gaps: int) -> None:
     found = unreadable.coverage_gaps(
         [Source("transaction_state", "__transaction_state", None, error, since_ms)], NOW_MS
     )

@@ -1,0 +1,69 @@
+"""Why a transaction hangs, as far as that is proven."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from service.domain.reasons.reason import Reason
+
+
+class HangCause(StrEnum):
+    """What happened to its marker, or to whoever wrote it."""
+
+    OUTLIVED = "outlived_its_records"
+    NO_MARKER = "no_marker"
+    NO_MARKER_OR_OUTSIDE = "no_marker_or_outside"
+    NO_LOG = "no_log"
+    ORPHAN = "orphan"
+    WRITER_UNKNOWN = "writer_unknown"
+    ID_EXPIRED = "id_expired"
+    NEVER_ADDED = "never_added"
+    LATE = "late"
+    NOT_KNOWN = "not_known"
+
+
+_TEXTS: Final = {
+    HangCause.OUTLIVED: "its records were deleted up to {log_start}; the leader's producer state has outlived them",
+    HangCause.NO_MARKER: "its marker was never written here",
+    HangCause.NO_MARKER_OR_OUTSIDE: "its marker was never written here, or it was written outside of a transaction",
+    HangCause.NO_LOG: "why it hangs is not known without the coordinators' log",
+    HangCause.ORPHAN: "an orphan producer id: written without a coordinator",
+    HangCause.WRITER_UNKNOWN: "who wrote it is not known",
+    HangCause.ID_EXPIRED: "its transactional.id has expired under it",
+    HangCause.NEVER_ADDED: "the partition was never added to a transaction of this producer id",
+    HangCause.LATE: "written after the marker of its transaction, or without adding the partition to one",
+    HangCause.NOT_KNOWN: "why it hangs is not known",
+}
+_SKIPPED: Final = {
+    True: "; its brokers run Kafka 4.3, and 4.3.0 and 4.3.1 skip the marker of a partition without leader"
+    " (KAFKA-20734)",
+    False: "",
+    None: "; if its brokers run Kafka 4.3.0 or 4.3.1, they skip the marker of a partition without leader (KAFKA-20734)",
+}
+_MISSING: Final = (HangCause.NO_MARKER, HangCause.NO_MARKER_OR_OUTSIDE)
+
+
+@dataclass(frozen=True)
+class Hangs(Reason):
+    """`cause`: a HangCause. `log_start`: up to where records were deleted. `may_skip_markers`: as
+    `service.domain.releases` tells of the brokers. `decision` and `decided_by`: what was decided of it, and how that is
+    known. `is_behind`: something else still pins the LSO below it."""
+
+    cause: str
+    log_start: int
+    may_skip_markers: bool | None
+    decision: str
+    decided_by: str
+    is_behind: bool
+    code = "hangs"
+
+    @property
+    def cause_text(self) -> str:
+        """Without a full stop."""
+        text = _TEXTS[HangCause(self.cause)].format(log_start=self.log_start)
+        return text + (_SKIPPED[self.may_skip_markers] if self.cause in _MISSING else "")
+
+    def __str__(self) -> str:
+        return f"{self.cause_text}. Decision: {self.decision}: {self.decided_by}"

@@ -1,0 +1,53 @@
+"""The base of all reasons, and reasons that consist of others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+
+@dataclass(frozen=True)
+class Reason:
+    """A subclass has a `code` of its own, fields that are text, numbers, reasons or tuples of these, and `__str__`: one
+    line for people, without a full stop."""
+
+    code: ClassVar[str]
+
+
+@dataclass(frozen=True)
+class Several(Reason):
+    """More than one at once."""
+
+    reasons: tuple[Reason, ...]
+    code = "several"
+
+    def __str__(self) -> str:
+        return "; ".join(map(str, self.reasons))
+
+
+def text_of(reason: Reason | None) -> str | None:
+    """For people."""
+    return None if reason is None else str(reason)
+
+
+def together(reasons: Iterable[Reason | None]) -> Reason | None:
+    """One for all of these, each said once; None for none."""
+    said = tuple(dict.fromkeys(one for one in reasons if one is not None))
+    return Several(said) if len(said) > 1 else said[0] if said else None
+
+
+def parts(reason: Reason | None) -> Iterator[Reason]:
+    """The reason, and all reasons that it consists of."""
+    if reason is not None:
+        yield reason
+        for field in fields(reason):
+            yield from _within(getattr(reason, field.name))
+
+
+def _within(value: Any) -> Iterator[Reason]:
+    if isinstance(value, Reason):
+        yield from parts(value)
+    elif isinstance(value, tuple):
+        for one in value:
+            yield from _within(one)

@@ -1,0 +1,124 @@
+"""Reasons survive the store and Spark as they are, and are shown as one line."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import pytest
+
+from service.domain.doctor.acls import Acl, grant_for
+from service.domain.reasons import hanging, unjudged, unread
+from service.domain.reasons.coding import decode, encode
+from service.domain.reasons.hanging import HangCause, Hangs
+from service.domain.reasons.reason import Reason, Several, parts, together
+from service.domain.reasons.unjudged import LogUnread, LookedAtAgain, NotAllRead, NotReadYet, OwnerUndecodable
+from service.domain.reasons.unread import (
+    DESCRIBE,
+    READ,
+    ErrorAnswer,
+    LeadersSilent,
+    NoBroker,
+    NoLeader,
+    NoPermission,
+    PartitionsSilent,
+    Told,
+    is_denied,
+    missing_permissions,
+)
+from service.domain.transaction_log.states import COMPLETE_COMMIT
+from tests.helpers.reasons import denied
+
+EVERY_KIND = [
+    cls
+    for module in (unread, unjudged, hanging)
+    for cls in vars(module).values()
+    if isinstance(cls, type) and issubclass(cls, Reason) and cls is not Reason
+]
+NESTED = PartitionsSilent(3, 9, ((denied("vault", DESCRIBE, READ), 2), (NoLeader(), 1)))
+SAID = [
+    (
+        NESTED,
+        "3 of 9 partitions do not answer: no permission on topic vault: grant DESCRIBE and READ on it (2), no leader"
+        " (1)",
+    ),
+    (ErrorAnswer(2, "", 74), "broker 2 answers with error 74"),
+    (ErrorAnswer(2, "a fetch", 3), "broker 2 answers a fetch with error 3"),
+    (LeadersSilent("t", 7, 9, (0, 1)), "7 of 9 partitions have no leader that answers: t-0, t-1 …"),
+    (NoBroker("a:1,b:2"), "no broker of a:1,b:2 answers"),
+    (NotAllRead(None), "not all that is open there could be read"),
+    (
+        LogUnread(denied("log")),
+        "the coordinators' log is not read to its end: no permission on topic log: grant READ on it",
+    ),
+    (
+        LookedAtAgain(COMPLETE_COMMIT),
+        "its transactional.id is CompleteCommit and does not list the partition: being looked at again",
+    ),
+    (Told("two\nlines \0"), "two lines \\x00"),
+    (
+        Hangs(HangCause.NO_MARKER, 0, None, "commit", "it was committed", is_behind=False),
+        "its marker was never written here; if its brokers run Kafka 4.3.0 or 4.3.1, they skip the marker of a"
+        " partition without leader (KAFKA-20734). Decision: commit: it was committed",
+    ),
+]
+
+
+@pytest.mark.parametrize(("reason", "said"), SAID)
+def test_it_comes_back_as_it_was_and_is_one_line(reason: Reason, said: str) -> None:
+    assert decode(encode(reason)) == reason
+    assert encode(reason).isascii()
+    assert str(reason) == said
+
+
+def test_every_kind_has_a_code_of_its_own() -> None:
+    assert len({cls.code for cls in EVERY_KIND}) == len(EVERY_KIND) > 20
+
+
+@pytest.mark.parametrize("cause", HangCause)
+def test_every_cause_has_words(cause: HangCause) -> None:
+    assert str(Hangs(cause, 7, False, "none", "why", is_behind=True)).endswith(". Decision: none: why")
+
+
+@pytest.mark.parametrize("text", ["", "no leader", "[]", "7", '"no_leader"'])
+def test_what_is_no_reason_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="no reason"):
+        decode(text)
+
+
+@pytest.mark.parametrize("text", ['{"code": "new_one", "why": "x"}', '{"code": "no_leader", "since": 1}'])
+def test_one_of_a_later_version_is_shown_by_its_code(text: str) -> None:
+    """Application and service are upgraded one after the other."""
+    code = text.split('"')[3]
+    assert str(decode(text)) == f"{code}, which a later version of txnscope explains"
+
+
+def test_kinds_without_fields_are_told_apart() -> None:
+    assert len({NoLeader(), NotReadYet(), OwnerUndecodable()}) == 3
+    assert all(fields(cls) == () for cls in (NoLeader, NotReadYet))
+
+
+def test_together_says_each_once() -> None:
+    assert together([]) is None
+    assert together([None, NoLeader(), None, NoLeader()]) == NoLeader()
+    assert together([NoLeader(), denied("t"), NoLeader()]) == Several((NoLeader(), denied("t")))
+    assert str(together([NoLeader(), Told("b")])) == "no leader; b"
+
+
+def test_a_missing_permission_is_found_wherever_it_is_named() -> None:
+    deep = Several((Told("something"), NotAllRead(LogUnread(NESTED))))
+    assert list(missing_permissions(deep)) == [NoPermission("vault", (DESCRIBE, READ))]
+    assert is_denied(deep)
+    assert not is_denied(Told("no permission on topic t: grant READ on it")), "words decide nothing"
+    assert not is_denied(None)
+    assert list(parts(None)) == []
+
+
+def test_what_to_grant() -> None:
+    grant = grant_for(NESTED)
+    assert grant is not None
+    assert grant.text == "DESCRIBE and READ on topic vault"
+    assert grant.acls == (Acl("--topic", "vault", "Read"),), "READ implies DESCRIBE"
+    describes = grant_for(denied("t", DESCRIBE))
+    assert describes is not None
+    assert describes.acls == (Acl("--topic", "t", "Describe"),)
+    assert grant_for(NoLeader()) is None
