@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
@@ -37,6 +36,7 @@ from service.api.routes import (
     timeline,
     transactions,
 )
+from service.clock import wall_clock_ms
 from service.kafka.settings import ClientSettings
 from service.metrics import create_metrics
 from service.metrics.middleware import HttpMetrics
@@ -47,16 +47,12 @@ from service.web.shared.render import answer_errors_of_pages
 _MAX_BODY: Final = 1_000_000
 
 
-def _wall_clock_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
 def create_app(
     store_url: str,
     version: str = "unknown",
     kafka: ClientSettings | None = None,
     operators: Mapping[str, str] | None = None,
-    now_ms: Callable[[], int] = _wall_clock_ms,
+    now_ms: Callable[[], int] = wall_clock_ms,
     beat: Callable[[], None] | None = None,
 ) -> FastAPI:
     """An ASGI application that reads the store; nothing is connected before the first request.

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from sqlalchemy import Engine
 
+from service.clock import wall_clock_ms
 from service.kafka import cluster as kafka_cluster
 from service.kafka.client import KafkaClient
 from service.kafka.errors import KafkaFailure, KafkaUnavailable
@@ -33,7 +34,6 @@ from spark_jobs.runtime.queries import Queries
 from spark_jobs.runtime.session import SparkStart
 from spark_jobs.runtime.watchdog import Watchdog
 from spark_jobs.settings import IngestSettings
-from spark_jobs.source.planner import wall_clock_ms
 
 log = logging.getLogger("txnscope.ingest")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from itertools import islice
 from typing import Any, Final, NamedTuple
@@ -17,6 +16,7 @@ from kafka.protocol.admin import (
 )
 from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest
 
+from service.clock import wall_clock_ms
 from service.kafka.client import KafkaClient
 from service.kafka.errors import KafkaFailure
 
@@ -179,12 +179,12 @@ def controller_clock(client: KafkaClient, node: int) -> ControllerClock | None:
     """
     topic = DescribeQuorumRequest.TopicData
     metadata = topic(topic_name="__cluster_metadata", partitions=[topic.PartitionData(partition_index=0)])
-    asked_at_ms = _clock_ms()
+    asked_at_ms = wall_clock_ms()
     try:
         answer = client.ask(DescribeQuorumRequest(topics=[metadata], min_version=1), node, TIMEOUT_MS)
     except KafkaFailure:
         return None
-    answered_at_ms = _clock_ms()
+    answered_at_ms = wall_clock_ms()
     for partition in (p for t in answer.topics or () for p in t.partitions):
         for voter in partition.current_voters or ():
             if voter.replica_id == partition.leader_id and voter.last_caught_up_timestamp > 0:
@@ -196,7 +196,3 @@ def _portions(names: Sequence[str]) -> Any:
     left = iter(names)
     while some := list(islice(left, _AT_ONCE)):
         yield some
-
-
-def _clock_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import IO, Final
 
+from service.processes.backoff import Backoff
 from service.processes.lifeline import BEAT_EVERY_S, LIFELINE, Ours
 from service.processes.linux import ending_of, in_session, kill_session
 from service.processes.working_time import SilenceMeter
@@ -73,7 +74,7 @@ class Supervisor:
         self._pauses = pauses
         self._stopping = False
         self._out = _Output(name, max(len(command.name) for command in commands))
-        self._children = [_Child(command, self._out, is_piped=is_piped) for command in commands]
+        self._children = [_Child(command, pauses, self._out, is_piped=is_piped) for command in commands]
 
     def run(self) -> int:
         """Until SIGTERM or SIGINT (0), or until a child ends with CONFIGURATION (2) or, in its first life, with a final
@@ -93,7 +94,7 @@ class Supervisor:
 
     def _watch(self) -> int:
         for child in self._children:
-            child.start(self._pauses.first_s)
+            child.start()
         beat_at = 0.0
         while not self._stopping:
             now = time.monotonic()
@@ -128,10 +129,10 @@ class Supervisor:
         """What the process left behind ends at once: it holds ports and memory, and nobody watches it any more."""
         child.kill()
         if now - child.started >= self._pauses.steady_after_s:
-            child.pause_s = self._pauses.first_s
-        child.start_at = now + child.pause_s
-        self._out.say(f"{child.name} {ending}, starting it again in {child.pause_s:g} s")
-        child.pause_s = min(child.pause_s * 2, self._pauses.longest_s)
+            child.backoff.reset()
+        pause_s = child.backoff.next_s()
+        child.start_at = now + pause_s
+        self._out.say(f"{child.name} {ending}, starting it again in {pause_s:g} s")
 
     def _end(self) -> None:
         """TERM to all, KILL to what is left, then to what they started and left behind."""
@@ -157,7 +158,7 @@ class _Child:
 
     process: subprocess.Popen[bytes]
 
-    def __init__(self, command: ChildCommand, out: _Output, *, is_piped: bool) -> None:
+    def __init__(self, command: ChildCommand, pauses: Pauses, out: _Output, *, is_piped: bool) -> None:
         self.name = command.name
         self._arguments, self._environment = list(command.arguments), dict(command.environment)
         self._silence, self._final_at_start = command.silence, command.final_at_start
@@ -166,7 +167,7 @@ class _Child:
         self._lifeline: Ours | None = None
         self._lives = 0
         self.started = 0.0
-        self.pause_s = 0.0
+        self.backoff = Backoff(pauses.first_s, pauses.longest_s)
         self.start_at: float | None = None
 
     @property
@@ -177,8 +178,7 @@ class _Child:
     def silent_s(self) -> float:
         return self._meter.seconds
 
-    def start(self, pause_s: float) -> None:
-        self.pause_s = pause_s
+    def start(self) -> None:
         self._spawn()
 
     def start_again(self) -> None:

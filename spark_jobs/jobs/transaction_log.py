@@ -6,6 +6,7 @@ import threading
 
 from sqlalchemy import Engine
 
+from service.clock import wall_clock_ms
 from service.domain.transaction_log.facts import LogBatch
 from service.domain.transaction_log.states import SOURCE, TOPIC
 from service.store.lease import Lease
@@ -18,7 +19,6 @@ from spark_jobs.runtime.queries import Queries
 from spark_jobs.runtime.session import CORES
 from spark_jobs.runtime.sinks import StoreSink
 from spark_jobs.settings import IngestSettings
-from spark_jobs.source.planner import wall_clock_ms
 from spark_jobs.source.transaction_log import TransactionLogSource, source_options
 
 POLL_MS = 200

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
+from service.clock import wall_clock_ms
 from service.domain.findings.conditions import IdNow
 from service.domain.findings.mismatch import NOT_FOUND, Answer
 from service.kafka.client import KafkaClient
@@ -16,7 +17,6 @@ from service.kafka.transactions import Described, describe_request, described_in
 from service.store.display import display_id
 from spark_jobs.judge.kafka_worker import KafkaWorker
 from spark_jobs.runtime.liveness import Liveness
-from spark_jobs.source.planner import wall_clock_ms
 
 log = logging.getLogger(__name__)
 

@@ -10,6 +10,7 @@ from typing import Final
 
 from sqlalchemy import Connection, Engine
 
+from service.clock import wall_clock_ms
 from service.domain.findings import kinds
 from service.domain.findings.context import Context, Limits, context_of, limits_of
 from service.domain.findings.finding import Finding, Key, Observation
@@ -33,7 +34,6 @@ from spark_jobs.judge.partitions import PartitionLooks
 from spark_jobs.runtime.liveness import JUDGE_S, Liveness
 from spark_jobs.runtime.periodic import repeated
 from spark_jobs.settings import IngestSettings
-from spark_jobs.source.planner import wall_clock_ms
 
 ROUND_S: Final = 0.25
 SOON_S: Final = 0.1

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from service.clock import wall_clock_ms
 from service.domain.partitions.facts import Place
 from service.domain.partitions.open_entries import Told
 from service.domain.transaction_log.states import TOPIC
@@ -24,7 +25,6 @@ from service.kafka.producer_owners import told_of
 from service.kafka.settings import ClientSettings
 from spark_jobs.judge.kafka_worker import KafkaWorker
 from spark_jobs.runtime.liveness import Liveness
-from spark_jobs.source.planner import wall_clock_ms
 
 log = logging.getLogger(__name__)
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from service.kafka.errors import KafkaFailure
+from service.processes.backoff import Backoff
 from service.store.errors import LeaseLost, StoreUnavailable
 from service.store.lease import Lease
 from spark_jobs.runtime.error_summary import error_summary
@@ -76,7 +77,7 @@ class _Round:
 
 
 def _keep(job: Job, lease: Lease, liveness: Liveness, round_: _Round) -> None:
-    pause_s, failures = FIRST_PAUSE_S, 0
+    backoff, failures = Backoff(FIRST_PAUSE_S, MAX_PAUSE_S), 0
     with liveness.part(job.name, SOURCE_S, start_s=SOURCE_START_S, holds_lease=True) as part:
         while not round_.ending.is_set():
             began = time.monotonic()
@@ -87,11 +88,13 @@ def _keep(job: Job, lease: Lease, liveness: Liveness, round_: _Round) -> None:
                 round_.end(e)
             except Exception as e:
                 if time.monotonic() - began > STEADY_AFTER_S:
-                    pause_s, failures = FIRST_PAUSE_S, 0
+                    failures = 0
+                    backoff.reset()
                 failures += not isinstance(e, KafkaFailure | StoreUnavailable)  # those are waited for
                 if failures >= MOST_FAILURES:
                     round_.end(GivenUp(f"{job.name}: reading stopped {failures} times in a row: {error_summary(e)}"))
                     return
+                pause_s = backoff.next_s()
                 log.warning(
                     "%s: reading stopped, beginning again at what the store has in %.0f s: %s",
                     job.name,
@@ -100,4 +103,3 @@ def _keep(job: Job, lease: Lease, liveness: Liveness, round_: _Round) -> None:
                 )
                 part.starts()
                 round_.ending.wait(pause_s)
-                pause_s = min(pause_s * 2, MAX_PAUSE_S)

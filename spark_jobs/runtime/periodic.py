@@ -9,15 +9,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from service.clock import wall_clock_ms
 from service.kafka.errors import KafkaFailure
+from service.processes.backoff import Backoff
 from service.processes.progress import heard_by
 from service.store.errors import LeaseLost, StoreUnavailable
 from spark_jobs.runtime.error_summary import error_summary
 from spark_jobs.runtime.liveness import ASKING_S, Liveness, Part
-from spark_jobs.source.planner import wall_clock_ms
 
 log = logging.getLogger("txnscope.background")
 
+FIRST_PAUSE_S: Final = 1.0
 LONGEST_PAUSE_S: Final = 30.0
 _END_S: Final = 10.0
 
@@ -56,12 +58,14 @@ def _repeat(
     name: str, work: Callable[[int], float], part: Part, stopping: threading.Event, bell: threading.Event
 ) -> None:
     pause_s, told, is_well = 0.0, "", True
+    backoff = Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
     while not _waited(pause_s, stopping, stopping if told else bell, part if is_well else None):
         bell.clear()
         try:
             with heard_by(part.step if is_well else _unheard):
                 pause_s, told, is_well = work(wall_clock_ms()), "", True
             part.step()
+            backoff.reset()
         except LeaseLost:
             return
         except Exception as e:
@@ -69,7 +73,7 @@ def _repeat(
             if (text := error_summary(e)) != told:
                 log.warning("%s waits and tries again: %s", name, text)
                 told = text
-            pause_s = min(max(pause_s * 2, 1.0), LONGEST_PAUSE_S)
+            pause_s = backoff.next_s()
 
 
 def _unheard() -> None:

@@ -12,9 +12,10 @@ from typing import Any, Final, Generic, TypeVar
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from service.clock import wall_clock_ms
+from service.processes.backoff import Backoff
 from service.processes.progress import heard_by
 from service.store.errors import StoreUnavailable
-from spark_jobs.source.planner import wall_clock_ms
 
 log = logging.getLogger(__name__)
 
@@ -89,14 +90,14 @@ class StoreSink(Generic[_Batch]):
             raise
 
     def _store_one(self, batch: _Batch) -> None:
-        pause_s = 0.2
+        backoff = Backoff(0.2, 5.0)
         while True:
             try:
                 self._apply(batch, wall_clock_ms(), self._took_ms)
                 return
             except StoreUnavailable as e:
+                pause_s = backoff.next_s()
                 log.warning("the store does not take the batch, trying again in %.1f s: %s", pause_s, e)
                 self._step()
                 if self._ending.wait(pause_s):
                     raise
-                pause_s = min(pause_s * 2, 5.0)

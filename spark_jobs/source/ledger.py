@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
+from service.clock import wall_clock_ms
 from service.domain.partitions.ledger import TopicRange
 from service.domain.reasons.reason import Reason
 from service.kafka.settings import ClientSettings
@@ -20,7 +21,6 @@ from spark_jobs.source.admission import into_tasks
 from spark_jobs.source.ledger_planner import LedgerPlan, LedgerPlanner
 from spark_jobs.source.ledger_reader import read_tails
 from spark_jobs.source.ledger_requests import LedgerBrokers
-from spark_jobs.source.planner import wall_clock_ms
 from spark_jobs.source.stream_reader import PlanningReader
 from spark_jobs.source.watched import Watch
 

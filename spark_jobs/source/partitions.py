@@ -17,12 +17,12 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
+from service.clock import wall_clock_ms
 from service.domain.partitions.facts import PartitionsBatch
 from service.kafka.settings import ClientSettings
 from service.processes.progress import heard_by, touch
 from spark_jobs.fold.partitions import reads_to_rows, seen_to_rows
 from spark_jobs.fold.rows import SCHEMA
-from spark_jobs.source.planner import wall_clock_ms
 from spark_jobs.source.requests import Brokers, StalledAsk, into_tasks
 from spark_jobs.source.sampler import Sample, Sampler
 from spark_jobs.source.stalled import read_stalled

@@ -6,7 +6,6 @@ the store, not Spark's checkpoint, is what a restart begins from (docs/adr/0005)
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -171,7 +170,3 @@ def end_of(partition: int, position: LogPosition, topic_id: str, asked_at_ms: in
     """How `RangeRead` says that a partition is no more; `topic_id`: of the topic that is there instead."""
     generation = position.generation + 1
     return RangeRead(partition, topic_id, generation, 0, 0, NO_LEADER, -1, 0, 0, asked_at_ms, 0, 0, gap, True)
-
-
-def wall_clock_ms() -> int:
-    return time.time_ns() // 1_000_000

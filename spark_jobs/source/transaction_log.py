@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
+from service.clock import wall_clock_ms
 from service.domain.reasons.reason import Reason
 from service.domain.transaction_log.facts import RangeRead
 from service.domain.transaction_log.states import TOPIC
@@ -18,7 +19,7 @@ from service.kafka.settings import ClientSettings
 from spark_jobs.fold.rows import SCHEMA, trouble_to_rows
 from spark_jobs.source import log_identity
 from spark_jobs.source.admission import Limits, into_tasks
-from spark_jobs.source.planner import LogPlanner, Plan, wall_clock_ms
+from spark_jobs.source.planner import LogPlanner, Plan
 from spark_jobs.source.reader import read_ranges
 from spark_jobs.source.stream_reader import PlanningReader
 

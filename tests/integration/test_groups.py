@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from sqlalchemy import event
 
 from deploy.demo.broker import Broker
+from service.clock import wall_clock_ms
 from service.domain.partitions.blocked_groups import (
     INACTIVE,
     OFFSETS_TOPIC,
@@ -36,7 +37,6 @@ from service.store.queries.blocked_groups import read_victims
 from service.store.writers.groups import GroupWriter
 from service.store.writers.partitions import PartitionWriter
 from spark_jobs.judge.group_prober import GroupsWatch
-from spark_jobs.source.planner import wall_clock_ms
 from tests.helpers import acls
 from tests.helpers.acls import Guarded
 from tests.helpers.brokers import connect

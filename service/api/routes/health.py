@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any, Final
 
 from fastapi import APIRouter, Request, Response
@@ -28,7 +27,7 @@ def get_metrics(request: Request) -> Response:
     """Prometheus metrics, as text 0.0.4 or OpenMetrics 1.0 by `Accept`. Parameters are ignored: scrapers add them."""
     metrics = request.app.state.metrics
     assert isinstance(metrics, Metrics)
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = request.app.state.now_ms()
     body, headers = metrics.render(
         request.headers.get("accept", ""), request.headers.get("accept-encoding", ""), now_ms
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, NamedTuple
 
@@ -86,7 +85,7 @@ def explained(request: Request, cluster: ClusterRow, topic: str, partition: int,
     Seconds may pass: nobody should hold the store meanwhile.
     """
     walk = SpanWalk(offset, end)
-    as_of_ms = time.time_ns() // 1_000_000
+    as_of_ms = request.app.state.now_ms()
     with kafka_of(request).asking(cluster) as client:
         place = offsets_reading.find(client, topic, partition, offset)
         truncated_at = offsets_reading.read(client, place, walk)

@@ -21,6 +21,7 @@ from service.api.http.problems import KAFKA_UNAVAILABLE, NO_SUCH_FINDING, NOT_AL
 from service.api.http.store import store_of
 from service.api.routes.clusters import known_cluster
 from service.api.schemas.findings import Resolution
+from service.clock import wall_clock_ms
 from service.domain.findings.finding import Finding
 from service.kafka.client import KafkaClient
 from service.kafka.errors import KafkaFailure
@@ -80,7 +81,7 @@ def resolve_finding(
         raise ProblemError(404, NO_SUCH_FINDING, f"cluster {found.name!r} has no finding {finding[:64]!r}")
     with kafka_of(request).asking(found) as client:
         try:
-            way = way_out(one, found.id, client, store.read, _now_ms)
+            way = way_out(one, found.id, client, store.read, wall_clock_ms)
             if not dry_run:
                 if time.monotonic() - asked > LOOKS_WITHIN_S:
                     raise ProblemError(
@@ -113,7 +114,7 @@ def _write(
     """The audit has the attempt before Kafka has the marker, and what came of it afterwards: what it does not have did
     not happen. Raises as `marker.write`, and StoreError: then nothing was written."""
     attempt = Attempt(
-        at_ms=_now_ms(),
+        at_ms=wall_clock_ms(),
         finding_id=finding.id,
         operator=operator,
         dry_run=False,
@@ -148,7 +149,7 @@ def _send(write: Callable[[], None], attempt: Attempt, engine: Engine, cluster_i
         raise
     finally:
         try:
-            audit.record(engine, cluster_id, attempt._replace(at_ms=_now_ms(), outcome=outcome, error=error))
+            audit.record(engine, cluster_id, attempt._replace(at_ms=wall_clock_ms(), outcome=outcome, error=error))
         except StoreError as e:  # no reason to say that it was not written
             log.error("the audit lacks an outcome, %s, of %s: %s", outcome, attempt, e)
 
@@ -172,7 +173,3 @@ def _answer(finding: Finding, way: WayOut, *, dry_run: bool) -> Response:
     }
     content = json.dumps(spell_out_wide_numbers(body), ensure_ascii=False, separators=(",", ":"))
     return Response(content, headers={"Cache-Control": "no-store"}, media_type="application/json")
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from typing import Final, NamedTuple
 
 from service.cli.doctor.transaction_log import LogRead, read_log
+from service.clock import wall_clock_ms
 from service.domain.doctor.seen import BrokerSeen, ClockSeen, GroupsSeen, IdsSeen, LogSeen, Seen, TopicsSeen
 from service.domain.transaction_log.limits import CONFIG_DEFAULTS
 from service.domain.transaction_log.states import TOPIC
@@ -53,7 +53,7 @@ def examine(client: KafkaClient, settings: ClientSettings, wish: Wish) -> Seen:
     told = permissions.told_configs(client, node, list(CONFIG_DEFAULTS))
     everything = all_topics(client, node)
     layout = everything.layouts.get(TOPIC)
-    log = _NOT_ASKED if layout is None else read_log(client, layout, _clock_ms)
+    log = _NOT_ASKED if layout is None else read_log(client, layout, wall_clock_ms)
     clock = permissions.controller_clock(client, node)
     return Seen(
         bootstrap=bootstrap,
@@ -231,7 +231,3 @@ def _text(transactional_id: bytes) -> str | None:
         return transactional_id.decode()
     except UnicodeDecodeError:
         return None
-
-
-def _clock_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -8,6 +8,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from kafka.protocol.admin import DeleteRecordsRequest
 
 from deploy.demo.broker import Broker
+from service.clock import wall_clock_ms
 from service.domain.partitions.ledger import LedgerBatch
 from service.domain.transaction_log.facts import Gap, RangeRead
 from service.kafka.settings import ClientSettings
@@ -15,7 +16,6 @@ from spark_jobs.fold.ledger import batches_from_rows
 from spark_jobs.source.ledger_planner import LAYOUT_EVERY_MS, LedgerPlanner
 from spark_jobs.source.ledger_reader import read_tails
 from spark_jobs.source.ledger_requests import LedgerBrokers
-from spark_jobs.source.planner import wall_clock_ms
 from spark_jobs.source.watched import Watch
 from tests.helpers.brokers import connect, describe_transaction
 from tests.helpers.waiting import ANSWER_S, wait_for, wait_until_equal
