@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import javaproperties
+
+from service.kafka import jaas
 from service.kafka.errors import BadClientConfig
 
 _SECURITY = ("security.", "ssl.", "sasl.")
-_JAAS_FIELD = re.compile(r"""\b(username|password)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'([^']*)')""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,19 +65,26 @@ class ClientSettings:
 
 
 def _read_properties(path: Path) -> dict[str, str]:
+    """As java.util.Properties does; text beyond ASCII may be UTF-8, too, which Java takes for ISO 8859-1."""
     try:
-        text = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as e:
-        raise BadClientConfig(f"--kafka-config {path}: {getattr(e, 'strerror', None) or 'not a text file'}") from e
+        raw = path.read_bytes()
+    except OSError as e:
+        raise BadClientConfig(f"--kafka-config {path}: {e.strerror}") from e
+    if b"\0" in raw:
+        raise BadClientConfig(f"--kafka-config {path}: not a text file")
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError:
+        text = raw.decode("latin-1")
     properties = {}
-    for line in re.sub(r"\\\r?\n\s*", "", text).splitlines():
-        stripped = line.strip()
-        if not stripped or stripped[0] in "#!":
-            continue
-        key, separator, value = re.match(r"([^=:\s]+)\s*([=:\s]?)\s*(.*)", stripped).groups()  # type: ignore[union-attr]
-        if not separator:
-            raise BadClientConfig(f"--kafka-config {path}: no value for {key!r}")
-        properties[key] = value
+    try:
+        for entry in javaproperties.parse(text):
+            if isinstance(entry, javaproperties.KeyValue):
+                if not entry.value and not re.search("[=:]", entry.source):
+                    raise BadClientConfig(f"--kafka-config {path}: no value for {entry.key!r}")
+                properties[entry.key] = entry.value
+    except javaproperties.InvalidUEscapeError as e:
+        raise BadClientConfig(f"--kafka-config {path}: {e}") from e
     return properties
 
 
@@ -109,12 +118,17 @@ def _mechanism(key: str, value: str) -> dict[str, Any]:
 
 
 def _jaas(key: str, value: str) -> dict[str, Any]:
-    fields = {name: quoted or single for name, quoted, single in _JAAS_FIELD.findall(value)}
-    if "Krb5LoginModule" in value:
+    try:
+        login = jaas.parse(value)
+    except ValueError as e:
+        raise BadClientConfig(f"client properties: {key}: {e}") from e
+    if login.module.endswith("Krb5LoginModule"):
         return {}
-    if fields.keys() != {"username", "password"}:
+    if not login.options.keys() >= {"username", "password"}:
         raise BadClientConfig(f"client properties: {key}: no username and password in it")
-    return {"sasl_plain_username": fields["username"], "sasl_plain_password": fields["password"]}
+    if login.options.get("tokenauth", "").lower() == "true":
+        raise BadClientConfig(f"client properties: {key}: tokenauth is not supported")
+    return {"sasl_plain_username": login.options["username"], "sasl_plain_password": login.options["password"]}
 
 
 _TRANSLATE: dict[str, Any] = {

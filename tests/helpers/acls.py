@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, NamedTuple
 
+import javaproperties
 from kafka.protocol.admin import CreateAclsRequest, DescribeAclsRequest
 
 from deploy.demo.broker import Broker
@@ -54,12 +55,18 @@ class Guarded:
     """
 
     def __init__(
-        self, version: str, directory: Path, users: list[str], properties: Mapping[str, str] | None = None
+        self,
+        version: str,
+        directory: Path,
+        users: list[str],
+        properties: Mapping[str, str] | None = None,
+        passwords: Mapping[str, str] | None = None,
     ) -> None:
         self.version, self._directory = version, directory
         port, self._door = free_ports(2)
         listeners = {"PLAINTEXT": port, "GUARDED": self._door, "CONTROLLER": port + 1}
-        logins = " ".join(f'user_{user}="{_password(user)}"' for user in users)
+        self._passwords = dict(passwords or {user: f"{user}-secret" for user in users})
+        logins = " ".join(f"user_{user}={_quoted(self._passwords[user])}" for user in users)
         self.broker = Broker(
             version,
             port,
@@ -69,7 +76,7 @@ class Guarded:
                 "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port},GUARDED://127.0.0.1:{self._door}",
                 "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,GUARDED:SASL_PLAINTEXT",
                 "listener.name.guarded.sasl.enabled.mechanisms": "PLAIN",
-                "listener.name.guarded.plain.sasl.jaas.config": f"{_LOGIN} required {logins};",
+                "listener.name.guarded.plain.sasl.jaas.config": escaped(f"{_LOGIN} required {logins};"),
                 "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
                 "super.users": "User:ANONYMOUS",
                 **(properties or {}),
@@ -88,10 +95,8 @@ class Guarded:
 
     def properties(self, user: str) -> Path:
         file = self._directory / f"{user}.properties"
-        login = f'username="{user}" password="{_password(user)}"'
-        file.write_text(
-            f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.jaas.config={_LOGIN} required {login};\n"
-        )
+        login = escaped(f'{_LOGIN} required username="{user}" password={_quoted(self._passwords[user])};')
+        file.write_text(f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.jaas.config={login}\n")
         return file
 
     def allow(self, user: str, resource: Resource, *operations: str) -> None:
@@ -163,5 +168,12 @@ class Guarded:
         self.broker.kill()
 
 
-def _password(user: str) -> str:
-    return f"{user}-secret"
+def escaped(text: str) -> str:
+    """As the value of a Java properties file."""
+    return javaproperties.escape(text).replace("\\:", ":").replace("\\=", "=").replace("\\#", "#").replace("\\!", "!")
+
+
+def _quoted(text: str) -> str:
+    """As an option of a JAAS login."""
+    inside = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{inside}"'

@@ -63,6 +63,44 @@ def test_what_cannot_be_honoured_is_refused_by_name(tmp_path: Path, text: str, n
     assert named in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("raw", "password"),
+    [
+        (rb'password="a\\\\b"', "a\\b"),  # once for the properties, once for JAAS
+        (rb'password="say \\"hi\\""', 'say "hi"'),
+        (b'password = "p\\u00e4ss"', "p\u00e4ss"),
+        ('password="p\u00e4ss \u03a9"'.encode(), "p\u00e4ss \u03a9"),
+        ('password="p\u00e4ss"'.encode("latin-1"), "p\u00e4ss"),
+        (b'\\\n    password=\\\r\n\t"two  spaces "', "two  spaces "),
+    ],
+)
+def test_a_password_is_read_as_java_reads_it(tmp_path: Path, raw: bytes, password: str) -> None:
+    file = tmp_path / "client.properties"
+    file.write_bytes(b'sasl.jaas.config = x.PlainLoginModule required username="u" ' + raw + b";")
+    assert ClientSettings.load("a:9092", file).kafka_python()["sasl_plain_password"] == password
+
+
+@pytest.mark.parametrize(
+    ("raw", "named"),
+    [
+        (b"client.id=\\u12", "Invalid \\u escape sequence: \\u12"),
+        (b"client.id=\0", "not a text file"),
+        (b'sasl.jaas.config=x.Y required username="u" password="s3cret"', "sasl.jaas.config: no semicolon at its end"),
+        (
+            b'sasl.jaas.config=x.Y required username="u" password="s3cret" tokenauth="true";',
+            "sasl.jaas.config: tokenauth is not supported",
+        ),
+    ],
+)
+def test_a_file_that_is_broken_is_named_and_no_password(tmp_path: Path, raw: bytes, named: str) -> None:
+    file = tmp_path / "client.properties"
+    file.write_bytes(raw)
+    with pytest.raises(BadClientConfig, match=r"^[^\n]*$") as refused:
+        ClientSettings.load("a:9092", file)
+    assert named in str(refused.value)
+    assert "s3cret" not in str(refused.value)
+
+
 @pytest.mark.parametrize("servers", ["", "host", "host:port", "host:1 2"])
 def test_bad_bootstrap_servers_are_named(servers: str) -> None:
     with pytest.raises(BadClientConfig, match="--bootstrap-servers"):

@@ -1,0 +1,71 @@
+"""Reads `sasl.jaas.config` as Kafka's Java clients do: JaasConfig.java, over Java's StreamTokenizer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+_TOKEN: Final = re.compile(
+    r"""
+      (?P<space> \s+ | //[^\n]* | /\*.*?\*/ )
+    | (?P<quoted> "(?:[^"\\\n] | \\.)*" | '(?:[^'\\\n] | \\.)*' )
+    | (?P<word> [A-Za-z_$\-.0-9\u00a0-\U0010ffff]+ )
+    | (?P<mark> . )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_FLAGS: Final = ("required", "requisite", "sufficient", "optional")
+_ESCAPE: Final = re.compile(r"\\([0-3]?[0-7]{1,2}|.)", re.DOTALL)
+_LETTERS: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+
+
+class Login(NamedTuple):
+    """`module`: a Java class, as `org.apache.kafka.common.security.plain.PlainLoginModule`."""
+
+    module: str
+    options: dict[str, str]
+
+
+class _Token(NamedTuple):
+    text: str
+    is_mark: bool
+
+
+_END: Final = _Token("", is_mark=True)
+
+
+def parse(text: str) -> Login:
+    """ValueError says what is wrong with it, and nothing of a password."""
+    tokens = _tokens(text)
+    module = next(tokens, _END)
+    if module.is_mark:
+        raise ValueError("no login module in it")
+    if next(tokens, _END).text.lower() not in _FLAGS:
+        raise ValueError(f"no control flag (required) behind {module.text}")
+    options: dict[str, str] = {}
+    for name in tokens:
+        if name == _Token(";", is_mark=True):
+            if next(tokens, None) is not None:
+                raise ValueError("more than one login module")
+            return Login(module.text, options)
+        is_given = not name.is_mark and next(tokens, _END) == _Token("=", is_mark=True)
+        value = next(tokens, _END) if is_given else _END
+        if value.is_mark:
+            raise ValueError(f"no value for {name.text}")
+        options[name.text] = value.text
+    raise ValueError("no semicolon at its end")
+
+
+def _tokens(text: str) -> Iterator[_Token]:
+    """Words, what stands in quotes (without them), and marks."""
+    for found in _TOKEN.finditer(text):
+        if found["quoted"] is not None:
+            yield _Token(_ESCAPE.sub(_unescaped, found["quoted"][1:-1]), is_mark=False)
+        elif found["space"] is None:
+            yield _Token(found[0], is_mark=found["mark"] is not None)
+
+
+def _unescaped(escape: re.Match[str]) -> str:
+    said = escape[1]
+    return chr(int(said, 8)) if said[0] in "01234567" else _LETTERS.get(said, said)
