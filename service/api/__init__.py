@@ -1,0 +1,1 @@
+"""REST. Imported by `service.app`, and by the pages, which show what it answers."""

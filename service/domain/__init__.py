@@ -1,0 +1,1 @@
+"""What facts mean, and what follows from them. Pure: no package but its own, no clock, no network. For all rooms."""

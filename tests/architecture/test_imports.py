@@ -80,3 +80,19 @@ def test_executors_load_neither_web_framework_nor_database() -> None:
     code = f"import sys, {sources}; print({heavy} & set(sys.modules))"
     run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "set()"
+
+
+def test_reasons_rest_on_nothing() -> None:
+    """Every other package of the domain may have one."""
+    foreign = [i for i in imports("service/domain/reasons") if within(i[1], "service")]
+    assert [i for i in foreign if not within(i[1], "service.domain.reasons")] == []
+
+
+def test_every_package_says_what_it_is_for() -> None:
+    packages = [
+        file
+        for room in ("service", "spark_jobs", "deploy", "dashboards")
+        for file in ROOT.glob(f"{room}/**/__init__.py")
+    ]
+    silent = [str(file.relative_to(ROOT)) for file in packages if not ast.get_docstring(ast.parse(file.read_text()))]
+    assert silent == []

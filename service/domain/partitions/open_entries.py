@@ -10,7 +10,7 @@ from service.domain.findings.open_too_long import SLACK_MS
 from service.domain.reasons.reason import Reason
 from service.domain.reasons.unjudged import LogUnread, LookedAtAgain, OwnerUndecodable
 from service.domain.transaction_log.limits import is_time, times_out_at_ms
-from service.domain.transaction_log.states import EXPIRED, ONGOING, OPEN, UNKNOWN
+from service.domain.transaction_log.states import EXPIRED, NAMES, ONGOING, OPEN, UNKNOWN
 
 OPENED: Final = "open"
 OVERDUE: Final = "overdue"
@@ -95,7 +95,7 @@ def relate(entry: Entry, owners: Sequence[Owner], context: Context, *, is_hangin
         return Relation(HANGING, owner, is_unowned=True, is_unread=is_unread)
     if is_unread:
         return Relation(NOT_KNOWN, owner, LogUnread(), is_unread=True)
-    return Relation(NOT_KNOWN, owner, LookedAtAgain(None if owner is None else owner.state), is_unowned=True)
+    return Relation(NOT_KNOWN, owner, LookedAtAgain(None if owner is None else NAMES[owner.state]), is_unowned=True)
 
 
 def _kept(entry: Entry, owner: Owner, context: Context) -> str:

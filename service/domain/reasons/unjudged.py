@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from service.domain.reasons.reason import Reason
-from service.domain.transaction_log.states import NAMES
 
 
 @dataclass(frozen=True)
@@ -54,18 +53,16 @@ class LogUnread(Reason):
 
 @dataclass(frozen=True)
 class LookedAtAgain(Reason):
-    """Nobody is known who will end it; three looks decide. `owner_state`: of `transaction_log.states`; None: no id is
-    known to have had its producer id."""
+    """Nobody is known who will end it; three looks decide. `owner_state`: in the words of the API; None: no id is known
+    to have had its producer id."""
 
-    owner_state: int | None
+    owner_state: str | None
     code = "looked_at_again"
 
     def __str__(self) -> str:
         if self.owner_state is None:
             return "no transactional.id is known to have had its producer id: being looked at again"
-        return (
-            f"its transactional.id is {NAMES[self.owner_state]} and does not list the partition: being looked at again"
-        )
+        return f"its transactional.id is {self.owner_state} and does not list the partition: being looked at again"
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,6 @@ from service.domain.reasons.unread import (
     is_denied,
     missing_permissions,
 )
-from service.domain.transaction_log.states import COMPLETE_COMMIT
 from tests.helpers.reasons import denied
 
 EVERY_KIND = [
@@ -51,7 +50,7 @@ SAID = [
         "the coordinators' log is not read to its end: no permission on topic log: grant READ on it",
     ),
     (
-        LookedAtAgain(COMPLETE_COMMIT),
+        LookedAtAgain("CompleteCommit"),
         "its transactional.id is CompleteCommit and does not list the partition: being looked at again",
     ),
     (Told("two\nlines \0"), "two lines \\x00"),
