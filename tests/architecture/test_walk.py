@@ -1,0 +1,33 @@
+"""The walk in docs/architecture.md leads to files and functions that are there."""
+
+from __future__ import annotations
+
+import re
+
+from tests.helpers.paths import ROOT
+
+PAGE = (ROOT / "docs" / "architecture.md").read_text()
+NAMED = re.compile(r"`([\w/.]+\.py)`(?:: ((?:`[\w.]+`(?:, then | → |, )?)+))?")
+
+
+def files(path: str) -> list[str]:
+    """Texts of the files that may be meant: below the root, below a room, or anywhere by their name."""
+    below = [ROOT / path, ROOT / "spark_jobs" / path, ROOT / "service" / path]
+    found = [file for file in below if file.exists()] or [
+        file for room in ("service", "spark_jobs") for file in (ROOT / room).rglob(path)
+    ]
+    return [file.read_text() for file in found]
+
+
+def test_every_file_and_function_of_the_walk_exists() -> None:
+    named = [(path, re.findall(r"`([\w.]+)`", functions)) for path, functions in NAMED.findall(PAGE)]
+    assert len(named) > 30
+    lost = [path for path, _ in named if not files(path)]
+    lost += [
+        f"{path}: {name}"
+        for path, names in named
+        for name in names
+        if not name.endswith(".py")
+        and not any(re.search(rf"\b(?:def|class) {name.rpartition('.')[2]}\b", text) for text in files(path))
+    ]
+    assert lost == []
