@@ -52,7 +52,9 @@ async def only_known(request: Request) -> None:
 
     Asynchronous because it only computes: a plain function would cost a change of thread.
     """
-    taken = {field.alias: _is_list(field) for field in request.scope["route"].dependant.query_params}
+    route = request.scope["route"].dependant
+    fields = (field for one in (route, *route.dependencies) for field in one.query_params)
+    taken = {field.alias: _is_list(field) for field in fields}
     given = [name for name, _ in request.query_params.multi_items()]
     errors = [
         ParameterError(parameter=name, message=f"unknown parameter; there are: {', '.join(sorted(taken)) or 'none'}")

@@ -1,6 +1,7 @@
 """GET /events: findings as they open, confirm and resolve, as server-sent events.
 
-The id of an event is the store's number of it; a client that comes back with Last-Event-ID goes on behind it.
+The id of an event is the store's number of it; a client that comes back with Last-Event-ID goes on behind it. FastAPI
+writes the events, and a comment every 15 s while there are none.
 """
 
 from __future__ import annotations
@@ -8,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NamedTuple
 
 from fastapi import APIRouter, Depends, Header, Request
 from fastapi import Query as QueryParameter
+from fastapi.sse import EventSourceResponse, ServerSentEvent
 from starlette.concurrency import run_in_threadpool
-from starlette.responses import StreamingResponse
 
 from service.api.http.fields import spell_out_wide_numbers
 from service.api.http.parameters import only_known
@@ -26,70 +27,72 @@ from service.store.queries import findings
 from service.store.queries.findings import Told
 
 LOOK_EVERY_S: Final = 0.5
-HEARTBEAT_EVERY_S: Final = 15.0
 RETRY_MS: Final = 2_000
 AT_ONCE: Final = 100
 
 router = APIRouter(tags=["findings"], dependencies=[Depends(only_known)])
 
 
-@router.get(
-    "/events",
-    operation_id="streamEvents",
-    response_class=StreamingResponse,
-    responses={200: {"content": {"text/event-stream": {}}}, **describe(404, 422, 503)},
-)
-def stream_events(
+class Listening(NamedTuple):
+    """`cluster` None: all of them. `sequence`: the last event that was heard. `is_reset`: what came behind the one that
+    the client named is no longer kept."""
+
+    store: Store
+    cluster: str | None
+    sequence: int
+    is_reset: bool
+
+
+def listening(
     request: Request,
     cluster: Annotated[str | None, QueryParameter(description="Only this cluster's.")] = None,
     last_event_id: Annotated[str | None, Header(description="Go on behind this event.")] = None,
-) -> StreamingResponse:
-    """Events `opened`, `confirmed`, `reopened`, `updated` (another severity) and `resolved`, with the Finding as data.
-
-    `reset`: what came behind Last-Event-ID is no longer kept; read the findings anew. The stream goes on.
-    """
+) -> Listening:
+    """ProblemError (404) for a cluster that the store does not know; StoreError if it does not answer."""
     store = store_of(request)
-    with store.read() as connection:
-        if cluster is not None:
+    if cluster is not None:
+        with store.read() as connection:
             known_cluster(connection, cluster)
-    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return StreamingResponse(stream(store, cluster, last_event_id), media_type="text/event-stream", headers=headers)
+    return begin(store, cluster, last_event_id)
 
 
-async def stream(store: Store, cluster: str | None, last_event_id: str | None) -> AsyncIterator[str]:
-    """Until the client goes, or the store does not answer: then it comes back and resumes."""
-    try:
-        sequence, is_reset = await run_in_threadpool(_begin, store, last_event_id)
-        yield f"retry: {RETRY_MS}\n\n"
-        if is_reset:
-            yield f"id: {sequence}\nevent: reset\ndata: {{}}\n\n"
-        quiet_s = 0.0
-        while True:
-            told = await run_in_threadpool(_read, store, sequence, cluster)
-            for one in told:
-                sequence = one.sequence
-                yield _message(one)
-            if len(told) == AT_ONCE:
-                continue
-            quiet_s = 0.0 if told else quiet_s + LOOK_EVERY_S
-            if quiet_s >= HEARTBEAT_EVERY_S:
-                quiet_s = 0.0
-                yield ": heartbeat\n\n"
-            await asyncio.sleep(LOOK_EVERY_S)
-    except StoreError:
-        return
-
-
-def _begin(store: Store, last_event_id: str | None) -> tuple[int, bool]:
-    """(where to go on, whether something was missed). Without an id: from now on."""
+def begin(store: Store, cluster: str | None, last_event_id: str | None) -> Listening:
+    """Without an id: from now on."""
     with store.read() as connection:
         oldest, newest = findings.known_sequences(connection)
     if last_event_id is None:
-        return newest, False
+        return Listening(store, cluster, newest, is_reset=False)
     last = int(last_event_id) if last_event_id.isascii() and last_event_id.isdigit() else -1
-    if not oldest - 1 <= last <= newest:
-        return newest, True
-    return last, False
+    is_kept = oldest - 1 <= last <= newest
+    return Listening(store, cluster, last if is_kept else newest, is_reset=not is_kept)
+
+
+@router.get(
+    "/events",
+    operation_id="streamEvents",
+    response_class=EventSourceResponse,
+    responses={200: {"content": {"text/event-stream": {}}}, **describe(404, 422, 503)},
+)
+async def stream_events(client: Annotated[Listening, Depends(listening)]) -> AsyncIterator[ServerSentEvent]:
+    """Events `opened`, `confirmed`, `reopened`, `updated` (another severity) and `resolved`, with the Finding as data.
+
+    `reset`: what came behind Last-Event-ID is no longer kept; read the findings anew. The stream goes on. It ends where
+    the store does not answer: then the client comes back and resumes.
+    """
+    yield ServerSentEvent(retry=RETRY_MS)
+    sequence = client.sequence
+    if client.is_reset:
+        yield ServerSentEvent(id=str(sequence), event="reset", raw_data="{}")
+    while True:
+        try:
+            told = await run_in_threadpool(_read, client.store, sequence, client.cluster)
+        except StoreError:
+            return
+        for one in told:
+            sequence = one.sequence
+            yield ServerSentEvent(id=str(sequence), event=one.event, raw_data=_data(one))
+        if len(told) < AT_ONCE:
+            await asyncio.sleep(LOOK_EVERY_S)
 
 
 def _read(store: Store, sequence: int, cluster: str | None) -> list[Told]:
@@ -97,8 +100,7 @@ def _read(store: Store, sequence: int, cluster: str | None) -> list[Told]:
         return findings.told_after(connection, sequence, cluster, AT_ONCE)
 
 
-def _message(told: Told) -> str:
+def _data(told: Told) -> str:
+    """ASCII: many a client ends lines at U+2028 and U+0085, too."""
     body: Any = spell_out_wide_numbers(describe_finding(told.finding, told.cluster))
-    # ASCII: many a client ends lines at U+2028 and U+0085, too
-    data = json.dumps(body, allow_nan=False, separators=(",", ":"))
-    return f"id: {told.sequence}\nevent: {told.event}\ndata: {data}\n\n"
+    return json.dumps(body, allow_nan=False, separators=(",", ":"))

@@ -18,9 +18,10 @@ from tests.helpers.stores import Id, SeededCluster, open_id
 from tests.helpers.waiting import ANSWER_S, LIMIT_S
 
 SERVER = """
-import socket, sys, uvicorn
+import socket, sys, fastapi.routing, uvicorn
 from service.app import create_app
 
+fastapi.routing._PING_INTERVAL = 0.5
 listening = socket.create_server(("127.0.0.1", 0))
 print(listening.getsockname()[1], flush=True)
 uvicorn.Server(uvicorn.Config(create_app(sys.argv[1], "1.2.3"), log_level="warning")).run(sockets=[listening])
@@ -94,6 +95,18 @@ def test_a_head_of_the_stream_ends(port: int) -> None:
         assert (response.status, response.getheader("content-type")) == (200, "text/event-stream; charset=utf-8")
         assert response.read() == b""
     connection.close()
+
+
+def test_a_stream_begins_with_its_retry_and_lives_while_nothing_happens(port: int) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=LIMIT_S)
+    connection.request("GET", "/api/v1/events?cluster=orders", headers={"Last-Event-ID": "77"})
+    response = connection.getresponse()
+    assert (response.status, response.getheader("x-accel-buffering")) == (200, "no")
+    assert response.getheader("cache-control") in ("no-cache", "no-store")
+    lines = [response.readline().decode().rstrip("\n") for _ in range(8)]
+    assert lines == ["retry: 2000", "", "event: reset", "data: {}", "id: 0", "", ": ping", ""]
+    connection.close()
+    assert get(port, "/api/v1/events?cluster=nope")[0] == 404
 
 
 def test_many_readers_at_once_are_all_answered(port: int) -> None:
