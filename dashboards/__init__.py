@@ -1,1 +1,1 @@
-"""What operators watch: Grafana dashboards and alert rules, made by Python from one place of thresholds."""
+"""Grafana dashboards and alert rules for operators, generated from Python with one common set of thresholds."""

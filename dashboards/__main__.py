@@ -12,7 +12,7 @@ from dashboards.frame import SITE_URL
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """0; 1 where a file differs (`--check`)."""
+    """Returns the exit code: 0; 1 if a file differs (`--check`)."""
     parser = argparse.ArgumentParser(prog="python -m dashboards", description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 and name the files that differ")
     parser.add_argument("--out", type=Path, default=FOLDER, help="directory (default: where the committed ones are)")

@@ -20,12 +20,12 @@ FOLDER: Final = Path(__file__).parent / "grafana"
 
 
 def text(board: Board, site_url: str = SITE_URL) -> str:
-    """The file's content."""
+    """Returns the content of the dashboard's file."""
     return JSONEncoder(indent=2, sort_keys=True, ensure_ascii=False).encode(model(board, site_url)) + "\n"
 
 
 def stale(folder: Path = FOLDER, site_url: str = SITE_URL) -> list[str]:
-    """A line for each file that is not what would be written now."""
+    """Returns a line for each file that differs from what would be written now."""
     expected = {board.file: text(board, site_url) for board in BOARDS}
     found = {file.name: file.read_text(encoding="utf-8") for file in folder.glob("*.json")}
     return [

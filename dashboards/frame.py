@@ -1,4 +1,4 @@
-"""What all dashboards have in common: variables, links, alerts as annotations, the grid."""
+"""The common parts of all dashboards: variables, links, alerts as annotations, the grid."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from service.metrics.catalogue import TRANSACTIONAL_IDS
 
 TAG: Final = "txnscope"
 SITE_URL: Final = "http://127.0.0.1:8080"
-"""Where the service is unless said otherwise."""
+"""Default address of the service."""
 
 COLUMNS: Final = 24
 
@@ -36,7 +36,7 @@ class Board(NamedTuple):
 
 
 def model(board: Board, site_url: str = SITE_URL) -> dashboard.Dashboard:
-    """As Grafana imports it."""
+    """Returns the dashboard in the form that Grafana imports."""
     return dashboard.Dashboard(
         uid=f"{TAG}-{board.name}",
         title=f"Kafka transactions / {board.title}",
@@ -74,7 +74,7 @@ def model(board: Board, site_url: str = SITE_URL) -> dashboard.Dashboard:
 
 
 def of_label(name: str, query: str, about: str) -> Variable:
-    """Values of a label, several at once or all."""
+    """Returns a variable for the values of a label: one, several or all of them."""
     return Variable(
         type_val=dashboard.VariableType.QUERY,
         name=name,
@@ -92,7 +92,7 @@ def of_label(name: str, query: str, about: str) -> Variable:
 
 
 def typed(name: str, value: str, about: str) -> Variable:
-    """A text that the user types."""
+    """Returns a variable for a text that the user types."""
     return Variable(
         type_val=dashboard.VariableType.TEXTBOX,
         name=name,
@@ -115,7 +115,8 @@ def _variables(site_url: str) -> list[Variable]:
 
 
 def _alerts() -> dashboard.AnnotationQuery:
-    """Alerts that are of no cluster (the service is down) are drawn too, the heartbeat is not."""
+    """Returns the annotations for firing alerts: also those without a cluster (the service is down), but not the
+    heartbeat."""
     where = f'service="{SERVICE}",alertstate="firing",severity!="none",cluster=~"$cluster|"'
     return dashboard.AnnotationQuery(
         name="Alerts",
@@ -131,7 +132,7 @@ def _alerts() -> dashboard.AnnotationQuery:
 
 
 def _placed(rows: Sequence[Row]) -> list[Panel | dashboard.RowPanel]:
-    """From left to right; a panel that does not fit begins a new line, and so does a row."""
+    """Places the panels from left to right. A panel that does not fit begins a new line, and so does a row."""
     placed: list[Panel | dashboard.RowPanel] = []
     y = 0
     for title, panels in rows:

@@ -1,4 +1,4 @@
-"""Where a click leads: the service's pages, whose addresses are stable, and one dashboard from another."""
+"""Links in the dashboards: to the service's pages, which have stable addresses, and from one dashboard to another."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ At = Callable[[str], str]
 
 
 def of_row(label: str) -> str:
-    """The label's value in a table's row."""
+    """Returns Grafana's variable for the label's value in a table's row."""
     return f"${{__data.fields.{label}:percentencode}}"
 
 
 def of_series(label: str) -> str:
-    """The label's value of a line or a big number."""
+    """Returns Grafana's variable for the label's value of a line or a big number."""
     return f"${{__field.labels.{label}:percentencode}}"
 
 
@@ -32,7 +32,7 @@ class Link(NamedTuple):
 
     @property
     def leaves(self) -> bool:
-        """Whether it leaves Grafana: then in a tab of its own."""
+        """True if the link leaves Grafana, and so opens in a new tab."""
         return self.url.startswith(SITE)
 
     def model(self) -> dashboard.DashboardLink:
@@ -41,12 +41,12 @@ class Link(NamedTuple):
         )
 
     def override(self) -> dict[str, object]:
-        """As a column of a table has it."""
+        """Returns the link in the form for a table's column."""
         return {"title": self.title, "url": self.url, "targetBlank": self.leaves}
 
 
 def page(at: At, path: str = "") -> Link:
-    """A page of the cluster; `path` begins with a slash."""
+    """Returns the link to a page of the cluster; `path` begins with a slash."""
     return Link("Open in txnscope", f"{SITE}/clusters/{at('cluster')}{path}")
 
 
@@ -63,12 +63,12 @@ def transaction_page(at: At) -> Link:
 
 
 def board(uid: str, title: str, at: At) -> Link:
-    """Another dashboard, for this cluster and time."""
+    """Returns the link to another dashboard, for this cluster and time."""
     return Link(title, f"/d/{uid}?var-cluster={at('cluster')}&{_KEPT}")
 
 
 def one_id(at: At) -> Link:
-    """The dashboard of that transactional.id."""
+    """Returns the link to the dashboard of one transactional.id."""
     known = board(ONE_ID, "Dashboard of this transactional.id", at)
     return known._replace(url=f"{known.url}&var-transactional_id={at('transactional_id')}")
 

@@ -1,4 +1,4 @@
-"""Overview: is anything wrong, in which cluster, and what happens."""
+"""The overview dashboard: troubles by cluster, and the present activity."""
 
 from __future__ import annotations
 

@@ -10,12 +10,12 @@ from dashboards.sdk import common, dashboard, heatmap, prometheus, stat, table, 
 
 DATASOURCE: Final = common.DataSourceRef(type_val="prometheus", uid="${datasource}")
 MAY_BE_EMPTY: Final = "(may be empty)"
-"""Ends the description of a panel that has nothing to show when all is well."""
+"""The end of the description of a panel that is empty when all is well."""
 
 TEXT: Final = "string"
 
 Steps = tuple[tuple[float | None, str], ...]
-"""(from this value on, colour), the first from nowhere on."""
+"""(lowest value, colour) of each step; the first step has no lowest value."""
 
 Panel = dashboard.Panel
 
@@ -26,8 +26,8 @@ class Query(NamedTuple):
 
 
 class Column(NamedTuple):
-    """`field`: a label, or `Value`; with several queries `Value #A` is the first one's. Labels keep their names: links
-    use them."""
+    """A column of a table. `field`: a label, or `Value`; with several queries, `Value #A` is that of the first. Labels
+    keep their names, because links use them."""
 
     field: str
     name: str = ""
@@ -41,24 +41,25 @@ class Column(NamedTuple):
 
 
 def means(text: str, *alerts: str, empty: bool = False) -> str:
-    """A panel's description. `alerts`: those that fire by its thresholds; `empty`: see MAY_BE_EMPTY."""
+    """Returns a panel's description. `alerts`: those that fire at its thresholds; `empty`: see MAY_BE_EMPTY."""
     return " ".join((text, *([f"Alert: {', '.join(alerts)}."] if alerts else []), *([MAY_BE_EMPTY] if empty else [])))
 
 
 def steps(orange: float | None = None, red: float | None = None, *, blue: float | None = None) -> Steps:
-    """Green, and from these values on not: worth knowing, a warning, critical."""
+    """Returns steps that begin with green. From `blue` on the value is worth knowing, from `orange` on a warning, from
+    `red` on critical."""
     return ((None, "green"), *((n, colour) for n, colour in ((blue, "blue"), (orange, "orange"), (red, "red")) if n))
 
 
 def at_least(green: float) -> Steps:
-    """Green from this value on, below that a warning; at 0 critical."""
+    """Returns steps that are green from this value on, a warning below it, and critical at 0."""
     return ((None, "red"), (green / 1e6, "orange"), (green, "green"))
 
 
 def big(
     title: str, meaning: str, unit: str, expr: str, *links: Link, steps: Steps = (), width: int = 4, legend: str = ""
 ) -> Panel:
-    """A number for each cluster: the cluster is named where there are several."""
+    """Returns a panel with one big number for each cluster, with the cluster's name if there are several."""
     return Panel(
         type_val="stat",
         options=stat.Options(
@@ -84,7 +85,7 @@ def lines(
     width: int = 12,
     stacked: bool = False,
 ) -> Panel:
-    """Over time; thresholds are dashed lines."""
+    """Returns a panel of lines over time; thresholds are dashed lines."""
     style = common.GraphThresholdsStyleMode.DASHED if steps else common.GraphThresholdsStyleMode.OFF
     stacking = common.StackingMode.NORMAL if stacked else common.StackingMode.NONE
     custom = timeseries.FieldConfig(
@@ -115,7 +116,8 @@ def lines(
 def rows(
     title: str, meaning: str, exprs: Sequence[str], columns: Sequence[Column], *, worst: str, width: int = 24
 ) -> Panel:
-    """A table of what is now: a row for each set of labels, sorted by the column `worst`, the highest first."""
+    """Returns a table of present values: a row for each set of labels, sorted by the column `worst`, the highest
+    first."""
     values = {"Value"} if len(exprs) == 1 else {f"Value #{_ref(number)}" for number in range(len(exprs))}
     fields = [column.field for column in columns]
     organized = {
@@ -146,7 +148,7 @@ def rows(
 
 
 def density(title: str, meaning: str, unit: str, expr: str, width: int = 12) -> Panel:
-    """A histogram over time: the darker, the more."""
+    """Returns a heatmap of a histogram over time: the darker, the more."""
     return Panel(
         type_val="heatmap",
         options=heatmap.Options(

@@ -1,4 +1,4 @@
-"""Partitions and LSO: where readers stop, since when, and who waits there."""
+"""The dashboard of partitions and their LSO: where readers stop, since when, and which groups are blocked there."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from service.metrics import catalogue
 _TOPIC: Final = 'topic=~"$topic"'
 _PLACE: Final = ("topic", "partition")
 _MOST: Final = 10
-"""Lines in a panel: the worst."""
+"""Number of lines in a panel, which shows only the worst."""
 
 
 def _of(metric: catalogue.Metric) -> str:

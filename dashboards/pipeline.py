@@ -1,4 +1,4 @@
-"""Pipeline: how fresh and complete what all the others show is, and how the service itself is doing."""
+"""The pipeline dashboard: freshness and completeness of the data on all the others, and the state of the service."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Producers, epochs, expiry: how ids come, are fought over, wear out and go."""
+"""The dashboard of producers: new ids, fencing, epochs and expiry."""
 
 from __future__ import annotations
 

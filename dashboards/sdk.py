@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import warnings
 
-with (
-    warnings.catch_warnings()
-):  # they call the classic model old: it is the one that Grafana 10 to 13 and all tools load
+with warnings.catch_warnings():  # deprecated by the SDK, but the model that Grafana 10 to 13 and all tools load
     warnings.simplefilter("ignore", DeprecationWarning)
     from grafana_foundation_sdk.cog.encoder import JSONEncoder
     from grafana_foundation_sdk.cog.plugins import register_default_plugins

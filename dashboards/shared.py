@@ -84,7 +84,7 @@ def not_judged() -> Panel:
 
 
 def what_hangs(width: int, *where: str) -> Panel:
-    """`where`: matchers beside the cluster's."""
+    """Returns the table of hanging transactions. `where`: matchers in addition to the cluster's."""
     return rows(
         "What hangs",
         means(

@@ -1,4 +1,4 @@
-"""One transactional.id: how long it is open, where it hangs, who waits; and what goes on around it."""
+"""The dashboard of one transactional.id: its open time, hanging partitions, blocked groups, and its surroundings."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _OPEN_STEPS: Final = steps(at.OPEN_LONG_S, at.OPEN_TOO_LONG_S)
 
 
 def _there(metric: catalogue.Metric, *more: str) -> str:
-    """Of the partitions where this id hangs."""
+    """Returns `metric` of the partitions where this id hangs."""
     return f"{value(metric, *more, *_PLACE)} and on (cluster, topic, partition) {_HANGS}"
 
 

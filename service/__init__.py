@@ -1,4 +1,4 @@
-"""Everything but the streaming application: what facts mean, Kafka's formats and requests, the store, REST, pages, CLI.
+"""Everything but the streaming application: domain rules, Kafka's formats and requests, the store, REST, pages, CLI.
 
-`spark_jobs` imports its lower half (wire, domain, kafka, store, processes, clock), never the surfaces.
+`spark_jobs` imports the lower half of it (wire, domain, kafka, store, processes, clock), never REST, pages or CLI.
 """

@@ -1,4 +1,4 @@
-"""The service: REST, metrics and pages over the store, put together step by step."""
+"""Assembles the service: REST, metrics and pages over the store."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ def create_app(
     now_ms: Callable[[], int] = wall_clock_ms,
     beat: Callable[[], None] | None = None,
 ) -> FastAPI:
-    """An ASGI application that reads the store; nothing is connected before the first request.
+    """Returns an ASGI application that reads the store; it connects to nothing before the first request.
 
-    StoreError: the URL is no store. A store that does not answer, or is not at head, makes requests answer 503; so do
-    the few that have to ask Kafka, where there is no `kafka`. `operators`: keys by name of those who may resolve.
-    `now_ms`: the clock by which pages give ages, and REST tells which sources stall. `beat` is called once a second
-    while requests are answered.
+    Raises StoreError if the URL is no store. Requests answer 503 if the store does not answer or is not at head;
+    without `kafka`, so do the few requests that have to ask Kafka. `operators`: keys by name of those who may resolve.
+    `now_ms`: the clock for the ages on pages, and for the sources that REST reports as stalled. `beat` is called once a
+    second while requests are answered.
     """
     engine = open_reader(store_url)
     app = _application(engine, version, beat)
@@ -90,7 +90,7 @@ def create_app(
     ):
         app.include_router(room.router, prefix=API)
     app.include_router(health.router)
-    app.include_router(events.router, include_in_schema=False)  # the same stream where pages look for it
+    app.include_router(events.router, include_in_schema=False)  # the same stream at the path that pages use
     for page in web.ROOMS:
         app.include_router(page.router)
     app.mount("/static", StaticFiles(directory=web.STATIC))
@@ -124,14 +124,15 @@ def _application(engine: Engine, version: str, beat: Callable[[], None] | None) 
 
 
 async def _beats(beat: Callable[[], None]) -> None:
-    """In the event loop, so that a loop that is held up is noticed."""
+    """Calls `beat` once a second, in the event loop: if the loop is blocked, the beats stop."""
     while True:
         beat()
         await asyncio.sleep(BEAT_EVERY_S)
 
 
 def _describe(app: FastAPI) -> None:
-    """What the framework leaves out of the document: the Problem that the routes name, and what absence means."""
+    """Adds to the OpenAPI document what the framework leaves out: the Problem that the routes name, and what an absent
+    parameter means."""
     describe_routes = app.openapi
 
     def openapi() -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The wall clock. Who judges by time takes it as an argument; this is where it comes from. For all rooms."""
+"""The wall clock, for all packages. Code that judges by time takes a clock as an argument; callers pass this one."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ import time
 
 
 def wall_clock_ms() -> int:
-    """Milliseconds since the epoch."""
+    """Returns the present time in milliseconds since the epoch."""
     return time.time_ns() // 1_000_000

@@ -1,4 +1,4 @@
-"""Bytes of a partition's log as the pieces that spans of offsets are made of."""
+"""Turns the bytes of a partition's log into the pieces that spans of offsets are made of."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _MARKERS: Final = {control.ABORT: ABORT, control.COMMIT: COMMIT}
 
 
 def walk_through(walk: SpanWalk, data: bytes, lo: int) -> int | None:
-    """Hands the batches of `data` to the walk until it is done: the offset to read on at, behind the last whole batch
-    (`lo` if there is none). None: damage, behind which no batch can be found.
+    """Hands the batches of `data` to the walk until it is done. Returns the offset at which reading continues: after
+    the last whole batch (`lo` if there is none). Returns None if no batch can be found after a damaged place.
 
-    `lo` lies in the first batch or before it. What cannot be decoded tears the walk; zeros at the end of a file do not,
-    they are preallocated and not written yet.
+    `lo` lies in the first batch or before it. A batch that cannot be decoded tears the walk. Zeros at the end of a file
+    do not: they are preallocated and not written yet.
     """
     position = lo
     for one in read_batches(data, lo):
@@ -42,7 +42,7 @@ def piece_of(batch: Batch) -> Piece:
     if header.is_control:
         try:
             record = control.read_control(batch)
-        except DecodeError:  # a good checksum around a record that is none: a marker of which nobody knows what it said
+        except DecodeError:  # the checksum is good, the record is not: a marker of unknown type
             record = None
         if record is not None:
             marker, at_ms = _MARKERS.get(record.type), record.timestamp_ms
@@ -59,5 +59,5 @@ def piece_of(batch: Batch) -> Piece:
 
 
 def _behind(broken: BadBatch, position: int) -> int:
-    """Its own offsets are not to be trusted: one that claims to lie before `position` is not believed."""
+    """Returns the offset after a broken batch. Its own offsets are ignored if it claims to lie before `position`."""
     return broken.next_offset if broken.base_offset >= position else position

@@ -1,4 +1,4 @@
-"""What a user can set, and the order in which it counts: flags, `TXNSCOPE_*`, the file of `--config`, defaults."""
+"""The settings of the command line, in order of precedence: flags, `TXNSCOPE_*`, the file of `--config`, defaults."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from service.domain.retention_policy import parse as parse_keep
 ENV_PREFIX: Final = "TXNSCOPE_"
 
 Globs = Annotated[tuple[str, ...], NoDecode]
-"""Of topics: several words of a flag, a list in the file, one text with commas or spaces in the environment."""
+"""Topic globs: several words of a flag, a list in the file, one text with commas or spaces in the environment."""
 _SAY_IT_ALL: Final = ("rules", "keep", "topics", "mirrored", "partitions", "operators")
-"""Settings whose complaints name the value, or the part of it, that is wrong."""
+"""Settings with error messages that already contain the wrong value, or the wrong part of it."""
 STALLED: Final = "stalled"
 ALL: Final = "all"
 SHORTEST_KEY: Final = 16
@@ -40,11 +40,12 @@ _GLOB: Final = re.compile(r"[A-Za-z0-9._*?\[\]!-]+")
 
 
 class SettingsError(Exception):
-    """A setting that cannot be used; one line that names it and where it was said."""
+    """A setting cannot be used; the message is one line with the setting and the place where it was set."""
 
 
 class Settings(BaseSettings):
-    """Every setting of the command line. A name is the flag with dashes, the variable in capitals, the file's key."""
+    """Every setting of the command line. A field's name is the flag (with dashes), the variable (in capitals), and the
+    key in the file."""
 
     model_config = SettingsConfigDict(env_prefix=ENV_PREFIX, env_ignore_empty=True, extra="forbid", frozen=True)
 
@@ -68,7 +69,7 @@ class Settings(BaseSettings):
     @field_validator("rules", mode="before")
     @classmethod
     def _reads_rules(cls, rules: Any) -> Rules:
-        """`[[rules]]` of the file, or their JSON in TXNSCOPE_RULES."""
+        """Reads `[[rules]]` of the file, or their JSON in TXNSCOPE_RULES."""
         if isinstance(rules, Rules):
             return rules
         if not isinstance(rules, list):
@@ -78,7 +79,7 @@ class Settings(BaseSettings):
     @field_validator("keep", mode="before")
     @classmethod
     def _reads_keep(cls, keep: Any) -> Keep:
-        """`[keep]` of the file, or its JSON in TXNSCOPE_KEEP."""
+        """Reads `[keep]` of the file, or its JSON in TXNSCOPE_KEEP."""
         return keep if isinstance(keep, Keep) else parse_keep(keep)
 
     @field_validator("topics", "mirrored", mode="before")
@@ -96,7 +97,7 @@ class Settings(BaseSettings):
     @field_validator("partitions")
     @classmethod
     def _can_be_done(cls, partitions: str, info: ValidationInfo) -> str:
-        """After `topics`."""
+        """Checks `partitions`. The field comes after `topics`, which this check needs."""
         if partitions not in (STALLED, ALL):
             raise ValueError(f"{partitions!r}: not a way to read partitions: {STALLED}, {ALL}")
         if partitions == ALL and not info.data.get("topics"):
@@ -106,7 +107,8 @@ class Settings(BaseSettings):
     @field_validator("operators")
     @classmethod
     def _have_keys(cls, operators: dict[str, str]) -> dict[str, str]:
-        """Who may have markers written, by name: `[operators]` of the file, or its JSON in TXNSCOPE_OPERATORS."""
+        """Checks the keys, by name, of those who may have markers written: `[operators]` of the file, or its JSON in
+        TXNSCOPE_OPERATORS."""
         for name, key in operators.items():
             if len(key) < SHORTEST_KEY or not re.fullmatch(r"[!-~]+", key):
                 raise ValueError(
@@ -121,7 +123,7 @@ class Settings(BaseSettings):
     @field_validator("cluster")
     @classmethod
     def _fits_in_a_path(cls, cluster: str | None) -> str | None:
-        """The name is one step of the API's paths: servers and clients take a slash or dots there for more."""
+        """Checks that the name can be one segment of an API path. Servers and clients interpret slashes and dots."""
         if cluster is not None and (
             "/" in cluster or cluster in ("", ".", "..") or cluster != cluster.strip() or not cluster.isprintable()
         ):
@@ -140,9 +142,10 @@ class Settings(BaseSettings):
 
 
 def load(flags: Mapping[str, str | list[str] | None], config: str | None = None) -> Settings:
-    """The settings in effect; flags that are None were not given. `config` None: the file of TXNSCOPE_CONFIG, if any.
+    """Returns the settings in effect. A flag that is None was not given. `config` None: the file of TXNSCOPE_CONFIG, if
+    any.
 
-    SettingsError: a file that cannot be read, a key it must not have, a value that does not fit.
+    Raises SettingsError if the file cannot be read, has an unknown key, or a value does not fit.
     """
     path = config or os.environ.get(f"{ENV_PREFIX}CONFIG")
     in_file = _read(path) if path else {}
@@ -164,26 +167,27 @@ def load(flags: Mapping[str, str | list[str] | None], config: str | None = None)
         return Layered(**given)  # type: ignore[arg-type]  # strings, made into the fields' types by pydantic
     except ValidationError as error:
         raise SettingsError(_explain(error, given, path)) from None
-    except UnreadableSetting as error:  # it may hold keys: only the name is told
+    except UnreadableSetting as error:  # the value may contain keys: report only the name
         raise SettingsError(f"{_variable(error)}: not JSON") from None
 
 
 def for_children(settings: Settings) -> dict[str, str]:
-    """Environment of the processes that a command starts or becomes: the store, and no keys of operators.
+    """Returns the environment of the processes that a command starts or becomes: the store, and no keys of operators.
 
-    Its URL may hold a password, and everybody on a machine can read command lines.
+    The store's URL is not an argument, because it may contain a password, and everybody on a machine can read command
+    lines.
     """
     return {f"{ENV_PREFIX}STORE": settings.store, f"{ENV_PREFIX}OPERATORS": ""}
 
 
 def for_service(settings: Settings) -> dict[str, str]:
-    """As `for_children`, with the keys of operators: for the process that compares them, and no other."""
+    """Returns the same as `for_children`, with the keys of operators: only for the process that compares them."""
     keys = json.dumps(settings.operators) if settings.operators else ""
     return for_children(settings) | {f"{ENV_PREFIX}OPERATORS": keys}
 
 
 def flag(name: str) -> str:
-    """`--kafka-config` of `kafka_config`."""
+    """Returns the flag of a setting: `--kafka-config` for `kafka_config`."""
     return "--" + name.replace("_", "-")
 
 
@@ -203,7 +207,7 @@ def _read(path: str) -> dict[str, Any]:
 
 
 def _explain(error: ValidationError, given: Mapping[str, Any], path: str | None) -> str:
-    """The first mistake, and where the value came from."""
+    """Returns the first mistake, and where the value came from."""
     first = error.errors(include_url=False, include_context=False)[0]
     name = str(first["loc"][0])
     if name in given:
@@ -217,7 +221,7 @@ def _explain(error: ValidationError, given: Mapping[str, Any], path: str | None)
 
 
 def _variable(error: UnreadableSetting) -> str:
-    """pydantic-settings tells the field's name in a sentence."""
+    """Returns the variable that the error is about; pydantic-settings has the field's name only in a sentence."""
     quoted = re.search(r'field "(\w+)"', str(error))
     return ENV_PREFIX + quoted.group(1).upper() if quoted else f"{ENV_PREFIX}*"
 

@@ -1,7 +1,7 @@
 """`python -m spark_jobs`: the streaming application. Ends with the exit codes of the command line (0, 2, 3), or with 1
-where it has to be started again.
+if it has to be started again.
 
-Most of a start is Spark's JVM's: everything heavy is imported while that is on its way (docs/adr/0012).
+Spark's JVM takes most of the time of a start: everything heavy is imported meanwhile (docs/adr/0012).
 """
 
 from __future__ import annotations
@@ -81,7 +81,8 @@ def _teller(settings: IngestSettings) -> Callable[[], None] | None:
 
 
 def _is_ours(record: logging.LogRecord) -> bool:
-    """py4j logs every lost connection with its traceback, also without a name; ours say in one line what follows."""
+    """Returns whether a line is logged. py4j logs every lost connection with its traceback, also without a logger's
+    name; our own lines say in one line what follows from it."""
     return record.name.startswith("txnscope") or (record.name != "root" and not record.name.startswith("py4j"))
 
 

@@ -1,4 +1,4 @@
-"""The application's life: bind the cluster, start Spark, hold the lease, keep the queries running."""
+"""Runs the application: binds the cluster, starts Spark, holds the lease, and keeps the queries running."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Application:
         scratch: Path,
         starting: SparkStart,
     ) -> None:
-        """`scratch`: a folder for what lives as long as this process."""
+        """`scratch`: a folder for files that live as long as this process."""
         self._settings, self._stopping, self._liveness = settings, stopping, liveness
         self._watchdog, self._scratch, self._starting = watchdog, scratch, starting
 
@@ -80,7 +80,7 @@ class Application:
             engine.dispose()
 
     def _run_jobs(self, queries: Queries, engine: Engine, cluster_id: int) -> None:
-        # what was loaded so far stays: looking through it for garbage would hold up all threads, now and then
+        # all that is loaded so far stays: a search through it for garbage would hold up all threads now and then
         gc.collect()
         gc.freeze()
         news = threading.Event()
@@ -99,7 +99,8 @@ class Application:
         return clusters.bind(engine, name, kafka_id, wall_clock_ms())
 
     def _first_contact(self, start: Part) -> str:
-        """Patient, because a broker and we may be started together; not for ever, because an address may be wrong."""
+        """Returns the Kafka cluster id. Waits for a broker, because it may have been started together with us; but only
+        FIRST_CONTACT_S, because an address may be wrong."""
         give_up = time.monotonic() + FIRST_CONTACT_S
         told = False
         while True:
@@ -115,8 +116,8 @@ class Application:
                     told = True
 
     def _keep_running(self, jobs: Sequence[Job], engine: Engine, cluster_id: int, news: threading.Event) -> None:
-        """Whatever ends the right to write ends all that was done under it, and it begins again. `news`: for the
-        judge."""
+        """Runs the jobs and the judge under a lease, again and again: what ends the right to write ends all work under
+        it, and the work begins again under a new lease. `news`: for the judge."""
         while not self._stopping.is_set():
             held = self._wait_for_lease(engine, cluster_id)
             if held is None:
@@ -141,7 +142,7 @@ class Application:
                 self._stopping.wait(PAUSE_S)
 
     def _renew(self, engine: Engine, held: lease.Lease) -> None:
-        """While all make progress. Raises LeaseLost."""
+        """Renews the lease; called while all parts make progress. Raises LeaseLost."""
         try:
             lease.renew(engine, held, wall_clock_ms())
         except StoreUnavailable:
@@ -161,7 +162,8 @@ class Application:
         return None
 
     def _describe(self, engine: Engine, cluster_id: int, now_ms: int) -> float:
-        """Brokers, features and configs change rarely; missing them for a while harms nothing."""
+        """Stores the cluster's description, and returns the seconds until the next time. Brokers, features and configs
+        change rarely, so to miss them for a while harms nothing."""
         try:
             with KafkaClient(self._settings.client) as client:
                 clusters.describe(engine, cluster_id, kafka_cluster.describe(client), now_ms)

@@ -1,4 +1,4 @@
-"""Where reading begins (the store's positions; the very first time the log's start), and how far that first read is."""
+"""Finds where reading begins (stored positions; at first the log's start), and shows the first read's progress."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from service.store.progress import PartitionStart, Position, read_positions, sta
 from spark_jobs.source.log_identity import LogPosition, look, silence
 
 STALE_AFTER_MS = 12 * 3_600_000
-"""Half of Kafka's delete.retention.ms: compaction may have removed tombstones that nobody read."""
+"""Half of Kafka's delete.retention.ms. Later, compaction may have removed tombstones that nobody has read."""
 
 
 def begin(
     engine: Engine, lease: Lease, source: str, topic: str, client: ClientSettings, now_ms: int
 ) -> dict[int, LogPosition]:
-    """Positions of all partitions known now; none while the topic does not exist.
+    """Returns the positions of all partitions known now; none while the topic does not exist.
 
-    Raises KafkaFailure where the very first start cannot ask for the log's ends: what counts depends on them.
+    Raises KafkaFailure if the very first start cannot ask for the log's ends: what counts depends on them.
     """
     known = read_positions(engine, lease.cluster_id, source, topic)
     if not known:
@@ -37,7 +37,7 @@ def begin(
 
 
 def as_known(position: Position) -> LogPosition:
-    """What a source has to know of a stored position."""
+    """Returns what a source has to know of a stored position."""
     return LogPosition(
         topic_id=position.topic_id,
         generation=position.generation,
@@ -65,7 +65,7 @@ LINE_EVERY_MS = 2_000
 
 
 class FirstReadProgress:
-    """Fed with positions after each batch; falls silent once history is read."""
+    """Shows the progress of the first read after each batch; shows nothing more once history is read."""
 
     def __init__(self, positions: Iterable[LogPosition]) -> None:
         positions = list(positions)
@@ -74,7 +74,7 @@ class FirstReadProgress:
         self._shown_at_ms: int | None = None
 
     def advance(self, offsets: int, now_ms: int) -> None:
-        """`offsets` more of the history were read and stored."""
+        """Notes that `offsets` more of the history were read and stored."""
         if self._read >= self._total or not offsets:
             return
         self._read += offsets

@@ -1,4 +1,4 @@
-"""Lets the store forget what it has kept for long enough."""
+"""Deletes from the store what it has kept for long enough."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from spark_jobs.runtime.periodic import repeated
 
 EVERY_S: Final = 60.0
 SOON_S: Final = 1.0
-"""Between two pieces of what is too much for one: readers and the log's writer come first."""
+"""Pause between two pieces of a deletion too large for one: readers and the log's writer come first."""
 
 
 @contextmanager
 def forgetting(engine: Engine, lease: Lease, keep: Keep, liveness: Liveness) -> Iterator[None]:
-    """A piece now and then until the block ends, or the lease is lost."""
+    """Deletes old data piece by piece, in the background, until the block ends or the lease is lost."""
     retention = Retention(engine, lease, keep=keep)
 
     def work(now_ms: int) -> float:

@@ -21,8 +21,9 @@ STORE: Final = "TXNSCOPE_STORE"
 
 @dataclass(frozen=True, slots=True)
 class IngestSettings:
-    """`cluster` None: named after the Kafka cluster id. `owner`: whoever comes with the same one takes a lease over.
-    `tails`: every batch of the watched topics is read. `liveness`: the file or port that says that it works."""
+    """The settings of the application. `cluster` None: named after the Kafka cluster id. `owner`: a process with the
+    same one takes the lease over. `tails`: every batch of the watched topics is read. `liveness`: the file or port that
+    shows that the process works."""
 
     client: ClientSettings
     cluster: str | None

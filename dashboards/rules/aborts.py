@@ -11,13 +11,13 @@ from service.domain.transaction_log.states import SOURCE
 from service.metrics import catalogue as of
 
 FEWEST: Final = 10
-"""Aborts within the long window: of three transactions a day one may abort without waking anybody."""
+"""Fewest aborts within the long window that alert: one abort among three transactions a day should wake nobody."""
 
 ENDED: Final = "cluster:kafka_txn_completed:rate5m"
 
 
 def ratio(window: str) -> str:
-    """Name of the recorded share; it is absent, not 0, while no transaction ends."""
+    """Returns the name of the recorded share. The share is absent, not 0, while no transaction ends."""
     return f"cluster:kafka_txn_aborted:ratio_rate{window}"
 
 

@@ -24,18 +24,18 @@ GROUPS: Final[tuple[Group, ...]] = (
 )
 
 _ONE_LINE: Final = 10_000
-"""A URL with a template in it has spaces, and folded there it is hard to read."""
+"""A width at which YAML folds no line: a URL with a template contains spaces, and is hard to read when folded there."""
 
 _HEAD: Final = "# Made by `python -m dashboards.rules`: change dashboards/rules/*.py, not this.\n"
 
 
 def alerts() -> list[Alert]:
-    """Every alerting rule, in the order of the file; a name may come more than once."""
+    """Returns every alerting rule, in the order of the file; a name may occur more than once."""
     return [rule for group in GROUPS for rule in group.rules if isinstance(rule, Alert)]
 
 
 def documents(links: Links) -> dict[str, dict[str, Any]]:
-    """By file name."""
+    """Returns the content of each file before it is written as YAML, by file name."""
     spec = {"groups": [group.render(links) for group in GROUPS]}
     wrapped = {
         "apiVersion": "monitoring.coreos.com/v1",
@@ -47,7 +47,7 @@ def documents(links: Links) -> dict[str, dict[str, Any]]:
 
 
 def files(links: Links) -> dict[str, str]:
-    """What to write, by file name."""
+    """Returns the text of each file, by file name."""
     return {
         name: _HEAD + yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=_ONE_LINE)
         for name, document in documents(links).items()
@@ -55,7 +55,7 @@ def files(links: Links) -> dict[str, str]:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Expressions of several lines keep them; nothing is written as a reference to something above."""
+    """A YAML dumper that keeps the lines of an expression and writes no references (aliases)."""
 
     def ignore_aliases(self, _: Any) -> bool:
         return True

@@ -1,6 +1,6 @@
-"""The one alert that pages without waiting: a transaction that nobody will end. Confirmed means three looks already.
+"""The one alert that pages without waiting: a hanging transaction. Three looks have confirmed it already.
 
-It names no `source`: data that grow old do not mute it (alertmanager.example.yml).
+The alert has no label `source`, so that old data do not mute it (alertmanager.example.yml).
 """
 
 from __future__ import annotations
@@ -47,4 +47,4 @@ MORE: Final = Alert(
 )
 
 GROUP: Final = Group("txnscope-hanging", (EACH, MORE), interval="10s")
-"""Looked at more often than Prometheus' default of a minute: a page should not wait for that."""
+"""Evaluated more often than Prometheus' default of a minute: a page should not wait for that."""

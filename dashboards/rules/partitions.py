@@ -1,4 +1,4 @@
-"""Alerts about data partitions and who waits there. They rest on the looks at partitions: `source` says so."""
+"""Alerts about data partitions and the groups blocked there. The label `source` names their data: the samples."""
 
 from __future__ import annotations
 

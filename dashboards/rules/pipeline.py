@@ -1,4 +1,4 @@
-"""Alerts about the reading itself: what is old, late, not covered or not decoded. `source` comes from the metric."""
+"""Alerts about the reading itself: old, late, uncovered or undecoded data. The label `source` comes from the metric."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _read_last(**labels: str) -> str:
     return most(pick(of.LAST_SUCCESS, **labels), _OF)
 
 
-# a single partition without a leader keeps the last success back, and says nothing of the others: that is coverage
+# one partition without a leader is enough to hold LAST_SUCCESS back: a matter of coverage, not of old data
 _NOTHING_ANSWERS: Final = f"and on (cluster, source)\n{most(pick(of.COVERAGE), _OF)} == 0"
 
 STALE: Final = Alert(
@@ -62,7 +62,7 @@ def _never(source: str, severity: str) -> Alert:
 
 
 NEVER: Final = (_never(facts.SOURCE, CRITICAL), _never(states.SOURCE, WARNING))
-"""The coordinators' log may not be readable at all (managed services): no reason to page for ever."""
+"""For the transaction log only a ticket: managed services may not let anyone read it, and would page forever."""
 
 LAGGING: Final = Alert(
     name="KafkaTxnPipelineLagging",
@@ -93,7 +93,7 @@ UNDECODED: Final = Alert(
 
 COVERAGE_LOW: Final = Alert(
     name="KafkaTxnCoverageLow",
-    expr=f"{most(pick(of.COVERAGE), _OF)} < {limits.COVERAGE_LEAST:g} > 0",  # 0 is STALE's, or nothing to cover
+    expr=f"{most(pick(of.COVERAGE), _OF)} < {limits.COVERAGE_LEAST:g} > 0",  # 0: see STALE, or nothing to cover
     severity=WARNING,
     wait="5m",
     summary="Only {{ $value | humanizePercentage }} of " + _WHAT + " answers",

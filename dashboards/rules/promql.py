@@ -8,7 +8,8 @@ CLUSTER = "cluster"
 
 
 def pick(metric: Metric, **labels: str | tuple[str, ...]) -> str:
-    """A selector; several values of a label are alternatives. ValueError for a label that the metric has not."""
+    """Returns a selector; several values of a label are alternatives. Raises ValueError for a label that the metric
+    does not have."""
     if unknown := labels.keys() - {CLUSTER, *metric.labels}:
         raise ValueError(f"{metric.name} has no label {', '.join(sorted(unknown))}")
     matchers = [
@@ -19,10 +20,11 @@ def pick(metric: Metric, **labels: str | tuple[str, ...]) -> str:
 
 
 def most(selector: str, *by: str) -> str:
-    """One value for each cluster (and what `by` names), however many services tell of it from one store."""
+    """Returns one value for each cluster and the labels `by`, however many services report it from one store."""
     return f"max by ({', '.join((CLUSTER, *by))}) ({selector})"
 
 
 def grown(metric: Metric, window: str, *by: str, **labels: str | tuple[str, ...]) -> str:
-    """How much a counter of the store grew in the window: services show the same one, so it is never added up."""
+    """Returns the increase of a counter of the store in the window. All services report the same counter, so it is
+    never added up."""
     return most(f"increase({pick(metric, **labels)}[{window}])", *by)

@@ -1,4 +1,4 @@
-"""What a rule is, and what every alert gets from its name and place: severity, runbook, links."""
+"""Rules as Prometheus has them, and the labels and links that every alert gets: severity, runbook, pages."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ WARNING: Final = "warning"
 INFO: Final = "info"
 NONE: Final = "none"
 SEVERITIES: Final = (CRITICAL, WARNING, INFO, NONE)
-"""Page; ticket; shown on dashboards only; the heartbeat."""
+"""In this order: a page; a ticket; shown only on dashboards; the heartbeat."""
 
 SERVICE: Final = "txnscope"
 """Label `service` of all our alerts."""
 
 OF_CLUSTER: Final = '/clusters/{{ $labels.cluster | urlquery | reReplaceAll "[+]" "%20" }}'
-"""Path of a cluster's pages. Go's urlquery makes a space a plus, which a path would keep."""
+"""Path of a cluster's pages. Go's urlquery turns a space into a plus, which would stay a plus in a path."""
 
 HOME: Final = "/"
 
 
 class Links(NamedTuple):
-    """Where annotations lead: the service's pages, Grafana, the runbooks (empty: the service shows them); each without
-    a slash at its end.
+    """Base addresses of the links in annotations: the service's pages, Grafana, the runbooks (empty: the service shows
+    them); each without a slash at its end.
 
-    These are where `make demo` and deploy/compose serve them. `python -m dashboards.rules --page … --grafana …
+    The defaults are those of `make demo` and deploy/compose. `python -m dashboards.rules --page … --grafana …
     --runbooks …` writes the rules with others.
     """
 
@@ -47,9 +47,9 @@ class Recording(NamedTuple):
 
 
 class Alert(NamedTuple):
-    """`wait`: how long the expression must hold (`for`); empty: it fires at once. `page`: path of the page that says
-    more; `board`: uid of the dashboard. `labels` come after severity and service. `keep`: how long it goes on firing
-    when the expression does not hold any more (`keep_firing_for`)."""
+    """An alerting rule. `wait`: time for which the expression must hold (`for`); empty: the alert fires at once.
+    `page`: path of the service's page about it; `board`: uid of the dashboard. `labels` come after severity and
+    service. `keep`: time for which it goes on firing when the expression no longer holds (`keep_firing_for`)."""
 
     name: str
     expr: str
@@ -81,7 +81,7 @@ class Alert(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Rules that are evaluated one after another. `interval`: how often; empty: as Prometheus is set."""
+    """Rules that are evaluated one after another. `interval`: time between evaluations; empty: Prometheus' setting."""
 
     name: str
     rules: tuple[Recording | Alert, ...]

@@ -1,4 +1,4 @@
-"""Alerts about the service that all others come from, and the heartbeat of alerting itself."""
+"""Alerts about the service, on which all other alerts depend, and the heartbeat of alerting itself."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from dashboards.thresholds import SCRAPE_SLOW_S
 from service.metrics import catalogue as of
 
 JOB: Final = ".*txnscope.*"
-"""Names of the scrape jobs of the service."""
+"""Pattern of the names of the service's scrape jobs."""
 
 _BOARD: Final = "txnscope-pipeline"
 
 DOWN_NAME: Final = "KafkaTxnExporterDown"
 ABSENT_NAME: Final = "KafkaTxnMetricsAbsent"
 
-# These two say what to do: their runbook is where the service is, which is away.
+# These two describe the remedy themselves: the service, which shows their runbooks, is down.
 DOWN: Final = Alert(
     name=DOWN_NAME,
     expr=f'up{{job=~"{JOB}"}} == 0',

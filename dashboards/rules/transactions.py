@@ -1,4 +1,4 @@
-"""Alerts about transactions that do not end as they should. They rest on the coordinators' log: `source` says so."""
+"""Alerts about transactions that do not end as they should. Their label `source` names the transaction log."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _confirmed(kind: str) -> str:
     return most(pick(of.FINDINGS, kind=kind, status=kinds.CONFIRMED))
 
 
-# the finding beside the age: an id that was in PrepareX at the moment reading stopped grows old and is not stuck
+# needs the finding, too: an id in PrepareX at the moment reading stopped gets older without being stuck
 PREPARE_STUCK: Final = Alert(
     name="KafkaTransactionPrepareStuck",
     expr=f"(\n  time() - min by (cluster, state) ({pick(of.OLDEST_STATE_ENTRY, state=_PREPARED)} > 0)\n)"
@@ -51,7 +51,7 @@ _LATE: Final = Alert(
     board=_BOARD,
 )
 OVERDUE: Final = (_LATE, _LATE._replace(severity=CRITICAL, wait="5m"))
-"""A ticket first: a coordinator that is just being elected aborts them within seconds."""
+"""First a ticket, later a page: a coordinator that is just being elected aborts them within seconds."""
 
 MISMATCH: Final = Alert(
     name="KafkaCoordinatorMismatch",

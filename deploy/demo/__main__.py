@@ -1,7 +1,7 @@
 """`make demo`: a real broker, applications at work, and txnscope watching them, on one machine until Ctrl-C.
 
-`--full` (`make demo-full`): Prometheus, the alert rules and Alertmanager, too; alerts are printed.
-Exit codes: 0 ended as wished, 2 a bad value in the environment, 3 something cannot be had or died.
+`--full` (`make demo-full`) adds Prometheus, the alert rules and Alertmanager; alerts are printed.
+Exit codes: 0 ended as wished, 2 a bad value in the environment, 3 a program is missing, cannot start, or died.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def main(arguments: list[str]) -> int:
         options = read(full=bool(arguments))
         check_ports(options)
         if options.watchers is not None:
-            find_programs()  # said before anything is downloaded
+            find_programs()  # reported before anything is downloaded
         _fetch(options.kafka_version)
         with _scratch() as directory:
             _show(options, directory)
@@ -81,7 +81,7 @@ def _until(options: Options) -> str:
 
 @contextmanager
 def _scratch() -> Iterator[Path]:
-    """A directory for logs and data; it stays after a failure, for a look."""
+    """Yields a directory for logs and data. After a failure it is kept for inspection."""
     directory = Path(mkdtemp(prefix="txnscope-demo-"))
     keep = True
     try:

@@ -34,14 +34,14 @@ log4j.appender.out.layout.ConversionPattern=[%d] %p %m (%c)%n
 
 
 class BrokerError(Exception):
-    """The broker does not start; one line for people, with the way out where there is one."""
+    """The broker does not start. The message is one line for people, with a remedy if there is one."""
 
 
 class Broker:
-    """`with Broker("4.3.1", 19092, directory) as broker: broker.bootstrap`. Data lie in `directory`, and stay there.
+    """`with Broker("4.3.1", 19092, directory) as broker: broker.bootstrap`. Its data are in `directory`, and stay.
 
-    `heap_mb`: the most that its Java heap may hold. The first one of a version that is stopped archives its classes
-    beside the jars: later ones, and Kafka's tools, start with half of the processor time.
+    `heap_mb`: upper bound of the Java heap. The first broker of a version archives its classes beside the jars when it
+    is stopped. Later brokers, and Kafka's tools, then start with half of the processor time.
     """
 
     def __init__(
@@ -66,7 +66,8 @@ class Broker:
         return self.directory / "data"
 
     def start(self) -> Broker:
-        """Format where nothing is yet, start, and wait until it answers. Raises BrokerError, JarsError."""
+        """Formats the storage if there is none, starts the broker, and waits until it answers. Raises BrokerError,
+        JarsError."""
         for port in (self.port, self.port + 1):
             if not is_free(port):
                 raise BrokerError(f"port {port} is taken: the broker needs {self.port} and {self.port + 1}")
@@ -85,36 +86,36 @@ class Broker:
         return self
 
     def stop(self) -> None:
-        """SIGTERM: a controlled shutdown."""
+        """Ends the broker by SIGTERM: a controlled shutdown."""
         if self._process is not None:
             self._process.stop()
             self._process = None
             self._keep_archive()
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Ends the broker by SIGKILL."""
         if self._process is not None:
             self._process.kill()
             self._process = None
 
     def pause(self) -> None:
-        """Frozen: it holds its connections and answers nothing."""
+        """Freezes the broker: it keeps its connections and answers nothing."""
         self._running.signal(signal.SIGSTOP)
 
     def resume(self) -> None:
         self._running.signal(signal.SIGCONT)
 
     def poll(self) -> int | None:
-        """Exit code of a broker that died; None while it runs."""
+        """Returns the exit code of a broker that died; None while it runs."""
         return self._running.poll()
 
     def log_tail(self, lines: int = 20) -> str:
-        """Without stack frames: they would push out what led to them."""
+        """Returns the end of the log without stack frames, which would push out the lines before them."""
         log = self.directory / "broker.log"
         return "\n".join(_without_frames(log.read_text(errors="replace"))[-lines:]) if log.exists() else ""
 
     def tool(self, main_class: str, *arguments: str, timeout_s: float = 60) -> str:
-        """What one of Kafka's own command-line tools prints. Raises CalledProcessError."""
+        """Runs one of Kafka's own command-line tools, and returns what it prints. Raises CalledProcessError."""
         command = [*self._java("-Xmx256m"), main_class, *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=timeout_s).stdout
 
@@ -210,7 +211,8 @@ def _without_frames(text: str) -> list[str]:
 
 
 def _answers(settings: ClientSettings) -> bool:
-    """Ask only once somebody listens: a client that finds nobody tries for seconds."""
+    """Returns True if the broker answers. To be called only once the port is in use: a client that finds no listener
+    retries for seconds."""
     try:
         with KafkaClient(settings) as client:
             cluster_id(client)
@@ -220,7 +222,7 @@ def _answers(settings: ClientSettings) -> bool:
 
 
 def is_free(port: int) -> bool:
-    """Whether a server could listen there now."""
+    """Returns True if a server could listen on `port` now."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

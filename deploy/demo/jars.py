@@ -1,7 +1,7 @@
 """The broker's jars: from Maven Central by coordinates, through the Ivy that ships inside PySpark; cached and pinned.
 
-Every jar's SHA-256 is in `pins/<version>.sha256`; what does not match is not used. To pin another version, fetch it
-with `python -m deploy.demo.jars --pin VERSION` and commit the file. Other jars come the same way (`Jars`).
+Every jar's SHA-256 is in `pins/<version>.sha256`; a jar that does not match is not used. To pin another version, fetch
+it with `python -m deploy.demo.jars --pin VERSION` and commit the file. Other jars are fetched the same way (`Jars`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import pyspark
 from spark_jobs.runtime.java import find_java
 
 PINS = Path(__file__).parent / "pins"
-# the machine's own trust, where it keeps one for Java: knows a company's authority that the packaged Java does not
+# the machine's own trust store for Java, if any: may contain a company's authority that the packaged Java lacks
 TRUST_STORES = (Path("/etc/ssl/certs/java/cacerts"), Path("/etc/pki/java/cacerts"))
 # `m2compatible` is Maven Central's layout; Ivy knows its address
 IVY_SETTINGS = """<ivysettings>
@@ -35,11 +35,11 @@ IVY_SETTINGS = """<ivysettings>
 
 
 class JarsError(Exception):
-    """The jars cannot be had, or are not the ones that were pinned; one line for people."""
+    """The jars cannot be downloaded, or are not the pinned ones. The message is one line for people."""
 
 
 class Module(NamedTuple):
-    """Coordinates of a jar in Maven Central; `alone`: without what it depends on."""
+    """Coordinates of a jar in Maven Central. `alone`: without its dependencies."""
 
     organisation: str
     name: str
@@ -47,7 +47,7 @@ class Module(NamedTuple):
     alone: bool = False
 
 
-# Kafka 4 logs nowhere with what it depends on: its logging library comes with its distribution only
+# Kafka 4 logs nothing with its Maven dependencies alone: the logging library is only in its distribution
 LOGGING: Final = Module("org.slf4j", "slf4j-reload4j", "1.7.36")
 
 
@@ -60,7 +60,8 @@ class Jars(NamedTuple):
 
     @property
     def directory(self) -> Path:
-        """Where they are cached. Other pins, another directory: whoever still runs on the old ones keeps them."""
+        """The directory in which they are cached. Other pins have another one, so that a process that still runs on old
+        jars keeps them."""
         checksum = hashlib.sha256(self.pins.read_bytes()).hexdigest()[:8]
         return _cache() / f"{self.title.lower().replace(' ', '-')}-{checksum}"
 
@@ -70,14 +71,14 @@ def versions() -> list[str]:
 
 
 def fetch(version: str) -> Path:
-    """A directory with exactly the pinned jars of that Kafka version; downloaded once. Raises JarsError."""
+    """Returns a directory with exactly the pinned jars of that Kafka version; downloads them once. Raises JarsError."""
     if version not in versions():
         raise JarsError(f"Kafka {version} is not pinned here: choose one of {', '.join(versions())}")
     return fetch_pinned(_broker(version))
 
 
 def fetch_pinned(jars: Jars) -> Path:
-    """As `fetch`, of any jars."""
+    """Returns a directory with exactly the pinned jars, as `fetch` does. Raises JarsError."""
     with _locked():
         if not jars.directory.is_dir():
             _download(jars, jars.directory)
@@ -100,7 +101,8 @@ def _cache() -> Path:
 
 @contextmanager
 def _locked() -> Iterator[Path]:
-    """Two processes may want the same jars at once: the second waits and finds them."""
+    """Holds the lock of the cache, and yields the cache. If two processes want the same jars at once, the second waits
+    and then finds them."""
     _cache().mkdir(parents=True, exist_ok=True)
     with (_cache() / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -125,7 +127,7 @@ def _download(jars: Jars, directory: Path) -> None:
 
 
 def _complaint(output: str) -> str:
-    """The line of Ivy's that tells most: what an exception says, not that in the end nothing was found."""
+    """Returns the most informative line of Ivy's output: that of an exception rather than a final "not found"."""
     lines = [line.strip() for line in output.splitlines()]
     telling = (next((line for line in lines if word in line), None) for word in ("Exception", "not found"))
     return next((line[:300] for line in telling if line), "no answer")
@@ -148,7 +150,8 @@ def _read_pins(pins: Path) -> dict[str, str]:
 
 
 def _verify(directory: Path, pins: dict[str, str]) -> None:
-    """Hashing 100 MB takes 0.1 s: less than starting anything these jars are for."""
+    """Raises JarsError unless `directory` has exactly the pinned jars. Hashing 100 MB takes 0.1 s, which is less than
+    the start of any program on these jars."""
     found = _digests(directory)
     for name in sorted(pins.keys() | found.keys()):
         if found.get(name) != pins.get(name):
@@ -163,7 +166,7 @@ def _digests(directory: Path) -> dict[str, str]:
 
 
 def pin(jars: Jars) -> None:
-    """Download what is not pinned yet, and write down what came."""
+    """Downloads `jars` and pins the checksums of what was downloaded."""
     with _locked() as cache, tempfile.TemporaryDirectory(prefix="pin-", dir=cache) as scratch:
         _download(jars, Path(scratch) / "jars")
         lines = [f"{digest}  {name}\n" for name, digest in _digests(Path(scratch) / "jars").items()]

@@ -1,7 +1,7 @@
-"""Children that end with us, however we end: also at `kill -9`.
+"""Child processes that end with this process, however it ends, even by `kill -9`.
 
-A child runs under a keeper, `python -m deploy.demo.leash FD command…`, that holds the reading end of a pipe. Only we
-hold the writing end: when we are gone the keeper reads its end, and stops the child.
+A child runs under a keeper, `python -m deploy.demo.leash FD command…`, that holds the reading end of a pipe. Only this
+process holds the writing end. When it is gone, the keeper reads the end of the pipe and stops the child.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from typing import IO
 
 ROOT = Path(__file__).parents[2]
 GRACE_S = 5.0
-"""From SIGTERM to SIGKILL, when we are gone."""
+"""Seconds from SIGTERM to SIGKILL after this process is gone."""
 
-# what the keeper is sent, because it cannot catch what it passes on
+# signal to the keeper: signal to the child. They differ where the keeper could not catch the latter
 _PASSED_ON = {
     signal.SIGTERM: signal.SIGTERM,
     signal.SIGINT: signal.SIGINT,
@@ -52,22 +52,22 @@ class Leashed:
             os.close(held)
 
     def poll(self) -> int | None:
-        """The child's exit code (128 + signal for a killed one); None while it runs."""
+        """Returns the child's exit code (128 + signal for a killed one); None while it runs."""
         return self._keeper.poll()
 
     def signal(self, number: signal.Signals) -> None:
-        """Send SIGTERM, SIGINT, SIGKILL, SIGSTOP or SIGCONT to the child; nothing if it ended."""
+        """Sends SIGTERM, SIGINT, SIGKILL, SIGSTOP or SIGCONT to the child; does nothing if it ended."""
         with contextlib.suppress(ProcessLookupError):
             self._keeper.send_signal(_SENT_AS[number])
 
     def stop(self, timeout_s: float = 20.0) -> int:
-        """SIGTERM, and SIGKILL after `timeout_s`; the child's exit code."""
+        """Sends SIGTERM, and SIGKILL after `timeout_s`. Returns the child's exit code."""
         self.signal(signal.SIGCONT)
         self.signal(signal.SIGTERM)
         return self._finish(timeout_s)
 
     def kill(self) -> int:
-        """SIGKILL; the child's exit code."""
+        """Sends SIGKILL. Returns the child's exit code."""
         self.signal(signal.SIGKILL)
         return self._finish(10.0)
 
@@ -84,10 +84,10 @@ class Leashed:
 
 
 def keep(held: int, command: list[str]) -> int:
-    """Run `command` until it ends or the pipe does; its exit code.
+    """Runs `command` until it ends or the pipe does. Returns its exit code.
 
-    One thread, and signals from a descriptor: the kernel may hand a signal to any thread of ours, and a handler runs
-    in the first one only, which would notice when its wait for the child is over.
+    It has one thread and reads signals from a descriptor: the kernel may deliver a signal to any thread of a process,
+    but Python runs handlers only in the main thread, and there only after its wait for the child.
     """
     arrived = _signals()
     child = subprocess.Popen(command)
@@ -113,12 +113,12 @@ def keep(held: int, command: list[str]) -> int:
 
 
 def _signals() -> int:
-    """A descriptor with one byte for every signal to pass on, or for a change of the child."""
+    """Returns a descriptor that yields one byte for every signal to pass on and every change of the child."""
     arrived, wake = os.pipe()
     os.set_blocking(wake, False)
     signal.set_wakeup_fd(wake)
     for number in (*_PASSED_ON, signal.SIGCHLD):
-        signal.signal(number, lambda *_: None)  # without a handler nothing is written; exec undoes it for the child
+        signal.signal(number, lambda *_: None)  # no byte is written without a handler; exec resets it for the child
     return arrived
 
 

@@ -16,23 +16,24 @@ from deploy.demo.options import Watchers
 EXAMPLE: Final = Path(rules.__file__).with_name("alertmanager.example.yml")
 SCRAPE_EVERY_S: Final = 15
 TO_PEOPLE: Final = ("page", "ticket")
-"""Receivers of the example's that the webhook stands for; the heartbeat would be a line every minute."""
+"""Receivers of the example that the webhook replaces. The heartbeat is not among them: it would print a line every
+minute."""
 _HOST: Final = "127.0.0.1"
 
 
 class NotInstalled(Exception):
-    """A program is missing; says how to get it."""
+    """A program is missing. The message says how to install it."""
 
 
 class Programs(NamedTuple):
-    """Paths."""
+    """Paths of the programs."""
 
     prometheus: str
     alertmanager: str
 
 
 def find_programs(path: str | None = None) -> Programs:
-    """On `path` (default: PATH). Raises NotInstalled."""
+    """Finds the programs on `path` (default: PATH). Raises NotInstalled."""
     return Programs(
         _find("Prometheus", ("prometheus",), path),
         _find("Alertmanager", ("prometheus-alertmanager", "alertmanager"), path),
@@ -40,9 +41,9 @@ def find_programs(path: str | None = None) -> Programs:
 
 
 class Monitoring:
-    """Both, on loopback, with all they write below `directory`.
+    """Prometheus and Alertmanager on loopback, with all their files below `directory`.
 
-    `port`: of txnscope, which is scraped and which alerts link to; `webhook`: where they go.
+    `port`: of txnscope, which Prometheus scrapes and to which alerts link; `webhook`: URL that receives the alerts.
     """
 
     def __init__(self, programs: Programs, ports: Watchers, directory: Path, port: int, webhook: str) -> None:
@@ -59,7 +60,7 @@ class Monitoring:
         return f"http://{_HOST}:{self._ports.alertmanager_port}"
 
     def start(self) -> None:
-        """They need a second until they answer at /-/ready."""
+        """Starts both. They need a second until they answer at /-/ready."""
         self._configure()
         at = f"--web.listen-address={_HOST}"
         here = self._directory
@@ -70,7 +71,7 @@ class Monitoring:
             f"--storage.path={here / 'alertmanager'}",
             f"{at}:{self._ports.alertmanager_port}",
             f"--web.external-url={self.alertmanager}",
-            "--cluster.listen-address=",  # it would look for others on the network
+            "--cluster.listen-address=",  # otherwise it searches for peers on the network
         )
         self._run(
             "Prometheus",
@@ -82,13 +83,13 @@ class Monitoring:
         )
 
     def kill(self) -> None:
-        """SIGKILL: their data are thrown away."""
+        """Ends both by SIGKILL: their data are not needed any more."""
         for process in self._running.values():
             process.kill()
         self._running.clear()
 
     def dead(self, lines: int = 20) -> str | None:
-        """Which of them ended though it should run, with the end of its log; None while both run."""
+        """Returns the name of a program that has ended, with the end of its log; None while both run."""
         for name, process in self._running.items():
             if (code := process.poll()) is not None:
                 log = self._log(name).read_text(errors="replace").splitlines()[-lines:]
@@ -114,7 +115,7 @@ class Monitoring:
 
 
 def scraping(port: int, alertmanager_port: int, rule_file: Path) -> dict[str, Any]:
-    """Configuration of Prometheus, for a txnscope at `port`."""
+    """Returns the configuration of Prometheus for a txnscope at `port`."""
     every = f"{SCRAPE_EVERY_S}s"
     service, alertmanager = f"{_HOST}:{port}", f"{_HOST}:{alertmanager_port}"
     return {
@@ -126,7 +127,8 @@ def scraping(port: int, alertmanager_port: int, rule_file: Path) -> dict[str, An
 
 
 def routing(webhook: str) -> dict[str, Any]:
-    """Configuration of Alertmanager: routes and inhibitions of the example, whose people are the webhook."""
+    """Returns the configuration of Alertmanager: routes and inhibitions of the example, with the webhook in place of
+    people."""
     example: dict[str, Any] = yaml.safe_load(EXAMPLE.read_text("utf-8"))
     receives = {"webhook_configs": [{"url": webhook, "send_resolved": True}]}
     names = [receiver["name"] for receiver in example["receivers"]]

@@ -1,4 +1,4 @@
-"""What can be chosen for `make demo` and `make demo-full`, from the environment; every bad value is one line."""
+"""Options of `make demo` and `make demo-full`, read from the environment; every bad value is reported in one line."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ LAST_PORT = 65_535
 
 
 class BadOption(Exception):
-    """A value that cannot be meant; names the variable."""
+    """A value is not valid. The message names the variable."""
 
 
 class PortTaken(Exception):
-    """Somebody else listens where the demo would; says how to go elsewhere."""
+    """Another process listens on a port of the demo. The message says how to choose another port."""
 
 
 class Watchers(NamedTuple):
-    """Ports of what `make demo-full` adds."""
+    """Ports of the programs that `make demo-full` adds."""
 
     prometheus_port: int = 9090
     alertmanager_port: int = 9093
 
 
 class Options(NamedTuple):
-    """`port` serves the page, `kafka_port` the broker and the next one its controller.
+    """Options of the demo. `port` serves the page, `kafka_port` the broker, and the port after it the controller.
 
-    `seconds`: how long the demo stays once it is ready; None for until it is stopped. `watchers`: None without them.
+    `seconds`: how long the demo runs once it is ready; None until it is stopped. `watchers`: None for `make demo`.
     """
 
     port: int = 8080
@@ -42,17 +42,17 @@ class Options(NamedTuple):
 
     @property
     def target(self) -> str:
-        """Of the Makefile."""
+        """The target of the Makefile."""
         return "demo" if self.watchers is None else "demo-full"
 
 
 DEFAULTS = Options()
 _WATCHERS = ("PROMETHEUS_PORT", "ALERTMANAGER_PORT")
-"""Variables, in the order of Watchers."""
+"""Environment variables, in the order of Watchers."""
 
 
 class _Place(NamedTuple):
-    """Ports in a row that somebody needs, and the variable that moves them."""
+    """Consecutive ports that one program needs, and the environment variable that moves them."""
 
     variable: str
     first: int
@@ -65,8 +65,8 @@ class _Place(NamedTuple):
 
 
 def read(environment: Mapping[str, str] = os.environ, *, full: bool = False) -> Options:
-    """PORT, KAFKA_PORT, KAFKA_VERSION, DEMO_SECONDS, and where it is `full` PROMETHEUS_PORT, ALERTMANAGER_PORT; an
-    empty one counts as not set. Raises BadOption."""
+    """Reads PORT, KAFKA_PORT, KAFKA_VERSION, DEMO_SECONDS, and if `full` PROMETHEUS_PORT and ALERTMANAGER_PORT. An
+    empty variable counts as not set. Raises BadOption."""
     port = _port(environment, "PORT", DEFAULTS.port, LAST_PORT)
     kafka_port = _port(environment, "KAFKA_PORT", DEFAULTS.kafka_port, LAST_PORT - 1)
     version = environment.get("KAFKA_VERSION") or DEFAULTS.kafka_version
@@ -101,7 +101,8 @@ def _places(options: Options) -> list[_Place]:
 
 
 def _free_after(port: int, count: int, ours: frozenset[int]) -> int:
-    """The next port from which on `count` are free and not `ours`; 0 where there is none, which nobody has seen."""
+    """Returns the next port that begins `count` consecutive ports which are free and not `ours`; 0 if there is none,
+    which is practically impossible."""
     candidates = ((*range(first, first + count),) for first in range(port + 1, LAST_PORT - count))
     return next((block[0] for block in candidates if ours.isdisjoint(block) and all(map(is_free, block))), 0)
 

@@ -1,4 +1,4 @@
-"""What Ctrl-C and its like do: once they end the demo, afterwards nothing, so that the ending is not cut short."""
+"""Handles Ctrl-C and similar signals: the first one ends the demo, later ones are ignored so that it ends cleanly."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NoReturn
 
 
 def interrupt_on_signals() -> None:
-    """SIGTERM and SIGHUP (the terminal is closed) become what Ctrl-C is: a KeyboardInterrupt."""
+    """Makes SIGTERM and SIGHUP (the terminal is closed) raise KeyboardInterrupt, as Ctrl-C does."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
 

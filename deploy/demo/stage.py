@@ -1,4 +1,4 @@
-"""Everything that runs in the demo: a broker, the product as a user starts it, the workload, and who watches it."""
+"""Everything that runs in the demo: a broker, the product as a user starts it, the workload, and the monitoring."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ _TICK_S = 0.2
 
 
 class Died(Exception):
-    """Something that should run does not; says what, with the end of its log."""
+    """A program that should run has ended. The message names it, with the end of its log."""
 
 
 class Stage:
-    """`with Stage(options, directory, tell) as stage:` everything is started; all of it has ended after the block.
+    """`with Stage(options, directory, tell) as stage:` starts everything; all of it has ended after the block.
 
-    `tell` hears of alerts, in another thread. Raises BrokerError, JarsError, WorkloadError, JavaNotFound, NotInstalled
-    at the start.
+    `tell` is called with each alert, in another thread. The start raises BrokerError, JarsError, WorkloadError,
+    JavaNotFound, NotInstalled.
     """
 
     def __init__(self, options: Options, directory: Path, tell: Callable[[Notice], None]) -> None:
@@ -64,7 +64,7 @@ class Stage:
 
     @property
     def key_file(self) -> Path:
-        """Holds the key of an operator, who may end what hangs."""
+        """The file with the key of an operator, who may end hanging transactions."""
         return self._directory / "operator.key"
 
     def __enter__(self) -> Stage:
@@ -82,7 +82,8 @@ class Stage:
         self._ending.close()
 
     def wait_until_ready(self) -> str:
-        """Until everything that the tour points at is there; the id of the finding about what hangs. Raises Died."""
+        """Waits until every path of the tour answers. Returns the id of the finding about the hanging transaction.
+        Raises Died."""
         give_up = time.monotonic() + READY_TIMEOUT_S
         self._wait_for("/-/ready", give_up)
         while not (found := json.loads(self._wait_for(_HANGING, give_up))["items"]):
@@ -96,14 +97,14 @@ class Stage:
         return finding
 
     def stay(self, seconds: float | None) -> None:
-        """For so long, or for ever. Raises Died."""
+        """Stays for `seconds`; None: forever. Raises Died."""
         leave = time.monotonic() + seconds if seconds else None
         while leave is None or time.monotonic() < leave:
             self.check()
             time.sleep(_TICK_S)
 
     def check(self) -> None:
-        """Raises Died when something ended that should run."""
+        """Raises Died if a program that should run has ended."""
         if (code := self._broker.poll()) is not None:
             raise Died(f"the Kafka broker ended with code {code}; its log ends:\n{self._broker.log_tail(TAIL_LINES)}")
         if (code := self._product.poll()) is not None:
@@ -116,7 +117,7 @@ class Stage:
             raise Died(f"the trouble could not be made: {self._trouble_failed}")
 
     def _start(self, ending: ExitStack) -> None:
-        """`ending` gets what ends each part; the last added is done first."""
+        """Starts all parts, and adds a callback to `ending` that ends each of them; the last one added runs first."""
         self._product = self._start_product()
         ending.callback(self._product.stop, PRODUCT_END_S)
         if self._options.watchers is not None:
@@ -126,7 +127,7 @@ class Stage:
             )
             ending.callback(self._monitoring.kill)
             self._monitoring.start()
-        ending.callback(self._broker.kill)  # its data are thrown away
+        ending.callback(self._broker.kill)  # its data are not needed any more
         self._broker.start()
         self._workload = Workload(self._broker.bootstrap, SEED, timeout_ms=WORKLOAD_TIMEOUT_MS)
         self._workload.prepare()
@@ -138,14 +139,15 @@ class Stage:
         ending.callback(self._product.signal, signal.SIGTERM)
 
     def _start_product(self) -> Leashed:
-        """Before the broker, because the product waits for one and both take their time."""
+        """Starts the product; called before the broker's start, because it waits for a broker and both starts take
+        long."""
         store = f"sqlite:///{self._directory / 'txnscope.db'}"
         where = ["--bootstrap-servers", self._broker.bootstrap, "--cluster", CLUSTER, "--store", store]
         scratch = ["--checkpoint", str(self._directory / "checkpoint"), "--port", str(self._options.port)]
         key = secrets.token_hex(16)
         self.key_file.touch(0o600)
         self.key_file.write_text(f"{key}\n")
-        # what it leaves behind when it has to be killed goes with the directory
+        # files that it leaves behind when it has to be killed are removed with the directory
         environment = os.environ | {"TMPDIR": str(self._directory), "TXNSCOPE_OPERATORS": json.dumps({OPERATOR: key})}
         with self._log.open("wb") as log:
             return Leashed([sys.executable, "-m", "service.cli", "watch", *where, *scratch], log, environment)
@@ -163,7 +165,8 @@ class Stage:
             self._trouble_failed = e
 
     def _wait_for(self, path: str, give_up: float, port: int | None = None) -> bytes:
-        """What the product, or somebody else at `port`, says there, once it answers 200. Raises Died."""
+        """Returns the answer at `path` of the product, or of the server at `port`, once its status is 200. Raises
+        Died."""
         while True:
             status, body = _get(port or self._options.port, path)
             if status == 200:
@@ -185,7 +188,7 @@ class Stage:
 
 
 def _get(port: int, path: str) -> tuple[int | None, bytes]:
-    """Status and body of a GET; (None, nothing) where nobody answers."""
+    """Returns status and body of a GET; (None, nothing) if there is no answer."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
     try:
         connection.request("GET", path)

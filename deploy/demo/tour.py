@@ -1,4 +1,4 @@
-"""What to look at while the demo runs."""
+"""A tour of the running demo: the pages, REST paths and commands worth trying."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ API = f"/api/v1{PAGE}"
 
 
 class Sight(NamedTuple):
-    """A path of the service, and what is to be seen there."""
+    """A path of the service, and a line on what it shows."""
 
     path: str
     shows: str
 
 
 def pages(apps: Sequence[App], finding: str) -> list[Sight]:
-    """`finding`: id of the one about what hangs."""
+    """Returns the pages of the tour. `finding`: id of the finding about the hanging transaction."""
     return [
         Sight(PAGE, "is anything wrong, who waits, since when; it follows by itself"),
         Sight(f"{PAGE}/findings/{finding}", f"{REFUNDS_ID} wrote after its end: nobody ends that; the way out with it"),
@@ -55,12 +55,13 @@ def rest(apps: Sequence[App], finding: str) -> list[Sight]:
 
 
 def sights(apps: Sequence[App], finding: str) -> list[Sight]:
-    """Every path answers 200 once all applications have done a first step and the service has seen it."""
+    """Returns all paths of the tour. Each answers 200 once all applications have done a first step and the service has
+    read it."""
     return pages(apps, finding) + rest(apps, finding)
 
 
 def text(options: Options, apps: Sequence[App], finding: str, key_file: Path) -> str:
-    """The tour as it is printed: a line for the address, one below it for the sight."""
+    """Returns the tour as text: a line for each address, and below it one on what it shows."""
     base = f"http://127.0.0.1:{options.port}"
     lines = ["The page:", "", *_shown(base, pages(apps, finding)), "", "REST:", "", *_shown(base, rest(apps, finding))]
     if options.watchers is not None:
@@ -108,5 +109,5 @@ def _quoted(transactional_id: str) -> str:
 
 
 def _short(program: Path) -> str:
-    """Short where the reader's shell finds it that way."""
+    """Returns the path relative to the current directory if it lies below, else in full."""
     return str(program.relative_to(Path.cwd())) if program.is_relative_to(Path.cwd()) else str(program)

@@ -1,4 +1,4 @@
-"""What goes wrong while the demo runs, on topics of its own: the workload and its book know nothing of it."""
+"""Troubles that the demo makes on purpose, on topics of their own: the workload and its book know nothing of them."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from deploy.demo.workload.verification import GUARDED, verification_off
 REFUNDS: Final = "refunds"
 REFUNDS_ID: Final = "refunds-1"
 REFUND_MAILS: Final = "refund-mails"
-"""A group that reads committed refunds, and waits."""
+"""A consumer group that reads committed refunds, and is blocked."""
 INVOICES: Final = "invoices"
 INVOICES_ID: Final = "invoices-1"
 ARCHIVE: Final = "archive"
 ARCHIVE_ID: Final = "archive-1"
 LATE_AT: Final = 8
-"""Offset of the first refund that was written after the end of its transaction: behind four of them, each a record and
-its marker."""
+"""Offset of the first refund that was written after the end of its transaction. Before it are four transactions, each
+with one record and its marker."""
 
 _COMMITS = 3
 _CHECKPOINT_S = 600.0
@@ -31,13 +31,13 @@ _MAX_TIMEOUT_MS = 900_000  # Kafka's default transaction.max.timeout.ms
 
 
 class TroubleError(Exception):
-    """The trouble could not be made; one line for people."""
+    """The trouble could not be made. The message is one line for people."""
 
 
 def run_until(bootstrap: str, stop: threading.Event) -> None:
-    """Make it all, then stay with what needs somebody alive: a member of the group, a job that goes on.
+    """Makes all troubles, then keeps two of them going until `stop`: the blocked consumer and the archive job.
 
-    Raises TroubleError. What is stuck stays stuck: its topics are thrown away with the broker.
+    Raises TroubleError. The stuck transactions are left as they are: their topics are removed with the broker.
     """
     try:
         with Connection(bootstrap, stop) as connection:
@@ -58,8 +58,8 @@ def _producer(connection: Connection, name: str) -> OldProducer:
 
 
 def _write_after_the_end(connection: Connection) -> None:
-    """A refund is sent, takes its time on the way, and arrives when its transaction is aborted: nobody will ever end
-    what it opens (KAFKA-14402). Brokers guard against that since 3.6; for this moment they do not."""
+    """Writes a refund that arrives after its transaction was aborted. The transaction that it opens on the partition
+    will never be ended (KAFKA-14402). Brokers guard against that since 3.6; the guard is off for this moment."""
     refunds = _producer(connection, REFUNDS_ID)
     for number in range(_COMMITS + 1):
         refunds.add(REFUNDS, 0)
@@ -83,14 +83,15 @@ def _stay(connection: Connection, bootstrap: str, stop: threading.Event) -> None
 
 
 def _open(archive: OldProducer) -> None:
-    """As a job of Flink that commits with its checkpoints: open for long, and in time."""
+    """Opens a transaction like that of a Flink job that commits at its checkpoints: open for long, within its
+    timeout."""
     archive.add(ARCHIVE, 0, 1)
     for partition in (0, 1):
         archive.produce(ARCHIVE, partition, [b"one of many"] * 3)
 
 
 def _read(mails: Consumer, stop: threading.Event, seconds: float) -> None:
-    """For so long, or until it is to stop (Stopped)."""
+    """Reads and commits for `seconds`. Raises Stopped when `stop` is set."""
     for _ in range(round(seconds / 0.2)):
         if (message := mails.poll(0.2)) is not None and message.error() is None:
             mails.commit(message=message, asynchronous=False)

@@ -1,4 +1,4 @@
-"""Where the demo's Alertmanager sends: an endpoint on loopback that tells each alert once when it fires or resolves."""
+"""The receiver of the demo's Alertmanager: an endpoint on loopback that reports each alert once per change."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RESOLVED: Final = "resolved"
 
 
 class Notice(NamedTuple):
-    """An alert that began to fire, or resolved. `link`: where txnscope's page says more."""
+    """An alert that began to fire, or resolved. `link`: address of txnscope's page about it."""
 
     status: str
     alert: str
@@ -32,8 +32,8 @@ class Notice(NamedTuple):
 
 
 class Webhook:
-    """`with Webhook(tell) as webhook: webhook.url`. Alertmanager repeats what fires; `tell` hears of changes alone, one
-    after another, in a thread of this."""
+    """`with Webhook(tell) as webhook: webhook.url`. Alertmanager repeats firing alerts; `tell` is called only for
+    changes, one after another, in a thread of this object."""
 
     def __init__(self, tell: Callable[[Notice], None]) -> None:
         self._tell = tell
@@ -48,7 +48,7 @@ class Webhook:
         return f"http://127.0.0.1:{self._server.server_port}/"
 
     def take(self, body: bytes) -> None:
-        """What Alertmanager posts (version 4). Raises ValueError."""
+        """Takes a notification of Alertmanager (version 4). Raises ValueError."""
         notices = _notices(body)
         with self._lock:
             for fingerprint, notice in notices:
@@ -90,7 +90,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(200)
 
     def log_message(self, *_: Any) -> None:
-        """Nothing: what arrives is told already."""
+        """Logs nothing: `tell` reports the alerts already."""
 
     def _answer(self, status: int) -> None:
         self.send_response(status)
@@ -99,7 +99,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _notices(body: bytes) -> list[tuple[str, Notice]]:
-    """(fingerprint, what is told of it), as they come. Raises ValueError."""
+    """Returns (fingerprint, notice) of each alert, in the order of `body`. Raises ValueError."""
     try:
         return [(str(one["fingerprint"]), _notice(one)) for one in json.loads(body)["alerts"]]
     except (KeyError, TypeError, AttributeError) as e:

@@ -1,1 +1,1 @@
-"""REST. Imported by `service.app`, and by the pages, which show what it answers."""
+"""The REST API. Imported by `service.app`, and by the pages, which show its answers."""

@@ -1,4 +1,4 @@
-"""The command line `txnscope`: flags in, exit code out; a failure is one line and never a traceback."""
+"""The command line `txnscope`: takes flags, returns an exit code. A failure is one line, never a traceback."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from service.cli.parser import Command, parse
 
 _INTERRUPTED = 130
 _CREDENTIALS: Final = re.compile(r"(?<=://)\S*@")
-"""Of a URL, also of one that nothing can parse."""
+"""Matches the credentials in a URL, also in one that cannot be parsed."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The exit code; SystemExit(2) for a bad flag, SystemExit(0) for --help and --version."""
-    if isinstance(sys.stdout, io.TextIOWrapper):  # an id or a path may hold what the terminal's encoding has not
+    """Runs a command and returns its exit code. SystemExit: 2 for a bad flag, 0 for --help and --version."""
+    if isinstance(sys.stdout, io.TextIOWrapper):  # ids and paths may hold characters that the terminal lacks
         sys.stdout.reconfigure(errors="backslashreplace")
     flags = parse(argv)
     command: Command = flags.command
@@ -35,10 +35,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _failed(command, str(error), USAGE)
     except CommandFailed as error:
         return _failed(command, str(error), error.code)
-    except BrokenPipeError:  # `| head` has seen enough
+    except BrokenPipeError:  # the reader closed the pipe, as `| head` does
         _drop_output()
         return FINE
-    except OSError as error:  # what no command expects: a full disk behind stdout, a system out of files
+    except OSError as error:  # expected by no command: a full disk behind stdout, too many open files
         if error.filename is None:
             _drop_output()
         # not USAGE: a supervisor would give up, and the next try may find room
@@ -48,18 +48,18 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _settings(flags: Namespace, command: Command) -> settings.Settings:
-    """A command without settings does not look at them: a bad TXNSCOPE_PORT is nothing to `inspect`."""
+    """Loads the settings, unless the command takes none: a bad TXNSCOPE_PORT must not stop `inspect`."""
     if not command.settings:
         return settings.Settings.model_construct()
     return settings.load({name: getattr(flags, name) for name in command.settings}, flags.config)
 
 
 def _failed(command: Command, text: str, code: int) -> int:
-    """Passwords stay out: the line may end in a log."""
+    """Prints the failure as one line and returns `code`. Passwords are masked: the line may end up in a log."""
     print(f"txnscope {command.name}: {_CREDENTIALS.sub('***@', text)}", file=sys.stderr)
     return code
 
 
 def _drop_output() -> None:
-    """What is still buffered goes nowhere: Python would complain again when it flushes at exit."""
+    """Redirects stdout to /dev/null: Python would fail again when it flushes the buffered rest at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

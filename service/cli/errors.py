@@ -1,4 +1,4 @@
-"""Exit codes of the command line, and how a command ends with one: a single line that names the trouble."""
+"""Exit codes of the command line, and the error with which a command ends: a single line that names the problem."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from service.store.errors import StoreError, StoreUnavailable
 
 FINE: Final = 0
 FOUND: Final = 1
-"""What was asked for is there: something hangs, something cannot be seen."""
+"""The command found what it searches for: something hangs, or something cannot be seen."""
 USAGE: Final = 2
 """A bad flag, file, URL or setting."""
 UNREACHABLE: Final = 3
 """Kafka, the store or the service cannot be reached, the port to serve on is taken, or there is no room to write."""
 PARTIAL: Final = 4
-"""Nothing was found, and not everything could be judged."""
+"""Nothing was found, but not everything could be judged."""
 
 
 class CommandFailed(Exception):
-    """Printed to stderr as one line; the process ends with `code`."""
+    """The failure of a command. Its text is printed to stderr as one line; the process ends with `code`."""
 
     def __init__(self, text: str, code: int = USAGE) -> None:
         super().__init__(text)
@@ -31,7 +31,9 @@ class CommandFailed(Exception):
 
 @contextmanager
 def store_failures() -> Iterator[None]:
-    """CommandFailed: 3 for a store that does not answer, 2 for one that cannot be used."""
+    """Turns store errors of the block into CommandFailed: 3 for a store that does not answer, 2 for one that cannot be
+    used.
+    """
     try:
         yield
     except StoreUnavailable as error:

@@ -1,4 +1,7 @@
-"""The brokers of the settings, and the arguments of processes that ask them: a JVM takes seconds to say no."""
+"""Checks the brokers of the settings, and builds the arguments of processes that use them.
+
+The check comes first because a JVM takes seconds to report a bad setting.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from service.settings import STALLED, Settings
 
 
 def ingest_arguments(settings: Settings) -> list[str]:
-    """`python -m spark_jobs …`; it finds the store in its environment (`settings.for_children`).
+    """Returns `python -m spark_jobs …`; the process finds the store in its environment (`settings.for_children`).
 
     CommandFailed for an address, file or key that cannot be used.
     """
@@ -36,7 +39,9 @@ def ingest_arguments(settings: Settings) -> list[str]:
 
 
 def client_settings(settings: Settings) -> ClientSettings:
-    """CommandFailed for an address, file or key that cannot be used, or without any."""
+    """Returns the settings of a Kafka client. CommandFailed for an address, file or key that cannot be used, or without
+    an address.
+    """
     if not settings.bootstrap_servers:
         raise CommandFailed("--bootstrap-servers is missing: the brokers to begin with, HOST:PORT[,…]")
     try:
@@ -46,6 +51,6 @@ def client_settings(settings: Settings) -> ClientSettings:
 
 
 def broker_arguments(settings: Settings) -> list[str]:
-    """The flags that name the same brokers to another process."""
+    """Returns the flags that name the same brokers to another process."""
     given = {"--bootstrap-servers": settings.bootstrap_servers, "--kafka-config": settings.kafka_config}
     return [text for flag, value in given.items() if value is not None for text in (flag, str(value))]

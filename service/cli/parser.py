@@ -42,7 +42,10 @@ _SERVICE: Final = ("url", "cluster")
 
 
 class Command(NamedTuple):
-    """`module` of service.cli.commands has `run(flags, settings) -> int`; it is imported only when the command runs."""
+    """A command of `txnscope`.
+
+    `module` of service.cli.commands has `run(flags, settings) -> int`; it is imported only when the command runs.
+    """
 
     name: str
     module: str
@@ -52,7 +55,7 @@ class Command(NamedTuple):
 
 
 class Parser(argparse.ArgumentParser):
-    """One line for a bad flag, and exit code 2."""
+    """A parser that reports a bad flag in one line, with exit code 2."""
 
     def _get_formatter(self) -> argparse.HelpFormatter:
         formatter = argparse.HelpFormatter(self.prog, max_help_position=32, width=120)
@@ -64,7 +67,9 @@ class Parser(argparse.ArgumentParser):
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    """The `Command` in `flags.command`, its settings under their own names. SystemExit(2) for a bad flag."""
+    """Returns the flags: the `Command` is in `flags.command`, its settings under their own names. SystemExit(2) for a
+    bad flag.
+    """
     top = _parser()
     flags = top.parse_args(argv)
     if flags.command is None:
@@ -80,7 +85,7 @@ def _parser() -> Parser:
         allow_abbrev=False,
     )
     top.add_argument("--version", action="version", version=f"txnscope {version()}")
-    # not required: argparse would miss the command before it names a flag that does not exist
+    # not required: argparse would report the missing command before a flag that does not exist
     top.set_defaults(command=None)
     subparsers = top.add_subparsers(metavar="COMMAND")
     for command in COMMANDS:

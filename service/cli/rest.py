@@ -17,7 +17,7 @@ from service.settings import Settings
 
 _TIMEOUT_S: Final = 35  # the service itself waits 30 s for its store
 _PAGE: Final = 200
-"""The most the service gives at once."""
+"""Most items that the service returns in one page."""
 
 _LIST: Final = frozenset({"items", "next_cursor", "as_of"})
 _TRANSACTION: Final = frozenset({"transactional_id", "state", "started_at", "partitions", "coordinator", "counts"})
@@ -41,14 +41,16 @@ _RESOLUTION: Final = frozenset(
         "steps",
     }
 ) | {"command"}
-"""What tells our answers from another server's."""
+"""The field names above distinguish our answers from those of another server."""
 
 # never through a proxy of the environment: the service is on this machine or beside it
 _opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 class NoAnswer(CommandFailed):
-    """None that the service gave. `was_refused`: nobody listens there, so nothing was asked."""
+    """The failure when no answer of the service came. `was_refused`: the connection was refused, so the service was not
+    asked.
+    """
 
     def __init__(self, text: str, *, was_refused: bool = False) -> None:
         super().__init__(text, UNREACHABLE)
@@ -64,54 +66,56 @@ class Service:
         self._answered_at = datetime.now(UTC)
 
     def transaction(self, transactional_id: str) -> dict[str, Any]:
-        """One id in full. CommandFailed with 2 or 3."""
+        """Returns one id in full. CommandFailed with 2 or 3."""
         return self._known(self._of_cluster("transaction", {"id": transactional_id}), _TRANSACTION)
 
     def transactions(self, query: Mapping[str, str | None], limit: int) -> dict[str, Any]:
-        """Up to `limit` ids, page after page: `{"items", "next_cursor", "as_of"}` as of the last page.
+        """Returns up to `limit` ids, page after page: `{"items", "next_cursor", "as_of"}` as of the last page.
 
         Parameters that are None are left out. CommandFailed with 2 or 3.
         """
         return self._pages("transactions", query, limit, _TRANSACTION)
 
     def timeline(self, transactional_id: str, limit: int) -> dict[str, Any]:
-        """As `transactions`, of what became of one id: the newest first."""
+        """Returns the timeline of one id as `transactions` returns ids: the newest rows first."""
         return self._pages("transaction/timeline", {"id": transactional_id}, limit, {"type"})
 
     def owners(self, producer_id: str) -> dict[str, Any]:
-        """The ids that have or had a producer id: the newest of them. CommandFailed with 2 if there is none."""
+        """Returns the newest of the ids that have or had a producer id. CommandFailed with 2 if there is none."""
         return self._list(self._of_cluster(f"producers/{quote(producer_id, safe='')}", {}), {"transactional_id"})
 
     def expiring(self, within: str | None, limit: int) -> dict[str, Any]:
-        """As `transactions`, of ids that expire: the soonest first."""
+        """Returns the ids that expire, as `transactions` does: the soonest first."""
         return self._pages("expiring", {"within": within}, limit, _TRANSACTION)
 
     def findings(self, query: Mapping[str, str | Sequence[str] | None], limit: int) -> dict[str, Any]:
-        """As `transactions`, of findings; `truncated`: how many more of these kinds have none."""
+        """Returns findings as `transactions` returns ids. `truncated`: how many more of these kinds have no finding."""
         return self._pages("findings", query, limit, _FINDING, _FINDINGS)
 
     def partitions(self, query: Mapping[str, str | None], limit: int) -> dict[str, Any]:
-        """As `transactions`, of data partitions."""
+        """Returns data partitions as `transactions` returns ids."""
         return self._pages("partitions", query, limit, _PARTITION)
 
     def hanging(self, limit: int) -> dict[str, Any]:
-        """As `findings`, of hanging transactions."""
+        """Returns hanging transactions as `findings` does."""
         return self._pages("hanging", {}, limit, _FINDING, _FINDINGS)
 
     def summary(self) -> dict[str, Any]:
-        """The cluster: counts, sources. CommandFailed with 2 or 3."""
+        """Returns the cluster: counts, sources. CommandFailed with 2 or 3."""
         return self._known(self._get(f"/clusters/{quote(self.cluster(), safe='')}"), _CLUSTER)
 
     def since(self, moment: str) -> timedelta:
-        """From a time in an answer to the last answer, by the clock of the service's machine."""
+        """Returns the time that passed from a time in an answer to the last answer, by the clock of the service's
+        machine.
+        """
         return self._answered_at - datetime.fromisoformat(moment)
 
     def groups(self, query: Mapping[str, str | None], limit: int) -> dict[str, Any]:
-        """As `transactions`, of consumer groups on stalled partitions."""
+        """Returns consumer groups on stalled partitions as `transactions` returns ids."""
         return self._pages("groups", query, limit, _GROUP)
 
     def explain(self, topic: str, partition: int, offset: int, to: int | None) -> dict[str, Any]:
-        """`{"spans", "truncated_at", "as_of"}` of offsets of a partition. CommandFailed with 2 or 3."""
+        """Returns `{"spans", "truncated_at", "as_of"}` of offsets of a partition. CommandFailed with 2 or 3."""
         path = f"partitions/{quote(topic, safe='', errors='surrogateescape')}/{partition}/offsets/{offset}"
         answer = self._known(self._of_cluster(path, {"to": None if to is None else str(to)}), _EXPLANATION)
         if not isinstance(answer["spans"], list):
@@ -121,7 +125,7 @@ class Service:
         return answer
 
     def resolve(self, finding: str, key: str, *, dry_run: bool) -> dict[str, Any]:
-        """What was written, or would be. CommandFailed with 2 or 3."""
+        """Returns the marker that was written, or would be. CommandFailed with 2 or 3."""
         cluster, one = quote(self.cluster(), safe=""), quote(finding, safe="", errors="surrogateescape")
         path = f"/clusters/{cluster}/findings/{one}/resolve"
         try:
@@ -154,7 +158,7 @@ class Service:
                 return {**page, "items": items}
 
     def cluster(self) -> str:
-        """The cluster of --cluster, or the only one there is."""
+        """Returns the cluster of --cluster, or the only one there is. CommandFailed if there is none, or several."""
         if self._cluster is None:
             page = self._list(self._get(f"/clusters?limit={_PAGE}"), {"cluster"})
             names = [str(one["cluster"]) for one in page["items"]]
@@ -171,7 +175,9 @@ class Service:
         return self._get(f"/clusters/{quote(self.cluster(), safe='')}/{path}?{parameters}")
 
     def _list(self, answer: Any, names: Set[str], fields: Set[str] = _LIST) -> dict[str, Any]:
-        """The answer, if it has the fields, and is a list of things that have all the names."""
+        """Returns the answer if it has the fields and is a list of objects that have all the names; else raises
+        CommandFailed.
+        """
         page = self._known(answer, fields)
         if not isinstance(page["items"], list):
             raise self._foreign()
@@ -180,7 +186,9 @@ class Service:
         return page
 
     def _known(self, answer: Any, names: Set[str]) -> dict[str, Any]:
-        """The answer, if it has all the names: many a server answers any path with some JSON."""
+        """Returns the answer if it has all the names, else raises CommandFailed: many servers answer any path with some
+        JSON.
+        """
         if not isinstance(answer, dict) or not names <= answer.keys():
             raise self._foreign()
         return answer
@@ -192,14 +200,14 @@ class Service:
         return self._ask(path)
 
     def _ask(self, path: str, body: Mapping[str, Any] | None = None, key: str = "") -> Any:
-        """A POST where there is a body."""
+        """Sends a request, a POST if there is a body, and returns the JSON of the answer."""
         headers = {"Accept": "application/json"}
         if body is not None:
             headers |= {"Content-Type": "application/json"}
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(f"{self._url}/api/v1{path}", data, headers)  # noqa: S310 - http(s), checked
         if body is not None:
-            request.add_unredirected_header("Authorization", f"Bearer {key}")  # for this server, whatever it answers
+            request.add_unredirected_header("Authorization", f"Bearer {key}")  # a redirect must not get the key
         try:
             with _opener.open(request, timeout=_TIMEOUT_S) as response:
                 self._answered_at = _date(response.headers["Date"])
@@ -216,7 +224,7 @@ class Service:
             raise self._foreign() from None
 
     def _refusal(self, error: urllib.error.HTTPError) -> CommandFailed:
-        """The service's own words (RFC 9457) for a request it cannot answer."""
+        """Returns the failure for a request that the service cannot answer, with the service's own words (RFC 9457)."""
         try:
             problem = json.load(error)
             text = str(problem.get("detail") or problem["title"])
@@ -226,7 +234,7 @@ class Service:
 
 
 def _date(header: str | None) -> datetime:
-    """Of an answer that has none, or one that is none: now, by our own clock."""
+    """Returns the time in the header; if there is none, or it is invalid, the time now by our own clock."""
     try:
         return parsedate_to_datetime(header or "").astimezone(UTC)
     except ValueError:

@@ -17,7 +17,9 @@ Row = Callable[[dict[str, Any]], Sequence[object]]
 def print_page(
     page: dict[str, Any], as_json: bool, heads: Sequence[str], row: Row, never: str = "nothing was read yet"
 ) -> int:
-    """As it came, or as a table of a row for each item; how many there are, and as of when, goes to stderr. FINE."""
+    """Prints the page as it came (JSON), or as a table with a row for each item; the number of rows and `as_of` go to
+    stderr then. Returns FINE.
+    """
     if as_json:
         print(json.dumps(page, indent=2))
         return FINE
@@ -31,7 +33,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def time_of(ms: int) -> str:
-    """RFC 3339 UTC with milliseconds; a time that cannot be one, as the number it is."""
+    """Returns the time in RFC 3339, UTC, with milliseconds; a number that cannot be a time is returned as it is."""
     try:
         moment = _EPOCH + timedelta(milliseconds=ms)
     except OverflowError:
@@ -40,14 +42,14 @@ def time_of(ms: int) -> str:
 
 
 def age(since: str | None, until: str | None) -> str:
-    """Between two times of the service, in its two largest units: `3m 20s`."""
+    """Returns the time between two times of the service, in its two largest units: `3m 20s`; `-` if one is missing."""
     if since is None or until is None:
         return "-"
     return span(int((datetime.fromisoformat(until) - datetime.fromisoformat(since)).total_seconds()))
 
 
 def duration(ms: int | None) -> str:
-    """`48ms`, `16.0s`, `1m 7s`; `-` if there is none."""
+    """Returns a duration like `48ms`, `16.0s` or `1m 7s`; `-` if there is none."""
     if ms is None:
         return "-"
     if ms < 1_000:
@@ -56,7 +58,7 @@ def duration(ms: int | None) -> str:
 
 
 def span(seconds: int) -> str:
-    """In its two largest units: `3m 20s`."""
+    """Returns a duration in its two largest units: `3m 20s`."""
     for large, small, size, part in (("d", "h", 86_400, 3_600), ("h", "m", 3_600, 60), ("m", "s", 60, 1)):
         if seconds >= size:
             return f"{seconds // size}{large} {seconds % size // part}{small}"
@@ -64,17 +66,17 @@ def span(seconds: int) -> str:
 
 
 def name_of(one: dict[str, Any]) -> str | None:
-    """The transactional.id of an answer's object, as people see it."""
+    """Returns the transactional.id of an object in an answer, as people see it."""
     return shown_id(one.get("transactional_id"), one.get("transactional_id_b64"))
 
 
 def topic_partitions(partitions: Iterable[tuple[str, Iterable[int]]]) -> str:
-    """`orders-0,orders-3`, `-` if there are none."""
+    """Returns `orders-0,orders-3`; `-` if there are none."""
     return ",".join(f"{printable(topic)}-{number}" for topic, numbers in partitions for number in numbers) or "-"
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Columns as wide as they need to be; numbers to the right."""
+    """Returns the table as text: columns are as wide as they need to be, numbers are on the right."""
     cells = [[printable("-" if cell is None else str(cell)) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(heads, *cells, strict=True)]
     right = [bool(rows) and all(isinstance(row[n], int) for row in rows) for n in range(len(heads))]

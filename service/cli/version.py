@@ -1,4 +1,4 @@
-"""Which txnscope this is."""
+"""The version of txnscope."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import importlib.metadata
 
 
 def version() -> str:
-    """The installed distribution's; a checkout that was never installed has none."""
+    """Returns the version of the installed distribution; `0+checkout` for a checkout that was never installed."""
     try:
         return importlib.metadata.version("txnscope")
     except importlib.metadata.PackageNotFoundError:

@@ -1,1 +1,2 @@
-"""What facts mean, and what follows from them. Pure: no package but its own, no clock, no network. For all rooms."""
+"""Domain types and pure rules: what facts mean and what follows from them. Imports no package but itself and reads
+neither a clock nor the network; every package may import it."""

@@ -1,4 +1,4 @@
-"""Which release a broker is of, as far as the features it speaks tell for certain."""
+"""Derives the Kafka release of a broker from its feature levels, where these allow only one answer."""
 
 from __future__ import annotations
 
@@ -25,22 +25,23 @@ _FIRST_LEVELS: Final = (
 _LAST_KNOWN: Final = 30
 
 FIRST_OF_38: Final = 20
-"""The level of Kafka 3.8."""
+"""The level of `metadata.version` that Kafka 3.8 brought."""
 _SKIPS_MARKERS: Final = "4.3"
-"""KAFKA-20734: 4.3.0 and 4.3.1 take a participant without leader for deleted; a committed transaction hangs then. No
-feature tells the patch release."""
+"""KAFKA-20734: coordinators of 4.3.0 and 4.3.1 treat a participant without leader as deleted; a committed transaction
+then hangs. No feature level identifies the patch release."""
 
 
 def release_of(newest_metadata_version: int | None) -> str | None:
-    """ "4.3"; None where the level says nothing: none was told, or it is of a release that came later."""
+    """Returns the release, like "4.3"; None if the level is not known, below 1, or above `_LAST_KNOWN`."""
     if newest_metadata_version is None or not 1 <= newest_metadata_version <= _LAST_KNOWN:
         return None
     return [release for level, release in _FIRST_LEVELS if level <= newest_metadata_version][-1]
 
 
 def may_skip_markers(newest_metadata_versions: Collection[int | None]) -> bool | None:
-    """Whether some broker is of the release whose coordinators skip markers (KAFKA-20734); None where none of those
-    that tell is, and not all tell. Takes the newest level of `metadata.version` of each broker."""
+    """Returns True if some broker is of the release whose coordinators skip markers (KAFKA-20734), False if all brokers
+    report levels of other releases, None if it cannot be known: no broker is of that release, but not all (or none at
+    all) report a level. Takes the newest level of `metadata.version` of each broker."""
     if any(release_of(level) == _SKIPS_MARKERS for level in newest_metadata_versions):
         return True
     return None if not newest_metadata_versions or None in newest_metadata_versions else False

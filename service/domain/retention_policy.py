@@ -1,4 +1,4 @@
-"""For how long the store keeps what it could do without: `[keep]` in the settings."""
+"""Retention of the data that the store can do without: `[keep]` in the settings."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _SHORTEST_MS: Final = 3_600_000
 
 
 class Keep(NamedTuple):
-    """In ms. `history`: transitions and minutes of ids, ids that expired, volume and markers of tailed partitions.
-    `minutes`: commits and aborts of the whole cluster by minute. `producer_ids`: those that no id has now. `findings`:
-    resolved ones.
+    """Retention times in ms. `history`: transitions and minutes of ids, expired ids, volume and markers of tailed
+    partitions. `minutes`: commits and aborts of the whole cluster by minute. `producer_ids`: those that no id has now.
+    `findings`: resolved ones.
     """
 
     history: int = 7 * _DAY_MS
@@ -27,7 +27,7 @@ class Keep(NamedTuple):
     findings: int = 31 * _DAY_MS
 
     def dump(self) -> str:
-        """As JSON, for `load`."""
+        """Returns the times as JSON, for `load`."""
         return json.dumps(self._asdict())
 
     @classmethod
@@ -39,7 +39,7 @@ DEFAULT: Final = Keep()
 
 
 def parse(table: Any) -> Keep:
-    """The table of a TOML file. ValueError: one line that names the key."""
+    """Reads the `[keep]` table of a TOML file. Raises ValueError with one line that names the key."""
     if not isinstance(table, Mapping):
         raise ValueError("not a table: write [keep]")
     kept = {}

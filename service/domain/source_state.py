@@ -16,13 +16,14 @@ LEASE_LAPSES_AFTER_MS: Final = 10_000
 """The age from which an unrenewed lease counts as lost; as `service.store.lease.EXPIRES_AFTER_MS` (a test compares)."""
 
 STALLED_AFTER_MS: Final = LEASE_LAPSES_AFTER_MS
-"""A source succeeds at least once a second while all is well, so ten successes in a row are missing. Not earlier: only
-when the lease can have lapsed, too, does it tell an application that is gone from one that runs and makes no
-progress. Not later: what is on the page is still about right."""
+"""Age of the last success from which a source counts as stalled. A healthy source succeeds at least once a second, so
+ten successes in a row are missing. A shorter time could not tell an application that is gone from one that runs without
+progress: for that the lease, too, needs the time to lapse. With a longer one the page would show data that is no longer
+about right."""
 
 
 class Cause(Enum):
-    """Why nothing new of a source is stored."""
+    """Reason why nothing new of a source is stored."""
 
     FAILING = "failing"
     """The application reported an error: a broker is away, a permission or a topic is missing."""
@@ -33,11 +34,11 @@ class Cause(Enum):
     NO_APPLICATION = "no application"
     """No application ever held the lease."""
     NO_PROGRESS = "no progress"
-    """An application renews its lease, but this source stands still: it starts, is busy, or has no CPU."""
+    """An application renews its lease but does not read this source: it starts, is busy, or has no CPU."""
     NOT_YET = "not yet"
     """An application renews its lease and has not read this source for the first time."""
     CLOCK_SET_BACK = "clock set back"
-    """The last success lies in the future of both clocks: until then, all that is read passes for older than it."""
+    """The last success lies in the future of both clocks. Until they reach it, every read counts as older than it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,7 @@ def stall_of(as_of_ms: int | None, error: Reason | None, lease: LeaseState | Non
 
 
 def _why_gone(lease: LeaseState | None, now_ms: int) -> Cause | None:
-    """Why no application reads the cluster; None if one does."""
+    """Returns why no application reads the cluster; None if one does."""
     if lease is None:
         return Cause.NO_APPLICATION
     if lease.released:

@@ -1,4 +1,4 @@
-"""Every question that a broker is asked, and the one marker that is written: the only room that speaks Kafka.
+"""Sends all requests to brokers, including the one that writes a marker: the only package that speaks Kafka's protocol.
 
-Imported by `spark_jobs`, by the command line, and by the routes that look at brokers (`explain`, `resolve`).
+Imported by `spark_jobs`, by the command line, and by the routes that ask brokers (`explain`, `resolve`).
 """

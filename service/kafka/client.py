@@ -1,6 +1,6 @@
 """One connection pool to a cluster: finds the first broker that answers, sends requests, returns responses or failures.
 
-Only this and its bootstrap touch kafka-python's client; the other modules of this room use its request classes alone.
+Only this module sends requests with kafka-python's client; the others of this package use its request classes alone.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ logging.getLogger("kafka").setLevel(logging.CRITICAL)
 
 MAX_RESPONSE_BYTES = 96 << 20  # the library's default (1 MB) refuses most Fetch responses
 REQUEST_TIMEOUT_MS = 15_000
-RECONNECT_MS = 20  # how long asking many brokers waits for connections to those that were silent before
+RECONNECT_MS = 20  # time that `ask_all` waits for connections to brokers that did not answer before
 RECONNECT_BACKOFF_MS = 1_000  # at most, as in Kafka's own clients; the library's default leaves a broker alone for 30 s
 
 
 class KafkaClient:
-    """Not for sharing between processes or threads: open one in each. Usable as a context manager."""
+    """A client for one thread: do not share it between processes or threads. Usable as a context manager."""
 
     def __init__(self, settings: ClientSettings, client_id: str = "txnscope") -> None:
-        """Connect and learn the brokers. Raises KafkaUnavailable or KafkaRefused."""
+        """Connects and learns the brokers. Raises KafkaUnavailable or KafkaRefused."""
         self._servers = ",".join(settings.bootstrap_servers)
         self._silent: dict[int, KafkaFailure] = {}
         config = {
@@ -53,11 +53,11 @@ class KafkaClient:
             raise self._failure(e, self._servers) from e
 
     def ask(self, request: Any, node: int | None = None, timeout_ms: int = REQUEST_TIMEOUT_MS) -> Any:
-        """Send `request` to broker `node` (any broker if None) and return its response."""
+        """Sends `request` to broker `node` (any broker if None) and returns its response."""
         return self._ask_any(request, timeout_ms) if node is None else self._ask(request, node, timeout_ms)
 
     def _ask_any(self, request: Any, timeout_ms: int) -> Any:
-        """Another one when the first is silent: it may be frozen."""
+        """Asks one broker, and a second one if the first does not answer: it may be frozen."""
         first = self._client.least_loaded_node()
         others = [broker.node_id for broker in self._client.cluster.brokers() if broker.node_id != first]
         if first is None:
@@ -79,11 +79,11 @@ class KafkaClient:
     def ask_all(
         self, requests: Mapping[int, Sequence[Any]], timeout_ms: int = REQUEST_TIMEOUT_MS
     ) -> dict[int, list[Any] | KafkaFailure]:
-        """Send each broker its requests, one behind the other and all brokers at once; wait `timeout_ms` for all. Each
-        broker's responses in order, or why they are not all there.
+        """Sends each broker its requests, one after the other and to all brokers at once; waits `timeout_ms` for all.
+        Returns each broker's responses in order, or the failure if they did not all arrive.
 
-        A broker that failed here is asked again by the next calls as soon as a connection to it stands, and is not
-        waited for until then. At most four requests a broker: the library lets no more than five be under way.
+        If a broker failed here, the next calls ask it again as soon as it is connected, and do not wait for it until
+        then. Send at most four requests to a broker: the library allows no more than five in flight.
         """
         progress.step()
         give_up = time.monotonic() + timeout_ms / 1000
@@ -114,7 +114,7 @@ class KafkaClient:
         return answers
 
     def version_of(self, api_key: int) -> int:
-        """The highest version of an API that the brokers speak; -1: none."""
+        """Returns the highest version of an API that the brokers support; -1: none."""
         spoken = self._client._manager.broker_version_data.api_versions
         return int(spoken[api_key][1]) if api_key in spoken else -1
 
@@ -122,8 +122,8 @@ class KafkaClient:
         self._client.close()
 
     def _connected(self, nodes: Collection[int]) -> set[int]:
-        """Which of these brokers a connection stands to. Where there is none, begins to make one; hardly waits for it,
-        and not at all for a broker that refused the last one a moment ago.
+        """Returns those of the brokers that are connected. Begins to connect to the others; waits for that at most
+        RECONNECT_MS, and not at all for a broker that refused a connection a moment ago.
         """
         give_up = time.monotonic() + RECONNECT_MS / 1000
         while True:
@@ -136,7 +136,7 @@ class KafkaClient:
             self._client.poll(timeout_ms=left_s * 1000)
 
     def _has_connection(self, node: int) -> bool:
-        """It stands or is being made, if need be from now on."""
+        """Returns True if there is a connection, or one is being made; begins to make one if needed."""
         try:
             self._client._manager.get_connection(node)
         except Exception as e:
@@ -145,13 +145,13 @@ class KafkaClient:
         return True
 
     def _is_held_back(self, node: int) -> bool:
-        """The broker told us to pause (quota), or older requests are not answered yet."""
+        """Returns True if the broker asked us to pause (quota) or has not answered older requests yet."""
         connection = self._client._manager._conns.get(node)
         return connection is not None and connection.connected and bool(connection.paused)
 
     def _not_asked(self, e: Exception, node: int) -> KafkaFailure:
         if isinstance(e, kafka.errors.UnknownBrokerIdError):
-            self._client.cluster.request_update()  # it came, or came back, after the library last looked
+            self._client.cluster.request_update()  # it came, or came back, after the last Metadata answer
         return self._failure(e, f"broker {node}")
 
     def __enter__(self) -> KafkaClient:
@@ -177,15 +177,16 @@ class KafkaClient:
 
 CONNECT_TIMEOUT_MS: Final = 5_000
 PASS_ON_MS: Final = 1_500
-"""How long one server of several is waited for before the next is asked. Slower ones are reached in the end, by
-asking all with more patience."""
+"""Time to wait for one server of several before the next is asked. Slower servers are still reached at the end, when
+all are asked with a longer timeout."""
 PASSED_ON: Final = 3
 
 
 def bootstrapped(config: Mapping[str, Any], servers: Sequence[str]) -> KafkaNetClient:
-    """A client that knows the brokers. Raises what the library raises: KafkaError, ValueError, AssertionError, OSError.
+    """Returns a client that knows the brokers. Raises the library's errors: KafkaError, ValueError, AssertionError,
+    OSError.
 
-    The library picks a server at random and gives it all the time there is: of a frozen broker that is what the whole
+    The library picks one server at random and spends the whole timeout on it. If that broker is frozen, the whole
     cluster seems to be.
     """
     if len(servers) > 1:

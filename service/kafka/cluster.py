@@ -1,4 +1,4 @@
-"""What a cluster says of itself: id, brokers, finalized features and the configs that verdicts depend on."""
+"""Reads a cluster's id, brokers, finalized features and the configs that verdicts depend on."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TIMEOUT_MS: Final = 5_000
 
 
 def cluster_id(client: KafkaClient) -> str:
-    """The id the brokers were formatted with. Raises KafkaUnavailable."""
+    """Returns the id with which the brokers were formatted. Raises KafkaUnavailable."""
     found = client.ask(MetadataRequest(topics=[], allow_auto_topic_creation=False)).cluster_id
     if not found:
         raise KafkaUnavailable("the cluster does not tell its id")
@@ -25,10 +25,10 @@ def cluster_id(client: KafkaClient) -> str:
 
 
 def describe(client: KafkaClient) -> dict[str, Any]:
-    """`{"brokers": [{"id", "host", "port", "newest_metadata_version"}], "features": {name: level}, "configs": {name:
-    {"value", "source"}}}`.
+    """Returns `{"brokers": [{"id", "host", "port", "newest_metadata_version"}], "features": {name: level}, "configs":
+    {name: {"value", "source"}}}`.
 
-    `newest_metadata_version` is None where the broker does not tell it, or does not answer. `source` is "broker" or
+    `newest_metadata_version` is None if the broker does not report it or does not answer. `source` is "broker" or
     "assumed" (no permission to read configs: DESCRIBE_CONFIGS on the cluster). Raises KafkaUnavailable.
     """
     brokers = _brokers(client)
@@ -50,7 +50,7 @@ def describe(client: KafkaClient) -> dict[str, Any]:
 
 
 def broker_ids(client: KafkaClient) -> list[int]:
-    """Of the brokers that are there now. Raises KafkaUnavailable."""
+    """Returns the ids of the brokers that are there now. Raises KafkaUnavailable."""
     return [broker.node_id for broker in _brokers(client)]
 
 
@@ -60,7 +60,7 @@ def _brokers(client: KafkaClient) -> list[Any]:
 
 
 def _versions(client: KafkaClient, nodes: Sequence[int]) -> dict[int, Any]:
-    """What each broker speaks; without those that do not answer. Raises KafkaUnavailable where none does."""
+    """Returns the ApiVersions answer of each broker that answers. Raises KafkaUnavailable if none does."""
     answers = client.ask_all({node: [_versions_request()] for node in nodes}, _TIMEOUT_MS)
     found = {node: answer[0] for node, answer in answers.items() if not isinstance(answer, KafkaFailure)}
     if not found:

@@ -1,4 +1,4 @@
-"""Asks for log start, LSO and high watermark of very many partitions, again and again: ListOffsets v5 as bytes.
+"""Requests log start, LSO and high watermark of very many partitions many times a minute: ListOffsets v5 as bytes.
 
 | answer  | bytes                                                                          |
 |---------|--------------------------------------------------------------------------------|
@@ -6,8 +6,8 @@
 | topic   | int16 size, name, int32 n, n partitions                                        |
 | partition | int32 index, int16 error, int64 timestamp, int64 offset, int32 leader epoch  |
 
-Source: `ListOffsetsRequest.json`, `ListOffsetsResponse.json`. v5 has leader epochs and throttling, and is the last but
-one before compact encodings: every partition has the same size.
+Source: `ListOffsetsRequest.json`, `ListOffsetsResponse.json`. v5 has leader epochs and throttling, and is the last
+version before compact encodings: every partition has the same size.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from service.kafka.offsets import EARLIEST, LATEST
 from service.kafka.raw import RawAnswer, RawRequest
 
 TIMEOUT_MS: Final = 3_000
-"""How long one look waits, for all brokers together."""
+"""Time that one `look` waits for all brokers together."""
 
 _UNCOMMITTED, _COMMITTED = 0, 1
 _Kind = tuple[int, int]
 _KINDS: Final[tuple[_Kind, ...]] = ((_COMMITTED, LATEST), (_UNCOMMITTED, LATEST), (_UNCOMMITTED, EARLIEST))
-"""(isolation, which offset), in the order they are asked: LSO, high watermark, log start."""
+"""(isolation, which offset), in the order of the requests: LSO, high watermark, log start."""
 _CODE = len(_KINDS)  # the row of the error code, behind those of the offsets
-_NOTHING = -2  # no offset, no code: differs from whatever comes first
+_NOTHING = -2  # neither an offset nor a code: differs from every first answer
 
 
 class Ends(NamedTuple):
-    """With an error all numbers are -1. `log_start` is -1 also where it was not asked for."""
+    """The offsets of one partition. With an error all three are -1. `log_start` is also -1 if it was not requested."""
 
     log_start: int
     last_stable_offset: int
@@ -47,7 +47,7 @@ class Ends(NamedTuple):
 
 
 class EndsWatcher:
-    """`look` asks the leaders of all partitions at once. What is sent is encoded once for the same layouts."""
+    """Asks the leaders of all partitions at once (`look`). Requests are reused while the layouts are the same."""
 
     def __init__(self, client: KafkaClient) -> None:
         self._client = client
@@ -57,14 +57,16 @@ class EndsWatcher:
         self._numbers = np.empty((len(_KINDS) + 1, 0), np.int64)
         self._ends: dict[tuple[str, int], Ends] = {}
         self.trouble: str | None = None
-        """Why some broker did not answer in the last look, one line; None: all did."""
+        """The error, in one line, of a broker that did not answer the last `look`; None if all answered."""
 
     def look(self, layouts: Mapping[str, TopicLayout], *, with_start: bool) -> dict[tuple[str, int], Ends]:
-        """Every partition of the layouts. The LSO is asked for before the high watermark: what lies between them may be
-        a transaction that began in between; none is overlooked. Needs DESCRIBE on the topics.
+        """Returns the ends of every partition of the layouts. Needs DESCRIBE on the topics.
 
-        Raises for no broker: partitions of one that does not answer within TIMEOUT_MS have LEADER_NOT_AVAILABLE. Later
-        looks ask it again once a connection to it stands (`KafkaClient.ask_all`).
+        The LSO is requested before the high watermark. So the offsets between them may be of a transaction that began
+        between the two requests, but no open transaction is overlooked.
+
+        Does not raise if a broker does not answer within TIMEOUT_MS: its partitions get LEADER_NOT_AVAILABLE. Later
+        calls ask that broker again once it is connected (`KafkaClient.ask_all`).
         """
         if layouts != self._layouts:  # cheap while the values are the same objects
             self._prepare(layouts)
@@ -84,7 +86,8 @@ class EndsWatcher:
         return self._told(numbers)
 
     def _told(self, numbers: npt.NDArray[np.int64]) -> dict[tuple[str, int], Ends]:
-        """Most partitions are as they were: an object for each, every time, would cost more than all else here."""
+        """Returns the ends as objects. Makes new objects only for partitions that changed: to make all of them
+        every time would cost more than everything else here."""
         changed = np.flatnonzero((numbers != self._numbers).any(axis=0))
         for slot, (end, watermark, start, code) in zip(changed.tolist(), numbers[:, changed].T.tolist(), strict=True):
             self._ends[self._places[slot]] = Ends(start, end, watermark, code)
@@ -115,8 +118,8 @@ class EndsWatcher:
 
 
 class _Led:
-    """What one broker leads, what it is asked for that, and how its answers are read. `slots`: where the partitions
-    stand among all that are watched.
+    """The partitions that one broker leads: the requests for them and the readers of its answers. `slots`: positions of
+    these partitions among all that are watched.
     """
 
     def __init__(self, wanted: Mapping[str, Sequence[tuple[int, int]]], slots: Sequence[int]) -> None:
@@ -133,13 +136,13 @@ API_KEY: Final = 2
 VERSION: Final = 5
 
 _NUMBERS = np.dtype([("error", ">i2"), ("timestamp", ">i8"), ("offset", ">i8"), ("leader_epoch", ">i4")])
-_INDEX = 4  # bytes of a partition's index, which stands before its numbers
+_INDEX = 4  # bytes of a partition's index, which precedes its numbers
 _ASKED = struct.Struct(">iiq")
 _I16, _I32 = struct.Struct(">h"), struct.Struct(">i")
 
 
 def question(wanted: Mapping[str, Sequence[tuple[int, int]]], isolation: int, which: int) -> bytes:
-    """The body of a request for offset `which` (LATEST, EARLIEST) of (partition, leader epoch) by topic."""
+    """Returns the body of a request for offset `which` (LATEST, EARLIEST) of (partition, leader epoch) by topic."""
     parts = [struct.pack(">ibi", -1, isolation, len(wanted))]
     for topic, partitions in wanted.items():
         name = topic.encode()
@@ -149,17 +152,17 @@ def question(wanted: Mapping[str, Sequence[tuple[int, int]]], isolation: int, wh
 
 
 class AnswerReader:
-    """Reads the answers to one question, again and again. A broker gives them in the same order every time, so where
-    each partition's numbers stand is found once, and anew when anything but the numbers differs.
+    """Reads the answers to one request that is sent many times. A broker answers in the same order every time, so the
+    position of each partition's numbers is found once, and again only if anything but the numbers differs.
     """
 
     def __init__(self, places: Sequence[tuple[str, int]]) -> None:
-        """`places`: the partitions in the order that `read` tells them in."""
+        """`places`: the partitions, in the order of the arrays that `read` returns."""
         self._order = {place: at for at, place in enumerate(places)}
         self._size = -1
 
     def read(self, body: bytes) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.int64]]:
-        """Error code and offset of each place; one that the answer leaves out has LEADER_NOT_AVAILABLE and -1."""
+        """Returns error code and offset of each place: LEADER_NOT_AVAILABLE and -1 if the answer omits the place."""
         data = np.frombuffer(body, np.uint8)
         if data.size != self._size or not np.array_equal(data[self._rest], self._said):
             self._learn(body, data)

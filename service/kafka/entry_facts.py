@@ -1,4 +1,4 @@
-"""Reads what the verdict on an open entry rests on: its batches, the markers before it, and its id's transactions."""
+"""Reads the facts for a verdict on an open entry: its batches, the markers before it, and its id's transactions."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from service.kafka.log_range import DataBatch, batches_between
 from service.kafka.offsets import offset_at_time
 
 _LOG_MARGIN: Final = 5_000
-"""Records of a log partition that are read before the proof of absence: a transaction may have been open then."""
+"""Transaction-log records read before the proof of absence, because a transaction may have been open then."""
 _RECORDS_BACK: Final = 300
-"""Markers are looked for since this many records of the id: some hundred transactions."""
+"""Markers are searched from the time of the record this many records of the id ago: some hundred transactions."""
 _TIME_MARGIN_MS: Final = 60_000
-"""Clocks differ; where markers are looked for is a hint, never a proof."""
+"""Allowance for clocks that differ. The point from which markers are searched is a hint, never a proof."""
 _OFFSETS_BACK: Final = 10_000
-"""A deep read covers at least this many offsets before the entry: a short partition is read whole, and proves more."""
+"""A deep read covers at least this many offsets before the entry: a short partition is read whole and proves more."""
 
 
 def read_facts(client: KafkaClient, ask: EntryAsk, seen: Seen, log: LogEnds | None) -> EntryFacts | None:
-    """None: the log partition has no leader that can be relied on. `seen`: of the partition; `log`: with the end of the
-    owner's log partition. Raises KafkaUnavailable, KafkaRefused."""
+    """Returns the facts; None if the owner's log partition has no leader to rely on. `seen`: the observation of the
+    partition; `log`: the end offset of the owner's log partition. Raises KafkaUnavailable, KafkaRefused."""
     history = None
     if ask.transactional_id is not None:
         if log is None or ask.log_partition not in log.offsets:

@@ -1,4 +1,4 @@
-"""What can go wrong when asking Kafka, in the three ways a caller has to tell apart.
+"""Failures of requests to Kafka: the three kinds that a caller has to distinguish.
 
 Error codes: `Errors.java` (org.apache.kafka.common.protocol).
 """
@@ -21,7 +21,7 @@ OFFSET_NOT_AVAILABLE: Final = 78
 
 TRANSIENT: Final = frozenset(
     {
-        UNKNOWN_TOPIC_OR_PARTITION,  # metadata travels: a new or deleted topic is unknown to some brokers for a while
+        UNKNOWN_TOPIC_OR_PARTITION,  # metadata spreads slowly: some brokers do not know a new or deleted topic yet
         LEADER_NOT_AVAILABLE,
         6,  # NOT_LEADER_OR_FOLLOWER
         7,  # REQUEST_TIMED_OUT
@@ -36,12 +36,12 @@ TRANSIENT: Final = frozenset(
         103,  # INCONSISTENT_TOPIC_ID
     }
 )
-"""Codes after which asking again, with fresh metadata, is the right answer."""
+"""Error codes after which the caller should ask again, with fresh metadata."""
 
 
 class KafkaFailure(Exception):
-    """Base of everything that asking Kafka can end in; as text one line for people. `reason`: what it was raised with;
-    a text is what Kafka or the library said."""
+    """Base of all failures of a request to Kafka; its text is one line for people. `reason`: the argument it was raised
+    with; a plain text is the message of Kafka or of the library."""
 
     def __init__(self, reason: Reason | str) -> None:
         self.reason = Told(reason) if isinstance(reason, str) else reason
@@ -49,12 +49,12 @@ class KafkaFailure(Exception):
 
 
 class KafkaUnavailable(KafkaFailure):
-    """Nobody answers, or not in time, or only with transient errors: try again later."""
+    """No broker answers, or not in time, or only with transient errors: try again later."""
 
 
 class KafkaRefused(KafkaFailure):
-    """Kafka answers no: wrong credentials, missing permission, unsupported request."""
+    """Kafka refuses the request: wrong credentials, missing permission, unsupported request."""
 
 
 class BadClientConfig(KafkaFailure):
-    """The client.properties file asks for something that cannot be done; names the key."""
+    """A setting in the client.properties file that cannot be applied; the message names the key."""

@@ -1,4 +1,4 @@
-"""Raw Fetch: the bytes of record batches exactly as they lie in the log, many partitions of one leader at once."""
+"""Fetches the bytes of record batches exactly as they lie in the log, many partitions of one leader at once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PIECE_TIMEOUT_MS = 3_000
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Read `partition` from `offset`; `leader_epoch` lets a broker that lost the lead refuse."""
+    """A request to read `partition` from `offset`. `leader_epoch` lets a broker that lost the lead refuse."""
 
     partition: int
     offset: int
@@ -29,7 +29,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """What came. `records` may begin before the wanted offset and end in the middle of a batch.
+    """The answer for one partition. `records` may begin before the wanted offset and end in the middle of a batch.
 
     With an error the numbers are meaningless (-1): use none of them.
     """
@@ -43,7 +43,7 @@ class Fetched:
 
 @dataclass(frozen=True, slots=True)
 class FetchedAt:
-    """As Fetched, of any topic, with the LSO, which Kafka tells under either isolation level."""
+    """The same as Fetched, with the topic, and with the LSO, which Kafka returns under either isolation level."""
 
     topic: str
     partition: int
@@ -63,7 +63,7 @@ def fetch(
     max_wait_ms: int,
     timeout_ms: int = REQUEST_TIMEOUT_MS,
 ) -> list[Fetched]:
-    """`fetch_many` of one topic."""
+    """Calls `fetch_many` for one topic."""
     return [
         Fetched(f.partition, f.error, f.high_watermark, f.log_start, f.records)
         for f in fetch_many(client, node, {topic: wanted}, max_bytes, max_wait_ms, timeout_ms)
@@ -73,7 +73,7 @@ def fetch(
 def fetch_piece(
     client: KafkaClient, topic: str, leader: Leader, partition: int, offset: int, size: int
 ) -> bytes | None:
-    """Returns what the log holds from `offset` on, without waiting for more; None where the offset lies outside of it.
+    """Returns the bytes of the log from `offset` on, without waiting for more; None if the offset lies outside the log.
     Raises KafkaUnavailable, KafkaRefused (READ on the topic)."""
     wanted = Wanted(partition, offset, leader.epoch, size)
     (answer,) = fetch(client, leader.node, topic, [wanted], size, max_wait_ms=0, timeout_ms=_PIECE_TIMEOUT_MS)
@@ -94,9 +94,9 @@ def fetch_many(
     max_wait_ms: int,
     timeout_ms: int = REQUEST_TIMEOUT_MS,
 ) -> list[FetchedAt]:
-    """One Fetch, read uncommitted. Only the first non-empty partition may exceed its `max_bytes`: a later one whose
-    first batch does not fit comes back empty without an error, so callers rotate the order. Needs READ on the topics.
-    Raises KafkaUnavailable or KafkaRefused.
+    """Sends one Fetch, read uncommitted. Only the first non-empty partition may exceed its `max_bytes`. A later one
+    with a first batch that does not fit comes back empty without an error, so callers rotate the order. Needs READ on
+    the topics. Raises KafkaUnavailable or KafkaRefused.
     """
     of_topic = FetchRequest.FetchTopic
     request = FetchRequest(

@@ -35,7 +35,7 @@ STREAMS_GROUP_DESCRIBE: Final = 89
 
 
 def members(client: KafkaClient, node: int, groups: Sequence[str]) -> dict[str, int | None]:
-    """Returns how many members each group that `node` coordinates has. None: `node` does not say (it is not
+    """Returns the number of members of each group that `node` coordinates. None: `node` does not report it (it is not
     the coordinator, there is no such group, no DESCRIBE on it, a share group). Raises KafkaUnavailable or KafkaRefused.
     """
     found: dict[str, int | None] = dict.fromkeys(groups)
@@ -54,7 +54,7 @@ def members(client: KafkaClient, node: int, groups: Sequence[str]) -> dict[str, 
 def _described(
     client: KafkaClient, node: int, group: str, api_key: int, skip_to_members: Callable[[Cursor], None]
 ) -> int | None:
-    """Version 0 of one group: both requests have the same fields."""
+    """Returns the number of members of one group, by version 0 of either request: both have the same fields."""
     name = group.encode()
     # one group (length + 1 in every compact type), no authorized operations, no tagged fields
     body = b"\2" + _uvarint(len(name) + 1) + name + b"\0\0"
@@ -79,7 +79,7 @@ def _count(read: Cursor, skip_to_members: Callable[[Cursor], None]) -> int | Non
 
 
 def _skip_topology(read: Cursor) -> None:
-    """-1 stands for a struct that is null."""
+    """Skips a nullable struct; -1 means null."""
     if read.int8() < 0:
         return
     read.skip(4)  # epoch
@@ -110,12 +110,12 @@ def _skip_config(read: Cursor) -> None:
 
 
 def _skip_text(read: Cursor) -> None:
-    """A compact string, null or not."""
+    """Skips a compact string, null or not."""
     read.skip(max(read.uvarint() - 1, 0))
 
 
 def _skip_array(read: Cursor, skip_one: Callable[[Cursor], None]) -> None:
-    """A compact array, null or not."""
+    """Skips a compact array, null or not."""
     for _ in range(max(read.uvarint() - 1, 0)):
         skip_one(read)
 

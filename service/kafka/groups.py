@@ -1,4 +1,4 @@
-"""Consumer groups: which there are, who coordinates them, what they committed."""
+"""Lists consumer groups, finds their coordinators and reads their committed offsets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from service.kafka import errors
 from service.kafka.client import KafkaClient
 
 UNSTABLE_OFFSET_COMMIT: Final = 88
-"""A transaction that is still open has a commit for the partition: the group's consumers wait (KIP-447)."""
+"""Error code: an open transaction commits an offset of the partition, so the group's consumers wait (KIP-447)."""
 
 _GROUP_KEY = 0  # FindCoordinator: a group, not a transactional id
 _BATCHED_COORDINATORS = 4  # the first FindCoordinator version with many keys
@@ -22,7 +22,7 @@ _BY_NAME = 9  # the last one with topic names; later ones want topic ids
 
 
 class ListedGroup(NamedTuple):
-    """`state` in Kafka's words; empty where the broker is older than 2.6."""
+    """A consumer group. `state` is in Kafka's words; empty if the broker is older than 2.6."""
 
     group: str
     protocol_type: str
@@ -30,22 +30,23 @@ class ListedGroup(NamedTuple):
 
 
 class Committed(NamedTuple):
-    """With an error (UNSTABLE_OFFSET_COMMIT) `offset` is -1 and not to be used."""
+    """A committed offset. With an error (UNSTABLE_OFFSET_COMMIT), `offset` is -1 and must not be used."""
 
     offset: int
     error: int
 
 
 class GroupOffsets(NamedTuple):
-    """What a group committed; with an error of the group (not the coordinator, no permission) `offsets` is empty."""
+    """The `offsets` that a group committed; empty with an error of the group (not the coordinator, no permission)."""
 
     error: int
     offsets: dict[tuple[str, int], Committed]
 
 
 def list_groups(client: KafkaClient, node: int) -> list[ListedGroup]:
-    """The groups that broker `node` coordinates. Without DESCRIBE on the cluster Kafka leaves out, silently, those
-    without DESCRIBE on the group. Raises KafkaUnavailable (also while the broker loads groups) or KafkaRefused.
+    """Returns the groups that broker `node` coordinates. Without DESCRIBE on the cluster, Kafka leaves out groups
+    without DESCRIBE on the group, and gives no error. Raises KafkaUnavailable (also while the broker loads groups) or
+    KafkaRefused.
     """
     answer = client.ask(ListGroupsRequest(states_filter=[], types_filter=[]), node)
     if answer.error_code:
@@ -54,10 +55,10 @@ def list_groups(client: KafkaClient, node: int) -> list[ListedGroup]:
 
 
 def coordinators_of(client: KafkaClient, groups: Sequence[str]) -> dict[str, int]:
-    """The coordinating broker of each group; groups whose coordinator is not known now, or that may not be asked for
-    (DESCRIBE on the group), are left out. Raises KafkaUnavailable or KafkaRefused.
+    """Returns the coordinating broker of each group. Leaves out groups without a known coordinator now, or without
+    permission (DESCRIBE on the group). Raises KafkaUnavailable or KafkaRefused.
 
-    Kafka creates `__consumer_offsets` for the question where it is not there: ask for groups that were listed.
+    This request makes Kafka create `__consumer_offsets` if it does not exist, so ask only for groups that were listed.
     """
     if not groups:
         return {}
@@ -81,13 +82,13 @@ def committed(
     require_stable: bool,
     places: Mapping[str, Collection[tuple[str, int]]] | None = None,
 ) -> dict[str, GroupOffsets]:
-    """What the groups, all coordinated by `node`, committed: everything, or only the partitions that `places` names for
-    a group. Needs DESCRIBE on the groups, and on the topics (others are left out). Raises KafkaUnavailable or
-    KafkaRefused.
+    """Returns the offsets that the groups, all coordinated by `node`, committed: all of them, or only those of the
+    partitions that `places` names for a group. Needs DESCRIBE on the groups, and on the topics (others are left out).
+    Raises KafkaUnavailable or KafkaRefused.
 
     `require_stable`: a partition with a commit in an open transaction is answered with UNSTABLE_OFFSET_COMMIT, as the
-    consumers of the group see it. Kafka's "everything" has only partitions with an earlier commit: one that has nothing
-    but the pending commit shows where it is named in `places`.
+    consumers of the group see it. A request for all offsets covers only partitions with an earlier commit. A partition
+    with nothing but the pending commit appears only if `places` names it.
     """
     if client.version_of(OffsetFetchRequest.API_KEY) < _BATCHED_OFFSETS:
         return {g: _committed_by_one(client, node, g, require_stable, (places or {}).get(g)) for g in groups}
@@ -102,7 +103,7 @@ def committed(
 
 
 def _topics(group: Any, places: Collection[tuple[str, int]] | None) -> list[Any] | None:
-    """Partitions by topic, in the request class of one group; None asks for all."""
+    """Returns partitions by topic, in the request class of one group; None asks for all."""
     if places is None:
         return None
     by_topic: dict[str, list[int]] = {}
@@ -114,7 +115,7 @@ def _topics(group: Any, places: Collection[tuple[str, int]] | None) -> list[Any]
 def _committed_by_one(
     client: KafkaClient, node: int, group: str, require_stable: bool, places: Collection[tuple[str, int]] | None
 ) -> GroupOffsets:
-    """Before Kafka 3.0."""
+    """Asks for one group: brokers before Kafka 3.0 take no more at once."""
     by_topic: dict[str, list[int]] = {}
     for topic, partition in places or ():
         by_topic.setdefault(topic, []).append(partition)

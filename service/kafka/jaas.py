@@ -21,7 +21,7 @@ _LETTERS: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "
 
 
 class Login(NamedTuple):
-    """`module`: a Java class, as `org.apache.kafka.common.security.plain.PlainLoginModule`."""
+    """One login module. `module`: a Java class, such as `org.apache.kafka.common.security.plain.PlainLoginModule`."""
 
     module: str
     options: dict[str, str]
@@ -36,7 +36,7 @@ _END: Final = _Token("", is_mark=True)
 
 
 def parse(text: str) -> Login:
-    """ValueError says what is wrong with it, and nothing of a password."""
+    """Parses a JAAS config. Raises ValueError with a text that names the mistake and shows no password."""
     tokens = _tokens(text)
     module = next(tokens, _END)
     if module.is_mark:
@@ -58,7 +58,7 @@ def parse(text: str) -> Login:
 
 
 def _tokens(text: str) -> Iterator[_Token]:
-    """Words, what stands in quotes (without them), and marks."""
+    """Yields words, quoted texts (without the quotes) and marks."""
     for found in _TOKEN.finditer(text):
         if found["quoted"] is not None:
             yield _Token(_ESCAPE.sub(_unescaped, found["quoted"][1:-1]), is_mark=False)

@@ -1,6 +1,6 @@
-"""Looks that a verdict may rest on: the leader was the same before and after, as another broker tells.
+"""Observes partitions so that a verdict may rest on it: another broker reports the same leader before and after.
 
-A broker that lost the lead and does not know it yet answers convincingly; only somebody else can tell.
+A broker that lost the lead and does not know it yet answers convincingly; only another broker can show the change.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from service.kafka.producers import ActiveProducer, Producers, describe_producer
 
 TIMEOUT_MS: Final = 2_000
 SILENT_FOR_MS: Final = 10_000
-"""A broker that did not answer in time is left alone for so long: looks at the others must not wait for it."""
+"""Time for which a broker that did not answer in time is not asked again, so that the others need not wait."""
 
 WITNESSES: Final = 3
 
 
 class Seen(NamedTuple):
-    """A partition between `asked_at_ms` and the answer. `described`: `open` are all transactions open on it, else the
-    principal may not ask (READ on the topic)."""
+    """An observation of a partition between `asked_at_ms` and the answer. `described`: True if `open` has all
+    transactions open on it, False if the principal may not ask for them (READ on the topic)."""
 
     topic: str
     partition: int
@@ -40,12 +40,12 @@ class Seen(NamedTuple):
     open: tuple[ActiveProducer, ...]
 
     def entry(self, producer_id: int) -> ActiveProducer | None:
-        """What is open of that producer id."""
+        """Returns the open transaction of that producer id; None if there is none."""
         return next((one for one in self.open if one.producer_id == producer_id), None)
 
 
 class LogEnds(NamedTuple):
-    """Of a topic's partitions: where each ended after `asked_at_ms`, and who leads it."""
+    """End offset of each partition of a topic, requested at `asked_at_ms` or later, and its leader."""
 
     asked_at_ms: int
     offsets: dict[int, int]
@@ -58,18 +58,18 @@ class _Witness(NamedTuple):
 
 
 class Bracket:
-    """Asks through one client; for one thread. `now_ms`: the clock of all times it tells."""
+    """Checks the leaders before and after each request. One client, one thread. `now_ms`: clock of all its times."""
 
     def __init__(self, client: KafkaClient, now_ms: Callable[[], int]) -> None:
         self._client, self._now_ms = client, now_ms
         self._brokers: tuple[int, ...] = ()
         self._silent_until_ms: dict[int, int] = {}
         self.silent_at_ms: int | None = None
-        """When a broker did not answer last."""
+        """Last time at which a broker did not answer; None: never."""
 
     def ends(self, topic: str, partitions: Collection[int]) -> LogEnds:
-        """Of those partitions whose leader stood. What waits for a replica that is frozen counts: it will be part of
-        the log once that one is given up. Raises KafkaFailure."""
+        """Returns the end offsets of those partitions that kept their leader. Records that wait for a frozen replica
+        count: they will be part of the log once that replica is given up. Raises KafkaFailure."""
         before = self._leaders({topic})
         asked_at_ms = self._now_ms()
         layout = TopicLayout(topic, "", {})
@@ -83,7 +83,7 @@ class Bracket:
         return LogEnds(asked_at_ms, {p: found[p] for p in stood}, {p: layout.leaders[p] for p in stood})
 
     def look(self, places: Collection[Place]) -> dict[Place, Seen]:
-        """Those of the partitions that could be looked at. Raises KafkaFailure."""
+        """Returns the observations of those partitions that could be observed. Raises KafkaFailure."""
         topics = {topic for topic, _ in places}
         before = self._leaders(topics)
         asked_at_ms = self._now_ms()
@@ -104,8 +104,8 @@ class Bracket:
         return seen
 
     def _leaders(self, topics: set[str]) -> dict[Place, tuple[str, Leader]]:
-        """(topic id, leader) of each partition, as some broker tells that is not its leader, where there is another.
-        A partition of which brokers tell different things has no leader that can be relied on."""
+        """Returns (topic id, leader) of each partition, as reported by a broker that is not its leader, if there is
+        another. If brokers disagree about a partition, it is left out: it has no leader to rely on."""
         witnesses = self._witnesses(topics)
         led: dict[Place, tuple[str, Leader]] = {}
         doubtful: set[Place] = set()
@@ -156,7 +156,7 @@ class Bracket:
         for node in self._awake(wanted):
             try:
                 found |= describe_producers(self._client, node, wanted[node], TIMEOUT_MS)
-            except KafkaRefused:  # brokers before 2.8 do not know the question
+            except KafkaRefused:  # brokers before 2.8 do not know the request
                 denied = Producers(errors.TOPIC_AUTHORIZATION_FAILED, ())
                 found |= {(topic, p): denied for topic, of_topic in wanted[node].items() for p in of_topic}
             except KafkaUnavailable as e:

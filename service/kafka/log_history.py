@@ -1,4 +1,4 @@
-"""Reads what the transaction log still holds of one transactional.id, and where records are missing."""
+"""Reads the records of one transactional.id that the transaction log still holds, and finds missing ranges."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from service.wire.columns import TOMBSTONE, UNDECODABLE, Chunk, LogColumns, deco
 from service.wire.log_columns import holes
 
 MAX_RECORDS: Final = 300_000
-"""How far back from its end a log partition is read: some 40 MB, less than a second."""
+"""Maximum number of offsets read back from the end of a log partition: some 40 MB, less than a second."""
 MAX_S: Final = 5.0
 _FETCH_BYTES: Final = 8 << 20
 
@@ -28,10 +28,10 @@ _FETCH_BYTES: Final = 8 << 20
 def id_history(
     client: KafkaClient, leader: Leader, partition: int, transactional_id: bytes, place: Place, lo: int, hi: int
 ) -> LogHistory:
-    """Returns the records of the id in [lo, hi) of a log partition; `lists` says whether they list `place`.
+    """Returns the records of the id in [lo, hi) of a log partition; their `lists` is True if they list `place`.
 
-    Offsets below `lo`, and offsets that were not there, are holes. Raises KafkaUnavailable, KafkaRefused (READ on the
-    log).
+    Offsets below `lo`, and offsets without a record, are holes. Raises KafkaUnavailable, KafkaRefused (READ on the
+    transaction log).
     """
     at = max(lo, hi - MAX_RECORDS)
     missing = [Range(0, at)] if at > 0 else []
@@ -44,7 +44,7 @@ def id_history(
         if data is None:
             start = list_offsets(client, TopicLayout(TOPIC, "", {partition: leader}), EARLIEST).found.get(partition, at)
             if start <= at:
-                break  # the log ends before `at`: another leader's
+                break  # the log ends before `at`: it is another leader's log
             missing.append(Range(at, start))
             at = start
             continue
@@ -52,7 +52,7 @@ def id_history(
         reached = max([columns.next_offsets.get(partition, at), *(b.resume_offset or 0 for b in columns.broken)])
         if reached <= at:
             if len(data) < size:
-                break  # nothing whole came, and it was not for want of room
+                break  # no whole batch came, although there was room for one
             size *= 2
             continue
         starts, ends = holes(columns.offset, at, min(reached, hi))

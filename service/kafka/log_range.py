@@ -22,7 +22,7 @@ MAX_S: Final = 5.0
 class LogRange:
     """The batches that begin in [lo, hi) of a partition. `batches` may be called once.
 
-    `reached`: the offset up to which the range was read; `read_bytes`: what that took; `damaged`: batches that could
+    `reached`: the offset up to which the range was read; `read_bytes`: bytes fetched; `damaged`: batches that could
     not be read. `is_whole`: nothing was damaged, nothing was gone, and no bound ended the reading. `unbroken_from`: no
     offset is missing from there to `reached` (compaction removes offsets).
     """
@@ -50,7 +50,7 @@ class LogRange:
         return min(self._at, self._hi)
 
     def batches(self) -> Iterator[Batch]:
-        """Raises KafkaUnavailable, or KafkaRefused (READ on the topic)."""
+        """Yields the batches. Raises KafkaUnavailable, or KafkaRefused (READ on the topic)."""
         size = min(FETCH_BYTES, self._max_bytes)
         give_up = time.monotonic() + self._max_s
         while self._at < self._hi:
@@ -73,7 +73,7 @@ class LogRange:
                 if before <= one.base_offset < self._hi:
                     yield one
             if self._at == before:
-                if len(data) < size:  # nothing whole came, and it was not for want of room
+                if len(data) < size:  # no whole batch came, although there was room for one
                     self.is_whole = False
                     return
                 size *= 2
@@ -83,7 +83,7 @@ _OUTCOMES: Final = {control.ABORT: False, control.COMMIT: True}
 
 
 class DataBatch(NamedTuple):
-    """Offsets first to last, the producer epoch under which they were written, and the leader's."""
+    """A batch of data: its first and last offset, its producer epoch, and the leader epoch in which it was written."""
 
     first: int
     last: int
@@ -92,8 +92,8 @@ class DataBatch(NamedTuple):
 
 
 class BatchesRead(NamedTuple):
-    """What one producer id has in [from, reached), in offset order. `is_whole`: all that was asked for was read, and
-    nothing was damaged. `unbroken_from`: no offset is missing from there to `reached`."""
+    """Markers and data of one producer id from `lo` to `reached`, in offset order. `is_whole`: the whole range was
+    read, and nothing was damaged. `unbroken_from`: no offset is missing from there to `reached`."""
 
     markers: tuple[Marker, ...]
     data: tuple[DataBatch, ...]
@@ -105,7 +105,8 @@ class BatchesRead(NamedTuple):
 def batches_between(
     client: KafkaClient, topic: str, partition: int, leader: Leader, producer_id: int, lo: int, hi: int
 ) -> BatchesRead:
-    """Those of `producer_id` in [lo, hi), within the bounds of LogRange. Offsets below the log start are not whole.
+    """Returns the batches of `producer_id` in [lo, hi), within the bounds of LogRange. The result is
+    not whole if the range begins below the log start.
 
     Raises KafkaUnavailable, or KafkaRefused (READ on the topic).
     """

@@ -1,4 +1,4 @@
-"""Ending a transaction on one partition by hand: the marker that its coordinator will never write (KIP-664)."""
+"""Ends a transaction on one partition by hand: writes the marker that its coordinator will never write (KIP-664)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from service.kafka.client import KafkaClient
 NEEDS: Final = "ALTER or CLUSTER_ACTION on the cluster"
 """Permission to write a marker; CLUSTER_ACTION before Kafka 3.8 (KAFKA-16513)."""
 
-_LEGACY = 1  # later versions tell the transaction's version; this one is taken as 0, whose check allows the same epoch
+_LEGACY = 1  # later versions carry the transaction version; Kafka takes it as 0 here, and then allows the same epoch
 
 
 def write_marker(
@@ -25,14 +25,14 @@ def write_marker(
     coordinator_epoch: int,
     commit: bool,
 ) -> int:
-    """Write COMMIT or ABORT for the producer id into the partition that `node` leads. Returns the error code, 0 when
+    """Writes COMMIT or ABORT for the producer id into the partition that `node` leads. Returns the error code, 0 when
     the marker is in the log: 47 INVALID_PRODUCER_EPOCH (older than the last one seen), 52
     TRANSACTION_COORDINATOR_FENCED (`coordinator_epoch` lower than the last marker's), 31 CLUSTER_AUTHORIZATION_FAILED
     (see NEEDS), 3, 6.
 
-    The coordinator is not asked and never learns of it: writing one into a transaction that it still knows tears that
-    transaction apart. `coordinator_epoch`: what DescribeProducers says, 0 where that is -1 (as Kafka's own tool does).
-    Raises KafkaUnavailable (then it may or may not be written) or KafkaRefused.
+    The coordinator is not asked and never learns of the marker. A marker in a transaction that the coordinator still
+    knows tears that transaction apart. `coordinator_epoch`: the one from DescribeProducers, 0 if that is -1 (as Kafka's
+    own tool does). Raises KafkaUnavailable (then the marker may or may not be written) or KafkaRefused.
     """
     marker = WriteTxnMarkersRequest.WritableTxnMarker
     request = WriteTxnMarkersRequest(

@@ -1,4 +1,4 @@
-"""Who leads which partition, of one topic or of a whole cluster, as the brokers' metadata shows it now."""
+"""Reads the leaders of partitions, of one topic or of a whole cluster, from the brokers' present metadata."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from service.domain.reasons.unread import DESCRIBE, READ, NoPermission
 from service.kafka import errors
 from service.kafka.client import KafkaClient
 
-TIMEOUT_MS = 5_000  # of a broker that may be frozen: another one is asked then
+TIMEOUT_MS = 5_000  # for a broker that may be frozen: another one is asked then
 _TOPIC_IDS = 12  # the last Metadata version that finds topics by name and shows their ids
 
 
@@ -26,7 +26,7 @@ class Leader:
 
 @dataclass(frozen=True, slots=True)
 class TopicLayout:
-    """`topic_id` is new whenever a topic is created again under its old name (KIP-516)."""
+    """The leaders of a topic's partitions. `topic_id` changes when the topic is created again (KIP-516)."""
 
     topic: str
     topic_id: str
@@ -34,7 +34,7 @@ class TopicLayout:
 
 
 def topic_layout(client: KafkaClient, topic: str, ask: int | None = None) -> TopicLayout | None:
-    """The topic's layout as broker `ask` (any if None) sees it, or None while it does not exist. Never creates it.
+    """Returns the topic's layout as broker `ask` (any if None) sees it; None if there is no topic. Never creates it.
 
     Raises KafkaUnavailable, or KafkaRefused when the principal may not describe it.
     """
@@ -49,20 +49,20 @@ def topic_layout(client: KafkaClient, topic: str, ask: int | None = None) -> Top
 
 
 def layouts_request(topics: Iterable[str] | None) -> Any:
-    """For these topics, or all; it creates none."""
+    """Returns a Metadata request for these topics, or for all; it creates none."""
     wanted = None if topics is None else [MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics]
     return MetadataRequest(topics=wanted, allow_auto_topic_creation=False, max_version=_TOPIC_IDS)
 
 
 def layout_of(found: Any) -> TopicLayout:
-    """Of a topic in the answer."""
+    """Returns the layout of one topic in a Metadata answer."""
     leaders = {p.partition_index: Leader(p.leader_id, p.leader_epoch) for p in found.partitions}
     return TopicLayout(found.name, str(found.topic_id), dict(sorted(leaders.items())))
 
 
 class Topics(NamedTuple):
-    """`layouts` by topic; `denied`: topics the broker names without telling their partitions, with the error code;
-    `brokers`: ids of those alive.
+    """All topics of a cluster. `layouts`: by topic; `denied`: topics that the broker names without their partitions,
+    with the error code; `brokers`: ids of those alive.
     """
 
     layouts: dict[str, TopicLayout]
@@ -71,8 +71,8 @@ class Topics(NamedTuple):
 
 
 def all_topics(client: KafkaClient, ask: int | None = None) -> Topics:
-    """Every topic, internal ones included, as broker `ask` (any if None) sees it. A topic that the principal may not
-    describe is not listed by Kafka at all. Raises KafkaUnavailable or KafkaRefused.
+    """Returns every topic, internal ones included, as broker `ask` (any if None) sees it. Kafka does not list a topic
+    at all if the principal may not describe it. Raises KafkaUnavailable or KafkaRefused.
     """
     answer = client.ask(layouts_request(None), ask, TIMEOUT_MS)
     layouts: dict[str, TopicLayout] = {}

@@ -1,7 +1,7 @@
 """Reads which offsets open transactions commit, from their own batches on a partition of `__consumer_offsets`.
 
 Kafka's answers name a group with pending offsets only where the group has committed that partition before. The keys of
-these records are the only payload that txnscope decodes, and only those of transactions that hold an LSO up.
+these records are the only payload that txnscope decodes, and only those of transactions that hold back an LSO.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from service.wire.records import read_records
 PASS_BYTES: Final = 8 << 20
 PASS_S: Final = 0.5
 PLAIN_BYTES: Final = 8 << 20
-"""A batch that decompresses to more is not decoded. A group coordinator's own batches hold 1 MB."""
+"""Maximum bytes of a decompressed batch; larger ones are not decoded. A group coordinator's own batches hold 1 MB."""
 
 
 class Sought(NamedTuple):
-    """Read the batches of an open transaction from `lo` on. `newest_ms`: the timestamp of its newest batch, as
-    DescribeProducers reports it; behind that there is nothing to find."""
+    """The range to read for an open transaction: its batches from `lo` on. `newest_ms`: the timestamp of its newest
+    batch, as DescribeProducers reports it; the transaction has no batch behind that one."""
 
     lo: int
     newest_ms: int
@@ -37,7 +37,7 @@ class Sought(NamedTuple):
 @dataclass(slots=True)
 class Commits:
     """The offsets that the batches of one transaction commit. `has_newest`: the one with Sought's timestamp is among
-    these batches. `undecodable`: records, by the reason why what they commit is not known."""
+    these batches. `undecodable`: number of records that could not be decoded, by reason."""
 
     offsets: set[OffsetKey] = field(default_factory=set)
     has_newest: bool = False

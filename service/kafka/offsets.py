@@ -1,4 +1,4 @@
-"""Where a log begins and ends, asked of the leaders of its partitions."""
+"""Reads offsets of partitions from their leaders: start, end, first at a time, end of a leader epoch."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from service.kafka.metadata import Leader, TopicLayout
 EARLIEST: Final = -2  # the log's start
 LATEST: Final = -1  # its end: the high watermark (read uncommitted)
 TIMEOUT_MS: Final = 3_000
-"""How long all leaders together are waited for: one that is frozen must not hold up what the others tell."""
+"""Time to wait for all leaders together: one that is frozen must not delay the answers of the others."""
 
 _CONSUMER, _DEBUGGING = -1, -2  # replica ids (ListOffsetsRequest.java)
-_BY_NAME = 9  # versions above are not needed; this one exists since Kafka 3.7's predecessors
+_BY_NAME = 9  # versions above are not needed; this one is older than Kafka 3.7
 
 
 @dataclass(frozen=True, slots=True)
 class Offsets:
-    """Answers per partition, and the error code of those that did not answer with a number.
+    """Offsets by partition (`found`), and error codes of the partitions without one (`errors`).
 
-    A refusing broker answers offset -1: a partition with an error never appears in `found`.
+    A broker that refuses answers offset -1. A partition with an error never appears in `found`.
     """
 
     found: dict[int, int]
@@ -33,13 +33,13 @@ class Offsets:
 
 
 def list_offsets(client: KafkaClient, layout: TopicLayout, which: int, *, unreplicated: bool = False) -> Offsets:
-    """ListOffsets for every partition of the layout; one request per leader, all at once.
+    """Returns an offset of every partition of the layout (ListOffsets); sends one request per leader, all at once.
 
-    The leader epoch is sent along: a broker that no longer leads, or a leader whose high watermark is not known yet,
-    refuses (PART.fetchOffsetForTimestamp). Raises KafkaUnavailable when no leader at all answers.
+    Requests carry the leader epoch. So a broker that no longer leads, or a leader that does not know its high watermark
+    yet, refuses (PART.fetchOffsetForTimestamp). Raises KafkaUnavailable if no leader at all answers.
 
-    `unreplicated`: LATEST is the log's very end then, with what waits for replicas (a debugging replica is told it,
-    ReplicaManager.fetchOffset).
+    `unreplicated`: LATEST then is the very end of the log, with records that wait for replicas (Kafka returns it to a
+    debugging replica, ReplicaManager.fetchOffset).
     """
     topic = ListOffsetsRequest.ListOffsetsTopic
     partition = ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition
@@ -82,8 +82,9 @@ def list_offsets(client: KafkaClient, layout: TopicLayout, which: int, *, unrepl
 
 
 def offset_at_time(client: KafkaClient, topic: str, partition: int, leader: Leader, timestamp_ms: int) -> int | None:
-    """The first offset whose record's timestamp is not before `timestamp_ms`; None: there is none below the high
-    watermark. Timestamps are the producers' clocks (or the broker's append time, as the topic is configured).
+    """Returns the offset of the first record with a timestamp of `timestamp_ms` or later; None if there is none below
+    the high watermark. Timestamps are by the producers' clocks (or the broker's append time, as the topic is
+    configured).
 
     Needs DESCRIBE on the topic. Raises KafkaUnavailable.
     """
@@ -98,7 +99,7 @@ def offset_at_time(client: KafkaClient, topic: str, partition: int, leader: Lead
                     wanted.ListOffsetsPartition(
                         partition_index=partition,
                         current_leader_epoch=leader.epoch,
-                        timestamp=max(timestamp_ms, 0),  # below are Kafka's own words: -1 the end, -2 the start
+                        timestamp=max(timestamp_ms, 0),  # Kafka reserves numbers below 0: -1 the end, -2 the start
                     )
                 ],
             )
@@ -112,9 +113,9 @@ def offset_at_time(client: KafkaClient, topic: str, partition: int, leader: Lead
 
 
 def epoch_end_offset(client: KafkaClient, topic: str, partition: int, leader: Leader, epoch: int) -> int | None:
-    """Where the log's part written in `epoch` (or the last one before it) ends; None if nothing of it is left.
+    """Returns the end offset of the records written in `epoch` (or the last one before it); None if none are left.
 
-    An end below what was read means that the log diverged there (KIP-101, KIP-320). Raises KafkaUnavailable.
+    An end below the offset already read means that the log diverged there (KIP-101, KIP-320). Raises KafkaUnavailable.
     """
     wanted = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
     request = OffsetForLeaderEpochRequest(

@@ -1,4 +1,4 @@
-"""What the principal may do, asked so that nothing is written or created: by name, and of names that nobody has."""
+"""Finds out what the principal may do without writing or creating anything: asks by name, also for invented names."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ _OPERATIONS: Final = {
     11: "ALTER_CONFIGS",
     12: "IDEMPOTENT_WRITE",
 }
-"""AclOperation.java."""
+"""Operations by code (AclOperation.java)."""
 
 
 class Broker(NamedTuple):
-    """As the cluster's metadata advertises it."""
+    """A broker as the cluster's metadata advertises it."""
 
     node: int
     host: str
@@ -52,7 +52,8 @@ class Broker(NamedTuple):
 
 
 class Versions(NamedTuple):
-    """`apis`: highest version by API key; `supported`: highest level by feature; `finalized`: the level in force."""
+    """Versions of a broker. `apis`: highest by API key; `supported`: highest level by feature; `finalized`: level in
+    force, by feature."""
 
     apis: dict[int, int]
     supported: dict[str, int]
@@ -60,14 +61,14 @@ class Versions(NamedTuple):
 
 
 class Cluster(NamedTuple):
-    """`operations`: what may be done with it; None where even that is not told, without DESCRIBE on it (KIP-430)."""
+    """A cluster. `operations`: those allowed on it; None without DESCRIBE, if not even that is reported (KIP-430)."""
 
     cluster_id: str | None
     operations: frozenset[str] | None
 
 
 class ControllerClock(NamedTuple):
-    """`time_ms`: what the active controller's clock showed between `asked_at_ms` and `answered_at_ms` of ours."""
+    """The active controller's clock: it showed `time_ms` between `asked_at_ms` and `answered_at_ms` of our clock."""
 
     node: int
     time_ms: int
@@ -76,13 +77,13 @@ class ControllerClock(NamedTuple):
 
 
 def advertised(client: KafkaClient) -> list[Broker]:
-    """The brokers, as the first one asked told of them: also where none can be reached at these addresses."""
+    """Returns the brokers that the bootstrap server reported, even if none can be reached at these addresses."""
     known = client._client.cluster.brokers()
     return sorted(Broker(b.node_id, b.host, b.port) for b in known if isinstance(b.node_id, int))
 
 
 def versions(client: KafkaClient, node: int) -> Versions:
-    """Needs no permission. Raises KafkaUnavailable or KafkaRefused."""
+    """Returns the versions of broker `node`. Needs no permission. Raises KafkaUnavailable or KafkaRefused."""
     request = ApiVersionsRequest(client_software_name="txnscope", client_software_version="1")
     answer = client.ask(request, node, TIMEOUT_MS)
     return Versions(
@@ -93,7 +94,7 @@ def versions(client: KafkaClient, node: int) -> Versions:
 
 
 def topic_errors(client: KafkaClient, node: int, topics: Sequence[str]) -> dict[str, int]:
-    """Error code by name: 29 where it may not be described, whether it exists or not; 3 where it does not exist.
+    """Returns an error code by topic: 29 if it may not be described, whether it exists or not; 3 if it does not exist.
 
     Raises KafkaUnavailable or KafkaRefused.
     """
@@ -106,8 +107,8 @@ def topic_errors(client: KafkaClient, node: int, topics: Sequence[str]) -> dict[
 
 
 def denied_ids(client: KafkaClient, node: int, ids: Sequence[str]) -> list[str]:
-    """Those that may not be described. Any broker tells: permission comes before the question who coordinates
-    (KafkaApis.handleDescribeTransactionsRequest). Raises KafkaUnavailable or KafkaRefused.
+    """Returns those of the ids that may not be described. Any broker can answer: Kafka checks permission before it
+    looks for the coordinator (KafkaApis.handleDescribeTransactionsRequest). Raises KafkaUnavailable or KafkaRefused.
     """
     found = []
     for some in _portions(ids):
@@ -121,7 +122,9 @@ def denied_ids(client: KafkaClient, node: int, ids: Sequence[str]) -> list[str]:
 
 
 def denied_groups(client: KafkaClient, node: int, groups: Sequence[str]) -> list[str]:
-    """Those that may not be described; any broker tells, as with ids. Raises KafkaUnavailable or KafkaRefused."""
+    """Returns those of the groups that may not be described. Any broker can answer, as for ids. Raises KafkaUnavailable
+    or KafkaRefused.
+    """
     found = []
     for some in _portions(groups):
         request = DescribeGroupsRequest(groups=some, include_authorized_operations=False)
@@ -131,7 +134,7 @@ def denied_groups(client: KafkaClient, node: int, groups: Sequence[str]) -> list
 
 
 def cluster(client: KafkaClient, node: int) -> Cluster:
-    """Needs no permission for the id. Raises nothing: a broker that cannot be asked tells nothing."""
+    """Returns the cluster's id, which needs no permission, and the allowed operations. Both are None on failure."""
     request = DescribeClusterRequest(include_cluster_authorized_operations=True, max_version=1)
     try:
         answer = client.ask(request, node, TIMEOUT_MS)
@@ -143,7 +146,7 @@ def cluster(client: KafkaClient, node: int) -> Cluster:
 
 
 def told_configs(client: KafkaClient, node: int, names: Sequence[str]) -> set[str]:
-    """Those of the broker's configs that are told: none without DESCRIBE_CONFIGS on the cluster. Raises
+    """Returns those of the configs that the broker reports: none without DESCRIBE_CONFIGS on the cluster. Raises
     KafkaUnavailable or KafkaRefused.
     """
     wanted = DescribeConfigsRequest.DescribeConfigsResource(
@@ -155,12 +158,12 @@ def told_configs(client: KafkaClient, node: int, names: Sequence[str]) -> set[st
 
 
 def has_authorizer(client: KafkaClient, node: int) -> bool | None:
-    """False: the brokers ask nobody what they may. None: it is not told."""
+    """Returns True if the brokers check permissions, False if they do not; None if that is not reported."""
     request = DescribeAclsRequest(
         resource_type_filter=_ANY,
         resource_name_filter=None,
         pattern_type_filter=_ANY,
-        principal_filter="User:txnscope-doctor-asks",  # no more than whether there are rules at all
+        principal_filter="User:txnscope-doctor-asks",  # an invented name: only the error code matters
         host_filter=None,
         operation=_ANY,
         permission_type=_DENY,
@@ -173,9 +176,10 @@ def has_authorizer(client: KafkaClient, node: int) -> bool | None:
 
 
 def controller_clock(client: KafkaClient, node: int) -> ControllerClock | None:
-    """The active controller says of itself when it was last caught up: now, by its clock (DescribeQuorumResponse.json).
+    """Returns the active controller's time: it reports itself as caught up now, by its clock
+    (DescribeQuorumResponse.json).
 
-    None without DESCRIBE on the cluster, or where the broker cannot be asked that.
+    None without DESCRIBE on the cluster, or if the broker does not answer that request.
     """
     topic = DescribeQuorumRequest.TopicData
     metadata = topic(topic_name="__cluster_metadata", partitions=[topic.PartitionData(partition_index=0)])

@@ -1,4 +1,4 @@
-"""Who has a producer id now, as coordinators tell it (KIP-664): the way to a name where the log may not be read."""
+"""Finds the present owners of producer ids from coordinators (KIP-664): the fallback without transaction log access."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ TIMEOUT_MS: Final = 2_000
 
 
 def told_of(client: KafkaClient, producer_ids: Sequence[int]) -> dict[int, Told]:
-    """By producer id. What is left out proves nothing: Kafka hides ids without permission (DESCRIBE on the id).
+    """Returns the owner of each producer id. A missing one proves nothing: Kafka hides ids without permission (DESCRIBE
+    on the id).
 
-    Every broker has to answer, and one alone may speak of a producer id: a broker that lost the lead and does not know
-    it answers convincingly. Raises KafkaUnavailable (also while any broker loads a part of the log) or KafkaRefused
-    (before Kafka 3.0).
+    Every broker has to answer, and only one may list a producer id, because a broker that lost the lead and does not
+    know it answers convincingly. Raises KafkaUnavailable (also while any broker loads a part of the transaction log) or
+    KafkaRefused (before Kafka 3.0).
     """
     brokers = client.ask(MetadataRequest(topics=[], allow_auto_topic_creation=False), timeout_ms=TIMEOUT_MS).brokers
     listed: dict[int, list[tuple[int, str]]] = defaultdict(list)
@@ -36,7 +37,7 @@ def told_of(client: KafkaClient, producer_ids: Sequence[int]) -> dict[int, Told]
     told: dict[int, Told] = {}
     for node, names in by_node.items():
         for name, said in describe_transactions(client, node, names, TIMEOUT_MS).items():
-            # it may have another producer id by now
+            # the transactional.id may have another producer id by now
             if said.state in CODES and listed.get(said.producer_id) == [(node, name)]:
                 told[said.producer_id] = _told(name, node, said)
     return told

@@ -1,4 +1,4 @@
-"""Producer states of partitions, as a broker that has the log keeps them: who has a transaction open (KIP-664)."""
+"""Reads the producer states of partitions, with the open transactions, from a broker that has a replica (KIP-664)."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from kafka.protocol.admin import DescribeProducersRequest
 from service.kafka.client import REQUEST_TIMEOUT_MS, KafkaClient
 
 AT_ONCE: Final = 500
-"""Partitions a request, as Kafka's own tool (`TransactionsCommand`): an answer has every producer of each."""
+"""Partitions per request, as in Kafka's own tool (`TransactionsCommand`): an answer has every producer of each."""
 
 
 class ActiveProducer(NamedTuple):
-    """One producer id in a partition's state; plain idempotent producers are among them. -1 is Kafka's "none":
-    no batch of this epoch kept (`last_sequence`), no marker ever written here (`coordinator_epoch`), no transaction
-    open (`transaction_start_offset`). `last_timestamp_ms` is of its newest batch: the producer's clock.
+    """One producer id in a partition's producer state, which also holds plain idempotent producers. -1 is Kafka's
+    "none": no batch of this epoch kept (`last_sequence`), no marker ever written here (`coordinator_epoch`), no
+    transaction open (`transaction_start_offset`). `last_timestamp_ms`: timestamp of its newest batch, by the producer's
+    clock.
     """
 
     producer_id: int
@@ -29,7 +30,7 @@ class ActiveProducer(NamedTuple):
 
 
 class Producers(NamedTuple):
-    """With an error `producers` is empty and says nothing."""
+    """The producers of one partition. With an error, `producers` is empty and proves nothing."""
 
     error: int
     producers: tuple[ActiveProducer, ...]
@@ -38,8 +39,8 @@ class Producers(NamedTuple):
 def describe_producers(
     client: KafkaClient, node: int, partitions: Mapping[str, Sequence[int]], timeout_ms: int = REQUEST_TIMEOUT_MS
 ) -> dict[tuple[str, int], Producers]:
-    """Asked of `node`: the leader, or any broker that has a replica. Needs READ on the topic (else error 29).
-    `timeout_ms` is for each request. Raises KafkaUnavailable or KafkaRefused.
+    """Returns the producers of each partition, as `node` reports them: the leader, or any broker that has a replica.
+    Needs READ on the topic (else error 29). `timeout_ms` is for each request. Raises KafkaUnavailable or KafkaRefused.
     """
     found: dict[tuple[str, int], Producers] = {}
     places = ((topic, p) for topic, of_topic in partitions.items() for p in of_topic)

@@ -1,7 +1,8 @@
-"""Requests whose bytes are written here, and answers left as bytes, over the library's own connections.
+"""Requests that txnscope encodes itself, and answers left as bytes, over the library's own connections.
 
-For what its codec does too slowly (thousands of partitions many times a minute) or not at all. These classes have the
-few methods that `kafka.net.connection` and `kafka.protocol.parser` (3.0.12) call on a request and on its answer.
+Used where the library's codec is too slow (thousands of partitions many times a minute) or lacks a request. These
+classes have the few methods that `kafka.net.connection` and `kafka.protocol.parser` (3.0.12) call on a request and on
+its answer.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ _FRAME = struct.Struct(">ihhi")  # size of what follows, api key, api version, c
 
 
 class RawRequest:
-    """`body` is everything after the header. `is_flexible`: the version has tagged fields (KIP-482), so has its header.
+    """A request as bytes. `body`: everything after the header. `is_flexible`: this version has tagged fields (KIP-482),
+    in its header, too.
 
-    Send one as often as wanted, but not a second time before its answer came.
+    It can be sent many times, but not again before its answer came.
     """
 
     def __init__(self, api_key: int, version: int, body: bytes, *, is_flexible: bool) -> None:
@@ -41,7 +43,8 @@ class RawRequest:
 
 
 class RawAnswer:
-    """`body` is everything after the header, `throttle_time_ms` its first field (in every answer that is asked raw)."""
+    """An answer as bytes. `body`: everything after the header. `throttle_time_ms`: its first field, in every API
+    that is sent raw."""
 
     __slots__ = ("body", "throttle_time_ms")
 
@@ -51,7 +54,7 @@ class RawAnswer:
 
 
 class _Header(NamedTuple):
-    """What the connection keeps of a request until its answer comes."""
+    """The part of a request that the connection keeps until the answer comes."""
 
     correlation_id: int
     api_key: int

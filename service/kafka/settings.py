@@ -1,4 +1,4 @@
-"""How to reach a cluster: bootstrap servers and a Java-style client.properties, translated for kafka-python.
+"""Connection settings of a cluster: bootstrap servers and a Java-style client.properties, translated for kafka-python.
 
 Operators have such a file already for Kafka's own tools; the keys are those of `ProducerConfig`/`SslConfigs`/
 `SaslConfigs` in Kafka's Java clients.
@@ -22,14 +22,14 @@ _SECURITY = ("security.", "ssl.", "sasl.")
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
-    """Where the cluster is and how to speak to it. `properties` are the file's keys, as written."""
+    """Bootstrap servers and client properties of a cluster. `properties`: keys and values of the file, as written."""
 
     bootstrap_servers: tuple[str, ...]
     properties: tuple[tuple[str, str], ...] = ()
 
     @classmethod
     def load(cls, bootstrap_servers: str, properties_file: Path | None) -> ClientSettings:
-        """Read the flags of the command line. Raises BadClientConfig naming the file, key or address."""
+        """Reads the flags of the command line. Raises BadClientConfig naming the file, key or address."""
         servers = tuple(part.strip() for part in bootstrap_servers.split(",") if part.strip())
         for server in servers:
             if not re.fullmatch(r"(\[[0-9a-fA-F:]+\]|[^:\s]+):\d{1,5}", server):
@@ -41,7 +41,7 @@ class ClientSettings:
         return settings
 
     def to_json(self) -> str:
-        """For the way to another process (Spark hands options on as strings)."""
+        """Returns the settings as text for another process (Spark passes options on as strings)."""
         return json.dumps([self.bootstrap_servers, self.properties])
 
     @classmethod
@@ -50,10 +50,10 @@ class ClientSettings:
         return cls(tuple(servers), tuple((key, value) for key, value in properties))
 
     def kafka_python(self) -> dict[str, Any]:
-        """Keyword arguments of kafka-python's clients. Raises BadClientConfig for a security key it cannot honour.
+        """Returns keyword arguments for kafka-python's clients. Raises BadClientConfig for a security key that cannot
+        be honoured.
 
-        Keys that do not decide who we are and whom we trust (buffer sizes, retries) are the Java clients' own affair
-        and are passed over.
+        Keys that do not concern identity and trust (buffer sizes, retries) are meant for Java clients and are ignored.
         """
         out: dict[str, Any] = {"bootstrap_servers": list(self.bootstrap_servers)}
         for key, value in self.properties:
@@ -65,7 +65,7 @@ class ClientSettings:
 
 
 def _read_properties(path: Path) -> dict[str, str]:
-    """As java.util.Properties does; text beyond ASCII may be UTF-8, too, which Java takes for ISO 8859-1."""
+    """Reads a file as java.util.Properties does. Text may also be UTF-8, which Java takes for ISO 8859-1."""
     try:
         raw = path.read_bytes()
     except OSError as e:

@@ -1,4 +1,4 @@
-"""What a transaction coordinator says of ids (KIP-664)."""
+"""Reads the transactional.ids that a transaction coordinator knows, and their states (KIP-664)."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ TRANSACTIONAL_ID_NOT_FOUND: Final = 105
 
 
 class Described(NamedTuple):
-    """`state` in Kafka's words; None: the coordinator does not know the id.
+    """A coordinator's description of one id. `state` is in Kafka's words; None: the coordinator does not know the id.
 
-    `partitions`: all of an Ongoing transaction, those still without marker in PrepareX, else none.
+    `partitions`: in Ongoing all partitions of the transaction, in PrepareX those still without a marker, else none.
     """
 
     state: str | None
@@ -36,8 +36,8 @@ class Listed(NamedTuple):
 def list_transactions(
     client: KafkaClient, node: int, producer_ids: Sequence[int] = (), timeout_ms: int = REQUEST_TIMEOUT_MS
 ) -> list[Listed]:
-    """The ids that broker `node` coordinates, with one of `producer_ids` (none given: all). Ids without permission
-    (DESCRIBE on the id) are left out by Kafka, silently: an id that is missing here need not be missing there.
+    """Returns the ids that broker `node` coordinates, with one of `producer_ids` (none given: all). Kafka leaves out
+    ids without permission (DESCRIBE on the id) and gives no error: an id that is missing here may still exist.
 
     Raises KafkaUnavailable (also while the broker loads any part of the transaction log) or KafkaRefused.
     """
@@ -51,7 +51,7 @@ def list_transactions(
 def describe_transactions(
     client: KafkaClient, coordinator: int, ids: Sequence[str], timeout_ms: int = REQUEST_TIMEOUT_MS
 ) -> dict[str, Described]:
-    """Asked of the broker that coordinates them. Raises KafkaUnavailable or KafkaRefused."""
+    """Returns what their `coordinator` reports of the ids. Raises KafkaUnavailable or KafkaRefused."""
     return described_in(client.ask(describe_request(ids), coordinator, timeout_ms))
 
 
@@ -60,8 +60,8 @@ def describe_request(ids: Sequence[str]) -> Any:
 
 
 def described_in(answer: Any) -> dict[str, Described]:
-    """What a coordinator says of ids. Those it may not or cannot speak of now are left out: no permission (DESCRIBE on
-    the id), not the coordinator any more, still loading.
+    """Returns the descriptions in a coordinator's answer. Leaves out ids that it cannot describe now: no permission
+    (DESCRIBE on the id), not the coordinator any more, still loading.
     """
     found = {}
     for one in answer.transaction_states:

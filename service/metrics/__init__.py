@@ -8,5 +8,5 @@ from service.metrics.page import Metrics
 
 
 def create_metrics(engine: Engine) -> Metrics:
-    """Reads nothing yet; `engine` may be a reading one."""
+    """Returns the metrics of a store, and reads nothing yet. `engine` may be one that only reads."""
     return Metrics(engine)

@@ -1,4 +1,4 @@
-"""Every metric of ours, declared once: name, kind, meaning, labels. What docs and dashboards may rely on."""
+"""Declares every metric of ours once: name, kind, meaning, labels. Docs and dashboards may rely on these."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ Kind = Literal["gauge", "counter", "histogram"]
 
 
 class Metric(NamedTuple):
-    """`labels` come after `cluster`, which all metrics about a cluster have.
+    """The declaration of a metric. `labels` come after `cluster`, which all metrics about a cluster have.
 
-    `many`: one series for each of something that a cluster may have thousands of; the cap on series cuts only these.
+    `many`: the metric has a series for each of something that a cluster may have thousands of; the cap on series cuts
+    only these.
     """
 
     name: str
@@ -235,7 +236,7 @@ OF_CLUSTERS: Final = (
     CLUSTER_INFO,
     SERIES_DROPPED,
 )
-"""In the order of the page."""
+"""The metrics about clusters, in the order of the page."""
 
 UP = Metric(f"{PREFIX}exporter_up", "gauge", "Whether the store answered when this page was made.")
 RENDER_SECONDS = Metric(f"{PREFIX}exporter_render_seconds", "gauge", "How long making this page from the store took.")

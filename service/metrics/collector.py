@@ -1,4 +1,4 @@
-"""The store as Prometheus families: one custom collector, read anew for each page."""
+"""Collects the metrics of the store for Prometheus: one custom collector, which reads the store anew for each page."""
 
 from __future__ import annotations
 
@@ -28,17 +28,19 @@ _Family = CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily
 
 
 class StoreCollector(Collector):
-    """`now_ms` is asked once a collection. A store that does not answer leaves the families empty and `UP` at 0."""
+    """Reads the store and makes the families. `now_ms` is called once a collection. A store that does not answer leaves
+    the families empty and `UP` at 0.
+    """
 
     def __init__(self, engine: Engine, now_ms: Callable[[], int], series_limit: int = SERIES_LIMIT) -> None:
         self._engine, self._now_ms, self._limit = engine, now_ms, series_limit
 
     def describe(self) -> Iterable[Family]:
-        """Nothing: registering must not read the store."""
+        """Returns nothing: registering must not read the store."""
         return []
 
     def collect(self) -> Iterator[Family]:
-        """Every family of the catalogue, also without series."""
+        """Yields every family of the catalogue that comes from the store, also those without series."""
         began = time.perf_counter()
         families = {metric.name: _family(metric, "cluster", *metric.labels) for metric in OF_CLUSTERS}
         facts, is_up = self._read()

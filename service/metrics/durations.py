@@ -1,4 +1,6 @@
-"""How long transactions were open, markers, detection and batches took: histograms that the store has counted."""
+"""Histograms that the store has counted: for how long transactions were open; how long markers, detection and batches
+took.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ OUTCOMES: Final = ("commit", "abort")
 
 
 def durations(facts: ClusterFacts) -> Iterator[Series]:
-    """In seconds. The markers of commits and aborts are the same work: one histogram."""
+    """Yields the histograms, in seconds. The markers of commits and aborts share one: they are the same work."""
     for outcome in OUTCOMES:
         yield Series(catalogue.DURATION, (outcome,), _distribution(facts.counters, OPEN, (outcome,)))
     yield Series(catalogue.MARKER_DURATION, (), _distribution(facts.counters, MARKER, OUTCOMES))
@@ -28,7 +30,7 @@ def durations(facts: ClusterFacts) -> Iterator[Series]:
 
 
 def _distribution(counters: Mapping[tuple[str, str], int], kind: str, outcomes: tuple[str, ...]) -> Distribution:
-    """Of `service.store.writers.counters`, outcomes added up."""
+    """Returns a histogram from the counters of `service.store.writers.counters`, summed over the outcomes."""
 
     def total(label: str) -> int:
         return sum(counters.get((f"{kind}_ms_{outcome}", label), 0) for outcome in outcomes)

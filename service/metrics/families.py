@@ -1,4 +1,4 @@
-"""The metrics of one cluster as Prometheus families: what the store knows of it, read anew for each scrape."""
+"""Makes the series of one cluster for Prometheus from what the store knows of it, read anew for each page."""
 
 from __future__ import annotations
 
@@ -21,14 +21,16 @@ from service.wire.errors import DecodeError
 
 
 def clusters(facts: ClusterFacts) -> Iterator[Series]:
-    """One series, always 1."""
+    """Yields one series, always 1."""
     features = facts.description.get("features") or {}
     levels = (str(features.get(name, "")) for name in ("transaction.version", "metadata.version"))
     yield Series(catalogue.CLUSTER_INFO, (facts.kafka_cluster_id, *levels), 1)
 
 
 def coordinators(facts: ClusterFacts) -> Iterator[Series]:
-    """Worst first: those that are read late, then those with many open transactions."""
+    """Yields the series of coordinators' partitions, the worst first: those with the most lag, then those with the most
+    open transactions.
+    """
     lags = {log.partition: max(log.end_offset - log.next_offset, 0) for log in facts.logs if log.source == SOURCE}
     ids: Counter[int] = Counter()
     opened: Counter[int] = Counter()
@@ -45,7 +47,7 @@ def coordinators(facts: ClusterFacts) -> Iterator[Series]:
 
 
 def findings(facts: ClusterFacts) -> Iterator[Series]:
-    """Every kind and status, also at 0."""
+    """Yields every kind and status, also at 0."""
     for kind in KINDS:
         for status in statuses_of(kind):
             yield Series(catalogue.FINDINGS, (kind, status), facts.findings.get((kind, status), 0))
@@ -55,7 +57,7 @@ def findings(facts: ClusterFacts) -> Iterator[Series]:
 
 
 def groups(facts: ClusterFacts) -> Iterator[Series]:
-    """Those behind the LSO that stands longest first."""
+    """Yields the blocked groups, those behind the longest stalled LSO first."""
     blocked = [one for one in facts.victims if one.is_blocked]
     for one in sorted(blocked, key=lambda one: (one.stalled_since_ms, one.key)):
         group, topic, partition = one.key
@@ -71,7 +73,9 @@ _OF_ONE: Final = (
 
 
 def partitions(facts: ClusterFacts, now_ms: int) -> Iterator[Series]:
-    """The longest first. Nothing is judged any more when nobody has looked for ANSWERS_WITHIN_MS."""
+    """Yields the series of data partitions, the longest stalled first. No partition counts as judged once the last
+    sample is older than ANSWERS_WITHIN_MS.
+    """
     yield Series(catalogue.HANGING, (), facts.findings.get((HANGING, CONFIRMED), 0))
     for finding in facts.hanging:
         subject = finding.subject
@@ -92,14 +96,17 @@ def partitions(facts: ClusterFacts, now_ms: int) -> Iterator[Series]:
 
 
 ANSWERED_WITHIN_MS: Final = 30_000
-"""Every partition that answers is asked each second; a long batch of the first read takes some more."""
+"""Age up to which a partition counts as answering: each is asked every second, and a long batch of the first read takes
+longer.
+"""
 
 REASONS: Final = tuple(sorted(error.reason for error in DecodeError.__subclasses__()))
 
 
 def pipeline(facts: ClusterFacts, now_ms: int) -> Iterator[Series]:
-    """For each source; a source that was never read stands at 0. Data partitions are looked at: nothing is read in
-    order there, so nothing lags and nothing counts."""
+    """Yields the series of each source; a source that was never read is at 0. Data partitions are sampled, not read in
+    order, so they have no lag and no counts.
+    """
     yield from _looked_at(facts, now_ms)
     for source in sorted({SOURCE, *facts.statuses} - {partition_facts.SOURCE}):
         logs = [log for log in facts.logs if log.source == source]
@@ -128,7 +135,7 @@ def _looked_at(facts: ClusterFacts, now_ms: int) -> Iterator[Series]:
 
 
 def _ratio(answering: int, partitions: int, as_of_ms: int, now_ms: int) -> float:
-    """Of a cluster that has no such partition, all is covered while it answers."""
+    """Returns the share of partitions that answered; without any partition, 1 while the source answers and else 0."""
     return answering / partitions if partitions else float(now_ms - as_of_ms <= ANSWERED_WITHIN_MS)
 
 
@@ -136,7 +143,7 @@ CAUSES: Final = ("client", "timeout", "fenced", "admin", "unattributed")
 
 
 def transactions(facts: ClusterFacts) -> Iterator[Series]:
-    """States, outcomes, causes, and the oldest open ones."""
+    """Yields states, outcomes, causes, and the oldest open transactions."""
     ids: Counter[int] = Counter()
     for place in facts.states:
         ids[place.state] += place.ids

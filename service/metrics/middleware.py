@@ -16,17 +16,17 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Message, Receive, Send], Awaitable[None]]
 
 _CONVERTOR: Final = re.compile(r":\w+}")
-"""Of `{name:path}`: no part of the name."""
+"""Matches the convertor in `{name:path}`, which is not part of the name."""
 
 
 class HttpMetrics:
-    """`app.add_middleware(HttpMetrics, metrics=metrics)`."""
+    """Counts requests and measures them. To be added with `app.add_middleware(HttpMetrics, metrics=metrics)`."""
 
     def __init__(self, app: App, metrics: Metrics) -> None:
         self._app, self._metrics = app, metrics
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """An exception that reaches us counts as 500: that is what the server makes of it."""
+        """Counts the request. An exception that reaches us counts as 500, which is what the server answers then."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -46,8 +46,9 @@ class HttpMetrics:
 
 
 def route_of(scope: Message) -> str:
-    """The template that the router left in the scope, with the prefix under which its router is included: the same
-    path may be REST's and a page's."""
+    """Returns the template that the router left in the scope, with the prefix under which its router is included: a
+    REST route and a page may have the same path.
+    """
     declared = getattr(scope.get("route"), "path", None)
     if declared is None:
         return UNROUTED

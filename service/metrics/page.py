@@ -1,4 +1,4 @@
-"""The page of metrics: made at most once a second, whoever asks and however often."""
+"""The page of metrics, made at most once a second, however many scrapers ask and however often."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from service.metrics.collector import SERIES_LIMIT, StoreCollector
 from service.metrics.requests import RequestMetrics
 
 KEPT_MS: Final = 1_000
-"""How long a page is given out again before the store is read for the next."""
+"""Time (ms) for which a page is served again before the store is read for the next one."""
 
 _GZIP_LEVEL = 1  # a tenth more bytes than level 9, a tenth of its time
 
@@ -29,7 +29,7 @@ class _Page(NamedTuple):
 
 
 class Metrics:
-    """Safe to call from many threads. `requests` is what the HTTP middleware counts into."""
+    """The metrics of this process. Safe to call from many threads. The HTTP middleware counts into `requests`."""
 
     def __init__(self, engine: Engine, series_limit: int = SERIES_LIMIT) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -42,9 +42,9 @@ class Metrics:
         self._pages: dict[str, _Page] = {}
 
     def render(self, accept: str, accept_encoding: str, now_ms: int) -> tuple[bytes, dict[str, str]]:
-        """(body, headers) for the request headers Accept and Accept-Encoding: OpenMetrics 1.0 or text 0.0.4.
+        """Returns (body, headers) for the request headers Accept and Accept-Encoding: OpenMetrics 1.0 or text 0.0.4.
 
-        While a page is made, everybody else waits for it: a slow store is asked once and not once a scraper.
+        While a page is made, all other requests wait for it: a slow store is read once, and not once a scraper.
         """
         content_type = (
             CONTENT_TYPE_OPENMETRICS if "application/openmetrics-text" in accept else CONTENT_TYPE_PLAIN_0_0_4
@@ -66,7 +66,7 @@ class Metrics:
 
 
 def _takes_gzip(accept_encoding: str) -> bool:
-    """RFC 9110 12.5.3; a quality of 0 is a no."""
+    """Returns whether the client accepts gzip (RFC 9110 12.5.3); a quality of 0 means no."""
     for item in accept_encoding.lower().split(","):
         coding, _, parameters = item.partition(";")
         if coding.strip() in ("gzip", "*"):

@@ -1,4 +1,4 @@
-"""How many requests were answered and how fast; counted where they arrive, unlike all other metrics."""
+"""Counters of answered requests, and their durations: counted in this process, unlike the metrics of the store."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from service.metrics.catalogue import HTTP_REQUESTS, HTTP_SECONDS
 
 UNROUTED: Final = "(none)"
-"""Route of a request that no route took: a path of the caller's own invention is no label."""
+"""The label of a request that no route matched: a path that the caller invented must not become a label."""
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -25,6 +25,6 @@ class RequestMetrics:
         )
 
     def count(self, method: str, route: str, status: int, seconds: float) -> None:
-        """`route` is a template (`/clusters/{cluster}`), of which there are few."""
+        """Counts a request. `route` is a template (`/clusters/{cluster}`), of which there are few."""
         self._requests.labels(method if method in _METHODS else "other", route, str(status)).inc()
         self._seconds.labels(route).observe(seconds)

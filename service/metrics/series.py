@@ -1,4 +1,4 @@
-"""A value of a metric, and the cap on how many of them a page may have."""
+"""The series of a page of metrics, and the cap on their number."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from service.metrics.catalogue import SERIES_DROPPED, Metric
 
 
 class Distribution(NamedTuple):
-    """The value of a histogram: (upper bound as Prometheus writes it, how many up to it), the last one "+Inf"."""
+    """The value of a histogram. `buckets`: (upper bound as Prometheus writes it, number of values up to it), the last
+    one "+Inf".
+    """
 
     buckets: tuple[tuple[str, float], ...]
     sum: float
 
 
 class Series(NamedTuple):
-    """`labels` are the values of `metric.labels`, in that order; times are in seconds."""
+    """One value of a metric. `labels` are the values of `metric.labels`, in that order; times are in seconds."""
 
     metric: Metric
     labels: tuple[str, ...]
@@ -25,15 +27,18 @@ class Series(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many series Prometheus makes of it: a histogram has one for each bucket, the sum and the count."""
+        """Returns how many series Prometheus makes of this value: a histogram has one for each bucket, the sum and the
+        count.
+        """
         return len(self.value.buckets) + 2 if isinstance(self.value, Distribution) else 1
 
 
 def bounded(of_clusters: Sequence[tuple[str, Iterable[Series]]], limit: int) -> list[tuple[str, Series]]:
-    """(cluster, series) of all clusters, at most `limit`, each cluster with its SERIES_DROPPED.
+    """Returns (cluster, series) of all clusters, at most `limit`, each cluster with its SERIES_DROPPED.
 
-    What is one for each cluster is always there. Of the rest (`many`) every cluster gets a fair share, and in it what
-    comes first: producers put the worst first. What they did not even read they tell as a SERIES_DROPPED of their own.
+    Metrics with one series for each cluster are always kept. Of the rest (`many`) every cluster gets a fair share, and
+    keeps the series that come first: `families` puts the worst first. `families` also counts series that it did not
+    even read, in a SERIES_DROPPED of its own.
     """
     kept: list[tuple[str, Series]] = []
     rest: list[tuple[str, list[Series], int]] = []
@@ -60,7 +65,7 @@ def bounded(of_clusters: Sequence[tuple[str, Iterable[Series]]], limit: int) -> 
 
 
 def _interleaved(some: Iterable[Series]) -> list[Series]:
-    """The worst of every metric, then the second of every metric, and so on."""
+    """Returns the worst of every metric, then the second of every metric, and so on."""
     by_metric: dict[str, list[Series]] = {}
     for one in some:
         by_metric.setdefault(one.metric.name, []).append(one)

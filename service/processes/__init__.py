@@ -1,5 +1,5 @@
-"""Processes that watch one another: a supervisor, its children, and what each knows of the other's life.
+"""Processes that watch one another: a supervisor, its children, and the lifeline between them.
 
-Used by the command line (`watch`, `ingest`, `serve`) and by the streaming application; imports nothing else of the
-project. `progress` is also reported to by `service.kafka` and `service.store`.
+The command line (`watch`, `ingest`, `serve`) and the streaming application use it; it imports nothing else of the
+project. `service.kafka` and `service.store` report their steps to `progress`.
 """

@@ -1,4 +1,4 @@
-"""`python -m service.processes NAME COMMAND…`: keeps one command running. A process that stays small and lives long."""
+"""`python -m service.processes NAME COMMAND…`: a small, long-lived process that keeps one command running."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ CANNOT_REACH: Final = 3
 
 
 def main(name: str, command: list[str]) -> int:
-    """Until SIGTERM or SIGINT (0), or until the command cannot work as configured (2), or never reached anybody (3)."""
+    """Runs the command until SIGTERM or SIGINT (0), until it cannot work as configured (2), or until its first life
+    ends because it cannot reach a server (3) or is done (0)."""
     child = ChildCommand(name, command, silence=Silence(), final_at_start=frozenset({FINE, CANNOT_REACH}))
     return Supervisor([child], name=name, is_piped=False).run()
 

@@ -1,4 +1,4 @@
-"""How long to wait before the next try."""
+"""Growing pauses between retries."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ class Backoff:
         self._next_s = self._first_s
 
     def next_s(self) -> float:
-        """The pause to make now."""
+        """Returns the pause to make now, and doubles the next one."""
         pause_s = self._next_s
         self._next_s = min(pause_s * 2, self._longest_s)
         return pause_s
 
     def reset(self) -> None:
-        """It went well for long enough: the next pause is the first one again."""
+        """Makes the next pause the first one again; to be called when all went well for long enough."""
         self._next_s = self._first_s

@@ -1,8 +1,9 @@
-"""A child's and its supervisor's hold on each other: each notices when the other is gone, and when it is silent.
+"""The lifeline between a child and its supervisor: each notices when the other is gone or unresponsive.
 
-Between them is a pair of connected sockets, which the kernel closes with its owner, also on kill -9. Both send a byte a
-second over it. A supervisor that is gone or silent ends its children: whoever started it (systemd, a container's
-runtime, a person) starts all of them again. A child that is silent is ended by its supervisor, and started again.
+The two are connected by a pair of sockets, which the kernel closes with its owner, also on kill -9. Both send a byte a
+second over it. If the supervisor is gone or unresponsive, its children end themselves; whoever started it (systemd, a
+container runtime, a person) starts all of them again. If a child is unresponsive, its supervisor ends it and starts it
+again.
 """
 
 from __future__ import annotations
@@ -39,18 +40,18 @@ class Ours:
 
     @property
     def descriptor(self) -> int:
-        """To be inherited by the child."""
+        """The descriptor of the child's end, which the child has to inherit."""
         return self._theirs.fileno()
 
     def was_inherited(self) -> None:
-        """From now on only the child holds its end."""
+        """Closes our copy of the child's end, so that only the child has it."""
         self._theirs.close()
 
     def beat(self) -> None:
         send(self._ours)
 
     def heard(self) -> bool:
-        """Whether the child sent anything since the last call."""
+        """Returns whether the child sent anything since the last call."""
         try:
             return bool(self._ours.recv(1 << 16))
         except OSError:
@@ -62,10 +63,10 @@ class Ours:
 
 
 def hold() -> Callable[[], None]:
-    """Ends this process with its supervisor from now on. Returns what to call about once a second to say that we live.
+    """Makes this process end with its supervisor. Returns the function to call about once a second to send a beat.
 
-    At the end: SIGTERM to ourselves, and 5 s later an end without ceremony, also of all that we started. Does nothing
-    where the variable is not set: the process was started by hand.
+    When the supervisor is gone or unresponsive, this process sends itself SIGTERM, and 5 s later kills itself and every
+    process that it started. Does nothing if the variable LIFELINE is not set: the process was started by hand.
     """
     number = os.environ.pop(LIFELINE, "")
     if not number:
@@ -79,7 +80,7 @@ def hold() -> Callable[[], None]:
 
 
 def send(beats: socket.socket) -> None:
-    """A full buffer means that the other side reads nothing: then it knows enough. So does a closed one."""
+    """Sends a beat. Errors are ignored: the other side does not read (a full buffer) or is gone (a closed socket)."""
     with contextlib.suppress(OSError):
         beats.send(_BEAT)
 
@@ -90,20 +91,20 @@ def _nobody_listens() -> None:
 
 def _watch(ours: socket.socket, supervisor: int) -> None:
     if not _is_closed(ours, supervisor):
-        # it is stopped or stuck: if a process of ours died now, nobody would notice
+        # the supervisor is stopped or stuck: if one of its children died now, nobody would notice
         stopped_too = stopped_children(supervisor)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(supervisor, signal.SIGKILL)
-        for sibling in stopped_too:  # it cannot end itself, and may hold a port
+        for sibling in stopped_too:  # a stopped sibling cannot end itself, and may hold a port
             kill_session(sibling)
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(GRACE_S)
-    kill_session(os.getpid())  # Spark's JVM would work on for a while, beside the one that is started next
+    kill_session(os.getpid())  # Spark's JVM would go on for a while, beside the one that is started next
     os._exit(1)
 
 
 def _is_closed(ours: socket.socket, supervisor: int) -> bool:
-    """Waits until the supervisor is gone (True), or silent for too long (False)."""
+    """Waits until the supervisor is gone (True), or was unresponsive for too long (False)."""
     silence = SilenceMeter(lambda: [supervisor])
     while silence.seconds < SUPERVISOR_SILENT_S:
         readable, _, _ = select.select([ours], [], [], BEAT_EVERY_S)

@@ -1,4 +1,4 @@
-"""What Linux says of processes: which belong together, which wait for a processor. Elsewhere nothing is known."""
+"""Reads from Linux which processes belong together, and how long they wait for a processor. Other systems: nothing."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ _STATE, _PARENT, _SESSION = 0, 1, 3  # fields of /proc/PID/stat behind the comma
 
 
 class ProcessorTime(NamedTuple):
-    """Nanoseconds that threads ran, and that they were ready to run and waited for a processor."""
+    """Nanoseconds for which threads ran, and for which they were ready to run but waited for a processor."""
 
     ran_ns: int
     waited_ns: int
 
 
 def in_session(leader: int) -> list[int]:
-    """Processes of the session that `leader` leads, zombies left out. A process leaves it only by `setsid`."""
+    """Returns the processes of the session that `leader` leads, except zombies. Only `setsid` takes a process out of
+    it."""
     return [pid for pid, fields in _all() if int(fields[_SESSION]) == leader and fields[_STATE] != _ZOMBIE]
 
 
 def descendants(pid: int) -> list[int]:
-    """`pid` and the processes it started, those they started, and so on."""
+    """Returns `pid`, the processes it started, those that they started, and so on."""
     children: dict[int, list[int]] = {}
     for one, fields in _all():
         children.setdefault(int(fields[_PARENT]), []).append(one)
@@ -38,12 +39,12 @@ def descendants(pid: int) -> list[int]:
 
 
 def stopped_children(pid: int) -> list[int]:
-    """The processes started by `pid` that SIGSTOP has stopped."""
+    """Returns the processes started by `pid` that are stopped (SIGSTOP)."""
     return [one for one, fields in _all() if int(fields[_PARENT]) == pid and fields[_STATE] == _STOPPED]
 
 
 def processor_time(pids: Iterable[int]) -> ProcessorTime:
-    """Summed over the threads that these processes have now."""
+    """Returns the processor time of these processes, summed over the threads that they have now."""
     ran_ns = waited_ns = 0
     for pid in pids:
         try:
@@ -56,7 +57,7 @@ def processor_time(pids: Iterable[int]) -> ProcessorTime:
 
 
 def kill_session(leader: int) -> None:
-    """SIGKILL to every process of the session, stopped ones included; to `leader` last, who may be the caller."""
+    """Sends SIGKILL to every process of the session, stopped ones included; to `leader` last: it may be the caller."""
     for pid in sorted(in_session(leader), key=lambda pid: pid == leader):
         try:
             os.kill(pid, signal.SIGKILL)
@@ -65,7 +66,7 @@ def kill_session(leader: int) -> None:
 
 
 def ending_of(code: int) -> str:
-    """How a process ended, in words, from the return code that `subprocess` gives."""
+    """Returns in words how a process ended, from the return code that `subprocess` gives."""
     return f"ended with exit code {code}" if code >= 0 else f"was killed by {signal.Signals(-code).name}"
 
 

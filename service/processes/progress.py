@@ -1,4 +1,4 @@
-"""Steps of work that takes long: a thread reports them, and whoever watches over the thread hears of them."""
+"""Progress of long work: a thread reports its steps, and the listener that watches over the thread receives them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _heard: Final = threading.local()
 
 
 def step() -> None:
-    """Reports a step of this thread, as a request to a broker or a transaction of the store, to whoever listens."""
+    """Reports a step of this thread, such as a request to a broker or a transaction of the store, to its listener."""
     listener: Callable[[], None] | None = getattr(_heard, "by", None)
     if listener is not None:
         listener()
@@ -20,7 +20,7 @@ def step() -> None:
 
 @contextmanager
 def heard_by(listener: Callable[[], None]) -> Iterator[None]:
-    """Steps of this thread go to `listener` until the block ends."""
+    """Sends the steps of this thread to `listener` until the block ends."""
     before = getattr(_heard, "by", None)
     _heard.by = listener
     try:
@@ -30,7 +30,8 @@ def heard_by(listener: Callable[[], None]) -> Iterator[None]:
 
 
 def touch(path: str) -> None:
-    """Reports a step to another process on this machine, which sees the file's time change. Nothing without a path."""
+    """Reports a step to another process on this machine, which sees the file's time change. Does nothing without a
+    path."""
     if path:
-        with suppress(OSError):  # its folder is gone with the process that watched it
+        with suppress(OSError):  # the folder is gone with the process that watched the file
             Path(path).touch()

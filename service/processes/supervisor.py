@@ -1,4 +1,4 @@
-"""Keeps child processes alive: starts them, shows what they say, starts dead and silent ones again, ends them all."""
+"""Keeps child processes alive: starts them, shows their output, restarts dead and unresponsive ones, ends them all."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _KILL_WAIT_S = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """For how many seconds a child may say nothing over its lifeline: until it does for the first time, and then."""
+    """Seconds for which a child may send no beat over its lifeline: before the first beat, and after it."""
 
     at_start_s: float = 120.0
     later_s: float = 15.0
@@ -35,10 +35,10 @@ class Silence:
 
 @dataclass(frozen=True, slots=True)
 class ChildCommand:
-    """`name` goes before each line the child prints; `environment` comes on top of our own.
+    """The command of a child. `name` goes before each line that the child prints; `environment` is added to our own.
 
-    `silence` None: the child says nothing over its lifeline, and may. `final_at_start`: exit codes of its first life
-    with which everything ends, because nothing ever worked.
+    `silence` is None for a child that sends no beats over its lifeline. `final_at_start`: exit codes of its first life
+    that end everything, because nothing ever worked.
     """
 
     name: str
@@ -50,10 +50,13 @@ class ChildCommand:
 
 @dataclass(frozen=True, slots=True)
 class Pauses:
-    """Seconds: before starting a dead child again (doubling), how long a life resets that, and from TERM to KILL.
+    """The supervisor's pauses in seconds.
 
-    The longest pause and a start of Spark (up to 20 s) together stay within 30 s: also a child that was killed five
-    times in a row, each time within `steady_after_s`, is back within what docs/reliability.md promises.
+    `first_s` to `longest_s` (doubling): before a dead child is started again. `steady_after_s`: the length of a life
+    that resets that pause. `to_kill_s`: from TERM to KILL.
+
+    The longest pause and a start of Spark (up to 20 s) together stay within 30 s. So even a child that was killed five
+    times in a row, each time within `steady_after_s`, is back within the time that docs/reliability.md promises.
     """
 
     first_s: float = 1.0
@@ -63,9 +66,9 @@ class Pauses:
 
 
 class Supervisor:
-    """Runs in the main thread: SIGTERM and SIGINT are taken over while `run` runs.
+    """Starts and watches children, from the main thread: `run` takes over SIGTERM and SIGINT while it runs.
 
-    `name` goes before its own lines. `is_piped` False: children write to our stderr themselves, as they are.
+    `name` goes before the supervisor's own lines. `is_piped` False: children write to our stderr directly, unchanged.
     """
 
     def __init__(
@@ -77,10 +80,10 @@ class Supervisor:
         self._children = [_Child(command, pauses, self._out, is_piped=is_piped) for command in commands]
 
     def run(self) -> int:
-        """Until SIGTERM or SIGINT (0), or until a child ends with CONFIGURATION (2) or, in its first life, with a final
-        code. No child outlives the call."""
+        """Runs until SIGTERM or SIGINT (0), or until a child ends with CONFIGURATION (2) or, in its first life, with a
+        final code. Returns that code. No child outlives the call."""
         taken = {number: signal.signal(number, self._stop) for number in (signal.SIGTERM, signal.SIGINT)}
-        # a stopped supervisor is taken for a dead one by its children
+        # children take a stopped supervisor for a dead one
         taken[signal.SIGTSTP] = signal.signal(signal.SIGTSTP, signal.SIG_IGN)
         try:
             return self._watch()
@@ -126,7 +129,8 @@ class Supervisor:
             self._schedule(child, f"did not answer for {child.silent_s:.0f} s and was killed", now)
 
     def _schedule(self, child: _Child, ending: str, now: float) -> None:
-        """What the process left behind ends at once: it holds ports and memory, and nobody watches it any more."""
+        """Schedules the restart of a child. Kills at once what its process left behind, which holds ports and memory
+        and is no longer watched."""
         child.kill()
         if now - child.started >= self._pauses.steady_after_s:
             child.backoff.reset()
@@ -135,7 +139,7 @@ class Supervisor:
         self._out.say(f"{child.name} {ending}, starting it again in {pause_s:g} s")
 
     def _end(self) -> None:
-        """TERM to all, KILL to what is left, then to what they started and left behind."""
+        """Sends TERM to all children, then KILL to those that are left and to everything that they started."""
         started = [child for child in self._children if child.is_started]
         for child in started:
             if child.process.poll() is None:
@@ -153,8 +157,8 @@ class Supervisor:
 
 
 class _Child:
-    """One child and its successive processes. Each leads a session of its own: Ctrl-C on a terminal reaches only us,
-    and everything that it starts is found, whatever process groups Spark makes."""
+    """One child and its successive processes. Each process leads a session of its own: Ctrl-C on a terminal reaches
+    only us, and we find everything that the process starts, whatever process groups Spark makes."""
 
     process: subprocess.Popen[bytes]
 
@@ -182,7 +186,7 @@ class _Child:
         self._spawn()
 
     def start_again(self) -> None:
-        """What the dead process left behind ends first."""
+        """Kills what the dead process left behind, then starts the next one."""
         self.kill()
         self._spawn()
 
@@ -190,7 +194,7 @@ class _Child:
         return self._lives == 1 and code in self._final_at_start
 
     def is_gone(self) -> bool:
-        """The process and everything it started."""
+        """Returns whether the process and everything that it started have ended."""
         return self.process.poll() is not None and not in_session(self.process.pid)
 
     def kill(self) -> None:
@@ -202,7 +206,7 @@ class _Child:
         self._lifeline.beat()
 
     def is_silent(self) -> bool:
-        """Whether it has said nothing for longer than it may; to be asked once a beat."""
+        """Returns whether the child has sent nothing for longer than it may; to be called once a beat."""
         assert self._lifeline is not None
         if self._lifeline.heard():
             self._has_spoken = True
@@ -243,7 +247,7 @@ class _Child:
 
 
 class _Output:
-    """Whole lines of several children, and our own, on one stderr. `name`: ours."""
+    """Writes whole lines, those of several children and our own, to one stderr. `name` goes before our own lines."""
 
     def __init__(self, name: str, width: int) -> None:
         self._name, self._width = name, max(width, len(name))
@@ -253,7 +257,7 @@ class _Output:
         self._write(self._name, text.encode())
 
     def copy(self, name: str, source: IO[bytes]) -> None:
-        """Until the last one who holds the pipe has closed it."""
+        """Copies lines until the last process that has the pipe closes it."""
         with source:
             for line in source:
                 self._write(name, line.rstrip(b"\r\n"))

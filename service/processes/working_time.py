@@ -1,4 +1,4 @@
-"""A clock for silence: it counts only the time in which a process could have worked."""
+"""A clock for unresponsive processes, which counts only the time in which a process could have worked."""
 
 from __future__ import annotations
 
@@ -9,22 +9,23 @@ from typing import Final
 from service.processes.linux import ProcessorTime, processor_time
 
 LONGEST_STEP_S: Final = 1.0
-"""The most that one step counts: whoever looks was stopped itself for the rest, and so was what it looks at."""
+"""Upper bound of what one step counts: for the rest of the time the measuring process was stopped itself, and so,
+most likely, was the measured one."""
 
 QUIET_MISSES: Final = 3
-"""From so many missed beats on, the kernel is asked what the silent process did: that costs milliseconds."""
+"""From this number of missed beats on, we ask the kernel what the unresponsive process did. That costs milliseconds."""
 
 _ENOUGH: Final = 0.5
-"""Share of the processor time asked for, from which on time counts in full. On a busy machine of two cores threads get
-more than that; with forty busy loops beside them, a twentieth."""
+"""Share of the wanted processor time from which on a second counts in full. On a busy machine with two cores threads
+get more than that; with forty busy loops beside them, a twentieth."""
 
 
 class WorkingTime:
     """Measures the seconds in which `pids` could have worked: call `step` or `skip` about once a second.
 
-    A machine that gives its processors to others makes everything slow, and nothing dead. So a second in which these
-    processes waited for a processor for most of the time that they wanted one counts only in part. A second in which
-    they wanted none, because they are stopped or stuck, counts in full.
+    On a machine whose processors are busy with other work, processes are slow but not dead. So a second counts only in
+    part if these processes waited for a processor for most of the time that they wanted one. A second in which they
+    wanted none, because they are stopped or stuck, counts in full.
     """
 
     def __init__(
@@ -38,14 +39,14 @@ class WorkingTime:
         self._before: ProcessorTime | None = None
 
     def skip(self) -> float:
-        """Seconds since the last call, without a look at the processes: for when nobody is silent."""
+        """Returns the seconds since the last call, without checking the processes: for times when they respond."""
         now_s = self._monotonic()
         seconds = min(max(now_s - self._at_s, 0.0), LONGEST_STEP_S)
         self._at_s, self._before = now_s, None
         return seconds
 
     def step(self) -> float:
-        """Seconds since the last call in which the processes could have worked."""
+        """Returns the seconds since the last call in which the processes could have worked."""
         before, used = self._before, self._used(self._pids())
         seconds = self.skip()
         self._before = used
@@ -53,9 +54,9 @@ class WorkingTime:
 
 
 class SilenceMeter:
-    """Measures for how long one process has been silent: call `heard` or `missed` about once a second.
+    """Measures for how long one process has been unresponsive: call `heard` or `missed` about once a second.
 
-    Beats come a little late all the time, so the first misses are counted without a look at the process.
+    Beats are often a little late, so the first misses are counted without checking the process.
     """
 
     def __init__(self, pids: Callable[[], Iterable[int]]) -> None:
@@ -67,14 +68,15 @@ class SilenceMeter:
         self.seconds, self._misses = 0.0, 0
 
     def missed(self) -> float:
-        """The seconds of silence so far in which the process could have worked."""
+        """Counts a missed beat. Returns the seconds without a beat so far in which the process could have worked."""
         self._misses += 1
         self.seconds += self._time.skip() if self._misses < QUIET_MISSES else self._time.step()
         return self.seconds
 
 
 def _part(before: ProcessorTime, after: ProcessorTime) -> float:
-    """What a second counts, up to 1. Times fall where threads or processes have ended: nothing is known then."""
+    """Returns the part of a second that counts, up to 1. It is 1 if the times went down, because threads or processes
+    have ended: then nothing is known."""
     ran_ns, waited_ns = after.ran_ns - before.ran_ns, after.waited_ns - before.waited_ns
     if ran_ns < 0 or waited_ns <= 0:
         return 1.0

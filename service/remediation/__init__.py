@@ -1,1 +1,1 @@
-"""The missing marker of a hanging transaction, written by hand: by the rules, after one more look at everything."""
+"""Writes the missing marker of a hanging transaction on request, after all three confirmation steps were repeated."""

@@ -1,4 +1,4 @@
-"""Writing it. Kafka's own tool sends the same epochs (TransactionsCommand, KIP-664)."""
+"""Writes the marker, with the same epochs as Kafka's own tool (TransactionsCommand, KIP-664)."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _COORDINATOR_FENCED: Final = 52
 
 
 class Unanswered(KafkaUnavailable):
-    """The marker was sent, and no answer came: it may be in the log, now or later, or not."""
+    """The marker was sent, but no answer came: the marker may be in the log, may still be appended, or may be lost."""
 
 
 def write(client: KafkaClient, way: WayOut) -> None:
-    """The marker is in the log when this returns. Raises Unanswered; else it was not written: Refused, KafkaRefused,
-    KafkaUnavailable."""
+    """Writes the marker; when this returns, the marker is in the log. Raises Unanswered if that is not known, and
+    Refused, KafkaRefused or KafkaUnavailable if the marker was not written."""
     try:
         code = write_marker(
             client,

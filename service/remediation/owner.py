@@ -1,4 +1,5 @@
-"""Nobody will end it, and nobody can write to it: the judge's second look, made once more, and what a marker needs."""
+"""Checks that no coordinator will end the transaction (the second confirmation step, repeated), and that its producer
+is fenced, as a marker requires."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from service.store.display import display_id
 from service.store.queries import clusters, partitions
 
 READS_WITHIN_S: Final = 5.0
-"""How long the store may take to have what coordinators have written by now."""
+"""Time that the store may take to catch up with the end of the transaction log."""
 
 _PAUSE_S: Final = 0.1
 
@@ -28,7 +29,8 @@ Reading = Callable[[], AbstractContextManager[Connection]]
 
 
 def nobody_owns(entry: Entry, cluster_id: int, client: KafkaClient, bracket: Bracket, reading: Reading) -> Owner | None:
-    """The id that wrote it (None: there is none), once the store has all that is in the log by now."""
+    """Returns the id that wrote the entry (None: there is none), once the store has read the transaction log to its
+    present end. Raises Refused if the owner cannot be determined, or will end the entry itself."""
     with reading() as connection:
         owner = _owner(connection, cluster_id, entry)
         known = {row.partition for row in clusters.partitions(connection, cluster_id, SOURCE)}
@@ -42,7 +44,8 @@ def nobody_owns(entry: Entry, cluster_id: int, client: KafkaClient, bracket: Bra
 
 
 def _needed(client: KafkaClient, owner: Owner | None, known: set[int]) -> set[int]:
-    """The partitions of the log that could say who owns it: a producer id belongs to one id for ever."""
+    """Returns the log partitions that may contain the owner: its own if it is known (a producer id belongs to one id
+    for ever), else all of them."""
     if owner is not None:
         return {owner.log_partition}
     layout = topic_layout(client, TOPIC)
@@ -54,7 +57,7 @@ def _needed(client: KafkaClient, owner: Owner | None, known: set[int]) -> set[in
 def _read_to_the_end(
     entry: Entry, cluster_id: int, bracket: Bracket, reading: Reading, needed: set[int]
 ) -> Owner | None:
-    """The owner, as of what those partitions of the log hold by now, under the leaders that they have by now."""
+    """Returns the owner according to the present content of those log partitions, under their present leaders."""
     seen = bracket.look({(TOPIC, p) for p in needed})
     if missing := needed - {p for _, p in seen}:
         named = ", ".join(f"{TOPIC}-{p}" for p in sorted(missing)[:3])
@@ -76,12 +79,14 @@ def _read_to_the_end(
 
 
 def _is_read(row: clusters.PartitionRow | None, seen: Seen) -> bool:
-    """A row of another leader epoch may be of a log that is no more."""
+    """Returns whether the store has read the partition to its high watermark. A row with another leader epoch does not
+    count: it may be about a log that no longer exists."""
     return row is not None and row.leader_epoch == seen.leader.epoch and row.next_offset >= seen.ends.high_watermark
 
 
 def is_fenced(entry: Entry, owner: Owner | None) -> None:
-    """Nobody has the producer id and epoch any more, as far as a coordinator can see to that."""
+    """Raises Refused if the owner still has the entry's producer id and epoch, so that it could write again after the
+    marker."""
     if owner is None or owner.state == EXPIRED or owner.producer_id != entry.producer_id:
         return
     if owner.producer_epoch > entry.producer_epoch:

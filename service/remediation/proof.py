@@ -1,4 +1,4 @@
-"""Derives once more, from the brokers' own bytes, what was decided of a transaction that hangs."""
+"""Derives the decision on a hanging transaction once more, from the brokers' own bytes."""
 
 from __future__ import annotations
 

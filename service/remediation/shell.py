@@ -6,8 +6,8 @@ import shlex
 
 
 def argument(raw: bytes) -> str | None:
-    r"""The bytes for bash or zsh to take as they are: `$'a\x09b'` where they do not print. None: no argument can hold
-    them, since it ends at NUL."""
+    r"""Returns the bytes quoted for bash or zsh: `$'a\x09b'` if they are not printable. None if they contain NUL, at
+    which an argument ends."""
     if b"\0" in raw:
         return None
     text = raw.decode("utf-8", "surrogateescape")

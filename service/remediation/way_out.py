@@ -1,9 +1,11 @@
-"""Which marker ends a hanging transaction: the judge's three looks, made once more.
+"""Determines the marker that ends a hanging transaction, by repeating the judge's three confirmation steps.
 
-Marker epochs: the leader takes a marker whose epoch is not below the last one it saw, and a coordinator epoch that is
-not below the last marker's; DescribeProducers says both. Between the last look and the marker anything may happen. What
-makes that harmless is that no transactional.id has the producer id and epoch any more: who writes there meanwhile does
-it under a newer epoch, and then the leader refuses the marker; a second one, written by somebody else, ends nothing.
+Marker epochs: the leader accepts a marker if its producer epoch is not below the last one that the leader saw, and its
+coordinator epoch is not below that of the last marker. DescribeProducers reports both.
+
+Anything may happen between the last step and the marker. That is harmless, because no transactional.id has the producer
+id and epoch any more. If a producer writes there meanwhile, it does so under a newer epoch, and the leader refuses the
+marker. If somebody else writes the same marker first, ours ends nothing.
 """
 
 from __future__ import annotations
@@ -27,11 +29,13 @@ REASONS: Final[dict[str | None, str]] = {
     World.ABORT: "no committed transaction can have written it, and no marker ended it here: ABORT loses nothing",
     World.NONE: "its records belong to no transaction that was committed: ABORT loses nothing",
 }
-"""By decision: why the marker is right. Without a reason there is no marker."""
+"""By decision, the reason why the marker is right. A decision without a reason gets no marker."""
 
 
 class WayOut(NamedTuple):
-    """The marker that ends it, as of `checked_at_ms`. `coordinator_epoch`: of the last marker, 0 where none was."""
+    """The marker that ends a hanging transaction, as of `checked_at_ms`. `coordinator_epoch`: that of the last marker,
+    0 without one.
+    """
 
     commit: bool
     topic: str
@@ -56,8 +60,8 @@ class WayOut(NamedTuple):
 def way_out(
     finding: Finding, cluster_id: int, client: KafkaClient, reading: Reading, now_ms: Callable[[], int]
 ) -> WayOut:
-    """The judge's three looks, made once more, and its verdict, derived once more. Raises Refused, KafkaFailure,
-    StoreError."""
+    """Repeats the judge's three confirmation steps and its verdict, and returns the marker that ends the transaction.
+    Raises Refused, KafkaFailure, StoreError."""
     reason = _reason(finding)
     bracket = Bracket(client, now_ms)
     first = _look(bracket, finding)
@@ -82,7 +86,7 @@ def way_out(
 
 
 def steps(way: WayOut, *, executed: bool) -> tuple[str, ...]:
-    """What was done, in order, and what was or would be done then."""
+    """Returns the steps that were done, in order; the last one is the marker, which was written or would be."""
     return (
         f"looked at {way.place}: open at {way.start_offset}, as found",
         "read the coordinators' log to its end of then: no transaction there will end it",
@@ -93,7 +97,7 @@ def steps(way: WayOut, *, executed: bool) -> tuple[str, ...]:
 
 
 def _reason(finding: Finding) -> str:
-    """Why the marker that the finding calls for is right."""
+    """Returns the reason why the finding's marker is right. Raises Refused if the finding calls for none."""
     if finding.kind != kinds.HANGING:
         raise Refused(f"it is no hanging transaction but {finding.kind}: nothing of it can be ended by a marker")
     if finding.status == kinds.RESOLVED:
@@ -119,7 +123,7 @@ def _look(bracket: Bracket, finding: Finding) -> Seen:
 
 
 def _entry(finding: Finding, seen: Seen) -> Entry:
-    """What hangs, as its leader tells it now."""
+    """Returns the hanging entry as its leader reports it now. Raises Refused if it is no longer open."""
     s = finding.subject
     active = None if s.producer_id is None else seen.entry(s.producer_id)
     if active is None:

@@ -1,4 +1,7 @@
-"""Who had which marker written, when, and what came of it. Rows are added, and forgotten after a year and more."""
+"""The audit trail: who had which marker written, when, and what came of it.
+
+Rows are added, and deleted after a year and more.
+"""
 
 from __future__ import annotations
 
@@ -11,22 +14,22 @@ from service.store.display import printable
 from service.store.schema import audit
 
 BEGUN: Final = "begun"
-"""Before the marker is sent. Where no row of its outcome follows, the service ended, or lost its store, meanwhile."""
+"""Recorded before the marker is sent. Where no outcome follows, the service ended, or lost its store, meanwhile."""
 WRITTEN: Final = "written"
 REFUSED: Final = "refused"
-"""It is not in the log."""
+"""The marker is not in the log."""
 UNKNOWN: Final = "unknown"
-"""No answer came: it may be in the log, or get there later."""
+"""No answer came: the marker may be in the log, or get there later."""
 
 OUTCOME_WITHIN_MS: Final = 30_000
-"""How soon after BEGUN there is an outcome, if there ever is."""
+"""Longest time from BEGUN to an outcome, if there ever is one."""
 
 _SHOWN: Final = 100
 
 
 class Attempt(NamedTuple):
-    """A marker that somebody had us write, or would have (`dry_run`). `marker`: COMMIT or ABORT. `outcome`: one of the
-    words above; `error`: one line, None where all went well."""
+    """A marker that somebody had us write, or tried out (`dry_run`). `marker`: COMMIT or ABORT. `outcome`: BEGUN,
+    WRITTEN, REFUSED or UNKNOWN; `error`: one line, None where all went well."""
 
     at_ms: int
     finding_id: str
@@ -47,8 +50,8 @@ _A = audit.c
 
 
 def record(engine: Engine, cluster_id: int, attempt: Attempt) -> None:
-    """Outlives this process when this returns; in SQLite a power cut may still take it. Needs no lease: it is people
-    who act, through the service.
+    """Adds the attempt. Once this returns, the row outlives this process; in SQLite a power cut may still take it. No
+    lease is needed, because it is people who act, through the service.
 
     StoreUnavailable: nothing was written.
     """
@@ -69,7 +72,8 @@ def of_subject(
     start_offset: int | None = None,
     limit: int = _SHOWN,
 ) -> list[Attempt]:
-    """Of one open transaction (or, without `start_offset`, of all this producer id had there), the newest first."""
+    """Returns the attempts on one open transaction, the newest first; without `start_offset`, those on all transactions
+    of this producer id on the partition."""
     statement = select(*(_A[name] for name in Attempt._fields)).where(
         _A.cluster_id == cluster_id, _A.topic == topic, _A.partition == partition, _A.producer_id == producer_id
     )
@@ -79,8 +83,8 @@ def of_subject(
 
 
 def wrote(attempts: Sequence[Attempt], is_commit: bool | None, now_ms: int) -> bool | None:
-    """Whether a marker on the partition is of one of the attempts; None while one is under way, so that it cannot be
-    told yet. `is_commit` None: which marker it is cannot be read."""
+    """Returns whether a marker on the partition is of one of the attempts (an unknown outcome counts as written); None
+    while an attempt is under way, so that this is not known yet. `is_commit` None: the marker's kind cannot be read."""
     ours = [one for one in attempts if not one.dry_run and is_commit in (None, one.marker == "COMMIT")]
     if any(one.outcome in (WRITTEN, UNKNOWN) for one in ours):
         return True

@@ -1,4 +1,4 @@
-"""The clusters the store knows: each name stands for one Kafka cluster, for good."""
+"""The clusters that the store knows: each name is bound to one Kafka cluster, for good."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NAMES = Upsert(clusters, columns=("name", "kafka_cluster_id", "bound_at_ms"), k
 
 
 def bind(engine: Engine, name: str, kafka_cluster_id: str, now_ms: int) -> int:
-    """The store's number of the cluster; the name is bound to this Kafka cluster id if it is new.
+    """Returns the store's number of the cluster; a new name is bound to this Kafka cluster id.
 
     ClusterMismatch: the name belongs to another Kafka cluster.
     """
@@ -32,7 +32,7 @@ def bind(engine: Engine, name: str, kafka_cluster_id: str, now_ms: int) -> int:
 
 
 def describe(engine: Engine, cluster_id: int, description: Mapping[str, Any], now_ms: int) -> None:
-    """Keep what the cluster said of itself (brokers, features, effective configs), as JSON."""
+    """Stores what the cluster reported of itself (brokers, features, effective configs), as JSON."""
     with engine.begin() as connection:
         connection.execute(
             update(clusters)
@@ -42,7 +42,7 @@ def describe(engine: Engine, cluster_id: int, description: Mapping[str, Any], no
 
 
 def begin_counting(connection: Connection, cluster_id: int, now_ms: int) -> bool:
-    """Set `counted_since_ms` if it is not set yet: whether this is the very first start."""
+    """Sets `counted_since_ms` if it is not set yet; returns whether this is the very first start."""
     begun = connection.execute(
         update(clusters)
         .where(clusters.c.id == cluster_id, clusters.c.counted_since_ms.is_(None))

@@ -1,8 +1,8 @@
-r"""Bytes of the log as text people can read, search and copy.
+r"""Text for the bytes of the log that people can read, search and copy.
 
-Two notations. Of transactional ids (`display_id`): `\u{9}` for a character, `\x{ff}` for a byte that is no UTF-8; no
-two ids look alike, and an id with a backslash is hardly ever spelt so. Of other names and of whole lines (`printable`):
-Python's, `\t` and `\x85`.
+There are two notations. Transactional ids (`display_id`) have `\u{9}` for a character and `\x{ff}` for a byte that is
+no UTF-8; no two ids look alike, and a real id hardly ever contains this notation. Other names and whole lines
+(`printable`) have Python's notation, `\t` and `\x85`.
 """
 
 from __future__ import annotations
@@ -14,19 +14,20 @@ from typing import Final
 _NOTATION: Final = r"(?:x\{([0-9a-fA-F]{2})\}|u\{([0-9a-fA-F]{1,6})\})"
 _ESCAPE: Final = re.compile(rf"\\{_NOTATION}")
 _LOST: Final = re.compile(rf"\A | \Z|(?<= ) |\\(?={_NOTATION})")
-"""Matches what prints but a copy would lose: a space at either end or after a space, and a backslash that would read as
-an escape."""
+"""Matches characters that print but would get lost in a copy: a space at either end or after a space, and a backslash
+that would read as an escape."""
 _SPACE: Final = "\\u{20}"
 
 _PYTHON: Final = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U(00(?:0[0-9a-fA-F]|10)[0-9a-fA-F]{4})|([tnr]))")
 _JSON: Final = re.compile(r'\\(?:u([0-9a-fA-F]{4})|(["\\/bfnrt]))')
 _LETTERS: Final = {"t": "\t", "n": "\n", "r": "\r", "b": "\b", "f": "\f"}
 _BYTE: Final = 0xDC00
-"""Behind it lie the surrogates that stand for bytes which are no UTF-8 (PEP 383)."""
+"""Base of the surrogates that represent bytes which are no UTF-8 (PEP 383): byte 0x80 is `_BYTE + 0x80`."""
 
 
 def display_id(raw: bytes) -> str:
-    """UTF-8 where it is; what is not, does not print, or would be lost in a copy is escaped. Different for each id.
+    """Returns the id as text, different for each id. Whatever is not UTF-8, does not print, or would be lost in a copy
+    is escaped.
 
     PostgreSQL's text refuses NUL and lone surrogates, and a terminal should not obey an id.
     """
@@ -38,13 +39,13 @@ def display_id(raw: bytes) -> str:
 
 
 def shown_id(text: str | None, b64: str | None) -> str | None:
-    """`transactional_id` of our JSON as people see it; beside `transactional_id_b64` it is so already."""
+    """Returns `transactional_id` of our JSON as people see it; beside `transactional_id_b64` the text is so already."""
     return text if text is None or b64 is not None else display_id(text.encode())
 
 
 def parts_shown(part: bytes) -> list[str]:
-    """The texts that this part of an id may have in `display_id` of the id: whether spaces at the ends of the part are
-    escaped depends on what lies beside it."""
+    """Returns the texts that this part of an id may have in `display_id` of the whole id. What lies beside the part
+    decides about the escaping of spaces at its ends."""
     shown = [display_id(part)]
     if part.startswith(b" "):
         shown += [" " + one.removeprefix(_SPACE) for one in shown]
@@ -60,8 +61,8 @@ def printable(text: str) -> str:
 
 
 def readings(text: str) -> list[bytes]:
-    """The ids that a text may name: the one it spells, then the one that `display_id` shows so, then those that a copy
-    out of raw JSON, raw metrics or a terminal without UTF-8 may have been of. None twice."""
+    """Returns the ids that a text may name, each once: the one it spells, then the one that `display_id` shows so, then
+    those that a copy out of raw JSON, raw metrics or a terminal without UTF-8 may have been of."""
     if "\\" not in text:
         return [text.encode()]
     spelt = [
@@ -75,7 +76,7 @@ def readings(text: str) -> list[bytes]:
 
 
 def readings_of(raw: bytes) -> list[bytes]:
-    """As `readings`, of a text as it came; what is no UTF-8 names only itself."""
+    """Returns the `readings` of a text given as bytes; bytes that are no UTF-8 name only themselves."""
     try:
         return readings(raw.decode())
     except UnicodeDecodeError:
@@ -109,7 +110,8 @@ def _byte(code: int) -> str:
 
 
 def _unquoted(text: str) -> str:
-    """Without the escapes of JSON, of which those of metrics are some; where two are a pair, one character."""
+    """Returns the text without JSON's escapes, which include those of metrics; a pair of surrogates is one
+    character."""
     told = _JSON.sub(lambda match: chr(int(match[1], 16)) if match[1] else _LETTERS.get(match[2], match[2]), text)
     try:
         return told.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
@@ -118,7 +120,7 @@ def _unquoted(text: str) -> str:
 
 
 def _encoded(texts: list[str]) -> Iterator[bytes]:
-    """Those that bytes can be."""
+    """Yields the bytes of those texts that can be encoded."""
     for text in texts:
         try:
             yield text.encode("utf-8", "surrogateescape")

@@ -1,4 +1,4 @@
-"""A store's URL as people, logs and answers over HTTP may see it: without passwords."""
+"""Opens the store's engines, and hides passwords in its URL from people, logs and answers over HTTP."""
 
 from __future__ import annotations
 
@@ -16,24 +16,25 @@ from service.store import upsert
 from service.store.errors import StoreError, StoreUnavailable
 
 _CREDENTIALS: Final = re.compile(r"(?s)(^[^:/@]*:/*)?.*@")
-"""Of a text that no parser takes for a URL: all behind the scheme, up to the last @."""
+"""Matches, in a text that no parser takes for a URL, everything behind the scheme up to the last @."""
 _IN_QUERY: Final = re.compile(r"(?i)(password=)[^&]*")  # libpq's password, sslpassword
 
 
 def shown(url: URL) -> str:
-    """The URL with *** for passwords."""
+    """Returns the URL with *** for passwords."""
     return _IN_QUERY.sub(r"\1***", url.render_as_string(hide_password=True))
 
 
 def shown_unparsed(url: str) -> str:
-    """As `shown`, of something that is no URL; user names go too, for nobody knows where they end."""
+    """Returns the same as `shown` for a text that is no URL; user names go too, because nothing shows where they
+    end."""
     return _IN_QUERY.sub(r"\1***", _CREDENTIALS.sub(r"\1***@", url, count=1))
 
 
 _DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg"}
 _BUSY_TIMEOUT_S = 5.0
 
-# page_size and auto_vacuum count only before the first write of all, which is journal_mode's
+# SQLite ignores page_size and auto_vacuum after the very first write, and setting journal_mode is that write
 _WRITER_PRAGMAS = (
     "page_size = 8192",  # the first read touches most pages of every index in every transaction: fewer, larger writes
     "auto_vacuum = INCREMENTAL",
@@ -50,10 +51,10 @@ _READER_PRAGMAS = (
     "query_only = ON",
     "temp_store = MEMORY",
     "mmap_size = 268435456",
-    "cache_size = -8192",  # of every pooled connection
+    "cache_size = -8192",  # KiB, for each pooled connection
 )
 
-# a host that died without a word is gone after some 20 s, not after libpq's two hours
+# a host that died without closing its connections is noticed after some 20 s, not after libpq's two hours
 _GONE_AFTER = {
     "connect_timeout": 5,
     "keepalives_idle": 10,
@@ -62,7 +63,7 @@ _GONE_AFTER = {
     "tcp_user_timeout": 20_000,
 }
 
-# primary result codes of SQLite that may pass by themselves or by making room; the rest are mistakes
+# primary result codes of SQLite that may pass by themselves or when room is made; all others are mistakes
 _PASSING = frozenset(
     {
         sqlite3.SQLITE_BUSY,
@@ -78,7 +79,7 @@ _PASSING = frozenset(
 
 
 def open_engine(url: str) -> Engine:
-    """The writer's engine. On SQLite every transaction takes the write lock at once; elsewhere rows are locked.
+    """Returns the writer's engine. On SQLite every transaction takes the write lock at once; elsewhere rows are locked.
 
     StoreError: the URL is no store. StoreUnavailable is raised by whatever is executed while the store is locked, full
     or down.
@@ -95,13 +96,14 @@ def open_engine(url: str) -> Engine:
 
 
 def open_reader(url: str) -> Engine:
-    """An engine that cannot write; one transaction sees one state of the store. Errors as `open_engine`."""
+    """Returns an engine that cannot write; one transaction sees one state of the store. Errors as `open_engine`."""
     parsed = _parse(url)
     if parsed.get_backend_name() == "sqlite":
         engine = _create(parsed, connect_args=_sqlite_arguments(parsed))
         _prepare_sqlite(engine, _READER_PRAGMAS, "BEGIN")
     else:
-        # one plan for all values takes every page for a tenth of the table, and sorts what an index has in order
+        # a generic plan (one for all values) expects every page to be a tenth of the table, and sorts rows that an
+        # index has in order
         arguments = _postgresql_arguments(parsed, options="-c plan_cache_mode=force_custom_plan")
         engine = _create(parsed, pool_pre_ping=True, connect_args=arguments, isolation_level="REPEATABLE READ")
         event.listen(engine, "begin", _read_only)
@@ -127,7 +129,7 @@ def _check_folder(url: URL) -> None:
     folder = Path(url.database or "").parent
     try:
         is_there = folder.is_dir()
-    except OSError as error:  # too long a name, no permission to look
+    except OSError as error:  # the name is too long, or access is denied
         raise StoreError(f"store {shown(url)}: {folder}: {error.strerror}") from error
     if not is_there:
         raise StoreError(f"store {shown(url)}: no directory {folder}")
@@ -145,17 +147,18 @@ def _create(url: URL, **options: Any) -> Engine:
 
 
 def _sqlite_arguments(url: URL) -> dict[str, float]:
-    """How long to wait for a lock, unless the URL says so itself (`?timeout=1`)."""
+    """Returns the driver's lock timeout (s), unless the URL sets one itself (`?timeout=1`)."""
     return {} if "timeout" in url.query else {"timeout": _BUSY_TIMEOUT_S}
 
 
 def _postgresql_arguments(url: URL, **more: str) -> dict[str, str | int]:
-    """libpq's settings, unless the URL has its own."""
+    """Returns libpq's settings, without those that the URL sets itself."""
     return {name: value for name, value in (_GONE_AFTER | more).items() if name not in url.query}
 
 
 def _prepare_sqlite(engine: Engine, pragmas: tuple[str, ...], begin: str) -> None:
-    """Python's driver opens transactions late and by guessing; here they begin where SQLAlchemy says."""
+    """Sets the pragmas, and begins transactions where SQLAlchemy says: Python's driver opens them late and by
+    guessing."""
     name = shown(engine.url)
 
     def on_connect(raw: sqlite3.Connection, _: object) -> None:
@@ -180,7 +183,7 @@ def _read_only(connection: Connection) -> None:
 
 
 def _translate(context: ExceptionContext) -> StoreUnavailable | None:
-    """Answers the exception to raise instead of the driver's, or None to leave that one."""
+    """Returns the exception to raise instead of the driver's, or None to keep the driver's."""
     error = context.original_exception
     name = context.dialect.name
     passing = _is_passing(error) if isinstance(error, sqlite3.Error) else _is_down(context)
@@ -193,7 +196,8 @@ def _is_passing(error: sqlite3.Error) -> bool:
 
 
 def _is_down(context: ExceptionContext) -> bool:
-    """PostgreSQL: psycopg's OperationalError holds the classes 08, 40, 53, 55, 57 and 58; all of them may pass."""
+    """Returns whether an error of PostgreSQL may pass: psycopg's OperationalError covers the classes 08, 40, 53, 55, 57
+    and 58, and all of them may."""
     wrapped = context.sqlalchemy_exception
     return context.is_disconnect or isinstance(wrapped, OperationalError | PoolTimeout)
 

@@ -1,6 +1,6 @@
-"""Ids as the store keys them: whole, unless they are too long for PostgreSQL's indexes.
+"""Keys of transactional.ids in the store: the whole id, unless it is too long for PostgreSQL's indexes.
 
-Its B-trees hold 2,704 bytes a row at most; an id of Kafka's may have 32,767, a topic beside it 249.
+PostgreSQL's B-trees hold 2,704 bytes a row at most; an id of Kafka's may have 32,767, a topic beside it 249.
 """
 
 from __future__ import annotations
@@ -11,33 +11,35 @@ from typing import Final
 from service.store.display import readings
 
 KEPT: Final = 1_024
-"""Bytes of an id that its key keeps: all of a shorter one; ids and prefixes up to here compare as they are."""
+"""Bytes of an id that its key keeps: all of a shorter id. Ids and prefixes of up to so many bytes compare as they
+are."""
 
-_MARK: Final = b"\xff"  # in no UTF-8, so in no id that a coordinator writes
+_MARK: Final = b"\xff"  # never part of UTF-8, so in no id that a coordinator writes
 _CUT_LENGTH: Final = KEPT + len(_MARK) + sha256().digest_size
 
 
 def id_key(transactional_id: bytes) -> bytes:
-    """The id itself, or of a long one its beginning, 0xff and the digest of all of it; the key of a key is that key."""
+    """Returns the id itself; for a long one its beginning, 0xff and the digest of the whole. The key of a key is that
+    key."""
     if len(transactional_id) <= KEPT or is_cut(transactional_id):
         return transactional_id
     return transactional_id[:KEPT] + _MARK + sha256(transactional_id).digest()
 
 
 def is_cut(key: bytes) -> bool:
-    """Whether the key is not the whole id."""
+    """Returns whether the key is a shortened id."""
     return len(key) == _CUT_LENGTH and key.startswith(_MARK, KEPT)
 
 
 def prefix_end(prefix: bytes) -> bytes | None:
-    """The smallest bytes above all that begin with `prefix`; None where there are none (all 0xff)."""
+    """Returns the smallest bytes above all that begin with `prefix`; None where there are none (all 0xff)."""
     stem = prefix.rstrip(b"\xff")
     return stem[:-1] + bytes([stem[-1] + 1]) if stem else None
 
 
 def whole_id(key: bytes, display: str) -> bytes:
-    """The id behind a key, as its text tells it and the digest proves it; the key itself, which finds the id as well,
-    where the text is not that of the id."""
+    """Returns the id behind a key, read from its display text and verified by the digest. Where the text does not give
+    that id, returns the key itself, which finds the id as well."""
     if not is_cut(key):
         return key
     return next((told for told in readings(display) if id_key(told) == key), key)

@@ -1,4 +1,4 @@
-"""One driver writes at a time. The lease's epoch rises with every holder, so the one that was replaced cannot write."""
+"""One driver writes at a time. The lease's epoch rises with every holder, so a replaced driver cannot write."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Lease(NamedTuple):
 
 
 def acquire(engine: Engine, cluster_id: int, owner: str, now_ms: int) -> Lease | None:
-    """Take the lease if it is free, released, this owner's, or was not renewed for EXPIRES_AFTER_MS; None if not."""
+    """Takes the lease if it is free, released, this owner's, or not renewed for EXPIRES_AFTER_MS; else returns None."""
     row = select(leases).where(leases.c.cluster_id == cluster_id).with_for_update()
     with engine.begin() as connection:
         _FREE.write(connection, [(cluster_id, "", 0, now_ms, True)])
@@ -37,8 +37,9 @@ def acquire(engine: Engine, cluster_id: int, owner: str, now_ms: int) -> Lease |
 
 
 def check(connection: Connection, lease: Lease) -> None:
-    """First in every writing transaction, which nobody can take the lease from then. It is not renewed: that something
-    was written does not say that everything goes on. LeaseLost: another epoch holds the lease, or it was released."""
+    """Raises LeaseLost if another epoch holds the lease, or it was released. Call it first in every writing
+    transaction: from then on nobody can take the lease until the transaction ends. A check does not renew the lease,
+    because a write does not prove that every part of the job makes progress."""
     _require(connection, lease, _if_held(lease).values(epoch=lease.epoch))
 
 
@@ -51,14 +52,16 @@ def _require(connection: Connection, lease: Lease, if_held: Update) -> None:
 
 
 def renew(engine: Engine, lease: Lease, now_ms: int) -> None:
-    """Keeps the lease for EXPIRES_AFTER_MS more: to be called while every part of the job makes progress. Errors as
-    `check`."""
+    """Keeps the lease for EXPIRES_AFTER_MS more. Call it only while every part of the job makes progress.
+
+    Errors as `check`.
+    """
     with engine.begin() as connection:
         _require(connection, lease, _if_held(lease).values(renewed_at_ms=now_ms))
 
 
 def release(engine: Engine, lease: Lease) -> None:
-    """Let the next driver in at once; nothing happens if the lease was lost already."""
+    """Releases the lease, so that the next driver can take it at once; does nothing if the lease was lost already."""
     with engine.begin() as connection:
         connection.execute(_if_held(lease).values(released=True))
 

@@ -18,7 +18,7 @@ _IDS_AT_ONCE: Final = 1_000
 def look_up(
     connection: Connection, table: Table, columns: Sequence[str], cluster_id: int, ids: Sequence[bytes]
 ) -> Iterator[Row[*tuple[Any, ...]]]:
-    """`columns` of the rows with these ids; `table` has `cluster_id` and `transactional_id`."""
+    """Yields `columns` of the rows with these ids; `table` has `cluster_id` and `transactional_id`."""
     statement = _statement(table, tuple(columns), connection.dialect.name == "postgresql")
     for some in batched(ids, _IDS_AT_ONCE):
         yield from connection.execute(statement, {"cluster": cluster_id, "ids": some})
@@ -30,8 +30,8 @@ def _statement(table: Table, columns: tuple[str, ...], by_steps: bool) -> Select
     if not by_steps:
         among = table.c.transactional_id.in_(bindparam("ids", expanding=True))
         return select(*(table.c[name] for name in columns)).where(of_cluster, among)
-    # PostgreSQL knows little of a table that grew by 100,000 rows since it was looked at, and would rather read all of
-    # it. OFFSET keeps the inner query what it is: one step through the index for each id.
+    # PostgreSQL's statistics say little about a table that grew by 100,000 rows since they were made, and it would
+    # rather read the whole table. OFFSET keeps the inner query as it is: one step through the index for each id.
     wanted = func.unnest(bindparam("ids", type_=ARRAY(LargeBinary))).table_valued("id").render_derived(name="wanted")
     of_one = table.c.transactional_id == wanted.c.id
     found = select(*(table.c[name] for name in columns)).where(of_cluster, of_one).offset(0).lateral("found")
@@ -39,7 +39,8 @@ def _statement(table: Table, columns: tuple[str, ...], by_steps: bool) -> Select
 
 
 _PLACES_AT_ONCE: Final = 100
-"""PostgreSQL plans each of them: for more at once it takes longer than for as many in several statements."""
+"""Most partitions in one statement: PostgreSQL plans each of them, so several statements are faster than a longer
+one."""
 
 
 def rows_at(
@@ -50,8 +51,8 @@ def rows_at(
     places: Sequence[Place] | None,
     **chosen: int,
 ) -> Iterator[Row[*tuple[Any, ...]]]:
-    """The rows of `statement` that are of these partitions, or of all; `table` has cluster_id, topic and partition.
-    `statement` should be the same object each time; `chosen`: its own parameters."""
+    """Yields the rows of `statement` for these partitions, or for all if `places` is None; `table` has cluster_id,
+    topic and partition. Pass the same `statement` object each time; `chosen` are its own parameters."""
     of_cluster = _of_cluster(statement, table)
     if places is None:
         yield from connection.execute(of_cluster, chosen | {"cluster_id": cluster_id})
@@ -61,7 +62,7 @@ def rows_at(
         yield from connection.execute(at_places, chosen | {"cluster_id": cluster_id, "places": some})
 
 
-@lru_cache  # a statement takes longer to write than to run
+@lru_cache  # building a statement takes longer than running it
 def _of_cluster(statement: Select[Any], table: Table) -> Select[Any]:
     return statement.where(table.c.cluster_id == bindparam("cluster_id"))
 

@@ -14,13 +14,13 @@ from service.store.engine import shown
 from service.store.errors import StoreError
 
 _SCRIPTS = Path(__file__).parent / "migrations"
-_UPGRADE_LOCK = 7489071206341  # any number, the same for all who upgrade
+_UPGRADE_LOCK = 7489071206341  # any number, but the same for every process that upgrades
 
 
 def upgrade(engine: Engine) -> None:
-    """Apply what is missing, in one transaction; who comes second waits and finds nothing to do.
+    """Applies the missing revisions in one transaction; a second process waits for the first and finds nothing to do.
 
-    StoreError: a database that cannot hold every text.
+    StoreError: the database cannot hold every text, because its encoding is not UTF8.
     """
     with engine.begin() as connection:
         if connection.dialect.name == "postgresql":
@@ -39,17 +39,17 @@ def _check_encoding(connection: Connection) -> None:
 
 
 def head() -> str | None:
-    """The revision this version was written for."""
+    """Returns the revision that this version of the code was written for."""
     return ScriptDirectory(str(_SCRIPTS)).get_current_head()
 
 
 def current(connection: Connection) -> str | None:
-    """The revision of a store, None where there is none yet; a reading connection will do."""
+    """Returns the revision of a store, None where there is none yet; a read-only connection is enough."""
     return MigrationContext.configure(connection).get_current_revision()
 
 
 def config(connection: Connection) -> Config:
-    """Alembic's settings without a file: where the scripts are, and the connection they run on."""
+    """Returns Alembic's settings without a file: the place of the scripts, and the connection they run on."""
     settings = Config()
     settings.set_main_option("script_location", str(_SCRIPTS).replace("%", "%%"))
     settings.attributes["connection"] = connection

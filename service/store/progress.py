@@ -1,4 +1,7 @@
-"""Where reading stands: one position for each partition of a source's log. The store's word, not the checkpoint's."""
+"""The progress of reading: one position for each partition of a source's log.
+
+The store's positions are decisive, not those of a checkpoint.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,7 @@ class Position(NamedTuple):
 
 
 class PartitionStart(NamedTuple):
-    """A partition about to be read, as the cluster described it just now."""
+    """A partition that is about to be read, as the cluster has just described it."""
 
     partition: int
     topic_id: str
@@ -52,7 +55,7 @@ _REPLACED = Upsert(log_partitions, replace=Position._fields[1:])
 
 
 def read_positions(engine: Engine, cluster_id: int, source: str, topic: str) -> dict[int, Position]:
-    """The stored positions by partition; none before the first start."""
+    """Returns the stored positions by partition; none before the first start."""
     with engine.connect() as connection:
         return positions(connection, cluster_id, source, topic)
 
@@ -60,11 +63,11 @@ def read_positions(engine: Engine, cluster_id: int, source: str, topic: str) -> 
 def start_positions(
     engine: Engine, lease: Lease, source: str, topic: str, starts: Iterable[PartitionStart], now_ms: int
 ) -> dict[int, Position]:
-    """Add the partitions the store does not know yet, each from its log's start; the positions of all.
+    """Adds the partitions that the store does not know yet, each from its log's start; returns the positions of all.
 
-    At the cluster's very first start, what lies below the log's end feeds state, not counters, and counting begins
-    now. A partition that appears later counts as a whole: call this at the first start also where there is no topic
-    yet, with no partitions. LeaseLost as in `check`.
+    At the cluster's very first start, records below the log's end feed state, not counters, and counting begins now. A
+    partition that appears later counts as a whole. Therefore call this at the first start even if the topic does not
+    exist yet, with no partitions. LeaseLost as in `check`.
     """
     with engine.begin() as connection:
         check(connection, lease)
@@ -96,20 +99,20 @@ def start_positions(
 
 
 def positions(connection: Connection, cluster_id: int, source: str, topic: str) -> dict[int, Position]:
-    """As `read_positions`, inside a transaction."""
+    """Returns the same as `read_positions`, inside a transaction."""
     columns = [log_partitions.c[name] for name in Position._fields]
     rows = connection.execute(select(*columns).where(_of_log(cluster_id, source, topic)))
     return {row.partition: Position(*row) for row in rows}
 
 
 def save_positions(connection: Connection, cluster_id: int, source: str, topic: str, moved: Iterable[Position]) -> None:
-    """Write the positions as they are now."""
+    """Writes the positions as they are now."""
     _REPLACED.write(connection, [(cluster_id, source, topic, *position) for position in moved])
 
 
 def drop_positions(connection: Connection, cluster_id: int, source: str, topic: str, gone: Sequence[Position]) -> None:
-    """Forget partitions that are no more. `records` and `bytes` of a source never fall: its first partition takes
-    them."""
+    """Deletes the positions of partitions that no longer exist. The sums of a source's `records` and `bytes` never
+    fall: its first remaining partition takes over theirs."""
     if not gone:
         return
     of_log = _of_log(cluster_id, source, topic)
@@ -134,8 +137,10 @@ def drop_positions(connection: Connection, cluster_id: int, source: str, topic: 
 def keep_topics(
     engine: Engine, lease: Lease, source: str, keeps: Callable[[str], bool]
 ) -> dict[str, dict[int, Position]]:
-    """The positions of those topics of a source that it still reads; the others are forgotten. LeaseLost as in
-    `check`."""
+    """Returns the positions of the topics that the source still reads; deletes those of the others.
+
+    LeaseLost as in `check`.
+    """
     with engine.begin() as connection:
         check(connection, lease)
         here = _L.c.cluster_id == lease.cluster_id, _L.c.source == source

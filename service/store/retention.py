@@ -1,7 +1,8 @@
-"""Forgets what is older than it is kept: in short transactions, a few thousand rows each, found by an index.
+"""Deletes rows that are older than they are kept: in short transactions, a few thousand rows each, found by an index.
 
-What an open finding rests on is kept until the finding has ended, however old it is: what hangs may do so for months,
-and is still to be named, looked at and ended then. What is open on a partition may become a finding, and counts too.
+The rows that an open finding rests on are kept until the finding has ended, however old they are: a hanging transaction
+may hang for months, and must still be named, examined and ended then. An open entry on a partition may become a
+finding, so it keeps its rows too.
 """
 
 from __future__ import annotations
@@ -51,16 +52,16 @@ from service.store.schema import (
 from service.store.upsert import Upsert
 
 ROWS_AT_ONCE: Final = 4_000
-"""Of every table in one call, which takes up to half a second in a store of a million ids."""
+"""Most rows of each table that one call deletes; the call takes up to half a second in a store of a million ids."""
 
 MARKERS_FOR_ONE: Final = 5
-"""So many more markers than other rows go at once: a tailed topic may have thousands a second, and they are small."""
+"""Factor by which more markers than other rows are deleted at once: there may be thousands a second, all small."""
 
 IDS_AT_ONCE: Final = 500
-"""Of expired ids, which lie in many indexes, far apart."""
+"""Most expired ids that one call deletes: they lie in many indexes, far apart."""
 
 AUDIT_KEPT_MS: Final = 400 * 86_400_000
-"""Whoever audits a year finds all of it."""
+"""Time (ms) for which audit rows are kept: an audit of a whole year finds all of it."""
 
 _STATES = Upsert(coordinator_states, add=("ids",))
 _NONE: Final = false()
@@ -74,9 +75,9 @@ _OWNS = and_(
     _T.state != EXPIRED,
 )
 _HAD = and_(_P.cluster_id == _T.cluster_id, _P.transactional_id == _T.transactional_id)
-# its newest record cannot be decoded: the reject says why
+# the id's newest record cannot be decoded; the reject shows why
 _IS_ODD = and_(_T.cluster_id == _R.cluster_id, _T.transactional_id == _R.transactional_id, _T.state == UNKNOWN)
-# what a log had that is another one now (writer_ids.void_ids) may come again while that is read
+# ids of a log that was replaced by another one (writers.ids.void_ids) may come again while the new one is read
 _MAY_COME_AGAIN = and_(
     _T.offset < 0,
     exists().where(
@@ -89,7 +90,7 @@ _MAY_COME_AGAIN = and_(
 
 
 class Forgotten(NamedTuple):
-    """How many rows went. `more`: as many as may go at once did in some table, so call again soon."""
+    """The numbers of deleted rows. `more`: some table reached its limit for one call, so call again soon."""
 
     transitions: int
     id_minutes: int
@@ -106,7 +107,8 @@ class Forgotten(NamedTuple):
 
 
 class Retention:
-    """Forgets what a cluster does not need any more. Lives as long as its lease: it remembers how far it looked."""
+    """Deletes what a cluster does not need any more. An instance lives as long as its lease: it remembers how far its
+    walk over the producer ids has come."""
 
     def __init__(
         self,
@@ -123,7 +125,7 @@ class Retention:
         self._producers_after: tuple[bytes, int] | None = None
 
     def forget(self, now_ms: int) -> Forgotten:
-        """A piece of every table, in transactions of their own. Raises as `TransactionLogWriter.apply`."""
+        """Deletes a part of every table, in several short transactions. Raises as `TransactionLogWriter.apply`."""
         keep = self._keep
         history_ms = now_ms - keep.history
         with self._transaction() as connection:
@@ -159,12 +161,12 @@ class Retention:
             yield connection
 
     def _found(self, column: Column[Any]) -> Select[Any]:
-        """Of the open findings."""
+        """Selects the column from the open findings, where it is not null."""
         is_open = (_F.cluster_id == self._cluster_id, _F.resolved_at_ms.is_(None))
         return select(column).where(*is_open, column.is_not(None))
 
     def _is_needed(self, producer_id: Column[Any]) -> ColumnElement[bool]:
-        """Whether something is open or found under the producer id."""
+        """Returns the condition that the producer id has an open entry or an open finding."""
         is_open = select(_E.producer_id).where(_E.cluster_id == self._cluster_id)
         return or_(producer_id.in_(is_open), producer_id.in_(self._found(_F.producer_id)))
 
@@ -176,7 +178,8 @@ class Retention:
         for_one: int = 1,
         kept: ColumnElement[bool] = _NONE,
     ) -> int:
-        """Rows from before `before_ms` of the table that has the column `time`, without those that are `kept`."""
+        """Deletes rows from before `before_ms` of the table with the column `time`, the oldest first, except those
+        `kept`; returns how many."""
         key = list(time.table.primary_key.columns)
         oldest = select(*key).where(time.table.c.cluster_id == self._cluster_id, time < before_ms, ~kept)
         oldest = oldest.order_by(time).limit(self._rows_at_once * for_one)
@@ -184,7 +187,8 @@ class Retention:
         return connection.execute(delete(time.table).where(named.in_(oldest))).rowcount
 
     def _delete_expired_ids(self, connection: Connection, before_ms: int) -> int:
-        """Those that expired before `before_ms`, and that they did in how many ids are in which state."""
+        """Deletes ids that expired before `before_ms`, and subtracts them from the number of ids in each state; returns
+        how many."""
         is_kept = (
             _MAY_COME_AGAIN,
             _T.transactional_id.in_(self._found(_F.transactional_id)),
@@ -206,10 +210,10 @@ class Retention:
         return len(rows)
 
     def _delete_producer_ids(self, connection: Connection, before_ms: int) -> int:
-        """Those last seen before `before_ms` that no id has now, and under which nothing is open or found, among the
-        next `rows_at_once` in a walk over all.
+        """Deletes producer ids that were last seen before `before_ms`, that no id has now, and that have no open entry
+        or finding; returns how many. Each call covers the next `rows_at_once` of a walk over all.
 
-        An index by time would have to follow every transaction, for what is looked for once in some months.
+        An index by time would have to follow every transaction, for rows that are due once in some months.
         """
         place = tuple_(_P.transactional_id, _P.producer_id)
         ahead = [_P.cluster_id == self._cluster_id]

@@ -1,8 +1,8 @@
 """Writes many rows at once: INSERT … ON CONFLICT, compiled once and handed to the driver without detours.
 
-SQLAlchemy's own executemany looks at every value of every row; for the first read of a large log that is half the time.
+SQLAlchemy's own executemany inspects every value of every row; for the first read of a large log that is half the time.
 
-It runs as what SQLAlchemy calls an executemany, so errors, transactions and lost connections are dealt with as ever.
+For SQLAlchemy a write here is an executemany too, so errors, transactions and lost connections are handled as ever.
 """
 
 from __future__ import annotations
@@ -30,16 +30,17 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine.interfaces import ExecutionContext
 
 COPIES_FROM: Final = 500
-"""On PostgreSQL, from so many rows on COPY is faster than one INSERT for each: 1.3 times at 1,000, 1.6 at 10,000."""
+"""Number of rows from which COPY is faster on PostgreSQL than one INSERT each: 1.3 times at 1,000, 1.6 at 10,000."""
 
 Item = TypeVar("Item")
 
 
 class Upsert:
-    """How rows get into `table`: columns named in `replace` take the new value, those in `fill` unless it is null.
+    """The rule by which rows get into `table`: where the key exists, columns named in `replace` take the new value, and
+    those in `fill` take it unless it is null.
 
-    Those in `add` grow by it, in `most` and `least` the larger or smaller of both stays; others stay as they are.
-    Rows are tuples in the order of `columns` (default: all).
+    Columns in `add` grow by the new value; in `most` and `least` the larger or smaller value stays; all others stay as
+    they are. Rows are tuples in the order of `columns` (default: all).
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class Upsert:
         self.least = tuple(least)
 
     def write(self, connection: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
-        """One after the other: of rows with the same key, each finds what the one before it left."""
+        """Writes the rows one after another: a row with the same key as an earlier one finds what that one left."""
         if not rows:
             return
         copies = connection.dialect.name == "postgresql" and len(rows) >= COPIES_FROM and not self._repeats(rows)
@@ -72,7 +73,7 @@ class Upsert:
         connection.exec_driver_sql(_insert(self, connection.dialect), list(rows), execution_options=options)
 
     def _repeats(self, rows: Sequence[tuple[Any, ...]]) -> bool:
-        """Whether a key comes twice where that matters: one INSERT … SELECT cannot change a row twice."""
+        """Returns whether a key comes twice where that matters: one INSERT … SELECT cannot change a row twice."""
         if not (self.replace or self.fill or self.add or self.most or self.least):
             return False
         key_of = itemgetter(*(self.columns.index(name) for name in self.key))
@@ -80,14 +81,14 @@ class Upsert:
 
 
 def batched(items: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:
-    """Slices of at most `size` items."""
+    """Yields slices of at most `size` items."""
     for start in range(0, len(items), size):
         yield items[start : start + size]
 
 
 @lru_cache(maxsize=256)
 def _insert(upsert: Upsert, dialect: Dialect) -> str:
-    """INSERT … VALUES … ON CONFLICT; its parameters are the columns by position."""
+    """Returns the INSERT … VALUES … ON CONFLICT; its parameters are the columns by position."""
     statement = _into(upsert, dialect).values({name: bindparam(name) for name in upsert.columns})
     compiled = _on_conflict(upsert, statement).compile(dialect=dialect)
     if compiled.positiontup != list(upsert.columns):
@@ -130,7 +131,8 @@ _DRIVERS_NAMES: Final = {"FLOAT": "float8"}
 
 
 class CopyIn:
-    """How rows of `columns` get into `table`. `insert`, in the dialect's SQL, takes them from `source_name(table)`."""
+    """Copies rows of `columns` into `table` by way of a temporary table. `insert`, in the dialect's SQL, takes the rows
+    from `source_name(table)`."""
 
     def __init__(self, dialect: Dialect, table: Table, columns: Sequence[Column[Any]], insert: str) -> None:
         quote = dialect.identifier_preparer.quote
@@ -144,7 +146,7 @@ class CopyIn:
         self._types = [_DRIVERS_NAMES.get(name, name.lower()) for name in types]
 
     def run(self, cursor: Any, rows: Sequence[tuple[Any, ...]]) -> None:
-        """`cursor`: of psycopg."""
+        """Copies the rows; `cursor` is psycopg's."""
         cursor.execute(self._create)
         with cursor.copy(self._copy) as copy:
             copy.set_types(self._types)
@@ -155,17 +157,18 @@ class CopyIn:
 
 
 def source_name(table: Table) -> str:
-    """The temporary table for rows that are on their way into `table`: its columns, and none of its constraints."""
+    """Returns the name of the temporary table for rows on their way into `table`; it has the table's columns, and none
+    of its constraints."""
     return f"incoming_{table.name}"
 
 
 def listen(engine: Engine) -> None:
-    """From now on the engine copies where COPY_IN says so."""
+    """Makes the engine copy rows where the option COPY_IN is set."""
     event.listen(engine, "do_executemany", _do_executemany)
 
 
 def _do_executemany(cursor: Any, _statement: str, rows: Any, context: ExecutionContext) -> bool:
-    """Answers whether it is done."""
+    """Returns whether the rows were copied; if not, SQLAlchemy executes the INSERTs."""
     copy_in: CopyIn | None = context.execution_options.get(COPY_IN)
     if copy_in is None:
         return False

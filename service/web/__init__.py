@@ -1,4 +1,4 @@
-"""The pages: server-rendered, complete without script, over the same reads as REST."""
+"""The web pages: rendered on the server, complete without script, over the same reads of the store as REST."""
 
 from __future__ import annotations
 
@@ -25,6 +25,6 @@ ROOMS: Final = (
     transaction_page,
     guide,
 )
-"""Each has a `router`."""
+"""The modules that serve the pages; each has a `router`."""
 
 STATIC: Final = Path(__file__).parent / "static"

@@ -1,4 +1,4 @@
-"""What a few typed characters may stand for: an id, a producer id, a partition, an offset, a finding."""
+"""The search box: resolves a few typed characters to an id, a producer id, a partition, an offset or a finding."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _INT32_MAX, _INT64_MAX = 2**31 - 1, 2**63 - 1
 
 
 class Hit(NamedTuple):
-    """A page that may be meant: what it is about, in a word and in full."""
+    """A page that the typed text may name. `kind`: of the thing, in a word; `text`: its name in full."""
 
     kind: str
     text: str
@@ -39,8 +39,9 @@ class Hit(NamedTuple):
 
 
 def find(connection: Connection, cluster: ClusterRow, text: str) -> list[Hit]:
-    """Returns what `text` names exactly; if nothing does, the ids that begin with it; if none do, the ids that contain
-    it. At most one more than a page shows. Spaces at its ends count only where an id has them."""
+    """Returns the hits that `text` names exactly; if there are none, the ids that begin with it; if there are none, the
+    ids that contain it. Returns at most one hit more than a page shows. Spaces at the ends of `text` count only if an
+    id has them."""
     if text != text.strip() and (ids := list(_ids(connection, cluster, text))):
         return ids
     text = text.strip()
@@ -54,7 +55,7 @@ def find(connection: Connection, cluster: ClusterRow, text: str) -> list[Hit]:
 
 
 def _ids(connection: Connection, cluster: ClusterRow, text: str) -> Iterator[Hit]:
-    """As it is written, or as it is shown: with escapes for what does not print."""
+    """Yields the ids that `text` names: as it is written, or as pages show it, with escapes for what does not print."""
     for raw in readings(text):
         row = transactions.find(connection, cluster.id, raw)
         if row is not None:
@@ -63,7 +64,8 @@ def _ids(connection: Connection, cluster: ClusterRow, text: str) -> Iterator[Hit
 
 
 def _owners(connection: Connection, cluster: ClusterRow, text: str) -> Iterator[Hit]:
-    """A producer id belongs to one id for good, but for what a log that was read anew may say."""
+    """Yields the owners of the producer id; if it has none, the partitions on which it has a transaction open. A
+    producer id belongs to one id for good; only a transaction log that was read anew may contain another owner."""
     if not _PRODUCER.fullmatch(text) or int(text) > _INT64_MAX:
         return
     owners = read_owners(connection, cluster.id, int(text))
@@ -129,15 +131,15 @@ def _place(cluster: ClusterRow, topic: str, partition: int) -> str:
 
 
 LONGEST: Final = 40_000
-"""Characters: a transactional.id has 32,767 bytes at most, some shown as escapes."""
+"""The longest text to search for, in characters: a transactional.id has at most 32,767 bytes, some shown as escapes."""
 
 router = APIRouter(include_in_schema=False)
 
 
 @router.get("/clusters/{cluster}/goto")
 def goto(request: Request, cluster: str, q: str = "") -> Response:
-    """303 to the one page that is meant; 200 with what there is to choose from, or with why there is nothing; 404 for a
-    cluster that the store does not know."""
+    """Redirects (303) to the page if there is exactly one hit; else returns 200 with the hits to choose from, or with
+    the reason why there are none. 404 if the store does not know the cluster."""
     text = q.strip()[:LONGEST]
     with framed(request, cluster) as (connection, frame):
         hits = find(connection, frame.cluster, q[:LONGEST]) if text else []

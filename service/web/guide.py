@@ -1,6 +1,7 @@
-"""`/guide/…`: the pages of docs/ as pages, so that an alert's runbook opens wherever the service does.
+"""Serves docs/ as pages under `/guide/…`, so that an alert's runbook opens wherever the service does.
 
-Addresses are those of the files (`/guide/runbooks/KafkaTransactionHanging.md`), so links between them hold here too.
+The addresses are those of the files (`/guide/runbooks/KafkaTransactionHanging.md`), so links between the files work
+here, too.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ GUIDE: Final = "/guide"
 RUNBOOKS: Final = f"{GUIDE}/runbooks"
 INDEX: Final = "runbooks/README.md"
 DOCS: Final = Path(__file__).parent / "docs"
-"""A link to docs/ in a checkout, a copy of it where this is installed."""
+"""The directory of the guide: a link to docs/ in a checkout, a copy of it in an installed package."""
 
 router = APIRouter(include_in_schema=False)
 
 
 class GuidePage(NamedTuple):
-    """`title`: of its first heading."""
+    """A page of the guide. `title`: its first heading."""
 
     title: str
     body: Markup
@@ -40,13 +41,13 @@ class GuidePage(NamedTuple):
 @router.get(GUIDE)
 @router.get(f"{GUIDE}/")
 def get_guide() -> Response:
-    """303 to the list of runbooks."""
+    """Redirects (303) to the list of runbooks."""
     return RedirectResponse(f"{GUIDE}/{INDEX}", 303)
 
 
 @router.get(GUIDE + "/{name:path}")
 def get_guide_page(name: str) -> Response:
-    """404 for what docs/ does not have."""
+    """Returns a page of the guide; 404 if docs/ does not have it."""
     if name not in guide_names():
         raise HTTPException(404, f"The guide has no page {name!r}. {GUIDE} lists the runbooks.")
     return render_bare("guide.html", guide=guide_page(name), name=name, index=INDEX)
@@ -54,13 +55,13 @@ def get_guide_page(name: str) -> Response:
 
 @cache
 def guide_names() -> frozenset[str]:
-    """Paths below docs/: no other file is ever opened."""
+    """Returns the paths of the pages below docs/. No other file is ever opened."""
     return frozenset(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
 
 
 @cache
 def guide_page(name: str) -> GuidePage:
-    """`name`: one of `guide_names()`."""
+    """Returns the rendered page. `name`: one of `guide_names()`."""
     markdown = MarkdownIt("commonmark").enable("table").use(anchors_plugin, max_level=3)
     tokens = markdown.parse((DOCS / name).read_text("utf-8"))
     for token in tokens:
@@ -71,7 +72,7 @@ def guide_page(name: str) -> GuidePage:
 
 
 def _unlink(inline: list[Token], name: str) -> None:
-    """A link that leaves docs/ becomes plain text: its file is in the repository, not here. Links do not nest."""
+    """Turns links that leave docs/ into plain text: their files are in the repository, not here. Links do not nest."""
     kept = True
     for token in inline:
         if token.type == "link_open":

@@ -1,4 +1,4 @@
-"""Kafka's bytes: record batches, compression, keys and values of the internal topics, as columns or one by one. Pure.
+"""Decodes Kafka's bytes: record batches, compression, keys and values of internal topics, as columns or one by one.
 
-Imported where bytes arrive: `service.kafka`, `spark_jobs`, `txnscope inspect`.
+Pure functions without I/O. Imported where bytes arrive: `service.kafka`, `spark_jobs`, `txnscope inspect`.
 """

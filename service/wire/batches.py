@@ -36,7 +36,7 @@ from service.wire.errors import BadChecksum, BadLength, BadOffset, DecodeError, 
 LAYOUT: Final = struct.Struct(">qiibIhiqqqhii")
 HEADER_SIZE: Final = LAYOUT.size
 LENGTH_END: Final = 12
-"""Where batchLength begins to count."""
+"""Position from which batchLength counts."""
 MAGIC_AT: Final = 16
 CRC_FROM: Final = 21
 DELTA_AT: Final = 23
@@ -78,7 +78,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_log_append_time(self) -> bool:
-        """The broker's clock: every record has `max_timestamp_ms`."""
+        """True if timestamps are the broker's: every record has `max_timestamp_ms`."""
         return bool(self.attributes & LOG_APPEND_TIME)
 
     @property
@@ -91,7 +91,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When compaction may remove the markers and tombstones of this batch (KIP-534)."""
+        """Time from which compaction may remove the markers and tombstones of this batch (KIP-534); None if not set."""
         return self.base_timestamp_ms if self.attributes & DELETE_HORIZON else None
 
     @property
@@ -100,12 +100,12 @@ class BatchHeader(NamedTuple):
 
     @property
     def next_offset(self) -> int:
-        """Where to read on: compaction leaves batches with fewer records than offsets, or none."""
+        """Offset at which reading continues: compaction leaves batches with fewer records than offsets, or none."""
         return self.last_offset + 1
 
     @property
     def last_sequence(self) -> int:
-        """-1 without sequence; it wraps from 2147483647 to 0."""
+        """Sequence number of the last record; -1 if the batch has none. It wraps from 2147483647 to 0."""
         if self.base_sequence < 0:
             return -1
         return (self.base_sequence + self.last_offset_delta) % (1 << 31)
@@ -130,11 +130,11 @@ class Batch(NamedTuple):
 
 
 class BadBatch(NamedTuple):
-    """Bytes that are no batch. `size` is None if the length itself is wrong: then nothing can follow.
+    """Bytes that are not a valid batch. `size` is None if the length itself is wrong: then no batch can follow.
 
-    The offsets are those that the header claims; `next_offset` is at least one further than `base_offset`. The base is
-    not under the checksum: where a batch reaches past the beginning of the next good one, it is this batch that lies
-    elsewhere than it says, unless the next one does not fit behind its own predecessor either.
+    The offsets are those in the header; `next_offset` is at least `base_offset` + 1. The checksum does not cover the
+    base offset. So if a batch reaches past the beginning of the next good one, its own base offset counts as wrong,
+    unless the next one begins before the end of this batch's predecessor, too.
     """
 
     position: int
@@ -145,10 +145,10 @@ class BadBatch(NamedTuple):
 
 
 def read_batches(data: bytes, lo: int = 0) -> Iterator[Batch | BadBatch]:
-    """Everything whole in `data`, in order; a partial tail (Fetch cuts anywhere) ends it silently.
+    """Yields every whole batch in `data`, in order. Ends without an error at a partial tail (a Fetch cuts anywhere).
 
-    A length that points past the buffer cannot be told from a partial tail. Behind a bad batch of plausible length
-    reading goes on. Offset `lo` lies in the first batch or before it: what a Fetch from `lo` gives.
+    A length that points past the buffer cannot be distinguished from a partial tail. After a bad batch of plausible
+    length, reading continues. Offset `lo` lies in the first batch or before it, as in the answer to a Fetch from `lo`.
     """
     floor, expected = 0, lo
     held: list[Batch | BadBatch] = []  # a good batch that waits for the next one, and bad ones between the two
@@ -169,7 +169,7 @@ def read_batches(data: bytes, lo: int = 0) -> Iterator[Batch | BadBatch]:
 
 
 def _in_order(one: Batch | BadBatch, floor: int, expected: int, following: int | None) -> Batch | BadBatch:
-    """Whether a good batch may lie before one that begins at `following`."""
+    """Returns the batch, or a BadBatch if it does not fit between `floor` and a good batch at `following`."""
     if isinstance(one, BadBatch):
         return one
     header = one.header
@@ -182,7 +182,7 @@ def _in_order(one: Batch | BadBatch, floor: int, expected: int, following: int |
 
 
 def _whole(data: bytes) -> Iterator[Batch | BadBatch]:
-    """As if batches were in any order."""
+    """Yields every whole batch; does not check their order."""
     position = 0
     while len(data) - position >= LENGTH_END:
         base_offset, length = _PREFIX.unpack_from(data, position)
@@ -200,7 +200,7 @@ def _whole(data: bytes) -> Iterator[Batch | BadBatch]:
 
 
 def claimed_end(data: bytes, position: int) -> int:
-    """The offset behind the batch at `position`, as far as its header tells."""
+    """Returns the offset behind the batch at `position`, from its header; base offset + 1 if the header is cut."""
     base_offset: int = _PREFIX.unpack_from(data, position)[0]
     delta: int = _DELTA.unpack_from(data, position + DELTA_AT)[0] if len(data) - position >= HEADER_SIZE else 0
     return base_offset + max(delta, 0) + 1

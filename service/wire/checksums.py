@@ -1,9 +1,9 @@
 """Checks the CRC-32C of many batches with one call of the C library.
 
-A CRC is linear, and a call costs ten times what the bytes of a small batch cost. So the headers between the checksummed
-parts are replaced, in a copy, by bytes that take the CRC register from the value it must have at the end of the
-batch before (its written CRC) to the value it has at the start of a message; then one CRC over everything ends in the
-CRC of the last batch exactly if all are right. Any wrong batch leaves a difference in the register that later bytes
+A CRC is linear, and a call costs ten times as much as the bytes of a small batch. So the headers between the
+checksummed parts are replaced, in a copy, by bytes that take the CRC register from the value it must have at the end of
+the batch before (its written CRC) to the value it has at the start of a message; then one CRC over everything ends in
+the CRC of the last batch exactly if all are right. Any wrong batch leaves a difference in the register that later bytes
 move around but never clear, except where two errors cancel, which is as likely as one CRC missing an error.
 
 Patch of the 21 bytes: the register (4 bytes, which bring it to zero), 13 zeros (it stays zero), WAKE (4 bytes that
@@ -23,11 +23,11 @@ from service.wire.vectors import Bools, Bytes, Ints
 
 ALL_ONES: Final = 0xFFFFFFFF
 BLOCK: Final = 1 << 20
-"""Bytes, about: what one call checks, so that copies stay in the cache and one bad batch is soon found."""
+"""Bytes that one call checks, approximately: few enough that copies stay in the cache and a bad batch is found soon."""
 
 
 def _wake() -> int:
-    """The 4 bytes (little-endian) that take a zero register to all ones: the CRC run backwards, bit by bit."""
+    """Returns the 4 bytes (little-endian) that take a zero register to all ones: runs the CRC backwards, bit by bit."""
     register = ALL_ONES
     for _ in range(32):
         register = ((register ^ 0x82F63B78) << 1 | 1) if register & 0x80000000 else register << 1
@@ -39,7 +39,7 @@ _WAKE: Final = _wake()
 
 
 def wrong(data: Bytes, start: Ints, size: Ints, crc: npt.NDArray[np.uint32]) -> Bools:
-    """Which of the batches, lying back to back in `data`, have another CRC-32C than `crc`."""
+    """Returns True for each batch with a CRC-32C other than `crc`. The batches lie back to back in `data`."""
     bad = np.zeros(len(start), np.bool_)
     first = 0
     while first < len(start):

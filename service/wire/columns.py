@@ -1,4 +1,4 @@
-"""Decodes bulk bytes of `__transaction_state` into columns: many chunks in one numpy pass, the unusual one by one."""
+"""Decodes bulk bytes of `__transaction_state` into columns: many chunks in one numpy pass, unusual ones one by one."""
 
 from __future__ import annotations
 
@@ -44,10 +44,11 @@ _KEY = np.dtype([("version", ">i2"), ("size", ">i2")])
 
 
 def decode(chunks: Sequence[Chunk]) -> LogColumns:
-    """The records of all chunks, ordered by (chunk, offset).
+    """Returns the records of all chunks, ordered by (chunk, offset).
 
-    What the vector pass does not know (a compressed, broken or odd batch; a value of an unknown version, with tags on
-    its elements, or with a number too long) goes through the scalar form; `decode_scalar` gives the same result slowly.
+    Input that the vector pass does not support (a compressed, broken or odd batch; a value of an unknown version, with
+    tags on its elements, or with a number that is too long) goes through the scalar form. `decode_scalar` returns the
+    same result slowly.
     """
     walk = locating.locate(chunks)
     slow = {index: scalar.locate(chunks[index]) for index in np.flatnonzero(walk.odd).tolist()}
@@ -81,7 +82,7 @@ def decode(chunks: Sequence[Chunk]) -> LogColumns:
 
 
 def _keys(records: Located) -> tuple[Bools, Ints]:
-    """(whether the key is good, size of the id in it) of every record."""
+    """Returns (True if the key is good, size of the id in it) of every record."""
     head = structs(np.frombuffer(records.data, np.uint8), records.key_start, _KEY)
     size = head["size"].astype(np.int64)
     fits = (size >= 0) & (_KEY.itemsize + size <= records.key_size)
@@ -89,7 +90,7 @@ def _keys(records: Located) -> tuple[Bools, Ints]:
 
 
 Place = tuple[int, int]
-"""(chunk, offset): rejects are found in two rounds and told in the order of the log."""
+"""(chunk, offset): rejects are found in two rounds and sorted by this into log order."""
 
 
 def _unreadable(chunks: Sequence[Chunk], records: Located, row: int) -> tuple[Place, Reject]:
@@ -114,7 +115,7 @@ def _ends(chunks: Sequence[Chunk], walk: locating.Walk, slow: dict[int, LocatedC
 
 
 def _joined(records: Located, slow: dict[int, LocatedChunk]) -> Located:
-    """Adds the records that the scalar form found, their keys and values behind the other bytes."""
+    """Adds the records that the scalar form found; their keys and values go behind the other bytes."""
     ordered = [(index, record) for index, found in slow.items() for record in found.records]
     strings = [string for _, record in ordered for string in (record.key, record.value)]
     size = np.array([-1 if string is None else len(string) for string in strings], np.int64)

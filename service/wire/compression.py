@@ -23,7 +23,7 @@ import pyarrow as pa
 from service.wire.errors import BadCodec
 
 LIMIT: Final = 64 << 20
-"""Bytes a batch may decompress to; ours, Kafka has none. A default batch holds 1 MB before compression."""
+"""Maximum bytes of a decompressed batch. Kafka has no such limit; a default batch holds 1 MB before compression."""
 
 XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _GZIP_WINDOW: Final = 31  # zlib: 15 bits of window, +16 = gzip framing
@@ -33,7 +33,7 @@ _I32 = struct.Struct(">i")
 
 
 def decompress(codec: int, data: bytes, limit: int = LIMIT) -> bytes:
-    """The plain bytes of `data`; BadCodec where that fails or would give more than `limit` bytes."""
+    """Returns the plain bytes of `data`. Raises BadCodec if that fails or would give more than `limit` bytes."""
     if codec == 0:
         return data
     try:
@@ -57,7 +57,8 @@ def _gzip(data: bytes, limit: int) -> bytes:
 
 
 def _framed(name: str, data: bytes, limit: int) -> bytes:
-    """In buffers of Arrow: `read` makes its bytes beforehand, and never frees them where a stream is broken."""
+    """Decompresses an lz4 or zstd stream with Arrow's `read_buffer`: `read` allocates its bytes beforehand, and
+    never frees them if the stream is broken."""
     pieces = []
     size = 0
     with pa.CompressedInputStream(pa.BufferReader(data), name) as stream:
@@ -85,7 +86,7 @@ def _snappy(data: bytes, limit: int) -> bytes:
 
 
 def _snappy_block(block: bytes, limit: int) -> bytes:
-    """A raw block begins with its plain size, so the limit is checked before anything is allocated."""
+    """Decompresses a raw block. Its plain size comes first, so the limit is checked before anything is allocated."""
     size = 0
     for index, byte in enumerate(block[:5]):
         size |= (byte & 0x7F) << (7 * index)

@@ -16,7 +16,7 @@ from service.wire.records import read_records
 ABORT: Final = 0
 COMMIT: Final = 1
 OTHER: Final = -1
-"""Types of KRaft's own log (2-6) and of the future: nothing to do with transactions."""
+"""Any other type: those of KRaft's own log (2-6) and future ones. They have nothing to do with transactions."""
 
 
 class ControlRecord(NamedTuple):
@@ -29,7 +29,7 @@ class ControlRecord(NamedTuple):
 
 
 def read_control(batch: Batch) -> ControlRecord | None:
-    """The marker in a control batch; None if compaction emptied it: then nobody knows what it was."""
+    """Returns the marker in a control batch; None if compaction emptied the batch, so that its type is unknown."""
     records = read_records(batch)
     if not records:
         return None
@@ -50,7 +50,7 @@ def _coordinator_epoch(value: bytes | None) -> int:
 
 
 def _versioned(data: bytes | None) -> Cursor:
-    """Behind the version; no version is below 0."""
+    """Returns a cursor behind the version. Raises MalformedBatch for null or a version below 0."""
     if data is None:
         raise MalformedBatch("a control record without key or value")
     cursor = Cursor(data, MalformedBatch)

@@ -20,13 +20,13 @@ _I64 = struct.Struct(">q")
 
 
 def wrap(number: int, bits: int) -> int:
-    """The two's complement of `number` in `bits` bits: what Java's arithmetic gives."""
+    """Returns the two's complement of `number` in `bits` bits, as Java's arithmetic does."""
     half = 1 << (bits - 1)
     return ((number + half) & ((1 << bits) - 1)) - half
 
 
 class Cursor:
-    """A position in `data` and an end; running out of bytes raises `error`, which says whose bytes they are."""
+    """A position in `data` and an end. A read past the end raises `error`, which names the kind of data."""
 
     __slots__ = ("_data", "_error", "end", "position")
 
@@ -42,7 +42,7 @@ class Cursor:
         return self.end - self.position
 
     def skip(self, size: int) -> int:
-        """Steps over `size` bytes; returns where they began."""
+        """Skips `size` bytes; returns the position where they began."""
         start = self.position
         if not 0 <= size <= self.end - start:
             raise self._error(f"{size} bytes expected at {start}, {self.end - start} left")
@@ -50,7 +50,7 @@ class Cursor:
         return start
 
     def take(self, size: int) -> bytes:
-        """The next `size` bytes."""
+        """Returns the next `size` bytes."""
         start = self.skip(size)
         return self._data[start : start + size]
 
@@ -71,7 +71,7 @@ class Cursor:
         return number
 
     def uvarint(self) -> int:
-        """Java's readUnsignedVarint: five bytes at most, and bits above the 32nd fall away."""
+        """Reads a number as Java's readUnsignedVarint does: five bytes at most; bits above the 32nd are dropped."""
         return wrap(self._groups(5), 32)
 
     def varint(self) -> int:

@@ -1,4 +1,4 @@
-"""What can be wrong with bytes of Kafka, one class for each thing that an operator would act on differently."""
+"""Errors in bytes from Kafka: one class for each case that an operator would handle differently."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import ClassVar
 
 
 class DecodeError(Exception):
-    """Bytes that are not what they should be. Never raised itself: a subclass says what is wrong.
+    """Base of all decoding errors. Never raised itself: a subclass names the error.
 
     `reason` is stable: it is a metric label and is stored with the rejected bytes.
     """
@@ -20,13 +20,13 @@ class DecodeError(Exception):
 
 
 class BadLength(DecodeError):
-    """A batch whose length is below what its header needs: nobody can tell where the next batch begins."""
+    """A batch length that is too small for a header: the start of the next batch is unknown."""
 
     reason = "bad_length"
 
 
 class BadChecksum(DecodeError):
-    """The CRC-32C over attributes and records does not fit: damaged on disk or on the way."""
+    """The CRC-32C over attributes and records does not match: damaged on disk or in transit."""
 
     reason = "bad_crc"
 
@@ -38,7 +38,7 @@ class BadOffset(DecodeError):
 
 
 class UnsupportedMagic(DecodeError):
-    """A message format other than 2. Formats 0 and 1 know no transactions and left Kafka with 4.0."""
+    """A message format other than 2. Formats 0 and 1 have no transactions; Kafka 4.0 dropped them."""
 
     reason = "unsupported_magic"
 
@@ -50,7 +50,7 @@ class BadCodec(DecodeError):
 
 
 class MalformedBatch(DecodeError):
-    """A good checksum around records that do not add up: written so."""
+    """A batch with a good checksum and inconsistent records: it was written that way."""
 
     reason = "malformed_batch"
 
@@ -62,7 +62,7 @@ class NullKey(DecodeError):
 
 
 class UnknownKeyVersion(DecodeError):
-    """A record type of the future (KAFKA-18604: the key's first int16 is the coordinator record type)."""
+    """A record type newer than this decoder (KAFKA-18604: the key's first int16 is the coordinator record type)."""
 
     reason = "unknown_key_version"
 
@@ -74,7 +74,7 @@ class MalformedKey(DecodeError):
 
 
 class UnknownValueVersion(DecodeError):
-    """A value version of the future."""
+    """A value version newer than this decoder."""
 
     reason = "unknown_value_version"
 

@@ -1,4 +1,4 @@
-"""Reads the headers of record batches, one by one or as columns: who wrote, how much, what was closed; no payloads."""
+"""Reads the headers of record batches, one by one or as columns: producers, volume, markers; no payload of data."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from service.wire.vectors import Bools, Ints, structs
 
 
 def read_headers(data: bytes) -> Iterator[BatchHeader]:
-    """In order, also of a last batch of which only the header is there. Ends at what cannot be a header of format 2.
+    """Yields the headers in order, even that of a last batch that is cut after its header. Ends at the first bytes that
+    cannot be a header of format 2.
 
-    Checksums are of whole batches, and so not looked at.
+    Checksums are not verified, because they cover whole batches.
     """
     position = 0
     while len(data) - position >= HEADER_SIZE:
@@ -38,13 +39,13 @@ _HEADER: Final = np.dtype(
     }
 )
 _HIGHEST_BASE: Final = 2**63 - 2**31 - 1
-"""Above, base + delta + 1 may not fit into an int64."""
+"""Highest base offset accepted: above it, base + delta + 1 may not fit into an int64."""
 
 
 class HeaderColumns(NamedTuple):
-    """One row per whole batch, in the order of the log; `position` and `size` are bytes of the buffer.
+    """One row per whole batch, in log order; `position` and `size` are bytes of the buffer.
 
-    `records` is what the header says, so that a compressed batch need not be opened; `max_timestamp_ms` may be -1.
+    `records` is the header's count, so that a compressed batch need not be decompressed; `max_timestamp_ms` may be -1.
     """
 
     position: Ints
@@ -62,9 +63,10 @@ class HeaderColumns(NamedTuple):
 
 
 def header_columns(data: bytes) -> HeaderColumns:
-    """Of all whole batches up to what cannot be one of format 2, or lies before the end of its predecessor.
+    """Returns a row for each whole batch. Ends before the first one that cannot be of format 2, or that lies before the
+    end of its predecessor.
 
-    Checksums are of whole batches, payload included, and so not looked at.
+    Checksums are not verified, because they cover whole batches, payload included.
     """
     starts = _whole(data)
     if not starts.size:
@@ -91,7 +93,7 @@ def header_columns(data: bytes) -> HeaderColumns:
 
 
 def marker_at(data: bytes, position: int, size: int) -> ControlRecord | None:
-    """The marker in the control batch that lies there; None where it is none, was compacted away or is damaged."""
+    """Returns the marker in the control batch at `position`; None if it is none, was compacted away or is damaged."""
     try:
         for batch in read_batches(data[position : position + size]):
             if isinstance(batch, Batch):
@@ -103,7 +105,7 @@ def marker_at(data: bytes, position: int, size: int) -> ControlRecord | None:
 
 
 def _whole(data: bytes) -> Ints:
-    """Where whole batches begin: without a last one that the Fetch cut."""
+    """Returns the positions of whole batches, without a last one that the Fetch cut."""
     starts = batch_starts(data)
     if not starts.size:
         return starts

@@ -1,4 +1,4 @@
-"""Finds the records of many chunks in one pass, and says which chunks are not ordinary.
+"""Finds the records of many chunks in one pass, and marks the chunks that are not ordinary.
 
 Ordinary: whole batches of format 2 with good checksums, rising offsets, uncompressed, records without headers. A chunk
 with anything else is left to `service.wire.scalar` as a whole; control and empty batches are ordinary.
@@ -26,11 +26,11 @@ _HEADER = np.dtype(
     }
 )
 _HIGHEST_BASE: Final = 2**63 - 2**31 - 1
-"""Above, base + delta + 1 may not fit into an int64."""
+"""Highest base offset accepted: above it, base + delta + 1 may not fit into an int64."""
 
 
 class Located(NamedTuple):
-    """Records in buffer order: chunk index, offset, time, epoch; where key and value lie in `data` (below 0: null)."""
+    """Records in buffer order: chunk index, offset, time, epoch, and slices of key and value (size below 0: null)."""
 
     data: bytes
     chunk: Ints
@@ -53,7 +53,7 @@ class Located(NamedTuple):
 
 
 class Walk(NamedTuple):
-    """The records of all chunks that are ordinary, and per chunk: is it odd, position reached, batches, bytes."""
+    """The records of all ordinary chunks, and per chunk: True if it is odd, offset reached, batches, bytes."""
 
     records: Located
     odd: Bools
@@ -72,7 +72,7 @@ class _Found(NamedTuple):
 
 
 def locate(chunks: Sequence[Chunk]) -> Walk:
-    """One pass over all chunks; what lies outside their [lo, hi) is left out."""
+    """Finds the records of all chunks in one pass; leaves out records outside the chunk's [lo, hi)."""
     walked = [_walk(chunk.data) for chunk in chunks]
     counts = np.array([len(positions) for positions, _, _ in walked], np.int64)
     used = np.array([end for _, end, _ in walked], np.int64)
@@ -95,7 +95,7 @@ def locate(chunks: Sequence[Chunk]) -> Walk:
 
 
 def _walk(data: bytes) -> tuple[Ints, int, bool]:
-    """(positions of whole batches, end of the last, whether something else than a partial tail may follow)."""
+    """Returns (positions of whole batches, end of the last, True if anything but a partial tail follows)."""
     positions = batch_starts(data)
     end = 0
     if positions.size:
@@ -112,7 +112,7 @@ def _joined(pieces: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
 
 
 def _batches(data: bytes, start: Ints, stop: Ints, chunk: Ints) -> _Found:
-    """Block by block, so that the columns of a block stay in the cache: twice as fast as all at once."""
+    """Reads batches block by block, so that a block's columns stay in the cache: twice as fast as all at once."""
     view: Bytes = np.frombuffer(data, np.uint8)
     found = [_block(data, view, start[block], stop[block], chunk[block]) for block in blocks(len(start))]
     if len(found) == 1:
@@ -123,7 +123,7 @@ def _batches(data: bytes, start: Ints, stop: Ints, chunk: Ints) -> _Found:
 
 
 def _block(data: bytes, view: Bytes, start: Ints, stop: Ints, chunk: Ints) -> _Found:
-    """Batches that lie back to back, their headers first, then their records."""
+    """Reads batches that lie back to back: first their headers, then their records."""
     header = structs(view, start, _HEADER)
     base = header["base"].astype(np.int64)
     delta = header["delta"].astype(np.int64)
@@ -150,8 +150,9 @@ def _block(data: bytes, view: Bytes, start: Ints, stop: Ints, chunk: Ints) -> _F
 
 
 def _record_starts(data: bytes, start: Ints, stop: Ints, count: Ints, bad: Bools) -> tuple[Ints, Ints, Ints]:
-    """(first byte, byte behind, batch) of each record. The coordinator writes one record a batch, so that its place is
-    known; batches of several (tombstones) are walked. Marks those that do not come out even."""
+    """Returns (first byte, byte behind, batch) of each record. The coordinator writes one record a batch, so that its
+    place is known; batches of several records (tombstones) are walked. Marks batches in `bad` if their records do not
+    fill them exactly."""
     several = {}
     for row in np.flatnonzero(count > 1).tolist():
         several[row] = _cut(data, int(start[row]), int(stop[row]), int(count[row]))
@@ -170,7 +171,7 @@ def _record_starts(data: bytes, start: Ints, stop: Ints, count: Ints, bad: Bools
 
 
 def _cut(data: bytes, position: int, stop: int, count: int) -> list[int]:
-    """Where `count` records begin that fill the bytes up to `stop`; empty if they do not."""
+    """Returns the starts of `count` records that fill the bytes up to `stop`; empty if they do not fill them."""
     starts = []
     for _ in range(count):
         starts.append(position)
@@ -187,7 +188,7 @@ def _cut(data: bytes, position: int, stop: int, count: int) -> list[int]:
 
 
 def _records(data: Bytes, start: Ints, stop: Ints) -> tuple[Bools, Ints, Ints, tuple[Ints, Ints], tuple[Ints, Ints]]:
-    """(not ordinary, timestamp delta, offset delta, key slices, value slices) of records, field after field."""
+    """Reads records field by field: (not ordinary, timestamp delta, offset delta, key slices, value slices)."""
     odd = np.zeros(len(start), np.bool_)
     length, at = varint(data, start, odd)
     odd |= at + length != stop

@@ -1,4 +1,4 @@
-"""What decoding a piece of `__transaction_state` gives: one column per field, and what could not be read."""
+"""The result of decoding a piece of `__transaction_state`: one column per field, rejected records, broken batches."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ TOMBSTONE: Final = 1
 UNDECODABLE: Final = 2
 
 RAW_LIMIT: Final = 64 << 10
-"""Bytes of a key, value or batch that are kept of what could not be decoded."""
+"""Maximum bytes kept of a key, value or batch that could not be decoded."""
 
 
 class Chunk(NamedTuple):
-    """Bytes as a Fetch of `partition` gave them, of which the offsets [lo, hi) are wanted."""
+    """Bytes of `partition` as a Fetch returned them; only the offsets [lo, hi) are wanted."""
 
     partition: int
     lo: int
@@ -29,7 +29,7 @@ class Chunk(NamedTuple):
 
 
 class Reject(NamedTuple):
-    """A record that could not be decoded: with an id if the value is at fault (the id is then a row of its own)."""
+    """A record that could not be decoded. If the value is at fault, it has an id, and also a row in LogColumns."""
 
     partition: int
     offset: int
@@ -40,9 +40,9 @@ class Reject(NamedTuple):
 
 
 class BrokenBatch(NamedTuple):
-    """A batch of which no record was delivered; fetch it once more before believing it.
+    """A batch of which no record could be read. Fetch it once more before you believe it.
 
-    `resume_offset` is where the log goes on behind it, None if its length is wrong and nobody can tell.
+    `resume_offset`: the offset at which the log continues behind it; None (unknown) if its length is wrong.
     """
 
     partition: int
@@ -53,7 +53,7 @@ class BrokenBatch(NamedTuple):
 
 
 class Slices(NamedTuple):
-    """Where byte strings lie in one buffer; a size below 0 is null."""
+    """Byte strings as positions in one buffer; a size below 0 is null."""
 
     data: bytes
     start: npt.NDArray[np.int64]
@@ -93,13 +93,13 @@ class LogColumns:
     rejects: tuple[Reject, ...]
     """Ordered like the rows."""
     next_offsets: dict[int, int]
-    """Per partition the position up to which everything is in here: behind the last whole batch (empty and broken ones
-    are progress too, one whose length is wrong is not), at least the smallest lo and at most the largest hi."""
+    """By partition, the offset up to which the log was decoded: behind the last whole batch (empty and broken ones
+    count, one with a wrong length does not), at least the smallest lo and at most the largest hi."""
     broken: tuple[BrokenBatch, ...]
     batches: int
-    """Whole batches walked over, of any kind."""
+    """Number of whole batches read, of any kind."""
     bytes: int
-    """Their bytes."""
+    """Size of these batches."""
     values: Slices
     """The raw values of the rows."""
 
@@ -107,7 +107,7 @@ class LogColumns:
         return len(self.offset)
 
     def participants(self, row: int) -> Partitions:
-        """(topic, partitions) that take part according to this row; () for every row that is not a VALUE."""
+        """Returns the participants (topic, partitions) in this row; () for a row that is not a VALUE."""
         value = self.values.get(row)
         if value is None or self.kind[row] != VALUE:
             return ()
@@ -115,7 +115,7 @@ class LogColumns:
 
 
 def holes(offsets: npt.NDArray[np.int64], lo: int, hi: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Returns the ranges of [lo, hi) that hold none of these rising offsets: where each begins, and where it ends
+    """Returns the ranges of [lo, hi) that hold none of these rising offsets: the start of each, and the end of each
     (exclusive)."""
     there = np.concatenate(([lo - 1], offsets, [hi]))
     before = np.flatnonzero(np.diff(there) > 1)

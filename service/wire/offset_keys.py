@@ -1,6 +1,6 @@
-"""Keys of `__consumer_offsets`: which partition a consumer group commits an offset for.
+"""Decodes keys of `__consumer_offsets`: the partition for which a consumer group commits an offset.
 
-The first int16 says what the record is; Kafka calls it the version of the key, and since 4.1 its coordinator record
+The first int16 is the type of the record. Kafka calls it the version of the key, and since 4.1 its coordinator record
 type (KAFKA-18604).
 
 | type           | record                                                                 |
@@ -13,8 +13,8 @@ type (KAFKA-18604).
 
 Source: LegacyOffsetCommitKey.json, OffsetCommitKey.json, GroupMetadataKey.json and the other `*Key.json` of
 group-coordinator/src/main/resources/common/message, Kafka 4.0 to 4.3. As in Kafka's generated readers, bytes after the
-last field are ignored. Unlike them, names are checked: whoever may write to the topic may write anything, and what no
-group coordinator writes must not pass for a group.
+last field are ignored. Unlike there, names are checked: a client with WRITE on the topic may write anything, and a
+record that no group coordinator writes must not pass for one of a group.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from service.wire.errors import MalformedKey, NullKey, UnknownKeyVersion
 
 _OFFSETS: Final = frozenset({0, 1})
 _TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-"""As Kafka names topics (`Topic.validate`)."""
+"""A valid topic name (`Topic.validate`)."""
 LAST_TYPE: Final = 23
 
 
 class OffsetKey(NamedTuple):
-    """A group may have any name that is UTF-8."""
+    """A partition for which a group commits an offset. The group's name may be any UTF-8 text."""
 
     group: str
     topic: str
@@ -40,7 +40,7 @@ class OffsetKey(NamedTuple):
 
 
 def decode_offset_key(key: bytes | None) -> OffsetKey | None:
-    """Returns None for a record that is known to be no offset.
+    """Returns the decoded key; None for a known type of record that is no offset.
 
     Raises NullKey, MalformedKey, or UnknownKeyVersion for a type that Kafka 4.3 does not have.
     """

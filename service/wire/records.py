@@ -1,4 +1,4 @@
-"""The records inside one batch.
+"""Reads the records inside one batch.
 
 | field          | type    | note                                            |
 |----------------|---------|-------------------------------------------------|
@@ -24,7 +24,7 @@ from service.wire.errors import MalformedBatch
 
 
 class Record(NamedTuple):
-    """One record; `timestamp_ms` is the broker's where the batch has LogAppendTime."""
+    """One record. If the batch has LogAppendTime, `timestamp_ms` is the broker's time."""
 
     offset: int
     timestamp_ms: int
@@ -33,9 +33,9 @@ class Record(NamedTuple):
 
 
 def read_records(batch: Batch, limit: int = LIMIT) -> list[Record]:
-    """All records of a batch; MalformedBatch or BadCodec if one of them cannot be told from the next.
+    """Returns all records of a batch. Raises MalformedBatch or BadCodec if its bytes cannot be split into records.
 
-    Offsets must rise and stay inside the batch: positions in the log rest on that.
+    Offsets must rise and stay inside the batch, because positions in the log depend on them.
     """
     header = batch.header
     if header.records_count == 0:

@@ -1,4 +1,4 @@
-"""The log decoded batch by batch and record by record: the reference, and the way for all that is not ordinary."""
+"""Decodes the transaction log record by record: the reference for the vector form, and the fallback for odd input."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BLANK = TransactionValue(-1, -1, -1, -1, -1, None, -1, -1)
 
 
 class LocatedRecord(NamedTuple):
-    """A record whose bytes are known and not yet understood."""
+    """A record with its position in the log; key and value are not decoded yet."""
 
     offset: int
     timestamp_ms: int
@@ -40,7 +40,7 @@ class LocatedRecord(NamedTuple):
 
 
 class LocatedChunk(NamedTuple):
-    """The records of a chunk between lo and hi, and how far it reaches."""
+    """The records of a chunk in [lo, hi), its broken batches, and the offset up to which it was read."""
 
     records: list[LocatedRecord]
     broken: list[BrokenBatch]
@@ -50,8 +50,8 @@ class LocatedChunk(NamedTuple):
 
 
 def locate(chunk: Chunk) -> LocatedChunk:
-    """Finds the records of one chunk. Control batches are stepped over; of a batch with one unreadable record none is
-    delivered."""
+    """Finds the records of one chunk. Skips control batches. If one record of a batch is unreadable, the whole batch is
+    left out."""
     found = list(read_batches(chunk.data, chunk.lo))
     records: list[LocatedRecord] = []
     broken: list[BrokenBatch] = []
@@ -83,16 +83,18 @@ def locate(chunk: Chunk) -> LocatedChunk:
 
 
 def _is_doubtful(batch: Batch | BadBatch, expected: int) -> bool:
-    """Whether these may be bytes where no batch begins, because a length before them is wrong."""
+    """Returns True if there is possibly no batch at this position, because a length before it is wrong."""
     is_whole = isinstance(batch, Batch) or isinstance(batch.error, BadOffset)  # the checksum is right
     return not is_whole and batch.base_offset != expected
 
 
 def _follows(found: Sequence[Batch | BadBatch], size: int) -> list[tuple[int | None, bool]]:
-    """Where the log goes on if a batch is broken: (base of the next good one, whether all that follows is known).
+    """Returns for each batch where the log continues if that batch is broken: (base offset of the next good batch, True
+    if everything behind is known).
 
-    A broken batch may have a wrong length, and then what lies behind it are no batches: they are believed if they begin
-    where it claims to end. Else offsets are tried one by one: a damaged number must not skip records.
+    If the length of a broken batch is wrong, the bytes behind it are no batches. They are accepted as batches if they
+    begin at the offset where it claims to end. Otherwise offsets are tried one by one, because a damaged number must
+    not skip records.
     """
     following: list[tuple[int | None, bool]] = []
     last = found[-1] if found else None
@@ -111,13 +113,13 @@ def _follows(found: Sequence[Batch | BadBatch], size: int) -> list[tuple[int | N
 
 
 def placed(base: int, end: int, position: int, limit: int) -> int:
-    """The offset to report of a batch that is broken and lies where `position` was expected: what it claims itself, if
-    that can be true."""
+    """Returns the offset to report for a broken batch found where `position` was expected: its own base offset if that
+    is possible, else `position`."""
     return base if position < end and base < max(limit, position + 1) else position
 
 
 def _collect(batch: Batch, chunk: Chunk, records: list[LocatedRecord]) -> DecodeError | None:
-    """Adds the records of a batch, or says why there are none."""
+    """Adds the records of a batch to `records`, or returns the error that makes the batch unreadable."""
     if batch.header.is_control:
         return None
     try:
@@ -141,7 +143,8 @@ def _broken(chunk: Chunk, batch: Batch | BadBatch, offset: int, reached: int, er
 
 
 def misread(partition: int, at: int, data: bytes) -> BrokenBatch:
-    """The first batch of `data`, of which a Fetch from `at` gave all there is, and which still leads nowhere."""
+    """Returns the first batch of `data` as broken. A Fetch from `at` had room for more, and still reading cannot go on:
+    the batch's length is wrong (BadLength), or its offset is that of another place (BadOffset)."""
     found = next(read_batches(data), None)
     error = BadLength if found is None else BadOffset
     base = int.from_bytes(data[:8], "big", signed=True)
@@ -157,7 +160,7 @@ def reject(
     key: bytes | None,
     value: bytes | None,
 ) -> Reject:
-    """A record that cannot be read; without an id if its key is at fault."""
+    """Returns the Reject of a record that cannot be decoded; it has no id if the key is at fault."""
     return Reject(partition, offset, error.reason, transactional_id, _cut(key), _cut(value))
 
 
@@ -166,7 +169,7 @@ def _cut(data: bytes | None) -> bytes | None:
 
 
 class Ends(NamedTuple):
-    """What LogColumns says of the chunks as a whole."""
+    """The fields of LogColumns that describe the chunks as a whole."""
 
     next_offsets: dict[int, int]
     broken: tuple[BrokenBatch, ...]
@@ -175,7 +178,7 @@ class Ends(NamedTuple):
 
 
 def decode_scalar(chunks: Sequence[Chunk]) -> LogColumns:
-    """The same as `columns.decode`, record by record."""
+    """Returns the same as `columns.decode`, decoded record by record."""
     located = [locate(chunk) for chunk in chunks]
     rejects: list[Reject] = []
     rows = [
@@ -188,7 +191,7 @@ def decode_scalar(chunks: Sequence[Chunk]) -> LogColumns:
 
 
 def ends(chunks: Sequence[Chunk], located: Sequence[LocatedChunk]) -> Ends:
-    """Sums up the chunks; of several chunks of a partition the furthest position counts."""
+    """Sums up the chunks. If a partition has several chunks, the furthest position counts."""
     next_offsets: dict[int, int] = {}
     for chunk, found in zip(chunks, located, strict=True):
         next_offsets[chunk.partition] = max(next_offsets.get(chunk.partition, 0), found.next_offset)
@@ -205,7 +208,7 @@ class _Row(NamedTuple):
 
 
 def _row(partition: int, record: LocatedRecord, rejects: list[Reject]) -> _Row | None:
-    """What the record says; None if not even its id can be told."""
+    """Decodes one record and adds any error to `rejects`; returns None if even its id is unreadable."""
     try:
         transactional_id = decode_key(record.key)
     except DecodeError as error:

@@ -1,4 +1,4 @@
-"""Where the batches of a chunk begin: a guess walks from many places at once, and counts only when it is proven."""
+"""Finds where the batches of a chunk begin: walks from many guessed places at once, then checks that the walks join."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from service.wire.vectors import Ints
 SHORTEST: Final = HEADER_SIZE - LENGTH_END
 """The smallest batchLength that leaves room for a header."""
 STRETCH: Final = 1 << 12
-"""Bytes, about, of one walk."""
+"""Bytes that one walk covers, approximately."""
 FEWEST_WALKS: Final = 64
-"""With fewer side by side the loop is faster."""
+"""Minimum number of walks side by side; with fewer, the loop is faster."""
 MOST_STEPS: Final = 2 * STRETCH // HEADER_SIZE
-"""Of one walk; it takes more only where no header is found for long, and there the loop is faster too."""
+"""Maximum steps of one walk. More are needed only where no header is found for long; there the loop is faster too."""
 
 _LENGTH = struct.Struct(">8xi")
 _USUAL_END: Final = b"\xff" * 14 + b"\0\0\0\1"
-"""How the headers that coordinators write end: no producer id, epoch and sequence (all -1), one record."""
+"""The end of the headers that coordinators write: no producer id, epoch and sequence (all -1), one record."""
 
 
 def batch_length(data: bytes, position: int) -> int:
-    """batchLength of what begins at `position`."""
+    """Returns the batchLength of the batch that begins at `position`."""
     length: int = _LENGTH.unpack_from(data, position)[0]
     return length
 
 
 def batch_starts(data: bytes) -> Ints:
-    """Where batches begin, from 0 on, up to what cannot be one; the last may be cut.
+    """Returns the positions of the batches, up to the first bytes that cannot be a batch; the last batch may be cut.
 
-    Each batch says where the next begins, so only a Python loop over all of them is sure to find them. A guess costs a
-    quarter of it, and is taken if it turns out to be what the loop would have found.
+    Each batch gives only the start of the next one, so only a Python loop over all of them is certain to find them. The
+    guess takes a quarter of the loop's time. Its result is used if it proves equal to the loop's.
     """
     guessed = _guess(data) if len(data) >= FEWEST_WALKS * STRETCH else None
     return np.fromiter(_loop(data), np.int64) if guessed is None else guessed
@@ -53,7 +53,7 @@ def _loop(data: bytes) -> Iterator[int]:
 
 
 def _guess(data: bytes) -> Ints | None:
-    """Walks from every place that looks like a header up to the next such place; None if that is not one walk."""
+    """Walks from each place that looks like a header to the next one; returns None if they do not join into one."""
     begin = np.array([0, *_lookalikes(data)], np.int64)
     end = np.append(begin[1:], len(data) - HEADER_SIZE + 1)
     length_at: npt.NDArray[Any] = np.ndarray((len(data) - LENGTH_END + 1,), ">i4", data, LENGTH_END - 4, (1,))
@@ -74,7 +74,7 @@ def _guess(data: bytes) -> Ints | None:
 
 
 def _lookalikes(data: bytes) -> Iterator[int]:
-    """Where headers seem to begin, one in each stretch; the same bytes may lie in a value."""
+    """Yields positions where headers seem to begin, one in each stretch; a value may contain the same bytes."""
     position = 0
     while (found := data.find(_USUAL_END, position + STRETCH)) >= 0:
         position = found + len(_USUAL_END) - HEADER_SIZE

@@ -1,4 +1,4 @@
-"""Keys and values of `__transaction_state`, read in the order in which the specification lists the fields.
+"""Decodes keys and values of `__transaction_state`, in the order in which the specification lists the fields.
 
 Source: TransactionLogKey.json, TransactionLogValue.json (transaction-coordinator/.../common/message), KIP-915 (value
 v1), KIP-890 (tags 0-2), KIP-939 (tag 3). Value v0 is fixed; v1 has compact arrays and tagged fields:
@@ -21,9 +21,9 @@ v1), KIP-890 (tags 0-2), KIP-939 (tag 3). Value v0 is fixed; v1 has compact arra
 |                         |                            | 2 ClientTransactionVersion int16    |
 |                         |                            | 3 NextProducerEpoch int16           |
 
-As in Kafka's generated readers, bytes after the last field are ignored, of a repeated tag the last one counts, and
-unknown tags are stepped over. Unlike them, a known tag whose size is not that of its type is an error: Kafka would
-read over its end into the next field.
+As in Kafka's generated readers, bytes after the last field are ignored, the last occurrence of a repeated tag counts,
+and unknown tags are skipped. Unlike there, a known tag with a size other than that of its type is an error: Kafka would
+read past its end into the next field.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ from service.wire.errors import MalformedKey, MalformedValue, NullKey, UnknownKe
 
 KEY_VERSION: Final = 0
 LAST_STATUS: Final = 5
-"""6 Dead and 7 PrepareEpochFence exist in the coordinator's memory only (TransactionState.java)."""
+"""The highest status in the log: 6 Dead and 7 PrepareEpochFence exist only in the coordinator's memory
+(TransactionState.java)."""
 
 PREVIOUS_PRODUCER_ID: Final = 0
 NEXT_PRODUCER_ID: Final = 1
@@ -45,11 +46,11 @@ NEXT_PRODUCER_EPOCH: Final = 3
 TAG_SIZES: Final = {PREVIOUS_PRODUCER_ID: 8, NEXT_PRODUCER_ID: 8, CLIENT_TRANSACTION_VERSION: 2, NEXT_PRODUCER_EPOCH: 2}
 
 Partitions = tuple[tuple[str, tuple[int, ...]], ...]
-"""(topic, partitions) in the order of the record, which is the order of a hash map."""
+"""(topic, partitions) in the order of the record, which is that of a hash map: arbitrary."""
 
 
 class TransactionValue(NamedTuple):
-    """One value. `partitions` is None in `Empty` (null array) and () in `CompleteX` (empty array); times are in ms.
+    """A decoded value. `partitions` is None in `Empty` (null array) and () in `CompleteX` (empty array); times in ms.
 
     Topic names are UTF-8 with surrogate escapes: `name.encode("utf-8", "surrogateescape")` gives the bytes back.
     """
@@ -69,12 +70,12 @@ class TransactionValue(NamedTuple):
 
     @property
     def partition_count(self) -> int:
-        """Participant partitions, 0 for null and empty."""
+        """Number of participant partitions; 0 for a null or empty array."""
         return sum(len(ids) for _, ids in self.partitions or ())
 
 
 def decode_key(key: bytes | None) -> bytes:
-    """The transactional id as the bytes of the log: int16 version 0, int16 size, UTF-8."""
+    """Returns the transactional id as bytes. The key has int16 version 0, int16 size, UTF-8."""
     if key is None:
         raise NullKey("a record without key")
     cursor = Cursor(key, MalformedKey)
@@ -85,7 +86,7 @@ def decode_key(key: bytes | None) -> bytes:
 
 
 def decode_value(value: bytes) -> TransactionValue:
-    """One value that is not null: a tombstone (null) has no fields and is the caller's own branch."""
+    """Decodes one value. It must not be null: the caller handles tombstones (null), which have no fields."""
     cursor = Cursor(value, MalformedValue)
     version = cursor.int16()
     if version not in (0, 1):
@@ -147,13 +148,13 @@ def _ids(cursor: Cursor, count: int) -> tuple[int, ...]:
 
 
 def _room_for(count: int, cursor: Cursor) -> None:
-    """Every element takes a byte at least, so a count above what is left is wrong before anything is built."""
+    """Raises MalformedValue if `count` elements, of at least one byte each, do not fit: before anything is built."""
     if not 0 <= count <= cursor.left:
         raise MalformedValue(f"{count} elements announced, {cursor.left} bytes left")
 
 
 def _tags(cursor: Cursor) -> dict[int, int]:
-    """The known tagged fields that are present, by number."""
+    """Returns the known tagged fields that are present, by tag number."""
     found = {}
     for tag, size in _tag_headers(cursor):
         wanted = TAG_SIZES.get(tag)
@@ -167,6 +168,6 @@ def _tags(cursor: Cursor) -> dict[int, int]:
 
 
 def _tag_headers(cursor: Cursor) -> Iterator[tuple[int, int]]:
-    """(tag, size) of each tagged field; the caller steps over its bytes before asking for the next."""
+    """Yields (tag, size) of each tagged field; the caller must read or skip its bytes before the next one."""
     for _ in range(cursor.uvarint()):
         yield cursor.uvarint(), cursor.uvarint()

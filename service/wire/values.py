@@ -1,4 +1,4 @@
-"""Transaction-log values, many at once; what is not plain is named and left to `transaction_log.decode_value`."""
+"""Decodes many transaction-log values at once; values that are not plain are left to `transaction_log.decode_value`."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ _USUAL_TAGS = np.dtype(
         ("client_transaction_version", ">i2"),
     ]
 )
-"""A whole tag section: 2 tags, the first is 0; its size 8; its value; tag 2 of size 2; its value. Kafka 4.3 and later
-write it for every client of transaction.version 2; reading it at once makes decoding a tenth faster."""
+"""A whole tag section with two tags: tag 0 of size 8 and its value, tag 2 of size 2 and its value. Kafka 4.3 and later
+write it for every client of transaction.version 2. Reading it in one step makes decoding a tenth faster."""
 
 SHORTEST: Final = 35
 """Bytes of the smallest value: v1, null array, no tags (v0: 37)."""
 MOST_TOPICS: Final = 64
 MOST_TAGS: Final = 8
-"""Above, a Python loop over one value is cheaper than a numpy pass for each topic or tag."""
+"""Above these limits, a Python loop over one value is cheaper than a numpy pass for each topic or tag."""
 
 
 class ValueColumns(NamedTuple):
-    """The fields of TransactionValue as columns, in the order in which LogColumns has them."""
+    """The fields of TransactionValue as columns, in the order of LogColumns."""
 
     producer_id: npt.NDArray[np.int64]
     producer_epoch: npt.NDArray[np.int16]
@@ -65,11 +65,11 @@ class ValueColumns(NamedTuple):
 
     @classmethod
     def blank(cls, rows: int) -> ValueColumns:
-        """Rows without a value."""
+        """Returns columns for `rows` rows without a value."""
         return cls._make(np.full(rows, blank, dtype) for blank, dtype in _BLANKS)
 
     def put(self, row: int, value: TransactionValue) -> None:
-        """Writes one value decoded by the scalar form."""
+        """Writes one value that the scalar form decoded."""
         for name in self._fields:
             getattr(self, name)[row] = getattr(value, name)
 
@@ -87,11 +87,11 @@ _BLANKS: Final = (
     (-1, np.int16),
     (0, np.int32),
 )
-"""What stands in each column of ValueColumns where there is no value, and its type."""
+"""The number in each column of ValueColumns for a row without a value, and the column's type."""
 
 
 def decode_values(data: Bytes, start: Ints, size: Ints, into: ValueColumns) -> Ints:
-    """Fills `into` from every slice that is a plain value; returns the other rows, null ones (size -1) left out."""
+    """Fills `into` from every slice that is a plain value. Returns the other rows, except null ones (size -1)."""
     done = size < 0
     for block in blocks(len(size)):
         columns = ValueColumns._make(column[block] for column in into)
@@ -110,7 +110,7 @@ def _decode_block(data: Bytes, start: Ints, size: Ints, into: ValueColumns, done
 def _decode_version(
     version: int, data: Bytes, start: Ints, size: Ints, into: ValueColumns, rows: Ints, done: Bools
 ) -> None:
-    """Values of one version; `rows` says where they belong in `into`. Marks in `done` what it could read."""
+    """Decodes values of one version into the rows `rows` of `into`. Marks the rows that it could read in `done`."""
     end = start + size
     fixed = structs(data, start, _FIXED)
     odd: Bools = (fixed["status"] < 0) | (fixed["status"] > LAST_STATUS)
@@ -139,7 +139,7 @@ def _decode_version(
 
 
 def _count(version: int, data: Bytes, at: Ints, odd: Bools) -> tuple[Ints, Ints]:
-    """An array's length (below 0: null) and the position of its elements."""
+    """Returns an array's length (below 0: null) and the position of its elements."""
     if version == 0:
         return structs(data, at, _I32).astype(np.int64), at + 4
     number, behind = uvarint(data, at, odd)
@@ -147,7 +147,7 @@ def _count(version: int, data: Bytes, at: Ints, odd: Bools) -> tuple[Ints, Ints]
 
 
 def _skip_partitions(version: int, data: Bytes, at: Ints, end: Ints, topics: Ints, odd: Bools) -> Ints:
-    """Moves `at` behind the topics, one topic of every row at a time; returns how many partitions they name."""
+    """Moves `at` behind the topics, one topic of every row at a time; returns the number of partitions per row."""
     partitions = np.zeros(len(at), np.int64)
     active = np.flatnonzero((topics > 0) & ~odd)
     while active.size:
@@ -191,7 +191,7 @@ def _tagged(data: Bytes, at: Ints, end: Ints, odd: Bools) -> dict[str, Ints]:
 
 
 def _tag_by_tag(data: Bytes, at: Ints, end: Ints, odd: Bools, rows: Ints, found: dict[str, Ints]) -> None:
-    """Moves `at` behind the tagged fields of `rows`, one of every row at a time."""
+    """Moves `at` behind the tagged fields of `rows`, one field of every row at a time; fills `found`."""
     strange = np.zeros(len(rows), np.bool_)
     tags, at[rows] = uvarint(data, at[rows], strange)
     odd[rows] |= strange | (tags > MOST_TAGS)

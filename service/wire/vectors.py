@@ -1,7 +1,8 @@
-"""Numpy primitives over one byte buffer: the same field of many records at once.
+"""Numpy primitives that read the same field of many records from one byte buffer.
 
-Positions are int64 arrays. A buffer carries PADDING zero bytes behind its last record, so that a fixed-size read that
-begins inside a record never leaves it; whether the record really was that long is asked afterwards, once per row.
+Positions are int64 arrays. A buffer has PADDING zero bytes behind its last record, so that a fixed-size read that
+begins inside a record never leaves the buffer. The caller checks afterwards, once per row, that the record was long
+enough.
 """
 
 from __future__ import annotations
@@ -18,27 +19,27 @@ Bytes = npt.NDArray[np.uint8]
 
 PADDING: Final = 64
 LONGEST_VARINT: Final = 3
-"""Bytes; longer numbers do not occur in a healthy log and are left to the scalar form."""
+"""Bytes of the longest number read here. Longer ones do not occur in a healthy log and are left to the scalar form."""
 
 
 BLOCK: Final = 1 << 14
-"""Rows of one pass: their columns fit the cache together."""
+"""Rows of one pass: few enough that all their columns fit the cache."""
 
 
 def blocks(rows: int) -> list[slice]:
-    """Slices that cover `rows` rows, at least one."""
+    """Returns slices that cover `rows` rows; at least one slice."""
     return [slice(first, first + BLOCK) for first in range(0, max(rows, 1), BLOCK)]
 
 
 def structs(data: Bytes, at: Ints, layout: np.dtype[Any]) -> npt.NDArray[Any]:
-    """The structs of `layout` (big-endian, packed) that begin at `at`, copied into one array."""
+    """Returns the structs of `layout` (big-endian, packed) that begin at `at`, copied into one array."""
     whole = np.dtype(f"V{layout.itemsize}")
     everywhere: npt.NDArray[Any] = np.ndarray((len(data) - layout.itemsize + 1,), whole, data, 0, (1,))
     return everywhere[at].view(layout)
 
 
 def uvarint(data: Bytes, at: Ints, odd: Bools) -> tuple[Ints, Ints]:
-    """(numbers, positions behind them); rows whose number is too long are marked in `odd`."""
+    """Returns (numbers, positions behind them); marks rows with a number that is too long in `odd`."""
     byte = data[at]
     number = (byte & 0x7F).astype(np.int64)
     behind = at + 1
@@ -55,16 +56,16 @@ def uvarint(data: Bytes, at: Ints, odd: Bools) -> tuple[Ints, Ints]:
 
 
 def varint(data: Bytes, at: Ints, odd: Bools) -> tuple[Ints, Ints]:
-    """The same for zigzag numbers."""
+    """Returns the same as `uvarint`, for zigzag numbers."""
     number, behind = uvarint(data, at, odd)
     return (number >> 1) ^ -(number & 1), behind
 
 
 def byte_strings(data: bytes, start: Ints, size: Ints) -> pa.BinaryArray:
-    """An Arrow array of the slices. They must not overlap; in any order.
+    """Returns an Arrow array of the slices, which may have any order and must not overlap.
 
-    Arrow wants the strings of an array back to back, so the bytes between two slices become elements too, and every
-    other element is taken: one pass in C++.
+    Arrow needs the strings of an array back to back. So the bytes between two slices become elements too, and every
+    other element is taken, in one pass in C++.
     """
     count = len(start)
     if not count:

@@ -1,4 +1,4 @@
-"""Folds headers of tailed partitions into volume by minute and markers, as rows of their source and back. Pure."""
+"""Folds batch headers of tailed partitions into volume by minute and markers, as rows of the source and back. Pure."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from service.wire.vectors import Bools, Ints
 from spark_jobs.fold.rows import READ, facts_from_rows, rows_of, struct_of, troubles_from_rows
 
 OLDEST_MS: Final = 86_400_000
-"""A timestamp older than this when it is read, or yet to come, is no time to count by: a producer may write anything
-there, and every minute that is named has a row."""
+"""A batch whose timestamp is older than this when it is read, or lies in the future, counts for the minute in which it
+is read: a producer may write any timestamp, and every minute that is named has a row."""
 
 _SUMS: Final = len(Volume._fields) - 3
 _NOTHING, _COMMITTED, _ABORTED = range(3)
 
 
 class Tail:
-    """What was read of the partitions of one topic so far, by partition and minute."""
+    """Collects what is read of the partitions of one topic: volume by partition and minute, and markers."""
 
     def __init__(self, topic: str) -> None:
         self._topic = topic
@@ -42,9 +42,10 @@ class Tail:
         ]
 
     def add(self, chunk: Chunk, generation: int, now_ms: int) -> tuple[int, int]:
-        """Count the batches whose last offset lies in [lo, hi) of the chunk, so that one on a border counts once.
+        """Counts the batches whose last offset lies in [lo, hi) of the chunk, so that one on a border counts once.
 
-        The offset up to which everything is in here (at most `hi`; `lo`: no whole batch), and how many records.
+        Returns the offset up to which everything is counted (at most `hi`; `lo` if there is no whole batch), and the
+        number of records.
         """
         found = header_columns(chunk.data)
         if not found.next_offset.size:
@@ -66,7 +67,7 @@ class Tail:
         return max(reached, chunk.lo), int(records.sum())
 
     def _mark(self, chunk: Chunk, found: HeaderColumns, generation: int) -> Ints:
-        """What each batch ended; the markers are kept."""
+        """Returns how each batch ended a transaction (_NOTHING for data), and keeps the markers."""
         outcome = np.full(len(found.position), _NOTHING)
         for row in np.flatnonzero(found.is_control).tolist():
             control = marker_at(chunk.data, int(found.position[row]), int(found.size[row]))
@@ -110,7 +111,7 @@ def markers_to_rows(markers: Sequence[Marker]) -> pa.RecordBatch:
 
 
 def batches_from_rows(table: pa.Table) -> Iterator[LedgerBatch]:
-    """The one batch that all rows of a micro-batch are."""
+    """Yields one batch, of all rows of a micro-batch."""
     ranges: list[TopicRange] = []
     volumes: list[Volume] = []
     markers: list[Marker] = []

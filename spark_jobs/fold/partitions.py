@@ -1,4 +1,4 @@
-"""What the sampler saw and read as rows of its source, and back (`service.domain.partitions.facts`)."""
+"""Turns what the sampler saw and read into rows of its source, and back (`service.domain.partitions.facts`)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _WHY: Final = PartitionLook._fields.index("why")
 
 
 class _Told(NamedTuple):
-    """Of a PartitionsBatch what it says as a whole."""
+    """The fields of a PartitionsBatch apart from its looks and reads."""
 
     looked_at_ms: int
     is_full: bool
@@ -49,7 +49,7 @@ _READ = struct_of(
 
 
 def seen_to_rows(seen: PartitionsBatch) -> Iterator[pa.RecordBatch]:
-    """All but its reads, which come from elsewhere."""
+    """Yields the rows of all but its reads, which come from elsewhere."""
     told = _Told(seen.looked_at_ms, seen.is_full, seen.not_covered, encode_if(seen.trouble))
     yield rows_of("told", pa.array([told._asdict()], _TOLD))
     if seen.looks:
@@ -63,7 +63,7 @@ def reads_to_rows(reads: Iterable[StalledRead]) -> pa.RecordBatch:
 
 
 def batches_from_rows(table: pa.Table) -> Iterator[PartitionsBatch]:
-    """The one batch that all rows of a micro-batch are."""
+    """Yields one batch, of all rows of a micro-batch."""
     looks: list[PartitionLook] = []
     reads: list[StalledRead] = []
     told = _Told(0, False, 0, None)

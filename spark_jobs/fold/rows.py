@@ -33,7 +33,7 @@ _LONG, _INT, _TEXT, _BYTES, _FLAG = pa.int64(), pa.int32(), pa.string(), pa.bina
 
 
 def struct_of(fact: Any, types: dict[str, pa.DataType]) -> pa.StructType:
-    """Of the fields of a NamedTuple, in their order."""
+    """Returns the Arrow struct of the fields of a NamedTuple, in their order."""
     return pa.struct([pa.field(name, types[name]) for name in fact._fields])
 
 
@@ -86,12 +86,12 @@ REJECT = struct_of(
 SCHEMA = StructType([StructField("kind", StringType(), False), StructField("arrow", BinaryType(), False)])
 _ARROW = pa.schema([pa.field("kind", pa.string(), nullable=False), pa.field("arrow", pa.binary(), nullable=False)])
 _AT_ONCE = 10_000
-"""Facts in one row, at most: some 2 MB, of which compression leaves a fifth."""
+"""Most facts in one row: some 2 MB, of which compression leaves a fifth."""
 _COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 
 
 def folded_to_rows(folded: Folded) -> Iterator[pa.RecordBatch]:
-    """All that was folded of some ranges."""
+    """Yields the rows of all that was folded of some ranges."""
     yield rows_of("run", _structs(folded.runs, RUN))
     for told in folded.told:
         yield rows_of("step", _structs(told.steps, STEP))
@@ -118,7 +118,7 @@ def troubles_from_rows(facts: pa.Array) -> list[Reason]:
 
 
 def rows_of(kind: str, facts: pa.Array) -> pa.RecordBatch:
-    """An array of one kind of facts, in as few rows as fit."""
+    """Returns an array of one kind of facts, in as few rows as it fits into."""
     arrows = []
     for start in range(0, len(facts), _AT_ONCE):
         sink = pa.BufferOutputStream()
@@ -130,7 +130,7 @@ def rows_of(kind: str, facts: pa.Array) -> pa.RecordBatch:
 
 
 def _structs(columns: tuple[Any, ...], fields: pa.StructType) -> pa.StructArray:
-    """An array of structs from its columns: numpy, Arrow, or again a tuple of columns."""
+    """Returns an array of structs from its columns: numpy, Arrow, or again a tuple of columns."""
     return pa.StructArray.from_arrays(
         [_column(column, field.type) for column, field in zip(columns, fields, strict=True)], fields=list(fields)
     )
@@ -145,11 +145,11 @@ def _column(column: Any, kind: pa.DataType) -> pa.Array:
 
 
 RUNS_AT_ONCE = 100_000
-"""Runs the driver holds as objects, about: some 120 MB."""
+"""About as many runs as the driver holds as objects at once: some 120 MB."""
 
 
 def facts_from_rows(table: pa.Table) -> Iterator[tuple[str, pa.Array]]:
-    """(kind, facts of it) in the order of the rows."""
+    """Yields (kind, facts of that kind), in the order of the rows."""
     for kind, arrow in zip(table["kind"].to_pylist(), table["arrow"].to_pylist(), strict=True):
         with pa.ipc.open_stream(arrow) as stream:
             for batch in stream:
@@ -157,9 +157,9 @@ def facts_from_rows(table: pa.Table) -> Iterator[tuple[str, pa.Array]]:
 
 
 def batches_from_rows(table: pa.Table, runs_at_once: int = RUNS_AT_ONCE) -> Iterator[LogBatch]:
-    """All rows of one micro-batch as facts, cut into batches that fit into memory as objects.
+    """Yields all rows of one micro-batch as facts, cut into batches that fit into memory as objects.
 
-    A cut is made behind reads: what was read of a range comes before the read that names the range.
+    A cut is made only after reads: what was read of a range comes before the read that names the range.
     """
     found: dict[str, list[Any]] = {kind: [] for kind in _FACTS}
     cut = False

@@ -1,9 +1,8 @@
-"""Many records to few facts: the executors' half of the work, one pass over columns, no Spark and no network.
+"""Folds many records into few facts: the executors' half of the work, one pass over columns, no Spark and no network.
 
-A run is what consecutive records of one id under one producer id amount to. A record by itself is a run too, and
-folding runs again joins neighbours, so folding piece by piece gives what folding at once gives (`merge` is associative
-over adjacent pieces of a log). What the pairs of neighbours tell is collected on the way
-(`spark_jobs.fold.transitions`).
+A run sums up consecutive records of one id under one producer id. A record by itself is a run too, and folding runs
+again joins neighbours, so folding piece by piece gives the same as folding at once (`merge` is associative over
+adjacent pieces of a log). What the pairs of neighbours show is collected on the way (`spark_jobs.fold.transitions`).
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ NOTHING = -1
 class Runs(NamedTuple):
     """Columns of `service.domain.transaction_log.facts.Run`, ordered by (partition, id, first offset) once merged.
 
-    `value` is the raw value of `last` while it is open; it and `ended_value` are null elsewhere.
+    `value` is the raw value of `last` if the transaction is open there, else null. `ended_value` is null if none ended.
     """
 
     partition: Array
@@ -43,14 +42,14 @@ class Runs(NamedTuple):
 
 
 class Folded(NamedTuple):
-    """Runs, and what the pairs inside them told so far."""
+    """Runs, and what the pairs of neighbours inside them have shown so far."""
 
     runs: Runs
     told: tuple[Telling, ...]
 
 
 def fold(columns: LogColumns, scope: Scope) -> Folded:
-    """Fold decoded records of any number of partitions, each partition's in log order."""
+    """Folds decoded records of any number of partitions, each partition's in log order."""
     rows = len(columns.offset)
     state = _states(columns)
     records = Records(
@@ -95,7 +94,7 @@ def fold(columns: LogColumns, scope: Scope) -> Folded:
 
 
 def concat(pieces: Sequence[Folded]) -> Folded:
-    """Runs of adjacent pieces of the log, in log order, not merged yet."""
+    """Returns the runs of adjacent pieces of the log, in log order, not merged yet."""
     if len(pieces) == 1:
         return pieces[0]
     columns = zip(*(piece.runs for piece in pieces), strict=True)
@@ -103,7 +102,8 @@ def concat(pieces: Sequence[Folded]) -> Folded:
 
 
 def merge(folded: Folded, scope: Scope) -> Folded:
-    """Join neighbouring runs of the same id: under one producer id to one run, under another to a `joined` one."""
+    """Joins neighbouring runs of the same id: under the same producer id they become one run; under another one the
+    later run is marked as `joined`."""
     runs = folded.runs
     if not len(runs.partition):
         return folded
@@ -148,7 +148,7 @@ def _take(column: Any, rows: Array) -> Any:
 
 
 def _by_id(runs: Runs) -> tuple[Array, Array]:
-    """Row numbers ordered by (partition, id), rows of one id as they came; and a number per row that tells ids apart.
+    """Returns the row numbers grouped by (partition, id), rows of one id as they came; and for each a number of its id.
 
     Sorting packed integers is several times faster than a stable sort of keys.
     """
@@ -169,7 +169,7 @@ def _states(columns: LogColumns) -> Array:
 
 
 def _values(columns: LogColumns, rows: Array, wanted: Array) -> pa.Array:
-    """Raw values of some rows, null where not `wanted`."""
+    """Returns the raw values of some rows, null where not `wanted`."""
     chosen = rows[wanted]
     strings = byte_strings(columns.values.data, columns.values.start[chosen], columns.values.size[chosen])
     places = np.full(len(rows), NOTHING)

@@ -1,4 +1,4 @@
-"""What pairs of neighbouring records tell, in columns: steps to be judged, commits by minute, durations.
+"""Derives facts from pairs of neighbouring records, in columns: steps to be judged, commits by minute, durations.
 
 The same rules for two records are in `service.domain` (transitions, minutes); a property test proves them equal.
 """
@@ -22,7 +22,7 @@ Array = np.ndarray[Any, Any]
 
 
 class Scope(NamedTuple):
-    """`counted`: log partitions whose records count. Of ids that begin with one of `kept`, every pair is a step."""
+    """`counted`: the log partitions whose records count. `kept`: prefixes of the ids of which every pair is a step."""
 
     counted: frozenset[int]
     kept: Sequence[bytes] = ()
@@ -49,7 +49,7 @@ class Records(NamedTuple):
 
 
 class _Side(NamedTuple):
-    """The columns the rules look at: only these are put in order for every pair."""
+    """The columns that the rules need: only these are put in order for every pair."""
 
     state: Array
     timestamp_ms: Array
@@ -103,7 +103,7 @@ class Telling(NamedTuple):
 class Pairs(NamedTuple):
     """Row `left[i]` of `before` and row `right[i]` of `after` are neighbours; partition and id are those of `right`.
 
-    `id_number` tells ids apart; pairs of one id follow one another, in log order.
+    `id_number` is the same for all pairs of an id; these follow one another, in log order.
     """
 
     partition: Array
@@ -123,8 +123,8 @@ class Pairs(NamedTuple):
         return Telling(self._steps(np.flatnonzero(is_step)), minutes, durations)
 
     def _lacks_first_prepare(self, before: _Side, after: _Side) -> Array:
-        """Whether a commit may have been decided before `before`: the pair in front of it does not show that it is the
-        first PrepareCommit of its transaction. The driver knows what was stored, and judges these."""
+        """Returns where a commit may have been decided before `before`: the pair in front does not show that `before`
+        is the first PrepareCommit of its transaction. The driver knows what was stored, and judges these pairs."""
         known = np.zeros(len(self.left), np.bool_)
         follows = self.before.offset[self.left[1:]] == self.after.offset[self.right[:-1]]
         known[1:] = follows & (self.id_number[1:] == self.id_number[:-1])
@@ -146,7 +146,8 @@ class Pairs(NamedTuple):
     def _minutes(
         self, before: _Side, after: _Side, counting: Array, is_step: Array
     ) -> tuple[Minutes | None, tuple[Durations, ...]]:
-        """As `minutes.told` for every pair, added up by id and minute, except for the marker times of steps."""
+        """Returns what `minutes.told` gives for every pair, added up by id and minute, and histograms of the durations;
+        both without the marker times of steps."""
         prepares = (after.state == PREPARE_COMMIT) & (after.start_ms >= 0) & (after.partition_count > 0)
         prepares &= ~transitions.is_repetition(before, after)
         rows = np.flatnonzero((outcomes.commits(before, after) | prepares) & counting)
@@ -193,13 +194,14 @@ class Pairs(NamedTuple):
 
 
 def _between(first: Array, last: Array) -> Array:
-    """As `service.domain.transaction_log.outcomes.between`; only unsigned numbers hold any difference of two times."""
+    """Returns the same as `service.domain.transaction_log.outcomes.between`, for columns. Only unsigned numbers hold
+    any difference of two times."""
     apart = last.astype(np.uint64) - first.astype(np.uint64)
     return np.where(last > first, np.minimum(apart, LONGEST_MS), 0).astype(np.int64)
 
 
 def _histograms(kind: str, partition: Array, ms: Array, wanted: Array) -> list[Durations]:
-    """One a log partition: what counts is applied partition by partition."""
+    """Returns one histogram for each log partition: counts are applied partition by partition."""
     found = []
     for p in np.unique(partition[wanted]).tolist():
         of_partition = ms[wanted & (partition == p)]

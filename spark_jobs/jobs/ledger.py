@@ -1,4 +1,4 @@
-"""The query that tails data partitions, where people asked for it: from the store's positions into the store."""
+"""The query that tails data partitions, with `--partitions all`: from the store's positions into the store."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HEARTBEAT_MS = 1_000
 
 
 class LedgerJob:
-    """Every (re)start begins at what the store has, of the topics that are tailed now."""
+    """Tails topics. Every (re)start begins at the stored positions of the topics that are tailed now."""
 
     name = SOURCE
 
@@ -35,7 +35,7 @@ class LedgerJob:
         self._client, self._watch = settings.client, settings.watch
 
     def run(self, lease: Lease, ending: threading.Event, part: Part) -> None:
-        """As `TransactionStateJob.run`."""
+        """Runs the query as `TransactionStateJob.run` does."""
         writer = LedgerWriter(self._engine, lease)
         with store_failures(writer):
             positions = self._positions(lease)
@@ -49,5 +49,5 @@ class LedgerJob:
 
 
 def end_tailing(engine: Engine, lease: Lease) -> None:
-    """Nobody reads on where the store stands: whoever tails again later begins at the ends of the logs then."""
+    """Deletes the stored positions of tailing: if it begins again later, it starts at the ends of the logs then."""
     keep_topics(engine, lease, SOURCE, lambda _: False)

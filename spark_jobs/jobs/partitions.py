@@ -1,4 +1,4 @@
-"""The query that samples data partitions: looks and reads through Spark into the store."""
+"""The query that samples data partitions: looks and reads go through Spark into the store."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TICK_MS = 250
 
 
 class PartitionsJob:
-    """Every (re)start knows since when the LSOs stand still that stood still before."""
+    """Samples data partitions. Every (re)start knows which LSOs were stalled before, and since when."""
 
     name = SOURCE
 
@@ -38,7 +38,7 @@ class PartitionsJob:
         self._client, self._watch = settings.client, settings.watch
 
     def run(self, lease: Lease, ending: threading.Event, part: Part) -> None:
-        """As `TransactionStateJob.run`."""
+        """Runs the query as `TransactionStateJob.run` does."""
         writer = PartitionWriter(self._engine, lease)
 
         def apply(batch: PartitionsBatch, now_ms: int, before_ms: int | None) -> None:

@@ -26,7 +26,7 @@ HEARTBEAT_MS = 1_000
 
 
 class TransactionStateJob:
-    """Every (re)start begins at what the store has."""
+    """Reads the transaction log. Every (re)start begins at the stored positions."""
 
     name = SOURCE
 
@@ -35,8 +35,8 @@ class TransactionStateJob:
         self._kept, self._history_ms = settings.rules.kept_prefixes, settings.keep.history
 
     def run(self, lease: Lease, ending: threading.Event, part: Part) -> None:
-        """One life of the query, until `ending`. Raises what ended it: a StoreError, a KafkaFailure, Spark's own
-        exception, or StillStoring."""
+        """Runs the query until `ending` is set. Raises what ended it otherwise: a StoreError, a KafkaFailure, Spark's
+        own exception, or StillStoring."""
         kept = tuple(prefix.encode() for prefix in self._kept)
         writer = TransactionLogWriter(self._engine, lease, history_ms=self._history_ms, kept=kept)
         with store_failures(writer):

@@ -1,4 +1,4 @@
-"""Judges on a clock what the store knows, asks brokers where that decides, and keeps the findings: their only writer.
+"""The judge: turns what is stored into findings, round by round, and asks brokers where the store cannot decide alone.
 
-Imported by `spark_jobs.application`.
+The judge is the only writer of findings. Imported by `spark_jobs.application`.
 """

@@ -1,4 +1,4 @@
-"""Asks coordinators about a few ids, at leisure."""
+"""Asks coordinators about a few ids, in a thread of its own."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ TIMEOUT_MS: Final = 3_000
 
 
 class Question(NamedTuple):
-    """About an id as the store has it now, for the broker that leads its log partition."""
+    """A question about an id, as the store has it now, to the broker that leads its log partition."""
 
     about: IdNow
     coordinator: int
 
 
 class Probe(KafkaWorker[Sequence[Question], Answer]):
-    """What cannot be answered is left out: the next question comes soon."""
+    """Asks coordinators about ids. An id without an answer is left out: the next question comes soon."""
 
     def __init__(self, client: ClientSettings, liveness: Liveness) -> None:
         super().__init__("probe", client, liveness)
@@ -42,7 +42,7 @@ class Probe(KafkaWorker[Sequence[Question], Answer]):
             self._ask({q.about.transactional_id.decode(): q for q in question if _is_plain(q.about)})
 
     def _ask(self, by_name: Mapping[str, Question]) -> None:
-        """All coordinators at once: one that does not answer leaves the others' words as they are."""
+        """Asks all coordinators at once: one that does not answer leaves the others' answers as they are."""
         self._client = self._client or KafkaClient(self._settings)
         names: dict[int, list[str]] = {}
         for name, question in by_name.items():
@@ -75,8 +75,8 @@ class Probe(KafkaWorker[Sequence[Question], Answer]):
     def _missing(
         self, said: Described, coordinator: int, layouts: dict[str, TopicLayout | None]
     ) -> tuple[tuple[str, int, int], ...]:
-        """The partitions still without marker, and who leads them (-1: nobody) as the coordinator sees it: another
-        broker may be the one that does not answer."""
+        """Returns the partitions (at most 10) that still lack their marker, and their leaders as the coordinator sees
+        them (-1: none). Another broker may be the one that does not answer."""
         assert self._client is not None
         found = []
         for topic, partition in said.partitions[:10]:
@@ -89,5 +89,5 @@ class Probe(KafkaWorker[Sequence[Question], Answer]):
 
 
 def _is_plain(one: IdNow) -> bool:
-    """Kafka's text holds it: others cannot be asked about."""
+    """Returns whether the id is plain text in Kafka's requests; other ids cannot be asked about."""
     return display_id(one.transactional_id).encode() == one.transactional_id

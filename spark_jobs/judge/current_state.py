@@ -1,4 +1,4 @@
-"""How ids and sources stand now, and what that shows."""
+"""Makes the looks at conditions: the present state of ids and of sources, and what coordinators answer about ids."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from spark_jobs.judge.coordinator_prober import IDS_AT_ONCE, Probe, Question
 SLOW_EVERY_MS: Final = 30_000
 PROBE_EVERY_MS: Final = 10_000
 EACH: Final = 7
-"""Of suspects, stuck and open ids, how many are asked about at once; idle ones fill up the rest."""
+"""Among the IDS_AT_ONCE ids: at most this many suspects, at least this many idle ones; the rest are stuck or open."""
 
 _IDLE: Final = (COMPLETE_COMMIT, EMPTY, COMPLETE_ABORT)
 
 
 class ConditionLooks:
-    """Remembers what coordinators answered until it can be compared, and where its walk through idle ids stands."""
+    """Keeps the answers of coordinators until they can be compared, and its place in the walk through idle ids."""
 
     def __init__(self, cluster_id: int, probe: Probe | None, gaps: Callable[[], list[Observation]] = list) -> None:
-        """`gaps`: what others cannot read."""
+        """`gaps` returns the coverage gaps that other parts of the judge have found."""
         self._cluster_id, self._probe, self._gaps = cluster_id, probe, gaps
         self._slow_at_ms = self._probe_at_ms = 0
         self._began_ms: int | None = None
@@ -92,13 +92,13 @@ class ConditionLooks:
         gaps = judge_inputs.gaps(connection, self._cluster_id, now_ms - QUIET_MS)
         found = [*unreadable.coverage_gaps(sources, now_ms), *unreadable.data_gaps(gaps.read), *self._gaps()]
         judged, unread = frozenset({kinds.COVERAGE_GAP}), {kinds.DATA_GAP: gaps.unread}
-        # whether a source answers is known whatever it says
+        # `whole` is True: whether a source answers is known, also if it fails
         return Look(tuple(found), judged, frozenset(context.seen_until), True, unread=unread)
 
     def _slow(self, connection: Connection, context: Context, now_ms: int) -> Look:
         limits = context.limits
         soon_ms = ids_running_out.soon_ms(limits.expiration_ms)
-        # those that should have been swept two sweeps ago are their coordinator's trouble, and may be many
+        # ids that should have been removed two sweeps ago are their coordinator's trouble, and may be many
         oldest_ms = now_ms - limits.expiration_ms - 2 * limits.sweep_ms
         idle = judge_inputs.expiring_ids(
             connection, self._cluster_id, oldest_ms, now_ms - limits.expiration_ms + soon_ms
@@ -112,7 +112,8 @@ class ConditionLooks:
         return Look(tuple(found), frozenset(unread), frozenset(context.seen_until), context.whole, unread=unread)
 
     def _compare(self, connection: Connection, context: Context, suspects: list[bytes], now_ms: int) -> Look:
-        """Answers wait until the log is known up to a moment after them, for a while."""
+        """Compares answers with the stored rows. An answer waits, up to PROBE_EVERY_MS, until the transaction log has
+        been read to a later time."""
         assert self._probe is not None
         for answer in self._probe.answers():
             if answer.transactional_id in self._missing:

@@ -1,4 +1,4 @@
-"""Reads what happened to ids lately, and keeps it until it is reported and past."""
+"""Reads the latest events of ids, keeps them for REMEMBERED_MS, and makes the look at event findings."""
 
 from __future__ import annotations
 
@@ -33,14 +33,13 @@ _KINDS: Final = {
     causes.INITIALIZED: kinds.CHURN,
     causes.EXPIRY: kinds.EXPIRED,
 }
-"""Kinds of the findings that count such events."""
+"""The kind of finding that counts an event, by the cause of the event."""
 
 _SETTLES_LATER_MS: Final = {causes.TIMEOUT: TOGETHER_MS, causes.INITIALIZED: UNUSED_MS}
 
 
 class EventLooks:
-    """Keeps the newest events, at most `read_events.EVENTS_READ`; reads only what is new, and counts what it leaves
-    out."""
+    """Keeps the newest events, at most `id_events.EVENTS_READ`. Reads only new ones, and counts those left out."""
 
     def __init__(self, cluster_id: int) -> None:
         self._cluster_id = cluster_id
@@ -64,17 +63,17 @@ class EventLooks:
 
     @property
     def held(self) -> frozenset[Key]:
-        """Findings that may yet be told more of, of what was read already."""
+        """Returns the findings to which events may yet belong that were read, but cannot be reported yet."""
         return self._held
 
     def begin(self, connection: Connection, now_ms: int) -> None:
-        """Reads what another judge may have read before; findings know what of it they have counted."""
+        """Reads events that a judge before this one may have read; findings know which of them they have counted."""
         self._begun_ms = self._now_ms = now_ms
         self._read_to = id_events.newest_sequence(connection)
         self._add(id_events.recent_events(connection, self._cluster_id, now_ms - REMEMBERED_MS))
 
     def read(self, connection: Connection, now_ms: int) -> bool:
-        """Whether there is something that was not judged yet."""
+        """Reads new events. Returns whether there are events that were not judged yet."""
         self._now_ms = now_ms
         since_ms = now_ms - REMEMBERED_MS
         newest = id_events.newest_sequence(connection)
@@ -85,7 +84,7 @@ class EventLooks:
             self._read_to = newest
             self._read_ms.update((e.sequence, now_ms) for e in new.read)
             self._add(new.read)
-            # an id's start after an abort may have told who aborted it: its rows were written anew
+            # the start of an id after an abort may show who aborted it: the rows of the id were written anew
             started = {e.transactional_id for e in new.read if _follows_abort(e)}
             for some in batched(sorted(started), judge_inputs.IDS_READ):
                 self._add(id_events.events_of(connection, self._cluster_id, some, since_ms))
@@ -106,7 +105,7 @@ class EventLooks:
         return Look(found, event_kinds, *judged, held=self._held, unread=self.unread)
 
     def was_judged(self) -> None:
-        """What was seen is stored; something may be too fresh to be told."""
+        """Notes that the findings are stored. Events that are too fresh to be reported are still news."""
         self._is_news = bool(self._held)
 
     def _add(self, events: list[Event]) -> None:

@@ -1,4 +1,4 @@
-"""Asks group coordinators who waits where an LSO stands, in a thread of its own. Where none stands, nobody is asked."""
+"""Asks group coordinators which groups wait at a stalled LSO, in a thread of its own; only while an LSO is stalled."""
 
 from __future__ import annotations
 
@@ -35,24 +35,24 @@ log = logging.getLogger(__name__)
 LOOK_EVERY_S: Final = 0.5
 LIST_EVERY_MS: Final = 30_000
 LOOK_WAIT_S: Final = 2.0
-"""Partitions are looked at four times a second."""
+"""Longest wait for the next look at partitions, of which there are four a second."""
 
 ROUND_S: Final = 1.5
-"""No further batch of groups is asked in a round that has taken so long."""
+"""A round that has taken so long asks no further batch of groups."""
 
 MOST_ROWS: Final = 5_000
-"""Of one round; what is behind them is left out, and counted."""
+"""Rows that are kept of one round; further ones are left out, and counted."""
 
 _NO_DATA_OF: Final = frozenset({"connect", "share", "sr"})
 """Kinds of groups (protocol types) that commit no offsets of partitions."""
 
 
 class GroupsWatch:
-    """`round` is one look: it may be called from one thread only. `close` in the end.
+    """Watches consumer groups on stalled partitions. Call `round`, one look, from one thread only; `close` in the end.
 
     For other threads to read: `denied`, groups that were listed and may not be asked about; `unread`, open transactions
-    that may commit offsets of more groups than are known; `left_out`, how many groups, partitions of groups, and open
-    transactions are not read because there are too many.
+    that may commit offsets of more groups than are known; `left_out`, the number of groups, partitions of groups, and
+    open transactions that are not read because there are too many.
     """
 
     def __init__(self, reader: Engine, writer: GroupWriter, cluster_id: int, client: ClientSettings) -> None:
@@ -69,8 +69,8 @@ class GroupsWatch:
         self._cut: Mapping[str, int] = {}
 
     def round(self, now_ms: int) -> float:
-        """In how many seconds the next should be. LeaseLost, StoreUnavailable as the writer; KafkaFailure if no
-        broker can be asked."""
+        """Makes one look, and returns the seconds until the next. Raises LeaseLost and StoreUnavailable as the writer
+        does, KafkaFailure if no broker can be asked."""
         with self._reader.connect() as connection:
             ends = blocked_groups.standing(connection, self._cluster_id)
             as_of_ms = judged_partitions.looked_at_ms(connection, self._cluster_id) if ends else None
@@ -98,7 +98,7 @@ class GroupsWatch:
             self._client = None
 
     def _forget(self, now_ms: int) -> None:
-        """Nobody waits: what was seen is over. The connection goes when the list of groups is too old to be used."""
+        """Deletes what was seen: nobody waits. Closes the connection when the list of groups is too old to be used."""
         if not self._is_clean:
             self._writer.replace((), now_ms)
             self._is_clean = True
@@ -148,7 +148,8 @@ class GroupsWatch:
         self.left_out = self._rounds.left_out + self._pending.left_out + sum(self._cut.values())
 
     def _wait_for_a_look(self, after_ms: int) -> None:
-        """An offset beyond the LSO means something only beside an LSO that was looked at later."""
+        """Waits, up to LOOK_WAIT_S, for a look at partitions after `after_ms`: an offset beyond the LSO means something
+        only beside an LSO from a later look."""
         give_up = time.monotonic() + LOOK_WAIT_S
         while time.monotonic() < give_up:
             with self._reader.connect() as connection:
@@ -157,8 +158,8 @@ class GroupsWatch:
             time.sleep(LOOK_WAIT_S / 20)
 
     def _list(self, client: KafkaClient, now_ms: int) -> None:
-        """A group is believed to be there as long as its coordinator does not answer; and while any broker does not,
-        since it may have moved there."""
+        """Asks every broker for its groups. A known group is kept while its coordinator does not answer, and while any
+        broker does not, since the group may have moved there."""
         brokers = cluster.broker_ids(client)
         listed: dict[str, int] = {}
         heard: set[int] = set()
@@ -202,7 +203,7 @@ def _is_ahead(row: GroupSeen, ends: Mapping[Place, Ends]) -> bool:
 def watching_groups(
     store: str, engine: Engine, lease: Lease, client: ClientSettings, liveness: Liveness
 ) -> Iterator[GroupsWatch]:
-    """Groups are asked in the background until the block ends, or the lease is lost."""
+    """Asks about groups in the background until the block ends or the lease is lost."""
     reader = open_reader(store)
     watch = GroupsWatch(reader, GroupWriter(engine, lease), lease.cluster_id, client)
     try:

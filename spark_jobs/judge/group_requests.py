@@ -1,4 +1,4 @@
-"""What a coordinator says of its consumer groups, where an LSO stands: three requests for many groups."""
+"""Asks a coordinator about its consumer groups on stalled partitions: a few requests for many groups."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _DENIED: Final = 30
 
 
 class Answered(NamedTuple):
-    """What a coordinator said of its groups: rows where an LSO stands, and the topics each has offsets on. Groups that
-    it did not speak of have no topics: `denied` for want of permission (their rows are the word of batches), or others
-    coordinate them now (`has_moved`)."""
+    """A coordinator's answer about its groups: `rows` on stalled partitions, and by group the `topics` it has offsets
+    on. A group without an answer has no topics: either permission is missing (`denied`; its rows come from the batches
+    of open transactions), or another broker coordinates it now (`has_moved`)."""
 
     rows: list[GroupSeen]
     topics: dict[str, set[str]]
@@ -32,18 +32,20 @@ class Answered(NamedTuple):
     has_moved: bool
 
     def topics_of(self, group: str) -> set[str] | None:
-        """None: ask again soon."""
+        """Returns the topics of the group; None if the group is to be asked about again soon."""
         return set() if group in self.denied else self.topics.get(group)
 
 
 def ask_groups(
     client: KafkaClient, node: int, groups: Sequence[str], now: Stalls, pending: Pending = NOTHING_PENDING
 ) -> Answered:
-    """Groups that `node` coordinates. `pending`: what batches of open transactions commit; without that, a partition
-    for which a group has committed nothing but what is pending does not show: Kafka lists those with an earlier commit.
+    """Asks `node` about groups that it coordinates. Raises KafkaUnavailable or KafkaRefused.
 
-    The coordinator's word wins: what it does not hold back any more is not pending, whatever the batches say. Raises
-    KafkaUnavailable or KafkaRefused.
+    `pending`: the offsets that batches of open transactions commit. Kafka lists only partitions with an earlier commit:
+    a partition for which a group has nothing but a pending commit shows only if `pending` names it.
+
+    The coordinator's answer wins: an offset that it does not hold back any more is not pending, whatever the batches
+    contain.
     """
     told = committed(client, node, groups, require_stable=True)
     answering = {group: dict(one.offsets) for group, one in told.items() if one.error == errors.NONE}
@@ -59,7 +61,7 @@ def ask_groups(
             if one.error == errors.NONE:
                 if one.offset >= 0 and place in now.places:
                     seen.setdefault(group, {})[place] = one.offset
-            # any other error, as for want of a permission on the topic, leaves the word of the batches
+            # any other error, such as a missing permission on the topic, leaves what the batches contain
             elif place in pending.get(group, ()) or (
                 one.error == UNSTABLE_OFFSET_COMMIT and (waits or place in now.places)
             ):
@@ -90,6 +92,6 @@ def ask_groups(
 
 
 def _offset(told: GroupOffsets | None, place: Place) -> int:
-    """-1 for none."""
+    """Returns the committed offset; -1 if there is none."""
     one = None if told is None else told.offsets.get(place)
     return -1 if one is None or one.error != errors.NONE else one.offset

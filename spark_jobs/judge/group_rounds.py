@@ -1,4 +1,4 @@
-"""Which consumer groups to ask next: those that wait often, all others now and then, and never too many at once."""
+"""Chooses the groups to ask next: often those that may wait, all others now and then, never too many at once."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ CONCERNED_EVERY_MS: Final = 2_000
 OTHERS_EVERY_MS: Final = 30_000
 GROUPS_AT_ONCE: Final = 50
 MOST_GROUPS: Final = 20_000
-"""Listed groups that are remembered, by name."""
+"""Most listed groups, and most named ones, that are remembered: the first by name."""
 
 AWAY_MS: Final = 10_000
-"""How long a broker that did not answer is left alone."""
+"""A broker that did not answer is left alone for this time."""
 
 _NEVER_MS: Final = 1 << 62
 
 
 class Stalls(NamedTuple):
-    """Partitions whose LSO stands: those of data, and the numbers of those of `__consumer_offsets`, which has
+    """The stalled partitions: `places` of data, and `offsets`, the numbers of those of `__consumer_offsets`, which has
     `offsets_partitions` in all (None: not known)."""
 
     places: frozenset[Place]
@@ -32,14 +32,14 @@ class Stalls(NamedTuple):
         return bool(self.places or self.offsets)
 
     def holds_offsets_of(self, group: str) -> bool:
-        """Whether offsets that the group commits now wait for a transaction."""
+        """Returns whether offsets that the group commits now wait for a transaction."""
         if not self.offsets or self.offsets_partitions is None:
             return False
         return offsets_partition(group, self.offsets_partitions) in self.offsets
 
 
 def stalls(ends: Mapping[Place, Ends], offsets_partitions: int | None, as_of_ms: int | None) -> Stalls:
-    """Of what is below the high watermark, what has stood there for long enough to matter."""
+    """Returns the partitions whose LSO has been stalled below the high watermark for long enough to matter."""
     stands = [] if as_of_ms is None else [place for place, one in ends.items() if stall_of(one, as_of_ms) is not None]
     return Stalls(
         frozenset(place for place in stands if place[0] != OFFSETS_TOPIC),
@@ -62,7 +62,7 @@ class AwayBrokers:
 
 
 class Rounds:
-    """Remembers who coordinates what, when each group was asked, and on which topics it has offsets."""
+    """Remembers each group's coordinator, when the group was asked about, and on which topics it has offsets."""
 
     def __init__(self) -> None:
         self.node_of: dict[str, int] = {}
@@ -74,29 +74,31 @@ class Rounds:
         self._topics: dict[str, frozenset[str]] = {}
 
     def were_listed(self, node_of: Mapping[str, int]) -> None:
-        """These are the groups that coordinators list; what is known of others is forgotten, unless they are named."""
+        """Takes the groups that coordinators list, and forgets what is known of others, unless they are named."""
         self._listed, self._not_listed = _bounded(node_of)
         self._keep()
 
     def were_named(self, node_of: Mapping[str, int]) -> None:
-        """Groups that commit offsets in open transactions, listed or not: those without DESCRIBE on them are not."""
+        """Takes the groups that commit offsets in open transactions, listed or not: Kafka does not list a group without
+        DESCRIBE on it."""
         if node_of != self._named:
             self._named, self._not_named = _bounded(node_of)
             self._keep()
 
     @property
     def left_out(self) -> int:
-        """Groups that were listed or named, and are not asked because there are more than MOST_GROUPS."""
+        """Returns the number of listed or named groups that are not asked because there are more than MOST_GROUPS."""
         return len((self._not_listed | self._not_named) - self.node_of.keys())
 
     def was_asked(self, group: str, now_ms: int, topics: Iterable[str] | None) -> None:
-        """`topics` None: it did not answer, and is asked again soon."""
+        """Notes that the group was asked. `topics` None: it did not answer, and is asked again soon."""
         self._asked_ms[group] = now_ms if topics is not None else now_ms - OTHERS_EVERY_MS + CONCERNED_EVERY_MS
         if topics is not None:
             self._topics[group] = frozenset(topics)
 
     def due(self, stalls: Stalls, now_ms: int) -> list[tuple[int, list[str]]]:
-        """(broker, at most GROUPS_AT_ONCE of the groups it coordinates), those that have waited longest first."""
+        """Returns the groups to ask about, as (broker, at most GROUPS_AT_ONCE of the groups it coordinates), those that
+        have waited longest first."""
         topics = {topic for topic, _ in stalls.places}
         due = [(at_ms, group) for group in self.node_of if (at_ms := self._due_ms(group, stalls, topics)) <= now_ms]
         batches: list[tuple[int, list[str]]] = []
@@ -115,7 +117,7 @@ class Rounds:
         self._topics = {group: topics for group, topics in self._topics.items() if group in self.node_of}
 
     def _due_ms(self, group: str, stalls: Stalls, topics: set[str]) -> int:
-        """What was never asked is due at once."""
+        """Returns when (ms) the group is due; one that was never asked about is due at once."""
         asked_ms = self._asked_ms.get(group)
         is_concerned = stalls.holds_offsets_of(group) or not topics.isdisjoint(self._topics.get(group, ()))
         if not is_concerned and not stalls.places:

@@ -1,4 +1,4 @@
-"""Which consumer groups wait behind what is open, and what that shows."""
+"""Makes the look at blocked consumer groups: those that wait behind open transactions."""
 
 from __future__ import annotations
 
@@ -21,17 +21,18 @@ from service.store.queries.judged_partitions import looked_at_ms
 from spark_jobs.judge.group_prober import GroupsWatch
 
 Judged = Iterable[tuple[Entry, Relation]]
-"""What is open on stalled partitions, and who will end it."""
+"""The open entries on stalled partitions, and who will end each."""
 
 
 class GroupLooks:
-    """`watch` None: groups are not asked, and what the store has of them is judged alone."""
+    """Makes the look at blocked groups. `watch` None: groups are not asked about, only what the store has is judged."""
 
     def __init__(self, cluster_id: int, watch: GroupsWatch | None) -> None:
         self._cluster_id, self._watch = cluster_id, watch
 
     def victims(self, connection: Connection) -> list[Victim]:
-        """To be read once a round: for `look`, and for the `blocked_groups` of other findings (`Context.groups`)."""
+        """Reads the groups on stalled partitions: once a round, for `look` and for the `blocked_groups` of other
+        findings (`Context.groups`)."""
         return read_victims(connection, self._cluster_id)
 
     def look(
@@ -42,8 +43,9 @@ class GroupLooks:
         victims: Sequence[Victim],
         judged: Judged,
     ) -> Look:
-        """`known`: with the findings of this round about what blocks. A group waits no more when its partition goes on,
-        or its coordinator says so: both are in the store, however old the last answer is."""
+        """Returns the look at blocked groups. `known`: with this round's findings about what blocks them. A group no
+        longer waits when its partition goes on, or when its coordinator says so: both are in the store, however old the
+        last answer is."""
         as_of_ms = looked_at_ms(connection, self._cluster_id) or 0
         found = blocked_group.blocked_groups(victims, _by_place(judged), known, context, as_of_ms)
         unread = {kinds.BLOCKED_GROUP: self.unread(connection)}
@@ -51,14 +53,14 @@ class GroupLooks:
         return Look(tuple(found), judged_kinds, frozenset(context.seen_until), True, unread=unread)
 
     def gaps(self) -> list[Observation]:
-        """What is missing: for the look at coverage gaps, which alone ends them."""
+        """Returns what is not known of groups, for the look at coverage gaps: only that look ends these findings."""
         if self._watch is None:
             return []
         return [*blocked_group.unreadable(self._watch.denied), *blocked_group.not_named(self._watch.unread)]
 
     def unread(self, connection: Connection) -> int:
-        """Returns how much is too much to be read: groups that are not asked, what is known of groups, and stalled
-        partitions for which no group is asked."""
+        """Returns how much is not read because there is too much: groups that are not asked about, stored rows of
+        groups, and stalled partitions for which no group is asked about."""
         groups = partitions.count_groups(connection, self._cluster_id)
         stalled = partitions.count_stalled(connection, self._cluster_id)
         not_read = max(groups - partitions.GROUPS_READ, 0) + max(stalled - STANDING_READ, 0)

@@ -20,29 +20,31 @@ from service.store.queries.partitions import PartitionRow
 from spark_jobs.judge.partition_prober import Heard
 
 ASK_AGAIN_MS: Final = 5_000
-"""How often coordinators are asked about what is not suspected: long transactions are many, and ids may be hidden."""
+"""Interval of asking coordinators about unsuspected entries: long transactions are many, and ids may be hidden."""
 
 DECIDE_AGAIN_MS: Final = 30_000
-"""After so long an unknown decision is derived again."""
+"""A decision that is still unknown is derived again after this time."""
 
 UNDECIDED: Final = undecided(f"{TOPIC} cannot be read, and nothing else remembers how a transaction ended")
 
 
 @dataclass(slots=True)
 class OpenCase:
-    """Look 1 was before `begun_ms`. `log_ends`: what the coordinators' log has to be read to for look 2, asked for
-    later than that (at `log_asked_ms`); `unowned_ms`: since when look 2 holds. `confirmed_by`: look 3, asked for later
-    again.
+    """All that the judge has observed of one open entry without an owner, in the three looks of docs/hanging.md.
 
-    `topic_id` "": not known. `stalled_since_ms` as in PartitionLook; None for an entry that is not at the LSO.
-    `samples`: of the partition. `looked_at_ms` and the offsets are of the last look at which it was open.
+    Look 1 was before `begun_ms`. For look 2 the transaction log has to be read to `log_ends`, which were requested
+    after look 1, at `log_asked_ms`; look 2 holds since `unowned_ms`. `confirmed_by` is look 3, requested after look 2.
 
-    `decided`: what is said of it, at `judged_ms`; `early`: what was read before look 2 held, and is not said.
+    `topic_id` is "" if not known. `stalled_since_ms` is as in PartitionLook; None for an entry that is not at the LSO.
+    `samples` are of the partition. `looked_at_ms` and the offsets are of the last look that showed the entry open.
 
-    `closed_ms`: when a look first found it closed; None while it is open.
+    `decided` is the verdict that is reported, derived at `judged_ms`. `early` is a verdict from before look 2 held; it
+    is not reported.
 
-    `is_blind`: the log cannot be read, so look 2 is its coordinator's word, twice: since `let_go_ms` it does not mean
-    to end the entry. It was asked last at `heard_at_ms`.
+    `closed_ms` is the time of the first look that showed the entry closed; None while the entry is open.
+
+    `is_blind`: the log cannot be read, so look 2 is the coordinator's answer, given twice. Since `let_go_ms` the
+    coordinator does not mean to end the entry; it was asked last at `heard_at_ms`.
     """
 
     entry: Entry
@@ -71,7 +73,8 @@ class OpenCase:
     let_go_ms: int | None = None
 
     def be_blind(self, said: Iterable[Subject]) -> None:
-        """Go on without the log. `said`: what findings are about; maybe this, with an id that is hidden by now."""
+        """Continues without the log. `said`: the subjects of findings; one of them may be this entry, with an id that
+        is hidden by now."""
         self.is_blind, self.owner = True, None
         if not self.is_contradicted and (self.decided is None or not self.decided.is_known):
             self.decided = UNDECIDED
@@ -79,11 +82,12 @@ class OpenCase:
         self.subject = next(same, self.subject)
 
     def begins_anew(self, relation: Relation, *, is_blind: bool) -> bool:
-        """The log can be read again; or not any more, before it told anything."""
+        """Returns whether a new case must begin: the log is readable again, or became unreadable before look 2 held."""
         return not relation.is_unread if self.is_blind else is_blind and self.unowned_ms is None
 
     def needed(self, log_partitions: Mapping[int, int]) -> frozenset[int]:
-        """The partitions of the log that could say who owns it: a producer id belongs to one id for ever."""
+        """Returns the partitions of the log that could name an owner: that of the owner if one is known, because a
+        producer id belongs to one id for ever; else all; none without log access."""
         if self.is_blind:
             return frozenset()
         return frozenset(log_partitions) if self.owner is None else frozenset({self.owner.log_partition})
@@ -94,12 +98,13 @@ class OpenCase:
             self.log_ends, self.log_asked_ms = {p: ends[p] for p in needed}, asked_at_ms
 
     def forget_the_log(self, before_ms: int) -> None:
-        """What it was asked before then tells nothing: a client may have been waiting, as is known by now."""
+        """Discards look 2 of an unconfirmed case if its log ends were requested before `before_ms`: a client may have
+        been waiting then, as is known by now."""
         if self.confirmed_by is None and 0 <= self.log_asked_ms < before_ms:
             self.log_ends, self.log_asked_ms, self.unowned_ms = None, -1, None
 
     def take_log(self, read_to: Mapping[int, int], now_ms: int) -> None:
-        """Look 2, if the store has the log to the ends that were asked for: nobody owned it when `read_to` was read."""
+        """Makes look 2 if the log is stored to the requested ends: the entry had no owner when `read_to` was read."""
         if self.unowned_ms is not None or self.log_ends is None:
             return
         if any(read_to.get(p, -1) < end for p, end in self.log_ends.items()):
@@ -120,7 +125,8 @@ class OpenCase:
         return owner.ended_offset < self.log_ends.get(owner.log_partition, -1)
 
     def asks_coordinators(self, now_ms: int) -> bool:
-        """Whether it is time: the second question comes when a producer that was early has been accepted."""
+        """Returns whether the coordinators are to be asked now. The second question comes SETTLES_MS after the first
+        answer: an AddPartitionsToTxn in flight has been accepted by then."""
         if not self.is_blind:
             return False
         if self.let_go_ms is not None and self.unowned_ms is None:
@@ -128,10 +134,11 @@ class OpenCase:
         return self.heard_at_ms < 0 or now_ms - self.heard_at_ms >= ASK_AGAIN_MS
 
     def take_word(self, heard: Heard, from_ms: int) -> bool:
-        """Look 2 where the log cannot be read; before `from_ms` a client may have been waiting. True: its coordinator
-        will end what it had let go.
+        """Makes look 2 from the coordinators' answers, where the log cannot be read. Returns True if look 2 held and
+        the coordinator will end the entry after all.
 
-        An id that is not told of may own the entry all the same: then nothing follows.
+        The second answer counts only if it was requested at `from_ms` or later: before that a client may have been
+        waiting. A producer id without an answer proves nothing: a hidden id may own the entry.
         """
         if not self.is_blind or self.entry.producer_id not in heard.told or heard.asked_at_ms <= self.begun_ms:
             return False
@@ -153,7 +160,7 @@ class OpenCase:
         return False
 
     def take_open(self, seen: Seen, context: Context) -> None:
-        """It is still open there: look 3, if that was asked for late enough."""
+        """Notes that a look showed the entry open. It counts as look 3 if it was requested late enough after look 2."""
         ends = seen.ends
         self.looked_at_ms, self.high_watermark = seen.asked_at_ms, ends.high_watermark
         self.closed_ms = None
@@ -182,18 +189,18 @@ class OpenCase:
 
     @property
     def there_since_ms(self) -> int:
-        """It was written before then: it is what the LSO stands at, or it was seen open."""
+        """Returns a time (ms) by which the entry was written: the LSO was stalled at it, or it was seen open."""
         first_ms = self.entry.first_seen_ms
         return first_ms if self.stalled_since_ms is None else min(self.stalled_since_ms, first_ms)
 
     def may_be_early(self, context: Context, now_ms: int) -> bool:
-        """Whether its producer may be about to add the partition."""
+        """Returns whether an AddPartitionsToTxn for the entry may still be in flight."""
         return can_still_write(self.entry, self.owner) and not self.is_certain(context, now_ms)
 
     @property
     def was_listed(self) -> bool:
-        """Whether a transaction that has ended wrote it, and had added the partition: no client waits for a broker to
-        add it."""
+        """Returns whether a transaction that had added the partition, and has ended, wrote the entry. Then no client
+        waits for a broker to add the partition."""
         found = self.decided or self.early
         return found is not None and World.NONE not in found.possible and bool(found.proofs)
 
@@ -207,19 +214,19 @@ class OpenCase:
 
     @property
     def shown(self) -> Verdict:
-        """Nothing is decided before look 2 holds; what was known stays."""
+        """Returns the verdict to report. Nothing is decided before look 2 holds; a decision known from before stays."""
         return self.decided or NOT_YET
 
     def recall(self, finding: Finding) -> None:
-        """Take over a known decision from before a restart, which is derived again, once; or a contradiction, which
-        stays."""
+        """Takes over what a finding from before a restart says: a known decision, which is derived again once, or a
+        contradiction, which stays."""
         if finding.contradiction is not None:
             self.decided = contradictory(finding.contradiction)
         elif finding.decision in tuple(World) and finding.possible and not self.is_contradicted:
             self.decided = Verdict(frozenset(map(World, finding.possible)), finding.decision, finding.proofs, None)
 
     def question(self, now_ms: int) -> EntryAsk | None:
-        """The facts to be read for a verdict; None while the decision is known, or was tried a moment ago."""
+        """Returns the facts to be read for a verdict; None while the decision is known, or was tried a moment ago."""
         if not self._is_due(now_ms):
             return None
         is_deep = self.decided is not None and not self.decided.is_known
@@ -230,14 +237,15 @@ class OpenCase:
             return False
         if self.owner is None and self.subject.transactional_id is not None:
             return False  # remembered from before a restart, and not seen again yet
-        if self.unowned_ms is None:  # an early verdict tells whether anybody is waited for
+        if self.unowned_ms is None:  # an early verdict shows whether a client may be waiting (`was_listed`)
             return self.owner is not None and self.early is None
         if self.decided is None or self.judged_ms < self.unowned_ms:
             return True
         return not self.decided.is_known and (not self.is_deep or now_ms - self.judged_ms >= DECIDE_AGAIN_MS)
 
     def take_verdict(self, found: Verdict, asked: EntryAsk, at_ms: int) -> bool:
-        """A decision may become known, it never flips. False: two contradict each other, and nothing is known."""
+        """Takes a verdict: a decision may become known, but never flips. Returns False if two verdicts contradict each
+        other; the decision is unknown from then on."""
         if self.unowned_ms is None or at_ms < self.unowned_ms:
             self.early = found
             return True
@@ -262,7 +270,7 @@ def _seen_open(entry: Entry) -> Evidence:
 def begun(
     row: PartitionRow, entry: Entry, relation: Relation, now_ms: int, open_: Mapping[Subject, Finding]
 ) -> OpenCase:
-    """`open_`: findings; maybe there is one of it from before a restart."""
+    """Returns a new case. `open_`: open findings; one of them may be about the entry, from before a restart."""
     is_first = entry.start_offset == row.last_stable_offset
     case = OpenCase(
         entry=entry,
@@ -284,7 +292,7 @@ def begun(
 
 
 def recalled(subject: Subject, now_ms: int, open_: Mapping[Subject, Finding]) -> OpenCase:
-    """What hung before a restart and is not in the store now: how it ended is still to be told."""
+    """Returns the case of an entry that hung before a restart and is not in the store now. Its end is yet unknown."""
     start = subject.start_offset or 0
     entry = Entry(
         subject.topic or "",

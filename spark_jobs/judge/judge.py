@@ -1,4 +1,4 @@
-"""Judges on a clock what the store knows, and keeps the findings: the only one who writes them."""
+"""Runs the judge: in rounds, it turns what is stored into findings. Only the judge writes findings."""
 
 from __future__ import annotations
 
@@ -37,38 +37,39 @@ from spark_jobs.settings import IngestSettings
 
 ROUND_S: Final = 0.25
 SOON_S: Final = 0.1
-"""While something is about to be confirmed."""
+"""Pause between rounds while an entry is about to be confirmed as hanging."""
 
 CONDITIONS_EVERY_MS: Final = 1_000
 LIMITS_EVERY_MS: Final = 10_000
 SHARE: Final = 20
-"""What takes long is done less often: at most a twentieth of the time goes into one part."""
+"""At most a twentieth of the time goes into one part of a round: a part that takes long runs less often."""
 
 OPEN_SHARE: Final = 4
-"""What is open on partitions is worth more: somebody waits for the verdict."""
+"""SHARE for open entries on partitions: up to a quarter of the time, because somebody waits for the verdict."""
 
 
 class Due:
-    """When to do something again: after `every_ms`, or `share` times as long as it took (default: SHARE)."""
+    """A timer for one part of a round: due again after `every_ms`, or after `share` times what the last run took
+    (default: SHARE), whichever is longer."""
 
     def __init__(self, every_ms: int, share: int | None = None) -> None:
         self._every_ms, self._done_ms, self._at_ms, self._share = every_ms, 0, 0, share
 
     def is_due(self, now_ms: int) -> bool:
-        """Also where the clock was set back since it was done."""
+        """Returns whether the part is due; also if the clock was set back since the last run."""
         return not self._done_ms <= now_ms < self._at_ms
 
     @contextmanager
     def doing(self, now_ms: int) -> Iterator[None]:
-        began = time.thread_time()  # not the wall's: on a busy machine it waits enough already
+        began = time.thread_time()  # not wall time: on a busy machine the thread waits enough already
         yield
         took_ms = (time.thread_time() - began) * 1000
         self._done_ms, self._at_ms = now_ms, now_ms + max(self._every_ms, int(took_ms * (self._share or SHARE)))
 
 
 class Judge:
-    """One round after another over a reading engine. `probe` None: coordinators are not asked; `partitions` None: what
-    is open on data partitions is not judged."""
+    """The judge of one cluster; `round` reads through `reader` and writes findings. `probe` None: coordinators are not
+    asked. `partitions` None: open entries on data partitions are not judged."""
 
     def __init__(
         self,
@@ -95,11 +96,12 @@ class Judge:
 
     @property
     def waits(self) -> bool:
-        """Whether the next round should come soon."""
+        """Returns whether the next round should come soon."""
         return self._partitions is not None and self._partitions.waits
 
     def round(self, now_ms: int) -> int:
-        """How many findings changed. LeaseLost and StoreUnavailable as the writer; what was seen is seen again."""
+        """Runs one round, and returns how many findings changed. Raises LeaseLost and StoreUnavailable as the writer
+        does; the next round then observes the same again."""
         with self._reader.connect() as connection:
             if self._known is None:
                 known = load(connection, self._cluster_id, now_ms)
@@ -155,7 +157,7 @@ class Judge:
         return changes + self._reconcile(known, [waiting], now_ms)
 
     def _reconcile(self, known: dict[Key, Finding], looks: Iterable[Look], now_ms: int) -> list[Change]:
-        """What the looks change; `known` with it."""
+        """Returns the changes that the looks cause, and applies them to `known`."""
         changes = []
         for look in looks:
             for change in reconcile(known, look, now_ms, self._kafka_id):
@@ -175,7 +177,7 @@ class Judge:
             self._known = {k: f for k, f in known.items() if f.is_open or (f.resolved_at_ms or 0) >= forgotten_ms}
 
     def _detected(self, changes: Iterable[Change]) -> list[int]:
-        """Of what was confirmed to hang just now, since when the LSO has stood there."""
+        """Returns, for each entry confirmed as hanging in this round, when (ms) the LSO began to stall at it."""
         assert self._known is not None
         detected = []
         for finding, _ in changes:
@@ -188,14 +190,14 @@ class Judge:
         return detected
 
     def _contradicted(self, changes: Iterable[Change]) -> int:
-        """How many decisions were contradicted just now."""
+        """Returns the number of decisions that were contradicted in this round."""
         assert self._known is not None
         found = {(f.kind, f.subject) for f, _ in changes if f.contradiction is not None}
         return sum((old := self._known.get(key)) is None or old.contradiction is None for key in found)
 
 
 def _quiet(context: Context, events: EventLooks) -> Look:
-    """Nothing new of what happens: it ends when it has been quiet for long enough."""
+    """Returns a look without new events, which ends the event findings that have been quiet for long enough."""
     seen = frozenset(context.seen_until), context.whole
     return Look((), kinds.EVENTS, *seen, held=events.held, unread=events.unread)
 
@@ -204,7 +206,7 @@ def _quiet(context: Context, events: EventLooks) -> Look:
 def judging(
     settings: IngestSettings, engine: Engine, lease: Lease, liveness: Liveness, news: threading.Event
 ) -> Iterator[None]:
-    """A judge works in the background until the block ends, or the lease is lost. It looks as soon as `news` is set."""
+    """Runs a judge in the background until the block ends or the lease is lost. `news` starts a round at once."""
     store, client, rules = settings.store, settings.client, settings.rules
     with engine.connect() as connection:
         unrest = unrest_at_start(connection, lease.cluster_id, wall_clock_ms())

@@ -1,4 +1,4 @@
-"""Asks Kafka at leisure, in a thread of its own: a slow answer holds nobody up."""
+"""A worker that asks Kafka in a thread of its own, so that a slow answer delays nothing else."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ Answer = TypeVar("Answer")
 
 
 class KafkaWorker(Generic[Question, Answer]):
-    """`ask` and `answers` return at once; the thread lives as long as the block, and has the one connection."""
+    """Asks Kafka in a thread that lives as long as the `with` block and has the one connection. `ask` and `answers`
+    return at once."""
 
     def __init__(self, name: str, client: ClientSettings, liveness: Liveness) -> None:
         self._name, self._settings, self._liveness = name, client, liveness
@@ -39,11 +40,11 @@ class KafkaWorker(Generic[Question, Answer]):
         return self
 
     def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, trace: TracebackType | None) -> None:
-        """Does not wait for an answer that is under way."""
+        """Stops the thread, without waiting for an answer that is under way."""
         self._stopping.set()
 
     def ask(self, question: Question) -> bool:
-        """False while it is busy with an earlier one."""
+        """Hands over a question. Returns False while the thread is busy with an earlier one."""
         if self._busy.is_set():
             return False
         self._busy.set()
@@ -51,14 +52,14 @@ class KafkaWorker(Generic[Question, Answer]):
         return True
 
     def answers(self) -> list[Answer]:
-        """Those that came since the last call."""
+        """Returns the answers that came since the last call."""
         found = []
         while not self._answers.empty():
             found.append(self._answers.get())
         return found
 
     def _answer(self, question: Question) -> None:
-        """In the thread: put what can be answered into `_answers`; nothing is raised."""
+        """Puts what can be answered into `_answers`. Called in the thread; raises nothing."""
         raise NotImplementedError
 
     def _run(self) -> None:
@@ -75,7 +76,7 @@ class KafkaWorker(Generic[Question, Answer]):
 
     @contextmanager
     def _trying(self, failure: str) -> Iterator[None]:
-        """Whatever is raised costs the rest of the block and the connection."""
+        """Logs what the block raises: the rest of the block is skipped, and the connection is closed."""
         try:
             yield
         except KafkaFailure as e:

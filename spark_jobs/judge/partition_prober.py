@@ -1,6 +1,6 @@
-"""Looks at partitions and at the ends of the coordinators' log for the judge, in a thread of its own.
+"""Looks at partitions and at the ends of the transaction log for the judge, in a thread of its own.
 
-A slow broker holds up the looks that need it, not the judge.
+A slow broker delays the looks that need it, not the judge.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 
 class EntryKey(NamedTuple):
-    """An open entry: another start offset is another transaction."""
+    """The key of an open entry. Another start offset means another transaction."""
 
     topic: str
     partition: int
@@ -44,9 +44,10 @@ class EntryKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Questions:
-    """`log_partitions`: whose ends are asked for. `entries`: to be looked at, and from which offset on their marker
-    would lie, should they be open no more. `facts`: entries whose marker is to be derived. `producers`: whose ids are
-    asked for, before the entries are looked at."""
+    """The questions of one round. `log_partitions`: partitions of the transaction log, for their end offsets.
+    `entries`: entries to look at, each with the offset from which on its marker would lie if the entry is closed.
+    `facts`: entries whose decision is to be derived. `producers`: producer ids, for their transactional.ids, which are
+    asked for before the entries are looked at."""
 
     log_partitions: frozenset[int] = frozenset()
     entries: Mapping[EntryKey, int] = field(default_factory=dict)
@@ -58,7 +59,7 @@ class Questions:
 
 
 class Heard(NamedTuple):
-    """What coordinators told between the two times, by producer id asked for; None: nothing, which proves nothing."""
+    """The coordinators' answers between the two times, by producer id. None: no answer, which proves nothing."""
 
     asked_at_ms: int
     answered_at_ms: int
@@ -67,9 +68,9 @@ class Heard(NamedTuple):
 
 @dataclass(slots=True)
 class Answers:
-    """What could be answered. `log_ends` were asked for at `log_asked_at_ms`, of `log_leaders` (broker, epoch).
-    `ended`: the markers behind entries that are open no more. `facts`: with what was asked. `silent_at_ms`: some broker
-    did not answer then."""
+    """The answers to Questions, as far as there are any. `log_ends` were requested at `log_asked_at_ms` from
+    `log_leaders` (broker, epoch). `ended`: the markers behind entries that are closed. `facts`: each with its question.
+    `silent_at_ms`: the last time at which some broker did not answer."""
 
     log_asked_at_ms: int = -1
     log_ends: dict[int, int] = field(default_factory=dict)
@@ -124,7 +125,8 @@ class PartitionProber(KafkaWorker[Questions, Answers]):
         answers.silent_at_ms = self._bracket.silent_at_ms
 
     def _hear(self, client: KafkaClient, producers: frozenset[int]) -> Heard:
-        """A broker that does not answer leaves all unheard, and holds up no other look."""
+        """Asks coordinators who has the producer ids. If any broker does not answer, there is no answer for any of
+        them; the other looks go on."""
         asked_at_ms = wall_clock_ms()
         told: dict[int, Told] = {}
         try:
@@ -143,7 +145,8 @@ class PartitionProber(KafkaWorker[Questions, Answers]):
 
 
 def is_open(key: EntryKey, seen: Seen) -> bool:
-    """Where producers may not be asked for, an LSO that has not passed it is all that can be told."""
+    """Returns whether the entry is still open. Where DescribeProducers is denied, all that can be seen is whether the
+    LSO has passed the entry."""
     if not seen.described:
         return seen.ends.last_stable_offset <= key.start_offset < seen.ends.high_watermark
     found = seen.entry(key.producer_id)

@@ -1,8 +1,8 @@
-"""What is open on data partitions and who will end it: three looks before anything is said to hang, one when it ended.
+"""Judges open entries on data partitions: three looks before one is confirmed to hang, and one when it has ended.
 
-The looks: the sampler saw the entry open (in the store); the coordinators' log, read to an end asked for after that,
-has nobody who will end it; the partition, asked after that, still shows it open. Where the log cannot be read, its
-coordinator is asked instead, twice.
+Look 1: the sampler saw the entry open (in the store). Look 2: the transaction log, read to an end that was requested
+after look 1, has no transaction that will end the entry. Look 3: the partition, asked after look 2, still shows the
+entry open. Where the log cannot be read, look 2 asks the coordinator instead, twice.
 """
 
 from __future__ import annotations
@@ -47,41 +47,42 @@ from spark_jobs.judge.resolution import cases_of, how_it_ended, observed
 log = logging.getLogger(__name__)
 
 LOOK_AGAIN_MS: Final = 1_000
-"""How often what hangs is looked at again: it may end without the LSO moving."""
+"""Interval at which a hanging entry is looked at again: it may end without the LSO moving."""
 
 ASK_COORDINATORS_MS: Final = 1_000
-"""A question goes to every broker, and each looks through all its ids."""
+"""Shortest interval between questions to coordinators: each goes to every broker, which searches all its ids."""
 
 MOST_CASES: Final = 2_000
 
 _CLOSING: Final = (OPENED, OVERDUE, COMPLETING)
-"""Relations of an entry to a transaction that will close it, and that began too soon after it to tell them apart."""
+"""Relations of an entry to a transaction that will close it. The transaction began too soon after the entry to tell
+whether it also wrote it."""
 
 
 class PartitionLooks:
-    """Remembers a case for each entry that nobody owns. `bootstrap`: servers, for the commands it shows. `unrest`: what
-    is known from before it."""
+    """Makes the looks at open entries, and keeps a case for each entry without an owner. `bootstrap`: servers, for the
+    commands in findings. `unrest`: the disturbances known from before."""
 
     def __init__(self, cluster_id: int, looker: PartitionProber, bootstrap: str, unrest: Unrest) -> None:
         self._cluster_id, self._looker, self._bootstrap, self._unrest = cluster_id, looker, bootstrap, unrest
         self._cases: dict[EntryKey, OpenCase] = {}
         self._closed_ms: dict[EntryKey, int] = {}
         self._stored: set[EntryKey] = set()
-        """What the store has as open."""
+        """The entries that are open according to the store."""
         self._coordinators_asked_ms = 0
         self.judged: list[tuple[Entry, Relation]] = []
-        """What was open at the last round, and who will end it."""
+        """The entries that were open at the last round, and who will end each."""
         self._gaps: list[Observation] = []
         self._without_case = 0
         self.waits = False
-        """Whether something is about to be confirmed: the next round should come soon."""
+        """True while an entry is about to be confirmed: the next round should come soon."""
 
     def gaps(self) -> list[Observation]:
-        """What may not be read, as of the last round."""
+        """Returns the topics that may not be read, as of the last round."""
         return self._gaps
 
     def stalled_since_ms(self, subject: Subject) -> int | None:
-        """Since when the LSO has stood at what hangs there; None where something else held it."""
+        """Returns when (ms) the LSO began to stall at the hanging entry; None where something else held the LSO."""
         return next((case.stalled_since_ms for case in self._cases.values() if case.subject == subject), None)
 
     def looks(self, connection: Connection, context: Context, known: Mapping[Key, Finding], now_ms: int) -> list[Look]:
@@ -103,7 +104,7 @@ class PartitionLooks:
         for _, (entry, relation) in shown:
             case = self._cases.get(_key(entry))
             if relation.is_unowned and case is not None and not case.is_blind:
-                case.owner = relation.owner or case.owner  # as it is by now: superseded, or gone
+                case.owner = relation.owner or case.owner  # its newest state: it may be superseded, or gone
                 case.take_log(read.read_to, now_ms)
         self._ask(read, context, open_, now_ms, no_log=no_log)
         unread = _unread(connection, self._cluster_id, partitions)
@@ -148,7 +149,8 @@ class PartitionLooks:
             self._unrest.see_silence(now_ms)
 
     def _log_from_ms(self, case: OpenCase, context: Context, now_ms: int) -> int:
-        """From when on the end of the log, or the word of its coordinator, says whether anybody will end it."""
+        """Returns the earliest time (ms) at which the end of the log, or the coordinator's answer, shows whether any
+        transaction will end the entry: until then an AddPartitionsToTxn may be in flight."""
         if case.is_blind:
             return not_early_ms(case.there_since_ms, self._unrest.silent_ms)
         if case.owner is None or not case.may_be_early(context, now_ms):
@@ -157,7 +159,8 @@ class PartitionLooks:
         return not_early_ms(case.there_since_ms, unrest_ms)
 
     def _take_unrest(self, answered: Iterable[Answers], context: Context, now_ms: int) -> None:
-        """What the log was asked before it could be trusted is asked again."""
+        """Notes the broker failures in the answers, and discards look 2 of cases whose log ends were requested too
+        early for them: these are requested again."""
         for answers in answered:
             if answers.silent_at_ms is not None:
                 self._unrest.see_silence(answers.silent_at_ms)
@@ -165,19 +168,19 @@ class PartitionLooks:
             case.forget_the_log(self._log_from_ms(case, context, now_ms))
 
     def _take_answers(self, connection: Connection, read: LogRead, context: Context, now_ms: int) -> dict[Subject, str]:
-        """How cases have ended."""
+        """Applies the prober's answers to the cases. Returns how cases have ended."""
         ends: dict[Subject, str] = {}
         answered = self._looker.answers()
         self._take_unrest(answered, context, now_ms)
         for answers in answered:
             asked_at_ms = answers.log_asked_at_ms
-            # a leader that is news here: first it must be known since when
+            # without leaders that the store does not have yet: since when they lead must be known first
             log_ends = {
                 p: e for p, e in answers.log_ends.items() if answers.log_leaders.get(p) in (None, read.leaders.get(p))
             }
             for key, case in self._cases.items():
                 from_ms = self._log_from_ms(case, context, asked_at_ms)
-                # the stored row may be older than the end of the transaction: a later look has to show it open
+                # the stored row may be older than the end of the transaction: a later look has to show the entry open
                 seen = answers.seen.get(key.place)
                 if asked_at_ms >= from_ms and seen is not None and is_open(key, seen):
                     case.take_ends(asked_at_ms, log_ends, read.read_to)
@@ -190,7 +193,8 @@ class PartitionLooks:
     def _take_seen(
         self, connection: Connection, context: Context, key: EntryKey, case: OpenCase, answers: Answers, read: LogRead
     ) -> str | None:
-        """How it has ended; None where it has not, or that is not known yet."""
+        """Applies a look at the partition to the case. Returns how the entry has ended; None if it has not, or that is
+        not known yet."""
         seen = answers.seen.get(key.place)
         if seen is None or seen.asked_at_ms < case.begun_ms:
             return None
@@ -215,8 +219,9 @@ class PartitionLooks:
         *,
         no_log: bool,
     ) -> dict[Subject, str]:
-        """Begin cases for what nobody owns (or nobody can tell: `no_log`); end those of what somebody does, or what is
-        no more. `open_`: what there are findings about."""
+        """Begins a case for each entry that no transaction will end (or, with `no_log`, where that is not known).
+        Returns how cases have ended: a transaction will end the entry, or its partition is gone. `open_`: the open
+        findings."""
         ends: dict[Subject, str] = {}
         there = self._stored = set()
         self._without_case = 0
@@ -241,7 +246,7 @@ class PartitionLooks:
         for key, case in self._cases.items():
             if key.place in gone:
                 ends[case.subject] = kinds.TOPIC_DELETED
-        # what was gone before anything was said of it
+        # drop entries that were gone before any finding was about them
         self._cases = {key: case for key, case in self._cases.items() if key in there or case.subject in open_}
         self._closed_ms = {key: ms for key, ms in self._closed_ms.items() if key in there}
         return ends
@@ -256,7 +261,7 @@ class PartitionLooks:
         *,
         is_blind: bool,
     ) -> None:
-        """Begins a case, in place of the one there is; above MOST_CASES the entry is only counted."""
+        """Begins a case, replacing one for the same entry; above MOST_CASES the entry is only counted."""
         key = _key(entry)
         if key not in self._cases and len(self._cases) >= MOST_CASES:
             self._without_case += 1
@@ -266,7 +271,7 @@ class PartitionLooks:
             new.be_blind(open_)
 
     def _ask(self, read: LogRead, context: Context, open_: Container[Subject], now_ms: int, *, no_log: bool) -> None:
-        """Everything that is needed now, in one go."""
+        """Sends the prober all questions that are due now, in one go."""
         self.waits = False
         may_ask = no_log and now_ms - self._coordinators_asked_ms >= ASK_COORDINATORS_MS
         producers: set[int] = set()
@@ -280,7 +285,7 @@ class PartitionLooks:
             if is_asked := may_ask and case.asks_coordinators(now_ms):
                 producers.add(key.producer_id)
             if case.is_blind and not (case.subject in open_ or (is_asked and case.let_go_ms is not None)):
-                continue  # long transactions are many
+                continue  # without the log every long transaction has a case, and there are many
             is_urgent = is_due and case.confirmed_by is None and not case.is_blind
             self.waits |= is_urgent
             is_wanted = is_urgent and (case.log_ends is None or case.can_confirm(context, now_ms))

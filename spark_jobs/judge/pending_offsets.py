@@ -1,7 +1,7 @@
 """Reads which groups commit offsets in the transactions that hold partitions of `__consumer_offsets` up.
 
-Each transaction is read once, from its first batch to its newest, and again where it writes more. What that may cost is
-bounded, by pass and by transaction; a transaction of which not everything could be read is reported as such.
+Each transaction is read once, from its first batch to its newest, and again where it writes more. The cost is bounded,
+by pass and by transaction; a transaction that could not be read completely is reported as such.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ log = logging.getLogger(__name__)
 
 READ_AGAIN_MS: Final = 1_000
 LOOK_S: Final = 1.0
-"""No further partition is read in a look that has taken so long."""
+"""A look that has taken so long reads no further partition."""
 
 SILENT_S: Final = 1.0
-"""A broker that fails after so long does not answer."""
+"""A broker whose request fails after this time or later counts as unresponsive."""
 
 MOST_TRANSACTIONS: Final = 200
-"""The oldest ones are read."""
+"""Open transactions that are read, the oldest ones."""
 
 MOST_BYTES: Final = 64 << 20
 MOST_OFFSETS: Final = 5_000
-"""Of one transaction: what lies behind is not read."""
+"""MOST_BYTES and MOST_OFFSETS are of one transaction: what lies behind them is not read."""
 
 BEHIND_MS: Final = 10_000
-"""A transaction that is not read after so long is reported."""
+"""A transaction that has not been read completely for so long is reported."""
 
 Pending = Mapping[str, Mapping[Place, int]]
-"""By group and partition: the producer id whose open transaction commits an offset there; the first of several."""
+"""The producer id of the (first) open transaction that commits an offset, by group and partition."""
 NOTHING_PENDING: Final[Pending] = MappingProxyType({})
 
 _Key = tuple[int, int, int]
@@ -54,8 +54,8 @@ _Key = tuple[int, int, int]
 
 @dataclass(slots=True)
 class _Reading:
-    """What is read of a transaction, up to offset `reached`. `found_ms`: the timestamp of its newest batch, of those
-    that are read. `behind_since_ms`: since when there is something unread."""
+    """The part of a transaction that has been read, up to offset `reached`. `found_ms`: the timestamp of its newest
+    batch, when that was read last. `behind_since_ms`: since when a part is unread; None while nothing is."""
 
     reached: int
     behind_since_ms: int | None
@@ -71,19 +71,19 @@ class _Reading:
 
 
 class PendingOffsets:
-    """`look` from one thread only. `away`: brokers that are left alone for a while."""
+    """Reads pending offsets of groups. Call `look` from one thread only. `away`: brokers left alone for a while."""
 
     def __init__(self, away: AwayBrokers) -> None:
         self._away = away
         self._open: dict[_Key, tuple[Entry, _Reading]] = {}
         self.left_out = 0
-        """Transactions behind the MOST_TRANSACTIONS oldest: they are not read."""
+        """Number of transactions that are not read, because there are MOST_TRANSACTIONS older ones."""
         self._read_ms: dict[int, int] = {}
         self._leaders: dict[int, int] = {}
 
     def look(self, client: KafkaClient, entries: Iterable[Entry], ends: Mapping[Place, Ends], now_ms: int) -> None:
-        """`entries`: all that is known to be open on partitions of `__consumer_offsets` whose LSO is stalled. Raises
-        KafkaFailure if nobody says who leads them."""
+        """Reads on in the transactions that have written more. `entries`: all that are known to be open on stalled
+        partitions of `__consumer_offsets`. Raises KafkaFailure if no broker reports the leaders of these partitions."""
         by_age = sorted(entries, key=lambda one: (one.first_seen_ms, one.start_offset))
         oldest, self.left_out = by_age[:MOST_TRANSACTIONS], len(by_age[MOST_TRANSACTIONS:])
         known = self._open
@@ -107,7 +107,7 @@ class PendingOffsets:
             self._read(client, leader, some, ends[OFFSETS_TOPIC, partition].high_watermark, now_ms)
 
     def named(self) -> Pending:
-        """The groups, by what is read so far."""
+        """Returns the groups with pending offsets, by what is read so far."""
         found: dict[str, dict[Place, int]] = {}
         for entry, reading in sorted(self._open.values(), key=lambda pair: pair[0].start_offset):
             for one in reading.offsets:
@@ -115,7 +115,7 @@ class PendingOffsets:
         return found
 
     def coordinators(self) -> dict[str, int]:
-        """Of each named group: who leads the partition that has its offsets coordinates it."""
+        """Returns the coordinator of each named group: the leader of the partition that has the group's offsets."""
         return {
             one.group: self._leaders[entry.partition]
             for entry, reading in self._open.values()
@@ -123,7 +123,7 @@ class PendingOffsets:
         }
 
     def unread(self, now_ms: int) -> tuple[UnreadCommits, ...]:
-        """Transactions that may commit offsets of more groups than are named."""
+        """Returns the transactions that may commit offsets of more groups than are named."""
         found = []
         for key, (entry, reading) in sorted(self._open.items(), key=lambda one: one[0]):
             since_ms = reading.behind_since_ms
@@ -136,7 +136,7 @@ class PendingOffsets:
         return tuple(found)
 
     def _due(self, now_ms: int) -> list[tuple[int, list[tuple[Entry, _Reading]]]]:
-        """By partition: what has batches that are not read yet. The partition that was read longest ago comes first."""
+        """Returns the transactions with unread batches, by partition; the one that was read longest ago comes first."""
         due: dict[int, list[tuple[Entry, _Reading]]] = {}
         for entry, reading in self._open.values():
             is_again = now_ms - self._read_ms.get(entry.partition, now_ms - READ_AGAIN_MS) >= READ_AGAIN_MS
@@ -163,8 +163,8 @@ class PendingOffsets:
 
 
 def held_up(entries: Iterable[Entry], ends: Mapping[Place, Ends], as_of_ms: int) -> list[Entry]:
-    """Those that hold their partition up, or have been open for as long as an LSO stands before anybody waits for it:
-    transactions that go on as they should are not read."""
+    """Returns the entries that hold their partition up, or have been open for as long as an LSO is stalled before
+    anybody waits for it. Other transactions go on as they should, and are not read."""
     return [
         one
         for one in entries

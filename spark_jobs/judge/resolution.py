@@ -1,4 +1,4 @@
-"""Decides by whose marker a hanging transaction ended, and builds the observation of one that still hangs."""
+"""Finds out who wrote the marker that ended a hanging transaction; builds the observation of one that still hangs."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ MARKER_WAIT_MS: Final = 5_000
 may lie above the high watermark, which was requested a moment earlier and waits for the followers."""
 
 LOG_WAIT_MS: Final = 30_000
-"""Time for the transaction log to be read past the marker of an entry that its producer may have taken over. After it
-nobody is named."""
+"""Time for the transaction log to be read past the marker of an entry that its producer may have taken over. After
+this time the resolution names no writer."""
 
 
 def how_it_ended(
     connection: Connection, cluster_id: int, case: OpenCase, seen: Seen, found: BatchesRead | None, context: Context
 ) -> str | None:
-    """Returns the resolution; None while its marker cannot be read, or it is not known yet whose it is."""
+    """Returns the resolution; None while the marker cannot be read, or its writer is not known yet."""
     if not seen.described:
         return kinds.HEALED
     if found is None:
@@ -65,7 +65,7 @@ def how_it_ended(
         return how if is_over(closed_ms, MARKER_WAIT_MS, seen.asked_at_ms) else None
     if how in (kinds.FOREIGN_COMMIT, kinds.FOREIGN_ABORT):
         if case.is_blind:
-            return kinds.HEALED  # it may be a coordinator's
+            return kinds.HEALED  # without the log, the marker may be a coordinator's
         if _may_be_a_younger_ones(entry, owner, context, closed_ms):
             return kinds.HEALED if is_over(closed_ms, LOG_WAIT_MS, seen.asked_at_ms) else None
     return how
@@ -80,8 +80,8 @@ def _may_be_a_younger_ones(entry: Entry, owner: Owner | None, context: Context, 
 
 
 def ended_of(owner: Owner) -> Ended | None:
-    """The last transaction that ended, from the bytes that the store has kept of its PrepareX; None where none was
-    seen, or they cannot be read."""
+    """Returns the owner's last transaction that ended, from the stored bytes of its PrepareX; None if none was seen, or
+    the bytes cannot be decoded."""
     if owner.ended_value is None:
         return None
     try:
@@ -98,12 +98,12 @@ def ended_of(owner: Owner) -> Ended | None:
 
 
 def topic_text(topic: str) -> str:
-    """A topic's name as the store shows it."""
+    """Returns a topic's name as the store shows it."""
     return printable(topic.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace"))
 
 
 def observed(case: OpenCase, context: Context, bootstrap: str, now_ms: int) -> Observation:
-    """What hangs, as it is known by now. `bootstrap`: servers for the command."""
+    """Returns the observation of a hanging entry, as it is known by now. `bootstrap`: servers for the command."""
     transactional_id = case.subject.transactional_id
     name = None if transactional_id is None else display_id(transactional_id)
     shown = Case(
@@ -128,7 +128,7 @@ def observed(case: OpenCase, context: Context, bootstrap: str, now_ms: int) -> O
 
 
 def cases_of(shown: Iterable[tuple[PartitionRow, JudgedEntry]], word: str, context: Context) -> Iterator[Case]:
-    """What has this relation."""
+    """Yields a case for each entry that has the relation `word`."""
     for row, (entry, relation) in shown:
         if relation.word == word:
             name = None if relation.owner is None else display_id(relation.owner.transactional_id)

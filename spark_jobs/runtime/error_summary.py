@@ -1,4 +1,4 @@
-"""Sums up in one line what ended a query (Spark wraps a cause in pages of plans and stacks), and stores the reason."""
+"""Sums up in one line why a query ended (Spark wraps a cause in pages of plans and stacks), and stores the reason."""
 
 from __future__ import annotations
 
@@ -13,32 +13,33 @@ from service.store.errors import StoreError
 from service.store.writers.source import SourceWriter
 from spark_jobs.source.carried import carried_in
 
-# the last line of a Python traceback, wherever it stands in the text: "package.module.Name: message"
+# the last line of a Python traceback, anywhere in the text: "package.module.Name: message"
 _RAISED = re.compile(r"^\s*(?:Caused by: )?((?:[A-Za-z_]\w*\.)*[A-Z]\w*): (.+)$", re.MULTILINE)
 _ABOUT_THE_QUERY = "=== Streaming Query ==="
-"""What Spark adds about the query itself: its lines look like exceptions."""
+"""Heading of what Spark adds about the query itself. The lines below it look like exceptions."""
 
 _WITHOUT_A_CAUSE = re.compile(r"STREAM_FAILED.*terminated with exception:\s+SQLSTATE: \w+ \(no cause message\)")
-"""What Spark says when a planner was killed: its connection ended, which has no message."""
+"""Spark's message when a planner was killed: its connection ended, and that failure has no message of its own."""
 
 _OURS = ("service.", "spark_jobs.")
 _LONGEST = 300
 
 
 def reason_of(failure: BaseException) -> Reason:
-    """Why Kafka could not be read, where that is what ended the query; else one line of what was said."""
+    """Returns why Kafka could not be read, if that ended the query; otherwise a reason with one line of the failure's
+    text."""
     if isinstance(failure, KafkaFailure):
         return failure.reason
     return carried_in(str(failure)) or Told(_line(str(failure)) or type(failure).__name__)
 
 
 def error_summary(failure: BaseException) -> str:
-    """The reason as people read it."""
+    """Returns the reason as text for people."""
     return str(reason_of(failure))
 
 
 def _line(text: str) -> str:
-    """The message of our own exception if one is in the text, else the last cause in it, else its first line."""
+    """Returns the message of our own exception if `text` contains one, else its last cause, else its first line."""
     if _WITHOUT_A_CAUSE.search(text):
         return "a Python process of Spark's has ended"
     raised = _RAISED.findall(text.partition(_ABOUT_THE_QUERY)[0])
@@ -53,7 +54,7 @@ def _line(text: str) -> str:
 
 @contextmanager
 def store_failures(writer: SourceWriter) -> Iterator[None]:
-    """Stores what ended the block, and raises it on."""
+    """Stores the reason of an exception that ends the block, and raises it again."""
     try:
         yield
     except Exception as e:

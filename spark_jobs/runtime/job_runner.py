@@ -1,4 +1,4 @@
-"""Runs jobs beside one another under one lease: one that fails begins again alone, and the others go on."""
+"""Runs several jobs at once under one lease: a job that fails begins again alone, and the others go on."""
 
 from __future__ import annotations
 
@@ -23,15 +23,16 @@ STEADY_AFTER_S: Final = 60
 FIRST_PAUSE_S: Final = 1.0
 MAX_PAUSE_S: Final = 30.0
 MOST_FAILURES: Final = 8
-"""In a row, of one job: then something is wrong that another query in the same session does not mend."""
+"""Failures of one job in a row, after which a new query in the same session is not expected to help."""
 
 
 class GivenUp(Exception):
-    """A job failed again and again: the process has to begin anew."""
+    """A job failed MOST_FAILURES times in a row: the process has to start again."""
 
 
 class Job(Protocol):
-    """`run` returns once `ending` is set, and raises whatever ends it before. It reports its steps to `part`."""
+    """A job under the lease. `run` returns once `ending` is set, and raises any failure that ends it before. It reports
+    its steps to `part`."""
 
     @property
     def name(self) -> str: ...
@@ -42,9 +43,10 @@ class Job(Protocol):
 def run_jobs(
     jobs: Sequence[Job], lease: Lease, liveness: Liveness, renew: Callable[[], None], stopping: threading.Event
 ) -> BaseException | None:
-    """Until `stopping` (None), or until no job may write under this lease any more: why. All jobs have ended then.
+    """Runs `jobs` until `stopping` is set (returns None), or until no job may write under this lease any more (returns
+    the exception behind that). All jobs have ended by then.
 
-    `renew` keeps the lease, and is called while every part that writes under it makes progress; raises LeaseLost.
+    `renew` keeps the lease, and is called while every part that writes under it makes progress; it raises LeaseLost.
     Raises GivenUp.
     """
     round_ = _Round()
@@ -90,7 +92,7 @@ def _keep(job: Job, lease: Lease, liveness: Liveness, round_: _Round) -> None:
                 if time.monotonic() - began > STEADY_AFTER_S:
                     failures = 0
                     backoff.reset()
-                failures += not isinstance(e, KafkaFailure | StoreUnavailable)  # those are waited for
+                failures += not isinstance(e, KafkaFailure | StoreUnavailable)  # these two heal: they do not count
                 if failures >= MOST_FAILURES:
                     round_.end(GivenUp(f"{job.name}: reading stopped {failures} times in a row: {error_summary(e)}"))
                     return

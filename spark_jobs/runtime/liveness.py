@@ -1,8 +1,8 @@
-"""Who works in this application, and when each last made progress: what the lease and the process itself depend on.
+"""Tracks the progress of every part of this application. The lease, and the process itself, depend on it.
 
 Each source, the judge and every thread that asks Kafka is a part. A part reports steps: a batch that was stored, a
-request, a transaction, also one that waits for a broker or a locked store. What reports none for longer than any legal
-pause is stuck, whatever the reason: a frozen JVM, planner or worker, a lost answer, a deadlock.
+request, a transaction, and also a wait for a broker or a locked store. A part that reports no step for longer than any
+legal pause is stuck, whatever the reason: a frozen JVM, planner or worker, a lost answer, a deadlock.
 """
 
 from __future__ import annotations
@@ -16,39 +16,42 @@ from typing import Final, NamedTuple
 from service.processes.working_time import QUIET_MISSES, WorkingTime
 
 START_S: Final = 120.0
-"""Until the first step: a JVM starts, Python processes start, classes are loaded from a cold disk."""
+"""Limit until the first step: a JVM starts, Python processes start, classes are loaded from a cold disk."""
 
 SOURCE_START_S: Final = 40.0
-"""Until the first step of a source, in a JVM that runs: 3 to 5 s where nothing else wants the processors."""
+"""Limit until the first step of a source in a running JVM. It takes 3 to 5 s if nothing else needs the processors."""
 
 MIGRATION_S: Final = 3_600.0
-"""A large table may be written anew, and nothing tells how far that is. Who is ended in it only begins it again."""
+"""Limit of a migration. It may rewrite a large table without any report of progress, and a process that is ended in the
+middle only begins it again."""
 
 SOURCE_S: Final = 25.0
-"""A source reports at least one step a second; the longest legal pause is one request to a silent broker, 15 s."""
+"""Limit of a source. It reports at least one step a second; the longest legal pause is one request to an unresponsive
+broker, 15 s."""
 
 JUDGE_S: Final = 120.0
-"""A round over a large store takes seconds."""
+"""Limit of the judge. A round over a large store takes seconds."""
 
 ASKING_S: Final = 120.0
-"""Threads that ask Kafka, or that delete what is old, between two steps."""
+"""Limit between two steps of threads that ask Kafka or delete old rows."""
 
 END_S: Final = 20.0
-"""Until Spark has stopped. A frozen JVM never does."""
+"""Limit for stopping Spark. A frozen JVM never stops."""
 
 LEASE_S: Final = 8.0
 """A lease is not renewed while a part that it protects has made no progress for so long: a standby may do better."""
 
 
 class Stuck(NamedTuple):
-    """A part without progress, and for how long (seconds in which it could have worked)."""
+    """A part without progress, and the length of that in seconds in which it could have worked."""
 
     name: str
     silent_s: float
 
 
 class Part:
-    """Reports progress from any thread. `pulse`: the file by which other processes do the same."""
+    """A part of the application, which may report its progress from any thread. `pulse`: a file that other processes
+    touch to report progress of this part."""
 
     def __init__(self, name: str, limit_s: float, start_s: float, pulse: Path | None, *, holds_lease: bool) -> None:
         self.name, self.holds_lease = name, holds_lease
@@ -68,12 +71,12 @@ class Part:
         self._steps += 1
 
     def starts(self) -> None:
-        """Begins (again): until its first step it has the time of a start."""
+        """Begins (again): the limit of a start applies until the first step."""
         self._is_starting = True
         self.silent_s, self._looks = 0.0, 0
 
     def has_moved(self) -> bool:
-        """Whether there was a step since the last call."""
+        """Returns True if there was a step since the last call."""
         seen = (self._steps, 0 if self._pulse is None else _changed_ns(self._pulse))
         if seen == self._seen:
             self._looks += 1
@@ -95,7 +98,7 @@ class Part:
 
 
 class Liveness:
-    """All parts of one process. `folder`: for the files of parts that other processes work for."""
+    """All parts of one process. `folder`: for the pulse files of parts for which other processes work."""
 
     def __init__(self, pids: Callable[[], list[int]], folder: Path | None = None) -> None:
         self._clock, self._folder = WorkingTime(pids), folder
@@ -104,16 +107,17 @@ class Liveness:
 
     @contextmanager
     def part(self, name: str, limit_s: float, *, start_s: float = START_S, holds_lease: bool = False) -> Iterator[Part]:
-        """A part until the block ends, stuck after `limit_s` without a step, or `start_s` before the first one.
+        """Yields a part that exists until the block ends. It is stuck after `limit_s` without a step, or after
+        `start_s` before its first one.
 
-        `holds_lease`: the lease protects what it writes.
+        `holds_lease`: the lease protects the part's writes.
         """
         pulse = None
         if holds_lease and self._folder is not None:
             pulse = self._folder / f"{name.replace(' ', '-')}.pulse"
             pulse.touch()
         part = Part(name, limit_s, start_s, pulse, holds_lease=holds_lease)
-        part.has_moved()  # the file as it is now is no step
+        part.has_moved()  # creating the file is no step
         part.starts()
         with self._lock:
             self._parts.append(part)
@@ -124,7 +128,7 @@ class Liveness:
                 self._parts.remove(part)
 
     def look(self) -> list[Stuck]:
-        """Parts without progress for too long; to be called about once a second, from one thread."""
+        """Returns the parts without progress for too long. To be called about once a second, from one thread."""
         with self._lock:
             parts = list(self._parts)
         still = [part for part in parts if not part.has_moved()]
@@ -134,7 +138,7 @@ class Liveness:
         return [Stuck(part.name, part.silent_s) for part in still if part.is_stuck]
 
     def keeps_lease(self) -> bool:
-        """Whether every part that writes under the lease makes progress."""
+        """Returns True if every part that writes under the lease makes progress."""
         with self._lock:
             return all(part.keeps_lease for part in self._parts)
 

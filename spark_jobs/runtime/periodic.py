@@ -1,4 +1,4 @@
-"""Work beside the reading of the log: in a thread of its own, again and again, as long as the lease is held."""
+"""Repeats work beside the reading of the log, in a thread of its own, as long as the lease is held."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def repeated(
 ) -> Iterator[None]:
     """Calls `work` in a thread until the block ends; it gets the time in ms and returns the seconds to its next call.
 
-    Whoever sets `bell` has news: the next call comes at once, unless the last one failed.
+    When another thread sets `bell`, the next call comes at once, unless the last one failed.
 
     The thread is a part of `liveness` (see there for `limit_s` and `holds_lease`). A store or a cluster that does not
-    answer is logged once and asked again. Any other failure is logged and tried again, too, but it is no progress: if
-    it lasts, the process begins anew.
+    answer is logged once, and `work` is called again after a pause. The same holds for any other failure, but that does
+    not count as progress: if it lasts, the process starts again.
     """
     stopping, bell = threading.Event(), bell or threading.Event()
     with liveness.part(name, limit_s, holds_lease=holds_lease) as part:
@@ -77,11 +77,12 @@ def _repeat(
 
 
 def _unheard() -> None:
-    """Steps of who fails again and again are no progress."""
+    """Ignores a step: while the work fails again and again, its steps are no progress."""
 
 
 def _waited(pause_s: float, stopping: threading.Event, bell: threading.Event, part: Part | None) -> bool:
-    """Pauses until the bell rings. Returns whether it is to end. A pause is progress, of who is well."""
+    """Pauses for `pause_s`, or until `bell` is set. Returns True if the thread is to end. `part`, if given, reports the
+    pause as progress."""
     until = time.monotonic() + pause_s
     while not stopping.is_set():
         if part is not None:

@@ -1,18 +1,18 @@
-"""How a Python process of Spark's begins: planners, the daemons that fork workers, and thereby every worker.
+"""The start of every Python process of Spark's: planners, the daemons that fork workers, and thereby every worker.
 
-Run as a program in place of the interpreter (`PYSPARK_PYTHON`), as `… SERVER NAMES -m MODULE ARGUMENT…`. It has the
-process forked by the server at the socket SERVER (`fork_server`), and waits for its end. Where none answers it is that
-process itself, which differs from `python -m` in four ways:
+Spark runs this program in place of the interpreter (`PYSPARK_PYTHON`), as `… SERVER NAMES -m MODULE ARGUMENT…`. The
+program has the server at the socket SERVER (`fork_server`) fork the process, and waits for its end. If no server
+answers, the program becomes that process itself. The process differs from `python -m` in four ways:
 
-- It connects to the JVM before it imports anything. The JVM waits ten seconds for that, a figure that cannot be set,
-  and ends the query after them; on a starved machine imports take longer (Spark 4.3, PythonWorkerFactory).
+- It connects to the JVM before it imports anything. The JVM waits ten seconds for that, which no setting changes, and
+  then ends the query; on a starved machine imports take longer (Spark 4.3, PythonWorkerFactory).
 - pyspark is imported from site-packages, not from `pyspark.zip`, which holds no bytecode: 0.2 s of a processor instead
   of 1.4 s.
-- A daemon imports what its workers will need, the modules NAMES (separated by commas) among it, before it forks them:
-  they share that memory, and begin without a second of imports each.
-- Who loses the JVM ends without a traceback. The JVM's end is said by who watches over it.
+- A daemon imports the modules that its workers will need, with the modules NAMES (separated by commas), before it forks
+  them: they share that memory, and begin without a second of imports each.
+- A process that loses the JVM ends without a traceback. The watchdog reports the end of the JVM.
 
-It knows nothing of the project, and imports next to nothing before it is connected.
+This module knows nothing of the project, and imports next to nothing before it is connected.
 """
 
 import os
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 STREAMS = (0, 1, 2)
 _LOOKUP = "pyspark.sql.worker.lookup_data_sources"
-"""Its only worker looks for packages named `pyspark_…`, and needs nothing of ours."""
+"""Module of a daemon with only one worker, which searches for packages named `pyspark_…` and needs none of our
+modules."""
 
 
 def main() -> None:
@@ -44,7 +45,7 @@ def main() -> None:
 
 
 def run(module: str, arguments: "Sequence[str]", connected: "int | None") -> None:
-    """Does what `python -m` does. `connected`: what `connect` returned."""
+    """Runs `module` as `python -m` does. `connected`: the result of `connect`."""
     import runpy
     import traceback
 
@@ -58,7 +59,8 @@ def run(module: str, arguments: "Sequence[str]", connected: "int | None") -> Non
 
 
 def connect() -> "int | None":
-    """The descriptor of a connection to the JVM that waits for this process; None: it is a daemon, or a TCP port."""
+    """Returns the descriptor of a connection to the JVM, which waits for this process. None if this is a daemon, or if
+    the JVM listens on a TCP port."""
     path = os.environ.get("PYTHON_WORKER_FACTORY_SOCK_PATH")
     if path is None:
         return None
@@ -67,13 +69,13 @@ def connect() -> "int | None":
     connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     try:
         connection.connect(path)
-    except OSError:  # the JVM stopped meanwhile: nobody waits any more
+    except OSError:  # the JVM has stopped meanwhile
         sys.exit(1)
     return connection.detach()
 
 
 def _was_forked(server: str, arguments: "list[str]") -> bool:
-    """Whether the server has forked it. Returns at its end."""
+    """Has the server fork the process, and waits for its end. Returns False if no server answers."""
     import _socket
     import array
     import marshal
@@ -88,16 +90,16 @@ def _was_forked(server: str, arguments: "list[str]") -> bool:
     except OSError:
         return False
     for stream in STREAMS:
-        os.close(stream)  # they are the other's now: who reads them is to see the end when that one ends
+        os.close(stream)  # the forked process has them now: readers see their end when it ends
     try:
         asked.recv(1)
-    except OSError:  # the server has ended with the question unread
+    except OSError:  # the server has ended without reading the request
         sys.exit(1)
     return True
 
 
 def _find_packages() -> None:
-    """The environment's packages, and what Spark adds to the path except its own copies of what is installed."""
+    """Adds the environment's packages to the path, and removes from it Spark's own copies of pyspark and py4j."""
     import site
 
     site.main()
@@ -110,7 +112,7 @@ def _find_packages() -> None:
 
 
 def _hand_over(descriptor: int) -> None:
-    """The connection is there already when pyspark wants to make one."""
+    """Hands the open connection to pyspark, which would otherwise make one."""
     import socket
 
     from pyspark import worker_util
@@ -132,11 +134,11 @@ def _import_for_workers(names: "list[str]") -> None:
 
 
 def _show_as(name: str) -> None:
-    """For `top` and `ps -o comm`: forked processes all have the server's command line."""
+    """Sets the name in `top` and `ps -o comm`: forked processes all have the server's command line."""
     try:
         with open("/proc/self/comm", "w") as shown:  # noqa: PTH123
             shown.write(name)  # Linux cuts it at 15 bytes
-    except OSError:  # another system: it goes without
+    except OSError:  # not Linux: the name stays
         pass
 
 
@@ -145,7 +147,8 @@ def _say_current(*_: "Any", **__: "Any") -> None:
 
 
 def say(kind: "type[BaseException] | None", failure: "BaseException | None", trace: "TracebackType | None") -> None:
-    """One line, with the place it was raised at; none where the JVM is gone, or ends this process."""
+    """Writes one line about a failure, with the place where it was raised; none if the JVM is gone or ends this
+    process."""
     if failure is None or kind is None or issubclass(kind, (ConnectionError, EOFError, SystemExit, KeyboardInterrupt)):
         return
     while trace is not None and trace.tb_next is not None:

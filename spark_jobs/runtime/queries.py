@@ -1,4 +1,4 @@
-"""One life of a streaming query: from a source of ours through Spark into a sink, until it is to end or fails."""
+"""Runs a streaming query, from a source of ours through Spark into a sink, until it is asked to end or fails."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ _CHECK_EVERY_S: Final = 0.5
 
 
 class StillStoring(Exception):
-    """The query is over, and the store has not answered its last batch yet: nobody may write for it meanwhile."""
+    """The query is over, and the store has not answered its last batch yet. Until then no other query may write in its
+    place."""
 
 
 class Queries:
-    """Starts queries in one session; `scratch`: where checkpoints go, which live no longer than their query."""
+    """Runs queries in one session. `scratch`: the folder for checkpoints, which live no longer than their query."""
 
     def __init__(self, spark: SparkSession, scratch: Path | None) -> None:
         self._spark, self._scratch = spark, scratch
@@ -37,8 +38,8 @@ class Queries:
         sink: StoreSink[Any],
         ending: threading.Event,
     ) -> None:
-        """Returns once `ending` is set. Raises what ended the query: the sink's failure or Spark's own exception; or
-        StillStoring."""
+        """Runs a query, and returns once `ending` is set. Raises the failure that ended the query (the sink's, or
+        Spark's own exception), or StillStoring."""
         if source not in self._registered:
             self._spark.dataSource.register(source)
             self._registered.add(source)
@@ -81,7 +82,8 @@ class Queries:
 
 
 def _stop(query: StreamingQuery, sink: StoreSink[Any]) -> bool:
-    """Between two batches: stopped within one, Spark prints a StackOverflowError of its own making."""
+    """Stops `query` between two batches. Within one, Spark would print a StackOverflowError of its own making. Returns
+    True if the store has finished."""
     if query.isActive:
         sink.wait_until_idle()
         query.stop()

@@ -24,11 +24,12 @@ log = logging.getLogger("txnscope.rehearsal")
 _BATCHES_S = 300.0
 _END_S = 120.0
 _BATCHES = 2
-"""None is under way when the query is stopped: Spark would print a StackOverflowError of its own making."""
+"""Number of batches in all. None runs when the query is stopped: Spark would print a StackOverflowError of its own
+making."""
 
 
 class _Source(DataSource):
-    """Without Kafka: one row a batch, by the way our sources take."""
+    """A source without Kafka, with one row per batch, that uses Spark in the way our sources do."""
 
     @classmethod
     def name(cls) -> str:
@@ -60,7 +61,7 @@ class _Reader(DataSourceStreamReader):
 
 
 def main() -> int:
-    """The exit code: 1 where there is no archive. Spark starts without one, too, more slowly."""
+    """Makes the archive. Returns the exit code: 1 if there is no archive. Spark then still starts, but more slowly."""
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(message)s")
     log.setLevel(logging.INFO)
     jvm: list[subprocess.Popen[bytes]] = []
@@ -88,7 +89,7 @@ def main() -> int:
 
 
 def _archive_the_platform(java: Java) -> None:
-    """Java's own classes, on which an archive of others rests: the packaged Java comes without."""
+    """Archives Java's own classes if they are not: any other archive rests on that, and the packaged Java has none."""
     if subprocess.run([java.command, "-Xshare:on", "-version"], capture_output=True).returncode != 0:
         subprocess.run([java.command, "-Xshare:dump"], capture_output=True)
 

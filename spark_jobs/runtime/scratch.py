@@ -1,4 +1,4 @@
-"""A folder for what lives as long as the process: Spark's own files, checkpoints, windows, pulses."""
+"""A folder for files that live as long as the process: Spark's own files, checkpoints, windows, pulses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ _LOCK: Final = "lock"
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """Removed at the end, and those of processes that were killed, at the start of the next one."""
+    """Yields a new folder, which is removed at the end. At the start it removes the folders of processes that were
+    killed."""
     _remove_abandoned()
     with (
         tempfile.TemporaryDirectory(prefix=_PREFIX, ignore_cleanup_errors=True) as name,
@@ -27,7 +28,8 @@ def scratch_folder() -> Iterator[Path]:
 
 
 def _remove_abandoned() -> None:
-    """Nobody holds the lock of a folder whose process is gone. One without a lock was made a moment ago."""
+    """Removes every folder with a lock that no process holds: its process is gone. A folder without a lock was made a
+    moment ago, and stays."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         with suppress(OSError), (folder / _LOCK).open("r+") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

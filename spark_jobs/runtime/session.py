@@ -1,7 +1,7 @@
 """The Spark session, small and quiet: two cores, no web interface, half a gigabyte of heap.
 
-Every setting was measured; the figures are in docs/benchmarks.md and docs/adr/0001. What keeps it alive on a starved
-machine, and its Python processes quiet, is in docs/adr/0009.
+Every setting was measured; the figures are in docs/benchmarks.md and docs/adr/0001. docs/adr/0009 explains the settings
+that keep the session alive on a starved machine, and its Python processes quiet.
 """
 
 from __future__ import annotations
@@ -30,37 +30,38 @@ log = logging.getLogger("txnscope.ingest")
 CORES = 2
 LOGGING: Final = Path(__file__).parent / "conf" / "log4j2.properties"
 NO_CONF: Final = Path(__file__).parent / "conf" / "none"
-"""Stands on the JVM's class path, and is not there: a folder with anything in it would keep classes from being
+"""A folder on the JVM's class path that does not exist: a folder with anything in it would keep classes from being
 archived."""
 
 TASK_TRIES: Final = 2
-"""A task whose worker died is tried again by another worker: its query goes on. One that Kafka does not answer is tried
-again, too, which must not take long: only when the query ends is anybody told."""
+"""Attempts of a task. When a worker dies, another one tries its task again, and the query goes on. A task that Kafka
+does not answer is tried again, too; that must not take long, because the failure is reported only when the query
+ends."""
 
 _PATIENCE_S: Final = 600
-"""How long Spark's own parts wait for one another. `spark_jobs.runtime.liveness` finds the part that is stuck: it tells
-a slow machine from a dead process, which Spark's time-outs, of 15 s and more, do not."""
+"""Time that Spark's own parts wait for one another. `spark_jobs.runtime.liveness` finds a part that is stuck. It
+distinguishes a slow machine from a dead process; Spark's time-outs, of 15 s and more, do not."""
 
 _SOCKETS_FIT: Final = 60
-"""Longest folder for Unix sockets: Linux takes paths of 107 bytes, Spark's names have 43. Otherwise it listens on
-loopback."""
+"""Longest path of a folder for Unix sockets: Linux takes paths of 107 bytes, Spark's names have 43. In a longer one
+Spark listens on loopback instead."""
 
 JvmGuard = Callable[["subprocess.Popen[bytes]"], None]
 
 
 class SparkFailed(Exception):
-    """Spark could not be started; one line."""
+    """Spark could not be started. The message is one line."""
 
 
 class SparkStart:
-    """Spark, on its way since this was made: its JVM takes seconds, in which much else can be done."""
+    """A start of Spark in the background: its JVM takes seconds, in which the application does other work."""
 
     def __init__(self, scratch: Path, guard: JvmGuard) -> None:
         self._session: Future[SparkSession] = Future()
         threading.Thread(target=self._start, args=(scratch, guard), name="Spark's start", daemon=True).start()
 
     def session(self) -> SparkSession:
-        """Waits for it. Raises JavaNotFound, SparkFailed."""
+        """Waits for the session and returns it. Raises JavaNotFound, SparkFailed."""
         return self._session.result()
 
     def _start(self, scratch: Path, guard: JvmGuard) -> None:
@@ -71,8 +72,8 @@ class SparkStart:
 
 
 def start_spark(scratch: Path, guard: JvmGuard, java_options: Sequence[str] | None = None) -> SparkSession:
-    """A local session on the Java that is there. `scratch`: a folder for all that Spark writes. `guard` gets its JVM.
-    `java_options`: in place of those that use the archive of classes.
+    """Starts a local session on the Java that `find_java` returns. `scratch`: a folder for all that Spark writes.
+    `guard`: is called with the session's JVM. `java_options`: replace those that use the archive of classes.
 
     Raises JavaNotFound, SparkFailed.
     """
@@ -83,7 +84,7 @@ def start_spark(scratch: Path, guard: JvmGuard, java_options: Sequence[str] | No
     os.environ["SPARK_CONF_DIR"] = str(NO_CONF)
     for name, value in KEEP_FREED_MEMORY.items():
         os.environ.setdefault(name, value)
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"  # nobody else has business with a local driver
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"  # no other machine needs to reach a local driver
     for server in (accumulators.AccumulatorTCPServer, accumulators.AccumulatorUnixServer):
         server.handle_error = _is_lost  # type: ignore[method-assign,assignment]
     builder = SparkSession.builder.appName("txnscope").master(
@@ -107,7 +108,7 @@ def _sharing(java: Java) -> Sequence[str]:
 def _settings(scratch: Path, java_options: Sequence[str]) -> dict[str, str]:
     java_options = [
         *("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
-        # the folder: what a killed JVM leaves behind goes with the rest of `scratch`
+        # in this folder, the files that a killed JVM leaves behind are removed with the rest of `scratch`
         f'-Djava.io.tmpdir="{scratch}"',
         f'-Dlog4j2.configurationFile="{LOGGING}"',
         *(f'"{option}"' for option in java_options),
@@ -123,18 +124,19 @@ def _settings(scratch: Path, java_options: Sequence[str]) -> dict[str, str]:
         "spark.python.unix.domain.socket.enabled": str(len(str(scratch)) <= _SOCKETS_FIT).lower(),
         "spark.python.authenticate.socketTimeout": f"{_PATIENCE_S}s",
         "spark.network.timeout": f"{_PATIENCE_S}s",
-        # a rename on the local disk is atomic: no need of Hadoop's slower contract
+        # a rename on the local disk is atomic: Hadoop's slower contract is not needed
         "spark.sql.streaming.checkpointFileManagerClass": (
             "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
         ),
-        "spark.scheduler.mode": "FAIR",  # a first read of the log leaves room for looks at partitions
+        "spark.scheduler.mode": "FAIR",  # a first read of the log leaves time for samples of partitions
         "spark.sql.streaming.minBatchesToRetain": "2",
         "spark.sql.streaming.numRecentProgressUpdates": "2",
     }
 
 
 def _python(scratch: Path) -> Path:
-    """The program that Spark starts for every Python process of its own (see `python_process`)."""
+    """Writes the program that Spark starts for each of its Python processes (see `python_process`). Returns its
+    path."""
     program = scratch / "python"
     run = shlex.join(
         [sys.executable, "-S", str(python_process.__file__), str(socket_in(scratch)), ",".join(FOR_SOURCES)]
@@ -145,4 +147,5 @@ def _python(scratch: Path) -> Path:
 
 
 def _is_lost(*_: Any) -> None:
-    """The JVM is gone, which the watchdog says in one line; socketserver would print a traceback for it."""
+    """Prints nothing when the JVM is gone. The watchdog reports that in one line; socketserver would print a
+    traceback."""

@@ -1,4 +1,4 @@
-"""Where a micro-batch ends: one call of the store's writer, repeated until the store takes it."""
+"""Stores each micro-batch: one call of the store's writer per batch, repeated until the store takes it."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def _nobody_listens() -> None:
 
 
 class StoreSink(Generic[_Batch]):
-    """Called by Spark with each micro-batch, which is stored in a thread of its own while Spark reads the next one.
+    """The sink of a query. Spark calls it with each micro-batch; a thread stores the batch while Spark reads the next.
 
-    Spark may so commit a batch that the store does not have: nothing rests on Spark's commits (ADR 5). At most one
-    batch is being stored; `failure` is what went wrong with it, and the next call raises it.
+    So Spark may commit a batch that the store does not have: nothing depends on Spark's commits (ADR 5). At most one
+    batch is being stored at a time. `failure` is the exception that ended this, and the next call raises it.
     """
 
     def __init__(
@@ -41,8 +41,8 @@ class StoreSink(Generic[_Batch]):
         apply: Callable[[_Batch, int, int | None], Any],
         step: Callable[[], None] = _nobody_listens,
     ) -> None:
-        """`apply` gets a batch, the time, and how many ms the micro-batch before took, once. `step` is called with each
-        progress: a batch that came, was stored, or waits for a store that does not take it."""
+        """`apply` gets a batch, the time, and, once, the duration of the previous micro-batch in ms. `step` is called
+        at each step: a batch arrived, was stored, or waits for a store that does not take it."""
         self._batches, self._apply, self._step = batches_from_rows, apply, step
         self._ending = threading.Event()
         self._idle = threading.Event()
@@ -53,7 +53,7 @@ class StoreSink(Generic[_Batch]):
         self.failure: BaseException | None = None
 
     def __call__(self, frame: DataFrame, _batch_id: int) -> None:
-        """Materialised once: a frame evaluated twice would read a compacting log twice."""
+        """Materialises the frame once and has it stored: a second evaluation would read a compacting log twice."""
         self._idle.clear()
         began_s = time.monotonic()
         try:
@@ -66,11 +66,11 @@ class StoreSink(Generic[_Batch]):
             self._idle.set()
 
     def wait_until_idle(self) -> None:
-        """Until no call is under way, for a while."""
+        """Waits until no call is running, at most END_S."""
         self._idle.wait(END_S)
 
     def close(self) -> bool:
-        """Lets the store finish what it has begun, for a while; False: it did not."""
+        """Waits at most END_S for the store to finish the batch it has begun. Returns False if it did not."""
         self._ending.set()
         if self._storing is not None:
             wait([self._storing], END_S)

@@ -1,7 +1,8 @@
-"""Ends the process when it cannot work any more: what starts it again is a process of its own.
+"""Ends the process when it cannot work any more; the supervisor, a separate process, starts it again.
 
-A thread looks once a second. While all parts make progress and Spark's JVM lives, it says so: to the supervisor, and to
-whoever asks for `--liveness`, a file whose time moves or a port that answers. Else one line in the log, and the end.
+A thread checks once a second. While all parts make progress and Spark's JVM lives, it reports that to the supervisor,
+and by `--liveness`: a file with a modification time that moves, or a port that answers. Otherwise it writes one line to
+the log and ends the process.
 """
 
 from __future__ import annotations
@@ -30,11 +31,12 @@ _PAGE: Final = re.compile(r"(?:(?P<host>[^/]+):)?(?P<port>\d{1,5})")
 
 
 class BadLiveness(Exception):
-    """Nobody can be told at this file or port that the process lives; one line."""
+    """The file or port of `--liveness` cannot be used. The message is one line."""
 
 
 class Watchdog:
-    """`begin` once. `beat` tells the supervisor; `told` whoever else wants to know, None: nobody."""
+    """The watchdog of one process. Call `begin` once. While all is well, `beat` reports that to the supervisor, and
+    `told`, if given, by `--liveness`."""
 
     def __init__(self, liveness: Liveness, beat: Callable[[], None], told: Callable[[], None] | None = None) -> None:
         self._liveness, self._beat, self._told = liveness, beat, told
@@ -47,15 +49,15 @@ class Watchdog:
         threading.Thread(target=self._watch, name="watchdog", daemon=True).start()
 
     def guard(self, jvm: subprocess.Popen[bytes]) -> None:
-        """From now on nothing works without this process."""
+        """Ends the application from now on if `jvm` ends."""
         self._jvm = jvm
 
     def let_go(self) -> None:
-        """From now on the JVM may end: it was asked to."""
+        """Lets the JVM end from now on: it was asked to."""
         self._may_end = True
 
     def end(self) -> None:
-        """The application has ended by itself."""
+        """Ends the watch: the application has ended by itself."""
         self._is_ending.set()
 
     def _watch(self) -> None:
@@ -74,8 +76,8 @@ class Watchdog:
             self._end(f"Spark's JVM {ending_of(code)}: ending, to begin again with a new one")
 
     def _end_with_thread(self, failure: threading.ExceptHookArgs) -> None:
-        """A thread that nobody waits for has died: what it did would not be done any more."""
-        if self._jvm is not None:  # threads that talk to it die with it, a moment earlier than it can be seen
+        """Ends the process after an uncaught exception in a thread: the thread's work would no longer be done."""
+        if self._jvm is not None:  # threads that talk to it die with it, a moment before `poll` reports its end
             with suppress(subprocess.TimeoutExpired):
                 self._jvm.wait(1)
         self._end_with_jvm()
@@ -93,9 +95,10 @@ class Watchdog:
 
 
 def liveness_teller(where: str) -> Callable[[], None]:
-    """What to call once a second while all is well. `where`: a file, or [HOST:]PORT of a page that answers 200 then.
+    """Returns a function to call once a second while all is well. `where`: a file, or [HOST:]PORT of a page that then
+    answers 200.
 
-    Raises BadLiveness where the port is taken or the file cannot be written.
+    Raises BadLiveness if the port is taken or the file cannot be written.
     """
     page = _PAGE.fullmatch(where)
     try:
@@ -111,7 +114,8 @@ def liveness_teller(where: str) -> Callable[[], None]:
 
 
 class _LivenessPage(ThreadingHTTPServer):
-    """Answers 503 until all is well for the first time. A process that is stuck ends; one that is frozen is silent."""
+    """A page that answers 503 until all is well for the first time. A stuck process ends itself, and a frozen one does
+    not answer."""
 
     daemon_threads = True
 

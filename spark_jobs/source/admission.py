@@ -1,4 +1,4 @@
-"""How much of what is there one micro-batch reads, and by how many tasks. Pure."""
+"""Decides how many of the unread records one micro-batch reads, and divides them among its tasks. Pure."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ from spark_jobs.source.log_identity import LogPosition
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """`records`: about as many a micro-batch. `first_read`: of one partition at once, while history is read."""
+    """Upper bounds of one micro-batch. `records`: records in all, roughly. `first_read`: records of one partition while
+    history is read."""
 
     records: int = 1_500_000
     first_read: int = 2_000_000
 
 
 READ_AT_ONCE = 300_000
-"""Records, about, that a task folds before it hands them over: its memory."""
+"""Approximate number of records that a task folds before it hands them over; this bounds its memory."""
 
 
 def admit(positions: Mapping[int, LogPosition], ends: Mapping[int, int], limits: Limits) -> dict[int, int]:
-    """Where to read to in this batch, per partition of `ends` (at least its position).
+    """Returns the offset to read to in this batch for each partition of `ends`, never below its position.
 
-    While history is read (below `counted_from`), whole partitions are taken, a few at a time: each id is then folded
-    once and written once. Otherwise every partition gets its share of the limit by its lag. No range straddles
+    While history is read (below `counted_from`), a batch takes a few whole partitions, so that each id is folded once
+    and written once. Otherwise every partition gets a share of the limit in proportion to its lag. No range straddles
     `counted_from`.
     """
     history = {p: min(end, positions[p].counted_from) for p, end in ends.items()}
@@ -55,7 +56,8 @@ def _whole_partitions(
 
 
 def shares(lags: Mapping[str, int], sizes: Mapping[str, int], budget: int) -> dict[str, Limits]:
-    """How much of each topic is read in a batch of about `budget` bytes: `lags` in records, `sizes` bytes of one."""
+    """Returns the limits of each topic in a batch of about `budget` bytes. `lags`: in records; `sizes`: bytes per
+    record."""
     total = sum(lag * sizes[topic] for topic, lag in lags.items())
     if total <= budget:
         return {topic: Limits(records=lag) for topic, lag in lags.items()}
@@ -63,7 +65,7 @@ def shares(lags: Mapping[str, int], sizes: Mapping[str, int], budget: int) -> di
 
 
 class Spanning(Protocol):
-    """A RangeRead, or what stands for one."""
+    """A RangeRead, or anything else with a leader and a range of offsets."""
 
     @property
     def leader(self) -> int: ...
@@ -79,9 +81,10 @@ Range = TypeVar("Range", bound=Spanning)
 
 
 def into_tasks(ranges: Sequence[Range], cores: int) -> list[list[Range]]:
-    """At most `cores` lists of about equal size, each asking few leaders; what only keeps a view fresh rides along.
+    """Returns at most `cores` lists of about equal size, each with few leaders. Empty ranges, which only keep a view
+    fresh, go into the first list.
 
-    A task costs about 16 ms whatever it does: never one per partition.
+    A task costs about 16 ms whatever it does, so there must not be one per partition.
     """
     to_read = sorted((r for r in ranges if r.hi > r.lo), key=lambda r: (r.leader, r.lo - r.hi))
     tasks: list[list[Range]] = [[] for _ in range(min(cores, len(to_read)) or 1)]
@@ -95,7 +98,7 @@ def into_tasks(ranges: Sequence[Range], cores: int) -> list[list[Range]]:
 
 
 def at_once(ranges: Sequence[RangeRead]) -> Iterator[list[RangeRead]]:
-    """Lists of ranges that hold about READ_AT_ONCE records each, at least one list."""
+    """Yields lists of ranges that hold about READ_AT_ONCE records each; at least one list."""
     some: list[RangeRead] = []
     records = 0
     for r in ranges:

@@ -1,4 +1,4 @@
-"""How the reason of a failure gets from a worker to the driver: of an exception, Spark passes on the text alone."""
+"""Carries the reason of a failure from a worker to the driver: Spark passes on only the text of an exception."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from service.kafka.errors import KafkaFailure
 
 
 class Carried(Exception):
-    """Its text is the encoded reason."""
+    """An exception with an encoded reason as its text."""
 
 
 _CARRIED = re.compile(rf"\b{Carried.__module__}\.{Carried.__name__}: (\{{.+\}})\s*$", re.MULTILINE)
@@ -20,7 +20,7 @@ _CARRIED = re.compile(rf"\b{Carried.__module__}\.{Carried.__name__}: (\{{.+\}})\
 
 @contextmanager
 def carrying_reasons() -> Iterator[None]:
-    """What asking Kafka ends in is raised as Carried."""
+    """Raises a KafkaFailure of the block as Carried."""
     try:
         yield
     except KafkaFailure as e:
@@ -28,7 +28,7 @@ def carrying_reasons() -> Iterator[None]:
 
 
 def carried_in(text: str) -> Reason | None:
-    """The last one in what Spark says of a query that ended; None: no reason was carried."""
+    """Returns the last carried reason in Spark's message about a query that ended; None if there is none."""
     found = _CARRIED.findall(text)
     try:
         return decode(found[-1]) if found else None

@@ -27,7 +27,7 @@ from spark_jobs.source.watched import Watch
 
 @dataclass(frozen=True)
 class LedgerTask(InputPartition):
-    """What one Spark task reads; `trouble` travels with the first task."""
+    """The ranges that one Spark task reads. Only the first task of a batch has the `trouble`."""
 
     ranges: tuple[TopicRange, ...]
     trouble: Reason | None
@@ -81,8 +81,10 @@ def ledger_options(
     heartbeat_ms: int,
     pulse: str = "",
 ) -> dict[str, str]:
-    """Options of the source, as Spark hands them on (strings, keys in lower case). `positions`: by topic; `pulse`: a
-    file that is touched at each step."""
+    """Returns the options of the source in the form in which Spark passes them on (strings, keys in lower case).
+
+    `positions`: by topic; `pulse`: a file that is touched at each step.
+    """
     return {
         "client": settings.to_json(),
         "watch": json.dumps(watch),

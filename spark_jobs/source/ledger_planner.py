@@ -1,7 +1,7 @@
-"""Decides which bytes of tailed partitions the next micro-batch reads: many topics, each by the rules of one log.
+"""Decides which ranges of the tailed partitions the next micro-batch reads: many topics, each by the rules of one log.
 
-A topic is tailed from its end on, once all of its partitions answer and may be read: what is in it by then is never
-read. A partition that it gains later is new, and read from its start.
+Tailing of a topic begins at its end, as soon as all of its partitions answer and may be read. Records written before
+that are never read. A partition that is added later is read from its start.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from spark_jobs.source.requests import Place
 from spark_jobs.source.watched import Watch, is_over
 
 BUDGET: Final = 32 << 20
-"""Bytes of one micro-batch, about: what it holds is written in one transaction."""
+"""Approximate bytes of one micro-batch. Its contents are written in one transaction."""
 LAYOUT_EVERY_MS: Final = 2_000
 _NO_TOPIC: Final = ""
-"""The id of the topic that is there instead of one that was deleted."""
+"""The topic id that is reported in place of a deleted topic's."""
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerPlan:
-    """What one micro-batch reads; `trouble`: what could not be asked."""
+    """The ranges that one micro-batch reads. `trouble`: why some of the cluster could not be asked."""
 
     ranges: tuple[TopicRange, ...]
     trouble: Reason | None
@@ -43,7 +43,7 @@ class LedgerPlan:
 
 
 class _Tailed(NamedTuple):
-    """A topic in one look; `size`: bytes of a record, None where it may not be read now."""
+    """A topic as observed in one planning round. `size`: bytes per record; None if the topic must not be read now."""
 
     seen: Look
     followed: Followed
@@ -59,14 +59,14 @@ class _Tailed(NamedTuple):
         return sum(max(end - positions[p].next_offset, 0) for p, end in self.seen.ends.items())
 
     def ranges(self, limits: Limits | None) -> list[TopicRange]:
-        """Without limits nothing is read, and only the views are kept fresh."""
+        """Returns the ranges to read. If `limits` is None, they are empty and only keep the views fresh."""
         positions, ends = self.followed.positions, self.seen.ends
         until = {p: positions[p].next_offset for p in ends} if limits is None else admit(positions, ends, limits)
         return [TopicRange(self.topic, read) for read in ranges_to(until, self.seen, self.followed)]
 
 
 class LedgerPlanner:
-    """Plans batches from `positions` (by topic) on. Time comes from `now_ms`."""
+    """Plans batches that begin at `positions` (by topic). Time comes from `now_ms`."""
 
     def __init__(
         self,
@@ -86,7 +86,8 @@ class LedgerPlanner:
         self._missing: list[Reason] = []
 
     def plan(self) -> LedgerPlan:
-        """Never raises for what Kafka cannot answer: that is `trouble`, and the other topics go on."""
+        """Returns the next plan. A failure of Kafka is not raised: it becomes the plan's `trouble`, and the other
+        topics go on."""
         try:
             looks = self._look()
         except KafkaFailure as e:
@@ -103,7 +104,7 @@ class LedgerPlanner:
         return LedgerPlan(tuple(ranges), together(troubles))
 
     def advance(self, plan: LedgerPlan) -> None:
-        """The batch of this plan is being read: plan behind it from now on."""
+        """Moves the positions behind the batch of `plan`, which is being read now."""
         reads: dict[str, list[RangeRead]] = {}
         for topic, read in plan.ranges:
             reads.setdefault(topic, []).append(read)
@@ -126,18 +127,19 @@ class LedgerPlanner:
         layouts = {name: layout for name, layout in topics.layouts.items() if self._watch.tails(name)}
         missing = {topic: self._kafka.listing(topic) for topic in self._positions.keys() - layouts.keys()}
         absent = {topic for topic, listing in missing.items() if not listing.is_there}
-        self._deleted = sorted(absent & self._absent)  # twice: a broker that comes back may not know of all at once
+        self._deleted = sorted(absent & self._absent)  # absent twice: a broker that comes back may lack some at first
         self._absent = absent
         self._missing = [one.hidden for one in missing.values() if one.hidden is not None]
         self._layouts, self._layouts_at_ms = layouts, now_ms
 
     def _tailed(self, seen: Look, troubles: list[Reason]) -> _Tailed | None:
-        """None: nothing is known of it in this look, or it has not begun."""
+        """Returns the topic with its positions. None if this round brought no answer for it, or tailing has not
+        begun."""
         topic = seen.layout.topic
         known = self._positions.get(topic)
         if why := silence(seen):
             troubles.append(why)
-            self._layouts_at_ms = 0  # perhaps somebody else leads now
+            self._layouts_at_ms = 0  # another broker may lead now
         if known is None and (why or not seen.ends):
             return None
         try:
@@ -156,7 +158,7 @@ class LedgerPlanner:
         return follow(seen, known, lambda p, position: self._kafka.other_log(seen, p, position), reads_again=False)
 
     def _size(self, one: _Tailed) -> int | None:
-        """Measured where most is unread."""
+        """Returns the bytes per record, measured in the partition with the largest lag."""
         positions, ends = one.followed.positions, one.seen.ends
         if not ends:
             return None
@@ -174,7 +176,7 @@ class LedgerPlanner:
 
 
 def _begun(seen: Look) -> Followed:
-    """A topic that is tailed from now on: nothing that lies there already counts."""
+    """Returns the positions of a topic that is tailed from now on: at its ends, so that older records do not count."""
     topic_id = seen.layout.topic_id
     return Followed({p: LogPosition(topic_id, 0, end, -1, end) for p, end in seen.ends.items()}, {}, {})
 

@@ -22,7 +22,7 @@ from spark_jobs.source.reader import MAX_FETCH_BYTES, Reading
 def read_tails(
     settings: ClientSettings, ranges: Iterable[TopicRange], now_ms: Callable[[], int]
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of `spark_jobs.fold.ledger` for all of `ranges`. Raises KafkaUnavailable as `read_ranges`."""
+    """Yields rows of `spark_jobs.fold.ledger` for all of `ranges`. Raises KafkaUnavailable as `read_ranges` does."""
     done: list[TopicRange] = []
     for topic, of_topic in groupby(sorted(ranges, key=attrgetter("topic")), attrgetter("topic")):
         reading = _Tailing(settings, topic, [one.read for one in of_topic], now_ms)
@@ -38,7 +38,7 @@ def read_tails(
 
 
 class _Tailing(Reading):
-    """Of one topic. `broken`: the first batch that nobody can read."""
+    """Reads the tails of one topic. `broken`: the first batch that cannot be read."""
 
     def __init__(
         self, settings: ClientSettings, topic: str, ranges: Sequence[RangeRead], now_ms: Callable[[], int]
@@ -60,13 +60,14 @@ class _Tailing(Reading):
                 self._came_nowhere(chunk)
 
     def _came_nowhere(self, chunk: Chunk) -> None:
-        """Not one whole batch: it does not fit, or what lies there is none (a broker sends the first batch whole)."""
+        """Handles a chunk without one whole batch. Either the batch is larger than the fetch limit, or the bytes there
+        are no batch: a broker sends the first batch whole."""
         p = chunk.partition
         if len(chunk.data) >= self._max_bytes[p]:
             self._max_bytes[p] = min(self._max_bytes[p] * 2, MAX_FETCH_BYTES)
         elif (p, chunk.lo) not in self._doubted:
-            self._doubted.add((p, chunk.lo))  # bytes may have suffered on the way
+            self._doubted.add((p, chunk.lo))  # fetched once more: the bytes may have been damaged on the way
         else:
             if not self.broken:
                 self.broken.append(NoBatch(self._topic, p, chunk.lo))
-            self._at[p] += 1  # no telling where the next batch begins: feel forward
+            self._at[p] += 1  # the start of the next batch is unknown: try the next offset

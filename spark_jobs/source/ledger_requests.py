@@ -1,4 +1,4 @@
-"""What the planner of the ledger asks of the brokers; a record size is asked for once in a while for each topic."""
+"""Requests of the ledger's planner to the brokers. The record size of a topic is measured only now and then."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ class LedgerAsked(Asked, Protocol):
     def other_log(self, seen: Look, partition: int, position: LogPosition) -> Gap | None: ...
 
     def record_size(self, layout: TopicLayout, partition: int, offset: int) -> int | None:
-        """Bytes of a record (of an offset, to be exact) at `offset`; None: nothing lies there. Raises KafkaRefused
-        where the topic may not be read."""
+        """Returns the bytes per record (strictly, per offset) at `offset`; None if no batch lies there. Raises
+        KafkaRefused if the topic may not be read."""
         ...
 
     def close(self) -> None: ...
 
 
 class LedgerBrokers(Brokers):
-    """The cluster itself."""
+    """Asks the brokers of a real cluster."""
 
     def other_log(self, seen: Look, partition: int, position: LogPosition) -> Gap | None:
         return self._ask(lambda client: other_log(client, seen, partition, position))
@@ -67,7 +67,7 @@ EVERY_MS: Final = 10_000
 
 
 USUAL: Final = 1_000
-"""Bytes, until something lies there to measure."""
+"""Bytes per record that are assumed until there is a batch to measure."""
 
 
 class _Measured(NamedTuple):
@@ -77,16 +77,17 @@ class _Measured(NamedTuple):
 
 
 class RecordSizes:
-    """Of a topic one partition stands for all."""
+    """Record sizes by topic. One partition is measured for the whole topic."""
 
     def __init__(self, kafka: LedgerAsked, now_ms: Callable[[], int]) -> None:
         self._kafka, self._now_ms = kafka, now_ms
         self._known: dict[str, _Measured] = {}
 
     def of(self, layout: TopicLayout, partition: int, offset: int, *, is_news: bool) -> int:
-        """In bytes; asked anew after EVERY_MS if there `is_news` at that offset, or the topic was refused.
+        """Returns the size in bytes. It is measured again after EVERY_MS if there `is_news` at that offset, or if the
+        topic was refused.
 
-        Raises KafkaRefused where the topic may not be read, and KafkaUnavailable.
+        Raises KafkaRefused if the topic may not be read, and KafkaUnavailable.
         """
         known, now = self._known.get(layout.topic), self._now_ms()
         wants_more = known is not None and (is_news or known.refusal is not None)

@@ -1,4 +1,4 @@
-"""Whether a partition's log is still the one that was read: its position, and what its leader answers about it."""
+"""Checks that a partition's log is still the one that was read, by its stored position and its leader's answers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from service.kafka.offsets import EARLIEST, LATEST, Offsets, epoch_end_offset, l
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """`ends` were asked for at `asked_at_ms` (this machine's clock); partitions that did not answer are in `silent`."""
+    """One observation of a topic's logs. `ends` were requested at `asked_at_ms` (this machine's clock). Partitions that
+    did not answer are in `silent`, with an error code."""
 
     layout: TopicLayout
     asked_at_ms: int
@@ -28,7 +29,7 @@ class Look:
 
 
 def look(client: KafkaClient, layout: TopicLayout, now_ms: int) -> Look:
-    """Ends first: a start that moves meanwhile can only lie lower. Raises KafkaUnavailable."""
+    """Observes the logs of a topic: their ends first, then their starts. Raises KafkaUnavailable."""
     ends: Offsets = list_offsets(client, layout, LATEST)
     starts = list_offsets(client, layout, EARLIEST)
     answered = ends.found.keys() & starts.found.keys()
@@ -42,11 +43,14 @@ def look(client: KafkaClient, layout: TopicLayout, now_ms: int) -> Look:
 
 
 def other_log(client: KafkaClient, seen: Look, partition: int, position: LogPosition) -> Gap | None:
-    """Whether what lies there now is not what was read up to `position`: from which offset on, and why.
+    """Returns the offset from which on the log is not the one read up to `position`, and why; None if it is the same.
 
-    Another topic id: created again. An end below the position, or an older leader epoch that ends below it: a replica
-    that never had those records leads now (unclean election, lost disk). A stale position: the same log, but its past
-    must be read again to see which ids are gone. Raises KafkaUnavailable.
+    - Another topic id: the topic was created again.
+    - An end below the position, or an older leader epoch that ends below it: the present leader is a replica that never
+      had those records (unclean election, lost disk).
+    - A stale position: the same log, but its past must be read again to see which ids are gone.
+
+    Raises KafkaUnavailable.
     """
     if seen.layout.topic_id != position.topic_id:
         return Gap(seen.starts[partition], max(position.next_offset, seen.starts[partition]), "recreated")
@@ -63,7 +67,8 @@ def other_log(client: KafkaClient, seen: Look, partition: int, position: LogPosi
 
 
 def no_more(seen: Look, positions: Mapping[int, LogPosition]) -> dict[int, Gap]:
-    """Partitions that the topic does not have since it was created again: all that was read of them."""
+    """Returns the partitions that the topic no longer has since it was created again, with a gap over all that was read
+    of each."""
     return {
         p: Gap(0, position.next_offset, "recreated")
         for p, position in positions.items()
@@ -72,7 +77,7 @@ def no_more(seen: Look, positions: Mapping[int, LogPosition]) -> dict[int, Gap]:
 
 
 def silence(seen: Look) -> Reason | None:
-    """Why not all of it could be asked."""
+    """Returns why some partitions did not answer; None if all of them did."""
     denied = [p for p, code in seen.silent.items() if code == errors.TOPIC_AUTHORIZATION_FAILED]
     topic = seen.layout.topic
     if denied:
@@ -83,11 +88,11 @@ def silence(seen: Look) -> Reason | None:
 
 
 class LogPosition(NamedTuple):
-    """Everything below `next_offset` of this generation of the log is in the store.
+    """A position in a log: everything below `next_offset` of this generation is in the store.
 
-    `leader_epoch`: of the leader it was read from (-1: nothing was read yet). Offsets below `counted_from` feed state
-    but no counter: they lay in the log before anybody counted, or were counted already. `stale`: it was read so long
-    ago that tombstones written meanwhile may have been compacted away.
+    `leader_epoch`: of the leader it was read from (-1: nothing was read yet). Offsets below `counted_from` update the
+    state but no counter: they were written before counting began, or were counted already. `stale`: the log was read
+    so long ago that tombstones written since may have been compacted away.
     """
 
     topic_id: str
@@ -98,7 +103,8 @@ class LogPosition(NamedTuple):
     stale: bool = False
 
     def read_again(self, topic_id: str, begin: int, gap: Gap) -> LogPosition:
-        """The log is another one from `gap.from_offset` on: a new generation, read from `begin`."""
+        """Returns the position in a log that is another one from `gap.from_offset` on: a new generation, read from
+        `begin`."""
         return LogPosition(topic_id, self.generation + 1, begin, -1, gap.from_offset)
 
 

@@ -1,6 +1,6 @@
 """The Spark streaming DataSource that samples data partitions: Spark's interface, nothing else.
 
-Spark's own offsets only number the samples: what was seen is told once, with the time it was seen at, and never again
+Spark's own offsets only number the samples: an observation is reported once, with its time, and never again
 (docs/adr/0002, docs/adr/0005).
 """
 
@@ -29,12 +29,13 @@ from spark_jobs.source.stalled import read_stalled
 from spark_jobs.source.watched import Clock, Watch
 
 TOO_LATE_MS: Final = 10_000
-"""A sample that waited for so long is told and not read from: the next one knows more."""
+"""A task that waited for so long reports what was observed, but reads nothing: the next sample is fresher."""
 
 
 @dataclass(frozen=True)
 class SampleTask(InputPartition):
-    """What one Spark task reads; rows of what was seen already travel with the first task."""
+    """The stalled partitions that one Spark task reads. Only the first task has the rows of what was observed
+    (`seen`)."""
 
     seen: tuple[pa.RecordBatch, ...]
     asks: tuple[StalledAsk, ...]
@@ -42,7 +43,7 @@ class SampleTask(InputPartition):
 
 
 class PartitionsReader(DataSourceStreamReader):
-    """Plans whenever there is news that cannot wait, and once a second when there is none."""
+    """Plans a micro-batch as soon as there is urgent news, and otherwise once a second."""
 
     def __init__(self, options: dict[str, str]) -> None:
         self._settings = ClientSettings.from_json(options["client"])
@@ -62,7 +63,7 @@ class PartitionsReader(DataSourceStreamReader):
         return {"sample": 0}
 
     def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
-        """Block until there is a sample worth a micro-batch."""
+        """Blocks until there is a sample worth a micro-batch, and returns its number."""
         if self._sampler is None:
             self._brokers = Brokers(self._settings)
             self._sampler = Sampler(self._brokers, self._watch, self._clocks, wall_clock_ms)
@@ -121,8 +122,10 @@ def sampler_options(
     kept: str,
     pulse: str = "",
 ) -> dict[str, str]:
-    """Options of the source, as Spark hands them on (strings, keys in lower case). `kept`: see `read_stalled`; `pulse`:
-    a file that is touched at each step."""
+    """Returns the options of the source in the form in which Spark passes them on (strings, keys in lower case).
+
+    `kept`: see `read_stalled`; `pulse`: a file that is touched at each step.
+    """
     return {
         "client": settings.to_json(),
         "watch": json.dumps(watch),

@@ -1,7 +1,7 @@
 """Decides what the next micro-batch reads: the driver's half of the source, with a live connection.
 
-Positions live here while the query runs and in the store for good; Spark's own offsets only number the plans, because
-the store, not Spark's checkpoint, is what a restart begins from (docs/adr/0005).
+The planner holds the positions while the query runs; the store holds them for good. Spark's own offsets only number the
+plans, because a restart begins at the store's positions, not at Spark's checkpoint (docs/adr/0005).
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ LAYOUT_MAX_AGE_MS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What one micro-batch reads. Ranges with `lo == hi` only carry the view; `trouble`: what could not be asked."""
+    """The ranges that one micro-batch reads. Ranges with `lo == hi` only carry the view. `trouble`: why some of the
+    topic could not be asked."""
 
     ranges: tuple[RangeRead, ...]
     trouble: Reason | None
@@ -36,7 +37,7 @@ class Plan:
 
 
 class LogPlanner:
-    """Plans batches over one topic from `positions` on. Time comes from `now_ms`."""
+    """Plans batches over one topic that begin at `positions`. Time comes from `now_ms`."""
 
     def __init__(
         self,
@@ -53,19 +54,20 @@ class LogPlanner:
         self._layout_at_ms = 0
 
     def plan(self) -> Plan:
-        """Look at the topic and plan; never raises for what Kafka cannot answer: that is `trouble`, and no range."""
+        """Observes the topic and returns the next plan. A failure of Kafka is not raised: the plan then has the failure
+        as `trouble`, and no ranges."""
         try:
             seen = self._look()
             if seen is not None:
                 return self._plan(seen)
-            # a topic that nobody has needed so far is read whole
+            # a topic that does not exist yet is no trouble: it will be read from its start
             return Plan((), TopicGone(self._topic) if self._positions else None)
         except KafkaFailure as e:
             self.close()
             return Plan((), e.reason)
 
     def advance(self, plan: Plan) -> None:
-        """The batch of this plan is being read: plan behind it from now on."""
+        """Moves the positions behind the batch of `plan`, which is being read now."""
         self._positions = advanced(self._positions, plan.ranges)
 
     def close(self) -> None:
@@ -87,7 +89,8 @@ class LogPlanner:
         return seen
 
     def _plan(self, seen: Look) -> Plan:
-        """The positions move together, after the last question: a gap that no plan names would never be told."""
+        """Returns the plan. All positions move together, after the last request to Kafka: if one of them fails, no gap
+        is lost, since only a plan reports gaps."""
         client = self._client
         assert client is not None
         followed = follow(seen, self._positions, lambda p, position: other_log(client, seen, p, position))
@@ -97,8 +100,8 @@ class LogPlanner:
 
 
 class Followed(NamedTuple):
-    """Where reading stands in the logs of a look: `gaps` by partition where they are others than those that were read,
-    `gone` partitions with what was read of them."""
+    """The positions in the observed logs. `gaps`: by partition, where the log is not the one that was read. `gone`:
+    partitions that no longer exist, each with its last position and a gap over what was read."""
 
     positions: dict[int, LogPosition]
     gaps: dict[int, Gap]
@@ -112,14 +115,14 @@ def follow(
     *,
     reads_again: bool = True,
 ) -> Followed:
-    """`other`: as `look.other_log`. A log that is another one is read from its start, or where the two are the same so
-    far (not `reads_again`), from where they part."""
+    """Returns the positions after an observation. `other`: as `log_identity.other_log`. A log that is not the one that
+    was read is read from its start; if not `reads_again`, from the offset at which it differs."""
     lost = no_more(seen, known)
     positions = {p: position for p, position in known.items() if p not in lost}
     gaps: dict[int, Gap] = {}
     for p, start in seen.starts.items():
         position = positions.get(p)
-        if position is None:  # a partition that came later: all of it counts
+        if position is None:  # a partition that was added later: all of its records count
             positions[p] = LogPosition(seen.layout.topic_id, 0, start, -1, start)
         elif gap := other(p, position):
             gaps[p] = gap
@@ -129,7 +132,7 @@ def follow(
 
 
 def ranges_to(until: Mapping[int, int], seen: Look, followed: Followed) -> tuple[RangeRead, ...]:
-    """From each position to `until`, and the ends of partitions that are no more."""
+    """Returns the ranges from each position to `until`, and a final one for each partition that no longer exists."""
     ranges = [_range(seen, p, followed.positions[p], hi, followed.gaps.get(p)) for p, hi in until.items()]
     topic_id, asked_at_ms = seen.layout.topic_id, seen.asked_at_ms
     ranges += [end_of(p, position, topic_id, asked_at_ms, gap) for p, (position, gap) in followed.gone.items()]
@@ -137,7 +140,7 @@ def ranges_to(until: Mapping[int, int], seen: Look, followed: Followed) -> tuple
 
 
 def advanced(positions: Mapping[int, LogPosition], ranges: Iterable[RangeRead]) -> dict[int, LogPosition]:
-    """Behind what is being read."""
+    """Returns the positions moved behind `ranges`."""
     moved = {
         r.partition: positions[r.partition]._replace(next_offset=r.hi, leader_epoch=r.leader_epoch)
         for r in ranges
@@ -167,6 +170,7 @@ def _range(seen: Look, partition: int, position: LogPosition, hi: int, gap: Gap 
 
 
 def end_of(partition: int, position: LogPosition, topic_id: str, asked_at_ms: int, gap: Gap | None) -> RangeRead:
-    """How `RangeRead` says that a partition is no more; `topic_id`: of the topic that is there instead."""
+    """Returns the `RangeRead` that reports that a partition no longer exists. `topic_id`: of the topic that is there
+    instead."""
     generation = position.generation + 1
     return RangeRead(partition, topic_id, generation, 0, 0, NO_LEADER, -1, 0, 0, asked_at_ms, 0, 0, gap, True)

@@ -1,7 +1,7 @@
 """Reads the ranges of one task to their ends, the executors' half of the source: fetch, decode, fold.
 
-Everything that heals is waited for in here (a leader that moves, a broker that restarts); what does not heal in time is
-raised, and the batch is planned anew from what the store has.
+The reader waits out failures that heal, such as a moving leader or a restarting broker. It raises a failure that does
+not heal in time, and the batch is planned again from the store's positions.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ clients: dict[str, KafkaClient] = {}
 
 
 def connected(settings: ClientSettings) -> KafkaClient:
-    """The one to this cluster. Raises KafkaUnavailable or KafkaRefused."""
+    """Returns this process's client for the cluster, made on first use. Raises KafkaUnavailable or KafkaRefused."""
     key = settings.to_json()
     if key not in clients:
         clients[key] = KafkaClient(settings)
@@ -43,7 +43,7 @@ def connected(settings: ClientSettings) -> KafkaClient:
 
 
 def forget(settings: ClientSettings) -> None:
-    """Closed; the next one is made anew."""
+    """Closes the client of the cluster; the next call of `connected` makes a new one."""
     if stale := clients.pop(settings.to_json(), None):
         stale.close()
 
@@ -51,15 +51,15 @@ def forget(settings: ClientSettings) -> None:
 FETCH_BYTES = 8 << 20  # larger responses are slower, not faster, through kafka-python
 PARTITION_BYTES = 4 << 20
 MAX_FETCH_BYTES = 2**31 - 1  # an int32 in the protocol
-FETCH_TIMEOUT_MS = 5_000  # then somebody else may lead; meanwhile nothing else is read either
+FETCH_TIMEOUT_MS = 5_000  # after that another broker may lead; nothing else is read while it lasts
 PATIENCE_S = 20.0  # without any progress
-PATIENCE_AGAIN_S = 1.0  # where Spark tries the task again: the first try was patient
+PATIENCE_AGAIN_S = 1.0  # on a retry of the task by Spark: the first try was patient
 
 
 def read_ranges(
     settings: ClientSettings, topic: str, ranges: Sequence[RangeRead], kept: Sequence[bytes] = ()
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of `fold.rows` for all of `ranges`. Raises KafkaUnavailable after `PATIENCE_S` without progress."""
+    """Yields rows of `fold.rows` for all of `ranges`. Raises KafkaUnavailable after `PATIENCE_S` without progress."""
     for some in at_once(ranges):
         reading = _LogReading(settings, topic, some, kept)
         while reading.unfinished:
@@ -72,7 +72,7 @@ def read_ranges(
 
 
 class Reading(ABC):
-    """Where each range of one topic stands. A subclass says what is kept of the bytes."""
+    """Reads the ranges of one topic and tracks the progress of each. A subclass decides what to keep of the bytes."""
 
     def __init__(self, settings: ClientSettings, topic: str, ranges: Sequence[RangeRead]) -> None:
         self._settings, self._topic = settings, topic
@@ -96,10 +96,10 @@ class Reading(ABC):
 
     @abstractmethod
     def _keep(self, chunks: Sequence[Chunk]) -> None:
-        """Take what is whole of these bytes, and move `_at`, `_bytes` and `_records` behind it."""
+        """Keeps the whole batches of `chunks`, and moves `_at`, `_bytes` and `_records` behind them."""
 
     def step(self) -> None:
-        """Ask each leader once; when one does not answer, ask who leads now."""
+        """Sends one Fetch to each leader. If one does not answer, refreshes the leaders."""
         before = dict(self._at)
         failure: KafkaUnavailable | None = None
         try:
@@ -111,14 +111,15 @@ class Reading(ABC):
             failure = e
         if self._at != before:
             self._last_progress = time.monotonic()
-        elif time.monotonic() - self._last_progress > self._patience_s:  # an empty answer is no error, and may not end
+        elif time.monotonic() - self._last_progress > self._patience_s:  # empty answers may never end
             p = self.unfinished[0]
             raise failure or KafkaUnavailable(f"{self._topic}-{p}: nothing comes from offset {self._at[p]} on")
         if failure is not None:
             self._recover()
 
     def _by_leader(self) -> dict[int, list[Wanted]]:
-        """Those fetched least come first: a broker fills its response in the order asked, to a limit."""
+        """Returns the unfinished ranges by leader. Partitions with the fewest bytes read come first, since a broker
+        fills its response in the order of the request, up to a limit."""
         groups: dict[int, list[Wanted]] = defaultdict(list)
         for p in sorted(self.unfinished, key=lambda p: self._bytes[p]):
             node, epoch = self._leader[p]
@@ -167,7 +168,7 @@ class Reading(ABC):
 
 
 class _LogReading(Reading):
-    """Of the coordinators' log: records, folded, and what could not be decoded."""
+    """Reads the transaction log: keeps its records, folded, and those that could not be decoded."""
 
     def __init__(
         self, settings: ClientSettings, topic: str, ranges: Sequence[RangeRead], kept: Sequence[bytes]
@@ -188,12 +189,12 @@ class _LogReading(Reading):
         found_broken = {(b.partition, b.offset) for b in broken_ones}
         if found_broken - self._doubted:
             self._doubted |= found_broken
-            return  # bytes may have suffered on the way: fetched once more before a batch is called broken
+            return  # bytes may have been damaged on the way: fetch once more before a batch counts as broken
         for broken in broken_ones:
             self._reject_broken(broken)
         for p, next_offset in columns.next_offsets.items():
             if next_offset <= self._at[p]:
-                self._max_bytes[p] = min(self._max_bytes[p] * 2, MAX_FETCH_BYTES)  # not one whole batch fits
+                self._max_bytes[p] = min(self._max_bytes[p] * 2, MAX_FETCH_BYTES)  # no whole batch fits
                 continue
             self._bytes[p] += sizes[p]
             self._records[p] += int((columns.partition == p).sum())
@@ -217,7 +218,7 @@ class _LogReading(Reading):
             self._fold_pieces()
 
     def _see_holes(self, p: int, reached: int, columns: LogColumns) -> None:
-        """Offsets up to `reached` without a record: what compaction removed, and what could not be decoded."""
+        """Notes the offsets up to `reached` without a record: removed by compaction, or not decodable."""
         is_readable = (columns.partition == p) & (columns.kind != UNDECODABLE)
         starts, ends = holes(columns.offset[is_readable], self._at[p], reached)
         if not len(ends):
@@ -228,8 +229,11 @@ class _LogReading(Reading):
             self._ranges[p] = self._ranges[p]._replace(missing=self._ranges[p].missing + max(lacking, 0))
 
     def _leading_nowhere(self, columns: LogColumns, chunks: Sequence[Chunk]) -> Iterator[BrokenBatch]:
-        """Answers with room for more and not one whole batch. A broker sends the first batch whole or nothing at all
-        (KIP-74), so its length is wrong; or the batch is whole and its offset says that it lies elsewhere."""
+        """Yields a broken batch for each answer that is below the fetch limit and still has no usable batch.
+
+        A broker sends the first batch whole or nothing at all (KIP-74). So either the batch has a wrong length, or it
+        is whole and has the offset of another place.
+        """
         told = {b.partition for b in columns.broken}
         for p, at, _, data in chunks:
             if p not in told and columns.next_offsets[p] <= at and len(data) < self._max_bytes[p]:
@@ -240,11 +244,11 @@ class _LogReading(Reading):
         reject = Reject(r.partition, r.generation, broken.offset, broken.reason, None, None, broken.raw)
         if reject not in self.rejects:
             self.rejects.append(reject)
-        if broken.resume_offset is None:  # no telling where the next batch begins: feel forward
+        if broken.resume_offset is None:  # the start of the next batch is unknown: try the next offset
             self._at[r.partition] += 1
 
     def _fold_pieces(self) -> None:
-        """Keep few pieces: merge the small ones whenever together they outweigh what is merged already."""
+        """Keeps the number of pieces small: merges all into one whenever the later ones together outweigh the first."""
         first, *more = (len(piece.runs.partition) for piece in self._pieces)
         if more and sum(more) >= first:
             self._pieces = [merge(concat(self._pieces), self._scope)]

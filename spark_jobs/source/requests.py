@@ -1,4 +1,4 @@
-"""What the sampler asks of the brokers, and how reads of stalled partitions are shared among tasks."""
+"""Requests of the sampler to the brokers, and the division of reads of stalled partitions among tasks."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from service.kafka.metadata import TopicLayout, Topics, all_topics, topic_layout
 from service.kafka.settings import ClientSettings
 
 WORTH_A_TASK: Final = 250
-"""Partitions; a task costs about 16 ms whatever it does."""
+"""Number of partitions that justify one more task: a task costs about 16 ms whatever it does."""
 
 
 class StalledAsk(NamedTuple):
-    """A partition to be read, as it was when it was last looked at."""
+    """A stalled partition to be read, with the values of its last observation."""
 
     topic: str
     partition: int
@@ -31,7 +31,7 @@ class StalledAsk(NamedTuple):
 
 
 def into_tasks(asks: Sequence[StalledAsk], cores: int) -> list[tuple[StalledAsk, ...]]:
-    """At least one list and at most `cores`, each asking few leaders."""
+    """Returns at least one list and at most `cores`, each with few leaders."""
     by_leader = sorted(asks, key=lambda ask: (ask.leader, ask.topic, ask.partition))
     tasks = max(1, min(cores, -(-len(asks) // WORTH_A_TASK)))
     size = -(-len(asks) // tasks)
@@ -43,30 +43,31 @@ _T = TypeVar("_T")
 
 
 class Listing(NamedTuple):
-    """`is_there`: the topic is, perhaps not everywhere yet. `hidden`: why it may not be seen."""
+    """The answer about one topic. `is_there`: the topic exists, perhaps not known to every broker yet. `hidden`: why it
+    may not be described."""
 
     is_there: bool
     hidden: Reason | None = None
 
 
 class Asked(Protocol):
-    """Everything raises KafkaUnavailable or KafkaRefused."""
+    """A cluster that can be asked. Every method raises KafkaUnavailable or KafkaRefused."""
 
     def topics(self) -> Topics: ...
 
     def ends(self, layouts: Mapping[str, TopicLayout], *, with_start: bool) -> dict[Place, Ends]: ...
 
     def starts(self, layouts: Mapping[str, TopicLayout]) -> dict[Place, Ends]:
-        """Of a few partitions, with their log starts."""
+        """Returns the ends of a few partitions, with their log starts."""
         ...
 
     def listing(self, topic: str) -> Listing:
-        """Of a topic that was listed before."""
+        """Returns the listing of a topic that was listed before."""
         ...
 
 
 class Brokers:
-    """The cluster itself."""
+    """Asks the brokers of a real cluster."""
 
     def __init__(self, settings: ClientSettings) -> None:
         self._settings = settings

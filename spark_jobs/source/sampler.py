@@ -1,9 +1,9 @@
-"""Looks at all watched partitions again and again, and decides what the next micro-batch tells and reads.
+"""Samples all watched partitions again and again, and decides what the next micro-batch reports and reads.
 
-Told at once: a partition that became stalled, went on, recovered, ended, or does not answer any more. Of those whose
-transactions come and go nothing is worth a row each time: 10,000 busy ones, looked at four times a second, would be
-40,000 rows a second that say that all is well. They are told of every few seconds, and so is everything else that
-changed; all of them, changed or not, twice a minute.
+A partition is reported at once when it becomes stalled, goes on, recovers, ends, or no longer answers. A busy one, with
+transactions that come and go, is not worth a row each time: 10,000 of them, sampled four times a second, would be
+40,000 rows a second without any news. These are reported every few seconds, and so is every other change. All
+partitions, changed or not, are reported twice a minute.
 """
 
 from __future__ import annotations
@@ -26,27 +26,29 @@ from spark_jobs.source.watched import Clock, News, Watch, Watched, is_over
 
 LAYOUT_EVERY_MS: Final = 2_000
 LAYOUT_SOON_MS: Final = 1_000
-"""While some partition does not answer: others may lead it by now."""
+"""The same while some partition does not answer: another broker may lead it by now."""
 LOG_STARTS_EVERY_MS: Final = 10_000
 FULL_EVERY_MS: Final = 30_000
 HEARTBEAT_MS: Final = 1_000
 READ_AGAIN_MS: Final = 1_500
-"""Of a stalled partition: a bit less than two heartbeats, so that every other one has it."""
+"""Pause between two reads of a stalled partition. It is a bit less than two heartbeats, so that every other heartbeat
+reads the partition."""
 LOOKS_AT_ONCE: Final = 2_000
 READS_AT_ONCE: Final = 2_000
 _CHECKS_AT_ONCE: Final = 20
-"""Topics that are asked for by name because they are not listed any more; the others have their turn."""
+"""Topics per refresh that are asked for by name because they are no longer listed. The others follow in later ones."""
 
 
 class Sample(NamedTuple):
-    """One micro-batch: what is known already, and what its tasks are to read."""
+    """One micro-batch: `seen` was observed already, `asks` are the partitions that its tasks read."""
 
     seen: PartitionsBatch
     asks: tuple[StalledAsk, ...] = ()
 
 
 class Sampler:
-    """`look` as often as wanted; when something `is_due`, `take` it. Time comes from `now_ms`."""
+    """Samples the watched partitions. Call `look` as often as wanted, and `take` whenever `is_due` returns True. Time
+    comes from `now_ms`."""
 
     def __init__(self, brokers: Asked, watch: Watch, clocks: Iterable[Clock], now_ms: Callable[[], int]) -> None:
         self._brokers, self._watch, self._now_ms = brokers, watch, now_ms
@@ -67,7 +69,7 @@ class Sampler:
         self._is_urgent = False
 
     def look(self) -> None:
-        """At all partitions. Never raises for what Kafka cannot answer: that is told as trouble."""
+        """Samples all partitions once. A failure of Kafka is not raised: the next sample reports it as trouble."""
         try:
             every_ms = LAYOUT_SOON_MS if self._silent else LAYOUT_EVERY_MS
             if is_over(self._layouts_at_ms, every_ms, self._now_ms()):
@@ -90,11 +92,11 @@ class Sampler:
             self._failure = e.reason
 
     def is_due(self) -> bool:
-        """Whether a micro-batch is wanted now: for news that cannot wait, or because a second has passed."""
+        """Returns True if a micro-batch is wanted now: there is urgent news, or a second has passed."""
         return self._is_urgent or is_over(self._taken_at_ms, HEARTBEAT_MS, self._now_ms())
 
     def take(self) -> Sample:
-        """What is to be told now; the same is not told again."""
+        """Returns the sample to report now. News in it is not reported again."""
         now = self._taken_at_ms = self._now_ms()
         is_full = self._failure is None and is_over(self._full_at_ms, FULL_EVERY_MS, now)
         if is_full:
@@ -118,7 +120,8 @@ class Sampler:
         return Sample(seen, self._asks(now) if self._failure is None else ())
 
     def _choose(self, now_ms: int) -> list[Watched]:
-        """What cannot wait comes first, then what was told of longest ago; the rest keeps for the next time."""
+        """Returns the partitions to report: urgent ones first, then those reported longest ago. The rest waits for the
+        next micro-batch."""
         waiting = [(one.news(now_ms), one) for one in self._news.values()]
         ready = [(news, one) for news, one in waiting if news >= News.NEXT]
         ready.sort(key=lambda item: (-item[0], item[1].told.looked_at_ms if item[1].told else 0))
@@ -153,7 +156,7 @@ class Sampler:
             self._watched[place] = new = Watched(layout.topic, partition, layout.topic_id, leader)
             if clock := self._clocks.pop(place, None):
                 new.begin_at(clock, self._now_ms())
-            self._starts_at_ms = 0  # asked for with the next look
+            self._starts_at_ms = 0  # requested with the next round
 
     def _end_what_is_gone(self, layouts: Mapping[str, TopicLayout]) -> None:
         missing = sorted({topic for topic, _ in self._watched if topic not in layouts})
@@ -176,12 +179,12 @@ class Sampler:
                     kept.pop(place, None)
 
     def _see(self, found: Mapping[Place, Ends], asked_at_ms: int, *, with_start: bool) -> list[Watched]:
-        """Those that became stalled just now."""
+        """Takes the answers of a round. Returns the partitions that are stalled at an LSO not read so far."""
         stalled = []
         for place, ends in found.items():
             one = self._watched.get(place)
             if one is None:
-                continue  # of the transaction log, which is asked for though it is not to be watched
+                continue  # a partition of the transaction log, which is always asked for, watched or not
             if ends.error:
                 self._miss(place, one, one.why_silent(ends.error))
                 continue
@@ -208,7 +211,7 @@ class Sampler:
         return stalled
 
     def _take_log_ends(self, layout: TopicLayout, found: Mapping[Place, Ends]) -> None:
-        """How far the transaction log has come: this orders its records and those of partitions, without a clock."""
+        """Takes the ends of the transaction log. They order its records and those of partitions, without a clock."""
         ends = {p: found[LOG, p] for p in layout.leaders if not found[LOG, p].error}
         log_ends = {p: LogEnd(one.high_watermark, layout.leaders[p].epoch) for p, one in ends.items()}
         if log_ends != self._log_ends:
@@ -216,7 +219,8 @@ class Sampler:
         self._rounds.take(self._log_ends)
 
     def _see_starts(self, stalled: Iterable[Watched]) -> None:
-        """Before they are told: whether the LSO lies at the log's start decides who is called the blocker."""
+        """Updates the log starts of `stalled` before they are reported: the blocker depends on whether the LSO lies at
+        the log's start."""
         leaders: dict[str, dict[int, Leader]] = {}
         for one in stalled:
             leaders.setdefault(one.topic, {})[one.partition] = one.leader
@@ -227,7 +231,7 @@ class Sampler:
 
     def _miss(self, place: Place, one: Watched, why: Reason) -> None:
         if not one.misses:
-            self._layouts_at_ms = 0  # perhaps somebody else leads now
+            self._layouts_at_ms = 0  # another broker may lead now
         one.missed(why)
         if one.why is not None:
             self._silent[place] = one
@@ -242,7 +246,8 @@ class Sampler:
         self._is_urgent |= news is News.NOW
 
     def _asks(self, now_ms: int) -> tuple[StalledAsk, ...]:
-        """Stalled partitions to read now: those never read at this LSO first, then those read longest ago."""
+        """Returns the stalled partitions to read now: those never read at this LSO first, then those read longest
+        ago."""
         due = [
             one
             for one in self._standing.values()

@@ -1,4 +1,4 @@
-"""What the sampler's rounds prove about when something was written to a partition: `service.domain.worlds.order`."""
+"""Samples of partitions: evidence of when something was written there, for `service.domain.worlds.order`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from service.domain.worlds.order import LogEnd, Sample
 LogEnds = Mapping[int, LogEnd]
 
 _ROUNDS: Final = 64
-"""Rounds whose log ends are remembered: 16 s."""
+"""Number of rounds for which the ends of the transaction log are remembered: 16 s."""
 _BEFORE: Final = 2
 """Stretches kept before the newest. If every round began one, the markers of a transaction that ended after `until` was
 requested lie behind the oldest of these."""
@@ -33,16 +33,16 @@ class Rounds:
         self.number += 1
 
     def take(self, ends: LogEnds) -> None:
-        """What this round found."""
+        """Takes the ends that this round found."""
         self._ends[self.number] = ends
         self._ends.pop(self.number - _ROUNDS, None)
 
     def before(self, number: int) -> LogEnds:
-        """Ends received before that round began."""
+        """Returns the newest ends received before round `number` began."""
         return self._first(range(number - 1, self.number - _ROUNDS, -1))
 
     def after(self, number: int) -> LogEnds:
-        """Ends requested after that round was over."""
+        """Returns the oldest ends requested after round `number` was over."""
         return self._first(range(max(number, self.number - _ROUNDS) + 1, self.number + 1))
 
     def _first(self, numbers: Iterable[int]) -> LogEnds:

@@ -1,6 +1,6 @@
-"""Reads stalled partitions, the executors' half of the sampler: who wrote the batch at the LSO, and who is open there.
+"""Reads stalled partitions, the executors' half of the sampler: the writer of the batch at the LSO, and open entries.
 
-What does not answer is told and not waited for: the next look comes soon, and asks somebody who does.
+A broker that does not answer is reported, not waited for: the next sample comes soon, and asks the leader of then.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _windows: dict[str, Windows] = {}  # kept between tasks, as connections are
 def read_stalled(
     settings: ClientSettings, asks: Sequence[StalledAsk], kept: str, now_ms: Callable[[], int]
 ) -> Iterator[StalledRead]:
-    """Of all `asks` whose LSO has not moved since. `kept`: the file with what was read of them before."""
+    """Yields a read of each of `asks` that still has the same LSO. `kept`: the file with the windows read before."""
     if kept not in _windows:
-        _windows.clear()  # of a query that is over
+        _windows.clear()  # windows of a query that is over
         _windows[kept] = Windows(KeptWindows(kept))
     windows = _windows[kept]
     anybody_answered = False
@@ -50,7 +50,7 @@ def read_stalled(
         for ask in some:
             if not reads[ask].has_moved:
                 yield _read(ask, read_at_ms, reads[ask], told.get(_place(ask)))
-    if asks and not anybody_answered:  # one broker that is frozen is no reason: to begin anew may hang on it again
+    if asks and not anybody_answered:  # not for one frozen broker: a new client may hang on it again
         forget(settings)
 
 
@@ -67,7 +67,8 @@ def _is_described(told: Producers | None) -> bool:
 
 
 def _describe(client: KafkaClient, node: int, asks: Sequence[StalledAsk]) -> dict[tuple[str, int], Producers]:
-    """Nothing where the broker does not know the request (before Kafka 2.8). Raises KafkaUnavailable."""
+    """Returns the producers of each partition; nothing if the broker does not know the request (before Kafka 2.8).
+    Raises KafkaUnavailable."""
     partitions: dict[str, list[int]] = {}
     for ask in asks:
         partitions.setdefault(ask.topic, []).append(ask.partition)
@@ -107,7 +108,7 @@ def _why(ask: StalledAsk, error: int) -> Reason:
 
 
 def _entries(told: Producers, seen: Sequence[OpenEntry]) -> tuple[OpenEntry, ...]:
-    """As the broker tells them; how much each wrote only its batches tell."""
+    """Returns the entries that the broker reports, with the records and bytes that were counted in their batches."""
     written = {(one.producer_id, one.start_offset): (one.records, one.bytes) for one in seen}
     return tuple(
         OpenEntry(

@@ -1,7 +1,7 @@
-"""A Spark stream reader that plans micro-batches by asking Kafka: what sources that read logs to their ends share.
+"""A Spark stream reader that plans micro-batches by asking Kafka: the base of sources that read logs to their ends.
 
-How Spark 4.3 talks to it (python_streaming_source_runner.py): one reader object in one driver-side process plans, as
-long as the query runs; `read` runs in pooled workers, on a pickled copy.
+Spark 4.3 uses it in two places (python_streaming_source_runner.py). One reader object in one driver-side process plans
+as long as the query runs; `read` runs in pooled workers, on a pickled copy.
 """
 
 from __future__ import annotations
@@ -49,13 +49,14 @@ class PlanningReader(DataSourceStreamReader, Generic[P]):
 
     @abstractmethod
     def planner(self) -> Planner[P]:
-        """Called once, where plans are made."""
+        """Returns the planner. Called once, in the process that plans."""
 
     def initialOffset(self) -> dict[str, Any]:
         return {"plan": 0}
 
     def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
-        """Block until there is a plan worth a micro-batch: new records, or a heartbeat that is due."""
+        """Blocks until there is a plan worth a micro-batch (new records, or a heartbeat that is due), and returns its
+        number."""
         if self._planner is None:
             self._planner = self.planner()
         while True:
@@ -74,7 +75,7 @@ class PlanningReader(DataSourceStreamReader, Generic[P]):
         return {"plan": self._number}
 
     def at_hand(self, end: dict[str, Any]) -> P:
-        """The plan that ends at Spark's offset `end`."""
+        """Returns the plan that ends at Spark's offset `end`. Raises RuntimeError if that is not the newest one."""
         if self._plan is None or end["plan"] != self._number:
             raise RuntimeError(f"plan {end['plan']} is not the one at hand ({self._number}): restart from the store")
         return self._plan
@@ -84,7 +85,7 @@ class PlanningReader(DataSourceStreamReader, Generic[P]):
         """Yields the rows of the task `partition`, in a worker."""
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yields `read_rows`, whose steps are reported as the planner's are."""
+        """Yields the rows of `read_rows`, and reports its steps as the planner's are reported."""
         with heard_by(self._step), carrying_reasons():
             yield from self.read_rows(partition)
 

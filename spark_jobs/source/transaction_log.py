@@ -26,7 +26,7 @@ from spark_jobs.source.stream_reader import PlanningReader
 
 @dataclass(frozen=True)
 class LogTask(InputPartition):
-    """What one Spark task reads; `trouble` travels with the first task."""
+    """The ranges that one Spark task reads. Only the first task of a batch has the `trouble`."""
 
     ranges: tuple[RangeRead, ...]
     trouble: Reason | None
@@ -79,9 +79,9 @@ def source_options(
     kept: Sequence[str] = (),
     pulse: str = "",
 ) -> dict[str, str]:
-    """Options of the source: everything it needs to know, as Spark hands it on (strings, keys in lower case).
+    """Returns the options of the source in the form in which Spark passes them on (strings, keys in lower case).
 
-    `kept`: prefixes of ids of which every transition is handed over. `pulse`: a file that is touched at each step.
+    `kept`: prefixes of ids; of these ids every transition is handed over. `pulse`: a file that is touched at each step.
     """
     return {
         "client": settings.to_json(),

@@ -1,4 +1,4 @@
-"""Which topics are watched, and one watched partition: its newest sample, and since when its LSO is stalled."""
+"""Selects the topics to watch, and holds one watched partition: its newest sample, and the time its stall began."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _INTERNAL: Final = "__"
 
 
 class Watch(NamedTuple):
-    """Globs of topic names. `topics`: none means all. `mirrored`: copied from another cluster with its producer ids,
-    which say nothing here."""
+    """Globs of topic names. `topics`: to watch; none means all. `mirrored`: not to watch, because they are copied from
+    another cluster with its producer ids, which mean nothing in this one."""
 
     topics: tuple[str, ...] = ()
     mirrored: tuple[str, ...] = ()
@@ -32,26 +32,27 @@ class Watch(NamedTuple):
         return is_wanted and not any(fnmatchcase(topic, glob) for glob in self.mirrored)
 
     def tails(self, topic: str) -> bool:
-        """Where every batch is wanted: never of Kafka's own topics, of which the coordinators' log has its own
-        source."""
+        """Returns True if every batch of `topic` is to be read. Kafka's own topics are never tailed; the transaction
+        log has its own source."""
         return self.covers(topic) and not topic.startswith(_INTERNAL)
 
 
 STALL_MS: Final = 500
-"""For so long the LSO stands below the high watermark before a partition is called stalled."""
+"""Time for which the LSO must have stayed at one offset below the high watermark before a partition is stalled."""
 MOVING_EVERY_MS: Final = 5_000
-"""How often a partition is told of whose transactions come and go."""
+"""Interval at which a busy partition, where transactions come and go, is reported."""
 _MISSES: Final = 2
-"""Looks without answer before it is told: a leader that moves answers the second one."""
+"""Samples without an answer before that is reported: a leader that moves answers the second one."""
 
 
 def is_over(since_ms: int, period_ms: int, now_ms: int) -> bool:
-    """Also where the machine's clock was set back meanwhile: nothing waits for it to come there again."""
+    """Returns True if the period is over, or if the machine's clock was set back meanwhile: nothing then waits until
+    the clock gets there again."""
     return not 0 <= now_ms - since_ms < period_ms
 
 
 class Clock(NamedTuple):
-    """Since when the LSO of a partition stands where it stands; as stored, for the next start."""
+    """The stored stall of a partition, for the next start: its LSO, and the time since which it has been there."""
 
     topic: str
     partition: int
@@ -62,7 +63,7 @@ class Clock(NamedTuple):
 
 
 class News(IntEnum):
-    """What is to be told of a partition, and when."""
+    """The urgency with which a partition is to be reported."""
 
     NONE = 0
     LATER = 1
@@ -72,10 +73,11 @@ class News(IntEnum):
 
 @dataclass(slots=True)
 class Watched:
-    """Numbers are -1 until it answers. `since_ms`: the LSO stands there below the high watermark since then; kept over
-    errors, and over restarts by `Clock`. `why`: it could not be looked at.
+    """A watched partition. Offsets are -1 until it answers. `since_ms`: the time since which the LSO has been at this
+    offset, below the high watermark; kept over errors, and over restarts by `Clock`. `why`: the reason for which the
+    partition cannot be sampled.
 
-    `told`: the newest look that was handed over. `read_at_ms`, `read_lso`: when, and at which LSO, it was last read.
+    `told`: the newest observation that was reported. `read_at_ms`, `read_lso`: time and LSO of the last read.
     """
 
     topic: str
@@ -96,14 +98,14 @@ class Watched:
     read_lso: int = -1
 
     def begin_at(self, clock: Clock, now_ms: int) -> None:
-        """Its stall began before this process did, if the LSO still stands there."""
+        """Restores a stall that began before this process. It goes on if the LSO is still the same."""
         if clock.topic_id == self.topic_id:
             self.last_stable_offset = clock.last_stable_offset
             self.since_ms = min(clock.stalled_since_ms, now_ms)
             self.stored_samples = clock.samples
 
     def answered(self, ends: Ends, asked_at_ms: int, rounds: Rounds) -> None:
-        """Took part in a look. `ends.log_start` may be -1: not asked for."""
+        """Takes the partition's answer in a round. `ends.log_start` is -1 if it was not requested."""
         self.samples.see(rounds, ends.high_watermark, self.leader.epoch, ends.last_stable_offset)
         if ends.last_stable_offset >= ends.high_watermark:
             self.since_ms = self.stored_samples = None
@@ -115,7 +117,7 @@ class Watched:
         self.seen_at_ms, self.misses, self.why = asked_at_ms, 0, None
 
     def why_silent(self, error: int) -> Reason:
-        """What its leader's error means."""
+        """Returns the reason for the error code `error` of the partition's leader."""
         broker = self.leader.node
         if error == errors.TOPIC_AUTHORIZATION_FAILED:
             return NoPermission(self.topic, (DESCRIBE,))
@@ -128,14 +130,14 @@ class Watched:
         return ErrorAnswer(broker, "", error)
 
     def missed(self, why: Reason) -> None:
-        """Did not answer. One look without answer is passed over."""
+        """Notes a round without an answer. A single one is passed over."""
         self.misses += 1
         if self.misses >= _MISSES or not self.seen_at_ms:
             self.why = why
 
     @property
     def stalled_since_ms(self) -> int | None:
-        """None until it was seen to stand there for STALL_MS."""
+        """The time the stall began; None until the LSO was observed at one offset for STALL_MS."""
         return self.since_ms if self.since_ms is not None and self.seen_at_ms - self.since_ms >= STALL_MS else None
 
     def news(self, now_ms: int) -> News:
@@ -160,7 +162,7 @@ class Watched:
         return News.NEXT if since is not None or is_over(told.looked_at_ms, MOVING_EVERY_MS, now_ms) else News.LATER
 
     def look(self, now_ms: int, rounds: Rounds, *, is_gone: bool = False) -> PartitionLook:
-        """What there is to tell; without an answer the numbers are -1, and the clock goes on."""
+        """Returns the observation to report. Without an answer its offsets are -1, and the stall's clock goes on."""
         is_known = self.why is None and not is_gone
         return PartitionLook(
             topic=self.topic,
@@ -179,7 +181,7 @@ class Watched:
         )
 
     def ask(self) -> StalledAsk:
-        """To read it as it was seen last."""
+        """Returns the request to read the partition, with the values observed last."""
         return StalledAsk(
             self.topic,
             self.partition,
@@ -192,5 +194,5 @@ class Watched:
         )
 
     def _told_samples(self, rounds: Rounds) -> str:
-        """Those of the process that saw the stall begin, as long as it goes on."""
+        """Returns the samples, encoded. While a stall from before a restart goes on, these are the stored ones."""
         return self.stored_samples or encode(self.samples.told(rounds, self.last_stable_offset))

@@ -1,4 +1,4 @@
-"""A window of batch headers from an LSO on: who wrote the first batch, who is open, how much lies there.
+"""A window of batch headers that begins at an LSO: the writer of its first batch, its open entries, and its size.
 
 The workers of a machine share windows in a file, since Spark gives a task to any of them.
 """
@@ -18,7 +18,8 @@ from service.wire.header_columns import read_headers
 
 @dataclass(slots=True)
 class Window:
-    """From the LSO to `next_offset`, as far as it was read; `size` bytes lie there. `is_broken`: no reading on."""
+    """Batch headers from the LSO to `next_offset`, the end of what was read; `size`: bytes of these batches.
+    `is_broken`: the bytes at `next_offset` are no batch, and nothing behind them can be read."""
 
     next_offset: int
     size: int = 0
@@ -27,7 +28,8 @@ class Window:
     _open: dict[int, OpenEntry] = field(default_factory=dict)
 
     def extend(self, data: bytes) -> None:
-        """By what a Fetch from `next_offset` gave; it may begin before it and end within a batch."""
+        """Extends the window by the bytes that a Fetch from `next_offset` returned. They may begin before that offset,
+        and end within a batch."""
         before = self.next_offset
         for header in read_headers(data):
             if header.next_offset <= self.next_offset:
@@ -41,7 +43,8 @@ class Window:
         self.is_broken = len(data) >= HEADER_SIZE and self.next_offset == before
 
     def entries(self, *, is_whole: bool) -> tuple[OpenEntry, ...]:
-        """The transactions that were open where the window ends; how much they wrote only if that is all."""
+        """Returns the transactions that are open at the end of the window. Their records and bytes are known only if
+        the window `is_whole`."""
         found = self._open.values()
         return tuple(found if is_whole else (one._replace(records=None, bytes=None) for one in found))
 
@@ -50,14 +53,14 @@ class Window:
 
     @classmethod
     def load(cls, text: str) -> Window:
-        """What `dump` gave."""
+        """Returns the window from which `dump` made `text`."""
         next_offset, size, first, is_broken, entries = json.loads(text)
         found = {entry.producer_id: entry for entry in map(OpenEntry._make, entries)}
         return cls(next_offset, size, None if first is None else FirstBatch._make(first), is_broken, found)
 
     def _follow(self, header: BatchHeader) -> None:
         known = self._open.get(header.producer_id)
-        if header.is_control:  # a marker; one of a lower epoch is refused by brokers and closes nothing
+        if header.is_control:  # a marker; brokers refuse one of a lower epoch, so that ends nothing
             if known is not None and header.producer_epoch >= known.producer_epoch:
                 del self._open[header.producer_id]
             return
@@ -93,7 +96,7 @@ def _first(header: BatchHeader) -> FirstBatch:
 
 
 MOST: Final = 20_000
-"""So many windows are kept, those that were read into last."""
+"""Number of windows that are kept: those that were extended last."""
 
 
 _WAIT_S: Final = 2.0
@@ -120,14 +123,15 @@ class Key(NamedTuple):
 
 
 class KeptWindows:
-    """Of each partition the one at its newest LSO. `path`: a file in a directory that lives as long as the query."""
+    """A file with the window of each partition at its newest LSO. `path`: in a directory that lives as long as the
+    query."""
 
     def __init__(self, path: str, most: int = MOST) -> None:
         self._path, self._most = path, most
         self._file: sqlite3.Connection | None = None
 
     def find(self, keys: Iterable[Key]) -> dict[Key, Window]:
-        """Those that are there."""
+        """Returns the windows of `keys` that are in the file."""
         found = {}
         try:
             file = self._opened()
@@ -156,7 +160,7 @@ class KeptWindows:
         return self._file
 
     def _keep_for_itself(self) -> None:
-        """Without a file that can be used, a worker still need not read again what it has read."""
+        """Switches to memory when the file cannot be used, so that a worker does not read the same bytes again."""
         if self._file is not None:
             self._file.close()
         self._path, self._file = ":memory:", None

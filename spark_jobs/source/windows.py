@@ -1,4 +1,4 @@
-"""Fetches windows of headers from LSOs on, every byte at most once: a partition stalled for long costs little."""
+"""Fetches windows of headers that begin at LSOs, every byte at most once: a long stall costs little."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from spark_jobs.source.requests import StalledAsk
 from spark_jobs.source.window import KeptWindows, Key, Window
 
 SMALL: Final = 1 << 20
-"""Bytes of one partition that are read to know how much lies there."""
+"""Bytes of one partition that are read at most to measure how much lies behind the LSO."""
 LARGE: Final = 8 << 20
-"""The same where only batches tell who is open: brokers before Kafka 2.8, or no permission to ask them."""
+"""The same where only batches show the open transactions: brokers before Kafka 2.8, or no permission to ask them."""
 BUDGET: Final = 32 << 20
-"""Bytes that one task fetches, about; the next one goes on."""
+"""Approximate bytes that one task fetches from one leader; the next task goes on from there."""
 
 _FIRST_ROUNDS: Final = ((16 << 10, 256), (2 << 20, 4), (8 << 20, 1))
 _MORE_ROUNDS: Final = ((256 << 10, 32), (2 << 20, 4), (8 << 20, 1))
-"""(bytes of each partition, partitions at once): a batch comes whole or not at all, unless it is the first one of all
-(KIP-74), so those that did not fit are asked for again with more room, and in the end alone."""
+"""(bytes of each partition, partitions at once). A broker sends a batch above the limit only if it is the first one of
+the response (KIP-74). Partitions that returned nothing are asked again with a higher limit, and in the end alone."""
 _RESPONSE_BYTES: Final = 8 << 20
 _TIMEOUT_MS: Final = 5_000
 _NOTHING: Final = (0, False)
@@ -32,9 +32,9 @@ _NOTHING: Final = (0, False)
 
 @dataclass(slots=True)
 class Read:
-    """What is known of one ask. `window` None: nothing lies at the LSO any more, or it could not be read: `why`.
+    """The result of one ask. `window` is None if nothing lies at the LSO any more, or if it could not be read (`why`).
 
-    `has_moved`: the LSO is another one by now.
+    `has_moved`: the partition has another LSO by now.
     """
 
     window: Window | None
@@ -43,7 +43,7 @@ class Read:
 
 
 class Windows:
-    """Those of one cluster; kept per (topic id, partition, LSO), and extended while the high watermark moves on."""
+    """The windows of one cluster, kept per (topic id, partition, LSO) and extended as the high watermark moves on."""
 
     def __init__(self, kept: KeptWindows) -> None:
         self._kept = kept
@@ -51,8 +51,8 @@ class Windows:
     def read(
         self, client: KafkaClient, node: int, asks: Sequence[StalledAsk], limits: Mapping[StalledAsk, int]
     ) -> dict[StalledAsk, Read]:
-        """Of all `asks`, which `node` leads, up to so many bytes each. Raises KafkaUnavailable or KafkaRefused; what
-        was read until then is kept."""
+        """Returns a read of each of `asks`, which `node` leads, up to the bytes in `limits`. Raises KafkaUnavailable or
+        KafkaRefused; the bytes read until then are kept."""
         known = self._kept.find(_key(ask) for ask in asks)
         before = {key: _progress(window) for key, window in known.items()}
         reads = {ask: Read(_window(ask, known)) for ask in asks}
@@ -85,14 +85,14 @@ def _key(ask: StalledAsk) -> Key:
 
 
 def _window(ask: StalledAsk, known: Mapping[Key, Window]) -> Window | None:
-    """None where retention passed the LSO: there is nothing to fetch."""
+    """Returns the known window or an empty one; None if retention passed the LSO, so that there is nothing to fetch."""
     if ask.last_stable_offset < ask.log_start:
         return None
     return known.get(_key(ask)) or Window(ask.last_stable_offset)
 
 
 def _progress(window: Window) -> tuple[int, bool]:
-    """What changes when something was read."""
+    """Returns a value that changes whenever something was read."""
     return window.size, window.is_broken
 
 
@@ -107,7 +107,7 @@ def _wants_more(ask: StalledAsk, read: Read, limit: int) -> bool:
 
 
 class _Fetching:
-    """What one task fetches from one leader."""
+    """The fetches of one task from one leader, within BUDGET."""
 
     def __init__(self, client: KafkaClient, node: int, reads: Mapping[StalledAsk, Read]) -> None:
         self._client, self._node, self._reads = client, node, reads
@@ -118,7 +118,7 @@ class _Fetching:
         return self._spent < BUDGET
 
     def advance(self, asks: Sequence[StalledAsk], rounds: Sequence[tuple[int, int]]) -> list[StalledAsk]:
-        """One step for each of `asks`, if there is room: those that came further."""
+        """Fetches once more for each of `asks`, within BUDGET. Returns those with a longer window now."""
         todo = list(asks)
         came: list[StalledAsk] = []
         for size, at_once in rounds:
@@ -146,7 +146,7 @@ class _Fetching:
             yield asked[answer.topic, answer.partition], answer
 
     def _take(self, ask: StalledAsk, answer: FetchedAt) -> bool:
-        """Whether the window is larger now."""
+        """Takes one answer. Returns True if the window is larger now."""
         read = self._reads[ask]
         if answer.error == errors.OFFSET_OUT_OF_RANGE:
             read.window = None

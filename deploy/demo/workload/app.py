@@ -1,4 +1,4 @@
-"""What every application of the workload is made of: a name, a pace, and one step of work that leaves nothing open."""
+"""The base of every application of the workload: a name, a pace, and a step of work that leaves no transaction open."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from deploy.demo.workload.ledger import Book
 
 
 class World(NamedTuple):
-    """Where and how the applications run.
+    """The surroundings of the applications.
 
-    `prefix` goes before every topic, group and transactional.id. `timeout_ms` is the transaction timeout of those that
-    let it pass. `stop` ends every wait.
+    `prefix` goes before every topic, group and transactional.id. `timeout_ms` is the transaction timeout of the
+    applications that let it pass. `stop` ends every wait.
     """
 
     bootstrap: str
@@ -25,15 +25,16 @@ class World(NamedTuple):
 
 
 class App(ABC):
-    """Lives in one thread. Its choices come from its own generator, so that they do not depend on the other threads."""
+    """An application, in one thread. Its choices come from its own generator, so that they do not depend on the other
+    threads."""
 
     name: ClassVar[str]
     shows: ClassVar[str]
-    """What is to be seen on the page of `example`, for people."""
+    """A line for people on what the page of `example` shows."""
     topics: ClassVar[dict[str, int]]
     """Partitions by topic."""
     pause_s: ClassVar[float]
-    """Between two steps, when running for people."""
+    """Seconds between two steps, when running for people."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -47,10 +48,10 @@ class App(ABC):
 
     @abstractmethod
     def step(self) -> None:
-        """Some work; every transaction begun in it has ended when it returns. Raises Stopped."""
+        """Does some work. Every transaction that it begins has ended when it returns. Raises Stopped."""
 
     def close(self) -> None:  # noqa: B027 - most have nothing to close
-        """Leave a consumer group, close connections."""
+        """Leaves a consumer group, closes connections."""
 
     def named(self, name: str) -> str:
         return self.world.prefix + name

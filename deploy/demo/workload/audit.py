@@ -1,4 +1,4 @@
-"""An audit trail by the newest protocol (TV2): every ending is a new epoch, and an abort may be of nothing at all."""
+"""An audit trail with the newest protocol (TV2): every end of a transaction raises the epoch; some aborts are empty."""
 
 from __future__ import annotations
 

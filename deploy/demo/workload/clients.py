@@ -15,9 +15,9 @@ from confluent_kafka.cimpl import NewTopic
 from deploy.demo.workload.ledger import Participant
 
 PATIENCE_S = 180.0
-"""How long a call may be repeated: longer than a restart of the broker."""
+"""Seconds for which a call is repeated: longer than a restart of the broker."""
 _TRY_S = 1.0
-"""One try: short, because a thread inside a call cannot be stopped."""
+"""Seconds of one try: short, because a thread inside a call cannot be stopped."""
 _AWAY = ("_TRANSPORT", "_TIMED_OUT")
 """Errors of a call that found no broker."""
 
@@ -28,7 +28,7 @@ _silence.propagate = False
 
 
 class Stopped(Exception):
-    """The workload was told to stop while it waited."""
+    """The workload was asked to stop while it waited."""
 
 
 class Undelivered(Exception):
@@ -36,7 +36,8 @@ class Undelivered(Exception):
 
 
 def producer(bootstrap: str, transactional_id: str, timeout_ms: int = 60_000) -> Producer:
-    """A transactional producer, not initialised yet. After `timeout_ms` (at least 1000) the coordinator aborts."""
+    """Returns a transactional producer, not initialised yet. The coordinator aborts its transactions after `timeout_ms`
+    (at least 1000)."""
     return Producer(
         {
             "bootstrap.servers": bootstrap,
@@ -50,7 +51,7 @@ def producer(bootstrap: str, transactional_id: str, timeout_ms: int = 60_000) ->
 
 
 def consumer(bootstrap: str, group: str) -> Consumer:
-    """Reads committed records only, and leaves committing offsets to a transaction."""
+    """Returns a consumer that reads only committed records, and never commits offsets by itself."""
     return Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -65,10 +66,10 @@ def consumer(bootstrap: str, group: str) -> Consumer:
 
 
 def send(open_producer: Producer, records: Iterable[tuple[Participant, bytes]], stop: threading.Event) -> None:
-    """Produce to the given partitions and wait for all acknowledgements, so that every partition is in the transaction.
+    """Produces to the given partitions and waits for all acknowledgements, so that the transaction has all partitions.
 
-    (librdkafka drops, on abort, what it has not sent yet: the transaction would be smaller than we believe.)
-    Raises Undelivered, Stopped.
+    Without the wait, librdkafka would drop records not sent yet at an abort, and the transaction would be smaller than
+    recorded. Raises Undelivered, Stopped.
     """
     refused: list[str] = []
 
@@ -88,10 +89,10 @@ def send(open_producer: Producer, records: Iterable[tuple[Participant, bytes]], 
 
 
 def insist(stop: threading.Event, call: Callable[..., Any], *arguments: Any) -> Any:
-    """Call init_transactions and its like until they are through; their last argument is a timeout.
+    """Repeats `call`, such as init_transactions, until it succeeds; its last argument is a timeout. Returns its result.
 
-    Repeating them is what librdkafka asks for while an error is retriable; they go on where they were. So do questions
-    while no broker answers. Raises the KafkaException of any other error, Stopped.
+    librdkafka requires the repetition while an error is retriable; the call goes on where it was. A call is also
+    repeated while no broker answers. Raises the KafkaException of any other error, Stopped.
     """
     give_up = time.monotonic() + PATIENCE_S
     while True:
@@ -110,7 +111,7 @@ def check(stop: threading.Event) -> None:
 
 
 def create_topics(bootstrap: str, partitions: dict[str, int]) -> None:
-    """Topics that exist already stay as they are. Raises KafkaException."""
+    """Creates topics. Those that exist already stay as they are. Raises KafkaException."""
     admin = AdminClient({"bootstrap.servers": bootstrap}, logger=_silence)
     wanted = [NewTopic(name, num_partitions=count, replication_factor=1) for name, count in partitions.items()]
     for created in admin.create_topics(wanted, operation_timeout=15).values():
@@ -122,7 +123,8 @@ def create_topics(bootstrap: str, partitions: dict[str, int]) -> None:
 
 
 def partition_count(bootstrap: str, topic: str, stop: threading.Event) -> int:
-    """0 where the topic does not exist. Patient with a broker that is started again. Raises KafkaException, Stopped."""
+    """Returns the number of partitions; 0 if the topic does not exist. Waits out a restart of the broker. Raises
+    KafkaException, Stopped."""
     admin = AdminClient({"bootstrap.servers": bootstrap}, logger=_silence)
     found = insist(stop, admin.list_topics, topic).topics[topic]
     return 0 if found.error is not None else len(found.partitions)

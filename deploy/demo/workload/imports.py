@@ -1,4 +1,4 @@
-"""One-off imports: every one has a transactional.id of its own, commits once and never comes back; the ids expire."""
+"""One-off imports: each has its own transactional.id, commits once and never returns, so that its id expires."""
 
 from __future__ import annotations
 

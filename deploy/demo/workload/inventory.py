@@ -1,4 +1,4 @@
-"""Two instances that were given the same transactional.id: each start aborts the other's transaction and fences it."""
+"""Two instances with the same transactional.id: each start aborts the other's transaction and fences the other."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Inventory(App):
         return self.named("inventory")
 
     def step(self) -> None:
-        """The running instance is in the middle of a transaction when the other one starts, which commits one."""
+        """Starts the second instance while the first is in a transaction. The second then commits one of its own."""
         fenced = self._running or self._start()
         self._begin(fenced)
         self._running = self._start()
@@ -40,7 +40,8 @@ class Inventory(App):
         self.book.committed(self.example)
 
     def _start(self) -> Producer:
-        """Returns when the coordinator has aborted what the id had open, markers written."""
+        """Starts an instance. Returns when the coordinator has aborted the id's open transaction and its markers are
+        written."""
         instance = producer(self.world.bootstrap, self.example)
         insist(self.world.stop, instance.init_transactions)
         return instance

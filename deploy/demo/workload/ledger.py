@@ -1,4 +1,4 @@
-"""What the workload knows it did to every transactional.id: the truth that everything else is checked against."""
+"""The workload's own record of its transactions under every transactional.id: the truth for checks of the product."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Participant = tuple[str, int]
 
 
 class Aborts(NamedTuple):
-    """Aborted transactions by who ended them."""
+    """Number of aborted transactions by cause: the client, the timeout, or fencing."""
 
     client: int = 0
     timeout: int = 0
@@ -23,11 +23,11 @@ class Aborts(NamedTuple):
 
 
 class Account(NamedTuple):
-    """One transactional.id. Counts are of transactions that ended, markers written.
+    """The record of one transactional.id. It counts transactions that have ended, with their markers written.
 
-    `empty_aborts`: EndTxn(abort) with nothing added (KIP-890): Kafka logs it, but it never was a transaction.
+    `empty_aborts`: EndTxn(abort) without any partition added (KIP-890). Kafka logs it, but there was no transaction.
     `participants`: every partition that was ever part of a transaction of the id, sorted.
-    `state`: what DescribeTransactions must say now, or None while a transaction may be open.
+    `state`: the state that DescribeTransactions must return now; None while a transaction may be open.
     """
 
     app: str
@@ -52,7 +52,7 @@ class Ledger(NamedTuple):
         return sum(account.aborts.total for account in self.accounts.values())
 
     def to_json(self) -> dict[str, Any]:
-        """`{id: {app, commits, aborts: {client, timeout, fenced}, empty_aborts, participants, state}}`."""
+        """Returns `{id: {app, commits, aborts: {client, timeout, fenced}, empty_aborts, participants, state}}`."""
         return {
             transactional_id: account._asdict()
             | {"aborts": account.aborts._asdict(), "participants": [list(p) for p in account.participants]}
@@ -61,18 +61,18 @@ class Ledger(NamedTuple):
 
 
 class Book:
-    """Where one application writes down what it does. Not for sharing between threads."""
+    """The book in which one application records its transactions. Not to be shared between threads."""
 
     def __init__(self, app: str) -> None:
         self._app = app
         self._accounts: dict[str, Account] = {}
 
     def initialised(self, transactional_id: str) -> None:
-        """InitProducerId answered: the id exists, with no transaction open."""
+        """Records that InitProducerId was answered: the id exists, with no transaction open."""
         self._change(transactional_id, state="Empty")
 
     def began(self, transactional_id: str, participants: Iterable[Participant]) -> None:
-        """From here on the id's state is for Kafka to say, until one of the endings below."""
+        """Records the begin of a transaction. The id's state is unknown here until one of the methods below ends it."""
         known = self._account(transactional_id).participants
         self._change(transactional_id, participants=tuple(sorted({*known, *participants})), state=None)
 
@@ -101,6 +101,6 @@ class Book:
 
 
 def merged(books: Iterable[Book]) -> Ledger:
-    """One ledger of all books; they share no transactional.id."""
+    """Returns one ledger of all books, which share no transactional.id."""
     everything = {key: account for book in books for key, account in book.accounts().items()}
     return Ledger(dict(sorted(everything.items())))

@@ -1,7 +1,7 @@
-"""A transactional producer by hand that speaks the old protocol and does what it is told, right or wrong.
+"""A hand-made transactional producer for the old protocol that sends any request, right or wrong.
 
-No client library writes after the end of its transaction, or to a partition that it never added; clients in the field
-have done both, and what they leave behind hangs.
+Client libraries no longer write after the end of a transaction, or to a partition that was never added. Clients in the
+field have done both, and left hanging transactions.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from service.kafka.client import KafkaClient
 
 _ADD, _ADD_OFFSETS, _OFFSETS, _END = 3, 3, 3, 3
 PRODUCE = 11
-"""The newest version that adds no partition by itself."""
+"""The newest version of Produce that does not add partitions to the transaction by itself."""
 
 
 class OldProducer:
-    """Nothing is checked before it is sent. Without a `transactional_id` it gets a producer id that no coordinator of
-    transactions knows; what it writes then goes under the name `as_id`.
+    """A producer that checks nothing before it sends. If `transactional_id` is None, it gets a producer id that no
+    transaction coordinator knows, and its writes name the id `as_id`.
     """
 
     def __init__(self, connection: Connection, transactional_id: str | None, as_id: str = "") -> None:
@@ -60,7 +60,7 @@ class OldProducer:
         self._sequences.clear()
 
     def add(self, topic: str, *partitions: int) -> None:
-        """The coordinator will write markers to these partitions."""
+        """Adds partitions to the transaction: the coordinator will write its markers there."""
         request = AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=self.name,
             v3_and_below_producer_id=self.producer_id,
@@ -83,7 +83,7 @@ class OldProducer:
         producer_epoch: int | None = None,
         again: frozenset[int] = frozenset(),
     ) -> int:
-        """One batch, whether the partition was added or not; its first offset. Raises Refused."""
+        """Writes one batch, whether the partition was added or not. Returns its first offset. Raises Refused."""
         sequence = self._sequences.get((topic, partition), 0)
         epoch = self.producer_epoch if producer_epoch is None else producer_epoch
         records = batch(values, self.producer_id, epoch, sequence, timestamp_ms)
@@ -92,7 +92,7 @@ class OldProducer:
         return offset
 
     def add_offsets(self, group: str) -> None:
-        """As `add`, of the partition that keeps the group's offsets."""
+        """Adds the partition that keeps the group's offsets, as `add` does."""
         request = AddOffsetsToTxnRequest(
             transactional_id=self.name,
             producer_id=self.producer_id,
@@ -104,7 +104,7 @@ class OldProducer:
         self._ask("AddOffsetsToTxn", request, (self.name, TRANSACTIONS), lambda said: said.error_code)
 
     def commit_offsets(self, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
-        """Offsets by (topic, partition), as nobody who is a member of the group. Raises Refused."""
+        """Commits `offsets`, by (topic, partition), without being a member of the group. Raises Refused."""
         in_topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
         at = in_topic.TxnOffsetCommitRequestPartition
         request = TxnOffsetCommitRequest(
@@ -135,7 +135,7 @@ class OldProducer:
         self._ask("TxnOffsetCommit", request, (group, GROUPS), _first_error_of_offsets)
 
     def end(self, *, commit: bool, wait: bool = True) -> None:
-        """`wait`: until the markers are written, as the coordinator sees it."""
+        """Ends the transaction. `wait`: until the coordinator reports that the markers are written."""
         request = EndTxnRequest(
             transactional_id=self.name,
             producer_id=self.producer_id,
@@ -150,7 +150,8 @@ class OldProducer:
             wait_for_state(self.connection, self.name, ended, self.connection.stop)
 
     def _ask(self, what: str, request: Any, key: tuple[str, int] | None, error_of: Any) -> Any:
-        """Of the coordinator of `key`, a name and what a coordinator is for; None: of any broker."""
+        """Sends `request` to the coordinator of `key` (a name and its kind), or to any broker if None. Returns the
+        answer."""
 
         def attempt(client: KafkaClient) -> tuple[int, Any]:
             code, node = coordinator(client, *key) if key else (0, None)

@@ -1,4 +1,4 @@
-"""A transactional producer by hand that speaks the newest protocol, and what the coordinator says of an id.
+"""A hand-made transactional producer for the newest protocol, and requests to the coordinator of an id.
 
 librdkafka speaks the old one (TV0) on every cluster; Java's producer speaks TV2 (KIP-890) where `transaction.version`
 is 2: the leader adds partitions by itself (Produce v12) and every EndTxn (v5) ends in a new epoch.
@@ -29,11 +29,11 @@ _AGAIN = TRANSIENT | {14, 15, 16, 51}  # coordinator loading, not there, moved; 
 _PAUSE_S = 0.05
 
 TRANSACTIONS, GROUPS = 1, 0
-"""What a coordinator is for."""
+"""Kinds of coordinators (`key_type` of FindCoordinator)."""
 
 
 class Refused(Exception):
-    """Kafka answers with an error that does not go away."""
+    """Kafka answered with an error that does not go away."""
 
     def __init__(self, what: str, code: int) -> None:
         super().__init__(f"{what}: error {code}")
@@ -52,9 +52,10 @@ class Connection:
     def insist(
         self, what: str, attempt: Callable[[KafkaClient], tuple[int, Any]], again: frozenset[int] = frozenset()
     ) -> Any:
-        """`attempt` returns (error code, answer): the answer, once the code is 0. Raises Refused, Stopped.
+        """Repeats `attempt`, which returns (error code, answer), until the code is 0. Returns the answer. Raises
+        Refused, Stopped.
 
-        `again`: codes that go away here, beside those that always may.
+        `again`: codes on which this call is repeated, beside those on which every call is.
         """
         give_up = time.monotonic() + PATIENCE_S
         while True:
@@ -87,7 +88,7 @@ class Connection:
 
 
 def transaction_version(connection: Connection) -> int:
-    """The cluster's finalized feature `transaction.version`; 0 where it has none."""
+    """Returns the cluster's finalized feature `transaction.version`; 0 if it has none."""
 
     def attempt(client: KafkaClient) -> tuple[int, Any]:
         answer = client.ask(ApiVersionsRequest(client_software_name="demo", client_software_version="1"))
@@ -97,7 +98,7 @@ def transaction_version(connection: Connection) -> int:
 
 
 def describe(connection: Connection, transactional_id: str) -> Any:
-    """DescribeTransactions' answer: transaction_state, producer_id, producer_epoch, …"""
+    """Returns the DescribeTransactions answer: transaction_state, producer_id, producer_epoch, …"""
 
     def attempt(client: KafkaClient) -> tuple[int, Any]:
         code, node = coordinator(client, transactional_id)
@@ -111,7 +112,7 @@ def describe(connection: Connection, transactional_id: str) -> Any:
 
 
 def wait_for_state(connection: Connection, transactional_id: str, state: str, stop: threading.Event) -> None:
-    """Until the coordinator says `state`. Raises Stopped, and TimeoutError after two minutes."""
+    """Waits until the coordinator reports `state`. Raises Stopped, and TimeoutError after two minutes."""
     give_up = time.monotonic() + 120
     while (now := describe(connection, transactional_id).transaction_state) != state:
         if time.monotonic() > give_up:
@@ -121,7 +122,7 @@ def wait_for_state(connection: Connection, transactional_id: str, state: str, st
 
 
 class RawProducer:
-    """One TV2 producer. After a transaction it has the producer id and epoch that EndTxn answered with."""
+    """One TV2 producer. After a transaction it has the producer id and epoch of the EndTxn answer."""
 
     def __init__(self, connection: Connection, transactional_id: str) -> None:
         self._connection = connection
@@ -140,7 +141,7 @@ class RawProducer:
         self._adopt(self._ask_coordinator("InitProducerId", request))
 
     def produce(self, topic: str, partition: int, values: list[bytes]) -> None:
-        """One batch, acknowledged; its partition is in the transaction then."""
+        """Writes one batch and waits for its acknowledgement. The partition is then in the transaction."""
         sequence = self._sequences.get((topic, partition), 0)
         records = batch(values, self.producer_id, self.producer_epoch, sequence)
         append(self._connection, topic, partition, records, self.transactional_id, _PRODUCE)
@@ -161,7 +162,8 @@ class RawProducer:
             self._accept_done(e, "Commit" if commit else "Abort")
 
     def _accept_done(self, refused: Refused, outcome: str) -> None:
-        """A coordinator that lost its answer in a restart no longer knows the old epoch: see whether it was done."""
+        """Accepts a refused EndTxn if the transaction has ended as asked: if the answer was lost in a restart of the
+        coordinator, the repetition finds the old epoch unknown. Raises `refused` otherwise."""
         now = describe(self._connection, self.transactional_id)
         done = now.producer_epoch == self.producer_epoch + 1 and now.transaction_state.endswith(outcome)
         if refused.code not in _FENCED or not done:
@@ -169,7 +171,7 @@ class RawProducer:
         self._adopt(now)
 
     def _adopt(self, answer: Any) -> None:
-        """Sequences begin again with every epoch."""
+        """Takes producer id and epoch of `answer`, and resets the sequences, which begin again with every epoch."""
         self.producer_id, self.producer_epoch = answer.producer_id, answer.producer_epoch
         self._sequences.clear()
 
@@ -185,7 +187,7 @@ class RawProducer:
 
 
 def coordinator(client: KafkaClient, key: str, kind: int = TRANSACTIONS) -> tuple[int, int]:
-    """(error code, node) of the coordinator of a transactional.id, or of a group."""
+    """Returns (error code, node) of the coordinator of a transactional.id, or of a group."""
     answer = client.ask(FindCoordinatorRequest(key=key, key_type=kind, max_version=3))
     return answer.error_code, answer.node_id
 
@@ -193,7 +195,7 @@ def coordinator(client: KafkaClient, key: str, kind: int = TRANSACTIONS) -> tupl
 def batch(
     values: list[bytes], producer_id: int, producer_epoch: int, sequence: int, timestamp_ms: int | None = None
 ) -> bytes:
-    """One transactional batch, uncompressed; `timestamp_ms` of all its records, None for now."""
+    """Returns one transactional batch, uncompressed. `timestamp_ms`: of all its records; None for now."""
     builder = DefaultRecordBatchBuilder(
         magic=2,
         compression_type=0,
@@ -217,7 +219,7 @@ def append(
     version: int,
     again: frozenset[int] = frozenset(),
 ) -> int:
-    """Produce `records` with this version of the request, acknowledged by all replicas; their first offset."""
+    """Produces `records` with this version of the request, acknowledged by all replicas. Returns their first offset."""
     data = ProduceRequest.TopicProduceData
     part = data.PartitionProduceData(index=partition, records=records)
     request = ProduceRequest(

@@ -1,7 +1,7 @@
-"""A transaction that is decided and never completes, on one broker and without harm to anybody else.
+"""A transaction that is decided and never completes, on one broker and without harm to any other transaction.
 
-The partition has seen a marker of a later coordinator than there is, and refuses what the coordinator sends, as after
-KAFKA-9144, when coordinator epochs went backwards. TRANSACTION_COORDINATOR_FENCED: the coordinator gives up.
+The partition has a marker with a later coordinator epoch than the present one, and so refuses the coordinator's marker,
+as after KAFKA-9144, when coordinator epochs went backwards. On TRANSACTION_COORDINATOR_FENCED the coordinator gives up.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from service.kafka.markers import write_marker
 from service.kafka.metadata import topic_layout
 
 FAR_AHEAD: Final = 1_000_000
-"""A coordinator epoch: coordinators count their elections."""
+"""A coordinator epoch that no real coordinator reaches: it counts elections."""
 
 
 def never_complete(producer: OldProducer, topic: str, partition: int) -> int:
-    """Leaves the id in PrepareCommit for good; the first offset of what it wrote, which holds the LSO back."""
+    """Leaves the id in PrepareCommit for good. Returns the first offset of that transaction, where the LSO stops."""
     producer.add(topic, partition)
     producer.produce(topic, partition, [b"before"])
     producer.end(commit=True)
@@ -34,7 +34,7 @@ def never_complete(producer: OldProducer, topic: str, partition: int) -> int:
 
 
 def _write_ahead(producer: OldProducer, topic: str, partition: int) -> None:
-    """Between two transactions, so that it ends none."""
+    """Writes a marker of epoch FAR_AHEAD. Called between two transactions, so that it ends none."""
 
     def attempt(client: KafkaClient) -> tuple[int, Any]:
         layout = topic_layout(client, topic)

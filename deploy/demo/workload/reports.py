@@ -1,4 +1,4 @@
-"""A nightly report that takes longer than its transaction may: the coordinator aborts it every time."""
+"""A nightly report that takes longer than its transaction timeout: the coordinator aborts it every time."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class Shipping(App):
             self.book.initialised(self.example)
         orders = self._read(PARTITIONS)
         if self.choices.random() < ABORT_RATE:
-            self._ship(orders, commit=False)  # what went wrong is gone: the same orders again
+            self._ship(orders, commit=False)  # then ships the same orders again
         self._ship(orders, commit=True)
 
     def _read(self, count: int) -> list[Message]:
@@ -68,13 +68,13 @@ class Shipping(App):
             self._fill(self._producer, orders, shipments)
         except KafkaException as e:
             if e.args[0].txn_requires_abort():
-                # the group took the consumer for dead while no broker answered: it will read these orders again
+                # the group removed the consumer while no broker answered: these orders will be read again
                 insist(self.world.stop, self._producer.abort_transaction)
                 self.book.aborted(self.example, "client")
                 return
             if not e.args[0].fatal():
                 raise
-            # seldom, INVALID_TXN_STATE to offsets: librdkafka is done with it then, and an application starts again
+            # rarely the offsets get INVALID_TXN_STATE, which is fatal for a librdkafka producer: start a new one
             self._producer = self._start()
             self.book.aborted(self.example, "fenced")
             self._fill(self._producer, orders, shipments)
@@ -96,7 +96,8 @@ class Shipping(App):
         self.book.began(self.example, [(OFFSETS, self._offsets_partition())])
 
     def _offsets_partition(self) -> int:
-        """Where the group's coordinator keeps its offsets (GroupMetadataManager.partitionFor)."""
+        """Returns the partition in which the coordinator keeps the group's offsets
+        (GroupMetadataManager.partitionFor)."""
         return abs(java_hash(self.named("shipping"))) % partition_count(self.world.bootstrap, OFFSETS, self.world.stop)
 
     def close(self) -> None:
@@ -104,13 +105,13 @@ class Shipping(App):
 
 
 def _last(offsets: list[TopicPartition]) -> list[TopicPartition]:
-    """The highest offset of each partition."""
+    """Returns the highest offset of each partition."""
     highest = {o.partition: o for o in sorted(offsets, key=lambda o: o.offset)}
     return list(highest.values())
 
 
 def java_hash(text: str) -> int:
-    """java.lang.String.hashCode, for characters below U+10000."""
+    """Returns java.lang.String.hashCode, for characters below U+10000."""
     value = 0
     for character in text:
         value = (31 * value + ord(character)) & 0xFFFFFFFF

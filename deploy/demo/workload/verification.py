@@ -13,14 +13,15 @@ from service.kafka.client import KafkaClient
 
 CONFIG: Final = "transaction.partition.verification.enable"
 GUARDED: Final = frozenset({48, 120})
-"""INVALID_TXN_STATE, TRANSACTION_ABORTABLE: what the guard answers, also for some 100 ms after it was switched off."""
+"""Errors of the guard, also for some 100 ms after it was switched off: INVALID_TXN_STATE, TRANSACTION_ABORTABLE."""
 
 _BROKER, _EVERY, _SET = 4, "", 0
 
 
 @contextmanager
 def verification_off(connection: Connection) -> Iterator[None]:
-    """On all brokers. Writes in it that the guard would refuse must be repeated on GUARDED."""
+    """Switches the guard off on all brokers until the block ends. Writes in the block that the guard would refuse must
+    be repeated on GUARDED."""
     _set(connection, "false")
     try:
         yield

@@ -1,4 +1,4 @@
-"""All applications at once, against one cluster: a number of rounds for tests, or on and on for people."""
+"""Runs all applications at once against one cluster: a number of rounds for tests, or without end for people."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ JOIN_S = 2.0
 
 
 class WorkloadError(Exception):
-    """An application of the workload failed; one line that names it."""
+    """An application of the workload failed. The message is one line that names it."""
 
 
 class Workload:
-    """`Workload(bootstrap, seed=7).run(rounds=5)` → the Ledger of what was done. Good for one run.
+    """All applications; `Workload(bootstrap, seed=7).run(rounds=5)` returns the Ledger of the run. Good for one run.
 
     The same seed does the same to every transactional.id, whatever the threads' timing. `prefix` keeps runs on one
-    cluster apart; `timeout_ms` is how long the transactions stay open that are left to time out.
+    cluster apart; `timeout_ms`: timeout of the transactions that are left to time out.
     """
 
     def __init__(self, bootstrap: str, seed: int, *, prefix: str = "", timeout_ms: int = 1_000) -> None:
@@ -38,7 +38,7 @@ class Workload:
         self.apps: tuple[App, ...] = ()
 
     def run(self, rounds: int) -> Ledger:
-        """Every application does `rounds` steps. All transactions have ended then, also in the coordinator's eyes.
+        """Runs `rounds` steps of every application. When it returns, the coordinator reports all transactions as ended.
 
         Raises WorkloadError.
         """
@@ -55,7 +55,8 @@ class Workload:
         return ledger
 
     def run_until(self, stop: threading.Event) -> Ledger:
-        """At each application's pace until `stop` is set; then within two seconds. Transactions may stay open.
+        """Runs every application at its own pace until `stop` is set, then returns within two seconds. Transactions may
+        stay open.
 
         Raises WorkloadError as soon as an application fails.
         """
@@ -74,7 +75,7 @@ class Workload:
         return self._finish()
 
     def prepare(self) -> None:
-        """Create the topics and the applications that this cluster can have. Raises WorkloadError."""
+        """Creates the topics, and the applications that this cluster supports. Raises WorkloadError."""
         try:
             with Connection(self._world.bootstrap, self._world.stop) as connection:
                 has_tv2 = transaction_version(connection) >= 2
@@ -113,7 +114,7 @@ class Workload:
         return merged(app.book for app in self.apps)
 
     def _settle(self, ledger: Ledger) -> None:
-        """EndTxn answers before the markers are written: wait for CompleteX."""
+        """Waits for CompleteX of every id: EndTxn answers before the markers are written."""
         with Connection(self._world.bootstrap, self._world.stop) as connection:
             for transactional_id, account in ledger.accounts.items():
                 assert account.state is not None, f"{transactional_id} was left open"

@@ -1,1 +1,1 @@
-"""What every route needs of HTTP: parameters, pages and cursors, problems (RFC 9457), the ways to store and Kafka."""
+"""The HTTP parts that all routes share: parameters, pages and cursors, problems (RFC 9457), store and Kafka."""

@@ -1,4 +1,4 @@
-"""Turns what was read into a response: JSON, a weak ETag, 304 for who has it already."""
+"""Turns a body into a response: JSON with a weak ETag, or 304 for a client that has it already."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from service.api.http.fields import spell_out_wide_numbers
 
 ETAG_MOVES_EVERY_MS: Final = 5_000
 
-# bytes of our own JSON; inside of a text every quote has a backslash, so no id looks like a key
+# match bytes of our own JSON; quotes inside a string are escaped, so no id can be mistaken for a key
 _AS_OF: Final = re.compile(rb'"as_of":(?:null|"[^"]*")')
 _MAYBE_WIDE: Final = re.compile(rb":-?[0-9]{16}")
 
 
 def answer(request: Request, body: dict[str, Any], as_of_ms: int | None) -> Response:
-    """200 with the body, or 304 if the request names its ETag."""
+    """Returns 200 with the body, or 304 if If-None-Match names its ETag."""
     content = _json(body)
     if _MAYBE_WIDE.search(content):
         content = _json(spell_out_wide_numbers(body))
@@ -31,9 +31,10 @@ def answer(request: Request, body: dict[str, Any], as_of_ms: int | None) -> Resp
 
 
 def _etag(content: bytes, as_of_ms: int | None) -> str:
-    """Weak: it stands while nothing but `as_of` moves, for 5 s at most, or clients would compute ages from an old one.
+    """Returns a weak ETag of the body without `as_of`, and of the step of 5 s in which `as_of` lies.
 
-    It stops changing only when `as_of` does.
+    While nothing but `as_of` moves, the ETag stays the same for 5 s at most, or clients would compute ages from an old
+    `as_of`. It stops changing only when `as_of` does.
     """
     step = None if as_of_ms is None else as_of_ms // ETAG_MOVES_EVERY_MS
     digest = blake2b(_AS_OF.sub(b"", content) + str(step).encode(), digest_size=9).hexdigest()
@@ -41,7 +42,7 @@ def _etag(content: bytes, as_of_ms: int | None) -> str:
 
 
 def _is_known(if_none_match: str, etag: str) -> bool:
-    """The weak comparison of RFC 9110."""
+    """Returns whether the header contains the ETag, by the weak comparison of RFC 9110."""
     known = {tag.strip().removeprefix("W/") for tag in if_none_match.split(",")}
     return "*" in known or etag.removeprefix("W/") in known
 
@@ -51,7 +52,10 @@ def _json(value: Any) -> bytes:
 
 
 class HeadAsGet:
-    """Pure ASGI, next to the routes: what lies around it still sees a HEAD."""
+    """Pure ASGI middleware that answers HEAD as GET without a body.
+
+    It lies next to the routes, so the middleware around it still sees a HEAD.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -62,7 +66,7 @@ class HeadAsGet:
             return
 
         async def send_start(message: Message) -> None:
-            """Whatever follows it is body, in one form or another."""
+            """Sends the start of the response with an empty body, and drops all later messages: they carry the body."""
             if message["type"] == "http.response.start":
                 await send(message)
                 await send({"type": "http.response.body", "body": b""})
@@ -71,5 +75,5 @@ class HeadAsGet:
         try:
             await self._app(as_get, receive, send_start)
         finally:
-            # where the metrics look for it
+            # the metrics middleware reads the route from this scope
             scope["route"], scope["path_params"] = as_get.get("route"), as_get.get("path_params", {})

@@ -1,4 +1,4 @@
-"""Bytes as text that needs no escapes in an address: base64url without padding."""
+"""Formats the fields of answers: ids and bytes (base64url without padding), times, wide numbers, links."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def encode_bytes(data: bytes) -> str:
 
 
 def decode_bytes(text: str) -> bytes | None:
-    """None if the text is not what `encode_bytes` makes."""
+    """Returns the bytes; None if the text is not what `encode_bytes` makes."""
     try:
         data = urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4))
     except (UnicodeEncodeError, binascii.Error):
@@ -27,13 +27,13 @@ def decode_bytes(text: str) -> bytes | None:
 
 
 EXACT_UP_TO: Final = 2**53
-"""Of a JSON number, where it is read as a double."""
+"""Largest integer up to which all JSON numbers are exact for a client that reads them as doubles."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def id_text(transactional_id: bytes) -> str:
-    """The id itself wherever it is UTF-8; else as people see it, and `id_b64` has its bytes."""
+    """Returns the id itself if it is UTF-8; else the id with escapes (`display_id`), and `id_b64` has its bytes."""
     try:
         return transactional_id.decode()
     except UnicodeDecodeError:
@@ -41,29 +41,29 @@ def id_text(transactional_id: bytes) -> str:
 
 
 def id_b64(transactional_id: bytes) -> str | None:
-    """The bytes as base64url where `id_text` is not exactly them."""
+    """Returns the bytes as base64url if `id_text` is not exactly them, else None."""
     return None if id_text(transactional_id).encode() == transactional_id else encode_bytes(transactional_id)
 
 
 def id_fields(transactional_id: bytes | None) -> dict[str, Any]:
-    """`transactional_id` and `transactional_id_b64`; both null where there is none."""
+    """Returns `transactional_id` and `transactional_id_b64`; both are null if there is no id."""
     if transactional_id is None:
         return {"transactional_id": None, "transactional_id_b64": None}
     return {"transactional_id": id_text(transactional_id), "transactional_id_b64": id_b64(transactional_id)}
 
 
-@lru_cache(maxsize=4096)  # an answer is asked for again and again with the times it had before
+@lru_cache(maxsize=4096)  # repeated answers contain mostly the same times
 def text_of_time(ms: int | None) -> str | None:
-    """RFC 3339, UTC, milliseconds; None for what is no time."""
+    """Returns the time in RFC 3339, UTC, with milliseconds; None for a number that is no time."""
     if ms is None or not is_time(ms):
         return None
     return (_EPOCH + timedelta(milliseconds=ms)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def time_field(name: str, ms: int | None) -> dict[str, Any]:
-    """`{name: text}`, or with null and the number beside it for one that is no time: `x_at` has `x_raw_ms`.
+    """Returns `{name: text}`; for a number that is no time, null and the number beside it: `x_at` has `x_raw_ms`.
 
-    Kafka's -1 says that there is none, as None does.
+    Kafka's -1 means that there is no time, as None does.
     """
     fields: dict[str, Any] = {name: text_of_time(ms)}
     if ms is not None and ms != NO_TIME and not is_time(ms):
@@ -72,7 +72,7 @@ def time_field(name: str, ms: int | None) -> dict[str, Any]:
 
 
 def spell_out_wide_numbers(value: Any) -> Any:
-    """The value with a text `x_str` behind every number `x` that a double cannot hold, wherever it is."""
+    """Returns the value with a text `x_str` behind every number `x` that a double cannot hold, at any depth."""
     if isinstance(value, dict):
         spelt: dict[str, Any] = {}
         for key, item in value.items():
@@ -88,7 +88,9 @@ def spell_out_wide_numbers(value: Any) -> Any:
 API: Final = "/api/v1"
 
 _PERCENT_UP_TO: Final = 16_384
-"""Servers refuse request lines of 64 kB, and an id of 32,767 bytes would take 98 kB percent-encoded; as base64, 44."""
+"""Longest percent-encoded id (bytes) in a link. Servers refuse request lines of 64 kB; an id of 32,767 bytes would take
+98 kB percent-encoded, 44 kB as base64.
+"""
 
 
 def cluster_link(cluster: str) -> str:
@@ -100,7 +102,7 @@ def transaction_link(cluster: str, transactional_id: bytes) -> str:
 
 
 def id_query(transactional_id: bytes) -> str:
-    """By `id`, unless that became too long; then by `id_b64`."""
+    """Returns the query with `id`, or with `id_b64` if the percent-encoded id is too long."""
     percent = quote(transactional_id, safe="")
     return f"id={percent}" if len(percent) <= _PERCENT_UP_TO else f"id_b64={encode_bytes(transactional_id)}"
 

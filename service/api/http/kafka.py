@@ -1,4 +1,4 @@
-"""The service's way to Kafka, for what the store cannot answer: one connection, one caller at a time."""
+"""The service's connection to Kafka, for what the store cannot answer: one client, used by one request at a time."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from service.kafka.settings import ClientSettings
 from service.store.queries.clusters import ClusterRow
 
 _TURN_S: Final = 20.0
-"""How long a request waits for the ones before it."""
+"""Seconds for which a request waits for the requests before it."""
 
 
 class Kafka:
-    """Connects when it is first asked. `settings` None: there are no brokers to ask."""
+    """The connection to the configured brokers, opened at its first use. `settings` None: no brokers are configured."""
 
     def __init__(self, settings: ClientSettings | None) -> None:
         self._settings = settings
@@ -31,11 +31,11 @@ class Kafka:
 
     @contextmanager
     def asking(self, cluster: ClusterRow) -> Iterator[KafkaClient]:
-        """A client of the cluster's brokers, nobody else's until the block ends. What Kafka fails with in the block
-        becomes a problem.
+        """Yields a client of the cluster's brokers, for this caller alone until the block ends. Kafka's errors in the
+        block become problems.
 
-        ProblemError: 503 without brokers, with those of another cluster, while they do not answer or others are being
-        answered; 502 if they refuse, naming the permission.
+        ProblemError: 503 if no brokers are configured, if they are of another cluster, if they do not answer, or if
+        other requests use the client for too long; 502 if they refuse, naming the permission.
         """
         if self._settings is None:
             raise ProblemError(
@@ -71,7 +71,7 @@ class Kafka:
             self._drop()
 
     def _connected(self, settings: ClientSettings) -> KafkaClient:
-        """One that has just answered: brokers restart, and close what nobody uses."""
+        """Returns a client that has just answered: brokers restart, and they close idle connections."""
         if self._client is not None:
             try:
                 self._cluster_id = cluster_id(self._client)
@@ -89,7 +89,7 @@ class Kafka:
 
 
 def kafka_of(request: Request) -> Kafka:
-    """The connection of the application that answers the request."""
+    """Returns the connection of the application that answers the request."""
     kafka = request.app.state.kafka
     assert isinstance(kafka, Kafka)
     return kafka

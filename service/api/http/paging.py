@@ -1,4 +1,4 @@
-"""Pages of lists: what every list takes, and the page of one that is at hand as a whole."""
+"""Pages of lists: the parameters `limit` and `cursor`, the cursors, and pages of a list that is in memory."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ Cursor = Annotated[
 ]
 
 LIMIT = 50
-"""Items of a page where nobody says how many."""
+"""Items of a page if the request gives no `limit`."""
 
 Key = tuple[int | str, ...]
-"""Where an item stands in its list: keys rise."""
+"""The position of an item in its list; keys ascend."""
 
 T = TypeVar("T")
 
@@ -32,10 +32,10 @@ T = TypeVar("T")
 def cut(
     items: Iterable[T], key: Callable[[T], Key], limit: int, cursor: str | None, *filters: Any
 ) -> tuple[list[T], str | None]:
-    """The items behind `cursor`, at most `limit`, and the cursor of the next page (None: this was the last).
+    """Returns the items behind `cursor`, at most `limit`, and the cursor of the next page (None: this was the last).
 
-    `items` come in the order of their keys. `filters`: as `seal`. ProblemError (400): the cursor is
-    none of ours, or of another list.
+    `items` come in the order of their keys. `filters`: as for `seal`. ProblemError (400): the cursor is none of ours,
+    or belongs to another list.
     """
     after = None if cursor is None else _key(unseal(cursor, 1, *filters))
     page = list(islice((one for one in items if after is None or _is_behind(key(one), after)), limit + 1))
@@ -60,18 +60,21 @@ def _key(data: bytes) -> Key:
 
 _FINGERPRINT = 8  # bytes
 
-# segment, whether there is a time, the time; the id's bytes follow. Packed, because an id may be 32 kB long and a
-# request line not much longer
+# segment, whether there is a time, the time; the id's bytes follow. Packed to be short: an id may be 32 kB long, and
+# a request line not much longer
 _HEAD = struct.Struct(">B?q")
 
 
 def write_cursor(place: Place, *filters: Any) -> str:
-    """`filters`: everything the page depends on but its limit; frozen values, alike in every process."""
+    """Returns the cursor of a page of ids that ended at `place`.
+
+    `filters`: everything the page depends on except its limit, as frozen values with the same `repr` in every process.
+    """
     return seal(_HEAD.pack(place.segment, place.ms is not None, place.ms or 0) + place.transactional_id, *filters)
 
 
 def read_cursor(cursor: str, sort: str, *filters: Any) -> Place:
-    """ProblemError (400) if it is none of ours, or of another query."""
+    """Returns the place in the cursor. ProblemError (400) if it is none of ours, or belongs to another query."""
     data = unseal(cursor, _HEAD.size, *filters)
     segment, has_time, ms = _HEAD.unpack_from(data)
     place = Place(segment, ms if has_time else None, data[_HEAD.size :])
@@ -81,12 +84,14 @@ def read_cursor(cursor: str, sort: str, *filters: Any) -> Place:
 
 
 def seal(place: bytes, *filters: Any) -> str:
-    """A cursor of where a page ended, good for these filters only."""
+    """Returns a cursor for the place where a page ended, valid for these filters only."""
     return encode_bytes(_fingerprint(filters) + place)
 
 
 def unseal(cursor: str, least: int, *filters: Any) -> bytes:
-    """What was sealed, `least` bytes or more. ProblemError (400) if it is none of ours, or of another query."""
+    """Returns the sealed place, `least` bytes or more. ProblemError (400) if the cursor is none of ours, or belongs to
+    another query.
+    """
     data = decode_bytes(cursor)
     if data is None or len(data) < _FINGERPRINT + least:
         raise foreign_cursor()

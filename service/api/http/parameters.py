@@ -1,4 +1,4 @@
-"""Query parameters as the API takes them: none unknown, none twice, ids as bytes, durations in words."""
+"""Query parameters: unknown and repeated ones are refused, ids are read as bytes, durations as text like `15m`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _check_duration(text: str) -> str:
 
 
 def _check_truth(value: Any) -> Any:
-    """The framework takes 1, on and yes for true, and more: what the document does not say."""
+    """Refuses all but `true` and `false`: the framework takes 1, on, yes and more, which OpenAPI does not mention."""
     if value not in ("true", "false"):
         raise ValueError("neither true nor false")
     return value
@@ -33,7 +33,10 @@ Duration = Annotated[
 
 
 def describe_absence(parameter: dict[str, Any]) -> None:
-    """In the OpenAPI document: what need not be given may be left out. It cannot be null, as the framework has it."""
+    """Removes null from an optional parameter of the OpenAPI document.
+
+    The parameter may be left out but cannot be null, as the framework would declare it.
+    """
     schema = parameter["schema"]
     kinds = [kind for kind in schema.get("anyOf", ()) if kind != {"type": "null"}]
     if len(kinds) == 1:
@@ -42,15 +45,16 @@ def describe_absence(parameter: dict[str, Any]) -> None:
 
 
 def unusable(parameter: str, message: str) -> ProblemError:
-    """422 for one parameter."""
+    """Returns a problem (422) about one parameter."""
     errors = [ParameterError(parameter=parameter, message=message)]
     return ProblemError(422, BAD_PARAMETER, f"{parameter}: {message}", errors)
 
 
 async def only_known(request: Request) -> None:
-    """Refuse what the route does not take: a misspelt filter must not look like one that lets everything through.
+    """Raises ProblemError (422) for a parameter that the route does not take, or that is given twice and is no list.
 
-    Asynchronous because it only computes: a plain function would cost a change of thread.
+    A misspelt filter must not pass for one that lets everything through. Asynchronous because it only computes: FastAPI
+    would run a plain function in another thread.
     """
     route = request.scope["route"].dependant
     fields = (field for one in (route, *route.dependencies) for field in one.query_params)
@@ -72,9 +76,9 @@ async def only_known(request: Request) -> None:
 
 
 def bytes_of(request: Request, name: str) -> bytes | None:
-    """The bytes behind a parameter's percent-encoding, whatever they are; None if it was not given.
+    """Returns the bytes behind a parameter's percent-encoding, UTF-8 or not; None if it was not given.
 
-    The framework's own text would have lost what is not UTF-8.
+    The framework's own text would have lost bytes that are not UTF-8.
     """
     for pair in request.scope["query_string"].split(b"&"):
         key, _, value = pair.partition(b"=")

@@ -1,4 +1,4 @@
-"""Every error is a problem (RFC 9457): what went wrong, and what to do about it where that is known."""
+"""Answers every error with a problem (RFC 9457): what went wrong and, if that is known, what to do about it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ KAFKA_UNAVAILABLE: Final = "urn:txnscope:kafka-unavailable"
 KAFKA_REFUSED: Final = "urn:txnscope:kafka-refused"
 NOT_ALLOWED: Final = "urn:txnscope:not-allowed"
 NOT_NOW: Final = "urn:txnscope:not-now"
-"""Values of `type`; everything else is about:blank, where the status says it all."""
+"""These are the values of `type`. Every other problem has about:blank: its status says it all."""
 
 
 class ParameterError(BaseModel):
@@ -44,7 +44,7 @@ class ParameterError(BaseModel):
 
 
 class Problem(BaseModel):
-    """An error, as RFC 9457 has it."""
+    """An error in the format of RFC 9457."""
 
     type: str = Field("about:blank", examples=[NO_SUCH_CLUSTER])
     title: str = Field(examples=["Not Found"])
@@ -55,7 +55,7 @@ class Problem(BaseModel):
 
 
 class ProblemError(Exception):
-    """Raised by a handler to answer with a problem; `retry`: asking again in a few seconds may help."""
+    """An error that a handler raises to answer with a problem. `retry`: asking again in a few seconds may help."""
 
     def __init__(
         self,
@@ -72,13 +72,13 @@ class ProblemError(Exception):
 
 
 def describe(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """For `responses=` of a route: the problems it may answer with."""
+    """Returns the `responses=` of a route that may answer with problems of these statuses."""
     content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
     return {status: {"description": HTTPStatus(status).phrase, "content": content} for status in statuses}
 
 
 def answer_errors_as_problems(app: FastAPI) -> None:
-    """Every error of the application, the framework's own included, becomes a problem."""
+    """Makes a problem of every error of the application, the framework's own errors included."""
     app.add_exception_handler(ProblemError, _on_problem)
     app.add_exception_handler(RequestValidationError, _on_invalid)
     app.add_exception_handler(StoreError, _on_store)
@@ -117,7 +117,7 @@ def _on_invalid(request: Request, error: Exception) -> Response:
 
 
 def _on_store(request: Request, error: Exception) -> Response:
-    """The store does not answer, or is not what this version reads."""
+    """Answers 503: the store does not answer, or its schema is not the one that this version reads."""
     assert isinstance(error, StoreError)
     problem = Problem(
         type=STORE_NOT_READY,
@@ -146,7 +146,9 @@ def _on_http(request: Request, error: Exception) -> Response:
 
 
 def _on_bug(request: Request, _: Exception) -> Response:
-    """The framework logs the exception. It answers outside of all middleware, so the headers are put on here."""
+    """Answers 500. The framework logs the exception. It calls this outside of all middleware, so the headers are added
+    here.
+    """
     problem = Problem(
         type="about:blank",
         title="Internal Server Error",

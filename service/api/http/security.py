@@ -16,7 +16,7 @@ HEADERS: Final[dict[str, str]] = {
 
 
 class SecurityHeaders:
-    """Pure ASGI: streams pass through untouched."""
+    """Pure ASGI middleware that adds `HEADERS` to every response; streams pass through untouched."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

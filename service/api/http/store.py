@@ -1,4 +1,4 @@
-"""The service's way to the store: read in snapshots, refused while it is not what this version reads."""
+"""The service's access to the store: reads snapshots, and refuses a schema that is not the one this version reads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from service.store.queries import clusters as read
 
 
 class Store:
-    """Reads through one engine for the whole process. The engine may be of a store that is not there (yet)."""
+    """Reads through one engine for the whole process. The store behind the engine need not exist yet."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -24,7 +24,10 @@ class Store:
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """A transaction that sees one state of the store. StoreError: it does not answer, or is not at head."""
+        """Yields a connection whose transaction sees one state of the store.
+
+        StoreError: the store does not answer, or its schema is not at head.
+        """
         try:
             with self._engine.connect() as connection:
                 self._check(connection)
@@ -33,12 +36,15 @@ class Store:
             raise StoreUnavailable("store: too many requests are reading it at once") from error
 
     def check(self) -> None:
-        """Raises as `read`."""
+        """Raises the errors of `read`."""
         with self.read():
             pass
 
     def _check(self, connection: Connection) -> None:
-        """The store may be created, or migrated by a newer version, while this process runs."""
+        """Raises StoreError unless the schema is at head.
+
+        Checked with every read: the store may be created, or migrated by a newer version, while this process runs.
+        """
         if self._head is not None and read.revision(connection) == self._head:
             return
         revision = migrate.current(connection)
@@ -52,7 +58,7 @@ class Store:
 
 
 def store_of(request: Request) -> Store:
-    """The store of the application that answers the request."""
+    """Returns the store of the application that answers the request."""
     store = request.app.state.store
     assert isinstance(store, Store)
     return store

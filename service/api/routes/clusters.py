@@ -1,4 +1,4 @@
-"""The clusters: how many ids are in which state, what ended, how far each source has read and what is not known."""
+"""The clusters: counts of ids by state, transactions that ended, how far each source is read, and what is not known."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ router = APIRouter(tags=["clusters"], dependencies=[Depends(only_known)])
 
 @router.get("/clusters", operation_id="listClusters", response_model=Clusters, responses=describe(400, 422, 503))
 def list_clusters(request: Request, limit: Limit = LIMIT, cursor: Cursor = None) -> Response:
-    """Every cluster the store knows, by name; `as_of` is the newest of those on the page."""
+    """Lists all clusters that the store knows, by name. `as_of` is the newest of those on the page."""
     now_ms = request.app.state.now_ms()
     with store_of(request).read() as connection:
         page, next_cursor = cut(
@@ -57,14 +57,14 @@ def _place(cluster: ClusterRow) -> Key:
 
 @router.get("/clusters/{cluster}", operation_id="getCluster", response_model=Cluster, responses=describe(404, 422, 503))
 def get_cluster(request: Request, cluster: str) -> Response:
-    """One cluster."""
+    """Returns one cluster."""
     with store_of(request).read() as connection:
         described = describe_cluster(connection, known_cluster(connection, cluster), request.app.state.now_ms())
     return answer(request, described.body, described.as_of_ms)
 
 
 def known_cluster(connection: Connection, name: str) -> ClusterRow:
-    """ProblemError (404) if the store has none of that name."""
+    """Returns the cluster of that name. ProblemError (404) if the store has none."""
     found = clusters.find_cluster(connection, name)
     if found is None:
         names = ", ".join(repr(cluster.name) for cluster in clusters.all_clusters(connection))
@@ -73,13 +73,17 @@ def known_cluster(connection: Connection, name: str) -> ClusterRow:
 
 
 def configs_of(cluster: ClusterRow) -> dict[str, dict[str, str]]:
-    """`{name: {"value", "source"}}` of every config that matters; Kafka's default where the cluster said nothing."""
+    """Returns `{name: {"value", "source"}}` for every config that matters; Kafka's default if none was reported."""
     assumed = {name: {"value": value, "source": "assumed"} for name, value in CONFIG_DEFAULTS.items()}
     return assumed | dict((cluster.description or {}).get("configs", {}))
 
 
 class Described(NamedTuple):
-    """`body`: the Cluster of the API. `as_of_ms`: when its newest source last succeeded. `unknown`: as in the body."""
+    """A cluster described for an answer.
+
+    `body`: the Cluster of the API. `as_of_ms`: when its newest source last succeeded. `unknown`: the unknowns in the
+    body, as values.
+    """
 
     body: dict[str, Any]
     as_of_ms: int | None
@@ -89,7 +93,10 @@ class Described(NamedTuple):
 def describe_cluster(
     connection: Connection, cluster: ClusterRow, now_ms: int, covered: Coverage | None = None
 ) -> Described:
-    """`now_ms`: tells whether a source stalls; all else is as of the store. `covered`: where it is known already."""
+    """Describes a cluster as of the store; only stalls of its sources are judged by `now_ms`.
+
+    `covered`: its coverage, if the caller has read it already.
+    """
     statuses = clusters.statuses(connection, cluster.id)
     as_of_ms = max((status.as_of_ms for status in statuses.values() if status.as_of_ms is not None), default=None)
     covered = covered or coverage(connection, cluster.id)
@@ -160,21 +167,21 @@ def _totals(cluster: ClusterRow, counted: Mapping[str, int]) -> dict[str, Any]:
 
 
 def _aborts(counted: Mapping[str, int]) -> dict[str, int]:
-    """Those whose cause is not decided yet (at most some seconds) are unattributed for now."""
+    """Returns aborts by cause. One that has no cause yet (for some seconds at most) counts as unattributed."""
     aborts = {cause: counted.get(f"aborts_{cause}", 0) for cause in CAUSES}
     aborts["unattributed"] += counted.get(ABORTS, 0) - sum(aborts.values())
     return aborts
 
 
 def _rates(connection: Connection, cluster: ClusterRow, as_of_ms: int | None) -> dict[str, Any]:
-    """Over the last whole minutes before `as_of`, as many as were counted and five at most."""
+    """Returns the rates over the last whole minutes before `as_of`: all that were counted, five at most."""
     if as_of_ms is None or cluster.counted_since_ms is None:
         return {"window_ms": 0, "commits_per_s": 0.0, "aborts_per_s": 0.0}
     to_ms = as_of_ms - as_of_ms % _MINUTE_MS
     window_ms = max(0, min(RATE_WINDOW_MS, to_ms - cluster.counted_since_ms))
     if window_ms == 0:
         return {"window_ms": 0, "commits_per_s": 0.0, "aborts_per_s": 0.0}
-    # the minute in which counting began is shorter: its row begins before the window
+    # counting may have begun within a minute: the row of that minute begins before the window
     first_ms = to_ms - window_ms
     ends = clusters.ends_between(connection, cluster.id, first_ms - first_ms % _MINUTE_MS, to_ms)
     seconds = window_ms / 1000

@@ -29,7 +29,7 @@ router = APIRouter(tags=["clusters"], dependencies=[Depends(only_known)])
     responses=describe(400, 404, 422, 503),
 )
 def list_coordinators(request: Request, cluster: str, limit: Limit = LIMIT, cursor: Cursor = None) -> Response:
-    """All partitions, by number; `ids` without the expired ones."""
+    """Lists all partitions of `__transaction_state`, by number. `ids` does not count expired ids."""
     with store_of(request).read() as connection:
         found = known_cluster(connection, cluster)
         partitions = clusters.partitions(connection, found.id, SOURCE)

@@ -1,7 +1,7 @@
-"""GET /events: findings as they open, confirm and resolve, as server-sent events.
+"""GET /events: server-sent events about findings that open, are confirmed or resolve.
 
-The id of an event is the store's number of it; a client that comes back with Last-Event-ID goes on behind it. FastAPI
-writes the events, and a comment every 15 s while there are none.
+The id of an event is its number in the store. A client that comes back with Last-Event-ID resumes behind that event.
+FastAPI writes the events, and a comment every 15 s while there are none.
 """
 
 from __future__ import annotations
@@ -34,8 +34,11 @@ router = APIRouter(tags=["findings"], dependencies=[Depends(only_known)])
 
 
 class Listening(NamedTuple):
-    """`cluster` None: all of them. `sequence`: the last event that was heard. `is_reset`: what came behind the one that
-    the client named is no longer kept."""
+    """A client's place in the stream of events.
+
+    `cluster` None: all clusters. `sequence`: the last event that the client has received. `is_reset`: the events behind
+    the one that the client named are no longer kept, or the store does not know that one.
+    """
 
     store: Store
     cluster: str | None
@@ -48,7 +51,9 @@ def listening(
     cluster: Annotated[str | None, QueryParameter(description="Only this cluster's.")] = None,
     last_event_id: Annotated[str | None, Header(description="Go on behind this event.")] = None,
 ) -> Listening:
-    """ProblemError (404) for a cluster that the store does not know; StoreError if it does not answer."""
+    """Returns the place at which the requested stream begins. ProblemError (404) for a cluster that the store does not
+    know; StoreError if the store does not answer.
+    """
     store = store_of(request)
     if cluster is not None:
         with store.read() as connection:
@@ -57,7 +62,7 @@ def listening(
 
 
 def begin(store: Store, cluster: str | None, last_event_id: str | None) -> Listening:
-    """Without an id: from now on."""
+    """Returns the place behind the event `last_event_id`; without an id, the place behind the newest event."""
     with store.read() as connection:
         oldest, newest = findings.known_sequences(connection)
     if last_event_id is None:
@@ -74,10 +79,11 @@ def begin(store: Store, cluster: str | None, last_event_id: str | None) -> Liste
     responses={200: {"content": {"text/event-stream": {}}}, **describe(404, 422, 503)},
 )
 async def stream_events(client: Annotated[Listening, Depends(listening)]) -> AsyncIterator[ServerSentEvent]:
-    """Events `opened`, `confirmed`, `reopened`, `updated` (another severity) and `resolved`, with the Finding as data.
+    """Streams events `opened`, `confirmed`, `reopened`, `updated` (another severity) and `resolved`, with the Finding
+    as data.
 
-    `reset`: what came behind Last-Event-ID is no longer kept; read the findings anew. The stream goes on. It ends where
-    the store does not answer: then the client comes back and resumes.
+    `reset`: the events behind Last-Event-ID are no longer kept; read the findings again. The stream then goes on. It
+    ends when the store does not answer; the client then reconnects and resumes.
     """
     yield ServerSentEvent(retry=RETRY_MS)
     sequence = client.sequence
@@ -101,6 +107,6 @@ def _read(store: Store, sequence: int, cluster: str | None) -> list[Told]:
 
 
 def _data(told: Told) -> str:
-    """ASCII: many a client ends lines at U+2028 and U+0085, too."""
+    """Returns the Finding as JSON in ASCII: many clients end lines at U+2028 and U+0085, too."""
     body: Any = spell_out_wide_numbers(describe_finding(told.finding, told.cluster))
     return json.dumps(body, allow_nan=False, separators=(",", ":"))

@@ -1,4 +1,4 @@
-"""The ids that their coordinators will remove because nobody uses them."""
+"""The ids that their coordinators will remove because no client uses them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from service.domain.duration_text import span_ms
 from service.store.queries import clusters
 from service.store.queries.expiring import ExpiringPlace, read_expiring
 
-# the last row's update; the id's bytes follow
+# when the last row was updated last (ms); the id's bytes follow
 _HEAD = struct.Struct(">q")
 
 router = APIRouter(tags=["transactions"], dependencies=[Depends(only_known)])
@@ -42,9 +42,9 @@ def list_expiring(
     limit: Limit = LIMIT,
     cursor: Cursor = None,
 ) -> Response:
-    """Ids by `expires_at`, the soonest first: `transactional.id.expiration.ms` after their last change in the log, as
-    the brokers told or Kafka's default. Those past it come first: the coordinator has not swept them yet. An id with a
-    transaction under way does not expire, and an expired one is not listed.
+    """Lists ids by `expires_at`, the soonest first. An id expires `transactional.id.expiration.ms` after its last
+    change in the transaction log; the value is the brokers', or Kafka's default. Ids past that time come first: the
+    coordinator has not swept them yet. An id with an open transaction does not expire, and expired ids are not listed.
     """
     filters = (cluster, "expiring", within)
     after = None

@@ -1,4 +1,4 @@
-"""The findings of a cluster: a page of them by filter, and one."""
+"""The findings of a cluster: pages of them by filter, and one by its id."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def list_findings(
     limit: Limit = LIMIT,
     cursor: Cursor = None,
 ) -> Response:
-    """Those opened last first, resolved ones included."""
+    """Lists findings, the last opened first, resolved ones included."""
     selection = FindingSelection(
         frozenset(kind or ()),
         frozenset(status or ()),
@@ -73,8 +73,9 @@ def list_hanging(
     limit: Limit = LIMIT,
     cursor: Cursor = None,
 ) -> Response:
-    """Transactions that nobody will end: findings `hanging_transaction` that are confirmed and not resolved, those
-    opened last first. `as_of`: of the look at data partitions; what could not be judged is in the cluster's `sources`.
+    """Lists transactions that no coordinator will end: findings `hanging_transaction` that are confirmed and not
+    resolved, the last opened first. `as_of` is the time of the last sample of data partitions; the cluster's `sources`
+    show which partitions could not be judged.
     """
     selection = FindingSelection(frozenset({HANGING}), frozenset({CONFIRMED}))
     filters = (cluster, "hanging")
@@ -88,7 +89,7 @@ def list_hanging(
     responses=describe(404, 422, 503),
 )
 def get_finding(request: Request, cluster: str, finding: str) -> Response:
-    """One finding; a resolved one too, until it is forgotten."""
+    """Returns one finding, also a resolved one until it is forgotten."""
     with store_of(request).read() as connection:
         found = known_cluster(connection, cluster)
         one = findings.find(connection, found.id, finding)
@@ -108,7 +109,7 @@ def _page(
     cursor: str | None,
     as_of: Callable[[Connection, int], int | None],
 ) -> Response:
-    """`as_of`: when the source answered last that these findings rest on."""
+    """Answers with one page of findings. `as_of`: reads when the source on which these findings rest last answered."""
     after = None if cursor is None else _place(unseal(cursor, _TIME_BYTES, *filters))
     with store_of(request).read() as connection:
         found = known_cluster(connection, cluster)

@@ -1,4 +1,4 @@
-"""Consumer groups on partitions whose LSO stands, and how each stands to it."""
+"""Consumer groups on stalled partitions, and the relation of each to the LSO."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ def list_groups(
     limit: Limit = LIMIT,
     cursor: Cursor = None,
 ) -> Response:
-    """By group, topic and partition: all groups that committed offsets on partitions whose LSO has stood below the high
-    watermark for a second, whether what is open there is legal or not; and those whose own offsets are part of an open
-    transaction, their first ones too, which the batches on `__consumer_offsets` tell. Nobody is listed where the LSO is
-    at the high watermark.
+    """Lists, by group, topic and partition, all groups that committed offsets on partitions whose LSO has been below
+    the high watermark for a second, whether the transactions that are open there are legal or not. Also lists groups
+    whose own offsets are part of an open transaction, first offsets included; these are read from the batches on
+    `__consumer_offsets`. An LSO that is at the high watermark blocks no group.
     """
     with store_of(request).read() as connection:
         found = known_cluster(connection, cluster)

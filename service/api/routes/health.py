@@ -1,4 +1,4 @@
-"""GET /metrics: what `service.metrics` renders, over HTTP."""
+"""GET /metrics (rendered by `service.metrics`), /-/healthy, /-/ready and /version."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ _EXPOSITION: Final[dict[str, Any]] = {"schema": {"type": "string"}}
     responses={200: {"content": {"text/plain": _EXPOSITION, "application/openmetrics-text": _EXPOSITION}}},
 )
 def get_metrics(request: Request) -> Response:
-    """Prometheus metrics, as text 0.0.4 or OpenMetrics 1.0 by `Accept`. Parameters are ignored: scrapers add them."""
+    """Returns Prometheus metrics, as text 0.0.4 or OpenMetrics 1.0 by `Accept`.
+
+    Parameters are ignored: scrapers add them.
+    """
     metrics = request.app.state.metrics
     assert isinstance(metrics, Metrics)
     now_ms = request.app.state.now_ms()
@@ -35,7 +38,7 @@ def get_metrics(request: Request) -> Response:
 
 
 class Version(BaseModel):
-    """What answers here."""
+    """The name and version of the service."""
 
     name: str
     version: str
@@ -46,18 +49,18 @@ _TEXT: Final[dict[int | str, dict[str, Any]]] = {200: {"content": {"text/plain":
 
 @router.get("/-/healthy", operation_id="getHealthy", response_class=Response, responses=_TEXT)
 async def get_healthy() -> Response:
-    """The process answers; nothing else is looked at."""
+    """Answers as long as the process runs; nothing else is checked."""
     return Response("OK\n", media_type="text/plain")
 
 
 @router.get("/-/ready", operation_id="getReady", response_class=Response, responses={**_TEXT, **describe(503)})
 def get_ready(request: Request) -> Response:
-    """The store answers and is at head. What can be judged is in `/api/v1/clusters`."""
+    """Answers OK if the store answers and its schema is at head. `/api/v1/clusters` shows what can be judged."""
     store_of(request).check()
     return Response("OK\n", media_type="text/plain")
 
 
 @router.get("/version", operation_id="getVersion")
 async def get_version(request: Request) -> Version:
-    """The version of txnscope."""
+    """Returns the version of txnscope."""
     return Version(name="txnscope", version=request.app.version)

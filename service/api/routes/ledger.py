@@ -1,4 +1,4 @@
-"""What is counted of partitions whose every batch is read (`--partitions all`): markers, and volume by minute."""
+"""Markers, and volume by minute, of partitions of which every batch is read (`--partitions all`)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from service.store.queries.clusters import ClusterRow
 from service.store.queries.history import Owner, owner_at, read_owners
 
 LONGEST_MS: Final = 7 * 24 * 3_600_000
-"""As long as volume is kept by default."""
+"""Longest `window`: volume is kept that long by default."""
 
 # the last row's generation and offset
 _PLACE = struct.Struct(">qq")
@@ -52,8 +52,8 @@ def list_markers(
     limit: Limit = LIMIT,
     cursor: Cursor = None,
 ) -> Response:
-    """The markers that ended transactions on the partition since it is tailed, newest first, kept for 7 days. Only
-    where txnscope runs with `--partitions all`.
+    """Lists the markers that ended transactions on the partition since it is tailed, newest first; they are kept for 7
+    days. Available only if txnscope runs with `--partitions all`.
     """
     filters = (cluster, "markers", topic, partition)
     before = None if cursor is None else _place(unseal(cursor, _PLACE.size, *filters))
@@ -87,8 +87,9 @@ def get_volume(
     limit: Limit = LIMIT,
     cursor: Cursor = None,
 ) -> Response:
-    """What was written to the partition by the minute of its batches' timestamps, oldest first: every minute since it
-    is tailed, also those with nothing. Only where txnscope runs with `--partitions all`.
+    """Lists what was written to the partition, by the minute of its batches' timestamps, oldest first. Every minute
+    since the partition is tailed is listed, also those with nothing. Available only if txnscope runs with `--partitions
+    all`.
     """
     window_ms = span_ms(window)
     if window_ms > LONGEST_MS:
@@ -113,7 +114,7 @@ def get_volume(
 
 
 def _tailed_as_of_ms(connection: Connection, cluster: ClusterRow, topic: str, partition: int) -> int:
-    """ProblemError (404) for a partition that is not tailed."""
+    """Returns when the end of the partition was last asked for. ProblemError (404) if it is not tailed."""
     as_of_ms = read_ledger.tailed_as_of_ms(connection, cluster.id, topic, partition)
     if as_of_ms is None:
         name = printable(topic)[:249]

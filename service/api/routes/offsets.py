@@ -1,4 +1,7 @@
-"""Whose the offsets of a partition are, and how their transactions ended: read from the log, named by the store."""
+"""Explains offsets of a partition: who wrote them, and how their transactions ended.
+
+Spans are read from the partition's log; owners and causes come from the store.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,9 @@ router = APIRouter(tags=["partitions"], dependencies=[Depends(only_known)])
 
 
 class Explained(NamedTuple):
-    """`spans` as the API shows them. `truncated_at`: where reading stopped with something left to tell, or None."""
+    """An explanation of offsets. `spans`: as the API shows them. `truncated_at`: the offset at which reading stopped
+    with something left unknown, or None.
+    """
 
     spans: list[dict[str, Any]]
     truncated_at: int | None
@@ -43,7 +48,7 @@ class Explained(NamedTuple):
 
 
 class _Past(NamedTuple):
-    """What the store knows of a producer id. `decided`: by its owners, in their order."""
+    """The past of a producer id in the store. `decided`: the decisions of each owner, in the order of `owners`."""
 
     owners: Sequence[Owner]
     decided: Sequence[Decided]
@@ -65,9 +70,9 @@ def explain_offsets(
         int | None, QueryParameter(le=_LAST, description="The first offset not to tell of (default: `offset` + 1).")
     ] = None,
 ) -> Response:
-    """Every span from `offset` to `to` or the end of the log: whose records they are, and whether their transaction was
-    committed, aborted (why, and when) or is open. Asks Kafka, bounded in bytes and time; where reading stopped is
-    `truncated_at`.
+    """Lists every span from `offset` to `to` or the end of the log: who wrote its records, and whether their
+    transaction was committed, aborted (why, and when) or is open. Asks Kafka, bounded in bytes and time; `truncated_at`
+    is the offset at which reading stopped.
     """
     end = offset + 1 if to is None else to
     if end <= offset:
@@ -80,16 +85,16 @@ def explain_offsets(
 
 
 def explained(request: Request, cluster: ClusterRow, topic: str, partition: int, offset: int, end: int) -> Explained:
-    """Of the offsets [offset, end). ProblemError: there is no such place or offset, or Kafka cannot be asked.
+    """Explains the offsets [offset, end). ProblemError: no such partition or offset, or Kafka cannot be asked.
 
-    Seconds may pass: nobody should hold the store meanwhile.
+    This may take seconds: the caller should hold no connection to the store meanwhile.
     """
     walk = SpanWalk(offset, end)
     as_of_ms = request.app.state.now_ms()
     with kafka_of(request).asking(cluster) as client:
         place = offsets_reading.find(client, topic, partition, offset)
         truncated_at = offsets_reading.read(client, place, walk)
-    # after the log was read: what ended in it may have been decided just before
+    # read after the log: a transaction that ended there may have been decided just before
     with store_of(request).read() as connection:
         spans = _told(connection, cluster, walk, hanging(connection, cluster.id, topic, partition))
     return Explained(spans, truncated_at, as_of_ms)
@@ -137,7 +142,7 @@ def _cause(span: Span, past: Sequence[Decided], hangs: Iterable[Hanging], known:
     ]
     if cause := cause_of_marker(span.marker, span.ended_ms, by_hand, None):
         return cause
-    if not past:  # nobody's: of another cluster, forgotten, or never registered
+    if not past:  # no owner: the id is of another cluster, forgotten, or was never registered
         return None
     since_ms = max(one.since_ms for one in past)
     if known is not None:

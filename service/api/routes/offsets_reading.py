@@ -1,4 +1,4 @@
-"""Reads a partition of a running cluster until it is known what became of the offsets asked for, or enough was read."""
+"""Reads a partition's log from its leader until the fate of the requested offsets is known, or a bound is reached."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from service.partition_log import walk_through
 MOST_BYTES: Final = 64 << 20
 MOST_S: Final = 5.0
 FIRST_BYTES: Final = 1 << 20
-"""Most markers lie close behind their records."""
+"""Size of the first fetch: most markers lie close behind their records."""
 NEXT_BYTES: Final = 8 << 20
 
 
 class Bounds(NamedTuple):
-    """What one question may cost; a fetch that is under way is waited for."""
+    """The bounds of one explanation. They are checked between fetches: a fetch that is under way is waited for."""
 
     bytes: int = MOST_BYTES
     seconds: float = MOST_S
@@ -47,7 +47,10 @@ class Place(NamedTuple):
 
 
 def find(client: KafkaClient, topic: str, partition: int, offset: int) -> Place:
-    """ProblemError (404) for a partition or an offset that is not there; KafkaUnavailable, KafkaRefused."""
+    """Returns the partition with its leader and the offsets of its log.
+
+    ProblemError (404) if the partition or the offset does not exist; KafkaUnavailable, KafkaRefused.
+    """
     layout = topic_layout(client, topic)
     if layout is None:
         raise ProblemError(404, NO_SUCH_PARTITION, f"the cluster has no topic {topic!r}")
@@ -68,10 +71,10 @@ def find(client: KafkaClient, topic: str, partition: int, offset: int) -> Place:
 
 
 def read(client: KafkaClient, place: Place, walk: SpanWalk, bounds: Bounds = BOUNDS) -> int | None:
-    """Walk from `walk.next` on. The offset where it stopped before the end of the log with something left unknown;
-    None: nothing is.
+    """Reads from `walk.next` on and feeds the walk. Returns the offset at which it stopped before the end of the log
+    with something left unknown; None if nothing is.
 
-    KafkaUnavailable, KafkaRefused.
+    Raises KafkaUnavailable, KafkaRefused.
     """
     began, left, size, was_asked = time.monotonic(), bounds.bytes, bounds.first_bytes, False
     wanted_to = walk.to
@@ -104,8 +107,10 @@ def _stop(walk: SpanWalk, position: int, last_stable_offset: int) -> int:
 
 
 def _settle(client: KafkaClient, place: Place, walk: SpanWalk) -> None:
-    """A transaction that its leader calls open has no marker, however far the log goes on. Without permission to ask,
-    the log has to be read."""
+    """Marks the transactions that the leader reports as open: however far the log goes on, it has no marker for them.
+
+    Without permission to ask, the log has to be read.
+    """
     try:
         answer = describe_producers(client, place.leader.node, {place.topic: [place.partition]})
     except KafkaRefused:

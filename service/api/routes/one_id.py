@@ -31,7 +31,9 @@ IdBase64 = Annotated[
 
 
 class AskedId(NamedTuple):
-    """The bytes of `id`, which may be the id itself or what people see of it, or of `id_b64` (`is_exact`)."""
+    """The bytes that a request gives for an id: those of `id`, which may be the id itself or the id as people see it,
+    or those of `id_b64` (`is_exact`).
+    """
 
     raw: bytes
     is_exact: bool = False
@@ -43,7 +45,9 @@ class AskedId(NamedTuple):
 
 
 def id_of(request: Request, text: str | None, id_b64: str | None) -> AskedId:
-    """ProblemError (422) unless exactly one of `id` and `id_b64` is given and usable."""
+    """Returns the id that the request names. ProblemError (422) unless exactly one of `id` and `id_b64` is given and
+    usable.
+    """
     raw = None if text is None else bytes_of(request, "id")
     if (raw is None) == (id_b64 is None):
         raise unusable("id", "give either id or id_b64")
@@ -56,7 +60,9 @@ def id_of(request: Request, text: str | None, id_b64: str | None) -> AskedId:
 
 
 def known_id(connection: Connection, cluster: str, asked: AskedId) -> tuple[ClusterRow, IdRow]:
-    """ProblemError (404) for a cluster or an id the store has not; an expired id is there until it is forgotten."""
+    """Returns the cluster and the row of the id. ProblemError (404) if the store does not have both; an expired id is
+    there until it is forgotten.
+    """
     found = known_cluster(connection, cluster)
     row = asked.find(connection, found.id)
     if row is None:

@@ -1,4 +1,4 @@
-"""Data partitions: where readers of committed records stand, what holds them up, and who will end it."""
+"""Data partitions: their LSO, what blocks it, and who will end the transactions that are open there."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def list_partitions(
     limit: Limit = LIMIT,
     cursor: Cursor = None,
 ) -> Response:
-    """All that are watched, by topic and number. Who ends each open transaction is told by the coordinators' log as it
-    was read at `as_of`.
+    """Lists all watched partitions, by topic and number. Who will end each open transaction is derived from the
+    transaction log as it was read at `as_of`.
     """
     filters = (cluster, "partitions", lagging, topic)
     after = None if cursor is None else _place(unseal(cursor, _HEAD.size, *filters))
@@ -78,7 +78,7 @@ def list_partitions(
 def get_partition(
     request: Request, cluster: str, topic: str, partition: Annotated[int, PathParameter(ge=0, lt=2**31)]
 ) -> Response:
-    """One partition that is watched."""
+    """Returns one watched partition."""
     with store_of(request).read() as connection:
         found = known_cluster(connection, cluster)
         row = partitions.find(connection, found.id, topic, partition)

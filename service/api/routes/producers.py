@@ -1,4 +1,4 @@
-"""Whose a producer id is and was."""
+"""The transactional ids that have or had a producer id."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def list_owners(
     limit: Limit = LIMIT,
     cursor: Cursor = None,
 ) -> Response:
-    """The transactional ids that wrote under a producer id, the newest first, also when they are expired since. 404
-    where none is known: it is of a producer without transactions, or was forgotten after 90 days.
+    """Lists the transactional ids that wrote under a producer id, the newest first, also those that are expired since.
+    404 if none is known: the producer id belongs to a producer without transactions, or was forgotten after 90 days.
     """
     with store_of(request).read() as connection:
         found = known_cluster(connection, cluster)
@@ -52,7 +52,7 @@ def list_owners(
 
 
 def _place(owner: Owner) -> Key:
-    """As `read_owners` orders them: by bytes where they were seen at the same time."""
+    """Returns the key of an owner, in the order of `read_owners`: the last seen first, then by bytes."""
     return -owner.last_seen_ms, id_key(owner.transactional_id).hex()
 
 

@@ -1,4 +1,4 @@
-"""What ended under one id, minute by minute."""
+"""Commits, aborts and durations of one id, minute by minute."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from service.store.queries import clusters
 from service.store.queries.history import MinuteRow, read_minutes
 
 LONGEST_MS: Final = 7 * 24 * 3_600_000
-"""As long as history is kept by default."""
+"""Longest `window`: history is kept that long by default."""
 
 _NOTHING = MinuteRow(*[0] * len(MinuteRow._fields))
 
@@ -46,8 +46,8 @@ def get_rates(
     limit: Limit = LIMIT,
     cursor: Cursor = None,
 ) -> Response:
-    """Commits, aborts and durations of one id by the minute of the log's own time, oldest first. Minutes in which
-    nothing ended are left out. Give `id` or `id_b64`.
+    """Lists commits, aborts and durations of one id, by the minute of the transaction log's timestamps, oldest first.
+    Minutes in which nothing ended are left out. Give `id` or `id_b64`.
     """
     asked = id_of(request, id, id_b64)
     window_ms = span_ms(window)

@@ -1,4 +1,6 @@
-"""Writes the missing marker of a hanging transaction, for people who may: a dry run unless they say otherwise."""
+"""Writes the missing marker of a hanging transaction, for operators with a key: a dry run unless the request says
+otherwise.
+"""
 
 from __future__ import annotations
 
@@ -37,8 +39,9 @@ from service.store.queries import findings
 from service.store.queries.clusters import ClusterRow
 
 LOOKS_WITHIN_S: Final = 10.0
-"""From request to marker. Whoever asked has to be there for the answer, which may take a broker another 15 s, and a
-busy store twice 5: `txnscope resolve` waits for 35."""
+"""Seconds from the request within which the marker may be written, so that the client still waits for the answer: the
+broker may take another 15 s, a busy store twice 5 s, and `txnscope resolve` waits for 35 s.
+"""
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +50,7 @@ _bearer = HTTPBearer(auto_error=False, description="The key of an operator.")
 
 
 class Wish(BaseModel):
-    """What is asked for. Nothing but `false` itself is a wish to write."""
+    """The body of the request. The marker is written only if `dry_run` is exactly `false`."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -67,8 +70,9 @@ def resolve_finding(
     credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)],
     wish: Wish | None = None,
 ) -> Response:
-    """Look at everything again, then write the marker that the coordinator's decision calls for; or say what would be
-    written (`dry_run`, the default). Every attempt to write is kept in the audit. 503 says whether it may be written.
+    """Repeats all observations, then writes the marker that the coordinator's decision calls for, or only reports what
+    would be written (`dry_run`, the default). Every attempt to write is recorded in the audit. A 503 says whether the
+    marker may have been written.
     """
     asked = time.monotonic()
     operator = _operator(request, credentials)
@@ -94,14 +98,14 @@ def resolve_finding(
 
 
 def _operator(request: Request, credentials: HTTPAuthorizationCredentials | None) -> str:
-    """Whose key it is."""
+    """Returns the name of the operator with this key. ProblemError (403) if there is none, or if resolving is off."""
     operators: Mapping[str, str] = request.app.state.operators
     if not operators:
         raise ProblemError(
             403, NOT_ALLOWED, "resolving is off: give operators keys, [operators] in the configuration of the service"
         )
     key = b"" if credentials is None else credentials.credentials.encode()
-    # compared with every one of them, so that the time it takes tells nothing
+    # the key is compared with all of them, so that the time taken reveals nothing
     names = [name for name, known in operators.items() if hmac.compare_digest(known.encode(), key)]
     if not names:
         raise ProblemError(403, NOT_ALLOWED, "resolving needs the key of an operator: Authorization: Bearer KEY")
@@ -111,8 +115,9 @@ def _operator(request: Request, credentials: HTTPAuthorizationCredentials | None
 def _write(
     store_url: str, cluster: ClusterRow, finding: Finding, way: WayOut, operator: str, client: KafkaClient
 ) -> None:
-    """The audit has the attempt before Kafka has the marker, and what came of it afterwards: what it does not have did
-    not happen. Raises as `marker.write`, and StoreError: then nothing was written."""
+    """Records the attempt in the audit, writes the marker, then records the outcome: a marker without a record in the
+    audit was not written here. Raises the errors of `marker.write`, and StoreError if nothing was written.
+    """
     attempt = Attempt(
         at_ms=wall_clock_ms(),
         finding_id=finding.id,
@@ -150,12 +155,12 @@ def _send(write: Callable[[], None], attempt: Attempt, engine: Engine, cluster_i
     finally:
         try:
             audit.record(engine, cluster_id, attempt._replace(at_ms=wall_clock_ms(), outcome=outcome, error=error))
-        except StoreError as e:  # no reason to say that it was not written
+        except StoreError as e:  # not raised: the marker may be in the log
             log.error("the audit lacks an outcome, %s, of %s: %s", outcome, attempt, e)
 
 
 def _answer(finding: Finding, way: WayOut, *, dry_run: bool) -> Response:
-    """Without an ETag: it is no document, and a 304 would hide what was done."""
+    """Returns the Resolution without an ETag: it is no document, and a 304 would hide what was done."""
     body: dict[str, Any] = {
         "finding_id": finding.id,
         "dry_run": dry_run,

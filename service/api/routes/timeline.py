@@ -41,10 +41,10 @@ def get_timeline(
     limit: Limit = LIMIT,
     cursor: Cursor = None,
 ) -> Response:
-    """What became of one id, newest first, kept for 7 days: the steps worth a row (aborts, initialisations, expiries,
-    slow markers, whatever is odd) and how many ordinary commits lie between them, counted since `counted_since`; a
-    minute's commits stand at the time of its last one. The cause of an abort stands at its PrepareAbort. Give `id` or
-    `id_b64`.
+    """Lists the history of one id, newest first, kept for 7 days: its notable transitions (aborts, initialisations,
+    expiries, slow markers, anything odd), and between them the number of ordinary commits, counted since
+    `counted_since`. The commits of a minute are listed at the time of the last one. The cause of an abort is given at
+    its PrepareAbort. Give `id` or `id_b64`.
     """
     asked = id_of(request, id, id_b64)
     filters = (cluster, "timeline", *asked)
@@ -63,7 +63,9 @@ def get_timeline(
 
 
 def _transition(row: Row) -> dict[str, Any]:
-    """Records without a producer (an expiry, what could not be decoded) and predecessors never seen give null."""
+    """Returns the Transition of a row. A record without a producer (an expiry, or undecodable) and a predecessor that
+    was never seen give null.
+    """
     has_producer = row.producer_id != NO_ID
     return {
         "type": "transition",

@@ -1,4 +1,4 @@
-"""The transactional ids of a cluster: a page of them by filter and sort, and one in full."""
+"""The transactional ids of a cluster: pages of them by filter and sort, and one in full."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def list_transactions(
     limit: Limit = LIMIT,
     cursor: Cursor = None,
 ) -> Response:
-    """One row for each transactional id. Where the sort is by bytes, they are those of the log."""
+    """Lists transactional ids, one row each. Ids are sorted by their bytes in the transaction log."""
     raw_prefix = (bytes_of(request, "prefix") or b"") if prefix else b""
     text = (bytes_of(request, "q") or b"") if q else b""
     states = frozenset(CODES[name] for name in state) if state else frozenset(CODES.values()) - {EXPIRED}
@@ -116,7 +116,7 @@ def get_transaction(
     id: Id = None,  # noqa: A002 - the contract's name
     id_b64: IdBase64 = None,
 ) -> Response:
-    """One id in full; an expired one too, until it is forgotten. Give `id` or `id_b64`."""
+    """Returns one id in full, also an expired one until it is forgotten. Give `id` or `id_b64`."""
     asked = id_of(request, id, id_b64)
     with store_of(request).read() as connection:
         found, row = known_id(connection, cluster, asked)

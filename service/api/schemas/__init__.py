@@ -1,1 +1,1 @@
-"""The bodies of answers: their pydantic models as OpenAPI shows them, and how they are made of what the store holds."""
+"""The bodies of answers: pydantic models as OpenAPI shows them, and functions that build bodies from the store."""

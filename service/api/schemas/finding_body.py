@@ -9,7 +9,7 @@ from service.domain.findings.finding import Finding
 
 
 def describe_finding(finding: Finding, cluster: str) -> dict[str, Any]:
-    """`cluster`: its name."""
+    """Returns the Finding of the API. `cluster`: the name of its cluster."""
     subject = finding.subject._asdict() | id_fields(finding.subject.transactional_id)
     return {
         "id": finding.id,

@@ -33,7 +33,7 @@ Status = Literal["candidate", "confirmed", "resolved"]
 
 
 class FindingSubject(Shape):
-    """What a finding is about; all null: the whole cluster."""
+    """The subject of a finding. If all fields are null, it is the whole cluster."""
 
     topic: str | None
     partition: int | None
@@ -104,7 +104,9 @@ class Findings(Shape):
 
 
 class Resolution(Shape):
-    """`executed`: the marker is in the log. `command`: Kafka's own tool for the same, null where it has none."""
+    """The marker for a hanging transaction. `executed`: it is in the log. `command`: the command of Kafka's own tool
+    that does the same, null if there is none.
+    """
 
     finding_id: str
     dry_run: bool

@@ -12,8 +12,10 @@ GroupRelation = Literal["inactive", "unstable_offsets", "stopped", "will_stop", 
 
 
 class Group(Shape):
-    """A group on a partition where an open transaction is felt. `lag_to_lso` is what clients measure: it is 0 where a
-    reader of committed records waits at the LSO; `lag_to_hw` is all that is written behind its offset."""
+    """A consumer group on a partition where an open transaction affects it. `lag_to_lso` is the lag that clients
+    measure: it is 0 where a `read_committed` consumer waits at the LSO. `lag_to_hw` counts everything written behind
+    the group's offset.
+    """
 
     group: str
     topic: str

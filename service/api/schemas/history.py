@@ -1,4 +1,4 @@
-"""The shapes of what the API tells of the past, as OpenAPI shows them."""
+"""The shapes of answers about the past (timeline, rates, owners of a producer id), as OpenAPI shows them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FromState = Literal[
 
 
 class Transition(Shape):
-    """A record of the coordinator's log that is more than a step of an ordinary commit."""
+    """A record of the transaction log that is more than a step of an ordinary commit."""
 
     type: Literal["transition"]
     at: Time | None = Field(description="When the coordinator appended the record.")
@@ -76,7 +76,7 @@ class Timeline(Shape):
 
 
 class Durations(Shape):
-    """Null: none was told in that minute."""
+    """Durations in milliseconds; null if none was measured in that minute."""
 
     mean: int | None
     max: int | None

@@ -1,4 +1,4 @@
-"""The shapes of what is counted of tailed partitions, as OpenAPI shows them."""
+"""The shapes of markers and volume of tailed partitions, as OpenAPI shows them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The shapes of the answers, as OpenAPI shows them; the handlers build plain values, tests hold the two together."""
+"""The shapes of the answers, as OpenAPI shows them. The handlers build plain values; tests check that the two agree."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Time = Annotated[
     str,
     Field(json_schema_extra={"format": "date-time"}, examples=["2026-01-31T12:00:00.000Z"]),
 ]
-"""RFC 3339, UTC, milliseconds."""
+"""A time in RFC 3339, UTC, with milliseconds."""
 
 RawMs = Annotated[
     int | None, Field(description="Only where the time beside it is null because the record's number is none.")
@@ -19,13 +19,13 @@ Wide = Annotated[str | None, Field(description="Only where the number is above 2
 
 
 class Shape(BaseModel):
-    """Further keys: `x_str` beside any number `x` above 2^53."""
+    """A body of the API. It may have further keys: `x_str` beside any number `x` above 2^53."""
 
     model_config = ConfigDict(json_schema_extra={"patternProperties": {"_str$": {"type": "string"}}})
 
 
 class Aborts(Shape):
-    """How many transactions were aborted, by cause."""
+    """Numbers of aborted transactions, by cause."""
 
     client: int
     timeout: int
@@ -35,7 +35,7 @@ class Aborts(Shape):
 
 
 class States(Shape):
-    """How many ids are in which state."""
+    """Numbers of ids, by state."""
 
     Empty: int
     Ongoing: int
@@ -47,7 +47,7 @@ class States(Shape):
 
 
 class PartitionCounts(Shape):
-    """Data partitions, as of the source `partitions`."""
+    """Numbers of data partitions, as of the source `partitions`."""
 
     watched: int
     judged: int = Field(description="They answer, and who will end each transaction that is open there is known.")
@@ -71,7 +71,7 @@ class TruncatedCount(Shape):
 
 
 class Totals(Shape):
-    """What ended since `counted_since`."""
+    """Transactions that ended since `counted_since`."""
 
     counted_since: Time | None
     commits: int
@@ -79,7 +79,7 @@ class Totals(Shape):
 
 
 class Rates(Shape):
-    """Over the last whole minutes before the cluster's newest `as_of`; window_ms 0: none was counted yet."""
+    """Rates over the last whole minutes before the cluster's newest `as_of`. `window_ms` 0: none was counted yet."""
 
     window_ms: int
     commits_per_s: float
@@ -102,7 +102,7 @@ class Config(Shape):
 
 
 class Coverage(Shape):
-    """Partitions of the source: known, read to the end (data partitions: judged), not so and why."""
+    """The partitions of a source: known, read to the end (data partitions: judged), the others and the reason."""
 
     watched: int
     judged: int
@@ -111,8 +111,9 @@ class Coverage(Shape):
 
 
 class Source(Shape):
-    """How far a source has read, how old that is, and why it stalls. `position`, `end` and `lag` are sums over its
-    partitions, in records; null for data partitions: these are sampled, not read."""
+    """The progress of a source: how far it is read, how old that is, and why it stalls. `position`, `end` and `lag` are
+    sums over its partitions, in records; null for data partitions: these are sampled, not read.
+    """
 
     source: str
     position: int | None
@@ -187,7 +188,7 @@ class Coordinator(Shape):
 
 
 class Counts(Shape):
-    """What ended since `since`, over all lives of the id."""
+    """Transactions of the id that ended since `since`, also those before an expiry of the id."""
 
     since: Time | None
     commits: int

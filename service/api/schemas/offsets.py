@@ -1,4 +1,4 @@
-"""The shapes of what the API tells of a partition's offsets, as OpenAPI shows them."""
+"""The shapes of explanations of a partition's offsets, as OpenAPI shows them."""
 
 from __future__ import annotations
 

@@ -14,13 +14,17 @@ from service.store.queries.judged_partitions import JudgedEntry, JudgedPartition
 from service.store.queries.partitions import PartitionRow
 
 _OWN: Final = frozenset({OPENED, OVERDUE, COMPLETING})
-"""Relations that say: it belongs to its owner's present transaction."""
+"""Relations of an entry that belongs to its owner's present transaction."""
 
 
 def describe_partition(
     judged: JudgedPartition, blocked_groups: Sequence[str], cluster: str, ids: Mapping[bytes, bytes]
 ) -> dict[str, Any]:
-    """`blocked_groups`: by name, those behind the partition; `cluster`: its name. `ids`: by the keys of owners."""
+    """Returns the Partition of the API.
+
+    `blocked_groups`: the names of the consumer groups blocked on the partition. `cluster`: the name of its cluster.
+    `ids`: transactional ids by the keys of owners.
+    """
     row = judged.row
     is_told = row.answered_at_ms is not None
     return {
@@ -68,12 +72,14 @@ def _transaction(one: JudgedEntry, row: PartitionRow, cluster: str, ids: Mapping
 
 
 def _started_at_ms(one: JudgedEntry, owner: Owner | None) -> int:
-    """The coordinator's word where it owns the entry, else when we first saw it: a producer's clock is not asked."""
+    """Returns the coordinator's start time if the entry belongs to its owner's present transaction, else when the entry
+    was first seen. A producer's clock is not used.
+    """
     if owner is not None and one.relation.word in _OWN and is_time(owner.start_ms):
         return owner.start_ms
     return one.entry.first_seen_ms
 
 
 def _lag_bytes(row: PartitionRow) -> int | None:
-    """Of the newest read, if it is of where the LSO stands now."""
+    """Returns the bytes behind the LSO from the newest read; None if the LSO has moved since."""
     return row.lag_bytes if row.read_lso == row.last_stable_offset else None

@@ -1,4 +1,4 @@
-"""The shapes of data partitions and of what is open there, as OpenAPI shows them."""
+"""The shapes of data partitions and of the transactions open there, as OpenAPI shows them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class OpenTransaction(Shape):
 
 
 class Partition(Shape):
-    """A partition as its leader told of it at `observed_at`; what it never told is null."""
+    """A partition as its leader reported it at `observed_at`; fields that it never reported are null."""
 
     topic: str
     partition: int

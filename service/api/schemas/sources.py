@@ -69,7 +69,9 @@ def _read(name: str, partitions: Sequence[PartitionRow], status: StatusRow) -> d
 
 
 def _looked_at(status: StatusRow, coverage: Coverage) -> dict[str, Any]:
-    """Of a sampler: it has no position. A broker that is away is its `error`; the look at the others goes on."""
+    """Returns the Source of the data partitions. They are sampled, so they have no position. A broker that does not
+    answer is reported in `error`; the other brokers are still sampled.
+    """
     has_looked = coverage.looked_at_ms is not None
     return {
         "source": PARTITIONS,
@@ -89,7 +91,7 @@ def _looked_at(status: StatusRow, coverage: Coverage) -> dict[str, Any]:
 
 
 def _why(status: StatusRow, coverage: Coverage) -> str | None:
-    """The commonest reason, with the partitions it holds for."""
+    """Returns the most common reason why partitions are not judged, with the partitions it holds for."""
     if coverage.looked_at_ms is None:
         return text_of(status.error) or "no partition was looked at yet"
     if coverage.hides_all:
@@ -125,7 +127,7 @@ def read_stalls(
     found: dict[str, Stall] = {}
     for source in dict.fromkeys((*_ALWAYS_READ, *statuses)):
         status = statuses.get(source, StatusRow(source, None, None))
-        # one partition without an answer keeps the sampler's last success back, and not the look at all others
+        # one partition without an answer holds back the sampler's last success, but all others are still sampled
         as_of_ms = coverage.looked_at_ms if source == PARTITIONS else status.as_of_ms
         stall = stall_of(as_of_ms, status.error, lease, now_ms)
         if stall is not None:
@@ -156,5 +158,5 @@ def _unread(stall: Stall, now_ms: int, is_dated: bool) -> str:
 
 
 def _time(ms: int, now_ms: int) -> str:
-    """ "10:34:12 UTC", with the date where that is another day than now."""
+    """Returns a time like "10:34:12 UTC", with the date if that is another day than now."""
     return moment(ms).removeprefix(moment(now_ms)[: len("2026-03-14 ")])

@@ -27,7 +27,7 @@ _OUTCOMES: Final = {
 
 
 class Surroundings(NamedTuple):
-    """What the rows of a cluster share. `coordinators` by partition of `__transaction_state`."""
+    """The values that all rows of a cluster share. `coordinators`: by partition of `__transaction_state`."""
 
     cluster: ClusterRow
     coordinators: dict[int, PartitionRow]
@@ -38,7 +38,7 @@ def read_surroundings(connection: Connection, cluster: ClusterRow) -> Surroundin
 
 
 def describe_page(connection: Connection, cluster: ClusterRow, rows: Sequence[IdRow]) -> list[dict[str, Any]]:
-    """The Transaction of each row."""
+    """Returns the Transaction of each row."""
     open_ids = [row.transactional_id for row in rows if row.state in states.OPEN]
     participants = transactions.participants(connection, cluster.id, open_ids) if open_ids else {}
     surroundings = read_surroundings(connection, cluster)
@@ -48,7 +48,7 @@ def describe_page(connection: Connection, cluster: ClusterRow, rows: Sequence[Id
 def describe_transaction(
     row: IdRow, participants: Sequence[tuple[str, int]], surroundings: Surroundings
 ) -> dict[str, Any]:
-    """`participants`: (topic, partition) of the open transaction."""
+    """Returns the Transaction of the API. `participants`: (topic, partition) of the open transaction."""
     cluster = surroundings.cluster
     times_out_ms = times_out_at_ms(row.state, row.started_at_ms, row.timeout_ms)
     expires_ms = expires_at_ms(row.state, row.last_update_ms, cluster.expiration_ms)
@@ -79,7 +79,7 @@ def describe_transaction(
 
 
 def _coordinator(row: IdRow, partition: PartitionRow | None) -> dict[str, Any]:
-    """The leader of the id's partition as it was last seen."""
+    """Returns the leader of the id's partition of `__transaction_state`, as it was last seen."""
     return {
         "partition": row.partition,
         "leader": None if partition is None else partition.leader,
@@ -88,12 +88,12 @@ def _coordinator(row: IdRow, partition: PartitionRow | None) -> dict[str, Any]:
 
 
 def _aborts(row: IdRow) -> dict[str, int]:
-    """An abort whose cause waits for the id's next record is unattributed for now."""
+    """Returns aborts by cause. An abort whose cause waits for the id's next record counts as unattributed."""
     aborts = {cause: int(getattr(row, f"aborts_{cause}")) for cause in CAUSES}
     aborts["unattributed"] += waiting_abort_ms(row) is not None
     return aborts
 
 
 def waiting_abort_ms(row: IdRow) -> int | None:
-    """When the abort completed that counts, but under no cause yet; None if there is none such."""
+    """Returns when the last abort completed, if it counts but has no cause yet; else None."""
     return row.abort_completed_ms if row.abort_counts and row.settles_at_ms is not None else None

@@ -1,4 +1,4 @@
-"""What cannot be known about a cluster right now, why, and which permission would help."""
+"""Lists what cannot be known about a cluster right now, why, and which permission would help."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ GAPS_KEPT_MS: Final = 86_400_000
 
 
 class UnknownKind(StrEnum):
-    """What it is that cannot be known: a source, partitions of it, what has no finding, offsets, states, limits."""
+    """The kind of thing that cannot be known: a source, its partitions, partitions that are not watched, conditions
+    without a finding, offsets, states of ids, configs.
+    """
 
     SOURCE = "source"
     PARTITIONS = "partitions"
@@ -30,7 +32,9 @@ class UnknownKind(StrEnum):
 
 
 class Unknown(NamedTuple):
-    """`what` and `why`: for people. `grant`: what would help. `source`: of SOURCE. `reason`: what code may ask."""
+    """Something that cannot be known now. `what` and `why`: for people. `grant`: the permission that would help.
+    `source`: its name, for the kind SOURCE. `reason`: the same as `why`, as a value for code.
+    """
 
     kind: UnknownKind
     what: str
@@ -49,8 +53,9 @@ def of_cluster(
     coverage: Coverage,
     truncated: Mapping[str, int],
 ) -> list[Unknown]:
-    """The gravest first: sources that fail, partitions, findings, gaps, ids, configs. `truncated`: how many of each
-    kind have no finding."""
+    """Returns what cannot be known, the gravest first: sources that fail, partitions, findings, gaps, ids, configs.
+    `truncated`: how many of each kind have no finding.
+    """
     found = [_failing(status.source, status.error) for status in statuses if status.error is not None]
     found += [_missing(missing) for missing in coverage.missing]
     if coverage.not_covered:
@@ -71,7 +76,7 @@ def of_cluster(
 
 
 def body_of(unknown: Unknown) -> dict[str, Any]:
-    """UnknownThing of the API."""
+    """Returns the UnknownThing of the API."""
     grant = None if unknown.grant is None else unknown.grant.text
     return {"kind": unknown.kind, "what": unknown.what, "why": unknown.why, "grant": grant}
 

@@ -1,4 +1,4 @@
-"""`txnscope doctor`: what this principal may see of a cluster, which verdicts that allows, which ACLs are missing."""
+"""`txnscope doctor`: what the principal may see of a cluster, the verdicts that this allows, the missing ACLs."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from service.kafka.errors import KafkaFailure
 from service.settings import Settings
 
 FOUND = 1
-"""Something cannot be seen."""
+"""Exit code: something cannot be seen."""
 
 
 def run(_flags: Namespace, settings: Settings) -> int:
-    """0: all there is can be seen; 1: something cannot. CommandFailed: 2 for an address, file or key that cannot be
-    used, 3 where no broker can be reached.
+    """Returns 0 if everything can be seen, 1 if something cannot. CommandFailed: 2 for an address, file or key that
+    cannot be used, 3 if no broker can be reached.
     """
     client_config = client_settings(settings)
     try:

@@ -14,7 +14,7 @@ _HEADS = ("TRANSACTIONAL.ID", "EXPIRES IN", "AT", "STATE", "LAST UPDATE", "COMMI
 
 
 def run(flags: Namespace, settings: Settings) -> int:
-    """CommandFailed: 3 if the service does not answer, 2 if it refuses the duration."""
+    """Prints the table. CommandFailed: 3 if the service does not answer, 2 if it refuses the duration."""
     page = Service(settings).expiring(flags.within, flags.limit)
     return print_page(page, flags.json, _HEADS, lambda one: _row(one, page["as_of"]))
 
@@ -31,7 +31,7 @@ def _row(one: dict[str, Any], as_of: str | None) -> tuple[object, ...]:
 
 
 def _time_left(expires_at: str | None, as_of: str | None) -> str:
-    """The coordinator sweeps at intervals: until then an id that is past its time is there."""
+    """Returns the time until the id expires, or "past": coordinators sweep at intervals and keep the id until then."""
     if as_of is None or expires_at is None:
         return "-"
     is_past = datetime.fromisoformat(expires_at) <= datetime.fromisoformat(as_of)

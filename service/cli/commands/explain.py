@@ -1,4 +1,4 @@
-"""`txnscope explain TOPIC-PARTITION@OFFSET`: whose the records are, and what became of their transactions."""
+"""`txnscope explain TOPIC-PARTITION@OFFSET`: shows who wrote the records, and how their transactions ended."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WIDTH = 100
 
 
 class _Place(NamedTuple):
-    """Without a topic where the command line has none."""
+    """The place that the command line gives. `topic` None: it names no partition."""
 
     topic: str | None
     partition: int
@@ -31,7 +31,9 @@ class _Place(NamedTuple):
 
 
 def run(flags: Namespace, settings: Settings) -> int:
-    """CommandFailed: 2 for what is not there (no such partition, offset, file), 3 if service or Kafka do not answer."""
+    """Prints the spans. CommandFailed: 2 for a partition, offset or file that does not exist, 3 if the service or Kafka
+    does not answer.
+    """
     place = _place(flags.place)
     to = place.offset + 1 if flags.to is None else flags.to
     if to <= place.offset:
@@ -57,7 +59,7 @@ def run(flags: Namespace, settings: Settings) -> int:
 
 
 def _place(text: str) -> _Place:
-    """The last `-` is before the partition: a topic may hold others."""
+    """Parses TOPIC-PARTITION@OFFSET. The last `-` is before the partition: a topic may contain others."""
     found = _PLACE.fullmatch(text)
     if found is None:
         raise CommandFailed(f"{text!r} is no place in a log: TOPIC-PARTITION@OFFSET, like orders-0@17")
@@ -83,7 +85,7 @@ def _row(one: dict[str, Any]) -> tuple[object, ...]:
 
 
 def _why(one: dict[str, Any]) -> str | None:
-    """Of aborted records, in sentences."""
+    """Returns why the records were aborted, in sentences; None if they were not, or no cause is known."""
     if one["kind"] != "aborted" or one["cause"] is None:
         return None
     return why_aborted(one["cause"], one["confidence"])

@@ -1,4 +1,4 @@
-"""`txnscope findings`: what is wrong or about to be."""
+"""`txnscope findings`: a table of what is wrong or about to be."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _HEADS = ("SEVERITY", "STATUS", "KIND", "OPENED", "COUNT", "FINDING", "ID")
 
 
 def run(flags: Namespace, settings: Settings) -> int:
-    """CommandFailed: 3 if the service does not answer, 2 if it refuses a filter."""
+    """Prints the table. CommandFailed: 3 if the service does not answer, 2 if it refuses a filter."""
     query: dict[str, Any] = {name: getattr(flags, name) for name in _FILTERS}
     if flags.status is not None:
         query["status"] = flags.status

@@ -1,4 +1,4 @@
-"""`txnscope groups`: which consumer groups wait behind open transactions."""
+"""`txnscope groups`: a table of the consumer groups behind open transactions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _HEADS = ("GROUP", "PARTITION", "RELATION", "COMMITTED", "LSO", "LAG TO LSO", "L
 
 
 def run(flags: Namespace, settings: Settings) -> int:
-    """CommandFailed: 3 if the service does not answer."""
+    """Prints the table. CommandFailed: 3 if the service does not answer."""
     page = Service(settings).groups({"blocked": "true" if flags.blocked else None}, flags.limit)
     return print_page(page, flags.json, _HEADS, _row)
 

@@ -1,4 +1,4 @@
-"""`txnscope hanging`: transactions that nobody will end: who, where, since when, who waits, and the way out."""
+"""`txnscope hanging`: transactions that no coordinator will end: producer, age, blocked groups, remediation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from service.domain.partitions.blocked_groups import OFFSETS_TOPIC
 from service.settings import Settings
 
 STALE_AFTER: Final = timedelta(seconds=30)
-"""Partitions are looked at several times a second: who has not heard of them for so long knows nothing of now."""
+"""Age from which the last sample of partitions says nothing about now: they are sampled several times a second."""
 
 _GROUPS_READ: Final = 2_000
 _WIDTH = 100
@@ -31,11 +31,13 @@ _DECISIONS: Final = {
 }
 
 Pending = dict[tuple[int, int | None], dict[str, list[str]]]
-"""By partition of `__consumer_offsets` and producer id: the partitions of each group that are pending there."""
+"""The partitions of each group whose offsets are pending, by partition of `__consumer_offsets` and producer id."""
 
 
 def run(flags: Namespace, settings: Settings) -> int:
-    """1: there are some; 4: not all that is watched can be judged. CommandFailed: 3 if the service does not answer."""
+    """Prints the transactions. Returns 1 if there are any, 4 if there are none but not everything could be judged (0
+    with --allow-partial), else 0. CommandFailed: 3 if the service does not answer.
+    """
     service = Service(settings)
     page = service.hanging(flags.limit)
     source: dict[str, Any] = next((one for one in service.summary()["sources"] if one["source"] == "partitions"), {})
@@ -60,7 +62,7 @@ def run(flags: Namespace, settings: Settings) -> int:
 
 
 def _gap(coverage: dict[str, Any], as_of: str | None, service: Service) -> str | None:
-    """What stands against "there is none"."""
+    """Returns the reason why "there is none" would not be certain; None if there is no such reason."""
     if coverage["why"] or as_of is None:
         return str(coverage["why"])
     passed = service.since(as_of)
@@ -78,7 +80,7 @@ def _none(coverage: dict[str, Any], as_of: str | None) -> str:
 
 
 def _pending(service: Service) -> Pending:
-    """The groups and partitions whose offsets are pending, of those on stalled partitions."""
+    """Returns the groups and partitions whose offsets are pending, of those on stalled partitions."""
     found: Pending = {}
     for one in service.groups({}, _GROUPS_READ)["items"]:
         if one["offsets_partition"] is not None:

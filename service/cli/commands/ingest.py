@@ -1,4 +1,4 @@
-"""`txnscope ingest`: keeps the streaming application alone running, as `txnscope watch` does it beside the service."""
+"""`txnscope ingest`: keeps the streaming application running, as `txnscope watch` does, but without the service."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from service.store.engine import open_reader
 
 
 def run(_flags: Namespace, settings: Settings) -> NoReturn:
-    """Becomes the supervisor, so that no flag of the store stays on a command line. Never returns."""
+    """Replaces this process by the supervisor, so that no flag of the store stays on a command line. Never returns."""
     arguments = [*ingest_arguments(settings), "--owner", secrets.token_hex(8)]
     if settings.liveness is not None:
         arguments += ["--liveness", settings.liveness]

@@ -1,4 +1,4 @@
-"""`txnscope inspect FILE…`: broker segment files as lines of text, with no broker and no store."""
+"""`txnscope inspect FILE…`: prints broker segment files as lines of text, without a broker or a store."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from service.settings import Settings
 
 
 def run(flags: Namespace, _settings: Settings) -> int:
-    """CommandFailed (2) for a path that cannot be read; bytes that cannot be decoded are lines like others."""
+    """Prints the lines. CommandFailed (2) for a path that cannot be read; bytes that cannot be decoded become lines."""
     paths = [path for name in flags.files for path in segments(Path(name))]
     for path in paths:
         data = map_file(path)

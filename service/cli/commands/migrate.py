@@ -1,4 +1,4 @@
-"""`txnscope migrate`: the store's schema to head; what is there already stays."""
+"""`txnscope migrate`: brings the store's schema to head; existing data stays."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from service.store.migrate import upgrade
 
 
 def run(_flags: Namespace, settings: Settings) -> int:
-    """Safe to run at any time and by several at once."""
+    """Migrates the store. Safe to run at any time and by several processes at once."""
     with store_failures():
         engine = open_engine(settings.store)
         try:

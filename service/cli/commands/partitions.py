@@ -1,4 +1,4 @@
-"""`txnscope partitions`: how data partitions stand, and what holds them up."""
+"""`txnscope partitions`: a table of data partitions: their LSO, and what blocks it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _HEADS = ("PARTITION", "LAG", "LSO", "HIGH WATERMARK", "STANDS FOR", "BLOCKER", 
 
 
 def run(flags: Namespace, settings: Settings) -> int:
-    """CommandFailed: 3 if the service does not answer, 2 if it refuses a filter."""
+    """Prints the table. CommandFailed: 3 if the service does not answer, 2 if it refuses a filter."""
     query = {"lagging": "true" if flags.lagging else None, "topic": flags.topic}
     page = Service(settings).partitions(query, flags.limit)
     return print_page(page, flags.json, _HEADS, lambda one: _row(one, page["as_of"]), "nothing was looked at yet")
 
 
 def _row(one: dict[str, Any], as_of: str | None) -> tuple[object, ...]:
-    # what is closed and not replicated yet is no blocker by name, and holds the LSO all the same
+    # a transaction whose marker is not replicated yet is not the `blocker`, but it holds the LSO all the same
     holding = one["blocker"] or next((each for each in one["open_transactions"] if each["blocking_now"]), None)
     return (
         f"{one['topic']}-{one['partition']}",

@@ -1,4 +1,4 @@
-"""`txnscope resolve FINDING_ID`: says which marker would end a hanging transaction; with --execute has it written."""
+"""`txnscope resolve FINDING_ID`: shows which marker would end a hanging transaction; with --execute, has it written."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from service.settings import Settings
 
 
 def run(flags: Namespace, settings: Settings) -> int:
-    """CommandFailed: 2 if it is refused, 3 if service or Kafka do not answer."""
+    """Prints what was written, or would be. CommandFailed: 2 if the service refuses, 3 if the service or Kafka does not
+    answer.
+    """
     said = Service(settings).resolve(flags.finding, _key(settings), dry_run=not flags.execute)
     if flags.json:
         print(json.dumps(said, indent=2))
@@ -32,7 +34,7 @@ def run(flags: Namespace, settings: Settings) -> int:
 
 
 def _key(settings: Settings) -> str:
-    """What is wrong with it is said without showing it."""
+    """Reads the key of the operator. CommandFailed if it cannot be used; the message does not show the key."""
     file = settings.operator_key_file
     if file is None:
         raise CommandFailed("--operator-key-file is missing: a file with the key of an operator, and nothing else")

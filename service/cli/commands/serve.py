@@ -20,7 +20,7 @@ from service.store.errors import StoreError
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A bound TCP socket. CommandFailed: 3 if the port is taken, 2 if the address is not ours to use."""
+    """Returns a bound TCP socket. CommandFailed: 3 if the port is taken, 2 if the address is not ours to use."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except (socket.gaierror, UnicodeError):
@@ -29,7 +29,7 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(address)
-        # Linux lets two sockets bind with SO_REUSEADDR; only listening tells that the port is taken
+        # Linux lets two sockets bind with SO_REUSEADDR; only listen() fails if the port is taken
         bound.listen(2048)
     except OSError as error:
         bound.close()
@@ -42,11 +42,11 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 _DRAIN_S = 3
-"""How long running requests may take after SIGTERM; below the 5 s that `service.lifeline` leaves."""
+"""Seconds that running requests may take after SIGTERM; below the 5 s that `service.processes.lifeline` leaves."""
 
 
 def run(_flags: Namespace, settings: Settings) -> int:
-    """Until SIGTERM or SIGINT (0). CommandFailed for brokers, a store or a port that cannot be used."""
+    """Serves until SIGTERM or SIGINT, and returns 0. CommandFailed for unusable brokers, store or port."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: sys.exit(FINE))
     beat = lifeline.hold()
@@ -73,11 +73,11 @@ def run(_flags: Namespace, settings: Settings) -> int:
     def stop(*_: object) -> None:
         server.should_exit = True
 
-    # uvicorn raises the signal that ended it once more, for the handler that was there before
+    # uvicorn raises the signal that ended it again, for the handler that was there before
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    # what was loaded so far stays: looking through it for garbage would hold up a request for 50 ms, now and then
+    # the modules loaded so far stay: a search for garbage among them would now and then delay a request by 50 ms
     gc.collect()
     gc.freeze()
     print(f"serving http://{host}:{settings.port}", file=sys.stderr)

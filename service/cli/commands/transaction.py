@@ -1,4 +1,4 @@
-"""`txnscope transaction ID`: everything known of one transactional.id, and what became of it."""
+"""`txnscope transaction ID`: shows everything that is known of one transactional.id, and its timeline."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PLAIN = (
 
 
 def run(flags: Namespace, settings: Settings) -> int:
-    """CommandFailed: 3 if the service does not answer, 2 if it does not know the id."""
+    """Prints the id and its timeline. CommandFailed: 3 if the service does not answer, 2 if it does not know the id."""
     service = Service(settings)
     one = service.transaction(flags.id)
     timeline = service.timeline(flags.id, flags.limit)
@@ -38,7 +38,7 @@ def run(flags: Namespace, settings: Settings) -> int:
         told = {"timeline": timeline["items"], "counted_since": timeline.get("counted_since")}
         print(json.dumps(one | told, indent=2))
         return FINE
-    # one column without head: names on the left, values on the right
+    # the id takes the place of the heads: names on the left, values on the right
     print(table(("transactional_id", name_of(one) or ""), list(_lines(one))))
     if why := _why(timeline["items"]):
         print(f"\n{why}")
@@ -53,7 +53,7 @@ def run(flags: Namespace, settings: Settings) -> int:
 
 
 def _why(items: list[dict[str, Any]]) -> str | None:
-    """Of the newest abort, in sentences."""
+    """Returns why the newest abort happened, in sentences; None without an abort or an explanation."""
     for item in items:
         if item["type"] == "transition" and item["to_state"] == "PrepareAbort":
             words = why_aborted(item["cause"], item["confidence"])
@@ -63,7 +63,7 @@ def _why(items: list[dict[str, Any]]) -> str | None:
 
 
 def _reaches_back(timeline: dict[str, Any]) -> bool:
-    """Whether it begins in the middle: something of the id may have been there before commits were counted."""
+    """Returns whether the timeline begins in the middle: the id may have had records before commits were counted."""
     since, items = timeline.get("counted_since"), timeline["items"]
     if since is None:
         return False

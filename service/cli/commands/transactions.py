@@ -25,7 +25,9 @@ _PARTITIONS_SHOWN = 3
 
 
 def run(flags: Namespace, settings: Settings) -> int:
-    """CommandFailed: 3 if the service does not answer, 2 if it refuses a filter or knows nobody with a producer id."""
+    """Prints the table. CommandFailed: 3 if the service does not answer, 2 if it refuses a filter or knows no id with
+    the producer id.
+    """
     query = {name: getattr(flags, name) for name in _FILTERS}
     service = Service(settings)
     page = service.transactions(query, flags.limit)

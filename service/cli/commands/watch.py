@@ -17,7 +17,7 @@ from service.settings import Settings, for_children, for_service
 
 
 def run(_flags: Namespace, settings: Settings) -> int:
-    """Until SIGTERM or SIGINT (0), or until something cannot work as configured (2, or 3 for port and store)."""
+    """Supervises both until SIGTERM or SIGINT (0), or until a setting cannot work (2, or 3 for port and store)."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: sys.exit(FINE))
     ingest = ingest_arguments(settings)
@@ -26,7 +26,7 @@ def run(_flags: Namespace, settings: Settings) -> int:
     migrated = subprocess.run(_own("migrate"), env=os.environ | for_children(settings), check=False)
     if migrated.returncode:
         return migrated.returncode
-    # the same owner for every life of the child: a new one takes the lease of a dead one over at once
+    # the same owner for every start of the child: a new child takes over the lease of a dead one at once
     ingest += ["--owner", secrets.token_hex(8)]
     serve = [*_own("serve"), "--host", settings.host, "--port", str(settings.port), *broker_arguments(settings)]
     children = (

@@ -1,4 +1,4 @@
-"""The examination: asks a cluster everything that verdicts rest on, and writes nothing."""
+"""Examines a cluster: asks for everything that the verdicts rest on, and writes nothing."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from service.kafka.settings import ClientSettings
 from service.kafka.transactions import list_transactions
 
 _INVENTED: Final = "txnscope-doctor-asks"
-"""A name that no topic, group or id has: an answer other than "denied" tells that any name would do."""
+"""A name that no topic, group or id has. If asking for it is not denied, asking for any other name is not, either."""
 _TOPICS_AT_ONCE: Final = 100
 _IDS_ASKED: Final = 2_000
-"""Of the ids that ListTransactions leaves out, so many are asked for by name: most of very many have expired."""
+"""Most ids asked for by name, of those that ListTransactions leaves out: of very many, most have expired."""
 _NOT_ASKED: Final = LogRead(None, None, frozenset(), frozenset(), False, None, ())
 
 
 class Wish(NamedTuple):
-    """What the application would be told to watch: globs of `--topics` (none: all) and `--mirrored`."""
+    """The topics that the application would watch: globs of `--topics` (none: all) and `--mirrored`."""
 
     topics: tuple[str, ...]
     mirrored: tuple[str, ...]
@@ -42,7 +42,7 @@ class Wish(NamedTuple):
 
 
 def examine(client: KafkaClient, settings: ClientSettings, wish: Wish) -> Seen:
-    """Bounded in time and bytes. Raises KafkaUnavailable or KafkaRefused when Kafka goes away half-way."""
+    """Examines the cluster, bounded in time and bytes. Raises KafkaUnavailable or KafkaRefused when Kafka fails."""
     brokers, features = _brokers(client)
     nodes = [broker.node for broker in brokers if broker.why is None]
     bootstrap = ",".join(settings.bootstrap_servers)
@@ -74,8 +74,8 @@ def examine(client: KafkaClient, settings: ClientSettings, wish: Wish) -> Seen:
 
 
 def principal_of(settings: ClientSettings) -> str | None:
-    """As `kafka-acls.sh` names it, where client.properties tells: not with certificates or Kerberos, whose names the
-    brokers may rewrite.
+    """Returns the principal as `kafka-acls.sh` names it; None if client.properties does not contain it, as with
+    certificates or Kerberos, whose names the brokers may rewrite.
     """
     config = settings.kafka_python()
     protocol = config.get("security_protocol", "PLAINTEXT")
@@ -86,7 +86,7 @@ def principal_of(settings: ClientSettings) -> str | None:
 
 
 def _brokers(client: KafkaClient) -> tuple[tuple[BrokerSeen, ...], dict[str, int]]:
-    """Each at its own address, and the features that are in force."""
+    """Asks each broker at the address that it advertises. Returns the brokers, and the features that are in force."""
     seen = []
     features: dict[str, int] = {}
     for broker in permissions.advertised(client):
@@ -111,7 +111,7 @@ def _log(client: KafkaClient, node: int, everything: Topics, read: LogRead) -> L
 
 
 def _ids(client: KafkaClient, nodes: Sequence[int], log: LogRead) -> IdsSeen:
-    """Those of the log that ListTransactions leaves out are asked for by name: an expired one is not denied."""
+    """Asks by name for ids of the log that ListTransactions leaves out: hidden ids are denied, expired ones are not."""
     try:
         listed = {one.transactional_id for node in nodes for one in list_transactions(client, node)}
         missing = sorted(name for name in (_text(one) for one in log.ids) if name is not None and name not in listed)
@@ -155,7 +155,9 @@ def _topics(client: KafkaClient, nodes: Sequence[int], everything: Topics, log: 
 def _readable(
     client: KafkaClient, nodes: Sequence[int], everything: Topics, watched: Iterable[str]
 ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], str | None]:
-    """DescribeProducers of one partition of each topic: (allowed, denied, not told, why not)."""
+    """Sends DescribeProducers for one partition of each topic. Returns the topics that are allowed, those that are
+    denied, those that were not answered, and why not.
+    """
     by_node: dict[int, dict[str, list[int]]] = {}
     found: dict[str, int] = {}
     why = None
@@ -198,7 +200,7 @@ def _controller(clock: permissions.ControllerClock) -> ClockSeen:
 
 
 def _nobody(bootstrap: str, principal: str | None, brokers: tuple[BrokerSeen, ...], wish: Wish) -> Seen:
-    """Somebody answered at the bootstrap address, and no broker where it says it is."""
+    """Returns what was seen if the bootstrap address answers, but no broker does at the address that it advertises."""
     why = "no broker answers"
     return Seen(
         bootstrap=bootstrap,
@@ -219,14 +221,14 @@ def _nobody(bootstrap: str, principal: str | None, brokers: tuple[BrokerSeen, ..
 
 
 def _name_like(glob: str) -> str:
-    """A name that the glob stands for, as nobody would give it; the glob itself where it is a name."""
+    """Returns an invented name that matches the glob; the glob itself if it is a plain name."""
     if not any(c in glob for c in "*?["):
         return glob
     return "".join(_INVENTED if c == "*" else "x" if c in "?[]!" else c for c in glob)
 
 
 def _text(transactional_id: bytes) -> str | None:
-    """None: Kafka's text does not hold it, it cannot be asked about."""
+    """Returns the id as text; None if it is not UTF-8: no request of Kafka's can contain it."""
     try:
         return transactional_id.decode()
     except UnicodeDecodeError:

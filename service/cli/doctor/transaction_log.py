@@ -1,4 +1,4 @@
-"""A bounded look into the coordinators' log: whether it may be read, whose ids are in it, what time it was."""
+"""Reads a bounded part of the transaction log: whether it may be read, its ids and topics, the brokers' clocks."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from service.wire.transaction_log import decode_key, decode_value
 
 READ_MS: Final = 10_000
 READ_BYTES: Final = 16 << 20
-"""So much is read of the log: enough to see whose ids are hidden, not all that ever happened."""
+"""Most bytes that are read of the log: enough to see which ids are hidden, not its whole content."""
 LISTEN_MS: Final = 3_000
-"""So long is listened for a record that is being written, shared by the leaders."""
+"""Time (ms) for which to wait for records that are being written, shared by the leaders."""
 _FETCH_BYTES: Final = 1 << 20
 _TIMEOUT_MS: Final = 5_000
 
@@ -31,7 +31,9 @@ Clock = Callable[[], int]
 
 
 class LogRead(NamedTuple):
-    """`may_read` None: nobody answered, `why` says why. `ids` without those whose newest record seen is a tombstone."""
+    """The result of a read. `may_read` None: not known, `why` gives the reason. `ids`: without those whose newest
+    record that was read is a tombstone.
+    """
 
     may_read: bool | None
     why: str | None
@@ -50,7 +52,7 @@ class _Found:
         self.size = 0
 
     def take(self, data: bytes) -> int | None:
-        """Whatever can be decoded; the offset behind the last batch, None without any."""
+        """Takes what can be decoded. Returns the offset behind the last batch; None if there is no batch."""
         self.size += len(data)
         behind = None
         for batch in read_batches(data):
@@ -73,12 +75,12 @@ class _Found:
                 self.ids.add(transactional_id)
                 self.topics.update(topic for topic, _ in decode_value(record.value).partitions or ())
         except DecodeError:
-            return  # the application reports it; here it is one id less
+            return  # the application reports it; here some ids are missing
 
 
 def read_log(client: KafkaClient, layout: TopicLayout, clock_ms: Clock) -> LogRead:
-    """From the log start of every partition that has a leader, within READ_MS and READ_BYTES. What Kafka refuses is in
-    the answer.
+    """Reads every partition that has a leader from its log start on, within READ_MS and READ_BYTES. What Kafka refuses
+    is in the result.
     """
     led = TopicLayout(
         layout.topic, layout.topic_id, {p: leader for p, leader in layout.leaders.items() if leader.node >= 0}
@@ -103,14 +105,16 @@ def read_log(client: KafkaClient, layout: TopicLayout, clock_ms: Clock) -> LogRe
 def _read(
     client: KafkaClient, led: TopicLayout, at: dict[int, int], ends: Mapping[int, int], found: _Found
 ) -> tuple[int, dict[int, int]]:
-    """(the last error code, where reading stopped by partition). Partitions take turns: each is seen a little."""
+    """Returns the last error code and, by partition, the offset at which reading stopped. Partitions take turns, so
+    that a little of each is read.
+    """
     give_up = time.monotonic() + READ_MS / 1000
     left = sorted(at)
     error = errors.NONE
     is_first = True
     while left and found.size < READ_BYTES and time.monotonic() < give_up:
         partition = left.pop(0)
-        # an empty log is fetched too, once: permission is what is asked for
+        # the first fetch is made even if the log is empty: it shows whether the log may be read
         if at[partition] >= ends.get(partition, 0) and not is_first:
             continue
         is_first = False
@@ -133,8 +137,8 @@ def _fetch(client: KafkaClient, leader: Leader, positions: Mapping[int, int], wa
 
 
 def _listen(client: KafkaClient, led: TopicLayout, clock_ms: Clock) -> tuple[ClockSeen, ...]:
-    """A coordinator stamps a record when it appends it: one that arrives while we wait tells its clock, but for the
-    time that two requests take.
+    """Returns the coordinators' clocks, from records that arrive while we wait: a coordinator stamps a record when it
+    appends it. The value is exact but for the time that two requests take.
     """
     nodes = sorted({leader.node for leader in led.leaders.values()})
     clocks = []

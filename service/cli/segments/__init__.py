@@ -1,1 +1,1 @@
-"""Broker segment files on the command line, without broker and store: their files, lines, owners, explanations."""
+"""Reads broker segment files for the command line, without a broker or a store: lines, owners, explanations."""

@@ -1,4 +1,4 @@
-"""What became of offsets, read from segment files of their partition, with no broker and no store."""
+"""Explains offsets from segment files of their partition, without a broker or a store."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from service.partition_log import walk_through
 from service.wire.batches import read_batches
 
 _NO_LSO: Final = -1
-"""What has no marker in the files is open as far as they tell."""
+"""No LSO is known: a transaction without a marker in the files counts as open."""
 
 
 class _Segment(NamedTuple):
@@ -27,10 +27,10 @@ class _Segment(NamedTuple):
 
 
 def explain_segments(names: Sequence[str], offset: int, to: int) -> tuple[dict[str, Any], int]:
-    """As the service answers, `as_of` null; and the offset up to which files were read. Names and causes are those that
-    segments of the coordinators' log tell, if some are among the files.
+    """Returns an explanation as the service does, with `as_of` null, and the offset up to which the files were read.
+    Names and causes come from segments of the transaction log, if there are some among the files.
 
-    CommandFailed for a file that cannot be read, files that are not of one partition, an offset that none has.
+    CommandFailed for a file that cannot be read, files that are not of one partition, an offset that no file has.
     """
     opened = sorted(_opened(names), key=lambda file: file.first)
     files = [file for file in opened if not file.is_log] or opened
@@ -66,12 +66,12 @@ def _described(span: Span, owners: Owners) -> dict[str, Any]:
     decisions = owners.decisions.get(span.producer_id, ())
     cause = None
     if span.marker is not None and span.ended_ms is not None:
-        cause = cause_of_marker(span.marker, span.ended_ms, decisions, None)  # compaction took what else was decided
+        cause = cause_of_marker(span.marker, span.ended_ms, decisions, None)  # compaction may have removed some
     return describe_span(span, name, cause)
 
 
 def _opened(names: Sequence[str]) -> Iterator[_Segment]:
-    """Those with anything in them."""
+    """Yields the segments that contain at least one batch."""
     for name in names:
         for path in segments(Path(name)):
             data = map_file(path)

@@ -16,11 +16,11 @@ from service.wire.transaction_log import decode_key, decode_value
 
 _LOG_DIRECTORY: Final = re.compile(r"__transaction_state-\d+")
 _LOOKED_AT: Final = 20
-"""Batches that decide what a file in an unknown directory is."""
+"""Number of batches that decide what a file in an unknown directory is."""
 
 
 def segments(path: Path) -> list[Path]:
-    """The file, or those of a directory in the order of their offsets. CommandFailed: there is none."""
+    """Returns the file, or the files of a directory in the order of their offsets. CommandFailed if there is none."""
     try:
         if not path.is_dir():
             return [path]
@@ -33,9 +33,10 @@ def segments(path: Path) -> list[Path]:
 
 
 def map_file(path: Path) -> bytes:
-    """Mapped, not read: a segment holds a gigabyte by default. Slices of a map are bytes, all that decoders ask for.
+    """Maps the file instead of reading it: a segment holds a gigabyte by default. Slices of a map are bytes, which is
+    all that decoders need.
 
-    CommandFailed: it cannot be read.
+    CommandFailed if the file cannot be read.
     """
     try:
         with path.open("rb") as file:
@@ -45,7 +46,9 @@ def map_file(path: Path) -> bytes:
 
 
 def is_transaction_log(path: Path, data: bytes) -> bool:
-    """By the directory a broker keeps it in, else by whether a record reads as one of the transaction log."""
+    """Returns whether the file is a segment of the transaction log: by the directory in which a broker keeps it, else
+    by whether one of its first records decodes as one of that log.
+    """
     if _LOG_DIRECTORY.fullmatch(path.absolute().parent.name):
         return True
     return any(
@@ -54,7 +57,7 @@ def is_transaction_log(path: Path, data: bytes) -> bool:
 
 
 def records_of(batch: object) -> list[Record]:
-    """None of a control batch, or of one that cannot be read."""
+    """Returns the records of a batch; none of a control batch, or of one that cannot be read."""
     if not isinstance(batch, Batch) or batch.header.is_control:
         return []
     try:

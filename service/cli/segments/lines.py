@@ -1,4 +1,6 @@
-"""The lines of `txnscope inspect`: a transition or a batch each; what cannot be decoded says so and why."""
+"""The lines of `txnscope inspect`: one for each transition or batch; bytes that cannot be decoded get a line with the
+reason.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +24,11 @@ _TAGS: Final = {
     "client_transaction_version": 0,
     "next_producer_epoch": -1,
 }
-"""Fields of a value that are shown where they differ from what stands for "none"."""
+"""Fields of a value that are shown only where they differ from the number that means "none"."""
 
 
 def log_lines(data: bytes) -> Iterator[str]:
-    """`__transaction_state`: offset, append time, state, id, then name=value."""
+    """Yields the lines of `__transaction_state`: offset, append time, state, id, then name=value."""
     for batch in _batches(data):
         if isinstance(batch, str):
             yield batch
@@ -42,7 +44,7 @@ def log_lines(data: bytes) -> Iterator[str]:
 
 
 def data_lines(data: bytes) -> Iterator[str]:
-    """Any other topic: offsets, the batch's newest time, what it is, then name=value."""
+    """Yields the lines of any other topic: offsets, the batch's newest time, its kind, then name=value."""
     for batch in _batches(data):
         if isinstance(batch, str):
             yield batch
@@ -53,7 +55,7 @@ def data_lines(data: bytes) -> Iterator[str]:
 
 
 def _batches(data: bytes) -> Iterator[Batch | str]:
-    """Whole batches, and lines about bytes that are none."""
+    """Yields whole batches, and lines about bytes that are not a batch."""
     end = 0
     for batch in read_batches(data):
         if isinstance(batch, Batch):

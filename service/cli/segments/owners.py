@@ -1,4 +1,4 @@
-"""Whose producer ids are, and why their transactions ended, read from segments of the coordinators' log."""
+"""Finds the owners of producer ids, and why their transactions ended, in segments of the transaction log."""
 
 from __future__ import annotations
 
@@ -23,14 +23,18 @@ _PREPARED: Final = {PREPARE_ABORT: ABORT, PREPARE_COMMIT: COMMIT}
 
 
 class Owners(NamedTuple):
-    """By producer id: the transactional.id that has or had it, and what was decided of its transactions."""
+    """The owners of producer ids. `names`: the transactional.id that has or had the producer id. `decisions`: those
+    about its transactions.
+    """
 
     names: dict[int, bytes]
     decisions: dict[int, list[Decision]]
 
 
 def owners_of(logs: Iterable[bytes]) -> Owners:
-    """Of segments in the order of their offsets; what cannot be decoded is passed over, as far as it is in the way."""
+    """Returns the owners in segments that come in the order of their offsets. Batches and keys that cannot be decoded
+    are skipped; a value that cannot be decoded counts as the state UNKNOWN.
+    """
     found = Owners({}, defaultdict(list))
     for transactional_id, records in _by_id(logs).items():
         for record in records:
@@ -42,7 +46,9 @@ def owners_of(logs: Iterable[bytes]) -> Owners:
 
 
 def _decisions(records: list[LogRecord]) -> Iterator[tuple[int, Decision]]:
-    """As the journal judges pair after pair; a cause may be refined by what follows."""
+    """Yields (producer id, decision) for each PrepareX. The journal judges the records pair by pair; a later record may
+    refine a cause.
+    """
     causes: dict[int, Cause] = {}
     last_abort = journal.NO_ABORT
     for before, after in pairwise([UNSEEN, *records]):

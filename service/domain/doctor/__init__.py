@@ -1,1 +1,1 @@
-"""What a principal may see of a cluster, line by line, what that makes of our verdicts, and which ACLs are missing."""
+"""Report on what a principal may see of a cluster: lines, the trust in our verdicts, and the ACLs that are missing."""

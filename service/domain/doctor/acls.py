@@ -1,4 +1,4 @@
-"""Missing permissions as lines for `kafka-acls.sh`: the least that closes what is open."""
+"""Turns missing permissions into lines for `kafka-acls.sh`: the smallest grants that close the gaps."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from service.domain.reasons.unread import DESCRIBE, READ, NoPermission, missing_
 SOMEBODY: Final = "User:<your principal>"
 _ALL: Final = "*"
 _ONE_BY_ONE: Final = 20
-"""So many missing topics, ids or groups are granted by name; more of them by `*`."""
+"""Up to this many missing topics, ids or groups are granted by name; more of them by `*`."""
 
 
 class Acl(NamedTuple):
-    """Allow `operation` (as `kafka-acls.sh` spells it) on what `flag` and `name` say; the cluster has no name."""
+    """One grant: allows `operation` (as `kafka-acls.sh` spells it) on the resource given by `flag` and `name`; the
+    cluster has no name."""
 
     flag: str
     name: str
@@ -31,7 +32,7 @@ CLUSTER_ACTION: Final = Acl("--cluster", "", "ClusterAction")
 
 
 class Grant(NamedTuple):
-    """What txnscope's principal lacks. `text`: as people read it."""
+    """A permission that txnscope's principal lacks. `text`: as people read it."""
 
     text: str
     acls: tuple[Acl, ...]
@@ -45,7 +46,7 @@ def topic(name: str, operation: str) -> Acl:
 
 
 def grant_of(missing: NoPermission) -> Grant:
-    """READ implies DESCRIBE."""
+    """Returns the grant for the missing operations; READ implies DESCRIBE, so DESCRIBE beside it is left out."""
     wanted = [one for one in missing.operations if one != DESCRIBE or READ not in missing.operations]
     return Grant(
         f"{missing.grant} on topic {missing.topic}", tuple(topic(missing.topic, one.capitalize()) for one in wanted)
@@ -53,12 +54,13 @@ def grant_of(missing: NoPermission) -> Grant:
 
 
 def grant_for(reason: Reason | None) -> Grant | None:
-    """For the first permission that is missing; None: none is."""
+    """Returns the grant for the first missing permission; None if none is missing."""
     return next(map(grant_of, missing_permissions(reason)), None)
 
 
 def pattern(glob: str, operation: str) -> Acl:
-    """For all topics a pattern of `--topics` stands for: by name or prefix where it is one, else for all."""
+    """Returns the grant for all topics that a pattern of `--topics` matches: by name or prefix if the pattern is one,
+    else for all."""
     if not any(c in glob for c in "*?["):
         return topic(glob, operation)
     stem = glob.removesuffix(_ALL)
@@ -67,21 +69,23 @@ def pattern(glob: str, operation: str) -> Acl:
 
 
 def each_or_all(flag: str, missing: Sequence[str], known: int, operation: str) -> list[Acl]:
-    """By name; for all where all `known` ones are missing (of which there are several), or very many."""
+    """Returns a grant for each name; one for `*` if all `known` ones are missing (and there are several), or more than
+    `_ONE_BY_ONE`."""
     if len(missing) > _ONE_BY_ONE or len(missing) == known > 1:
         return [Acl(flag, _ALL, operation)]
     return [Acl(flag, name, operation) for name in missing]
 
 
 def lines(acls: Iterable[Acl], principal: str | None, bootstrap: str) -> list[str]:
-    """One line for what has flag, operation and pattern type in common; what a wider one of them covers is left out."""
+    """Returns one command line for all grants with the same flag, operation and pattern type; grants that a wider one
+    covers are left out."""
     wanted = list(dict.fromkeys(acls))
     for_all = {(acl.flag, acl.operation) for acl in wanted if acl.name == _ALL}
     needed = [acl for acl in wanted if acl.name == _ALL or (acl.flag, acl.operation) not in for_all]
     together: dict[tuple[str, str, bool], list[str]] = {}
     for acl in needed:
         together.setdefault((acl.flag, acl.operation, acl.is_prefix), []).append(acl.name)
-    # of a cluster all operations fit into one line
+    # the operations on the cluster all fit into one command line
     cluster = [operation for flag, operation, _ in together if flag == "--cluster"]
     found = [
         _line(principal, bootstrap, [operation], is_prefix, [word for name in names for word in (flag, name)])

@@ -1,4 +1,5 @@
-"""What was seen, as lines for people: what is there, what is missing and which ACL would help."""
+"""Describes the result of an examination as lines for people: what can be seen, what is missing, and which ACL would
+help."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ GAP: Final = "gap"
 NOTE: Final = "note"
 
 SKEW_MS: Final = 1_000
-"""Clocks that differ by more are pointed out."""
+"""Clocks that differ by more than this are pointed out."""
 
 _NEEDED_APIS: Final = {
     61: "DescribeProducers (Kafka 2.8)",
@@ -28,7 +29,8 @@ _NEEDED_APIS: Final = {
 
 
 class Line(NamedTuple):
-    """`mark`: OK; GAP, something that verdicts need cannot be seen; NOTE, worth knowing and no gap."""
+    """One line of the report. `mark`: OK; GAP if something that verdicts need cannot be seen; NOTE if it is worth
+    knowing and no gap."""
 
     mark: str
     what: str
@@ -37,7 +39,7 @@ class Line(NamedTuple):
 
 
 def lines(seen: Seen) -> list[Line]:
-    """In the order in which one thing rests on another."""
+    """Returns all lines; each part of the examination comes before those that depend on it."""
     return [
         *_brokers(seen),
         *_features(seen),
@@ -52,7 +54,7 @@ def lines(seen: Seen) -> list[Line]:
 
 
 def to_resolve(seen: Seen) -> tuple[str, Acl] | None:
-    """What stands in the way of writing markers, and what to grant; None where nothing does (KafkaApis
+    """Returns what prevents writing markers and the ACL to grant; None if nothing does (KafkaApis
     handleWriteTxnMarkersRequest: ALTER is enough since 3.8, KAFKA-16513).
     """
     if seen.has_authorizer is False or (seen.cluster_operations or frozenset()) & {"ALTER", "CLUSTER_ACTION"}:

@@ -1,4 +1,5 @@
-"""What an examination of a cluster brought to light: values between whoever asks and whoever says what it means."""
+"""Result of an examination of a cluster: values between the code that asks Kafka and the code that explains the
+answers."""
 
 from __future__ import annotations
 
@@ -7,9 +8,10 @@ from typing import NamedTuple
 
 
 class BrokerSeen(NamedTuple):
-    """`why`: it does not answer at the address that it advertises; `apis` (highest version by API key) is empty then.
+    """A broker. `why`: the reason if it does not answer at the address that it advertises; `apis` (highest version by
+    API key) is empty then.
 
-    `newest_metadata_version`: the highest level of that feature it could run at; None where it does not tell.
+    `newest_metadata_version`: the highest level of that feature it could run at; None if it does not report one.
     """
 
     node: int
@@ -21,9 +23,10 @@ class BrokerSeen(NamedTuple):
 
 
 class LogSeen(NamedTuple):
-    """`__transaction_state`. `is_there` None: it may not be described, so nobody knows. `may_read` None: not known.
+    """The topic `__transaction_state`. `is_there` None: it may not be described, so its existence is unknown.
+    `may_read` None: not known.
 
-    `ids`: those in the part that was read; `is_whole`: that part is all of it.
+    `ids`: the number of ids in the part that was read; `is_whole`: that part is the whole log.
     """
 
     is_there: bool | None
@@ -36,8 +39,9 @@ class LogSeen(NamedTuple):
 
 
 class IdsSeen(NamedTuple):
-    """`listed` by ListTransactions; None: not asked for, `why` says why not. `hidden`: in the log, and denied when
-    asked for by name. `any_denied`: an id of an invented name is denied; None: not known.
+    """Transactional ids. `listed`: their number in ListTransactions; None if that failed, `why` gives the reason.
+    `hidden`: ids that are in the log and denied when asked for by name. `any_denied`: an id of an invented name is
+    denied; None: not known.
     """
 
     listed: int | None
@@ -47,14 +51,15 @@ class IdsSeen(NamedTuple):
 
 
 class TopicsSeen(NamedTuple):
-    """`globs`: those of `--topics`, `*` where there are none. `partitions`: how many, by topic, of all topics that may
-    be described. `mirrored` and `left_out` (`--topics`) are not watched. `absent`: names in `--topics` that no topic
-    has.
+    """Topics. `globs`: those of `--topics`, `*` if there are none. `partitions`: their number by topic, for all topics
+    that may be described. `mirrored` and `left_out` (`--topics`) are not watched. `absent`: names in `--topics` that no
+    topic has.
 
-    `unseen`: topics to be watched that may not be described, known from `--topics` or the coordinators' log;
-    `beyond`: those of `globs` under which a topic of an invented name is denied: there may be more.
+    `unseen`: topics to be watched that may not be described, known from `--topics` or the transaction log; `beyond`:
+    those of `globs` under which a topic of an invented name is denied, so there may be more.
 
-    Of the watched topics: `readable` and `unreadable` by DescribeProducers, `silent` could not be asked.
+    Of the watched topics, DescribeProducers is allowed on `readable` and denied on `unreadable`; it could not be sent
+    for `silent`.
     """
 
     globs: tuple[str, ...]
@@ -77,7 +82,8 @@ class TopicsSeen(NamedTuple):
 
 
 class GroupsSeen(NamedTuple):
-    """`listed` by ListGroups (None: nobody answered), `denied` of them. `any_denied`: one of an invented name is."""
+    """Consumer groups. `listed`: their number in ListGroups (None: no answer); `denied`: those of them that may not be
+    described. `any_denied`: a group of an invented name is denied."""
 
     listed: int | None
     denied: tuple[str, ...]
@@ -86,7 +92,8 @@ class GroupsSeen(NamedTuple):
 
 
 class ClockSeen(NamedTuple):
-    """`ahead_ms`: of this machine's clock, give or take `within_ms`. `how`: what it was read from, for people."""
+    """A clock of the cluster. `ahead_ms`: by how much it is ahead of this machine's, give or take `within_ms`. `how`:
+    what it was read from, for people."""
 
     whose: str
     ahead_ms: int
@@ -95,8 +102,8 @@ class ClockSeen(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """`cluster_operations`: what the principal may do with the cluster, in Kafka's words; None: it may not know
-    (no DESCRIBE on it). `denials`: rules that deny something to anybody; None: they may not be listed.
+    """The whole result. `cluster_operations`: what the principal may do with the cluster, in Kafka's words; None if
+    Kafka does not report it (no DESCRIBE on the cluster). `has_authorizer`: None if not known.
     """
 
     bootstrap: str

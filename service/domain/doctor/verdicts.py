@@ -1,4 +1,4 @@
-"""Which verdicts can be trusted with what may be seen: a table, row by row."""
+"""Says which verdicts can be trusted with the permissions at hand: a table, row by row."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NONE: Final = "not at all"
 
 
 class Verdict(NamedTuple):
-    """`trust`: CERTAIN, LIKELY or NONE; `why` says where that does not hold, or what is in the way."""
+    """A row. `trust`: CERTAIN, LIKELY or NONE; `why`: the exceptions, or the reason for less trust."""
 
     what: str
     trust: str
@@ -22,7 +22,8 @@ class Verdict(NamedTuple):
 
 
 def verdicts(seen: Seen) -> list[Verdict]:
-    """The log is the only source of names and owners; READ on a topic is what DescribeProducers and headers need."""
+    """Returns all rows. The transaction log is the only source of names and owners; DescribeProducers and batch headers
+    need READ on a topic."""
     return [
         _partitions(seen),
         _hanging(seen),
@@ -43,8 +44,8 @@ def _partitions(seen: Seen) -> Verdict:
 
 
 def _hanging(seen: Seen) -> Verdict:
-    """Without the log its coordinator tells who owns an entry, or hides it; without READ what is open on a topic is not
-    known."""
+    """Returns the row for hanging transactions. Without the log only coordinators report the owner of an entry, or hide
+    it. Without READ on a topic the open entries there are not known."""
     what, topics = "hanging transactions", seen.topics
     if not (seen.log.may_read or _tell_coordinators(seen)):
         return Verdict(what, NONE, _why_no_log(seen))
@@ -69,7 +70,7 @@ def _hanging(seen: Seen) -> Verdict:
 
 
 def _tell_coordinators(seen: Seen) -> bool:
-    """Whether there is a log, and ids that coordinators would tell of."""
+    """Returns whether there is a log, and coordinators describe at least some ids to this principal."""
     is_there = seen.log.is_there is not False
     return is_there and seen.ids.listed is not None and (seen.ids.listed > 0 or seen.ids.any_denied is False)
 

@@ -1,4 +1,5 @@
-"""Records that will end with a transaction they are no part of: a marker closes all that its producer id left open."""
+"""Findings about records that will end with a transaction that they are no part of: a marker ends everything that its
+producer id left open."""
 
 from __future__ import annotations
 
@@ -22,14 +23,15 @@ _OF_COMMITTED: Final = (
 
 
 def adopted(cases: Iterable[Case], rules: Rules, committed: Container[Subject] = ()) -> list[Observation]:
-    """`cases`: entries that are older than the transaction that will close them. `committed`: those of them that were
-    proven to be of a committed transaction, whose marker was never written."""
+    """Returns an observation for each case. `cases`: entries that are older than the transaction that will end them.
+    `committed`: the subjects of those that are proven to belong to a committed transaction whose marker was never
+    written."""
     return [_adopted(case, rules, is_committed=case.subject in committed) for case in cases]
 
 
 def _adopted(case: Case, rules: Rules, *, is_committed: bool) -> Observation:
     entry, owner = case.entry, case.owner
-    assert owner is not None  # somebody adopts
+    assert owner is not None  # an adopted entry has an owner
     rule = rules.of(case.name or "", (entry.topic,))
     return Observation(
         kind=kinds.ADOPTED,
@@ -54,7 +56,8 @@ def _adopted(case: Case, rules: Rules, *, is_committed: bool) -> Observation:
 
 
 def unreplicated(cases: Iterable[Case], rules: Rules, now_ms: int) -> list[Observation]:
-    """`cases`: what lies at an LSO that stands although the leader has nothing open there."""
+    """Returns an observation for each case. `cases`: entries at an LSO that does not move although the leader lists
+    nothing open."""
     return [_unreplicated(case, rules, now_ms) for case in cases]
 
 

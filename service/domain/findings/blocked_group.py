@@ -1,4 +1,5 @@
-"""Consumer groups that wait behind an open transaction: as grave as what they wait for, and healed with it."""
+"""Findings about consumer groups that wait behind an open transaction: as severe as the finding about that, and
+resolved with it."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from service.domain.partitions.blocked_groups import OFFSETS_TOPIC, UNSTABLE_OFF
 from service.domain.partitions.facts import Place
 
 STANDS_AFTER_MS: Final = 6_000
-"""A group that reads on has committed by then: once in the default auto.commit.interval.ms of 5 s."""
+"""Time by which a group that makes progress has committed: once in the default auto.commit.interval.ms of 5 s."""
 
 
 def blocked_groups(
@@ -26,8 +27,9 @@ def blocked_groups(
     context: Context,
     as_of_ms: int,
 ) -> list[Observation]:
-    """`known`: findings, of which open ones speak of what blocks. A legal transaction is worth telling of when its own
-    finding is, or when the LSO has stood for LONG_AFTER_MS; so is one that cannot be judged.
+    """Returns observations of blocked groups. `known`: findings; the open ones describe the transactions that block. A
+    group behind a legal transaction, or one that cannot be judged, is reported if that transaction has a finding of its
+    own, or the partition is stalled for LONG_AFTER_MS.
     """
     causes = StallCauses(known, context)
     found = []
@@ -46,7 +48,8 @@ def blocked_groups(
 
 
 def unreadable(denied: Iterable[str]) -> list[Observation]:
-    """Groups that were listed and may not be asked about: whether they wait is not known."""
+    """Returns observations of groups that are listed but whose offsets may not be read, so it is not known whether they
+    wait."""
     return bounded(
         sorted(denied),
         lambda group: Observation(
@@ -75,7 +78,7 @@ class UnreadCommits(NamedTuple):
 
 
 def not_named(unread: Iterable[UnreadCommits]) -> list[Observation]:
-    """Open transactions that may block more groups than are shown."""
+    """Returns observations of open transactions that may block more groups than are shown."""
     return bounded(
         list(unread),
         _not_named,
@@ -105,8 +108,9 @@ def _not_named(one: UnreadCommits) -> Observation:
 
 
 def _blockers(victim: Victim, blockers: Iterable[Blocker]) -> list[Blocker]:
-    """What a group may wait for. The first open transaction of a partition holds its LSO. Where the batches that have a
-    pending offset could not be read, it may be in any transaction that is open there: no answer of Kafka's says."""
+    """Returns the entries that the group may wait for. The first open transaction of a partition holds its LSO. If the
+    batches that contain a pending offset could not be read, the offset may be in any transaction that is open there: no
+    request of Kafka's returns which one."""
     in_order = sorted(blockers, key=lambda one: one.entry.start_offset)
     if victim.waits_for is not None:
         return [one for one in in_order if one.entry.producer_id == victim.waits_for]

@@ -1,9 +1,10 @@
-"""Applications that make up a new transactional.id at every start: nothing fences what an earlier start left open.
+"""Findings about applications that make up a new transactional.id at every start, so that nothing fences the
+transaction that an earlier start left open.
 
 New ids alone are no churn: a healthy application has new ids at its first start, and a rolling start of many instances
-takes minutes. It is churn when ids are given up too: an id had transactions, then a newer one had transactions, and
-nothing more was written for the older one. An id that never had a transaction proves nothing: so does a thread of Kafka
-Streams that has no task.
+takes minutes. It is churn if ids are given up too: an id had transactions, then a newer one had transactions, and
+nothing more was written for the older one. An id that never had a transaction proves nothing: a thread of Kafka Streams
+without a task has such an id as well.
 """
 
 from __future__ import annotations
@@ -34,32 +35,34 @@ from service.domain.transaction_log.minutes import minute_of
 from service.domain.transaction_log.states import NEVER_SEEN
 
 RANDOM_IDS: Final = 5
-"""So many ids of one prefix in 15 minutes whose ends look made up; those of one process (Kafka Streams) are one."""
+"""From this number on, ids of one prefix that came within 15 minutes and whose ends look made up may be churn; the ids
+of one process (Kafka Streams) count as one."""
 
 START_MS: Final = 10_000
 STARTS: Final = 3
-"""The ids are born in at least so many spans of START_MS: what is born at once belongs to one start."""
+"""Number of spans of START_MS, at least, in which the ids are born: ids born together belong to one start."""
 
 COUNTED_IDS: Final = 20
 COUNTED_MINUTES: Final = 5
-"""Ids with plain numbers are a deployment, unless they keep coming: so many, in so many different minutes."""
+"""Ids with plain numbers are a deployment, unless they keep coming: COUNTED_IDS of them, in COUNTED_MINUTES different
+minutes."""
 
 UNUSED_MS: Final = 60_000
-"""Who works ends a transaction at least that often: it is the default of transaction.timeout.ms. Whether the ids before
-a new one are still in use is asked so long after its birth."""
+"""Time within which a working producer ends a transaction: the default of transaction.timeout.ms. This long after the
+birth of a new id it is checked whether the ids before it are still in use."""
 
 SHORT_LIVED_MS: Final = 2 * QUIET_MS
-"""An id that lived longer was no start of many. Includes the longest transaction.timeout.ms that brokers allow unless
-told otherwise: for so long what a crash leaves open counts as in use."""
+"""Longest life of an id that counts as one of many starts. Includes the longest transaction.timeout.ms that brokers
+allow by default: a transaction that a crash leaves open counts as in use for that long."""
 
 CROWD: Final = 1_000
-"""So many processes in 15 minutes are no first start, whatever becomes of their ids."""
+"""From this many processes within 15 minutes on it is no first start, even if their ids stay in use."""
 
 IN_USE: Final = (1 << 63) - 1
 
 Uses = Mapping[bytes, int]
-"""By id, when it was used last, by the log's time: IN_USE while a transaction is open. Ids that never had one are not
-in it."""
+"""The time of the last use by id, on the log's clock: IN_USE while a transaction is open. Ids that never had one are
+absent."""
 
 _FOR_STREAMS: Final = (
     "Keep state.dir of this Kafka Streams application on a disk that outlives its process: the process id in its"
@@ -99,21 +102,21 @@ class _Ids:
 
 
 def churn(new: Iterable[Event], uses: Uses, context: Context, told: Told = ALL) -> list[Observation]:
-    """Returns an observation for each prefix whose ids are given up, the worst first. `new`: as `new_ids`. Of a CROWD
-    all is reported, whatever `told` waits for."""
+    """Returns an observation for each prefix whose ids are given up, the worst first. `new`: from `new_ids`. A CROWD is
+    reported completely, also the events that are not in `told` yet."""
     shown = [(prefix, _shown(of_prefix, uses, told)) for prefix, of_prefix in _by_prefix(new).items()]
     found = sorted((each for each in shown if each[1]), key=lambda each: (-len(each[1]), each[0]))
     return [_observe(prefix, events, uses, context) for prefix, events in found]
 
 
 def churned(events: Iterable[Event]) -> dict[str, list[int]]:
-    """Returns by prefix the times at which too many new ids had come, also such as are still in use."""
+    """Returns the times at which too many new ids had come, by prefix; ids that are still in use count too."""
     found = {prefix: _times_of_many(of_prefix) for prefix, of_prefix in _by_prefix(events).items()}
     return {prefix: times_ms for prefix, times_ms in found.items() if times_ms}
 
 
 def is_churned(prefix: str, at_ms: int, times_ms: Mapping[str, Sequence[int]]) -> bool:
-    """Whether too many new ids of the prefix had come in the QUIET_MS before."""
+    """Returns whether too many new ids of the prefix had come in the QUIET_MS before."""
     times = times_ms.get(prefix, ())
     behind = bisect_right(times, at_ms)
     return behind > 0 and at_ms - times[behind - 1] <= QUIET_MS
@@ -125,7 +128,7 @@ def new_ids(events: Iterable[Event], prefixes: Collection[str]) -> list[Event]:
 
 
 def _by_prefix(events: Iterable[Event]) -> dict[str, list[Event]]:
-    """Births only, in the order of the log's times: when they were read makes no difference."""
+    """Returns the births only, in the order of the log's times, whatever the order in which they were read."""
     found: dict[str, list[Event]] = defaultdict(list)
     for event in sorted(events, key=lambda e: (e.at_ms, e.sequence)):
         if event.cause == causes.INITIALIZED and event.from_state == NEVER_SEEN:
@@ -148,7 +151,7 @@ def _times_of_many(new: Sequence[Event]) -> list[int]:
 
 
 def _shown(new: Sequence[Event], uses: Uses, told: Told) -> list[Event]:
-    """Returns the births, of one prefix, that came while too many others were given up."""
+    """Returns the births of one prefix that came while too many other ids were given up."""
     ended = _ended(new, uses)
     born, given_up, shown = _Ids(), _Ids(), list[Event]()
     begin = first = came = went = 0
@@ -171,7 +174,8 @@ def _shown(new: Sequence[Event], uses: Uses, told: Told) -> list[Event]:
 
 
 def _ended(new: Sequence[Event], uses: Uses) -> list[tuple[int, Event]]:
-    """Returns (last use, birth) of each process that had a transaction and lived shortly, by its last use."""
+    """Returns (last use, birth) of each process that had a transaction and lived no longer than SHORT_LIVED_MS, by its
+    last use."""
     births: dict[str, Event] = {}
     last_ms: dict[str, int] = {}
     for event in new:

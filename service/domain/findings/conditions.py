@@ -1,4 +1,4 @@
-"""Ids as they stand now: what the rules about conditions look at, and how many of them get a finding of their own."""
+"""Present states of ids, which the rules about conditions judge, and the bound on the findings that name an id."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from service.domain.findings.rules import Rule
 from service.domain.transaction_log.states import NAMES, TOPIC
 
 MOST_IDS: Final = 30
-"""Findings of one kind that name an id; the rest share one."""
+"""Number of findings of one kind that name an id; the rest share one finding."""
 
 
 class IdNow(NamedTuple):
     """The newest record of an id. `topics`: (topic, partition) of its open transaction.
 
-    `state_since_ms`: of a PrepareX the first append; `timestamp_ms` is the newest one.
+    `state_since_ms`: in a PrepareX the time of its first record; `timestamp_ms` is that of the newest one.
     """
 
     transactional_id: bytes
@@ -48,9 +48,10 @@ T = TypeVar("T")
 def bounded(
     found: Sequence[T], one: Callable[[T], Observation], rest: Callable[[Sequence[T]], str]
 ) -> list[Observation]:
-    """An observation for each of the first MOST_IDS, and one more that says in `rest`'s words what comes behind them.
+    """Returns an observation for each of the first MOST_IDS, and one more, with the summary that `rest` returns, for
+    all others.
 
-    The rest is as grave as the first of it.
+    The shared observation is as severe as the first of these.
     """
     shown = [one(each) for each in found[:MOST_IDS]]
     behind = found[MOST_IDS:]
@@ -73,12 +74,13 @@ def bounded(
 
 
 def judged(ids: Iterable[IdNow], context: Context) -> list[IdNow]:
-    """Those whose log partition can be judged now."""
+    """Returns the ids whose log partition can be judged now."""
     return [one for one in ids if one.partition in context.seen_until]
 
 
 def about(one: IdNow, context: Context, observation: Observation) -> Observation:
-    """With what people's rules say of the id, and who waits for it."""
+    """Returns the observation with the owner and mute time of the rule for the id, and with the consumer groups that
+    wait for it."""
     return ruled(observation, rule_of(one, context))._replace(
         blocked_groups=context.groups.waiting(one.topics, one.producer_id)
     )
@@ -89,7 +91,7 @@ def rule_of(one: IdNow, context: Context) -> Rule:
 
 
 def coordinator(one: IdNow, context: Context) -> str:
-    """Who has to act."""
+    """Returns the text that names the id's coordinator, which has to act."""
     leader = context.leaders.get(one.partition, -1)
     who = f"broker {leader}" if leader >= 0 else "no broker"
     return f"its coordinator ({who}, leader of {TOPIC}-{one.partition})"

@@ -1,4 +1,5 @@
-"""What the rules rest on besides the facts: limits of the brokers, how far the log was read, people's own rules."""
+"""Context of the rules besides the facts: configured limits of the brokers, progress of reading the transaction log,
+people's own rules."""
 
 from __future__ import annotations
 
@@ -14,15 +15,16 @@ SCAN_CONFIG: Final = "transaction.abort.timed.out.transaction.cleanup.interval.m
 SWEEP_CONFIG: Final = "transaction.remove.expired.transaction.cleanup.interval.ms"
 
 VIEW_LASTS_MS: Final = 10_000
-"""How long the end of the log, once asked for and read to, says what there is."""
+"""Time for which the end offset of a log partition, once requested and read to, shows everything that was written."""
 
 AHEAD_MS: Final = 1_000
-"""A view may be written while the round that reads it has begun. One further ahead is from before the clock was set
-back: how old it is cannot be told."""
+"""Time by which a view may be newer than the start of the round that reads it. A view further ahead was written before
+the clock was set back, so its age is unknown."""
 
 
 class Limits(NamedTuple):
-    """The brokers' own configs, in ms; `assumed` names those that are Kafka's defaults because nobody told."""
+    """The brokers' own configs, in ms; `assumed` names those that are Kafka's defaults because no broker reported a
+    value."""
 
     scan_ms: int
     expiration_ms: int
@@ -31,7 +33,7 @@ class Limits(NamedTuple):
 
 
 def limits_of(configs: Mapping[str, Mapping[str, str]]) -> Limits:
-    """`{name: {"value", "source"}}`, as a cluster describes itself."""
+    """Returns the limits from `{name: {"value", "source"}}`, the form in which a cluster's configs are stored."""
     told = {name: config["value"] for name, config in configs.items() if config["source"] == "broker"}
     values = CONFIG_DEFAULTS | told
     return Limits(
@@ -43,7 +45,8 @@ def limits_of(configs: Mapping[str, Mapping[str, str]]) -> Limits:
 
 
 class View(NamedTuple):
-    """A partition of the coordinators' log: read up to `next_offset`; its end as ListOffsets told it then."""
+    """A partition of the transaction log: read up to `next_offset`, with the end offset that ListOffsets returned at
+    `end_asked_at_ms`."""
 
     partition: int
     leader: int
@@ -53,16 +56,17 @@ class View(NamedTuple):
 
 
 AWAY_MS: Final = 30_000
-"""A partition that has not answered for so long while others did is not waited for: its coordinator is down, or hidden
-from us."""
+"""Time after which a partition that does not answer, while others do, is not waited for any more: its coordinator is
+down, or hidden from us."""
 
 
 class Context(NamedTuple):
-    """`seen_until`: by log partition, up to when it is known what was written. Partitions that cannot be judged now
-    (not read to their end, or asked too long ago) are not in it. `groups`: the consumer groups behind what is open.
-    `settled_ms`: the time up to which all partitions have been read, however long ago that was; None while one is not
-    read to its end. `has_undecodable`: the newest record of some id cannot be decoded. `may_skip_markers`: as
-    `service.domain.releases` tells of the brokers."""
+    """Everything that rules depend on besides the facts. `seen_until`: by log partition, the time up to which
+    everything that was written is known. Partitions that cannot be judged now (not read to their end, or asked too long
+    ago) are not in it. `whole`: all partitions can be judged, and there are some. `groups`: the consumer groups that
+    wait for open transactions. `settled_ms`: the time up to which all partitions have been read, however long ago that
+    was; None while one is not read to its end. `has_undecodable`: the newest record of some id cannot be decoded.
+    `may_skip_markers`: from `service.domain.releases`, for the brokers of the cluster."""
 
     limits: Limits
     rules: Rules
@@ -75,12 +79,12 @@ class Context(NamedTuple):
     may_skip_markers: bool | None = None
 
     def assumed(self, config: str) -> str:
-        """What to add to a sentence that rests on the config."""
+        """Returns the remark for a sentence that depends on the config; empty if the config could be read."""
         return f" (assumed: the brokers' {config} could not be read)" if config in self.limits.assumed else ""
 
 
 def context_of(limits: Limits, rules: Rules, views: Iterable[View], now_ms: int) -> Context:
-    """`whole`: all partitions can be judged, and there are some."""
+    """Returns the context for these views of the transaction log."""
     views = list(views)
     fresh = {v.partition: v.end_asked_at_ms for v in views if _is_fresh(v, now_ms)}
     leaders = {v.partition: v.leader for v in views}
@@ -100,5 +104,5 @@ def _is_fresh(view: View, now_ms: int) -> bool:
 
 
 def ruled(observation: Observation, rule: Rule) -> Observation:
-    """With the owner and the silence that the rule gives it."""
+    """Returns the observation with the owner and the mute time of the rule."""
     return observation._replace(owner=rule.owner, muted_until_ms=rule.mute_until_ms)

@@ -1,4 +1,4 @@
-"""What happened to ids lately, and how many of them one sentence can speak of."""
+"""Recent events of ids, and their grouping: one finding can speak of a limited number of them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from service.domain.findings.lifecycle import QUIET_MS
 from service.domain.transaction_log.states import TOPIC
 
 SINGLE_IDS: Final = 3
-"""Ids of one prefix that get a finding each; more share one."""
+"""Up to this many ids of one prefix get a finding each; more of them share one."""
 
 MOST_SUBJECTS: Final = 50
-"""Findings of one kind at a time; the rest share one."""
+"""Up to this many subjects of one kind get a finding each; the rest share one."""
 
 _UUID = re.compile(r"[0-9a-fA-F]{8}-?(?:[0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}")
 _STREAMS = re.compile(rf"(?P<process>.+-{_UUID.pattern})-[0-9]{{1,4}}")
@@ -57,7 +57,7 @@ ALL: Final = Told()
 
 
 class Group(NamedTuple):
-    """Events that one finding tells of. `label` begins a sentence: "pay-1", "12 ids that begin with pay-"."""
+    """Events that one finding reports. `label` begins a sentence: "pay-1", "12 ids that begin with pay-"."""
 
     subject: Subject
     label: str
@@ -75,9 +75,10 @@ class Group(NamedTuple):
 
 
 def prefix_of(name: str) -> str:
-    """What ids of one application have in common: the name without the parts at its end that number an instance.
+    """Returns the part that the ids of one application share: the name without the parts at its end that number an
+    instance.
 
-    "pay-3" and "pay-17" are "pay-", "job-<uuid>-0_1" is "job-"; "billing" stays.
+    "pay-3" and "pay-17" become "pay-", "job-<uuid>-0_1" becomes "job-"; "billing" stays.
     """
     uuid = _UUID.search(name)
     if uuid is not None and uuid.start() == 0:
@@ -92,23 +93,23 @@ def prefix_of(name: str) -> str:
 
 
 def is_random(name: str) -> bool:
-    """Whether the part behind the prefix is made up anew, and no small number."""
+    """Returns whether the part behind the prefix looks made up, that is, not like a small number."""
     return _COUNTED.fullmatch(name[len(prefix_of(name)) :]) is None
 
 
 def is_of_streams(name: str) -> bool:
-    """Whether Kafka Streams made the id: application.id, the UUID of the process, the number of the thread."""
+    """Returns whether Kafka Streams made the id: application.id, the UUID of the process, the number of the thread."""
     return _STREAMS.fullmatch(name) is not None
 
 
 def made_up(name: str) -> str:
-    """The part of the id that one start makes up. All threads of one Kafka Streams process share it."""
+    """Returns the part of the id that one start makes up. All threads of one Kafka Streams process share it."""
     found = _STREAMS.fullmatch(name)
     return name if found is None else found["process"]
 
 
 class _Window:
-    """Counts the ids in a span of time, and ranks what would be the subjects of their findings."""
+    """Counts the ids in a span of time, and ranks the subjects that their findings would have."""
 
     def __init__(self) -> None:
         self._ids: dict[str, Counter[bytes]] = defaultdict(Counter)
@@ -131,7 +132,7 @@ class _Window:
             self._rank(prefix)
 
     def subject(self, event: Event, prefix: str) -> tuple[Subject, int]:
-        """Returns what a finding about the event is about, and how many ids that is."""
+        """Returns the subject of a finding about the event, and its number of ids (0 for the shared finding)."""
         ids = self._ids[prefix]
         is_shared = len(ids) > SINGLE_IDS
         key = _rank_of(prefix) if is_shared else (True, event.transactional_id)
@@ -140,7 +141,7 @@ class _Window:
         return (Subject(prefix=prefix), len(ids)) if is_shared else (Subject(transactional_id=key[1]), 1)
 
     def _rank(self, prefix: str, remove: bool = False) -> None:
-        """Adds or removes what the ids of a prefix are told as. Prefixes come before single ids."""
+        """Adds or removes the subjects of the ids of a prefix. Prefixes come before single ids."""
         ids = self._ids[prefix]
         for key in [_rank_of(prefix)] if len(ids) > SINGLE_IDS else [(True, one) for one in ids]:
             if remove:
@@ -154,11 +155,12 @@ def _rank_of(prefix: str) -> tuple[bool, bytes]:
 
 
 def subjects(events: Iterable[Event], after_ms: int) -> Iterator[tuple[Event, Subject, int]]:
-    """Yields each event, what a finding about it is about, and how many ids that is; in the order of the log's times.
+    """Yields each event, the subject of a finding about it, and the number of ids of that; in the order of the log's
+    times.
 
     An id has a finding of its own unless more than SINGLE_IDS of its prefix have events in the QUIET_MS before and the
-    `after_ms` after the event; where these have more than MOST_SUBJECTS subjects, the rest share one. So the subject of
-    an event never changes once `after_ms` have passed, in whatever pieces the events arrive.
+    `after_ms` after the event; if these have more than MOST_SUBJECTS subjects, the rest share one. So the subject of an
+    event never changes once `after_ms` have passed, in whatever pieces the events arrive.
     """
     ordered = [(e, prefix_of(e.name)) for e in sorted(events, key=lambda e: (e.at_ms, e.sequence))]
     window = _Window()
@@ -174,9 +176,9 @@ def subjects(events: Iterable[Event], after_ms: int) -> Iterator[tuple[Event, Su
 
 
 def group_by_subject(events: Iterable[Event], after_ms: int = 0, told: Told = ALL) -> list[Group]:
-    """Returns the groups of those that are told, the largest first and last what shares a finding for being too much.
+    """Returns the groups of the events in `told`: the largest first, the group beyond MOST_SUBJECTS last.
 
-    The others count where it is asked how many ids of a prefix there are.
+    The other events only count towards the number of ids of a prefix.
     """
     groups: dict[Subject, tuple[int, list[Event]]] = {}
     for event, subject, ids in subjects(events, after_ms):
@@ -198,7 +200,7 @@ def _group(subject: Subject, ids: int, events: tuple[Event, ...]) -> Group:
 
 
 def place(event: Event) -> str:
-    """Where in the coordinators' log it was read."""
+    """Returns the log partition and offset at which the event was read."""
     return f"{TOPIC}-{event.partition}@{event.offset}"
 
 

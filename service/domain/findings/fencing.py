@@ -1,4 +1,4 @@
-"""Ids that several producers take from one another, in turns."""
+"""Findings about ids that several producers take over from one another in turns."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from service.domain.transaction_log import causes
 from service.domain.transaction_log.states import EMPTY
 
 TAKEOVERS: Final = 3
-"""In QUIET_MS, by the log's times: a restart or two is nobody's conflict."""
+"""Number of takeovers within QUIET_MS, by the log's times, that make a conflict: a restart or two is none."""
 
 
 def fights(events: Iterable[Event]) -> dict[int, tuple[Event, ...]]:
-    """Returns the takeovers that make a conflict, by sequence: TAKEOVERS or more of the id with those before it.
+    """Returns the takeovers that make a conflict, by sequence: TAKEOVERS or more of the id within QUIET_MS.
 
-    Each with those that it is the first to show, itself the last. A takeover is an open transaction aborted by
-    InitProducerId, or an id initialised again while unused.
+    Each comes with the takeovers that it adds to the conflict, itself the last. A takeover is an open transaction
+    aborted by InitProducerId, or an id initialised again while unused.
     """
     of_id: dict[bytes, list[Event]] = defaultdict(list)
     for event in events:
@@ -52,12 +52,14 @@ def fencing_conflicts(events: Iterable[Event], context: Context, told: Told = AL
 
 
 def _is_takeover(event: Event) -> bool:
-    """An admin's fence (`forceTerminateTransaction`) is none: nobody goes on under the id."""
+    """Returns whether the event is a takeover. An admin's fence (`forceTerminateTransaction`) is none: no producer
+    continues under the id."""
     return event.cause == causes.FENCED or (event.cause == causes.INITIALIZED and event.from_state == EMPTY)
 
 
 def _observe(group: Group, taken: Sequence[tuple[Event, Event]], context: Context) -> Observation:
-    """`taken`: each takeover behind the one that showed it, whose sequence it counts under: that one settles both."""
+    """Returns the observation. `taken`: each takeover, after the one that proved it. It counts under the sequence of
+    the latter, so that both are settled together."""
     who = "two producers fence" if group.ids == 1 else "producers of the same id fence"
     return ruled(
         Observation(

@@ -1,4 +1,5 @@
-"""What a look shows (an observation), and what is kept of it (a finding). Times are ms since the epoch."""
+"""Types of an observation (the facts that one judge round finds) and a finding (the part of them that is kept). Times
+are ms since the epoch."""
 
 from __future__ import annotations
 
@@ -13,9 +14,9 @@ EVIDENCE_KEPT: Final = 10
 
 
 class Subject(NamedTuple):
-    """What a finding is about: whatever of this tells it from the others of its kind. All None: the whole cluster.
+    """Identity of a finding among those of its kind. All None: the whole cluster.
 
-    `transactional_id` is the log's bytes; `prefix` is text that begins all the ids it stands for.
+    `transactional_id` is the log's bytes; `prefix` is text with which all ids of the finding begin.
     """
 
     topic: str | None = None
@@ -29,7 +30,7 @@ class Subject(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """A fact: when it was, where it was read (a partition with offset, or who said it), and what it says."""
+    """A fact: its time, its source (a partition with offset, or who reported it), and a text."""
 
     at_ms: int
     source: str
@@ -37,21 +38,22 @@ class Evidence(NamedTuple):
 
 
 class Occurrence(NamedTuple):
-    """One event. `sequence` is the store's number of it: it makes sure that none counts twice."""
+    """One event. `sequence` is its number in the store and keeps it from being counted twice."""
 
     sequence: int
     at_ms: int
 
 
 class Observation(NamedTuple):
-    """What one look shows of a subject. Texts hold no ages: the same facts give the same texts.
+    """The facts about a subject in one judge round. Texts contain no ages: the same facts give the same texts.
 
-    `log_partition`: of the coordinators' log, where it rests on one alone. `ids`: how many a condition speaks of.
-    `occurrences`: of an event, all that are known, oldest first. `confirmed`: False for a candidate. `decision`: what
-    the coordinator decided of a transaction that hangs (commit, abort, none, unknown); `command`: the way out, ready to
-    be pasted. `possible`: the worlds that are left, in which it may have been written; `proofs` removed the others.
-    `contradiction`: how two readings contradict each other, in one line, where the decision is unknown because of that.
-    `reason`: why it is so, where code asks for it: what a coverage gap lacks, why a transaction hangs.
+    `log_partition`: of the transaction log, if the observation depends on one partition alone. `ids`: the number of ids
+    that a condition is about. `occurrences`: of an event, all that are known, oldest first. `confirmed`: False for a
+    candidate. `decision`: what the coordinator decided about a transaction that hangs (commit, abort, none, unknown);
+    `command`: the remediation, ready to be pasted. `possible`: the worlds that remain, in which it may have been
+    written; `proofs` removed the others. `contradiction`: one line on how two readings contradict each other, if the
+    decision is unknown because of that. `reason`: the typed reason, for code: what a coverage gap lacks, why a
+    transaction hangs.
     """
 
     kind: str
@@ -116,4 +118,4 @@ class Finding:
 
 
 Key = tuple[str, Subject]
-"""Of the newest episode of a subject."""
+"""The key of the newest episode of a subject: kind and subject."""

@@ -1,8 +1,8 @@
-"""Open transactions that no coordinator will ever end: who wrote them, why they hang, and the way out.
+"""Findings about open transactions that no coordinator will ever end: their owner, the cause, and the remediation.
 
-The verdict takes three looks, which the judge makes (`spark_jobs.judge.partitions`): the partition shows the entry
-open; the coordinators' log, read to an end asked for after that, has nobody who will end it; the partition, asked after
-that, still shows it open. Here is what is said of it.
+The verdict takes three confirmation steps (looks), which the judge makes (`spark_jobs.judge.partitions`): the partition
+shows the entry open; the transaction log, read to an end offset requested after that, has no transaction that will end
+it; the partition, asked after that, still shows it open. This module describes the result.
 """
 
 from __future__ import annotations
@@ -22,22 +22,23 @@ from service.domain.transaction_log.states import EXPIRED, NAMES, TOPIC
 from service.domain.worlds.verdict import Verdict, World, undecided
 
 SETTLES_MS: Final = 500
-"""How long nobody must own an entry whose producer is still the current one: some clients write a moment before
-AddPartitionsToTxn is accepted."""
+"""Time for which an entry has to be without owner while its producer is still the current one: some clients write a
+moment before AddPartitionsToTxn is accepted."""
 
 CLIENT_WAITS_MS: Final = 35_000
-"""How long a client may wait for a broker that is frozen, or cut off, before it asks the next one: Kafka's
-request.timeout.ms (30 s), and a moment to ask."""
+"""The longest time that a client waits for a broker that is frozen, or cut off, before it asks the next one: Kafka's
+request.timeout.ms (30 s), and 5 s to ask."""
 
 NOT_YET: Final = undecided("not read yet")
 
 
 class Case(NamedTuple):
-    """An entry that nobody owns. `name`: of its transactional.id; None: no id is known to have had its producer id.
-    `owner` is None also where the log that tells of it cannot be read.
+    """An entry without owner, as the judge reports it. `name`: its transactional.id as text; None if no id is known to
+    have had its producer id. `owner` is None also if the log that names it cannot be read.
 
-    `log_start` and `last_stable_offset` of its partition; `looks`: what each look showed, so far; `groups` wait for it;
-    `pending`: on a partition of `__consumer_offsets`, where its records commit offsets of which groups.
+    `log_start` and `last_stable_offset`: of its partition; `looks`: the evidence of each confirmation step so far;
+    `groups`: the consumer groups that wait for it; `pending`: on a partition of `__consumer_offsets`, the groups whose
+    offsets its records commit.
     """
 
     entry: Entry
@@ -71,13 +72,14 @@ EntryPlace = tuple[str | None, int | None, int | None, int | None]
 
 
 def entry_place(subject: Subject) -> EntryPlace:
-    """What stays of an entry's subject while the entry is open: whoever writes there next may raise the epoch, and the
-    name of its id may be hidden by now."""
+    """Returns the part of an entry's subject that stays the same while the entry is open: a later writer of the
+    producer id may raise the epoch, and the transactional.id may have become hidden."""
     return subject.topic, subject.partition, subject.producer_id, subject.start_offset
 
 
 def can_still_write(entry: Entry, owner: Owner | None) -> bool:
-    """Whether some living producer may hold this producer id and epoch, and so may yet take the records over."""
+    """Returns whether a living producer may have this producer id and epoch, so that its transaction may yet include
+    the records."""
     return (
         owner is not None
         and owner.state != EXPIRED
@@ -86,16 +88,16 @@ def can_still_write(entry: Entry, owner: Owner | None) -> bool:
 
 
 def not_early_ms(there_since_ms: int, unrest_ms: int) -> int:
-    """From when on the log has what would take an entry over, were its producer only early. `there_since_ms`: it was
-    written before then. `unrest_ms`: when a broker last was silent, or the coordinator became another: its client may
-    be waiting for the one that was."""
+    """Returns the earliest time (ms) at which a read of the transaction log can rule out an AddPartitionsToTxn still in
+    flight. `there_since_ms`: the entry was written before then. `unrest_ms`: the last broker failure or coordinator
+    move; after one the client may be waiting for that broker for CLIENT_WAITS_MS, otherwise SETTLES_MS is enough."""
     may_wait = unrest_ms > there_since_ms - CLIENT_WAITS_MS
     return there_since_ms + (CLIENT_WAITS_MS if may_wait else SETTLES_MS)
 
 
 def is_certain(entry: Entry, owner: Owner | None, context: Context, now_ms: int) -> bool:
-    """Whether nothing but an accident can end it: its producer id or epoch is superseded, its id is gone, or whoever
-    wrote it would have been timed out by now."""
+    """Returns whether only an accident can still end the entry: its producer id or epoch is superseded, its id is gone,
+    or its transaction would have timed out by now."""
     if owner is None:
         return context.whole and not context.has_undecodable
     if not can_still_write(entry, owner):
@@ -110,8 +112,9 @@ def is_certain(entry: Entry, owner: Owner | None, context: Context, now_ms: int)
 def observe(
     case: Case, rule: Rule, bootstrap: str, *, confirmed: bool, certain: bool, may_skip_markers: bool | None
 ) -> Observation:
-    """`bootstrap`: servers for the command. `certain`: what `is_certain` says, where all three looks could be made.
-    `may_skip_markers`: as `service.domain.releases` tells of the brokers."""
+    """Returns the observation of a case. `bootstrap`: servers for the command. `certain`: the result of `is_certain`,
+    if all three confirmation steps could be made. `may_skip_markers`: from `service.domain.releases`, for the brokers
+    of the cluster."""
     entry = case.entry
     place = f"{entry.topic}-{entry.partition}"
     who = (
@@ -161,8 +164,8 @@ def _nobody(verdict: Verdict) -> str:
 
 
 def is_blocking(entry: Entry, log_start: int, last_stable_offset: int) -> bool:
-    """Whether it is what pins the LSO. Where its start is deleted already, brokers show the LSO at or below the log
-    start (3.9 and 4.3 differ in where)."""
+    """Returns whether the entry pins the LSO. If the entry's start is deleted already, brokers show the LSO at or below
+    the log start (3.9 and 4.3 differ in where)."""
     return entry.start_offset == last_stable_offset or (
         entry.start_offset < log_start and last_stable_offset <= log_start
     )
@@ -185,7 +188,8 @@ def about_owner(case: Case) -> tuple[Evidence, ...]:
 
 
 def _offsets(case: Case) -> tuple[Evidence, ...]:
-    """Whose offsets its records commit; also of groups without members, which wait as soon as they have one."""
+    """Returns the groups whose offsets the entry's records commit, as evidence; also groups without members, which wait
+    as soon as they have one."""
     if not case.pending:
         return ()
     places: dict[str, list[Place]] = {}

@@ -1,5 +1,5 @@
-"""Finds what the events of ids show, all kinds of event findings together: a function of the events and of how far the
-log is known, whatever the rounds were in which they came."""
+"""Finds everything that the events of ids show, all kinds of event findings together. The result depends only on the
+events and on how far the log is known, never on the rounds in which they came."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from service.domain.findings.settling import Settling, first_unsettled, first_un
 from service.domain.findings.timed_out import Burst, Participants
 
 REMEMBERED_MS: Final = 2 * QUIET_MS + max(2 * QUIET_MS, SHORT_LIVED_MS)
-"""How long events are kept. Reported are those of the last QUIET_MS; what they are reported as depends on some before:
-the group of a timeout on those in the QUIET_MS before it, whether one of these came alone on whether its id's prefix
-churned in the QUIET_MS before it, and that on new ids in the QUIET_MS before. Churn rests on ids that were given up in
-the QUIET_MS before it, born up to SHORT_LIVED_MS earlier."""
+"""Time for which events are kept. Those of the last QUIET_MS are reported, but the way in which depends on earlier
+ones. The group of a timeout depends on the timeouts in the QUIET_MS before it. Whether one of these came alone depends
+on whether its id's prefix churned in the QUIET_MS before it, and that on new ids in the QUIET_MS before. Churn depends
+on ids that were given up in the QUIET_MS before it, born up to SHORT_LIVED_MS earlier."""
 
 
 class Lookups(NamedTuple):
-    """What is read only where events ask for it, each at most once a round: of the bursts that are reported, and of the
-    ids of prefixes that may churn."""
+    """Queries that run only if events need them, each at most once a round: the participants of the bursts that are
+    reported, and the uses of the ids of prefixes that may churn."""
 
     participants: Callable[[Sequence[Burst]], Participants]
     uses: Callable[[Sequence[bytes]], Uses]
 
 
 class Happened(NamedTuple):
-    """`held`: the findings that what waits to be settled may belong to."""
+    """The observations of a round. `held`: the findings to which events may belong that are not settled yet."""
 
     observations: tuple[Observation, ...]
     held: frozenset[Key]
@@ -42,7 +42,7 @@ def happened(events: Sequence[Event], lookups: Lookups, settling: Settling, cont
     after_ms = gap_ms(context)
     churned = churn.churned(events)
     new = churn.new_ids(events, churned)
-    # of an id whose partition is not read to its end, nobody knows whether it is used
+    # whether an id is used is not known while its partition is not read to its end
     known = [e.transactional_id for e in new if e.partition in context.seen_until]
     told = Told(since_ms, first_unsettled(_since(new, since_ms), settling, churn.UNUSED_MS))
     found = churn.churn(new, lookups.uses(known) if known else {}, context, told)

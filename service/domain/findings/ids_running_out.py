@@ -1,4 +1,4 @@
-"""Ids that the coordinator removes soon if nobody uses them, and those it removed."""
+"""Findings about ids that expire soon if nobody uses them, ids that expired, and ids that run out of epochs."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from service.domain.transaction_log.states import TOPIC
 from service.domain.transaction_log.transitions import LAST_EPOCH
 
 SOON_MS: Final = 24 * 3_600_000
-_SHARE: Final = 7  # where ids live for less than a week: a seventh of it
+_SHARE: Final = 7  # if ids live for less than a week, a seventh of that counts as soon
 
 
 def soon_ms(expiration_ms: int) -> int:
-    """How long before it expires an id is said to be about to."""
+    """Returns the time (ms) before its expiry from which an id is reported as about to expire."""
     return min(SOON_MS, expiration_ms // _SHARE)
 
 
 def expiring(ids: Iterable[IdNow], context: Context) -> list[Observation]:
-    """`ids`: those that expire first."""
+    """Returns observations of ids that are about to expire. `ids`: those that expire first."""
     by_prefix: dict[str, list[IdNow]] = defaultdict(list)
     for one in judged(ids, context):
         by_prefix[prefix_of(one.name)].append(one)
@@ -112,11 +112,12 @@ def _expired(group: Group, context: Context) -> Observation:
 
 
 WORN_FROM: Final = 30_000
-"""Of the epochs that clients may have, 0 to 32,766."""
+"""Epoch from which an id is reported; clients may have the epochs 0 to 32,766."""
 
 
 def epoch_exhaustion(ids: Iterable[IdNow], context: Context) -> list[Observation]:
-    """`ids`: of the old protocol with an epoch from WORN_FROM on, the highest first."""
+    """Returns observations of ids that run out of epochs. `ids`: of the old protocol with an epoch from WORN_FROM on,
+    the highest first."""
     return bounded(
         judged(ids, context),
         lambda one: _observe(one, context),

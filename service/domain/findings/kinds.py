@@ -1,4 +1,4 @@
-"""The kinds of findings, and the words of their fields."""
+"""The kinds of findings, and the values of their fields."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ DATA_GAP: Final = "data_gap"
 COVERAGE_GAP: Final = "coverage_gap"
 
 EVENTS: Final = frozenset({TIMED_OUT, CORRELATED_TIMEOUTS, FENCING_CONFLICT, CHURN, EXPIRED, DATA_GAP})
-"""What happened; such a finding ends when it has not happened for a while. The other kinds are conditions."""
+"""Kinds that report something that happened; such a finding ends when nothing more of it has happened for a while. The
+other kinds are conditions."""
 
 WITH_CANDIDATES: Final = frozenset({HANGING, COORDINATOR_MISMATCH})
-"""What takes a second look before it is believed."""
+"""Kinds that need a second observation before they are confirmed."""
 
 KINDS: Final = (
     HANGING,
@@ -85,12 +86,12 @@ RESOLUTIONS: Final = (
     HEALED,
     NOT_HANGING,
 )
-"""Every way a finding can end."""
+"""Every way in which a finding can end."""
 
 CRITICAL_AFTER_MS: Final = 60_000
-"""How long what nobody will end in time is only a warning."""
+"""Time for which a transaction that is not ended when it should be is only a warning."""
 
 
 def statuses_of(kind: str) -> tuple[str, ...]:
-    """The statuses a finding of that kind can have."""
+    """Returns the statuses that a finding of that kind can have."""
     return STATUSES if kind in WITH_CANDIDATES else (CONFIRMED, RESOLVED)

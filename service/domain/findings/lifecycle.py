@@ -1,4 +1,5 @@
-"""How findings open, change, end and come back: pure, from what is stored and what a look shows to changes."""
+"""Decides how findings open, change, end and come back. Pure: takes the stored findings and the result of a judge
+round, returns changes."""
 
 from __future__ import annotations
 
@@ -13,16 +14,17 @@ from service.domain.findings import kinds
 from service.domain.findings.finding import EVIDENCE_KEPT, Finding, Key, Observation, Occurrence, Subject
 
 REOPENS_WITHIN_MS: Final = 24 * 3_600_000
-"""After its resolution; what comes back later is a new finding."""
+"""Time after its resolution in which a finding is opened again; after that the same subject gets a new finding."""
 
 QUIET_MS: Final = 15 * 60_000
-"""An event kind ends when nothing of it happened for so long."""
+"""Time without another occurrence after which a finding of an event kind ends."""
 
 SEEN_AGAIN_MS: Final = 60_000
-"""How often an unchanged condition is written down as still there."""
+"""Interval at which an unchanged condition is written down as still there."""
 
 MOST_OPEN: Final = 200
-"""Open findings of one kind: rules group and cap below it; what comes on top is not opened until others end."""
+"""Bound on the open findings of one kind. Rules group and cap below it; further ones are not opened until others end.
+"""
 
 MOST_OPEN_IN_ALL: Final = MOST_OPEN * len(kinds.KINDS)
 
@@ -32,13 +34,13 @@ _RESOLUTIONS: Final = {kinds.STUCK_COMPLETION: kinds.COORDINATOR_MARKER, kinds.A
 
 
 class Look(NamedTuple):
-    """What a round looked at: a finding that could have been observed in it, and was not, has ended.
+    """The result of one judge round: a finding that could have been observed in it, and was not, has ended.
 
-    Judged are the kinds in `kinds`; of them findings that rest on a log partition in `partitions`, the others if
-    `whole` (all partitions are). `ids` (None: all) narrows it to findings about these ids. Where `ends` is given,
-    exactly the findings about these subjects have ended, in these ways. `held`: findings of which something more is
-    known that cannot be reported yet (see `settling`); they have not ended. `unread`: by kind, how much was not read
-    because a bound was reached; for a kind that is not in it, the number of an earlier look stays.
+    The round judges the kinds in `kinds`: of these the findings that depend on a log partition in `partitions`, and the
+    others if `whole` (all partitions are read). `ids` (None: all) narrows it to findings about these ids. If `ends` is
+    given, exactly the findings about these subjects have ended, in these ways. `held`: findings of which more is known
+    that cannot be reported yet (see `settling`); they have not ended. `unread`: by kind, how much was not read because
+    a bound was reached; for a kind that is not in it, the number of an earlier round stays.
     """
 
     observations: tuple[Observation, ...]
@@ -64,22 +66,23 @@ class Look(NamedTuple):
 
 
 class LeftOut(NamedTuple):
-    """An observation without a finding. `seen_ms`: when it was seen last, or happened last."""
+    """An observation without a finding. `seen_ms`: the time it was last seen, or last happened."""
 
     seen_ms: int
     log_partition: int | None
 
 
 class Change(NamedTuple):
-    """The finding as it is now, and what to tell who listens (None: nothing worth it)."""
+    """A finding as it is now, and the event to notify of (None: nothing worth a notification)."""
 
     finding: Finding
     event: str | None
 
 
 def reconcile(stored: Mapping[Key, Finding], look: Look, now_ms: int, cluster: str) -> list[Change]:
-    """What the look changes. `stored`: the newest episode of each subject, those open and those resolved in the last
-    24 h at least; `cluster`: Kafka's id of it. The order of observations, and seeing one twice, makes no difference.
+    """Returns the changes that the round makes. `stored`: the newest episode of each subject, at least those open and
+    those resolved in the last 24 h; `cluster`: its id in Kafka. The order of observations, and seeing one twice, makes
+    no difference.
     """
     open_of = Counter(finding.kind for finding in stored.values() if finding.is_open)
     changes = []
@@ -105,8 +108,8 @@ def reconcile(stored: Mapping[Key, Finding], look: Look, now_ms: int, cluster: s
 
 
 def left_out(known: Mapping[Key, Finding], look: Look, now_ms: int) -> dict[Key, LeftOut]:
-    """Returns the observations of the look that have no open finding, because MOST_OPEN of their kind are open.
-    `known`: with what the look has changed."""
+    """Returns the observations of the round that have no open finding, because MOST_OPEN of their kind are open.
+    `known`: the findings after the changes of the round."""
     return {
         key: LeftOut(_last_seen(fresh, now_ms), observation.log_partition)
         for key, (observation, fresh) in _news(known, look.observations).items()
@@ -117,7 +120,8 @@ def left_out(known: Mapping[Key, Finding], look: Look, now_ms: int) -> dict[Key,
 def _news(
     stored: Mapping[Key, Finding], observations: Iterable[Observation]
 ) -> dict[Key, tuple[Observation, tuple[Occurrence, ...]]]:
-    """By subject; with the occurrences that were not counted yet. An event without any says nothing new."""
+    """Returns the observations by subject, with the occurrences that were not counted yet. An event kind without such
+    occurrences is left out."""
     told: dict[Key, list[Observation]] = {}
     for observation in observations:
         told.setdefault((observation.kind, observation.subject), []).append(observation)
@@ -141,7 +145,7 @@ def _in_order(keys: Iterable[Key]) -> list[Key]:
 
 
 def finding_id(cluster: str, kind: str, subject: object, opened_at_ms: int) -> str:
-    """An episode is told by when it began."""
+    """Returns the id of an episode, which the time of its beginning sets apart from others of the subject."""
     return blake2b(repr((cluster, kind, subject, opened_at_ms)).encode(), digest_size=8).hexdigest()
 
 
@@ -179,7 +183,7 @@ def _opened(one: Observation, fresh: tuple[Occurrence, ...], now_ms: int, cluste
 
 
 def _reopened(old: Finding, one: Observation, fresh: tuple[Occurrence, ...], now_ms: int) -> Finding:
-    """Under its old address; what happened before still counts."""
+    """Returns the finding under its old id; earlier occurrences still count."""
     return replace(
         _described(old, one, fresh),
         status=kinds.CONFIRMED if one.confirmed else kinds.CANDIDATE,
@@ -227,7 +231,7 @@ def _described(old: Finding, one: Observation, fresh: tuple[Occurrence, ...]) ->
 
 
 def _last_seen(fresh: tuple[Occurrence, ...], now_ms: int) -> int:
-    """A clock that runs ahead of ours must not keep a finding open."""
+    """Returns the time of the last occurrence, at most `now_ms`: a clock ahead of ours must not keep a finding open."""
     return min(max((o.at_ms for o in fresh), default=now_ms), now_ms)
 
 
@@ -239,4 +243,4 @@ def _resolved(finding: Finding, how: str | None, now_ms: int) -> Finding:
     is_withdrawn = finding.status == kinds.CANDIDATE
     resolution = kinds.NOT_HANGING if is_withdrawn else how or _RESOLUTIONS.get(finding.kind, kinds.HEALED)
     ended = replace(finding, status=kinds.RESOLVED, resolved_at_ms=now_ms, resolution=resolution)
-    return replace(ended, self_heals_at_ms=None, command=None)  # what is over needs no way out, and none to be pasted
+    return replace(ended, self_heals_at_ms=None, command=None)  # a finding that is over needs no remediation

@@ -1,6 +1,8 @@
-"""Ids of which the coordinator says something else than its own log: it loaded its partition only in part.
+"""Findings about ids for which the coordinator reports another state than its own log: it loaded its partition only in
+part.
 
-Up to Kafka 4.2 one value of an unknown version makes a coordinator drop every later id of that partition, silently.
+Up to Kafka 4.2 one value of an unknown version makes a coordinator drop every later id of that partition, without an
+error to clients.
 """
 
 from __future__ import annotations
@@ -19,10 +21,11 @@ NOT_FOUND: Final = "not found"
 
 
 class Answer(NamedTuple):
-    """What a coordinator said of an id between `asked_at_ms` and `answered_at_ms`; `state`: Kafka's word or NOT_FOUND.
+    """A coordinator's answer about an id, between `asked_at_ms` and `answered_at_ms`; `state`: Kafka's word or
+    NOT_FOUND.
 
-    `offset`: of the id's newest record in the store when it was asked. `missing`: (topic, partition, leader) still
-    without marker, of a transaction in PrepareX.
+    `offset`: of the id's newest record in the store when the question was sent. `missing`: (topic, partition, leader)
+    still without marker, of a transaction in PrepareX.
     """
 
     transactional_id: bytes
@@ -40,21 +43,22 @@ class Answer(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """An answer and the id's row, read when the log was known up to a moment after the answer."""
+    """An answer and the id's row, read when the log was known up to a time after the answer."""
 
     answer: Answer
     now: IdNow
 
 
 def is_comparable(answer: Answer, now: IdNow | None, context: Context) -> bool:
-    """Whether nothing was written about the id from before the question until after the answer."""
+    """Returns whether nothing was written about the id from before the question until after the answer."""
     if now is None or now.offset != answer.offset:
         return False
     return context.seen_until.get(now.partition, -1) > answer.answered_at_ms
 
 
 def mismatches(compared: Iterable[Compared], suspects: Iterable[bytes], context: Context) -> Look:
-    """`suspects`: ids that differed in an earlier look. Once is a candidate: an append may just be under way."""
+    """Returns the result of the comparison. `suspects`: ids that differed in an earlier round. A first difference is
+    only a candidate, because an append may just be under way."""
     compared, known = list(compared), set(suspects)
     return Look(
         tuple(_observe(c, c.now.transactional_id in known, context) for c in compared if not c.answer.agrees(c.now)),

@@ -1,4 +1,4 @@
-"""Transactions that are open for long and legal: the coordinator knows them, and their timeout has not passed."""
+"""Findings about transactions that are open for long: legal (in time), overdue, or decided and not complete."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from service.domain.transaction_log.limits import TWO_PHASE_TIMEOUT_MS, is_time,
 from service.domain.transaction_log.states import NAMES, ONGOING, PREPARE_ABORT, PREPARE_COMMIT
 
 LONG_AFTER_MS: Final = 60_000
-"""Without a rule: Kafka's default transaction.timeout.ms, after which most transactions would have been aborted."""
+"""Limit if no rule sets one: Kafka's default transaction.timeout.ms, after which most transactions would have been
+aborted."""
 
 
 def long_running(ids: Iterable[IdNow], context: Context) -> list[Observation]:
-    """`ids`: open ones, oldest first."""
+    """Returns observations of transactions that are open for long and in time. `ids`: open ones, oldest first."""
     found = [one for one in judged(ids, context) if _is_long(one, context) and not is_overdue(one, context)]
     return bounded(
         found,
@@ -69,23 +70,23 @@ def _long_running(one: IdNow, context: Context) -> Observation:
 
 
 SLACK_MS: Final = 5_000
-"""For the difference of two clocks, and the time an abort takes to be written."""
+"""Allowance for the difference of two clocks, and the time an abort takes to be written."""
 
 
 def deadline_ms(one: IdNow, context: Context) -> int | None:
-    """When its abort has to be in the log; None where none is due."""
+    """Returns the time by which the transaction's abort has to be in the log; None if none is due."""
     times_out = times_out_at_ms(one.state, one.started_at_ms, one.timeout_ms)
     return None if times_out is None else times_out + context.limits.scan_ms + SLACK_MS
 
 
 def is_overdue(one: IdNow, context: Context) -> bool:
-    """The log, read to an end asked for after the deadline, has no end of the transaction."""
+    """Returns whether the log, read to an end offset requested after the deadline, has no end of the transaction."""
     deadline = deadline_ms(one, context)
     return deadline is not None and context.seen_until.get(one.partition, deadline - 1) >= deadline
 
 
 def overdue(ids: Iterable[IdNow], context: Context) -> list[Observation]:
-    """`ids`: open ones, those due first."""
+    """Returns observations of overdue transactions. `ids`: open ones, those due first."""
     found = [one for one in judged(ids, context) if is_overdue(one, context)]
     return bounded(
         found,
@@ -124,14 +125,17 @@ def _overdue(one: IdNow, context: Context) -> Observation:
 
 
 STUCK_AFTER_MS: Final = 10_000
-"""Markers take milliseconds; this is a leader that does not answer."""
+"""Time in PrepareX after which a transaction counts as stuck. Markers take milliseconds; after this long a leader does
+not answer."""
 
 Missing = Mapping[bytes, tuple[tuple[str, int, int], ...]]
-"""(topic, partition, leader) without marker yet by id, where the coordinator was asked (DescribeTransactions)."""
+"""(topic, partition, leader) without marker yet, by id; only for ids whose coordinator was asked
+(DescribeTransactions)."""
 
 
 def stuck(ids: Iterable[IdNow], missing: Missing, context: Context) -> list[Observation]:
-    """`ids`: those in PrepareX, the longest in it first. The record's own time counts, not the value's."""
+    """Returns observations of transactions that are stuck in PrepareX. `ids`: those in PrepareX, the longest in it
+    first. The time of the record counts, not the one inside its value."""
     found = [one for one in judged(ids, context) if _is_stuck(one, context)]
     return bounded(
         found,

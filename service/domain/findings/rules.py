@@ -1,6 +1,7 @@
-"""`[[rules]]`: what people say of some ids or topics: how long is long, whose they are, until when to be silent.
+"""`[[rules]]`: settings that people make for some ids or topics: how long is long, who owns them, until when they are
+muted.
 
-`full_history`: of ids with that prefix every transition is kept, ordinary commits too.
+`full_history`: every transition of ids with that prefix is kept, ordinary commits too.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ _KEYS: Final = ("prefix", "topic", "long_after", "owner", "mute_until", "full_hi
 
 
 class Rule(NamedTuple):
-    """For ids that begin with `prefix` (as people see them), or transactions with a topic that fits a glob."""
+    """A rule for ids that begin with `prefix` (as people see them), or for transactions with a topic that matches the
+    glob `topic`."""
 
     prefix: str | None = None
     topic: str | None = None
@@ -36,19 +38,19 @@ NO_RULE: Final = Rule()
 
 
 class Rules(NamedTuple):
-    """In the order of the file."""
+    """All rules, in the order of the file."""
 
     rules: tuple[Rule, ...] = ()
 
     def of(self, name: str, topics: Iterable[str] = ()) -> Rule:
-        """The rule of an id, or of ids that begin with `name`: the longest that fits, of equals the first."""
+        """Returns the rule of an id, or of ids that begin with `name`: the longest that fits, of equals the first."""
         topics = set(topics)
         fitting = [rule for rule in self.rules if _fits(rule, name, topics)]
         return max(fitting, key=lambda rule: rule.length, default=NO_RULE)
 
     @property
     def kept_prefixes(self) -> tuple[str, ...]:
-        """Of ids of which every transition is kept."""
+        """Returns the prefixes of ids of which every transition is kept."""
         return tuple(rule.prefix for rule in self.rules if rule.full_history and rule.prefix is not None)
 
     @property
@@ -56,7 +58,7 @@ class Rules(NamedTuple):
         return min((rule.long_after_ms for rule in self.rules if rule.long_after_ms is not None), default=None)
 
     def dump(self) -> str:
-        """As JSON, for `load`."""
+        """Returns the rules as JSON, for `load`."""
         return json.dumps([rule._asdict() for rule in self.rules])
 
     @classmethod
@@ -71,7 +73,7 @@ def _fits(rule: Rule, name: str, topics: set[str]) -> bool:
 
 
 def parse(tables: Sequence[Any]) -> Rules:
-    """The tables of a TOML file. ValueError: one line that names the rule and the key."""
+    """Reads the `[[rules]]` tables of a TOML file. Raises ValueError with one line that names the rule and the key."""
     return Rules(tuple(_rule(number, table) for number, table in enumerate(tables, 1)))
 
 
@@ -112,7 +114,7 @@ def _duration_ms(where: str, value: Any) -> int | None:
 
 
 def _time_ms(where: str, value: Any) -> int | None:
-    """A time of TOML or its text; without an offset it is UTC."""
+    """Returns the time in ms, from a time of TOML or its text; a time without an offset is UTC."""
     if value is None:
         return None
     try:

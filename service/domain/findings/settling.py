@@ -1,22 +1,23 @@
 """Decides when an event can be reported: once the log is known past everything that could change how it is reported.
 
-The events of one trouble reach the judge in pieces: micro-batches, several log partitions, a restart in between. Which
-piece comes first says something about the machine and nothing about the cluster, so findings must not depend on it:
-a slow machine reports the same as a fast one, only later. Three rules make sure of that.
+The events of one outage reach the judge in pieces: micro-batches, several log partitions, a restart in between. The
+order of these pieces depends on the machine and not on the cluster, so findings must not depend on it: a slow machine
+reports the same as a fast one, only later. Three rules make sure of that.
 
 1. How an event is reported (with a burst of timeouts, under its id, under the prefix of its id) is a function of the
    events in a bounded time around it, by the time in the log: 15 minutes before, and `gap_ms` after (timeouts:
    TOGETHER_MS more, while they keep coming). It is never a function of what one round happens to hold.
-2. An event is reported when all partitions of the log have been read past that time, so that nothing which is still to
-   come can change the answer. A finding is therefore never opened under one subject and counted again under another.
+2. An event is reported when all partitions of the log have been read past that time, so that no later event can change
+   the answer. A finding is therefore never opened under one subject and counted again under another.
 3. Only growth is reported at once: the fifth id makes a burst, whatever follows.
 
-Churn rests on more than events: on whether ids are used again (`churn.UNUSED_MS` after a newer one was born). Who reads
-the log late knows of later uses, and may find less churn than who kept up with it; never more.
+Churn depends on more than events: on whether ids are used again (`churn.UNUSED_MS` after a newer one was born). A judge
+that reads the log late knows of later uses, and may find less churn than one that kept up with it; never more.
 
-The alternative, to open a finding for the first timeouts and to withdraw it when the burst becomes visible, tells an
-operator of two troubles where there is one, and every notification that went out stays wrong. The price of waiting is
-small: a timeout that comes alone is over when it is seen, and is reported some 16 seconds after it was read.
+The alternative is to open a finding for the first timeouts and to withdraw it when the burst becomes visible. It would
+report two outages to an operator where there is one, and every notification that went out would stay wrong. The price
+of waiting is small: a timeout that comes alone is over when it is seen, and is reported some 16 seconds after it was
+read.
 """
 
 from __future__ import annotations
@@ -31,20 +32,21 @@ TOGETHER_MS: Final = 60_000
 """Timeouts this close may have one reason: starts of transactions differ, and the coordinator scans every 10 s."""
 
 SKEW_MS: Final = 1_000
-"""How much the clocks of brokers may differ, and ours from theirs."""
+"""Difference that the clocks of brokers may have, and ours from theirs."""
 
 LONGEST_MS: Final = 5 * 60_000
-"""An event is reported after that in any case: a partition that is always behind must not hide what the others show."""
+"""The longest wait before an event is reported: a partition that is always behind must not hide what the others show.
+"""
 
 
 def gap_ms(context: Context) -> int:
-    """Returns how far apart two timeouts of one outage are at most: two scans find what it left behind."""
+    """Returns the longest time (ms) between two timeouts of one outage: two scans of the coordinator find them all."""
     return max(15_000, context.limits.scan_ms + 5_000)
 
 
 class Settling(NamedTuple):
-    """What is known of the log now. `settled_ms`: see `Context`; `read_ms`: when an event was read, by sequence;
-    `begun_ms`: when this judge began to watch."""
+    """How far the log is known now. `settled_ms`: see `Context`; `read_ms`: the time at which an event was read, by
+    sequence; `begun_ms`: the time at which this judge began to watch."""
 
     settled_ms: int | None
     read_ms: Mapping[int, int]
@@ -52,9 +54,9 @@ class Settling(NamedTuple):
     now_ms: int
 
     def is_past(self, event: Event, after_ms: int) -> bool:
-        """Whether all that was written until `after_ms` after the event is known.
+        """Returns whether everything that was written until `after_ms` after the event is known.
 
-        The time of reading counts, where it is known, and not the time in the log: it is by the same clock as
+        The time of reading counts, if it is known, and not the time in the log: it is by the same clock as
         `settled_ms`, and later than the writing whatever the coordinator's clock says.
         """
         read_ms = min(self.read_ms.get(event.sequence, event.at_ms), self.now_ms)
@@ -75,10 +77,10 @@ def first_unsettled(events: Iterable[Event], settling: Settling, after_ms: int) 
 def first_unsettled_timeout(
     timeouts: Iterable[Event], alone: Iterable[Event], settling: Settling, context: Context
 ) -> int | None:
-    """As `first_unsettled`, of the timeouts that are in no burst so far (`alone`).
+    """Returns the same as `first_unsettled`, for the timeouts that are in no burst so far (`alone`).
 
-    A timeout that nothing follows within `gap_ms` can be in no burst any more. While others follow, those that are
-    more than TOGETHER_MS later make no burst with it, and how these are reported is settled a gap later.
+    A timeout that nothing follows within `gap_ms` can be in no burst any more. While others follow, those that are more
+    than TOGETHER_MS later make no burst with it, and the way in which these are reported is settled a gap later.
     """
     after_ms = gap_ms(context)
     growing: set[int] = set()

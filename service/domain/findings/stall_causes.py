@@ -1,4 +1,4 @@
-"""Why an LSO stands, in words: what is open there, how grave that is, and when it heals by itself."""
+"""Describes why a partition is stalled: what is open there, how severe that is, and when it heals by itself."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ _KINDS: Final = {
     UNREPLICATED: kinds.UNREPLICATED,
     HANGING: kinds.HANGING,
 }
-"""Which findings speak of what stands so: about the id, the last three about the entry."""
+"""The kind of finding that reports each relation: the first three kinds are about the id, the last three about the
+entry."""
 
 _SEVERITIES: Final = {HANGING: kinds.CRITICAL, OPENED: kinds.INFO}
 
@@ -45,7 +46,7 @@ _WHAT: Final = {
 
 
 class Blocker(NamedTuple):
-    """What is open on a partition, who will end it, and that id as people read it (None: nobody is known)."""
+    """An entry on a partition, who will end it, and its id as people read it (None: no id is known)."""
 
     entry: Entry
     relation: Relation
@@ -57,7 +58,7 @@ class Blocker(NamedTuple):
 
 
 class Cause(NamedTuple):
-    """Why an LSO stands. `is_told`: there is a confirmed finding about it. `owner_name`: whose rules count."""
+    """The cause of a stall. `is_told`: a confirmed finding reports it. `owner_name`: the id whose rules apply."""
 
     text: str
     severity: str
@@ -71,7 +72,7 @@ NOT_READ: Final = Cause("a transaction that could not be read yet", kinds.WARNIN
 
 
 class StallCauses:
-    """`known`: findings; the confirmed ones among them say how grave it is."""
+    """Finds causes. `known`: findings; the confirmed ones among them set the severity."""
 
     def __init__(self, known: Mapping[Key, Finding], context: Context) -> None:
         self._known, self._context = known, context
@@ -109,7 +110,7 @@ class StallCauses:
 
 
 def worst_of(causes: Sequence[Cause]) -> Cause:
-    """Where it may be any of several."""
+    """Returns the worst cause, for a group that may wait for any of several entries."""
     worst = min(causes, key=lambda one: kinds.SEVERITIES.index(one.severity))
     text = f"one of {len(causes)} transactions that are open there, at worst {worst.text}"
     return worst._replace(text=text, heals_at_ms=None)

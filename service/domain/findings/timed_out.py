@@ -1,4 +1,4 @@
-"""Transactions that the coordinator aborted because their time was up."""
+"""Findings about transactions that the coordinator aborted because they timed out."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def timeouts(events: Iterable[Event]) -> Iterator[Event]:
 
 
 def timed_out(events: Iterable[Event], elsewhere: Set[int], context: Context, told: Told = ALL) -> list[Observation]:
-    """Returns an observation for each id or prefix. `elsewhere`: sequences of events that another finding tells of
+    """Returns an observation for each id or prefix. `elsewhere`: sequences of events that another finding reports
     (correlated timeouts)."""
     own = (e for e in timeouts(events) if e.sequence not in elsewhere)
     return [_observe(group, context) for group in group_by_subject(own, gap_ms(context), told)]
@@ -64,7 +64,8 @@ def _observe(group: Group, context: Context) -> Observation:
 
 
 def _needed(group: Group) -> str:
-    """When the coordinator came to look says how long they were open then, not how long they would have been."""
+    """Returns the part of the advice about the time needed. Transactions were open until the coordinator's next scan,
+    so their duration is only a lower bound of the time needed."""
     longest_ms = max(e.duration_ms or e.timeout_ms for e in group.events)
     which = "it was" if len(group.events) == 1 else "the longest was"
     return f"{which} open for {span(longest_ms)} when the coordinator ended it, and needed at least that"
@@ -73,11 +74,11 @@ def _needed(group: Group) -> str:
 MANY_IDS: Final = 5
 
 Participants = Mapping[tuple[bytes, int], Sequence[tuple[str, int]]]
-"""(topic, partition) of the last transaction of (id, producer id) that ended."""
+"""(topic, partition) of the last transaction that ended, by (id, producer id)."""
 
 
 class Burst(NamedTuple):
-    """Timeouts that follow one another closely, of many ids."""
+    """Timeouts of many ids that follow one another closely."""
 
     events: tuple[Event, ...]
 
@@ -90,16 +91,16 @@ def bursts(events: Iterable[Event], churned: Mapping[str, Sequence[int]], contex
     """Returns the bursts, oldest first.
 
     A timeout is in a burst if MANY_IDS ids time out in some TOGETHER_MS around it, none more than `gap_ms` after the
-    one before: a steady trickle is no outage. What happens further away makes no difference, so each timeout is settled
-    within a bounded time (see `settling`). `churned`: as `churn.churned`; the zombies of ids that are made up at every
-    start time out for that reason.
+    one before: a steady trickle is no outage. Timeouts further away make no difference, so each timeout is settled
+    within a bounded time (see `settling`). `churned`: from `churn.churned`; left out are the timeouts of ids that are
+    made up at every start, because that is why they time out.
     """
     own = (e for e in timeouts(events) if not is_churned(prefix_of(e.name), e.at_ms, churned))
     aborted = sorted(own, key=lambda e: (e.at_ms, e.sequence))
     apart_ms = gap_ms(context)
     found: list[tuple[int, int]] = []
     within: Counter[bytes] = Counter()
-    linked = begin = 0  # the first that is linked to this one without a gap; of these, the first in TOGETHER_MS
+    linked = begin = 0  # first timeout linked to this one without a gap; first of these within TOGETHER_MS
     for end, event in enumerate(aborted):
         if end and event.at_ms - aborted[end - 1].at_ms > apart_ms:
             within.clear()
@@ -123,7 +124,8 @@ def _take_one(within: Counter[bytes], one: bytes) -> None:
 def correlated(
     found: Sequence[Burst], events: Sequence[Event], participants: Participants, context: Context
 ) -> list[Observation]:
-    """One for the cluster: about the newest burst, counting all. `events` tell when the ids came back."""
+    """Returns one observation for the cluster: it describes the newest burst and counts all. `events`: show when the
+    ids came back."""
     if not found:
         return []
     burst = found[-1]
@@ -165,9 +167,9 @@ def correlated(
 
 
 def _survival(burst: Burst, events: Sequence[Event]) -> tuple[int, int]:
-    """(ms that would have been enough, ids that came back): from a transaction's start to its id's first sign of life.
-
-    Rounded up to 10 s. Of ids that have not come back, only that their abort came too early is known.
+    """Returns (timeout in ms that would have been enough, number of ids that came back). The timeout is the longest
+    time from a transaction's start to its id's next InitProducerId, rounded up to 10 s. An id that has not come back
+    only shows that its timeout was too short.
     """
     back: dict[bytes, int] = {}
     ended = {e.transactional_id: e.at_ms for e in burst.events}
@@ -180,7 +182,7 @@ def _survival(burst: Burst, events: Sequence[Event]) -> tuple[int, int]:
 
 
 def _common(burst: Burst, participants: Participants) -> str:
-    """The partitions that at least half of the ids wrote to, or the most frequent ones."""
+    """Returns the partitions that at least half of the ids wrote to, or the most frequent ones."""
     counts = Counter(
         place
         for one, pid in {(e.transactional_id, e.producer_id) for e in burst.events}

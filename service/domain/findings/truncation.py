@@ -1,4 +1,4 @@
-"""Counts, by kind, what bounds leave out: findings that are not opened, and what is not read."""
+"""Counts, by kind, what bounds leave out: findings that are not opened, and data that is not read."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from service.domain.findings.lifecycle import QUIET_MS, LeftOut, Look, left_out
 
 
 class Truncation:
-    """Follows a judge look by look. A condition counts until a look that covers it shows it no more, an event as long
-    as its finding would be open."""
+    """Follows a judge round by round. A condition counts until a round that covers it does not show it any more, an
+    event as long as its finding would be open."""
 
     def __init__(self) -> None:
         self._left_out: dict[Key, LeftOut] = {}
         self._unread: dict[str, int] = {}
 
     def take(self, known: Mapping[Key, Finding], look: Look, now_ms: int) -> None:
-        """`known`: with what the look has changed."""
+        """Applies one round. `known`: the findings after the changes of the round."""
         self._left_out = {
             key: one
             for key, one in self._left_out.items()
@@ -29,14 +29,15 @@ class Truncation:
         self._unread |= look.unread
 
     def counts(self) -> dict[str, int]:
-        """Returns how many of each kind are left out; kinds of which nothing is are absent."""
+        """Returns how many of each kind are left out; kinds without any are absent."""
         found = Counter(self._unread)
         found.update(kind for kind, _ in self._left_out)
         return {kind: number for kind, number in sorted(found.items()) if number}
 
 
 def _is_over(key: Key, one: LeftOut, look: Look, now_ms: int) -> bool:
-    """Returns whether the look would show it again, were it still so."""
+    """Returns whether the condition or event that was left out is over: an event is quiet, or the round covers the
+    condition and would have shown it again."""
     kind, subject = key
     if kind in kinds.EVENTS:
         return now_ms - one.seen_ms >= QUIET_MS

@@ -1,4 +1,5 @@
-"""What could not be read: records that cannot be decoded, offsets that are gone, a source that refuses."""
+"""Findings about data that could not be read: records that cannot be decoded, offsets that are gone, a source that
+refuses."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from service.domain.reasons.unread import READ, NoPermission, Told, missing_perm
 from service.domain.transaction_log.states import TOPIC
 
 GAP_AFTER_MS: Final = 30_000
-"""How long a source may fail before that is a gap: brokers restart."""
+"""Time for which a source may fail before that is a gap: brokers restart."""
 
 _REASONS: Final = {
     "retention": "were deleted before they were read",
@@ -28,12 +29,13 @@ _REASONS: Final = {
 
 
 def what_happened(reason: str, missing: int | None) -> str:
-    """To offsets that could not be read as they were; `reason` as in `facts.Gap`."""
+    """Returns the text on offsets that could not be read as they were. `reason`: as in `facts.Gap`."""
     return _REASONS.get(reason, reason).format(missing=missing)
 
 
 class Undecoded(NamedTuple):
-    """Of one log partition: ids whose newest record cannot be decoded, and rejects of the last minutes."""
+    """Undecodable data of one log partition: ids whose newest record cannot be decoded, and rejects of the last
+    minutes."""
 
     partition: int
     names: tuple[str, ...]
@@ -55,8 +57,8 @@ class GapSeen(NamedTuple):
 
 
 class Source(NamedTuple):
-    """What a source last said: its last success (None: never), and its error if it fails now. `topic` None: it reads
-    all there are."""
+    """The newest report of a source: its last success (None: never), and its error if it fails now. `topic` None: it
+    reads all there are."""
 
     source: str
     topic: str | None
@@ -66,7 +68,7 @@ class Source(NamedTuple):
 
 
 def undecodable(found: Iterable[Undecoded], context: Context) -> list[Observation]:
-    """One for each partition of the log that has any."""
+    """Returns an observation for each partition of the log that has undecodable records."""
     return [_undecodable(one) for one in found if (one.names or one.rejects) and one.partition in context.seen_until]
 
 
@@ -88,7 +90,7 @@ def _undecodable(one: Undecoded) -> Observation:
 
 
 def data_gaps(gaps: Iterable[GapSeen]) -> list[Observation]:
-    """By partition."""
+    """Returns an observation for each partition with gaps."""
     by_partition: dict[tuple[str, int], list[GapSeen]] = {}
     for gap in sorted(gaps):
         by_partition.setdefault((gap.topic, gap.partition), []).append(gap)
@@ -120,7 +122,8 @@ def _data_gap(topic: str, partition: int, gaps: list[GapSeen]) -> Observation:
 
 
 def coverage_gaps(sources: Iterable[Source], now_ms: int) -> list[Observation]:
-    """Sources that have failed for GAP_AFTER_MS: what rests on them is not judged."""
+    """Returns observations of sources that have failed for GAP_AFTER_MS, or whose last success is that far ahead of
+    `now_ms` because the clock was set back: what depends on them is not judged."""
     gaps = []
     for one in sources:
         if one.as_of_ms is not None and one.as_of_ms - now_ms >= GAP_AFTER_MS:
@@ -148,7 +151,7 @@ def _coverage_gap(one: Source, since_ms: int, error: Reason) -> Observation:
 
 
 class NotJudged(NamedTuple):
-    """A partition whose LSO stands, and why it cannot be judged (None: it can)."""
+    """A stalled partition, and the reason why it cannot be judged (None: it can)."""
 
     topic: str
     partition: int
@@ -157,7 +160,8 @@ class NotJudged(NamedTuple):
 
 
 def unreadable_topics(found: Iterable[NotJudged]) -> list[Observation]:
-    """One for each topic; what cannot be judged for other reasons is none of these."""
+    """Returns an observation for each topic that may not be read; partitions that cannot be judged for other reasons
+    are left out."""
     denied = sorted((one for one in found if _is_denied(one)), key=lambda one: (one.topic, one.partition))
     topics = [list(of_topic) for _, of_topic in groupby(denied, key=lambda one: one.topic)]
     return bounded(
@@ -168,7 +172,8 @@ def unreadable_topics(found: Iterable[NotJudged]) -> list[Observation]:
 
 
 def _is_denied(one: NotJudged) -> bool:
-    """The log, which may not be read either, is no gap of this topic."""
+    """Returns whether the topic itself may not be read. A missing permission on the transaction log is no gap of this
+    topic."""
     return any(missing.topic == one.topic for missing in missing_permissions(one.why))
 
 

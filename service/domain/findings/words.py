@@ -1,4 +1,4 @@
-"""Durations, times and lists as sentences say them."""
+"""Formats durations, times and lists for sentences."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from service.domain.transaction_log.limits import is_time
 
 _UNITS: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s"))
 NAMED: Final = 5
-"""How many ids or partitions a sentence names."""
+"""Number of ids or partitions that a sentence names."""
 
 
 def span(ms: int) -> str:
-    """At most two units: "9 m 12 s"; below 10 s one decimal; below a second "340 ms"."""
+    """Returns the duration in at most two units: "9 m 12 s"; below 10 s one decimal; below a second "340 ms"."""
     if ms < 1_000:
         return f"{max(ms, 0)} ms"
     if ms < 10_000:
@@ -28,14 +28,14 @@ def span(ms: int) -> str:
 
 
 def moment(ms: int) -> str:
-    """ "2026-03-14 03:12:57 UTC"; what is no time, as the number it is."""
+    """Returns the time, like "2026-03-14 03:12:57 UTC"; a number that is no time stays a number."""
     if not is_time(ms):
         return str(ms)
     return datetime.fromtimestamp(ms // 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def listed(names: Sequence[str], most: int = NAMED) -> str:
-    """ "a, b and 3 more"."""
+    """Returns the names as one text, like "a, b and 3 more"."""
     shown = list(names[:most])
     if len(names) > most:
         return f"{', '.join(shown)} and {len(names) - most:,} more"
@@ -43,11 +43,12 @@ def listed(names: Sequence[str], most: int = NAMED) -> str:
 
 
 def left_out(truncated: Mapping[str, int]) -> str:
-    """ "1,240 overdue_transaction and 3 data_gap", the most first. `truncated`: how many, by kind."""
+    """Returns the counts as one text, like "1,240 overdue_transaction and 3 data_gap", the largest first. `truncated`:
+    how many, by kind."""
     most_first = sorted(truncated.items(), key=lambda one: (-one[1], one[0]))
     return listed([f"{number:,} {kind}" for kind, number in most_first])
 
 
 def partitions(places: Sequence[tuple[str, int]], most: int = NAMED) -> str:
-    """ "orders-0, orders-3 and 4 more"; "no partition" for none."""
+    """Returns the partitions as one text, like "orders-0, orders-3 and 4 more"; "no partition" for none."""
     return listed([f"{topic}-{number}" for topic, number in places], most) or "no partition"

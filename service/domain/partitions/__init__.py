@@ -1,1 +1,2 @@
-"""What is open on data partitions, who will end it, which groups wait behind it, and what became of offsets. Pure."""
+"""Pure rules about data partitions: their open entries and who will end them, the consumer groups that wait behind
+them, and the fate of offsets."""

@@ -1,12 +1,14 @@
-"""Which consumer groups stand behind an open transaction: from a committed offset and the LSO to a word.
+"""Relates consumer groups to the open transactions that block them, from a committed offset and the LSO.
 
-A committed offset does not tell how its group reads. One that is at the LSO, or that stood still for STOOD_STILL_MS
-below it, is taken for a reader of committed records that waits. Whether only markers and aborted records lie between
-the two, so that it waits already, is not read from the log: who commits "last record + 1" is one marker short of the
-LSO, and is told as `will_stop` until it has stood still for that long. Both count as blocked.
+A committed offset does not show with which isolation level its group reads. A group whose offset is at the LSO, or has
+not moved for STOOD_STILL_MS below it, is assumed to read committed records and to wait. The log between the two is not
+read, so a group that has only markers and aborted records left to pass may wait already: a group that commits "last
+record + 1" is one marker short of the LSO, and is reported as `will_stop` until its offset has not moved for that long.
+Both relations count as blocked.
 
-A group on a partition of data waits for whichever transaction holds the LSO. A group with pending offsets waits for the
-transaction that has them, wherever the LSO is; where the batches of that one could not be read, for any that is open.
+A group on a data partition waits for whichever transaction holds the LSO. A group with pending offsets waits for the
+transaction that contains them, wherever the LSO is; if the batches of that transaction could not be read, for any that
+is open there.
 """
 
 from __future__ import annotations
@@ -26,19 +28,20 @@ RELATIONS: Final = (INACTIVE, UNSTABLE_OFFSETS, STOPPED, WILL_STOP, READS_UNCOMM
 BLOCKED: Final = frozenset({STOPPED, WILL_STOP, UNSTABLE_OFFSETS})
 
 STALLED_AFTER_MS: Final = 1_000
-"""How long an LSO stands before anybody waits for it: shorter transactions come and go all the time."""
+"""Time for which a partition has to be stalled before groups count as waiting for it: shorter transactions come and go
+all the time."""
 
 STOOD_STILL_MS: Final = 30_000
-"""A group that has commits to make makes one in that time: the default auto.commit.interval.ms is 5 s."""
+"""A group that makes progress commits at least once in this time: the default auto.commit.interval.ms is 5 s."""
 
 
 class GroupOffset(NamedTuple):
-    """What the group's coordinator said of one partition. `committed_offset` -1: none, or not told. `members`: None if
-    not told.
+    """The answer of a group's coordinator about one partition. `committed_offset` -1: none, or not reported. `members`:
+    None if not reported.
 
     `is_unstable`: an offset for the partition is part of an open transaction (UNSTABLE_OFFSET_COMMIT), and
-    `committed_offset` the one before. `observed_at_ms`: by then it was answered. `standing_since_ms`: since when
-    `committed_offset` is known to be the same. `producer_id`: of the open transaction, where its batches were read.
+    `committed_offset` is the one before. `observed_at_ms`: the answer had arrived by then. `standing_since_ms`: since
+    then `committed_offset` is known to be the same. `producer_id`: of the open transaction, if its batches were read.
     """
 
     group: str
@@ -57,7 +60,7 @@ class GroupOffset(NamedTuple):
 
 
 class Ends(NamedTuple):
-    """A partition as it was looked at last. `stalled_since_ms` None: the LSO is at the high watermark."""
+    """The newest sample of a partition. `stalled_since_ms` None: the LSO is at the high watermark."""
 
     last_stable_offset: int
     high_watermark: int
@@ -65,9 +68,9 @@ class Ends(NamedTuple):
 
 
 class Victim(NamedTuple):
-    """A group and a partition on which an open transaction is felt. `behind`: the partition whose LSO stands, since
-    `stalled_since_ms` at `lso_behind`; for `unstable_offsets` one of `__consumer_offsets`, else the group's own.
-    `ends`: of the group's partition, None where that is not watched.
+    """A group and a partition that an open transaction affects. `behind`: the stalled partition, since
+    `stalled_since_ms` with its LSO at `lso_behind`; for `unstable_offsets` one of `__consumer_offsets`, else the
+    group's own. `ends`: of the group's partition; None if that is not watched.
     """
 
     offset: GroupOffset
@@ -88,7 +91,8 @@ class Victim(NamedTuple):
 
     @property
     def is_pending(self) -> bool:
-        """Whether its offset is part of an open transaction on `behind`; a member that starts waits for that one."""
+        """Returns whether the offset is part of an open transaction on `behind`; a member that starts waits for that
+        one."""
         return self.offset.is_unstable and self.behind != (self.offset.topic, self.offset.partition)
 
     @property
@@ -97,14 +101,14 @@ class Victim(NamedTuple):
 
     @property
     def waits_for(self) -> int | None:
-        """Producer id of the open transaction that it waits for; None: it is whichever holds the LSO of `behind`, or
-        any that is open there."""
+        """Returns the producer id of the open transaction that the group waits for; None if that is whichever holds the
+        LSO of `behind`, or any that is open there."""
         return self.offset.producer_id if self.is_pending else None
 
 
 def stall_of(ends: Ends | None, as_of_ms: int) -> int | None:
-    """Since when the LSO stands below the high watermark, if it has for STALLED_AFTER_MS. Where both are equal nobody
-    waits for it."""
+    """Returns since when the LSO is below the high watermark, if that is STALLED_AFTER_MS or longer; else None. If both
+    are equal, no group waits for the LSO."""
     if ends is None or ends.stalled_since_ms is None or ends.last_stable_offset >= ends.high_watermark:
         return None
     return ends.stalled_since_ms if as_of_ms - ends.stalled_since_ms >= STALLED_AFTER_MS else None
@@ -113,11 +117,12 @@ def stall_of(ends: Ends | None, as_of_ms: int) -> int | None:
 def victims(
     offsets: Iterable[GroupOffset], ends: Mapping[Place, Ends], offsets_partitions: int | None, as_of_ms: int
 ) -> list[Victim]:
-    """Of every group on a stalled partition its relation, victim or not; by group, topic and partition.
+    """Returns the relation of every group on a stalled partition, blocked or not; by group, topic and partition.
 
-    `ends`: of the stalled partitions at least. `offsets_partitions`: how many `__consumer_offsets` has, None if not
-    known. `as_of_ms`: when they were looked at. Left out are answers from before the LSO came to stand, which say
-    nothing of this stall, and offsets beyond the LSO that were told after the look: it may be there by now.
+    `ends`: of the stalled partitions at least. `offsets_partitions`: the number of partitions of `__consumer_offsets`,
+    None if not known. `as_of_ms`: the time of the sample. Left out are answers from before the partition stalled, which
+    say nothing about this stall, and offsets beyond the LSO that were reported after the sample: the LSO may have
+    reached them by now.
     """
     found = (_victim(one, ends, offsets_partitions, as_of_ms) for one in offsets)
     return sorted((one for one in found if one is not None), key=lambda one: one.key)
@@ -167,12 +172,12 @@ def _relation(one: GroupOffset, last_stable_offset: int) -> tuple[str, str]:
 
 
 def _stood(one: GroupOffset) -> str:
-    """One that reads on has not committed yet, at first."""
+    """Returns the confidence. A group that is reading may not have committed yet, so a short time proves little."""
     return CERTAIN if one.members is not None and one.stood_ms >= STOOD_STILL_MS else LIKELY
 
 
 class GroupsBehind:
-    """An index of victims, all of one moment."""
+    """An index of victims that were all observed at the same time."""
 
     def __init__(self, victims: Iterable[Victim] = ()) -> None:
         self._blocked: dict[Place, dict[int | None, set[str]]] = {}
@@ -185,11 +190,11 @@ class GroupsBehind:
                 self._pending.setdefault((one.behind, one.waits_for), []).append(one)
 
     def at(self, place: Place) -> tuple[str, ...]:
-        """All blocked groups behind the partition, by name."""
+        """Returns all blocked groups behind the partition, by name."""
         return tuple(sorted(set().union(*self._blocked.get(place, {}).values())))
 
     def waiting(self, places: Iterable[Place], producer_id: int) -> tuple[str, ...]:
-        """The blocked groups, by name, that wait for what the producer id has open on these partitions."""
+        """Returns the blocked groups, by name, that wait for what the producer id has open on these partitions."""
         found: set[str] = set()
         for place in places:
             by_producer = self._blocked.get(place, {})
@@ -197,7 +202,7 @@ class GroupsBehind:
         return tuple(sorted(found))
 
     def pending(self, place: Place, producer_id: int) -> tuple[Victim, ...]:
-        """The groups and partitions, blocked or without members, whose offsets are known to be part of what the
+        """Returns the groups and partitions, blocked or without members, whose offsets are known to be part of what the
         producer id has open on this partition of `__consumer_offsets`."""
         return tuple(sorted(self._pending.get((place, producer_id), ()), key=lambda one: one.key))
 
@@ -209,12 +214,13 @@ OFFSETS_TOPIC: Final = "__consumer_offsets"
 
 
 def offsets_partition(group: str, partitions: int) -> int:
-    """Of `partitions` in all, as the group coordinator chooses it (`GroupCoordinatorService.partitionFor`)."""
+    """Returns the partition of `__consumer_offsets` for the group, as the group coordinator chooses it
+    (`GroupCoordinatorService.partitionFor`). `partitions`: their number."""
     return _java_abs(_java_hash(group)) % partitions
 
 
 def _java_hash(text: str) -> int:
-    """`String.hashCode`: over UTF-16 code units, in 32 bits with a sign."""
+    """Returns `String.hashCode`: over UTF-16 code units, as a signed 32-bit number."""
     units = text.encode("utf-16-be", "surrogatepass")
     found = 0
     for high, low in zip(units[::2], units[1::2], strict=True):
@@ -223,5 +229,5 @@ def _java_hash(text: str) -> int:
 
 
 def _java_abs(number: int) -> int:
-    """`Utils.abs`: the one number without a counterpart becomes 0."""
+    """Returns `Utils.abs`: the smallest number, which has no counterpart, becomes 0."""
     return 0 if number == -(1 << 31) else abs(number)

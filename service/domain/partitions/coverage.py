@@ -1,4 +1,4 @@
-"""Which open entry pins the LSO of a partition, and whether all that is open there can be judged."""
+"""Finds the open entry that pins the LSO of a partition, and decides whether everything open there can be judged."""
 
 from __future__ import annotations
 
@@ -13,24 +13,25 @@ from service.domain.reasons.unjudged import NotAllRead, NotReadYet, ProducerUnkn
 from service.domain.transaction_log.limits import NO_TIME
 
 ANSWERS_WITHIN_MS: Final = 10_000
-"""How long a look at all partitions says how they stand."""
+"""Age up to which a sample of all partitions describes their present state."""
 
 YOUNG_MS: Final = 3_000
-"""For so long what has begun to stand may have to be read yet, and its owner to arrive: not to know it is no gap."""
+"""Age up to which missing facts about a stalled partition or an entry are no gap: the entries may not have been read
+yet, and their owner may not have reached the store."""
 
 LOOKS_TAKE_MS: Final = CLIENT_WAITS_MS + 10_000
-"""For so long three looks at what nobody owns may take, where its client may be waiting for a broker: all that
-is needed to judge it is there meanwhile."""
+"""The longest time that the three confirmation steps of an entry without owner take if its client may be waiting for a
+broker. Everything needed to judge the entry has been read by then."""
 
 SETTLED_MS: Final = 1_000
-"""An LSO that moves at all after what held it has ended has moved by then."""
+"""Time after the end of the transaction that held the LSO, by which the LSO has moved if it moves at all."""
 
 
 class Stall(NamedTuple):
-    """A partition whose LSO stands, and the newest read of what is open there (`read_at_ms` None: there is none).
+    """A stalled partition, and the newest read of what is open there (`read_at_ms` None: there is none).
 
-    `is_complete`: the read has all open entries (`described` or `is_whole` of a StalledRead); `read_why`: what it
-    lacks.
+    `is_complete`: the read has all open entries (`described` or `is_whole` of a StalledRead); `read_why`: the reason if
+    something is missing.
     """
 
     topic: str
@@ -47,15 +48,16 @@ class Stall(NamedTuple):
 
     @property
     def is_read(self) -> bool:
-        """What was read is of where the LSO stands now."""
+        """Returns whether the newest read was made at the present LSO."""
         return self.read_at_ms is not None and self.read_lso == self.last_stable_offset
 
 
 def blocker_of(stall: Stall, entries: Iterable[Entry]) -> Entry | None:
-    """The entry that begins at the LSO, where the batch there says the same.
+    """Returns the entry that begins at the LSO, if the batch there has the same producer id.
 
-    An LSO at the log start may have been put there by the broker (3.9), or lie below it (4.3): a batch names nobody
-    then. Where the leader told of all that is open (DescribeProducers), the oldest of it holds the LSO.
+    An LSO at the log start may have been put there by the broker (3.9), or lie below it (4.3), so the batch there
+    identifies no blocker. If the leader has listed everything that is open (DescribeProducers), the oldest entry holds
+    the LSO.
     """
     if stall.is_read and stall.described and stall.last_stable_offset <= stall.log_start:
         oldest = min(entries, key=lambda one: one.start_offset, default=None)
@@ -67,8 +69,8 @@ def blocker_of(stall: Stall, entries: Iterable[Entry]) -> Entry | None:
 
 
 def unreplicated(stall: Stall, entries: Iterable[Entry], as_of_ms: int) -> Entry | None:
-    """What lies at the LSO though the leader's own word (DescribeProducers) is that nothing is open there, and the LSO
-    went on standing: its marker is written and not replicated yet. None where nothing such is seen."""
+    """Returns the entry at an LSO that has not moved although the leader lists nothing open there (DescribeProducers):
+    its marker is written and not replicated yet. None if there is no such entry."""
     if stall.first is None or stall.read_at_ms is None or not (stall.described and _has_data_at_lso(stall)):
         return None
     if as_of_ms - stall.read_at_ms < SETTLED_MS or any(one.start_offset <= stall.last_stable_offset for one in entries):
@@ -89,7 +91,7 @@ def unreplicated(stall: Stall, entries: Iterable[Entry], as_of_ms: int) -> Entry
 
 
 def why_not_judged(stall: Stall, relations: Sequence[tuple[Entry, Relation]], as_of_ms: int) -> Reason | None:
-    """What is missing to judge all that is open there; None where nothing is."""
+    """Returns the reason why not everything open there can be judged; None if everything can."""
     if as_of_ms - stall.stalled_since_ms < YOUNG_MS:
         return None
     if not stall.is_read:

@@ -1,4 +1,6 @@
-"""How an open entry that nobody owned has ended: by a marker (whose?), or because its records are no more."""
+"""Finds how an open entry without owner has ended: by a marker, and whose decision that was, or because its records are
+gone.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from service.domain.transaction_log.causes import ADMIN, AMBIGUOUS, LIKELY, Caus
 from service.domain.worlds.markers import Marker
 
 SKEW_MS: Final = 2_000
-"""By how much two clocks of the cluster may differ."""
+"""Difference that two clocks of the cluster may have."""
 
 
 class Ended(NamedTuple):
@@ -36,9 +38,9 @@ def how_ended(
     ended: Ended | None,
     by_us: bool,
 ) -> str:
-    """A resolution of `kinds.RESOLUTIONS`. `markers` of its producer id, behind where it was seen open last; `ended`:
-    the last transaction that ended under the producer id, unless it was complete while the entry was still open;
-    `by_us`: `resolve` has written a marker for it."""
+    """Returns a resolution of `kinds.RESOLUTIONS`. `markers`: of its producer id, behind the offset where the entry was
+    last seen open; `ended`: the last transaction that ended under the producer id, unless it was complete while the
+    entry was still open; `by_us`: `resolve` has written a marker for the entry."""
     if high_watermark <= entry.start_offset:
         return kinds.TRUNCATED
     if not markers:
@@ -53,7 +55,8 @@ def how_ended(
 
 
 def _is_its_marker(marker: Marker, ended: Ended, entry: Entry) -> bool:
-    """The coordinator wrote it when that transaction ended. A marker by hand comes later, or lacks the epoch."""
+    """Returns whether the coordinator wrote the marker when that transaction ended. A marker written by hand comes
+    later, or lacks the epoch."""
     return (
         entry.place in ended.partitions
         and marker.producer_epoch == ended.producer_epoch
@@ -64,15 +67,16 @@ def _is_its_marker(marker: Marker, ended: Ended, entry: Entry) -> bool:
 
 
 CLOCKS_MS: Final = 5_000
-"""How far the clocks of two brokers may lie apart: a marker has the time of its partition's leader."""
+"""Difference that the clocks of two brokers may have: a marker carries the time of its partition's leader."""
 
 CLOSE_MS: Final = 500
-"""Clocks that somebody looks after are closer: what lies further off may be a marker by hand, soon after a decision."""
+"""Difference between clocks that are maintained. A marker further off than this may have been written by hand, soon
+after a decision."""
 
 
 class Decision(NamedTuple):
-    """That transactions of a producer id end: its markers were written from `from_ms` to `until_ms` (None: they still
-    are). `marker`: COMMIT or ABORT.
+    """A decision to end one or more transactions of a producer id. Their markers were written from `from_ms` to
+    `until_ms` (None: they still are). `marker`: COMMIT or ABORT.
     """
 
     marker: str
@@ -82,19 +86,19 @@ class Decision(NamedTuple):
 
 
 class Known(NamedTuple):
-    """From when to when every decision is in the store."""
+    """The span of time of which the store has every decision."""
 
     from_ms: int
     until_ms: int
 
 
 def cause_of_marker(marker: str, at_ms: int, decisions: Iterable[Decision], known: Known | None) -> Cause | None:
-    """The cause of the decision that fits best, ambiguous where only clocks that differ make it fit.
+    """Returns the cause of the decision that fits the marker best, ambiguous if it fits only because clocks may differ.
 
-    `decisions` are all of its producer id that are known; `known`: when these are all there were.
+    `decisions`: all known ones of its producer id; `known`: the span of time in which these are all there were.
 
-    A marker without any, at a time of which all are known, was written past the coordinator: `kafka-transactions.sh
-    abort`, or another tool that sends WriteTxnMarkers. None: nobody can tell.
+    A marker that fits no decision and lies in `known` was written without the coordinator: by `kafka-transactions.sh
+    abort`, or another tool that sends WriteTxnMarkers. None: the cause cannot be known.
     """
     fitting = [
         (_distance(decision, at_ms), -decision.from_ms, decision)
@@ -110,6 +114,7 @@ def cause_of_marker(marker: str, at_ms: int, decisions: Iterable[Decision], know
 
 
 def _distance(decision: Decision, at_ms: int) -> int:
-    """0 while it was under way."""
+    """Returns the time in ms between the marker and the span in which the decision's markers were written; 0 inside of
+    it."""
     late = 0 if decision.until_ms is None else at_ms - decision.until_ms
     return max(decision.from_ms - at_ms, late, 0)

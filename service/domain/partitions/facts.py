@@ -1,7 +1,7 @@
-"""What looks at data partitions tell: values that travel from the sampler to the store.
+"""Values that the partition sampler reads and the store keeps: samples of data partitions and their open entries.
 
-Everything is frozen and plain. `_ms` are milliseconds since the epoch; the time of a look is taken before its question
-is asked, so what it tells was still true then. Numbers of a partition that did not answer are -1, never used.
+Everything is frozen and plain. `_ms` are milliseconds since the epoch; the time of a sample is taken before its request
+is sent, so what the answer reports was still true then. Numbers of a partition that did not answer are -1, never used.
 """
 
 from __future__ import annotations
@@ -16,16 +16,17 @@ Place = tuple[str, int]
 """Topic and partition."""
 
 NOT_TOLD: Final = -2
-"""A coordinator epoch that could not be asked for; -1 is Kafka's word for "no marker of it was ever written here"."""
+"""A coordinator epoch that could not be asked for; with -1 Kafka reports that no marker of the producer id was ever
+written there."""
 
 
 class PartitionLook(NamedTuple):
-    """One partition as its leader told of it. `why`: it could not be looked at, and the numbers are -1. `is_gone`: the
-    partition, or its topic, is no more (or another topic has its name now).
+    """A sample of one partition, as its leader reported it. `why`: the reason if it could not be sampled; the numbers
+    are -1 then. `is_gone`: the partition, or its topic, does not exist any more (or another topic has its name now).
 
-    `stalled_since_ms`: since when the LSO stands there below the high watermark; None where both are equal.
-    `samples`: what rounds of questions prove about when it was written (`service.domain.worlds.order.decode`); None
-    where the LSO does not stand.
+    `stalled_since_ms`: the time since which the LSO has been there, below the high watermark; None if both are equal.
+    `samples`: what rounds of questions prove about when its entries were written
+    (`service.domain.worlds.order.decode`); None if the partition is not stalled.
     """
 
     topic: str
@@ -56,10 +57,10 @@ class FirstBatch(NamedTuple):
 
 
 class OpenEntry(NamedTuple):
-    """A transaction that is open on the partition: what the leader's producer state (DescribeProducers) or a window of
-    batch headers says. `coordinator_epoch`: of the last marker of this producer id, -1 for none ever, NOT_TOLD.
+    """A transaction that is open on the partition, from the leader's producer state (DescribeProducers) or a window of
+    batch headers. `coordinator_epoch`: of the last marker of this producer id, -1 if there never was one, or NOT_TOLD.
     `last_timestamp_ms`: of its newest batch, the producer's clock; -1 for none. `records`, `bytes`: between LSO and
-    high watermark, only where a window was read whole.
+    high watermark, only if the whole window was read.
     """
 
     producer_id: int
@@ -72,11 +73,11 @@ class OpenEntry(NamedTuple):
 
 
 class StalledRead(NamedTuple):
-    """What was read of a partition whose LSO stands still. `described`: `entries` are all there are
-    (DescribeProducers); otherwise they come from a window of headers, and are all there are only if `is_whole`. `why`:
-    what could not be read; `described` and `first` say what could.
+    """The data that was read of a stalled partition. `described`: `entries` are complete (DescribeProducers); otherwise
+    they come from a window of headers, and are complete only if `is_whole`. `why`: the reason if something could not be
+    read; `described` and `first` show what could.
 
-    `is_whole`: every batch from the LSO to the high watermark was read, `lag_bytes` of them (else None).
+    `is_whole`: every batch from the LSO to the high watermark was read, `lag_bytes` in all (else None).
     """
 
     topic: str
@@ -95,11 +96,12 @@ class StalledRead(NamedTuple):
 
 
 class PartitionsBatch(NamedTuple):
-    """All that one micro-batch of the sampler saw. `looked_at_ms`: when it last looked at all watched partitions.
+    """Everything that one micro-batch of the sampler read. `looked_at_ms`: the time of its last sample of all watched
+    partitions.
 
-    `is_full`: `looks` are all watched partitions; what the store knows beyond them is not watched any more.
-    `not_covered`: partitions there are and that are not watched (`--topics`, mirrored). `trouble`: why not all
-    could be asked; None when all brokers answered.
+    `is_full`: `looks` has all watched partitions; any other partition in the store is not watched any more.
+    `not_covered`: the number of partitions that exist and are not watched (`--topics`, mirrored). `trouble`: the reason
+    why not all could be asked; None if all brokers answered.
     """
 
     looked_at_ms: int

@@ -1,7 +1,7 @@
-"""What tailing data partitions tells: their volume by minute, and the markers that ended transactions there.
+"""Values that tailing data partitions yields: their volume by minute, and the markers that ended transactions there.
 
-Everything is frozen and plain. Unlike what the sampler sees, this is counted: every batch of a tailed partition is in
-exactly one range, the one that holds its last offset.
+Everything is frozen and plain. Unlike the samples of `service.domain.partitions.facts`, this is counted: every batch of
+a tailed partition is in exactly one range, the one that holds its last offset.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ SOURCE: Final = "ledger"
 
 
 class TopicRange(NamedTuple):
-    """A range that was read, or is to be, of a partition of `topic`."""
+    """A range of offsets of a partition of `topic` that was read, or is to be read."""
 
     topic: str
     read: RangeRead
@@ -34,8 +34,8 @@ class TopicRange(NamedTuple):
 
 
 class Volume(NamedTuple):
-    """What was written to a partition in one minute of its batches' timestamps. `bytes`: of whole batches as they lie
-    in the log, markers included, which are no `records`."""
+    """Volume that was written to a partition in one minute of its batches' timestamps. `bytes`: of whole batches as
+    stored in the log, markers included; markers do not count as `records`."""
 
     topic: str
     partition: int
@@ -63,7 +63,7 @@ class Marker(NamedTuple):
 
 
 class LedgerBatch(NamedTuple):
-    """All that one micro-batch read. `trouble`: why not all of it could be."""
+    """Everything that one micro-batch read. `trouble`: the reason if not everything could be read."""
 
     ranges: tuple[TopicRange, ...]
     volumes: tuple[Volume, ...] = ()

@@ -1,7 +1,9 @@
-"""What became of the offsets of a partition: its batches in, spans of one transaction and one fate out. Pure.
+"""Derives the fate of a partition's offsets: takes its batches, returns spans that belong to one transaction and have
+one fate. Pure.
 
-A marker of a producer id ends all that this id wrote before it (`ProducerAppendInfo`): reading has to go on behind the
-offsets asked for, until the marker of every transaction among them was seen. Nothing before them has to be read.
+A marker of a producer id ends everything that this id wrote before it (`ProducerAppendInfo`). So reading has to go on
+behind the requested offsets until the marker of every transaction among them was seen; nothing before them has to be
+read.
 """
 
 from __future__ import annotations
@@ -28,8 +30,8 @@ _FATES: Final = {COMMIT: COMMITTED, ABORT: ABORTED, None: UNKNOWN}
 
 
 class Piece(NamedTuple):
-    """A batch: offsets [first, next), also those whose records compaction took. `marker`: of a control batch COMMIT or
-    ABORT, None where compaction emptied it (or it is about something else). `timestamp_ms`: of the marker.
+    """A batch: offsets [first, next), including those whose records compaction removed. `marker`: COMMIT or ABORT for a
+    control batch; None if compaction emptied it (or it is no transaction marker). `timestamp_ms`: of the marker.
     """
 
     first: int
@@ -43,8 +45,8 @@ class Piece(NamedTuple):
 
 
 class Span(NamedTuple):
-    """Offsets [first, next) of one kind. `marker`, `marker_offset`, `ended_ms`: of the marker that ended it, or of the
-    marker itself. None where there is nothing to tell.
+    """Offsets [first, next) of one kind. `marker`, `marker_offset`, `ended_ms`: of the marker that ended the
+    transaction, or of the marker itself; None if there is no marker or it is not known.
     """
 
     first: int
@@ -59,7 +61,7 @@ class Span(NamedTuple):
 
 @dataclass(slots=True)
 class _Part:
-    """A span that grows. `begin`: where its first batch begins, be it before the offsets asked for."""
+    """A span that grows. `begin`: first offset of its first batch, which may lie before the requested offsets."""
 
     begin: int
     first: int
@@ -76,7 +78,7 @@ class SpanWalk:
     """Takes pieces in the order of the log, from the one that holds `offset` on, until it `is_done` or the log ends."""
 
     def __init__(self, offset: int, to: int, most_spans: int = MOST_SPANS) -> None:
-        """Of the offsets [offset, to), `to` above `offset`."""
+        """Starts a walk over the offsets [offset, to), with `to` above `offset`."""
         self.to = to
         self.next = offset
         self._most_spans = most_spans
@@ -86,16 +88,17 @@ class SpanWalk:
 
     @property
     def is_done(self) -> bool:
-        """All offsets are seen and no transaction among them waits for its marker."""
+        """Returns whether all offsets are seen and no transaction among them waits for its marker."""
         return self.next >= self.to and not self._waiting
 
     @property
     def waiting(self) -> dict[int, int]:
-        """Producer ids whose marker has not come yet, and where what is seen of their transactions begins."""
+        """Returns the producer ids whose marker has not been seen yet, with the first known offset of their
+        transactions."""
         return {producer_id: parts[0].begin for producer_id, parts in self._waiting.items()}
 
     def take(self, piece: Piece) -> None:
-        """Pieces that lie before what was taken already change nothing."""
+        """Adds a piece. Pieces that end before the offsets that are still missing change nothing."""
         if piece.next <= self.next and self.next < self.to:
             return
         if self.next < self.to:
@@ -106,7 +109,8 @@ class SpanWalk:
             self._end(piece)
 
     def leave_out(self, until: int) -> None:
-        """The log does not hold the offsets up to there (also where a batch that begins before it does)."""
+        """Records that the log does not hold the offsets up to `until`, even if a batch that begins before `until`
+        contains them (a log start inside a batch)."""
         until = min(until, self.to)
         if until > self.next:
             self._parts.append(_Part(self.next, self.next, until, UNKNOWN if self._is_torn else GAP))
@@ -114,7 +118,8 @@ class SpanWalk:
         self._is_torn = False
 
     def tear(self) -> None:
-        """Bytes that cannot be read lie here: nobody knows which offsets are theirs, nor whose marker they may be."""
+        """Records that bytes follow which cannot be read: their offsets are unknown, and they may hold the marker of
+        any transaction."""
         self._is_torn = True
         for parts in self._waiting.values():
             for part in parts:
@@ -122,15 +127,16 @@ class SpanWalk:
         self._waiting.clear()
 
     def is_open(self, producer_id: int) -> None:
-        """Its transaction is known to be open: its marker need not be looked for."""
+        """Records that the producer id's transaction is known to be open, so its marker need not be searched for."""
         for part in self._waiting.pop(producer_id, ()):
             part.kind = OPEN
 
     def end(self, end: int, last_stable_offset: int, *, is_whole: bool) -> None:
-        """No more pieces. `is_whole`: the log was read to its end (the high watermark); else to `end`.
+        """Ends the walk: no more pieces follow. `is_whole`: the log was read to its end (the high watermark); else to
+        `end`.
 
-        Below the LSO everything is decided. Without a marker there the marker is gone: compaction takes it when no
-        record of its transaction is left.
+        Every transaction below the LSO is decided. If its marker is not there, compaction has removed it: that happens
+        when no record of the transaction is left.
         """
         if self.next < self.to:
             self.leave_out(end)
@@ -144,7 +150,8 @@ class SpanWalk:
         self._waiting.clear()
 
     def spans(self, hanging: Mapping[int, int]) -> list[Span]:
-        """In order, without holes. `hanging`: where a transaction is known to hang, by its producer id."""
+        """Returns the spans in order, without holes. `hanging`: the start offset of a transaction that is known to
+        hang, by producer id."""
         return [self._span(part, hanging) for part in self._parts]
 
     def _add(self, piece: Piece) -> None:
@@ -192,7 +199,8 @@ class SpanWalk:
 
 
 def _goes_on(part: _Part, piece: Piece) -> bool:
-    """Whether a data batch is of the same transaction, or of the same producer without any, as what lies before it."""
+    """Returns whether a data batch continues the part before it: the same transaction, or the same producer without
+    one."""
     if (part.producer_id, part.producer_epoch) != (piece.producer_id, piece.producer_epoch):
         return False
     return part.kind is None if piece.is_transactional else part.kind == NON_TRANSACTIONAL

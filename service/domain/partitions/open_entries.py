@@ -1,4 +1,5 @@
-"""Who will end what is open on a partition: the coordinator that owns it, somebody else by chance, or nobody."""
+"""Decides who will end an entry that is open on a partition: its owner's coordinator, a later transaction by chance, or
+nobody."""
 
 from __future__ import annotations
 
@@ -22,13 +23,13 @@ NOT_KNOWN: Final = "unknown"
 RELATIONS: Final = (OPENED, OVERDUE, COMPLETING, ADOPTED, UNREPLICATED, HANGING, NOT_KNOWN)
 
 ADOPTED_AFTER_MS: Final = 5_000
-"""How long before a transaction's start an entry must have been seen to be none of its own: clocks differ, and some
+"""Time by which an entry has to be seen before a transaction's start to be none of its own: clocks differ, and some
 clients write before AddPartitionsToTxn is accepted."""
 
 
 class Entry(NamedTuple):
-    """An open entry as the store has it: `service.domain.partitions.facts.OpenEntry`, where it is, and when it was seen
-    open for the first time and last (the times of looks, on txnscope's clock)."""
+    """An open entry as stored: `service.domain.partitions.facts.OpenEntry`, its place, and the times at which it was
+    seen open first and last (times of samples, on txnscope's clock)."""
 
     topic: str
     partition: int
@@ -48,10 +49,10 @@ class Entry(NamedTuple):
 
 
 class Relation(NamedTuple):
-    """`word`: one of RELATIONS, in the words of the API. `owner`: the id that wrote it, if its producer id was ever
-    seen in the log. `why`: what is missing where the word is unknown. `is_unowned`: the log, as far as it is read, has
-    no transaction that will end the entry; whether that is all there is takes three looks (`findings.hanging`).
-    `is_unread`: what the log says of its owner now is not known.
+    """Who will end an entry. `word`: one of RELATIONS, in the words of the API. `owner`: the id that wrote it, if its
+    producer id was ever seen in the transaction log. `why`: what is missing if the word is unknown. `is_unowned`: the
+    log, as far as it is read, has no transaction that will end the entry; only the three confirmation steps show
+    whether that is final (`findings.hanging`). `is_unread`: the owner's present state in the log is not known.
     """
 
     word: str
@@ -62,14 +63,16 @@ class Relation(NamedTuple):
 
 
 def owner_of(entry: Entry, owners: Sequence[Owner]) -> Owner | None:
-    """The id that has the entry's producer id now, else the last that had it: a producer id is never given twice."""
+    """Returns the id that has the entry's producer id now, else the last that had it: a producer id is never assigned
+    twice."""
     current = [one for one in owners if one.producer_id == entry.producer_id and one.state != EXPIRED]
     return max(current or owners, key=lambda one: one.last_seen_ms, default=None)
 
 
 def will_close(entry: Entry, owner: Owner | Told) -> bool:
-    """Any marker of the producer id with an epoch not below the batch's closes it (`ProducerAppendInfo`); the owner
-    will have one written to every partition that its open transaction lists."""
+    """Returns whether the owner's open transaction will end the entry. Any marker of the producer id with an epoch not
+    below the batch's ends it (`ProducerAppendInfo`), and the owner will have one written to every partition that its
+    open transaction lists."""
     return (
         owner.producer_id == entry.producer_id
         and owner.state in OPEN
@@ -79,12 +82,14 @@ def will_close(entry: Entry, owner: Owner | Told) -> bool:
 
 
 def is_stale(entry: Entry, owner: Owner) -> bool:
-    """It lay there before the transaction began that will close it. Start: the coordinator's clock."""
+    """Returns whether the entry was there before the start (on the coordinator's clock) of the transaction that will
+    end it."""
     return is_time(owner.start_ms) and entry.first_seen_ms + ADOPTED_AFTER_MS < owner.start_ms
 
 
 def relate(entry: Entry, owners: Sequence[Owner], context: Context, *, is_hanging: bool) -> Relation:
-    """`owners`: of the entry's producer id. `is_hanging`: there is a confirmed finding that says so."""
+    """Returns the relation of an entry. `owners`: of the entry's producer id. `is_hanging`: a confirmed finding says
+    that the entry hangs."""
     owner = owner_of(entry, owners)
     if owner is not None and owner.state == UNKNOWN:
         return Relation(NOT_KNOWN, owner, OwnerUndecodable())
@@ -111,7 +116,7 @@ def _kept(entry: Entry, owner: Owner, context: Context) -> str:
 
 
 class Told(NamedTuple):
-    """An id as its coordinator tells of it (DescribeTransactions): all there is where the log may not be read."""
+    """An id as its coordinator describes it (DescribeTransactions): the fallback without log access."""
 
     transactional_id: bytes
     coordinator: int
@@ -126,7 +131,7 @@ class Owner(NamedTuple):
 
     `producer_id` is the one it has now. `partitions`: (topic, partition) of its open transaction. `first_seen_ms` to
     `last_epoch`: when and with which epochs it had the producer id in question. `ended_*`: the newest PrepareX with
-    partitions under that producer id (`ended_value` as Kafka wrote it); None where none was seen.
+    partitions under that producer id (`ended_value` as Kafka wrote it); None if none was seen.
     """
 
     transactional_id: bytes

@@ -1,5 +1,5 @@
-"""Why something cannot be read or judged, or hangs: values with a code, and the one sentence each of them is shown as.
+"""Reasons why something cannot be read or judged, or hangs: values with a code, each shown as one sentence.
 
-Facts travel and are stored as these values; code asks for their class or code and never looks into a sentence. Pure,
-imports nothing of ours but itself. For all rooms.
+Facts travel and are stored as these values; code asks for their class or code and never parses a sentence. Pure,
+imports no other package of ours; every package may import it.
 """

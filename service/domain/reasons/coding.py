@@ -1,4 +1,4 @@
-"""Reasons as text: JSON with a code, for the store and between processes."""
+"""Converts reasons to text and back: JSON with a code, for the store and between processes."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _KNOWN: Final = {
 
 @lru_cache(maxsize=4096)
 def encode(reason: Reason) -> str:
-    """ASCII. The same reason gives the same text."""
+    """Returns the reason as ASCII text. The same reason always gives the same text."""
     return json.dumps(_plain(reason))
 
 
 @lru_cache(maxsize=4096)
 def decode(text: str) -> Reason:
-    """The reason that `encode` made this text of; one that only a later version knows is shown by its code.
+    """Returns the reason that `encode` made this text of; one that only a later version knows is shown by its code.
 
-    ValueError where the text is no reason.
+    Raises ValueError if the text is no reason.
     """
     try:
         found = _value(json.loads(text))

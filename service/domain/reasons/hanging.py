@@ -1,4 +1,4 @@
-"""Why a transaction hangs, as far as that is proven."""
+"""Reasons why a transaction hangs, as far as they are proven."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from service.domain.reasons.reason import Reason
 
 
 class HangCause(StrEnum):
-    """What happened to its marker, or to whoever wrote it."""
+    """Cause of a hang: what happened to the transaction's marker, to its records, or to its producer's id."""
 
     OUTLIVED = "outlived_its_records"
     NO_MARKER = "no_marker"
@@ -47,9 +47,10 @@ _MISSING: Final = (HangCause.NO_MARKER, HangCause.NO_MARKER_OR_OUTSIDE)
 
 @dataclass(frozen=True)
 class Hangs(Reason):
-    """`cause`: a HangCause. `log_start`: up to where records were deleted. `may_skip_markers`: as
-    `service.domain.releases` tells of the brokers. `decision` and `decided_by`: what was decided of it, and how that is
-    known. `is_behind`: something else still pins the LSO below it."""
+    """Reason why an entry hangs, and what was decided of its transaction. `cause`: a HangCause. `log_start`: up to
+    where records were deleted. `may_skip_markers`: from `service.domain.releases`, for the brokers of the cluster.
+    `decision` and `decided_by`: what the coordinator decided, and how that is known. `is_behind`: an older entry still
+    pins the LSO below this one."""
 
     cause: str
     log_start: int
@@ -61,7 +62,7 @@ class Hangs(Reason):
 
     @property
     def cause_text(self) -> str:
-        """Without a full stop."""
+        """Returns the cause as text without a full stop."""
         text = _TEXTS[HangCause(self.cause)].format(log_start=self.log_start)
         return text + (_SKIPPED[self.may_skip_markers] if self.cause in _MISSING else "")
 

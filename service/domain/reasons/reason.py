@@ -9,15 +9,15 @@ from typing import Any, ClassVar
 
 @dataclass(frozen=True)
 class Reason:
-    """A subclass has a `code` of its own, fields that are text, numbers, reasons or tuples of these, and `__str__`: one
-    line for people, without a full stop."""
+    """Base class. A subclass has a `code` of its own, fields that are text, numbers, reasons or tuples of these, and a
+    `__str__` that returns one line for people, without a full stop."""
 
     code: ClassVar[str]
 
 
 @dataclass(frozen=True)
 class Several(Reason):
-    """More than one at once."""
+    """Several reasons that hold at once."""
 
     reasons: tuple[Reason, ...]
     code = "several"
@@ -27,18 +27,18 @@ class Several(Reason):
 
 
 def text_of(reason: Reason | None) -> str | None:
-    """For people."""
+    """Returns the reason as text for people."""
     return None if reason is None else str(reason)
 
 
 def together(reasons: Iterable[Reason | None]) -> Reason | None:
-    """One for all of these, each said once; None for none."""
+    """Returns all of these as one reason that contains each of them once; None for none."""
     said = tuple(dict.fromkeys(one for one in reasons if one is not None))
     return Several(said) if len(said) > 1 else said[0] if said else None
 
 
 def parts(reason: Reason | None) -> Iterator[Reason]:
-    """The reason, and all reasons that it consists of."""
+    """Yields the reason and all reasons that it consists of."""
     if reason is not None:
         yield reason
         for field in fields(reason):

@@ -1,4 +1,4 @@
-"""Why a partition, or what is open on it, is not judged though Kafka was asked."""
+"""Reasons why a partition, or an entry that is open on it, is not judged although Kafka was asked."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from service.domain.reasons.reason import Reason
 
 @dataclass(frozen=True)
 class NotReadYet(Reason):
-    """Its LSO stands, and the next micro-batch reads what is there."""
+    """The partition is stalled, and the next micro-batch reads what is open there."""
 
     code = "not_read_yet"
 
@@ -19,7 +19,7 @@ class NotReadYet(Reason):
 
 @dataclass(frozen=True)
 class NotAllRead(Reason):
-    """`because` None: it was not said."""
+    """Not every open entry of the partition could be read. `because` is None if the read gave no reason."""
 
     because: Reason | None
     code = "not_all_read"
@@ -31,7 +31,7 @@ class NotAllRead(Reason):
 
 @dataclass(frozen=True)
 class OwnerUndecodable(Reason):
-    """The id that has the producer id is in an unknown state."""
+    """The newest record of the owner cannot be decoded, so its state is unknown."""
 
     code = "owner_undecodable"
 
@@ -41,7 +41,7 @@ class OwnerUndecodable(Reason):
 
 @dataclass(frozen=True)
 class LogUnread(Reason):
-    """The coordinators' log. `because` None: it is being read."""
+    """The transaction log is not read to its end. `because` is None while it is being read."""
 
     because: Reason | None = None
     code = "log_unread"
@@ -53,8 +53,8 @@ class LogUnread(Reason):
 
 @dataclass(frozen=True)
 class LookedAtAgain(Reason):
-    """Nobody is known who will end it; three looks decide. `owner_state`: in the words of the API; None: no id is known
-    to have had its producer id."""
+    """No id is known that will end the entry; the three confirmation steps decide. `owner_state`: in the words of the
+    API; None if no id is known to have had the producer id."""
 
     owner_state: str | None
     code = "looked_at_again"
@@ -67,7 +67,7 @@ class LookedAtAgain(Reason):
 
 @dataclass(frozen=True)
 class ProducerUnknown(Reason):
-    """The partition is not judged for what one producer has open there."""
+    """The partition is not judged because of an entry of this producer id."""
 
     producer_id: int
     because: Reason
@@ -79,7 +79,7 @@ class ProducerUnknown(Reason):
 
 @dataclass(frozen=True)
 class TooManyStand(Reason):
-    """Partitions whose LSO stands, more than are judged at once."""
+    """More than `most` partitions are stalled; only `most` of them are judged at once."""
 
     most: int
     code = "too_many_stand"
@@ -90,7 +90,7 @@ class TooManyStand(Reason):
 
 @dataclass(frozen=True)
 class TooManyOpen(Reason):
-    """Open transactions, more than are read at once."""
+    """More than `most` transactions are open; only `most` of them are read at once."""
 
     most: int
     code = "too_many_open"
@@ -101,7 +101,7 @@ class TooManyOpen(Reason):
 
 @dataclass(frozen=True)
 class LessCommon(Reason):
-    """Of partitions that did not answer: what is behind the commonest reasons."""
+    """Stands for the less common reasons of partitions that did not answer; the commonest are listed by themselves."""
 
     code = "less_common"
 

@@ -1,4 +1,4 @@
-"""Why something could not be read: what Kafka, or the way to it, does not give."""
+"""Reasons why something could not be read: what Kafka, or the network on the way to it, does not provide."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ READ: Final = "READ"
 
 
 def _one_line(text: str) -> str:
-    """Printable, whatever was said."""
+    """Returns the text as one printable line, whatever it contains."""
     line = " ".join(text.split())
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in line)
 
 
 @dataclass(frozen=True)
 class Told(Reason):
-    """In the words of a library, of Spark or of a broker, which nobody but people reads."""
+    """An error text of a library, of Spark or of a broker, shown to people and never interpreted."""
 
     text: str
     code = "told"
@@ -50,7 +50,7 @@ class NoPermission(Reason):
 
 @dataclass(frozen=True)
 class NoBroker(Reason):
-    """Not one of the bootstrap servers answers. `servers`: as they were given."""
+    """None of the bootstrap servers answers. `servers`: as they were given."""
 
     servers: str
     code = "no_broker"
@@ -61,7 +61,7 @@ class NoBroker(Reason):
 
 @dataclass(frozen=True)
 class NoLeader(Reason):
-    """Of a partition."""
+    """The partition has no leader."""
 
     code = "no_leader"
 
@@ -71,7 +71,7 @@ class NoLeader(Reason):
 
 @dataclass(frozen=True)
 class SilentBroker(Reason):
-    """It leads the partition, and does not answer in time."""
+    """The broker leads the partition and does not answer in time."""
 
     broker: int
     code = "silent_broker"
@@ -82,7 +82,7 @@ class SilentBroker(Reason):
 
 @dataclass(frozen=True)
 class NewLeader(Reason):
-    """It answers OFFSET_NOT_AVAILABLE."""
+    """The broker answers OFFSET_NOT_AVAILABLE."""
 
     broker: int
     code = "new_leader"
@@ -93,7 +93,8 @@ class NewLeader(Reason):
 
 @dataclass(frozen=True)
 class ErrorAnswer(Reason):
-    """`request`: which one is answered so; "": a look at the partition's ends. `error`: as in Kafka's Errors.java."""
+    """A broker answers a request with an error. `request`: its name; empty for a sample of the partition's offsets.
+    `error`: a code as in Kafka's Errors.java."""
 
     broker: int
     request: str
@@ -107,7 +108,7 @@ class ErrorAnswer(Reason):
 
 @dataclass(frozen=True)
 class NoBatchAtLso(Reason):
-    """The partition answers, and what lies at its LSO does not come."""
+    """The partition answers, but the batch at its LSO could not be fetched."""
 
     code = "no_batch_at_lso"
 
@@ -117,7 +118,7 @@ class NoBatchAtLso(Reason):
 
 @dataclass(frozen=True)
 class NoBatch(Reason):
-    """What lies there is none: damaged, or of a format that nobody knows."""
+    """The bytes at this offset are no batch: damaged, or of an unknown format."""
 
     topic: str
     partition: int
@@ -130,7 +131,7 @@ class NoBatch(Reason):
 
 @dataclass(frozen=True)
 class TopicGone(Reason):
-    """It was read before."""
+    """The topic was read before and does not exist any more."""
 
     topic: str
     code = "topic_gone"
@@ -141,7 +142,7 @@ class TopicGone(Reason):
 
 @dataclass(frozen=True)
 class LeadersSilent(Reason):
-    """Of one topic: `silent` of its `all` partitions. `named`: the first of them."""
+    """`silent` of the `all` partitions of one topic have no leader that answers. `named`: the first of them."""
 
     topic: str
     silent: int
@@ -156,7 +157,7 @@ class LeadersSilent(Reason):
 
 @dataclass(frozen=True)
 class FirstStartIncomplete(Reason):
-    """What is counted depends on where the logs end at the first start, so all of them have to answer."""
+    """At the first start not every partition answered. All have to: counting begins where their logs end then."""
 
     because: Reason | None
     code = "first_start_incomplete"
@@ -167,7 +168,7 @@ class FirstStartIncomplete(Reason):
 
 @dataclass(frozen=True)
 class PartitionsSilent(Reason):
-    """Of all that are watched. `reasons`: the commonest, with the number of partitions."""
+    """`silent` of the `watched` partitions do not answer. `reasons`: the commonest, each with its partition count."""
 
     silent: int
     watched: int
@@ -180,7 +181,7 @@ class PartitionsSilent(Reason):
 
 
 def missing_permissions(reason: Reason | None) -> Iterator[NoPermission]:
-    """All that are a part of the reason."""
+    """Returns all missing permissions that are a part of the reason."""
     return (one for one in parts(reason) if isinstance(one, NoPermission))
 
 

@@ -1,4 +1,5 @@
-"""What the records of one transactional.id say: states, transitions, how transactions ended and why. Pure.
+"""The rules for the records of one transactional.id: states, transitions, how transactions ended and why. Pure.
 
-Imported wherever the transaction log is read, kept or shown; imports nothing of ours but itself.
+Every package that reads, stores or shows the transaction log may import it. It imports no other package of the project
+except `service.domain.reasons`.
 """

@@ -1,4 +1,4 @@
-"""Why a transaction was aborted, in sentences for the people whose client it was: what happened, and what to do."""
+"""Explains an abort to the people who run the client: what happened, and what to do about it."""
 
 from __future__ import annotations
 
@@ -58,5 +58,5 @@ _ABORTS: Final = {
 
 
 def why_aborted(cause: str, confidence: str) -> str | None:
-    """None for what is no cause of an abort."""
+    """Returns the explanation of an abort by its cause and confidence; None if that is no cause of an abort."""
     return _ABORTS.get((cause, confidence))

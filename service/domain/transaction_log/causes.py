@@ -1,9 +1,9 @@
-"""Why a transaction ended, and how sure that is: rules over two neighbouring records of one id.
+"""Derives why a transaction ended, and how certain that is, from two neighbouring records of one id.
 
 Source: `TransactionCoordinator` (endTransaction, InitProducerId, timeout scan), `TransactionMetadata.prepare*`,
 KIP-890.
-Under TV2 client, timeout and fence all raise the epoch by one, so nothing there is certain; what the id does next
-often decides (`refined`).
+Under TV2 a client's abort, a timeout and a fence all raise the epoch by one, so no abort cause is certain there. The
+next record of the id often decides (`refined`).
 """
 
 from __future__ import annotations
@@ -40,18 +40,20 @@ LIKELY: Final = "likely"
 AMBIGUOUS: Final = "ambiguous"
 
 ADMIN_TIMEOUTS_MS: Final = frozenset({1, 30_000})
-"""What `fenceProducers` and `forceTerminateTransaction` leave behind as the id's timeout (KAFKA-16047)."""
+"""The timeouts that `fenceProducers` and `forceTerminateTransaction` leave on the id (KAFKA-16047)."""
 
 FOLLOWS_WITHIN_MS: Final = 3_000
-"""A fencing InitProducerId is asked again, at most a second apart, until the abort is complete: Empty follows soon."""
+"""Time within which Empty follows a fence: its InitProducerId is retried at least once a second until the abort is
+complete."""
 
 _LAST_CLIENT_EPOCH: Final = 32_766
 
 
 class Cause(NamedTuple):
-    """A word of the contract, and certain, likely or ambiguous; `open` while the id's next record may change it.
+    """Why a transaction ended: `word` is part of the API, `confidence` is certain, likely or ambiguous.
 
-    `certain` is said only where no other reading of the log exists, whatever records compaction took before it.
+    `certain` means that the log allows no other explanation, whichever records compaction removed before. While `open`,
+    the id's next record may still change the cause.
     """
 
     word: str
@@ -60,7 +62,8 @@ class Cause(NamedTuple):
 
 
 def cause_of(before: LogRecord, after: LogRecord) -> Cause | None:
-    """Why `after` was written, where it ends, begins or renames something; None for the other steps."""
+    """Returns why `after` was written if it ends a transaction, initializes or expires the id, or changes its producer
+    id; None for the other steps."""
     if after.state == PREPARE_COMMIT:
         return Cause(COMMIT, CERTAIN)  # the coordinator itself only ever aborts
     if after.state == PREPARE_ABORT:
@@ -76,12 +79,12 @@ def cause_of(before: LogRecord, after: LogRecord) -> Cause | None:
 
 def _empty_abort(before: LogRecord, after: LogRecord) -> Cause:
     begins_and_ends = before.state in EXPIRABLE or after.start_ms == after.last_update_ms
-    return Cause(EMPTY_ABORT, CERTAIN if begins_and_ends else LIKELY)  # else: Ongoing, but with no partition
+    return Cause(EMPTY_ABORT, CERTAIN if begins_and_ends else LIKELY)  # else it was Ongoing without a partition
 
 
 def _abort(before: LogRecord, after: LogRecord) -> Cause:
     if before.state != ONGOING or before.producer_id != after.producer_id or before.start_ms != after.start_ms:
-        return Cause(UNATTRIBUTED, AMBIGUOUS)  # what came before is not there: compacted, or read later than cut
+        return Cause(UNATTRIBUTED, AMBIGUOUS)  # the record before is missing: compacted, or cut off before it was read
     bump = after.producer_epoch - before.producer_epoch
     by_tv2_client = before.client_transaction_version >= 2
     by_tv2_coordinator = after.client_transaction_version >= 2
@@ -97,17 +100,19 @@ def _abort(before: LogRecord, after: LogRecord) -> Cause:
 
 
 def _ran_out(abort: LogRecord) -> bool:
-    """As the coordinator's scan decides, strictly, on its own clock (TransactionStateManager.timedOutTransactions)."""
+    """Returns whether the coordinator's scan would have timed the transaction out: strictly longer than its timeout, by
+    the coordinator's own clock (TransactionStateManager.timedOutTransactions)."""
     return abort.timeout_ms != TWO_PHASE_TIMEOUT_MS and abort.last_update_ms - abort.start_ms > abort.timeout_ms
 
 
 def _rotated(before: LogRecord, after: LogRecord) -> Cause | None:
-    """The id goes on under another producer id: from 4.3 the record says so itself (KAFKA-20310)."""
+    """Returns the cause if the id continues under another producer id, else None. Since 4.3 the record itself contains
+    the previous one (KAFKA-20310)."""
     if before.producer_id == after.producer_id:
         return None
     if after.previous_producer_id not in (NO_ID, after.producer_id):
         return Cause(PID_ROTATED, CERTAIN)
-    if after.state == EMPTY:  # or expiry and a new life, the tombstone compacted
+    if after.state == EMPTY:  # or the id expired and began anew, and the tombstone was compacted
         exhausted = before.producer_epoch >= _LAST_CLIENT_EPOCH and after.producer_epoch == 0
         untagged = after.previous_producer_id == NO_ID
         return Cause(PID_ROTATED, LIKELY) if exhausted and untagged else None
@@ -115,10 +120,12 @@ def _rotated(before: LogRecord, after: LogRecord) -> Cause | None:
 
 
 def refined(cause: Cause, complete: LogRecord, after: LogRecord) -> Cause:
-    """What the cause of an abort becomes when the id's next record arrives; `complete`: the CompleteAbort before it.
+    """Returns the cause of an abort in the light of the id's next record, `after`; `complete` is the CompleteAbort
+    before it.
 
-    The word changes only within FOLLOWS_WITHIN_MS and while the cause is open; a client that lives on tells whenever
-    it does. A fence is never certain: an admin's may carry any timeout, also the id's own.
+    The word changes only while the cause is open, and only within FOLLOWS_WITHIN_MS. A client that continues after its
+    own abort makes that cause likely at any later time. A fence is never certain: an administrator's fence may carry
+    any timeout, also the id's own.
     """
     if complete.state == COMPLETE_ABORT:
         if cause.open and _is_next_init(complete, after):
@@ -136,7 +143,7 @@ def _fence_or_admin(cause: Cause, complete: LogRecord, empty: LogRecord) -> Caus
 
 
 def _is_next_init(complete: LogRecord, after: LogRecord) -> bool:
-    """The InitProducerId right after the abort, soon enough to have caused it."""
+    """Returns whether `after` is the InitProducerId right after the abort, soon enough to have caused it."""
     bumped = after.producer_id == complete.producer_id and after.producer_epoch == complete.producer_epoch + 1
     rotated = after.producer_id != complete.producer_id and after.producer_epoch == 0
     soon = after.timestamp_ms - complete.timestamp_ms <= FOLLOWS_WITHIN_MS
@@ -144,7 +151,8 @@ def _is_next_init(complete: LogRecord, after: LogRecord) -> bool:
 
 
 def _goes_on(complete: LogRecord, after: LogRecord) -> bool:
-    """The aborted client uses the epoch the abort left: after a fence another one would have come first."""
+    """Returns whether the aborted client continues with the epoch that the abort left. After a fence an InitProducerId
+    would have raised the epoch first."""
     bump = after.producer_epoch - complete.producer_epoch
     begins = after.state == ONGOING and bump == 0
     aborts_nothing = after.state == PREPARE_ABORT and after.partition_count == 0 and bump == 1

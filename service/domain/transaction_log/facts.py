@@ -1,7 +1,7 @@
-"""What one read of the coordinator's log tells: values that travel from the executors to the store.
+"""The results of one read of the transaction log: plain, immutable values that travel from the executors to the store.
 
-Everything is frozen and plain. Times are milliseconds since the epoch as Kafka wrote them (they may be negative or
-absurd: a record is a fact, also a wrong one). Ids are the bytes of the log, not text.
+Times are milliseconds since the epoch, exactly as Kafka wrote them, so they may be negative or absurd. Ids are the
+bytes of the log, not text.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ class Participants(NamedTuple):
 
 
 class LogRecord(NamedTuple):
-    """One record of `__transaction_state`, as far as the store keeps it.
+    """One record of `__transaction_state`, reduced to the fields that the store keeps.
 
-    `state` is a number of `transaction_log.states`; a tombstone is EXPIRED and an undecodable value UNKNOWN, both with
-    producer id, epoch and times -1. `timestamp_ms` is the coordinator's append time (the record's own timestamp).
+    `state` is a number of `transaction_log.states`: EXPIRED for a tombstone, UNKNOWN for an undecodable value. Both
+    have -1 as producer id, epoch and times. `timestamp_ms` is the coordinator's append time (the record's own
+    timestamp).
     """
 
     offset: int
@@ -44,16 +45,17 @@ class LogRecord(NamedTuple):
 
 
 UNSEEN = LogRecord(-1, -1, -1, states.NEVER_SEEN, NO_ID, -1, -1, -1, -1, 0, NO_ID, 0)
-"""Stands where the predecessor of a record is not known (first record of an id, or compacted away)."""
+"""Stands in for an unknown predecessor of a record (first record of an id, or the one before was compacted away)."""
 
 
 class Run(NamedTuple):
-    """Consecutive records of one id under one producer id, folded: the unit the store is fed with.
+    """Consecutive records of one id under one producer id, folded: the unit that the store is fed with.
 
-    `joined`: the record before `first` was seen in the same fold, and the pair (it, `first`) is among the steps unless
-    it is plain; otherwise the store judges that pair with the last record it has. `participants` are those of `last`,
-    filled only while it is open. `ended_value`: the newest PrepareX with partitions in the run, as Kafka wrote it at
-    `ended_offset` with `ended_state`: it says what was decided, where and under which epoch (-1, -1, None: none).
+    - `joined`: the record before `first` was in the same fold. The pair of both is then among the steps, unless it is
+      plain. Otherwise the store judges that pair, with the last record it has.
+    - `participants`: those of `last`, filled only while its transaction is open.
+    - `ended_value`: the newest PrepareX with partitions in the run, as Kafka wrote it at `ended_offset` with
+      `ended_state`. It contains the decision, its partitions and its epoch (-1, -1, None: there is none).
     """
 
     partition: int
@@ -69,8 +71,10 @@ class Run(NamedTuple):
 
 
 class Step(NamedTuple):
-    """Two neighbouring records of an id that are more than a plain step of an ordinary commit; or its last step, where
-    the record before them is not there to show that PrepareCommit was appended only once.
+    """Two neighbouring records of an id that are more than a plain step of an ordinary commit.
+
+    The last step of an ordinary commit is included if the record before the pair is missing: only that record shows
+    that PrepareCommit was appended just once.
     """
 
     partition: int
@@ -80,11 +84,12 @@ class Step(NamedTuple):
 
 
 class Minute(NamedTuple):
-    """Commits of an id that completed in one minute (of the records' timestamps), and the durations told then.
+    """Commits of an id that completed in one minute (of the records' timestamps), and the durations known in it.
 
-    `opened` transactions reached PrepareCommit in it, together `open_sum_ms` after their first partition was added;
-    `marked` of the commits, those that left no step, took `marker_sum_ms` for their markers. First and last completion;
-    0 without commits.
+    - `opened`: transactions that reached PrepareCommit in the minute. `open_sum_ms` adds up the times since their first
+      partition was added.
+    - `marked`: commits that left no step. `marker_sum_ms` adds up the times that their markers took.
+    - `first_ms`, `last_ms`: the first and the last completion; 0 without commits.
     """
 
     partition: int
@@ -102,7 +107,7 @@ class Minute(NamedTuple):
 
 
 class Durations(NamedTuple):
-    """A histogram of commits of one log partition: how many fell into each bucket of `outcomes`."""
+    """A histogram of durations of the commits of one log partition: the number in each bucket of `outcomes`."""
 
     partition: int
     kind: str  # "open" | "marker"
@@ -111,12 +116,14 @@ class Durations(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """Offsets [from_offset, to_offset) of a partition that can no longer be read as they were, and why.
+    """Offsets [from_offset, to_offset) of a partition that can no longer be read as they were, with the reason.
 
-    `retention`: deleted before they were read. `cleaned`: `missing` of them were removed by compaction before they were
-    read. `recreated`, `diverged`: what was read is not what lies there now.
-    `away` (an empty range): read too long ago, tombstones may be gone, so all is read again. After the last three the
-    log is a new generation, and what lies below `from_offset` in it was counted already.
+    - `retention`: the records were deleted before they were read.
+    - `cleaned`: compaction removed `missing` of the records before they were read.
+    - `recreated`, `diverged`: the log now contains other records than those that were read.
+    - `away` (an empty range): the last read was so long ago that tombstones may be gone, so the log is read again.
+
+    After the last three reasons the log is a new generation; its records below `from_offset` were counted already.
     """
 
     from_offset: int
@@ -126,13 +133,15 @@ class Gap(NamedTuple):
 
 
 class RangeRead(NamedTuple):
-    """Offsets [lo, hi) of one log partition were read; `lo == hi` is a heartbeat: nothing was written.
+    """The offsets [lo, hi) of one log partition that were read. `lo == hi` is a heartbeat: nothing new was in the log.
 
-    `end_offset` is the log's end as ListOffsets told at `end_asked_at_ms`. A `generation` above the stored one means
-    that the log is another one now (topic recreated, log diverged): what the store has of that partition is void.
-    Under NO_LEADER the partition is no more: its topic was created again with fewer, and `gap` is all that was read.
-    `missing`: offsets without a record, because cleaning has removed it; `hole_end`: behind the last offset of which no
-    record was read, for whatever reason (0: there is none).
+    - `end_offset`: the log's end that ListOffsets returned; it was requested at `end_asked_at_ms`.
+    - `generation`: if above the stored one, the log is another one now (topic recreated, log diverged), and everything
+      that the store has of this partition is void.
+    - `leader`: NO_LEADER if the partition no longer exists, because its topic was created again with fewer partitions.
+      `gap` then covers all that was read of it.
+    - `missing`: number of offsets without a record, because cleaning removed it.
+    - `hole_end`: the offset after the last one of which no record was read, for whatever reason (0: there is none).
     """
 
     partition: int
@@ -158,7 +167,7 @@ class RangeRead(NamedTuple):
 
 
 class Reject(NamedTuple):
-    """A record or batch that could not be decoded, kept raw; `transactional_id` is None where the key is at fault."""
+    """A record or batch that could not be decoded, kept as raw bytes. `transactional_id` is None if the key is bad."""
 
     partition: int
     generation: int
@@ -170,11 +179,10 @@ class Reject(NamedTuple):
 
 
 class LogBatch(NamedTuple):
-    """All that one micro-batch read from the coordinator's log. Runs are ordered by (partition, id, first offset).
+    """Everything that one micro-batch read from the transaction log.
 
-    Steps of an id are in any order; a minute of it may come in several pieces.
-
-    `trouble`: why not all of it could be read; None when every partition answered.
+    Runs are ordered by (partition, id, first offset). Steps of an id are in any order, and one of its minutes may be
+    split into several values. `trouble` is the reason if a part could not be read; None if every partition answered.
     """
 
     ranges: tuple[RangeRead, ...]

@@ -1,7 +1,8 @@
-"""What two neighbouring records of an id tell: a row of its history, how a transaction ended, what they count for.
+"""Judges two neighbouring records of an id: the row of its history, the cause of an abort, the aborts that count.
 
-Pairs are judged one after another in the order of the log; what has to be remembered between them is a `LastAbort`. So
-it makes no difference where a log was cut: executors judge no causes, they only leave out pairs that are plain.
+Pairs are judged one after another in the order of the log; only a `LastAbort` has to be remembered between them. So the
+result does not depend on where one read ends and the next begins: executors judge no causes, they only leave out plain
+pairs.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from service.domain.transaction_log.states import (
 )
 
 SETTLES_AFTER_MS: Final = causes.FOLLOWS_WITHIN_MS + 5_000
-"""When an open cause stays as it is: the 5 s are for the clocks of two brokers."""
+"""Time after which an open cause is final. The 5 s allow for the difference between the clocks of two brokers."""
 
 
 class LastAbort(NamedTuple):
-    """The newest PrepareAbort of an id: its offset (-1: none), its cause, and when its CompleteAbort came.
+    """The newest PrepareAbort of an id: its offset (-1: none), its cause, and the time of its CompleteAbort.
 
-    `counts`: CompleteAbort lies where counting had begun.
+    `counts`: the CompleteAbort lies in the part of the log that is counted.
     """
 
     offset: int
@@ -38,12 +39,12 @@ class LastAbort(NamedTuple):
 
     @property
     def is_waiting(self) -> bool:
-        """Complete, but not counted: the next record may still name another cause."""
+        """True if the abort is complete but not counted yet, because the next record may still change its cause."""
         return self.cause.open and self.completed_at_ms is not None
 
     @property
     def settles_at_ms(self) -> int | None:
-        """From when on no record can change the cause any more."""
+        """The time from which no record can change the cause any more; None if the cause is not waiting for one."""
         if not self.cause.open or self.completed_at_ms is None:
             return None
         return self.completed_at_ms + SETTLES_AFTER_MS
@@ -53,7 +54,7 @@ NO_ABORT: Final = LastAbort(-1, Cause(causes.UNATTRIBUTED, causes.AMBIGUOUS), No
 
 
 class Transition(NamedTuple):
-    """A row of an id's history, about the record at `offset`; durations are None where they cannot be told."""
+    """A row of an id's history, about the record at `offset`. A duration is None if the records do not contain it."""
 
     offset: int
     at_ms: int
@@ -70,10 +71,12 @@ class Transition(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """`revised`: the row at that offset gets another cause. `aborts`: (cause, completed at) of those that count now.
+    """The result of judging one pair.
 
-    `decision`: the row of a PrepareCommit before, which was plain until this step turned out to be notable. It may be
-    there already.
+    - `decision`: the row of the PrepareCommit before, which was plain until this step turned out to be notable. The
+      history may have that row already.
+    - `revised`: the offset of a row that gets another cause, and that cause.
+    - `aborts`: (cause, completed at) of the aborts that count from now on.
     """
 
     last_abort: LastAbort
@@ -85,7 +88,8 @@ class Judged(NamedTuple):
 
 
 def judge(last_abort: LastAbort, before: LogRecord, after: LogRecord, *, counts: bool) -> Judged:
-    """`before` is UNSEEN where the predecessor is not known; `counts`: `after` lies where counting had begun."""
+    """Judges a pair. `before` is UNSEEN if the predecessor is not known. `counts`: `after` lies in the part of the log
+    that is counted."""
     revised: tuple[int, Cause] | None = None
     aborts: list[tuple[str, int]] = []
     note = transitions.oddity(before, after)
@@ -118,20 +122,23 @@ def judge(last_abort: LastAbort, before: LogRecord, after: LogRecord, *, counts:
 
 
 def settled(last_abort: LastAbort) -> tuple[LastAbort, str]:
-    """Nothing followed in time: (the abort with its cause closed, the word it counts under if it counts)."""
+    """Closes the cause of an abort after which no record came in time. Returns the abort with its cause closed, and the
+    cause under which it counts, if it counts."""
     closed = last_abort.cause._replace(open=False)
     return last_abort._replace(cause=closed), closed.word
 
 
 def open_ms(before: LogRecord, after: LogRecord) -> int | None:
-    """How long the transaction was open when `after` ended it: from its first partition to the append of PrepareX."""
+    """Returns the time that the transaction which `after` ended was open: from its first partition to the append of
+    PrepareX. None if `after` ends nothing, or repeats an end."""
     return None if transitions.is_repetition(before, after) else _open_until(after)
 
 
 def marker_ms(before: LogRecord, after: LogRecord) -> int | None:
-    """How long the markers took: between the appends of PrepareX and CompleteX (the values' own times do not tell).
+    """Returns the time that the markers took: between the appends of PrepareX and CompleteX (the times inside the
+    values do not show it). None if the pair is not these two, or the transaction has no partitions.
 
-    `before`: as `counted_from_first` returns it.
+    `before` is a record that `counted_from_first` returned.
     """
     if not _prepared(before, after) or before.partition_count == 0:
         return None
@@ -139,8 +146,8 @@ def marker_ms(before: LogRecord, after: LogRecord) -> int | None:
 
 
 def counted_from_first(before: LogRecord, after: LogRecord) -> LogRecord:
-    """Returns `after` as the pair behind it has to see it: a PrepareX that was appended again has the append time of
-    the first one. `before` went through here itself.
+    """Returns `after` as the next pair needs it: a PrepareX that was appended again gets the append time of the first
+    one. `before` is itself a record that this function returned.
     """
     return after._replace(timestamp_ms=before.timestamp_ms) if transitions.is_prepared_again(before, after) else after
 
@@ -152,7 +159,8 @@ def _open_until(prepare: LogRecord) -> int | None:
 
 
 def _decision(prepare: LogRecord) -> Transition:
-    """Of a step that is not here any more: it was plain, and Kafka writes PrepareCommit after Ongoing alone."""
+    """Returns the row of a PrepareCommit whose own step was left out as plain. Kafka writes PrepareCommit only after
+    Ongoing, so the state before is known."""
     return Transition(
         prepare.offset,
         prepare.timestamp_ms,
@@ -193,7 +201,7 @@ def _transition(before: LogRecord, after: LogRecord, cause: Cause | None, note: 
 
 
 def _is_notable(before: LogRecord, after: LogRecord, cause: Cause | None, note: str | None) -> bool:
-    """Whether the step gets a row of its own; the others are folded into counts."""
+    """Returns whether the step gets a row of its own. The others are folded into counts."""
     if note is not None or after.state in (PREPARE_ABORT, COMPLETE_ABORT):
         return True
     slow = (marker_ms(before, after) or 0) >= transitions.SLOW_MARKERS_MS

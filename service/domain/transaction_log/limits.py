@@ -1,4 +1,4 @@
-"""The limits Kafka puts on transactions and ids, and the moments they lead to. Times are ms since the epoch."""
+"""Kafka's limits for transactions and ids, and the times at which they take effect. Times are ms since the epoch."""
 
 from __future__ import annotations
 
@@ -14,32 +14,33 @@ CONFIG_DEFAULTS: Final[dict[str, str]] = {
     "transaction.max.timeout.ms": "900000",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "10000",
 }
-"""Kafka's own (TransactionStateManagerConfig, TransactionLogConfig): assumed where the brokers were not heard yet."""
+"""Kafka's defaults (TransactionStateManagerConfig, TransactionLogConfig): used until the brokers report theirs."""
 
 TWO_PHASE_TIMEOUT_MS: Final = 2_147_483_647
-"""The timeout of a transaction that an outside coordinator ends (KIP-939): it never times out."""
+"""The timeout of a transaction that an external coordinator ends (KIP-939). Such a transaction never times out."""
 
 LAST_TIME_MS: Final = 253_402_300_799_999
-"""The end of the year 9999; times are from 0 to here, anything else in a record is a number and no time."""
+"""The end of the year 9999. A value in a record is a time only from 0 up to here."""
 
 NO_TIME: Final = -1
-"""What Kafka writes where there is none."""
+"""The value that Kafka writes in place of a missing time."""
 
 
 def is_time(ms: int | None) -> bool:
-    """Whether the number can be a time at all. NO_TIME is not."""
+    """Returns whether the number can be a time. NO_TIME cannot."""
     return ms is not None and 0 <= ms <= LAST_TIME_MS
 
 
 def times_out_at_ms(state: int, started_at_ms: int | None, timeout_ms: int) -> int | None:
-    """When the coordinator may abort the transaction; None where it will not."""
+    """Returns the time from which the coordinator may abort the transaction; None if it will not."""
     if state != ONGOING or started_at_ms is None or started_at_ms < 0 or timeout_ms == TWO_PHASE_TIMEOUT_MS:
         return None
     return started_at_ms + timeout_ms
 
 
 def expires_at_ms(state: int, last_update_ms: int, expiration_ms: int) -> int | None:
-    """When the coordinator may remove the id (it sweeps hourly); None while a transaction is under way."""
+    """Returns the time from which the coordinator may remove the id (it sweeps hourly); None while a transaction is
+    open."""
     if state not in EXPIRABLE or last_update_ms < 0:
         return None
     return last_update_ms + expiration_ms

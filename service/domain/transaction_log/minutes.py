@@ -1,4 +1,4 @@
-"""Adds up what happened to an id, minute by minute: commits, aborts by cause, durations. Pure."""
+"""Adds up the commits, the aborts by cause and the durations of an id, minute by minute. Pure."""
 
 from __future__ import annotations
 
@@ -19,13 +19,16 @@ COUNTED_AS: Final = {
     causes.ADMIN: "admin",
     causes.UNATTRIBUTED: "unattributed",
 }
-"""The words of `aborts` in JSON, metrics and columns, by cause."""
+"""By cause, the word under which `aborts` are counted in JSON, metrics and columns."""
 
 ABORT_WORDS: Final = tuple(COUNTED_AS.values())
 
 
 class Told(NamedTuple):
-    """`commits` is 0 or 1; durations are None where the pair tells none. Aborts are the journal's."""
+    """The commit and durations that a pair of neighbouring records adds to a minute. The journal counts the aborts.
+
+    `commits` is 0 or 1; a duration is None if the pair does not contain it.
+    """
 
     minute_ms: int
     commits: int
@@ -35,7 +38,8 @@ class Told(NamedTuple):
 
 FIRST_MS: Final = -(2**62)
 LAST_MS: Final = 2**62
-"""What lies before or behind counts for this minute: a minute at the limits of int64 would begin or end beyond them."""
+"""Times outside of FIRST_MS to LAST_MS are cut to it: a minute at the limits of int64 would begin or end beyond
+them."""
 
 
 def minute_of(ms: int) -> int:
@@ -54,7 +58,7 @@ def told(before: LogRecord, after: LogRecord) -> Told | None:
 
 @dataclass(slots=True)
 class Cell:
-    """As `facts.Minute`, with the aborts by the word they count under."""
+    """The sums of one minute of an id: those of `facts.Minute`, and its aborts by the words of COUNTED_AS."""
 
     commits: int = 0
     aborts: Counter[str] = field(default_factory=Counter)

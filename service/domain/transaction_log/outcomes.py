@@ -1,7 +1,7 @@
-"""When a transaction ended, told from two neighbouring records of its id.
+"""Detects the end of a transaction in two neighbouring records of its id, and sorts durations into buckets.
 
-The rule is written with operators only, so the same function judges two records (the border between what the store has
-and what a read brings) and whole columns of neighbours (inside a read).
+The rules use operators only, so the same function judges two records (the last one in the store and the first one of a
+read) and whole columns of neighbours (inside a read).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from service.domain.transaction_log.states import COMPLETE_ABORT, COMPLETE_COMMI
 
 
 class Ending(Protocol):
-    """The fields of a LogRecord the rule looks at: integers, or numpy arrays of integers of one length."""
+    """The fields of a LogRecord that the rules use: integers, or numpy arrays of integers of one length."""
 
     @property
     def state(self) -> Any: ...
@@ -26,22 +26,22 @@ class Ending(Protocol):
 
 
 def commits(before: Ending, after: Ending) -> Any:
-    """Whether `after` completes a commit that `before` had not completed yet (bool, or an array of bool)."""
+    """Returns whether `after` completes a commit that `before` had not completed yet (bool, or an array of bool)."""
     return (after.state == COMPLETE_COMMIT) & _first_time(before, after)
 
 
 def aborts(before: Ending, after: Ending) -> Any:
-    """Whether `after` completes an abort of something.
+    """Returns whether `after` completes the abort of a transaction that had partitions.
 
-    Not counted: the abort of a transaction to which nothing was added (KIP-890, TV2: PrepareAbort with an empty
-    partition list); it never was a transaction.
+    An abort with an empty partition list (KIP-890, TV2: PrepareAbort) is not counted: no transaction had begun.
     """
     aborted_nothing = (before.state == PREPARE_ABORT) & (before.partition_count == 0)
     return (after.state == COMPLETE_ABORT) & (aborted_nothing == False) & _first_time(before, after)  # noqa: E712 - arrays
 
 
 def _first_time(before: Ending, after: Ending) -> Any:
-    """A coordinator repeats an append whose acknowledgement it missed: the repetition ends nothing again."""
+    """Returns whether `after` is no repetition of `before`. A coordinator repeats an append if it missed the
+    acknowledgement; the repeated record does not end the transaction a second time."""
     return (
         (before.state != after.state) | (before.producer_id != after.producer_id) | (before.start_ms != after.start_ms)
     )
@@ -50,9 +50,9 @@ def _first_time(before: Ending, after: Ending) -> Any:
 OPEN: Final = "open"
 MARKER: Final = "marker"
 DETECTION: Final = "detection"
-"""From the first look that saw the LSO standing there until a hanging transaction was confirmed."""
+"""Duration from the first observation of the stalled LSO until the hanging transaction was confirmed."""
 BATCH: Final = "batch"
-"""From the moment a micro-batch was begun to be read until it was stored."""
+"""Duration from the start of reading a micro-batch until it was stored."""
 
 BOUNDS_MS: Final[dict[str, tuple[int, ...]]] = {
     OPEN: (10, 50, 100, 500, 1_000, 5_000, 10_000, 30_000, 60_000, 300_000, 900_000, 3_600_000),
@@ -60,18 +60,18 @@ BOUNDS_MS: Final[dict[str, tuple[int, ...]]] = {
     DETECTION: (250, 500, 1_000, 1_500, 2_000, 3_000, 5_000, 10_000, 30_000, 60_000, 300_000),
     BATCH: (50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000, 300_000),
 }
-"""Upper bounds, inclusive; what is longer falls into one more bucket."""
+"""Upper bounds of the buckets, inclusive, by kind of duration. Longer durations fall into one more bucket."""
 
 
 LONGEST_MS: Final = 2**40
-"""35 years. Between absurd times lies more; it is cut, so that sums of durations stay far from the limit of int64."""
+"""35 years. A longer duration, between absurd times, is cut to this, so that sums stay far from the limit of int64."""
 
 
 def between(first_ms: int, last_ms: int) -> int:
-    """From the first time to the last; 0 if the clocks disagree."""
+    """Returns the duration from the first time to the last: 0 if the clocks disagree, LONGEST_MS at most."""
     return min(max(last_ms - first_ms, 0), LONGEST_MS)
 
 
 def bucket(kind: str, ms: int) -> int:
-    """Index of the bucket a duration falls into."""
+    """Returns the index of the bucket that a duration falls into."""
     return bisect_left(BOUNDS_MS[kind], ms)

@@ -1,7 +1,7 @@
-"""The states of a transactional.id, numbered as Kafka's log numbers them.
+"""The states of a transactional.id, with the numbers they have in Kafka's log.
 
-Source: `TransactionState.java` (ids 0-5 are the only ones ever written; 6 Dead and 7 PrepareEpochFence never are).
-Three numbers of our own, outside Kafka's byte range, keep everything a column of integers.
+Source: `TransactionState.java` (only ids 0-5 are ever written; 6 Dead and 7 PrepareEpochFence never are).
+Three numbers of our own, outside Kafka's byte range, let a column of integers hold every state.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ EXPIRED: Final = 200
 UNKNOWN: Final = 201
 """The newest record of the id could not be decoded."""
 NEVER_SEEN: Final = 202
-"""No record of the id was read: the predecessor of its first record."""
+"""The state before the first record of an id that was read."""
 
 NAMES: Final[dict[int, str]] = {
     EMPTY: "Empty",
@@ -32,7 +32,7 @@ NAMES: Final[dict[int, str]] = {
     EXPIRED: "Expired",
     UNKNOWN: "Unknown",
 }
-"""Kafka's own words (List/DescribeTransactions), then ours."""
+"""Names of the states: Kafka's own (List/DescribeTransactions), then ours."""
 
 CODES: Final[dict[str, int]] = {name: code for code, name in NAMES.items()}
 

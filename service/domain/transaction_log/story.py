@@ -1,4 +1,4 @@
-"""What a piece of the log tells of one id: rows of its history, counts, minutes, the cause of its last abort. Pure."""
+"""Turns new records of one id into rows of its history, counts, minutes, and the cause of its last abort. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ _PREPARED = (states.PREPARE_COMMIT, states.PREPARE_ABORT)
 
 @dataclass(slots=True)
 class Story:
-    """Grows while the pairs of an id are judged one after another; what does not count leaves the counts alone."""
+    """Everything that new records add to an id, collected while its pairs are judged one after another. Records that do
+    not count leave the counts unchanged.
+    """
 
     last_abort: LastAbort
     transitions: list[Transition] = field(default_factory=list)
@@ -30,10 +32,10 @@ class Story:
     aborts: Counter[str] = field(default_factory=Counter)
     expired: int = 0
     durations: list[tuple[str, str, int]] = field(default_factory=list)
-    """(outcome, kind, ms) of the pairs judged here; those of folded commits came as histograms."""
+    """(outcome, kind, ms) of the pairs judged here; the durations of folded commits arrive as histograms."""
     last_outcome: int | None = None
     newest_prepare: LogRecord = UNSEEN
-    """Of those that a pair was told of, with the append time of the first one of its transaction."""
+    """The newest PrepareX in the pairs so far, with the append time of the first PrepareX of its transaction."""
 
     def cell(self, at_ms: int) -> Cell:
         return self.cells.setdefault(minutes.minute_of(at_ms), Cell())
@@ -49,10 +51,10 @@ def tell(
     counts: bool,
     keeps_all: bool,
 ) -> Story:
-    """Judge what is new of an id. `before`: its last stored record (UNSEEN: none), a PrepareX with the append time of
-    the first one of its transaction; all of it one partition's.
+    """Judges the new records of an id, all of one log partition.
 
-    `keeps_all`: plain steps get a row, too.
+    `before` is the id's last stored record (UNSEEN: none); if that is a PrepareX, it has the append time of the first
+    one of its transaction. With `keeps_all` plain steps get a row, too.
     """
     story = Story(last_abort, newest_prepare=before)
     border = [] if runs[0].joined else [(before, runs[0].first)]
@@ -69,7 +71,7 @@ def tell(
     story.last_outcome = _outcome(runs, pairs)
     for earlier, later in pairs:
         if earlier.state == states.NEVER_SEEN and not counts:
-            continue  # the oldest record that history still has of the id
+            continue  # uncounted: the oldest record of the id that the log still has
         is_plain = bool(transitions.is_plain(earlier, later))
         if is_plain and not keeps_all:
             continue
@@ -84,7 +86,7 @@ def tell(
 def _counted_from_first(
     story: Story, pairs: Iterable[tuple[LogRecord, LogRecord]]
 ) -> Iterator[tuple[LogRecord, LogRecord]]:
-    """The pairs, with the append time of the first PrepareX of a transaction where one was appended again."""
+    """Yields the pairs; a PrepareX that was appended again gets the append time of the first one of its transaction."""
     for before, after in pairs:
         earlier = story.newest_prepare if before.offset == story.newest_prepare.offset else before
         if after.state in _PREPARED:
@@ -93,7 +95,8 @@ def _counted_from_first(
 
 
 def _outcome(runs: Sequence[Run], pairs: Sequence[tuple[LogRecord, LogRecord]]) -> int | None:
-    """The newest outcome: of the newest PrepareX with partitions, or of a CompleteX whose PrepareX was never seen."""
+    """Returns the state that shows the newest outcome: the newest PrepareX with partitions, or a CompleteX without a
+    known PrepareX. None if there is neither."""
     ends = [(run.ended_offset, run.ended_state) for run in runs if run.ended_value is not None]
     for before, after in pairs:
         is_complete = after.state in (states.COMPLETE_COMMIT, states.COMPLETE_ABORT)
@@ -115,7 +118,7 @@ def _count_commit(story: Story, before: LogRecord, after: LogRecord) -> None:
 
 
 def _count_markers(story: Story, before: LogRecord, after: LogRecord) -> None:
-    """Of a commit among the steps: executors count those of all others."""
+    """Counts the marker duration of a commit among the steps. The executors count those of all other commits."""
     told = minutes.told(before, after)
     if told is not None and told.marker_ms is not None:
         story.cell(told.minute_ms).add_marker(told.marker_ms)
@@ -127,7 +130,7 @@ def _take(story: Story, before: LogRecord, after: LogRecord, judged: Judged, cou
     if judged.revised is not None:
         story.revised.append(judged.revised)
     newest = story.transitions[-1].offset if story.transitions else None
-    if judged.decision is not None and judged.decision.offset != newest:  # else it was odd, and has its row
+    if judged.decision is not None and judged.decision.offset != newest:  # else it was odd, and has its row already
         story.transitions.append(judged.decision)
     if judged.is_notable:
         story.transitions.append(judged.transition)

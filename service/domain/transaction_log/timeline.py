@@ -1,4 +1,4 @@
-"""The timeline of an id: its notable transitions, and between them the ordinary commits, folded into counts. Pure."""
+"""Builds the timeline of an id: its notable transitions, and the ordinary commits between them as counts. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from service.domain.transaction_log.transitions import REPEATED
 
 
 class Row(NamedTuple):
-    """A `journal.Transition` as it is kept. Generation, offset and number (of the row) order an id's."""
+    """A `journal.Transition` as the store has it. Generation, offset and row number order an id's rows."""
 
     generation: int
     offset: int
@@ -32,7 +32,7 @@ class Row(NamedTuple):
 
 
 class Commits(NamedTuple):
-    """The commits of one minute, at least one: first and last completion."""
+    """The commits of one minute, at least one, with the times of the first and the last completion."""
 
     minute_ms: int
     commits: int
@@ -41,7 +41,7 @@ class Commits(NamedTuple):
 
 
 class Folded(NamedTuple):
-    """Commits with no transition between them."""
+    """A number of commits with no notable transition between them."""
 
     commits: int
     from_ms: int
@@ -49,22 +49,27 @@ class Folded(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """How far a timeline was told: behind which row (its generation, offset, number) and which minute, if any."""
+    """The place in a timeline from which the next page continues: after this row (its generation, offset, number) and
+    this minute. None: no row, or no minute, was returned yet.
+    """
 
     row: tuple[int, int, int] | None = None
     minute_ms: int | None = None
 
 
 def is_from_the_beginning(oldest: Row | Folded | None) -> bool:
-    """Whether this item is about the first record that the id ever had: nothing of it was there before."""
+    """Returns whether this item is about the first record that the id ever had, so that no earlier history is
+    missing."""
     return isinstance(oldest, Row) and oldest.from_state == NEVER_SEEN
 
 
 def told(rows: Iterable[Row], minutes: Iterable[Commits], begin: Mark) -> Iterator[tuple[Row | Folded, Mark]]:
-    """Items, newest first, each with the mark behind it; `rows` and `minutes` come newest first, from `begin` on.
+    """Yields the items, newest first, each with the mark after it. `rows` and `minutes` come newest first, from `begin`
+    on.
 
-    A minute's commits stand at the time of its last one. Commits with a row of their own are not counted again.
-    Neither order is broken where clocks step back: of a row out of its time only the place among the minutes is odd.
+    The commits of a minute are placed at the time of the last one. Commits with a row of their own are not counted
+    again. Rows and minutes each keep their order even if clocks step back; a row with such a time only appears at an
+    odd place among the minutes.
     """
     mark, later = begin, deque[Row]()
     coming_rows, coming = iter(rows), iter(minutes)
@@ -89,7 +94,7 @@ def told(rows: Iterable[Row], minutes: Iterable[Commits], begin: Mark) -> Iterat
 
 
 def _back_to(minute_ms: int, rows: Iterator[Row]) -> Iterator[Row]:
-    """The rows of that minute and later, and the one that shows that these are all."""
+    """Yields the rows of that minute and later, then the first older row, which shows that there are no more."""
     for row in rows:
         yield row
         if row.at_ms < minute_ms:

@@ -1,8 +1,9 @@
-"""Which record may follow which in the log of one transactional.id.
+"""The rules for which record may follow which in the log of one transactional.id.
 
-Source: `TransactionState.java` (VALID_PREVIOUS_STATES, with the edges of TV2 since 4.0: an abort may begin where
-nothing was added). The log can show other sequences too: an append that failed for the coordinator may lie there all
-the same (`TransactionStateManager.updateCacheCallback`). They are facts to report; the newest record is the truth.
+Source: `TransactionState.java` (VALID_PREVIOUS_STATES, with the edges of TV2 since 4.0: an abort may begin although no
+partition was added). The log can contain other sequences, too: an append that the coordinator takes for failed may be
+in the log all the same (`TransactionStateManager.updateCacheCallback`). We report such sequences and trust the newest
+record.
 """
 
 from __future__ import annotations
@@ -35,13 +36,13 @@ BEFORE: Final[dict[int, frozenset[int]]] = {
     COMPLETE_ABORT: frozenset({PREPARE_ABORT}),
     EXPIRED: _IDLE,
 }
-"""States that may come before each."""
+"""By state, the states that may come directly before it."""
 
 LAST_EPOCH: Final = 32_767
 """Reserved for the coordinator's last PrepareX under a producer id."""
 
 SLOW_MARKERS_MS: Final = 1_000
-"""From here on the phase between Prepare and Complete is worth rows of its own: of the decision, and of its end."""
+"""From this duration between PrepareX and CompleteX on, both records get rows of their own in the history."""
 
 
 REPEATED: Final = "written again: the coordinator repeats an append whose answer it missed"
@@ -49,7 +50,7 @@ _WHY_ODD: Final = "a failed append, or records are gone"
 
 
 def oddity(before: LogRecord, after: LogRecord) -> str | None:
-    """What is strange about `after` following `before`, in words; None if Kafka does that."""
+    """Returns, in words, what is odd about `after` following `before`; None if Kafka writes that sequence."""
     if NEVER_SEEN in (before.state, after.state) or UNKNOWN in (before.state, after.state):
         return None
     if is_repetition(before, after):
@@ -64,16 +65,18 @@ def oddity(before: LogRecord, after: LogRecord) -> str | None:
 
 
 def _may_begin(before: LogRecord, after: LogRecord) -> bool:
-    """A new producer id comes with Empty or CompleteX; an abort that begins here has nothing to abort."""
+    """Returns whether an open state may follow an idle one. A new producer id begins with Empty or CompleteX, and a
+    PrepareAbort that follows an idle state has no partitions."""
     is_abort_of_something = after.state == PREPARE_ABORT and after.partition_count > 0
     return before.producer_id == after.producer_id and not is_abort_of_something
 
 
 def is_same_transaction(before: Any, after: Any) -> Any:
-    """Records, or columns of them: same start, same producer id or its successor.
+    """Returns whether two records belong to one transaction: same start, same producer id or its successor. Takes
+    records, or columns of them.
 
-    Under TV2 the producer id may change on the CompleteX record; before 4.3 no tag says so (KAFKA-20310), but then the
-    epoch was the last one.
+    Under TV2 the producer id may change on the CompleteX record. Before 4.3 no tag in the record shows that
+    (KAFKA-20310), but then the epoch before was the last one.
     """
     untagged = (after.previous_producer_id == NO_ID) & (before.producer_epoch == LAST_EPOCH)
     named = (after.previous_producer_id == before.producer_id) | untagged
@@ -82,10 +85,11 @@ def is_same_transaction(before: Any, after: Any) -> Any:
 
 
 def is_repetition(before: Any, after: Any) -> Any:
-    """Records, or columns of them: the same step again. An Ongoing record that adds partitions is not meant.
+    """Returns whether `after` is the same step again. Takes records, or columns of them. An Ongoing record never counts
+    as a repetition: it adds partitions.
 
-    What is repeated after a failed append has another update time; a repeated InitProducerId has the epoch and the
-    timeout of the first. An abort of something does not repeat an abort of nothing: they count differently.
+    A step that is repeated after a failed append has another update time. A repeated InitProducerId has the epoch and
+    the timeout of the first. An abort with partitions does not repeat an abort without: they count differently.
     """
     aborts_as_much = (before.partition_count == 0) == (after.partition_count == 0)
     return (
@@ -100,15 +104,19 @@ def is_repetition(before: Any, after: Any) -> Any:
 
 
 def is_prepared_again(before: Any, after: Any) -> Any:
-    """Records, or columns of them: PrepareX of a transaction that was decided so before. Unlike a repetition it may
-    have another epoch: a client's abort that seemed to fail, then the coordinator's at the timeout.
+    """Returns whether `after` is a second PrepareX with the same decision of one transaction. Takes records, or columns
+    of them.
+
+    Unlike a repetition it may have another epoch: a client's abort that seemed to fail, then the coordinator's own at
+    the timeout.
     """
     is_prepared = (after.state == PREPARE_COMMIT) | (after.state == PREPARE_ABORT)
     return (before.state == after.state) & is_prepared & is_same_transaction(before, after)
 
 
 def is_plain(before: Any, after: Any) -> Any:
-    """Records, or columns of them: a step of an ordinary commit that calls for no row of its own."""
+    """Returns whether this is a step of an ordinary commit that gets no row of its own. Takes records, or columns of
+    them."""
     same_producer = before.producer_id == after.producer_id
     goes_on = same_producer & (before.start_ms == after.start_ms)
     is_idle = (before.state == EMPTY) | (before.state == COMPLETE_COMMIT)

@@ -1,4 +1,4 @@
-"""What we ask the brokers about an open entry, and what they answer: the verdict rests on it."""
+"""The question that we ask the brokers about an open entry, and their answer, on which the verdict rests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from service.domain.worlds.transactions import Epochs, LogHistory
 
 
 class EntryAsk(NamedTuple):
-    """An open entry, and who owns its producer id (`transactional_id` None: nobody is known).
+    """An open entry, and the owner of its producer id (`transactional_id` None: no owner is known).
 
     `newest_ms`: timestamp of its newest record, the producer's clock. `is_deep`: read as far back as the bounds allow,
     not only to where samples prove that the entry was absent.
@@ -30,7 +30,7 @@ class EntryAsk(NamedTuple):
 
 
 def ask_about(entry: Entry, owner: Owner | None, samples: tuple[Sample, ...], *, is_deep: bool) -> EntryAsk:
-    """The question whose answer decides about the entry."""
+    """Returns the question about the entry; its answer leads to the verdict."""
     return EntryAsk(
         topic=entry.topic,
         partition=entry.partition,
@@ -46,10 +46,10 @@ def ask_about(entry: Entry, owner: Owner | None, samples: tuple[Sample, ...], *,
 
 
 class Batches(NamedTuple):
-    """The producer id's data batches from the entry's start to the high watermark. `is_whole`: all were read; otherwise
-    `epochs` are the bounds that the marker before and the producer state give.
+    """The producer id's data batches from the entry's start to the high watermark.
 
-    The leader epochs are those that the batches at `start_offset` and `last_offset` carry.
+    `is_whole`: all of them were read; otherwise `epochs` are the bounds given by the marker before and the producer
+    state. The leader epochs are those of the batches at `start_offset` and `last_offset`.
     """
 
     start_offset: int
@@ -61,7 +61,7 @@ class Batches(NamedTuple):
 
 
 class EntryFacts(NamedTuple):
-    """The answer, read at `read_at_ms`. `history` None: nobody is known to own the producer id.
+    """The brokers' answer about an entry, read at `read_at_ms`. `history` None: the producer id has no known owner.
 
     `markers`: those before the entry, oldest first; at least the newest ones, none if they could not be read up to the
     entry. `markers_from`: every offset from there to the entry was read, so no other marker lies in that range.
@@ -75,7 +75,7 @@ class EntryFacts(NamedTuple):
 
 
 class EntryRead(NamedTuple):
-    """An open entry and what was read around it, at `read_at_ms`.
+    """An open entry, with the batches, markers and samples that were read around it at `read_at_ms`.
 
     `newest_ms`: timestamp of its newest record, the producer's clock. `markers`: of the producer id, before the entry,
     oldest first; complete from `markers_from` on. `samples`: of the partition, in the order taken.
@@ -94,16 +94,16 @@ class EntryRead(NamedTuple):
         return f"{self.place}@{self.batches.start_offset}"
 
     def absences(self, log_partition: int) -> list[Absent]:
-        """Returns the proofs that it was not there yet, oldest first."""
+        """Returns the proofs that the entry was not there yet, oldest first."""
         at = self.batches
         return absences(self.samples, log_partition, at.start_offset, at.first_leader_epoch)
 
     def absent(self, log_partition: int) -> Absent | None:
-        """Returns the newest proof that it was not there yet."""
+        """Returns the newest proof that the entry was not there yet; None without one."""
         return next(reversed(self.absences(log_partition)), None)
 
     def is_there_before(self, log_partition: int, record: LogPlace) -> bool:
-        """Whether all of the entry was written before any client could know of that record of the transaction log."""
+        """Returns whether all of the entry was written before a client could know of that transaction log record."""
         at = self.batches
         return at.is_whole and is_there_before(
             self.samples, log_partition, at.last_offset, at.last_leader_epoch, record

@@ -9,9 +9,10 @@ from service.domain.worlds.transactions import Transaction
 
 
 class Marker(NamedTuple):
-    """A control batch of the producer id on the partition. `is_commit` None: compaction emptied it.
+    """A control batch of the producer id on the partition. `is_commit` is None if compaction emptied the batch.
 
-    `at_ms`: the clock of the leader that wrote it. `coordinator_epoch`: of the coordinator that had it written.
+    `at_ms`: the time by the clock of the leader that wrote it. `coordinator_epoch`: that of the coordinator that
+    requested it.
     """
 
     offset: int
@@ -25,25 +26,26 @@ class Marker(NamedTuple):
 def ended_before(transactions: Sequence[Transaction], markers: Sequence[Marker], *, is_complete: bool) -> int:
     """Returns how many of `transactions` (those that list the partition, oldest first) ended before the entry began.
 
-    `markers`: all that lie before the entry and can be theirs, or the newest of them. `is_complete`: the producer id
-    had no other transactions on the partition since the first of them. Markers of a producer id are
-    written in the order of its transactions, and each ends everything that is open of it there. So all transactions up
-    to the earliest one that the newest marker can belong to are over.
+    `markers`: all markers before the entry that can belong to these transactions, or the newest of them.
+    `is_complete`: the producer id had no other transactions on the partition since the first of them. Markers of a
+    producer id are written in the order of its transactions, and each ends everything that the id has open there. So
+    all transactions up to the earliest one that the newest marker can belong to are over.
     """
     by_epoch = _older_than_newest(transactions, markers)
     return max(by_epoch, _earliest(transactions, markers)) if is_complete else by_epoch
 
 
 def _older_than_newest(transactions: Sequence[Transaction], markers: Sequence[Marker]) -> int:
-    """After a marker the leader refuses records of a lower epoch (`ProducerAppendInfo.checkProducerEpoch`)."""
+    """Returns how many transactions the epochs alone prove to be over: after a marker the leader refuses records of a
+    lower epoch (`ProducerAppendInfo.checkProducerEpoch`)."""
     newest = max((one.producer_epoch for one in markers), default=-1)
     older = [i for i, one in enumerate(transactions, 1) if one.data_epochs.last < newest]
     return older[-1] if older else 0
 
 
 def _earliest(transactions: Sequence[Transaction], markers: Sequence[Marker]) -> int:
-    """The least number of transactions that these markers can have ended; 0 where one of them fits none, because
-    somebody wrote it by hand."""
+    """Returns the least number of transactions that these markers can have ended; 0 if one of the markers fits none,
+    because somebody wrote it by hand."""
     at, previous = 0, None
     for marker in markers:
         if at and previous is not None and _may_be_copy(previous, marker, transactions[at - 1]):
@@ -57,14 +59,14 @@ def _earliest(transactions: Sequence[Transaction], markers: Sequence[Marker]) ->
 
 
 def matches(marker: Marker, one: Transaction) -> bool:
-    """Whether it can be a marker of the transaction."""
+    """Returns whether this can be a marker of the transaction."""
     return marker.producer_epoch == one.marker_epoch and marker.is_commit in (None, one.is_commit)
 
 
 def _may_be_copy(first: Marker, second: Marker, one: Transaction) -> bool:
-    """Whether the coordinator may have written both for the transaction: it repeats a request that failed, and sends
-    all markers again after a move. All copies lie between PrepareX and CompleteX, so two that one leader wrote are no
-    further apart, by its clock, than those two, by the coordinator's."""
+    """Returns whether both markers may belong to this transaction: a coordinator repeats a request that failed, and
+    sends all markers again after a move. All copies are written between PrepareX and CompleteX. So two copies by one
+    leader are no further apart, by its clock, than PrepareX and CompleteX are by the coordinator's."""
     if not matches(second, one) or (first.producer_epoch, first.is_commit) != (
         second.producer_epoch,
         second.is_commit,

@@ -1,11 +1,11 @@
-"""What samples prove about when an entry was written, without any clock.
+"""Proves by samples, without any clock, when an entry was written.
 
-The sampler asks all leaders for high watermarks several times a second, those of the transaction log among them, and
-asks again only when all answers are in. So an answer of one round was there before the questions of the next. That
-orders appends to the partition and to the transaction log, whose own clocks may differ by seconds.
+Several times a second the sampler asks all leaders for high watermarks, those of the transaction log included. The next
+round begins only when all answers are in. So every answer of one round was given before the requests of the next. That
+orders appends to the partition and to the transaction log, although their clocks may differ by seconds.
 
 High watermarks of one leader epoch never go back, and transactional writes are acknowledged (acks=all) once the high
-watermark has passed them. A new leader's high watermark may lag, and a deposed leader's stands still. So a record
+watermark has passed them. A new leader's high watermark may lag, and a deposed leader's no longer moves. So a record
 counts as absent only for the leader epoch that the record itself carries.
 """
 
@@ -39,10 +39,10 @@ class Sample(NamedTuple):
 
 
 class Absent(NamedTuple):
-    """The entry was not acknowledged yet when the transaction log had been read to `log_end`.
+    """A proof that the entry was not acknowledged yet when the transaction log already reached to `log_end`.
 
-    Whatever was decided below `log_end` was decided before the entry was written, and whatever completed below it has
-    its markers below `absent_at`; whatever was decided at or above it has its markers at or above `known_at`.
+    Transactions decided below `log_end` were decided before the entry was written, and those completed below it have
+    their markers below `absent_at`. Transactions decided at or above it have their markers at or above `known_at`.
     """
 
     log_end: int
@@ -62,7 +62,7 @@ NOWHERE: Final = LogPlace(-1, -1)
 
 
 def absences(samples: Sequence[Sample], log_partition: int, start_offset: int, leader_epoch: int) -> list[Absent]:
-    """Returns the proofs of absence, in the order of `samples`. `leader_epoch`: of the batch at `start_offset`."""
+    """Returns the proofs of absence, in the order of `samples`. `leader_epoch`: that of the batch at `start_offset`."""
     return [
         Absent(one.until[log_partition].offset, one.high_watermark, one.leader_epoch, one.known_at)
         for one in samples
@@ -73,8 +73,8 @@ def absences(samples: Sequence[Sample], log_partition: int, start_offset: int, l
 def is_there_before(
     samples: Sequence[Sample], log_partition: int, last_offset: int, leader_epoch: int, record: LogPlace
 ) -> bool:
-    """Whether everything up to `last_offset` was written before the client could know of that record of the log.
-    `leader_epoch`: of the batch at `last_offset`."""
+    """Returns whether everything up to `last_offset` was written before the client could know of that record of the
+    transaction log. `leader_epoch` is that of the batch at `last_offset`."""
     for one in samples:
         end = one.since.get(log_partition)
         if end is None or one.high_watermark <= last_offset or one.leader_epoch < leader_epoch:
@@ -85,12 +85,12 @@ def is_there_before(
 
 
 def encode(samples: Sequence[Sample]) -> str:
-    """As text, for the store."""
+    """Returns the samples as text (JSON), for the store."""
     return json.dumps([[*one[:3], *(_listed(ends) for ends in one[3:])] for one in samples], separators=(",", ":"))
 
 
 def decode(text: str | None) -> tuple[Sample, ...]:
-    """What `encode` made; nothing of None."""
+    """Returns the samples from the text that `encode` made; none if it is None."""
     return tuple(
         Sample(hw, epoch, known_at, _mapped(until), _mapped(since))
         for hw, epoch, known_at, until, since in json.loads(text or "[]")

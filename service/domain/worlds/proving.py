@@ -1,4 +1,4 @@
-"""Removes, proof by proof, the worlds in which an open entry cannot have been written; the rest names the marker.
+"""Removes, proof by proof, the worlds in which an open entry cannot have been written; the rest decides the marker.
 
 An entry was written within a transaction that its coordinator committed, within one that it aborted, or within none.
 While a committed world is left, an ABORT marker may destroy committed records; while another one is left, a COMMIT
@@ -19,12 +19,12 @@ from service.domain.worlds.transactions import Epochs, Range, Transaction, Unsee
 from service.domain.worlds.verdict import UNKNOWN, Kind, Proof, Verdict, World, decision_of
 
 LATER_MS: Final = 10_000
-"""A newest record that claims to be this much younger than the decision may have been written after it."""
+"""If the newest record's timestamp is later than the decision by more than this, it may have been written after it."""
 
 
 def verdict_on(ask: EntryAsk, facts: EntryFacts, elsewhere: Sequence[Unseen]) -> Verdict:
-    """`elsewhere`: what the transaction log may hide of anybody; it counts where nobody is known to own the producer
-    id."""
+    """Returns the verdict on an entry. `elsewhere`: the transactions of any id that the transaction log may hide; they
+    count if the producer id has no known owner."""
     entry = EntryRead(
         place=f"{ask.topic}-{ask.partition}",
         newest_ms=ask.newest_ms,
@@ -42,7 +42,8 @@ def verdict_on(ask: EntryAsk, facts: EntryFacts, elsewhere: Sequence[Unseen]) ->
 def judge(
     entry: EntryRead, log_partition: int, transactions: Sequence[Transaction], unseen: Sequence[Unseen]
 ) -> Verdict:
-    """`transactions`: of the entry's producer id, oldest first; `unseen`: what else it may have had."""
+    """Returns the verdict on an entry. `transactions`: those of its producer id, oldest first. `unseen`: others that
+    the producer id may have had."""
     proofs = _Proofs(entry.read_at_ms)
     log, absent = f"{TOPIC}-{log_partition}", entry.absent(log_partition)
     hidden = _hidden(entry, unseen, proofs)
@@ -93,7 +94,7 @@ def judge(
 
 
 class _Proofs:
-    """Collects what was proven on the way."""
+    """Collects the proofs found on the way to a verdict."""
 
     def __init__(self, at_ms: int) -> None:
         self._at_ms, self._found = at_ms, list[Proof]()
@@ -113,7 +114,7 @@ class _Proofs:
         source: str,
         text: str,
     ) -> list[Transaction]:
-        """Returns those that may have written the entry. `text`: what proves that `{gone}` did not."""
+        """Returns the transactions that may have written the entry. `text` says why `{gone}` did not."""
         kept = [one for one in those if is_kept(one)]
         if gone := len(those) - len(kept):
             self.add(kind, source, text.format(gone=_count(gone, "transaction")))
@@ -121,7 +122,7 @@ class _Proofs:
 
 
 def _hidden(entry: EntryRead, unseen: Sequence[Unseen], proofs: _Proofs) -> list[Unseen]:
-    """The holes of the transaction log that may hide the transaction of this entry."""
+    """Returns the holes of the transaction log that may hide the transaction of this entry."""
     left = [one for one in unseen if _may_hide(entry, one, entry.absent(one.log_partition))]
     if not unseen:
         text = "the transaction log was read without a hole that could hide another transaction of the producer id"
@@ -144,9 +145,10 @@ def _may_hide(entry: EntryRead, one: Unseen, absent: Absent | None) -> bool:
 def _over(
     entry: EntryRead, log_partition: int, listing: Sequence[Transaction], unseen: Sequence[Unseen]
 ) -> set[LogPlace]:
-    """Returns where those transactions were decided that ended on the partition before the entry began, by its markers.
+    """Returns the transactions, as the places of their decisions, of which the partition's markers prove that they
+    ended there before the entry began.
 
-    Markers are matched once without a proof of absence, and once behind each of them: a newer proof leaves fewer
+    Markers are matched once without a proof of absence, and once after each such proof: a newer proof leaves fewer
     transactions, an older one more markers. Each match holds by itself, so the results are joined.
     """
     over = _ended(listing, entry.markers, is_complete=not any(_may_hide(entry, one, None) for one in unseen))
@@ -168,8 +170,8 @@ def _ended(transactions: Sequence[Transaction], markers: Sequence[Marker], *, is
 def _may_be_of_none(
     entry: EntryRead, log_partition: int, absent: Absent | None, left: Sequence[Transaction], proofs: _Proofs
 ) -> bool:
-    """Whether some of its records may belong to no transaction: the client wrote them after its transaction had ended,
-    or never called AddPartitionsToTxn."""
+    """Returns whether some records of the entry may belong to no transaction: the client wrote them after its
+    transaction had ended, or never called AddPartitionsToTxn."""
     log = f"{TOPIC}-{log_partition}"
     if any(one.lists and entry.is_there_before(log_partition, one.decided) for one in left):
         proofs.add(Kind.ORDER, log, "all of the entry was there before its transaction was decided")

@@ -1,4 +1,4 @@
-"""Rebuilds the transactions of one producer id from the transaction log, and names what the log no longer shows.
+"""Rebuilds the transactions of one producer id from the transaction log, and bounds those that the log may have lost.
 
 Compaction keeps the newest record of each transactional.id and may remove every other one. Offsets never close up
 behind a removed record, so a range of missing offsets (a hole) is the only place where an unseen transaction can hide;
@@ -37,14 +37,14 @@ _BEGINS: Final = _PREPARED | {EMPTY}
 
 
 class Range(NamedTuple):
-    """Offsets lo <= offset < hi."""
+    """The offsets lo <= offset < hi."""
 
     lo: int
     hi: int
 
 
 class Epochs(NamedTuple):
-    """Producer epochs first <= epoch <= last; empty where last < first."""
+    """The producer epochs first <= epoch <= last; empty if last < first."""
 
     first: int
     last: int
@@ -84,11 +84,11 @@ class IdRecord(NamedTuple):
 
 
 class LogHistory(NamedTuple):
-    """All records, in log order, that log partition `partition` still holds of the id that owns the producer id.
+    """All records, in log order, that log partition `partition` still has of the id that owns the producer id.
 
     `holes`: ranges below `to_offset` whose records the reader did not get: removed by cleaning or retention, lost with
-    a leader, or below the offset at which reading began. `unread`: offsets of which the newest record of the id may be
-    one, because they could not be decoded, or not be read yet.
+    a leader, or below the offset at which reading began. `unread`: offsets among which the newest record of the id may
+    be, because they could not be decoded, or not be read yet.
     """
 
     partition: int
@@ -122,8 +122,8 @@ class Transaction(NamedTuple):
 
 
 class Unseen(NamedTuple):
-    """Transactions that the log may have held and no longer shows, with any outcome and any partitions: begun when
-    `began` had been appended (NOWHERE: at any time), decided in this range, written under one of these epochs."""
+    """Transactions that the log may have contained and no longer shows, with any outcome and any partitions. They began
+    after `began` was appended (NOWHERE: at any time), were decided in this range, and wrote under these epochs."""
 
     log_partition: int
     began: LogPlace
@@ -132,7 +132,7 @@ class Unseen(NamedTuple):
 
 
 def transactions_of(producer_id: int, history: LogHistory) -> tuple[list[Transaction], list[Unseen]]:
-    """The decided transactions of the producer id, oldest first, and what holes may hide of it."""
+    """Returns the decided transactions of the producer id, oldest first, and those that holes may hide."""
     decided, began = [], NOWHERE
     for group in _groups(history.records):
         if one := _decided(producer_id, began, group):
@@ -142,7 +142,7 @@ def transactions_of(producer_id: int, history: LogHistory) -> tuple[list[Transac
 
 
 def _groups(records: Iterable[IdRecord]) -> Iterator[list[IdRecord]]:
-    """Records of one transaction together; every other record alone."""
+    """Yields the records of each transaction as one group, and every other record alone."""
     group: list[IdRecord] = []
     for record in records:
         if group and not _is_same_transaction(group[-1], record):
@@ -154,7 +154,8 @@ def _groups(records: Iterable[IdRecord]) -> Iterator[list[IdRecord]]:
 
 
 def _is_same_transaction(before: IdRecord, after: IdRecord) -> bool:
-    """The start time names a transaction; its CompleteX may carry the next producer id (epoch exhaustion, TV2)."""
+    """Returns whether both records belong to one transaction. The start time identifies it; its CompleteX may carry the
+    next producer id (epoch exhaustion, TV2)."""
     if after.state in (EMPTY, EXPIRED) or before.start_ms < 0 or before.start_ms != after.start_ms:
         return False
     if before.producer_id == after.producer_id:
@@ -163,7 +164,7 @@ def _is_same_transaction(before: IdRecord, after: IdRecord) -> bool:
 
 
 def _decision(group: Sequence[IdRecord]) -> IdRecord | None:
-    """The PrepareX, the last one where it was appended again; else the CompleteX; None while it is undecided."""
+    """Returns the PrepareX (the last one if it was appended again), else the CompleteX; None while undecided."""
     prepared = [one for one in group if one.state in _PREPARED]
     complete = [one for one in group if one.state in _COMPLETE]
     found = prepared or complete
@@ -171,8 +172,9 @@ def _decision(group: Sequence[IdRecord]) -> IdRecord | None:
 
 
 def _first_prepare(group: Sequence[IdRecord], decision: IdRecord) -> IdRecord:
-    """The record from which on a coordinator may have sent the markers that the decision asks for: one that took over
-    sends them for what it finds in the log, and what was appended then, may be appended again."""
+    """Returns the first record after which a coordinator may have sent the markers of this decision. A coordinator that
+    takes over sends the markers for the PrepareX that it finds in the log, and that PrepareX may be appended again
+    later."""
     first = decision
     for one in reversed(group[: group.index(decision)]):
         if one.state != decision.state:
@@ -217,8 +219,9 @@ def _written_under(group: Sequence[IdRecord], decision: IdRecord) -> int:
 
 
 def _data_epochs(decision: IdRecord, is_rotated: bool) -> Epochs:
-    """From the decision alone. TV2: a commit raises the epoch once, an abort once or (4.0.0) twice. Old protocol: the
-    client's end leaves the epoch, the coordinator's abort raises it once."""
+    """Returns the epochs under which the client may have written, from the decision alone. TV2: a commit raises the
+    epoch once, an abort once or (4.0.0) twice. Old protocol: an end by the client keeps the epoch, an abort by the
+    coordinator raises it once."""
     if is_rotated:
         return Epochs(LAST_EPOCH - 2, LAST_EPOCH - 1)
     epoch, is_commit = decision.producer_epoch, decision.state in _COMMITS
@@ -239,7 +242,7 @@ def _unseen(producer_id: int, history: LogHistory) -> Iterator[Unseen]:
         if before is not None:
             if previous is None or not _is_same_transaction(previous, before):
                 begun = began
-            # an Ongoing takes a failed PrepareX of its transaction back
+            # an Ongoing after PrepareX: the coordinator took a failed append of the same transaction back
             began = before.place if before.state in _BEGINS else begun if before.state == ONGOING else began
         previous = before
         lo = 0 if before is None else before.offset + 1
@@ -253,8 +256,8 @@ def _unseen(producer_id: int, history: LogHistory) -> Iterator[Unseen]:
 
 
 def _hidden_epochs(producer_id: int, before: IdRecord | None, after: IdRecord | None) -> Epochs:
-    """Under which epochs the producer id may have had transactions that ended between two neighbours of its id, besides
-    the one that `after` belongs to."""
+    """Returns the epochs under which the producer id may have had transactions that ended between two neighbouring
+    records of its id, other than the one that `after` belongs to."""
     had_it_before = before is not None and before.producer_id == producer_id
     if after is None:
         return ANY_EPOCH

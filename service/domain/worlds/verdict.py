@@ -1,4 +1,4 @@
-"""The verdict on an open entry: which worlds are left, what that decides, and what proved it."""
+"""The verdict on an open entry: the worlds that are left, the decision that follows, and the proofs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Final, NamedTuple
 
 
 class World(StrEnum):
-    """Within what the coordinator decided, or within nothing, an entry was written."""
+    """One way in which an entry can have been written: within a transaction that was committed, within one that was
+    aborted, or within none.
+    """
 
     COMMIT = "commit"
     ABORT = "abort"
@@ -16,7 +18,7 @@ class World(StrEnum):
 
 
 class Kind(StrEnum):
-    """What a proof rests on."""
+    """The kind of fact that a proof rests on."""
 
     EPOCH = "epoch"
     LISTING = "listing"
@@ -35,7 +37,7 @@ _WHYS: Final[dict[str, str]] = {
 
 
 class Proof(NamedTuple):
-    """A fact, read at `at_ms`, that removes a world. `source`: where it can be read again."""
+    """A fact, read at `at_ms`, that removes a world. `source` is the place where the fact can be read again."""
 
     kind: Kind
     at_ms: int
@@ -44,8 +46,11 @@ class Proof(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """`decision`: a World's value, or UNKNOWN. `open_question`: what keeps it unknown; None where it is known.
-    `is_contradiction`: proofs contradict each other, so that no later one is believed either."""
+    """The worlds left for an entry, and the decision that follows.
+
+    `decision`: a World's value, or UNKNOWN. `open_question`: the reason why it is unknown; None if it is known.
+    `is_contradiction`: proofs contradict each other, so later ones are not trusted either.
+    """
 
     possible: frozenset[World]
     decision: str
@@ -59,22 +64,23 @@ class Verdict(NamedTuple):
 
     @property
     def why(self) -> str:
-        """One line."""
+        """The reason for the decision, or the open question, in one line."""
         return self.open_question or _WHYS[self.decision]
 
 
 def undecided(question: str) -> Verdict:
-    """Nothing could be read that would remove a world."""
+    """Returns the verdict that leaves every world possible, because no fact was read that would remove one."""
     return Verdict(frozenset(World), UNKNOWN, (), question)
 
 
 def contradictory(question: str) -> Verdict:
-    """Two readings removed each other's worlds: at least one of them is wrong, and nothing tells which."""
+    """Returns the verdict on two readings that removed each other's worlds: at least one is wrong, and we do not know
+    which."""
     return undecided(question)._replace(is_contradiction=True)
 
 
 def decision_of(possible: Set[World]) -> str:
-    """A World's value, or UNKNOWN."""
+    """Returns the decision that these worlds leave: a World's value, or UNKNOWN."""
     if World.COMMIT not in possible:
         # without a marker of it there, an aborted transaction is the likelier of the two
         return World.ABORT if World.ABORT in possible else World.NONE

@@ -1,4 +1,4 @@
-"""Reads which consumer groups are on partitions whose LSO stands, and how each stands to it: what other rooms share."""
+"""Reads the consumer groups on stalled partitions, and the relation of each to the stall, for several packages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ _ENDS = select(_D.topic, _D.partition, *(_D[name] for name in Ends._fields)).whe
 
 
 def read_victims(connection: Connection, cluster_id: int) -> list[Victim]:
-    """All of them, by group, topic and partition; as many as the watch of groups keeps, a few thousand at most."""
+    """Returns the relation of every group on a stalled partition, by group, topic and partition; as many as the watch
+    of groups keeps, a few thousand at most."""
     offsets = partitions.groups(connection, cluster_id)
     as_of_ms = looked_at_ms(connection, cluster_id)
     if not offsets or as_of_ms is None:
@@ -33,15 +34,15 @@ def read_victims(connection: Connection, cluster_id: int) -> list[Victim]:
 
 
 def standing(connection: Connection, cluster_id: int) -> dict[Place, Ends]:
-    """Partitions whose LSO is below the high watermark, those where it stands longest first, STANDING_READ at most; if
-    there are any, all of `__consumer_offsets` too."""
+    """Returns the stalled partitions, the longest stalled first, STANDING_READ at most; if there are any, all
+    partitions of `__consumer_offsets` too."""
     below = _ENDS.where(_D.cluster_id == cluster_id, _D.stalled_since_ms.is_not(None))
     found = _by_place(connection.execute(below.order_by(_D.stalled_since_ms).limit(STANDING_READ)))
     return found | _of_offsets_topic(connection, cluster_id) if found else {}
 
 
 def offsets_partitions(ends: Mapping[Place, Ends]) -> int | None:
-    """How many partitions `__consumer_offsets` has, if it is watched."""
+    """Returns how many partitions `__consumer_offsets` has; None if it is not watched."""
     return max((partition + 1 for topic, partition in ends if topic == OFFSETS_TOPIC), default=None)
 
 

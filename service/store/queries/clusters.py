@@ -29,7 +29,7 @@ GAPS_SHOWN: Final = 50
 
 
 class ClusterRow(NamedTuple):
-    """A bound cluster; `description` as `service.store.clusters.describe` kept it, None before."""
+    """A bound cluster; `description` as `service.store.clusters.describe` stored it, None before."""
 
     id: int
     name: str
@@ -39,14 +39,14 @@ class ClusterRow(NamedTuple):
 
     @property
     def expiration_ms(self) -> int:
-        """After how long an unused id expires; Kafka's default where the brokers did not say."""
+        """Time after which an unused id expires; Kafka's default where the brokers did not report theirs."""
         described = (self.description or {}).get("configs", {}).get(EXPIRATION_CONFIG, {})
         return int(described.get("value", CONFIG_DEFAULTS[EXPIRATION_CONFIG]))
 
 
 class PartitionRow(NamedTuple):
-    """How far one partition of a source's log is read. `end_offset` is as of `end_asked_at_ms`. From `witnessed_from`
-    on, all was read that was ever appended."""
+    """The progress of reading one partition of a source's log. `end_offset` is as of `end_asked_at_ms`. From
+    `witnessed_from` on, all was read that was ever appended."""
 
     source: str
     topic: str
@@ -61,7 +61,7 @@ class PartitionRow(NamedTuple):
 
 
 class StatusRow(NamedTuple):
-    """What a source last said: `as_of_ms` of its last success (None before the first), `error` if it fails now."""
+    """The last status of a source: `as_of_ms` of its last success (None before the first), `error` if it fails now."""
 
     source: str
     as_of_ms: int | None
@@ -69,7 +69,7 @@ class StatusRow(NamedTuple):
 
 
 class StateCount(NamedTuple):
-    """How many ids of a coordinator's partition are in a state (a number of `transaction_log.states`)."""
+    """The number of ids in a state (a number of `transaction_log.states`) in one partition of the transaction log."""
 
     partition: int
     state: int
@@ -90,7 +90,7 @@ class GapRow(NamedTuple):
 
 
 class Ends(NamedTuple):
-    """Transactions that ended."""
+    """Numbers of transactions that ended."""
 
     commits: int
     aborts: int
@@ -114,12 +114,13 @@ _GAPS = select(*(data_gaps.c[name] for name in GapRow._fields)).order_by(data_ga
 
 
 def revision(connection: Connection) -> str | None:
-    """Of the tables, which have to be there; `service.store.migrate.current` is the slower one that asks first."""
+    """Returns the revision of the tables, which must exist; `service.store.migrate.current` is slower and asks that
+    first."""
     return connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar_one_or_none()
 
 
 def all_clusters(connection: Connection) -> list[ClusterRow]:
-    """By name."""
+    """Returns all clusters, by name."""
     return [ClusterRow(*row) for row in connection.execute(_CLUSTERS)]
 
 
@@ -131,14 +132,14 @@ def find_cluster(connection: Connection, name: str) -> ClusterRow | None:
 
 
 def partitions(connection: Connection, cluster_id: int, source: str | None = None) -> list[PartitionRow]:
-    """Of one source or all, by source, topic and partition."""
+    """Returns the progress of one source or all, by source, topic and partition."""
     chosen = {"cluster_id": cluster_id} if source is None else {"cluster_id": cluster_id, "source": source}
     rows = connection.execute(_OF_CLUSTER if source is None else _OF_SOURCE, chosen)
     return [PartitionRow(*row) for row in rows]
 
 
 def statuses(connection: Connection, cluster_id: int) -> dict[str, StatusRow]:
-    """By source, in the order of their names. The writer keeps 0 for "never"."""
+    """Returns the statuses by source, in the order of their names. The writer stores 0 for "never"."""
     rows = connection.execute(_STATUSES, {"cluster_id": cluster_id})
     return {row.source: StatusRow(row.source, row.as_of_ms or None, decode_if(row.error)) for row in rows}
 
@@ -152,7 +153,7 @@ def lease_state(connection: Connection, cluster_id: int) -> LeaseState | None:
 
 
 def log_as_of_ms(connection: Connection, cluster_id: int) -> int | None:
-    """When the coordinators' log was last read; None before the first time."""
+    """Returns when the transaction log was last read; None before the first time."""
     status = statuses(connection, cluster_id).get(SOURCE)
     return None if status is None else status.as_of_ms
 
@@ -163,7 +164,7 @@ def state_counts(connection: Connection, cluster_id: int) -> list[StateCount]:
 
 
 def unlabelled_counters(connection: Connection, cluster_id: int) -> dict[str, int]:
-    """The cluster's counters that have no label, by name (`service.store.rows.counters`)."""
+    """Returns the cluster's counters that have no label, by name (`service.store.rows.counters`)."""
     rows = connection.execute(
         select(counters.c.name, counters.c.value).where(counters.c.cluster_id == cluster_id, counters.c.label == "")
     )
@@ -171,7 +172,7 @@ def unlabelled_counters(connection: Connection, cluster_id: int) -> dict[str, in
 
 
 def ends_between(connection: Connection, cluster_id: int, from_ms: int, to_ms: int) -> Ends:
-    """In the minutes that begin in [from_ms, to_ms)."""
+    """Returns the ends in the minutes that begin in [from_ms, to_ms)."""
     row = connection.execute(
         select(
             func.coalesce(func.sum(cluster_minutes.c.commits), 0), func.coalesce(func.sum(cluster_minutes.c.aborts), 0)
@@ -185,7 +186,7 @@ def ends_between(connection: Connection, cluster_id: int, from_ms: int, to_ms: i
 
 
 def gaps_since(connection: Connection, cluster_id: int, since_ms: int) -> list[GapRow]:
-    """The newest GAPS_SHOWN, newest first."""
+    """Returns the newest GAPS_SHOWN gaps seen since then, newest first."""
     rows = connection.execute(_GAPS.where(data_gaps.c.cluster_id == cluster_id, data_gaps.c.seen_at_ms >= since_ms))
     return [GapRow(*row) for row in rows]
 
@@ -194,7 +195,8 @@ _L = log_partitions.c
 
 
 class FirstRead(NamedTuple):
-    """Offsets of the history that was there at the first start: how many of how many are read; and partitions."""
+    """Progress through the history that was there at the first start: `position` of `end` offsets are read, and
+    `partitions_read` of `partitions`."""
 
     position: int
     end: int
@@ -203,12 +205,12 @@ class FirstRead(NamedTuple):
 
     @property
     def share(self) -> float:
-        """0 to 1."""
+        """The share of the offsets that is read, 0 to 1."""
         return self.position / self.end
 
 
 def first_read(connection: Connection, cluster_id: int) -> FirstRead | None:
-    """None once it is at its end, and where there was no history."""
+    """Returns the progress of the first read; None once it is at its end, and where there was no history."""
     rows = connection.execute(
         select(_L.next_offset, _L.counted_from, _L.log_start).where(_L.cluster_id == cluster_id, _L.source == SOURCE)
     ).all()
@@ -223,8 +225,9 @@ def first_read(connection: Connection, cluster_id: int) -> FirstRead | None:
 
 
 class LogRead(NamedTuple):
-    """By partition: read up to, and led by (broker, epoch), as the store has it. `unseen`: what it may have held of any
-    id and did not show. `has_undecodable`: the newest record of some id cannot be decoded."""
+    """The transaction log as far as the store has read it: `read_to` and `leaders` (broker, epoch) by partition.
+    `unseen`: what the log may have held of any id and did not show. `has_undecodable`: the newest record of some id
+    cannot be decoded."""
 
     read_to: dict[int, int]
     leaders: dict[int, tuple[int, int]]

@@ -1,4 +1,4 @@
-"""Reads who may have ended a transaction on a partition: what coordinators decided, and what findings say of it."""
+"""Reads what may have ended a transaction on a partition: decisions of coordinators, and what findings report."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _BY_HAND: Final = {
     kinds.FOREIGN_ABORT: ((ABORT_MARKER,), Cause(ADMIN, LIKELY)),
     kinds.FOREIGN_COMMIT: ((COMMIT_MARKER,), Cause(ADMIN, LIKELY)),
 }
-"""Resolutions of a hanging transaction that ended by a marker which is no coordinator's: which one, and its cause."""
+"""The markers that are possible, and their cause, by resolution of a hanging transaction that no coordinator ended."""
 
 _PREPARED: Final = {PREPARE_ABORT: ABORT_MARKER, PREPARE_COMMIT: COMMIT_MARKER}
 
@@ -36,14 +36,15 @@ _T, _M, _I, _F, _G = transitions.c, id_minutes.c, transactional_ids.c, findings.
 
 
 class Decided(NamedTuple):
-    """`since_ms`: those whose markers were written later are all there, as far as the store has them."""
+    """Decisions of coordinators. `since_ms`: all stored decisions with markers written later than this are included."""
 
     decisions: tuple[Decision, ...]
     since_ms: int
 
 
 class Hanging(NamedTuple):
-    """A confirmed finding: of the producer id, from `start_offset` on. `by_hand`: what ended it, if a person did."""
+    """A transaction that is, or was, confirmed to hang: of the producer id, from `start_offset` on. `by_hand`: the
+    decisions that ended it, if a person did."""
 
     producer_id: int
     start_offset: int
@@ -54,7 +55,7 @@ class Hanging(NamedTuple):
 def decided(
     connection: Connection, cluster_id: int, transactional_id: bytes, producer_id: int, first_ms: int, last_ms: int
 ) -> Decided:
-    """What was decided of the id's transactions under the producer id, with markers between the two times."""
+    """Returns the decisions about the id's transactions under the producer id, with markers between the two times."""
     key = id_key(transactional_id)
     history = _history(connection, cluster_id, key, last_ms)
     found = list(_told_by_history(history, producer_id))
@@ -70,9 +71,8 @@ def decided(
 
 
 def known_decisions(connection: Connection, cluster: ClusterRow) -> Known | None:
-    """Of which times the store has all decisions: since counting began, as far as history is kept, behind the last
-    gap, up to where the coordinators' log is read. None: of no time.
-    """
+    """Returns the period of which the store has all decisions: since counting began, as far as history is kept, behind
+    the last gap, up to where the transaction log is read. None: there is no such period."""
     oldest_ms = connection.scalar(select(func.min(_T.at_ms)).where(_T.cluster_id == cluster.id))
     as_of_ms = clusters.log_as_of_ms(connection, cluster.id)
     if cluster.counted_since_ms is None or oldest_ms is None or as_of_ms is None:
@@ -84,7 +84,7 @@ def known_decisions(connection: Connection, cluster: ClusterRow) -> Known | None
 
 
 def hanging(connection: Connection, cluster_id: int, topic: str, partition: int) -> list[Hanging]:
-    """Confirmed transactions that hang on the partition, or did."""
+    """Returns the confirmed transactions that hang on the partition, or did."""
     rows = connection.execute(
         select(_F.producer_id, _F.start_offset, _F.status, _F.opened_at_ms, _F.resolved_at_ms, _F.resolution)
         .where(
@@ -110,7 +110,7 @@ def _by_hand(row: Any) -> tuple[Decision, ...]:
 
 
 def _history(connection: Connection, cluster_id: int, key: bytes, last_ms: int) -> Sequence[Any]:
-    """The id's rows, newest first; what was decided later cannot have led to a marker of `last_ms`."""
+    """Returns the id's rows, newest first, without later decisions: those cannot have led to a marker at `last_ms`."""
     decided_ms = _T.at_ms - func.coalesce(_T.marker_ms, 0)
     return connection.execute(
         select(_T.at_ms, _T.to_state, _T.producer_id, _T.marker_ms, _T.cause, _T.confidence)
@@ -121,8 +121,8 @@ def _history(connection: Connection, cluster_id: int, key: bytes, last_ms: int) 
 
 
 def _told_by_history(newest_first: Sequence[Any], producer_id: int) -> Iterator[Decision]:
-    """A PrepareX, until the row behind it, unless that is the same again; slow commits have a row for their
-    CompleteCommit alone."""
+    """Yields the decisions in the rows. The markers of a PrepareX are written until the next row, unless that is the
+    same PrepareX again; slow commits have a row for their CompleteCommit alone."""
     decisive = [row for row in newest_first if row.to_state not in _PREPARED or row.cause is not None]
     for following, row in pairwise([None, *decisive]):
         if row.to_state == COMPLETE_COMMIT and row.marker_ms is not None:
@@ -135,8 +135,8 @@ def _told_by_history(newest_first: Sequence[Any], producer_id: int) -> Iterator[
 def _told_by_minutes(
     connection: Connection, cluster_id: int, key: bytes, first_ms: int, last_ms: int
 ) -> Sequence[Decision]:
-    """Ordinary commits have no row of their own: some were complete between the first and the last of a minute, their
-    markers not long before."""
+    """Returns a decision for each minute with ordinary commits, which have no row of their own: some were complete
+    between the first and the last of the minute, and their markers were written shortly before."""
     rows = connection.execute(
         select(_M.first_ms, _M.last_ms).where(
             _M.cluster_id == cluster_id,

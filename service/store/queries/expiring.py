@@ -1,4 +1,4 @@
-"""Reads which ids have expired lately and were not seen again: always by the index of those that have."""
+"""Reads the ids that expired recently and were not seen again, and the ids that will expire; each by its own index."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ _T = transactional_ids.c
 
 
 class ExpiredRow(NamedTuple):
-    """`transactional_id` as the store keys it. `expired_at_ms`: of its tombstone; the rest is of the record before."""
+    """An expired id; `transactional_id` is as the store keys it. `expired_at_ms`: of its tombstone; the other values
+    are those of the record before."""
 
     transactional_id: bytes
     display: str
@@ -30,7 +31,7 @@ class ExpiredRow(NamedTuple):
 
 
 def read_expired(connection: Connection, cluster_id: int, since_ms: int, limit: int = EXPIRED_READ) -> list[ExpiredRow]:
-    """At most `limit`, the last first."""
+    """Returns at most `limit` ids that expired since then, the last first."""
     rows = connection.execute(
         select(_T.transactional_id, _T.display, _T.timestamp_ms, _T.producer_id, _T.producer_epoch, _T.last_outcome)
         .where(*_expired(cluster_id, since_ms))
@@ -48,7 +49,8 @@ def count_expired(connection: Connection, cluster_id: int, since_ms: int) -> int
 
 
 def _expired(cluster_id: int, since_ms: int) -> tuple[ColumnElement[bool] | TextClause, ...]:
-    """What is no time is when nothing happened; ids without an offset did not expire, their log became another one."""
+    """Returns the conditions for ids that expired since then. A number that is no time does not count. Ids without an
+    offset did not expire: their log became another one."""
     return (
         _T.cluster_id == cluster_id,
         text(HAS_EXPIRED),
@@ -58,14 +60,14 @@ def _expired(cluster_id: int, since_ms: int) -> tuple[ColumnElement[bool] | Text
 
 
 class ExpiringPlace(NamedTuple):
-    """Where a page ended: the last row's update, and its id."""
+    """The place where a page ended: the last row's update, and its id."""
 
     last_update_ms: int
     transactional_id: bytes
 
 
 class ExpiringPage(NamedTuple):
-    """`after` is where the next page begins; None: this was the last."""
+    """A page of ids; `after` is where the next page begins, None: this was the last."""
 
     rows: tuple[IdRow, ...]
     after: ExpiringPlace | None
@@ -74,9 +76,10 @@ class ExpiringPage(NamedTuple):
 def read_expiring(
     connection: Connection, cluster_id: int, until_ms: int, after: ExpiringPlace | None, limit: int
 ) -> ExpiringPage:
-    """At most `limit` ids that can expire and were last updated at `until_ms` or before, the longest unused first.
+    """Returns at most `limit` ids that can expire and were last updated at `until_ms` or before, the longest unused
+    first.
 
-    What is no time (`service.domain.transaction_log.limits`) leads to no expiry, and is left out.
+    An update at a number that is no time (`service.domain.transaction_log.limits`) leads to no expiry, and is left out.
     """
     found = [whole_row(IdRow(*row)) for row in connection.execute(expiring(cluster_id, until_ms, after, limit + 1))]
     if len(found) <= limit:
@@ -86,7 +89,7 @@ def read_expiring(
 
 
 def expiring(cluster_id: int, until_ms: int, after: ExpiringPlace | None, limit: int) -> Select[tuple[Any, ...]]:
-    """As `read_expiring`."""
+    """Returns the statement of `read_expiring`."""
     statement = (
         select(transactional_ids)
         .where(
@@ -104,7 +107,8 @@ def expiring(cluster_id: int, until_ms: int, after: ExpiringPlace | None, limit:
 
 
 def count_expiring(connection: Connection, cluster_id: int, until_ms: Sequence[int]) -> list[int]:
-    """How many ids `read_expiring` would find in all, for each of the times: rising ones, so that none counts twice."""
+    """Returns how many ids `read_expiring` would find in all, for each of the times; rising ones, so that none counts
+    twice."""
     counts: list[int] = []
     for number, end_ms in enumerate(until_ms):
         begin_ms = until_ms[number - 1] + 1 if number else 0

@@ -1,4 +1,4 @@
-"""Reads findings for those who show them: a page, one, how many, and what happened to them since."""
+"""Reads findings for display: a page, a single one, their numbers, and their latest events."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _E = finding_events.c
 
 
 class FindingSelection(NamedTuple):
-    """Which findings a page is about; an empty set or None leaves all."""
+    """The findings that a page is about; an empty set or None leaves all."""
 
     kinds: frozenset[str] = frozenset()
     statuses: frozenset[str] = frozenset()
@@ -32,7 +32,7 @@ class FindingSelection(NamedTuple):
 
 
 class FindingPlace(NamedTuple):
-    """Where a page ended."""
+    """The place where a page ended."""
 
     opened_at_ms: int
     id: str
@@ -45,7 +45,7 @@ class FindingCount(NamedTuple):
 
 
 class Told(NamedTuple):
-    """What happened to a finding, and the finding as it is by now."""
+    """An event of a finding, and the finding as it is by now."""
 
     sequence: int
     event: str
@@ -56,7 +56,7 @@ class Told(NamedTuple):
 def read_page(
     connection: Connection, cluster_id: int, selection: FindingSelection, after: FindingPlace | None, limit: int
 ) -> tuple[list[Finding], FindingPlace | None]:
-    """At most `limit`, those opened last first; and where the next page begins (None: this was the last)."""
+    """Returns at most `limit` findings, the last opened first, and where the next page begins; None: there is none."""
     statement = select(findings).where(_F.cluster_id == cluster_id, *_filters(selection))
     if after is not None:
         statement = statement.where(tuple_(_F.opened_at_ms, _F.id) < (after.opened_at_ms, after.id))
@@ -69,8 +69,8 @@ def read_page(
 
 
 def named(connection: Connection, cluster_id: int, selection: FindingSelection) -> FindingSelection:
-    """The selection with the id that a text names (`service.store.display.readings`), of those that findings are
-    about."""
+    """Returns the selection with the id that its text names (`service.store.display.readings`), among the ids that
+    findings are about."""
     if selection.transactional_id is None:
         return selection
     told = {id_key(one): one for one in readings_of(selection.transactional_id)}
@@ -81,7 +81,7 @@ def named(connection: Connection, cluster_id: int, selection: FindingSelection) 
 
 
 def under_whole_ids(connection: Connection, cluster_id: int, found: Iterable[Finding]) -> list[Finding]:
-    """The findings about the ids themselves: what is stored are their keys."""
+    """Returns the findings with the ids themselves: the store holds the keys of ids."""
     found = list(found)
     keys = {one.subject.transactional_id for one in found if one.subject.transactional_id is not None}
     ids = whole_ids(connection, cluster_id, keys)
@@ -99,14 +99,14 @@ def find(connection: Connection, cluster_id: int, finding_id: str) -> Finding | 
 
 
 def longest(connection: Connection, cluster_id: int, kind: str, limit: int) -> tuple[Finding, ...]:
-    """At most `limit` confirmed ones, those opened first first."""
+    """Returns at most `limit` confirmed findings of the kind, the first opened first."""
     confirmed = (_F.cluster_id == cluster_id, _F.kind == kind, _F.status == CONFIRMED)
     rows = connection.execute(select(findings).where(*confirmed).order_by(_F.opened_at_ms, _F.id).limit(limit))
     return tuple(finding_of(row) for row in rows)
 
 
 def counts(connection: Connection, cluster_id: int) -> list[FindingCount]:
-    """Those that are kept, by kind and status."""
+    """Returns the numbers of stored findings, by kind and status."""
     rows = connection.execute(
         select(_F.kind, _F.status, func.count())
         .where(_F.cluster_id == cluster_id)
@@ -130,13 +130,13 @@ def truncated(connection: Connection, cluster_id: int) -> dict[str, int]:
 
 
 def known_sequences(connection: Connection) -> tuple[int, int]:
-    """(oldest, newest) of what is kept; (1, 0) for nothing."""
+    """Returns the (oldest, newest) sequence that is kept; (1, 0) for nothing."""
     oldest, newest = connection.execute(select(func.min(_E.sequence), func.max(_E.sequence))).one()
     return (1, 0) if oldest is None else (oldest, newest)
 
 
 def told_after(connection: Connection, sequence: int, cluster: str | None, limit: int) -> list[Told]:
-    """What happened behind `sequence`, oldest first; of one cluster or all."""
+    """Returns at most `limit` events after `sequence`, oldest first; of one cluster or all."""
     statement = (
         select(_E.sequence, _E.event, clusters.c.name, *findings.c)
         .join(findings, (_F.cluster_id == _E.cluster_id) & (_F.id == _E.finding_id))

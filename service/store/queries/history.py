@@ -1,4 +1,4 @@
-"""Reads what is kept of the past: the timeline of an id, its minutes, the owners of a producer id."""
+"""Reads history: the timeline of an id, its minutes, the owners of a producer id."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from service.store.id_key import id_key, whole_id
 from service.store.queries.clusters import Ends
 from service.store.schema import id_minutes, producer_ids, transactional_ids, transitions
 
-_ROWS_AT_ONCE: Final = 250  # a page, and a little to look ahead
+_ROWS_AT_ONCE: Final = 250  # a page, and some rows to see what follows
 _MINUTES_AT_ONCE: Final = 2_000
 
 _T, _M, _P = transitions.c, id_minutes.c, producer_ids.c
 _BEFORE = transitions.alias("before").c
 _PLACE = (_T.generation, _T.offset, _T.id)
 
-# a log that is read again has the same records in the next generation; those judged first knew more
+# when a log is read again, the next generation has the same records; the rows judged first were judged with more known
 _IS_REPEATED = exists().where(
     _BEFORE.cluster_id == _T.cluster_id,
     _BEFORE.partition == _T.partition,
@@ -34,14 +34,15 @@ _IS_REPEATED = exists().where(
 
 
 class TimelinePage(NamedTuple):
-    """`after` is where the next page begins; None: this was the last."""
+    """A page of a timeline; `after` is where the next page begins, None: this was the last."""
 
     items: tuple[Row | Folded, ...]
     after: Mark | None
 
 
 class MinuteRow(NamedTuple):
-    """What ended in one minute, and how long it took; a mean is `*_sum_ms` over `opened`, or over `marked`."""
+    """The transactions of an id that ended in one minute, and how long they took; a mean is `*_sum_ms` over `opened`,
+    or over `marked`."""
 
     minute_ms: int
     commits: int
@@ -59,7 +60,7 @@ class MinuteRow(NamedTuple):
 
 
 class Owner(NamedTuple):
-    """An id that wrote under a producer id; `current`: it still does."""
+    """An id that wrote under a producer id; `current`: the id still has it."""
 
     transactional_id: bytes
     first_seen_ms: int
@@ -72,7 +73,7 @@ class Owner(NamedTuple):
 def read_timeline(
     connection: Connection, cluster_id: int, transactional_id: bytes, begin: Mark, limit: int
 ) -> TimelinePage:
-    """At most `limit` items of the id, newest first, from behind `begin`."""
+    """Returns at most `limit` items of the id, newest first, from behind `begin`."""
     key = id_key(transactional_id)
     rows = _rows(connection, cluster_id, key, begin)
     minutes = _commits(connection, cluster_id, key, begin)
@@ -82,7 +83,7 @@ def read_timeline(
 
 
 def read_minutes(connection: Connection, cluster_id: int, transactional_id: bytes, from_ms: int) -> list[MinuteRow]:
-    """The minutes that begin at `from_ms` or later and have anything, oldest first."""
+    """Returns the minutes of the id that begin at `from_ms` or later and have anything, oldest first."""
     rows = connection.execute(
         select(*(_M[name] for name in MinuteRow._fields))
         .where(_M.cluster_id == cluster_id, _M.transactional_id == id_key(transactional_id), _M.minute_ms >= from_ms)
@@ -92,7 +93,7 @@ def read_minutes(connection: Connection, cluster_id: int, transactional_id: byte
 
 
 def read_owners(connection: Connection, cluster_id: int, producer_id: int) -> list[Owner]:
-    """Who had the producer id, the newest first. Kafka gives it to one id, for good."""
+    """Returns the owners of the producer id, the newest first. Kafka gives it to one transactional.id, for good."""
     ids = transactional_ids.c
     is_current = func.coalesce(and_(ids.producer_id == _P.producer_id, ids.state != EXPIRED), false())
     rows = connection.execute(
@@ -120,7 +121,10 @@ def read_owners(connection: Connection, cluster_id: int, producer_id: int) -> li
 
 
 def owner_at(owners: Sequence[Owner], at_ms: int | None) -> Owner | None:
-    """Who had the producer id then, or was seen with it next to then; `owners` come newest first."""
+    """Returns the owner of the producer id at that time, or else the one seen with it closest to that time.
+
+    `owners` come newest first.
+    """
 
     def apart_ms(one: Owner) -> int:
         return 0 if at_ms is None else max(one.first_seen_ms - at_ms, at_ms - one.last_seen_ms, 0)
@@ -129,7 +133,8 @@ def owner_at(owners: Sequence[Owner], at_ms: int | None) -> Owner | None:
 
 
 def rows_of(cluster_id: int, transactional_id: bytes, after: tuple[int, int, int] | None) -> Select[tuple[Any, ...]]:
-    """Of the history of an id, newest first, from behind `after`: as many as are read at once."""
+    """Returns the statement for the history of an id, newest first, from behind `after`; limited to the rows read at
+    once."""
     statement = (
         select(*_PLACE, *(_T[name] for name in Row._fields[len(_PLACE) :]))
         .where(_T.cluster_id == cluster_id, _T.transactional_id == transactional_id, ~_IS_REPEATED)
@@ -150,7 +155,8 @@ def _rows(connection: Connection, cluster_id: int, transactional_id: bytes, begi
 
 
 def commits_of(cluster_id: int, transactional_id: bytes, before_ms: int | None) -> Select[tuple[Any, ...]]:
-    """The minutes of an id with commits, newest first, from before `before_ms`: as many as are read at once."""
+    """Returns the statement for the minutes of an id with commits, newest first, from before `before_ms`; limited to
+    those read at once."""
     statement = (
         select(_M.minute_ms, _M.commits, _M.first_ms, _M.last_ms)
         .where(_M.cluster_id == cluster_id, _M.transactional_id == transactional_id, _M.commits > 0)
@@ -179,7 +185,7 @@ _ABORTS = sum(
 
 
 class ProducerRow(NamedTuple):
-    """When an id wrote under a producer id, and with which epochs."""
+    """The times at which an id wrote under a producer id, and the epochs."""
 
     producer_id: int
     first_seen_ms: int
@@ -191,7 +197,8 @@ class ProducerRow(NamedTuple):
 def ends_since(
     connection: Connection, cluster_id: int, transactional_ids: Sequence[bytes], from_ms: int
 ) -> dict[bytes, Ends]:
-    """Of a page of ids, in the minutes that begin at `from_ms` or later; nothing of those where nothing ended."""
+    """Returns the ends of a page of ids in the minutes that begin at `from_ms` or later; an id without any is
+    absent."""
     asked = {id_key(transactional_id): transactional_id for transactional_id in transactional_ids}
     rows = connection.execute(
         select(_M.transactional_id, func.sum(_M.commits), func.sum(_ABORTS))
@@ -202,7 +209,7 @@ def ends_since(
 
 
 def producers_of(connection: Connection, cluster_id: int, transactional_id: bytes) -> list[ProducerRow]:
-    """The newest first, those that are remembered."""
+    """Returns the stored producer ids of the id, the newest first."""
     rows = connection.execute(
         select(*(_P[name] for name in ProducerRow._fields))
         .where(_P.cluster_id == cluster_id, _P.transactional_id == id_key(transactional_id))

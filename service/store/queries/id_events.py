@@ -1,4 +1,4 @@
-"""Reads what happened to ids lately, as far as findings speak of it: at most EVENTS_READ events at once."""
+"""Reads the recent events of ids that findings report: at most EVENTS_READ at once."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from service.store.schema import transitions
 EVENTS_READ: Final = 10_000
 
 WORDS: Final = (causes.TIMEOUT, causes.FENCED, causes.ADMIN, causes.INITIALIZED, causes.EXPIRY)
-"""Causes that findings speak of."""
+"""Causes that findings report."""
 
 
 class NewEvents(NamedTuple):
-    """The newest events, and how many older ones there are, by cause."""
+    """The newest events, and the number of older ones that were not read, by cause."""
 
     read: list[Event]
     unread: Mapping[str, int]
@@ -45,12 +45,12 @@ _EVENTS = select(
 
 
 def newest_sequence(connection: Connection) -> int:
-    """Of all history; rows get rising numbers."""
+    """Returns the highest number of a row in all history (0 for none); rows get rising numbers."""
     return connection.scalar(select(func.max(_S.id))) or 0
 
 
 def new_events(connection: Connection, cluster_id: int, after: int, up_to: int) -> NewEvents:
-    """Those numbered in (after, up_to]; the newest EVENTS_READ if there are more."""
+    """Returns the events numbered in (after, up_to]; the newest EVENTS_READ if there are more."""
     statement = _EVENTS.where(_S.id > after, _S.id <= up_to, _S.cluster_id + 0 == cluster_id)
     found = _events(connection, statement.order_by(_S.id.desc()))
     if len(found) < EVENTS_READ:
@@ -61,13 +61,13 @@ def new_events(connection: Connection, cluster_id: int, after: int, up_to: int) 
 
 
 def recent_events(connection: Connection, cluster_id: int, since_ms: int) -> list[Event]:
-    """The newest EVENTS_READ."""
+    """Returns the events since then, the newest EVENTS_READ if there are more."""
     statement = _EVENTS.where(_S.cluster_id == cluster_id, _S.at_ms >= since_ms)
     return _events(connection, statement.order_by(_S.at_ms.desc()))
 
 
 def events_of(connection: Connection, cluster_id: int, ids: Sequence[bytes], since_ms: int) -> list[Event]:
-    """Of some ids, with the causes as they are by now."""
+    """Returns the events of some ids since then, with the causes as they are by now."""
     statement = _EVENTS.where(_S.cluster_id == cluster_id, _S.transactional_id.in_(ids), _S.at_ms + 0 >= since_ms)
     return _events(connection, statement)
 

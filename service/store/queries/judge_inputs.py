@@ -1,5 +1,5 @@
-"""Reads what the judge looks at. Every read follows an index and ends at a limit, however many ids there are; what lies
-behind the limit is counted, at most MOST_COUNTED."""
+"""Reads the inputs of the judge. Every read follows an index and ends at a limit, however many ids there are; rows
+behind the limit are counted, at most MOST_COUNTED."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ from service.store.schema import (
 
 IDS_READ: Final = 500
 MOST_COUNTED: Final = 100_000
-"""Of what is not read: that takes some 0.2 s, while what hangs waits to be judged."""
+"""Most unread rows that are counted: that takes some 0.2 s, while hanging transactions wait to be judged."""
 
 GAPS_READ: Final = 200
 UNDECODED_READ: Final = 100
 WITH_TOPICS: Final = 50
-"""Of ids, the first whose partitions are read, too."""
+"""Number of ids, counted from the first, of which the partitions are read too."""
 
 T = TypeVar("T")
 
 
 class Some(NamedTuple, Generic[T]):
-    """What was read up to a limit, and how many there are behind it."""
+    """The rows read up to a limit, and the number of rows behind it."""
 
     read: list[T]
     unread: int
@@ -67,17 +67,17 @@ _DESCRIPTION = select(clusters.c.description).where(clusters.c.id == bindparam("
 
 
 def views(connection: Connection, cluster_id: int) -> list[View]:
-    """Of the coordinators' log."""
+    """Returns the views of the transaction log's partitions."""
     return [View(*row) for row in connection.execute(_VIEWS, {"cluster_id": cluster_id})]
 
 
 def configs(connection: Connection, cluster_id: int) -> Mapping[str, Mapping[str, str]]:
-    """As `service.store.clusters.describe` kept them; none before."""
+    """Returns the configs as `service.store.clusters.describe` stored them; none before."""
     return dict(_description(connection, cluster_id).get("configs", {}))
 
 
 def metadata_versions(connection: Connection, cluster_id: int) -> list[int | None]:
-    """Of each broker the newest level of `metadata.version`; None where it did not tell."""
+    """Returns the newest level of `metadata.version` of each broker; None where the broker did not report it."""
     return [one.get("newest_metadata_version") for one in _description(connection, cluster_id).get("brokers", ())]
 
 
@@ -90,7 +90,8 @@ def kafka_id(connection: Connection, cluster_id: int) -> str:
 
 
 def last_uses(connection: Connection, cluster_id: int, ids: Sequence[bytes]) -> Uses:
-    """Of ids that had a transaction; an id whose newest record cannot be decoded counts as in use."""
+    """Returns the last uses of those ids that had a transaction; an open id, or one with a newest record that cannot be
+    decoded, counts as in use."""
     found: dict[bytes, int] = {}
     columns = select(_T.transactional_id, _T.state, _T.last_update_ms, _T.last_outcome)
     for begin in range(0, len(ids), IDS_READ):
@@ -104,18 +105,19 @@ def last_uses(connection: Connection, cluster_id: int, ids: Sequence[bytes]) -> 
 
 
 def open_ids(connection: Connection, cluster_id: int, until_ms: int) -> Some[IdNow]:
-    """Transactions that began until then and are Ongoing, the oldest first."""
+    """Returns transactions that began until then and are Ongoing, the oldest first."""
     return _some(connection, cluster_id, _ongoing(until_ms))
 
 
 def overdue_ids(connection: Connection, cluster_id: int, due_ms: int) -> Some[IdNow]:
-    """Those whose time was up by then, the oldest first."""
+    """Returns Ongoing transactions that had reached their timeout by `due_ms`, the oldest first."""
     has_ended = (_T.timeout_ms != TWO_PHASE_TIMEOUT_MS) & (_T.started_at_ms + _T.timeout_ms <= due_ms)
     return _some(connection, cluster_id, _ongoing(due_ms).where(has_ended))
 
 
 def _ongoing(until_ms: int) -> Select[Any]:
-    """A start before 1970 is a broken record, and would be the oldest for ever; the first condition names the index."""
+    """Returns the statement for Ongoing transactions that began until then. A start before 1970 is a broken record, and
+    would be the oldest for ever; the first condition names the index."""
     return (
         select(*_NOW)
         .where(
@@ -129,19 +131,19 @@ def _ongoing(until_ms: int) -> Select[Any]:
 
 
 def prepared_ids(connection: Connection, cluster_id: int, until_ms: int) -> Some[IdNow]:
-    """In PrepareX since then or longer, the longest first."""
+    """Returns ids that are in PrepareX since `until_ms` or longer, the longest first."""
     statement = select(*_NOW).where(_T.state.in_((PREPARE_COMMIT, PREPARE_ABORT)), _T.state_since_ms <= until_ms)
     return _some(connection, cluster_id, statement.order_by(_T.state_since_ms))
 
 
 def expiring_ids(connection: Connection, cluster_id: int, from_ms: int, until_ms: int) -> Some[IdNow]:
-    """Idle ids last updated in [from_ms, until_ms], the longest idle first; without partitions."""
+    """Returns idle ids last updated in [from_ms, until_ms], the longest idle first; without partitions."""
     statement = select(*_NOW).where(text(CAN_EXPIRE), _T.last_update_ms >= from_ms, _T.last_update_ms <= until_ms)
     return _some(connection, cluster_id, statement.order_by(_T.last_update_ms), with_topics=0)
 
 
 def worn_ids(connection: Connection, cluster_id: int, log_partitions_: Iterable[int]) -> Some[IdNow]:
-    """Of the old protocol with an epoch from WORN_FROM on, the highest first."""
+    """Returns ids of the old protocol with an epoch from WORN_FROM on, the highest first."""
     statement = select(*_NOW).where(
         _T.partition.in_(sorted(log_partitions_)),
         _T.client_transaction_version.in_((0, 1)),
@@ -157,7 +159,7 @@ def ids_now(connection: Connection, cluster_id: int, ids: Sequence[bytes]) -> di
 
 
 def idle_ids(connection: Connection, cluster_id: int, state: int, after: bytes, limit: int) -> list[IdNow]:
-    """The next of a walk through the ids in a state."""
+    """Returns the next ids of a walk through those in a state."""
     statement = select(*_NOW).where(_T.state == state, _T.transactional_id > after).order_by(_T.transactional_id)
     return _read(connection, cluster_id, statement, with_topics=0, limit=limit)
 
@@ -192,8 +194,8 @@ def _read(
 
 
 def undecoded(connection: Connection, cluster_id: int, since_ms: int) -> Some[Undecoded]:
-    """By log partition: ids in state Unknown, and rejects seen since then. Unread are ids or rejects, whichever are
-    more: an id that is unknown has a reject."""
+    """Returns, by log partition, the ids in state Unknown and the rejects seen since then. `unread` is the number of
+    ids or that of rejects, whichever is larger: an id that is unknown has a reject."""
     names: dict[int, list[str]] = {}
     unknown = select(_T.partition, _T.display).where(_T.cluster_id == cluster_id, _T.state == UNKNOWN)
     ids = connection.execute(unknown.order_by(_T.transactional_id).limit(UNDECODED_READ)).all()
@@ -216,7 +218,7 @@ def undecoded(connection: Connection, cluster_id: int, since_ms: int) -> Some[Un
 
 
 def gaps(connection: Connection, cluster_id: int, since_ms: int) -> Some[GapSeen]:
-    """The newest."""
+    """Returns the newest gaps seen since then."""
     g = data_gaps.c
     statement = select(g.id, g.topic, g.partition, g.from_offset, g.to_offset, g.reason, g.seen_at_ms, g.missing).where(
         g.cluster_id == cluster_id, g.seen_at_ms >= since_ms
@@ -227,7 +229,7 @@ def gaps(connection: Connection, cluster_id: int, since_ms: int) -> Some[GapSeen
 
 
 def ended_values(connection: Connection, cluster_id: int, ids: Sequence[bytes]) -> dict[tuple[bytes, int], bytes]:
-    """By (id, producer id): the PrepareX of its last transaction that ended, as Kafka wrote it."""
+    """Returns, by (id, producer id), the PrepareX of the last transaction that ended under it, as Kafka wrote it."""
     p = producer_ids.c
     rows = connection.execute(
         select(p.transactional_id, p.producer_id, p.ended_value).where(

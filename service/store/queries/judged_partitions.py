@@ -1,4 +1,4 @@
-"""Reads data partitions with what is open on them and who will end it: stored rows, judged as they are read."""
+"""Reads data partitions with their open entries, and judges while reading who will end each entry."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from service.store.queries.partitions import PartitionRow
 from service.store.schema import data_partitions, findings, log_partitions, partition_watch
 
 MOST_JUDGED: Final = 2_000
-"""Partitions whose LSO stands, the longest first; how the others stand is said to be unknown."""
+"""Most stalled partitions that are judged, the longest stalled first; the others are reported as unknown."""
 
 TOO_MANY: Final = TooManyStand(MOST_JUDGED)
 MOST_ENTRIES: Final = 10_000
-"""Open transactions that are read at once."""
+"""Most open entries that are read at once."""
 
 TOO_MUCH: Final = TooManyOpen(MOST_ENTRIES)
 WHYS_SHOWN: Final = 10
@@ -43,14 +43,15 @@ _HANGING: Final = select(_F.topic, _F.partition, _F.producer_id, _F.start_offset
 
 
 class JudgedEntry(NamedTuple):
-    """What is open, and who will end it."""
+    """An open entry, and its relation: who will end it."""
 
     entry: Entry
     relation: Relation
 
 
 class JudgedPartition(NamedTuple):
-    """`entries` by start offset; `blocker` is one of them or None. `why`: what is missing to judge it."""
+    """A partition with its `entries` by start offset; `blocker` is one of them or None. `why`: what is missing to judge
+    it."""
 
     row: PartitionRow
     entries: tuple[JudgedEntry, ...] = ()
@@ -59,7 +60,7 @@ class JudgedPartition(NamedTuple):
 
 
 class Missing(NamedTuple):
-    """`partitions` cannot be judged for one and the same reason; `places` are the first of them."""
+    """The number of `partitions` that cannot be judged for one and the same reason; the first of them are `places`."""
 
     why: Reason
     partitions: int
@@ -67,10 +68,10 @@ class Missing(NamedTuple):
 
 
 class Coverage(NamedTuple):
-    """How many partitions are watched, answered lately, can be judged, and have an LSO that stands; and how many there
-    are that are not watched. `looked_at_ms`: when all were looked at last; None before the first time. `missing`: why
-    the others cannot be judged, the commonest reasons first. `hides_all`: the cluster has used transactions and shows
-    no partition: Kafka hides topics that may not be described."""
+    """The numbers of partitions that are watched, answered recently, can be judged, are stalled (`blocked`), and exist
+    but are not watched (`not_covered`). `looked_at_ms`: when all were last observed; None before the first time.
+    `missing`: why the others cannot be judged, the commonest reasons first. `hides_all`: the cluster has used
+    transactions but shows no partition, because Kafka hides topics that may not be described."""
 
     looked_at_ms: int | None = None
     watched: int = 0
@@ -87,7 +88,7 @@ class Coverage(NamedTuple):
 
 
 class StandingRow(NamedTuple):
-    """A partition whose LSO stands below the high watermark, and since when."""
+    """A stalled partition (its LSO is below the high watermark), and since when."""
 
     topic: str
     partition: int
@@ -101,12 +102,13 @@ class StandingRow(NamedTuple):
 
 
 def looked_at_ms(connection: Connection, cluster_id: int) -> int | None:
-    """When all partitions were looked at last, whether each of them answered or not; None: never."""
+    """Returns when all partitions were last observed, whether or not each of them answered; None: never."""
     return connection.scalar(_LOOKED_AT, {"cluster_id": cluster_id})
 
 
 def why_no_log(connection: Connection, cluster_id: int) -> Reason | None:
-    """Why the coordinators' log cannot be read: it may not be, or never could; None where it is, or was and will be."""
+    """Returns why the transaction log cannot be read: access is denied, or no read has ever succeeded. None where it is
+    read, or was read and will be again."""
     status = clusters.statuses(connection, cluster_id).get(SOURCE)
     if status is None or status.error is None:
         return None
@@ -114,7 +116,7 @@ def why_no_log(connection: Connection, cluster_id: int) -> Reason | None:
 
 
 def judge(connection: Connection, cluster_id: int, rows: Sequence[PartitionRow]) -> list[JudgedPartition]:
-    """Each of the rows, as of the last look at all partitions."""
+    """Returns each of the rows judged, as of the last observation of all partitions."""
     as_of_ms = looked_at_ms(connection, cluster_id)
     standing = [(row.topic, row.partition) for row in rows if row.stalled_since_ms is not None]
     if as_of_ms is None or not standing:
@@ -137,7 +139,8 @@ def judge(connection: Connection, cluster_id: int, rows: Sequence[PartitionRow])
 
 
 class _Judging(NamedTuple):
-    """`whole`: the partitions of which all entries were read; None: all of them. `no_log`: as `why_no_log`."""
+    """The inputs of a judgement. `whole`: the partitions of which all entries were read; None: all of them. `no_log`:
+    as `why_no_log`."""
 
     owners: dict[int, list[Owner]]
     hanging: frozenset[tuple[str, int, int, int]]
@@ -171,12 +174,13 @@ class _Judging(NamedTuple):
 
 
 def judged_standing(connection: Connection, cluster_id: int) -> list[JudgedPartition]:
-    """Those whose LSO stands, the longest first, MOST_JUDGED at most."""
+    """Returns the stalled partitions judged, the longest stalled first, MOST_JUDGED at most."""
     return judge(connection, cluster_id, read_partitions.stalled(connection, cluster_id, MOST_JUDGED))
 
 
 def coverage(connection: Connection, cluster_id: int, judged: Sequence[JudgedPartition] | None = None) -> Coverage:
-    """As of the last look at all partitions. `judged`: `judged_standing`, where that was asked for already."""
+    """Returns the coverage as of the last observation of all partitions. `judged`: the answer of `judged_standing`, if
+    the caller has it already."""
     as_of_ms = looked_at_ms(connection, cluster_id)
     if as_of_ms is None:
         return Coverage()
@@ -201,7 +205,7 @@ def coverage(connection: Connection, cluster_id: int, judged: Sequence[JudgedPar
 
 
 def standing(connection: Connection, cluster_id: int, limit: int) -> tuple[StandingRow, ...]:
-    """Those of `Coverage.blocked`, the longest first."""
+    """Returns the partitions that `Coverage.blocked` counts, the longest stalled first."""
     rows = connection.execute(
         select(*(_D[name] for name in StandingRow._fields))
         .where(_D.cluster_id == cluster_id, _D.stalled_since_ms.is_not(None))
@@ -212,7 +216,7 @@ def standing(connection: Connection, cluster_id: int, limit: int) -> tuple[Stand
 
 
 def _has_log(connection: Connection, cluster_id: int) -> bool:
-    """Whether there is a `__transaction_state`."""
+    """Returns whether the cluster has a `__transaction_state`."""
     found = select(log_partitions.c.partition).where(
         log_partitions.c.cluster_id == cluster_id, log_partitions.c.source == SOURCE
     )
@@ -220,7 +224,7 @@ def _has_log(connection: Connection, cluster_id: int) -> bool:
 
 
 def _silent(connection: Connection, cluster_id: int) -> list[Missing]:
-    """Partitions that did not answer, by what they said instead: the commonest reasons, and the others together."""
+    """Returns the partitions that did not answer, by reason: the commonest reasons, and the others together."""
     said = (_D.cluster_id == cluster_id, _D.is_gone.is_(False), _D.why.is_not(None))
     count = func.count()
     reasons = select(_D.why, count).where(*said).group_by(_D.why).order_by(count.desc(), _D.why).limit(WHYS_SHOWN)
@@ -236,13 +240,14 @@ def _silent(connection: Connection, cluster_id: int) -> list[Missing]:
 
 
 def _hanging(connection: Connection, cluster_id: int) -> frozenset[tuple[str, int, int, int]]:
-    """(topic, partition, producer id, start offset) of what is confirmed to hang."""
+    """Returns (topic, partition, producer id, start offset) of the entries that are confirmed to hang."""
     rows = connection.execute(_HANGING, {"cluster_id": cluster_id})
     return frozenset((row.topic, row.partition, row.producer_id, row.start_offset) for row in rows)
 
 
 def _context(connection: Connection, cluster_id: int, as_of_ms: int) -> Context:
-    """The log may have been read to an end asked for later than the last look: so much the better."""
+    """Returns the context of a judgement. The transaction log may have been read to an end asked for later than the
+    last observation; then the context is as of that time."""
     limits = limits_of(judge_inputs.configs(connection, cluster_id))
     views = judge_inputs.views(connection, cluster_id)
     newest_ms = max([as_of_ms, *(view.end_asked_at_ms for view in views)])
@@ -250,8 +255,8 @@ def _context(connection: Connection, cluster_id: int, as_of_ms: int) -> Context:
 
 
 def _first_seen(entry: Entry, row: PartitionRow) -> Entry:
-    """What the LSO stands at was there when it was first seen standing: high watermarks are asked for more often than
-    who is open."""
+    """Returns the entry with the time when it was first seen. The entry at the LSO was there when the partition was
+    first seen stalled: high watermarks are asked for more often than open entries."""
     if row.stalled_since_ms is None or entry.start_offset != row.last_stable_offset:
         return entry
     return entry._replace(first_seen_ms=min(entry.first_seen_ms, row.stalled_since_ms))

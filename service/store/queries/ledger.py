@@ -1,4 +1,4 @@
-"""Reads what was counted of a tailed partition: its markers, and its volume by minute."""
+"""Reads the ledger of a tailed partition: its markers, and its volume by minute."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _L, _M, _V = log_partitions.c, partition_markers.c, partition_minutes.c
 
 
 def tailed_as_of_ms(connection: Connection, cluster_id: int, topic: str, partition: int) -> int | None:
-    """When the end of the partition was last asked for; None: it is not tailed."""
+    """Returns when the end of the partition was last asked for; None: it is not tailed."""
     if "\0" in topic:
         return None  # no topic holds it, and PostgreSQL refuses to compare it with one
     asked_at_ms: int | None = connection.scalar(
@@ -25,7 +25,8 @@ def tailed_as_of_ms(connection: Connection, cluster_id: int, topic: str, partiti
 def read_markers(
     connection: Connection, cluster_id: int, topic: str, partition: int, before: tuple[int, int] | None, limit: int
 ) -> tuple[list[Marker], tuple[int, int] | None]:
-    """The newest from before (generation, offset) `before`, and where the next page begins: None, this is the last."""
+    """Returns the newest markers before (generation, offset) `before`, and where the next page begins; None: no
+    more."""
     place = (_M.generation, _M.offset)
     statement = (
         select(*(_M[name] for name in Marker._fields))
@@ -40,7 +41,7 @@ def read_markers(
 
 
 def read_volume(connection: Connection, cluster_id: int, topic: str, partition: int, from_ms: int) -> list[Volume]:
-    """The minutes that begin at `from_ms` or later and have a row, oldest first."""
+    """Returns the minutes that begin at `from_ms` or later and have a row, oldest first."""
     rows = connection.execute(
         select(*(_V[name] for name in Volume._fields))
         .where(_V.cluster_id == cluster_id, _V.topic == topic, _V.partition == partition, _V.minute_ms >= from_ms)
@@ -50,7 +51,7 @@ def read_volume(connection: Connection, cluster_id: int, topic: str, partition: 
 
 
 def counted_since_ms(connection: Connection, cluster_id: int, topic: str, partition: int) -> int | None:
-    """The oldest minute that is kept; None: none is."""
+    """Returns the oldest minute that is kept; None: there is none."""
     oldest: int | None = connection.scalar(
         select(func.min(_V.minute_ms)).where(_V.cluster_id == cluster_id, _V.topic == topic, _V.partition == partition)
     )

@@ -1,4 +1,4 @@
-"""Reads what the metrics of a cluster are made of. Nothing here grows with the number of ids."""
+"""Reads the facts for the metrics of a cluster. Nothing here grows with the number of ids."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from service.store.schema import counters, log_partitions, transactional_ids
 TOP_OPEN: Final = 20
 HANGING_NAMED: Final = 50
 STANDING_READ: Final = 2_500
-"""Partitions whose LSO stands, of which series may be shown at all: the hard cap of 10,000, at four each."""
+"""Most stalled partitions that series may be shown of: the hard cap of 10,000 series, at four each."""
 
 EXPIRES_WITHIN_MS: Final = {"1h": 3_600_000, "24h": 86_400_000, "72h": 259_200_000}
 
@@ -48,17 +48,17 @@ class LogRow(NamedTuple):
 
 
 class OpenRow(NamedTuple):
-    """An open transaction, as people see its id."""
+    """An open transaction, with its id as people see it."""
 
     display: str
     started_at_ms: int
 
 
 class ClusterFacts(NamedTuple):
-    """A cluster at one moment. `counters` by (name, label); `oldest`: when an open state was entered first, by state;
-    `top_open`: oldest first. `expiring`: ids that expire within 1h, …; `highest_epochs` by protocol, 1 and 2;
-    `findings` by (kind, status); `truncated`: what has none, by kind. `hanging`: the longest confirmed; `standing`:
-    partitions whose LSO stands, the longest first."""
+    """A cluster at one moment. `counters` by (name, label); `oldest`: by open state, the earliest time at which an id
+    entered it; `top_open`: oldest first. `expiring`: numbers of ids that expire within 1h, …; `highest_epochs` by
+    protocol, 1 and 2; `findings` by (kind, status); `truncated`: by kind, the number without a finding. `hanging`: the
+    confirmed findings open longest; `standing`: stalled partitions, the longest first."""
 
     name: str
     kafka_cluster_id: str
@@ -96,8 +96,8 @@ _PREPARED = (
     .group_by(_T.state)
 )
 
-# by the transaction version that clients write (KIP-890: 2 and above raise the epoch with every end): each is looked
-# up once in every log
+# protocols by the transaction version that clients write (KIP-890: 2 and above raise the epoch with every end); each
+# version is looked up once in every log partition
 _PROTOCOLS: Final = {0: 1, 1: 1, 2: 2, 3: 2}
 _VERSIONS = union_all(*(select(literal(version).label("version")) for version in _PROTOCOLS)).subquery()
 _HIGHEST_EPOCHS = (
@@ -118,7 +118,7 @@ _HIGHEST_EPOCHS = (
 
 
 def all_facts(connection: Connection) -> list[ClusterFacts]:
-    """Of every cluster, by name."""
+    """Returns the facts of every cluster, by name."""
     return [_facts(connection, cluster) for cluster in all_clusters(connection)]
 
 
@@ -155,7 +155,8 @@ def _logs(connection: Connection, cluster_id: int) -> tuple[LogRow, ...]:
 
 
 def _oldest(connection: Connection, cluster_id: int) -> dict[int, int]:
-    """Ongoing is entered when the transaction starts; in a Prepare state there are few ids at a time."""
+    """Returns the earliest time of entry by open state. Ongoing is entered when the transaction starts; in a Prepare
+    state there are few ids at a time."""
     ongoing = connection.execute(_OLDEST_FIRST.where(_T.cluster_id == cluster_id, _T.state == ONGOING).limit(1)).first()
     prepared = connection.execute(_PREPARED.where(_T.cluster_id == cluster_id))
     found = {int(state): int(since_ms) for state, since_ms in prepared}
@@ -174,7 +175,7 @@ def _expiring(connection: Connection, cluster: ClusterRow) -> dict[str, int]:
 
 
 def _highest_epochs(connection: Connection, cluster_id: int) -> dict[int, int]:
-    """0 where there is no id."""
+    """Returns the highest producer epoch by protocol; 0 where there is no id."""
     found = dict.fromkeys(sorted(set(_PROTOCOLS.values())), 0)
     for version, epoch in connection.execute(_HIGHEST_EPOCHS, {"cluster": cluster_id}):
         protocol = _PROTOCOLS[version]

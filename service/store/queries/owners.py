@@ -1,4 +1,4 @@
-"""Reads who wrote under producer ids: from what is open on a partition to a name, also when the name has expired."""
+"""Reads the owners of producer ids: from an open entry on a partition to a name, also when the name has expired."""
 
 from __future__ import annotations
 
@@ -47,9 +47,10 @@ _OWNERS = (
 
 
 def owners(connection: Connection, cluster_id: int, asked: Iterable[int]) -> dict[int, list[Owner]]:
-    """By producer id, who has it now first, then who had it, the latest first; nothing of one that nobody ever had.
+    """Returns the owners by producer id: the present one first, then the earlier ones, the latest first. A producer id
+    that never had an owner is absent.
 
-    Of an id that expired so long ago that its row is gone, state is EXPIRED and the record's other numbers are -1.
+    If an id expired so long ago that its row is gone, state is EXPIRED and the record's other numbers are -1.
     """
     found: dict[int, list[Owner]] = {}
     for some in batched(sorted(set(asked)), _AT_ONCE):

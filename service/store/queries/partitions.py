@@ -1,4 +1,4 @@
-"""Reads data partitions: how each stands, which stand still and since when, what is open there, who waits behind it."""
+"""Reads data partitions: the state of each, the stalled ones and since when, their open entries and consumer groups."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ GROUPS_READ: Final = 10_000
 
 
 class PartitionRow(NamedTuple):
-    """A partition: the newest PartitionLook, field by field, and what the newest StalledRead says of it.
+    """A partition: the newest PartitionLook, field by field, and the newest StalledRead of it.
 
-    `looked_at_ms`: nothing changed between its own look and the last one at all partitions, so it is as of that. Where
-    `why` is set the numbers are those of `answered_at_ms` (None: it never answered, they are -1). `read_at_ms` to
-    `first` are None or False where nothing was read; they are of `read_lso`, which the LSO may have left since.
+    `looked_at_ms`: where nothing changed between the partition's own observation and the last one of all partitions,
+    the time of the latter. Where `why` is set the numbers are those of `answered_at_ms` (None: it never answered, and
+    they are -1). `read_at_ms` to `first` are None or False where nothing was read; they are of `read_lso`, which the
+    LSO may have left since.
     """
 
     topic: str
@@ -54,7 +55,7 @@ class PartitionRow(NamedTuple):
 
 
 class StallClock(NamedTuple):
-    """Since when the LSO of a partition stands there; `samples` as in PartitionLook."""
+    """The time since when the LSO of a partition is stalled at one offset; `samples` as in PartitionLook."""
 
     topic_id: str
     last_stable_offset: int
@@ -63,9 +64,8 @@ class StallClock(NamedTuple):
 
 
 class PartitionCounts(NamedTuple):
-    """How many partitions are watched, answered lately, have an LSO that stands below the high watermark; and how many
-    there are that are not watched. `looked_at_ms`: when all of them were looked at last; None before the first time.
-    """
+    """The numbers of partitions that are watched, answered recently, are stalled, and exist but are not watched
+    (`not_covered`). `looked_at_ms`: when all of them were last observed; None before the first time."""
 
     watched: int
     answering: int
@@ -105,7 +105,7 @@ _GROUPS = (
 
 
 def stall_clocks(connection: Connection, cluster_id: int) -> dict[Place, StallClock]:
-    """Of all partitions whose LSO stood still when they answered last."""
+    """Returns the clocks of all partitions that were stalled when they answered last."""
     rows = connection.execute(
         select(_D.topic, _D.partition, _D.topic_id, _D.last_stable_offset, _D.stalled_since_ms, _D.samples).where(
             _D.cluster_id == cluster_id, _D.stalled_since_ms.is_not(None)
@@ -115,7 +115,7 @@ def stall_clocks(connection: Connection, cluster_id: int) -> dict[Place, StallCl
 
 
 def stalled(connection: Connection, cluster_id: int, limit: int = STALLED_READ) -> list[PartitionRow]:
-    """Those whose LSO stands still below the high watermark, the longest first; also when they do not answer now."""
+    """Returns the stalled partitions, the longest stalled first; also those that do not answer now."""
     return _read(connection, _STALLED, {"cluster_id": cluster_id, "limit": limit})
 
 
@@ -125,7 +125,7 @@ def count_stalled(connection: Connection, cluster_id: int) -> int:
 
 
 def find(connection: Connection, cluster_id: int, topic: str, partition: int) -> PartitionRow | None:
-    """None also for one that is gone."""
+    """Returns the partition; None if it is not known, or gone."""
     if "\0" in topic:
         return None  # no topic holds it, and PostgreSQL refuses to compare it with one
     at = and_(_D.cluster_id == cluster_id, _D.topic == topic, _D.partition == partition, _THERE)
@@ -134,12 +134,12 @@ def find(connection: Connection, cluster_id: int, topic: str, partition: int) ->
 
 
 def gone(connection: Connection, cluster_id: int) -> list[PartitionRow]:
-    """Partitions that are no more: remembered for an hour, or until a topic of that name comes back."""
+    """Returns the partitions that no longer exist: remembered for an hour, or until a topic of that name comes back."""
     return _read(connection, _GONE, {"cluster_id": cluster_id})
 
 
 def some_broker_is_silent(connection: Connection, cluster_id: int) -> bool:
-    """Whether a partition that has a leader gets no answer of it, and not for want of a permission."""
+    """Returns whether some partition's leader does not answer, for another reason than a missing permission."""
     return connection.scalar(_IS_SILENT, {"cluster_id": cluster_id}) is True
 
 
@@ -152,9 +152,10 @@ def page(
     lagging: bool | None = None,
     topic: str | None = None,
 ) -> tuple[list[PartitionRow], Place | None]:
-    """At most `limit`, by topic and partition, and where the next page begins (None: this was the last).
+    """Returns at most `limit` partitions, by topic and partition, and where the next page begins (None: this was the
+    last).
 
-    `lagging`: only those whose LSO stands below the high watermark; False: only the others.
+    `lagging`: True for only the stalled partitions, False for only the others.
     """
     chosen = [_D.cluster_id == cluster_id, _THERE]
     if lagging is not None:
@@ -170,7 +171,7 @@ def page(
 
 
 def counts(connection: Connection, cluster_id: int, fresh_since_ms: int) -> PartitionCounts:
-    """`answering`: those that told how they stand at `fresh_since_ms` or later."""
+    """Returns the counts; `answering` are the partitions that reported their state at `fresh_since_ms` or later."""
     answers = and_(_D.why.is_(None), fresh_since_ms <= _LOOKED_AT_MS)
     watched, answering, standing = connection.execute(
         select(func.count(), _count(answers), _count(_D.stalled_since_ms.is_not(None)))
@@ -185,7 +186,7 @@ def counts(connection: Connection, cluster_id: int, fresh_since_ms: int) -> Part
 def entries(
     connection: Connection, cluster_id: int, places: Sequence[Place] | None = None, limit: int = ENTRIES_READ
 ) -> list[Entry]:
-    """What is open on these partitions, or on all: by partition, then by start offset; the first `limit`."""
+    """Returns the open entries of these partitions, or of all, by partition and start offset; the first `limit`."""
     named = None if places is None else sorted(set(places))
     rows = rows_at(connection, _ENTRIES, open_entries, cluster_id, named, limit=limit)
     return [Entry._make(row) for row in rows][:limit]
@@ -194,7 +195,8 @@ def entries(
 def groups(
     connection: Connection, cluster_id: int, places: Sequence[Place] | None = None, limit: int = GROUPS_READ
 ) -> list[GroupOffset]:
-    """Where consumer groups stand on these partitions, or on all that are known: by group and partition."""
+    """Returns the offsets of groups on these partitions, or on all known ones, by group and partition; the first
+    `limit`."""
     named = None if places is None else sorted(set(places))
     rows = rows_at(connection, _GROUPS, group_offsets, cluster_id, named, limit=limit)
     return sorted(GroupOffset._make(row) for row in rows)[:limit]

@@ -1,4 +1,5 @@
-"""Reads what tells how far the reading can be believed: rejects, and when groups and configs were asked last."""
+"""Reads the facts that show how far the stored data can be believed: rejects, partitions that do not answer, and the
+times when groups and configs were last asked."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ _R = rejects.c
 
 
 class RejectRow(NamedTuple):
-    """A record that could not be decoded. `transactional_id` as the store keys it; `bytes_kept` of key and value."""
+    """A record that could not be decoded. `transactional_id` as the store keys it; `bytes_kept`: of its key and
+    value."""
 
     source: str
     topic: str
@@ -29,7 +31,8 @@ class RejectRow(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """When groups and the brokers' configs were asked last; None: never. `groups`: how many were seen then."""
+    """The times when groups and the brokers' configs were last asked; None: never. `groups`: how many were seen
+    then."""
 
     groups_ms: int | None
     groups: int
@@ -37,7 +40,7 @@ class Asked(NamedTuple):
 
 
 def rejects_since(connection: Connection, cluster_id: int, since_ms: int, limit: int = REJECTS_READ) -> list[RejectRow]:
-    """The newest `limit`, newest first."""
+    """Returns the newest `limit` rejects seen since then, newest first."""
     kept = func.coalesce(func.length(_R.key), 0) + func.coalesce(func.length(_R.value), 0)
     rows = connection.execute(
         select(_R.source, _R.topic, _R.partition, _R.offset, _R.reason, _R.transactional_id, _R.seen_at_ms, kept)
@@ -49,7 +52,7 @@ def rejects_since(connection: Connection, cluster_id: int, since_ms: int, limit:
 
 
 def count_rejects(connection: Connection, cluster_id: int, since_ms: int) -> dict[tuple[str, int], int]:
-    """By source and partition; of the newest that are kept."""
+    """Returns the numbers of rejects seen since then, by source and partition; only rejects that are kept count."""
     rows = connection.execute(
         select(_R.source, _R.partition, func.count())
         .where(_R.cluster_id == cluster_id, _R.seen_at_ms >= since_ms)
@@ -75,7 +78,7 @@ _D = data_partitions.c
 
 
 class SilentTopic(NamedTuple):
-    """`partitions` of the topic, `first` to `last`, say the same `why` instead of an answer."""
+    """The `partitions` of a topic, between `first` and `last`, that gave the same reason `why` instead of an answer."""
 
     topic: str
     why: Reason
@@ -85,15 +88,16 @@ class SilentTopic(NamedTuple):
 
     @property
     def name(self) -> str:
-        """`orders-0`, `orders-0 to -5`; with holes in between the numbers are only the ends."""
+        """The partitions' name: `orders-0`, or `orders-0 to -5`; with holes in between the numbers are only the
+        ends."""
         return f"{self.topic}-{self.first}" + (f" to -{self.last}" if self.last != self.first else "")
 
 
 def read_silent(
     connection: Connection, cluster_id: int, topic: str = "", limit: int = SILENT_READ
 ) -> list[SilentTopic]:
-    """Those that are watched, did not answer when they were asked last, and did not stand when they answered before:
-    the first `limit`, by topic. `topic`: what the name of theirs contains."""
+    """Returns the watched partitions that did not answer when they were last asked, and were not stalled when they
+    answered before: the first `limit` topics and reasons, by topic. `topic`: a text that the topic's name contains."""
     chosen = [
         _D.cluster_id == cluster_id,
         _D.is_gone.is_(False),

@@ -1,5 +1,4 @@
-"""Reads what happened to a whole cluster lately: ends by minute, aborts by cause, how long half of it took, findings
-that ended."""
+"""Reads the recent activity of a whole cluster: ends by minute, aborts by cause, median durations, ended findings."""
 
 from __future__ import annotations
 
@@ -18,13 +17,13 @@ from service.store.rows.findings import finding_of
 from service.store.schema import cluster_minutes, counters, findings, transitions
 
 MOST_STEPS: Final = 50_000
-"""Of so many aborts the causes are looked up: that takes 0.1 s. In a storm of more, their number alone is told."""
+"""Most aborts of which the causes are looked up: that takes 0.1 s. Above this many only the total is reported."""
 
 _C, _F, _M, _T = counters.c, findings.c, cluster_minutes.c, transitions.c
 
 
 class EndedMinute(NamedTuple):
-    """What was read to have ended in one minute."""
+    """The transactions that were read to have ended in one minute."""
 
     minute_ms: int
     commits: int
@@ -32,15 +31,15 @@ class EndedMinute(NamedTuple):
 
 
 class Halves(NamedTuple):
-    """Half of the committed transactions were open for so long at most, half of all markers took so long: upper bounds
-    of buckets; None where nothing was counted, or that half took longer than the last bound."""
+    """Medians, as upper bounds of buckets: half of the committed transactions were open for at most `open_ms`, and half
+    of all markers took at most `marker_ms`. None where nothing was counted, or the median lies above the last bound."""
 
     open_ms: int | None
     marker_ms: int | None
 
 
 def ended_minutes(connection: Connection, cluster_id: int, from_ms: int, to_ms: int) -> list[EndedMinute]:
-    """The minutes that begin in [from_ms, to_ms) and have anything, oldest first."""
+    """Returns the minutes that begin in [from_ms, to_ms) and have anything, oldest first."""
     rows = connection.execute(
         select(_M.minute_ms, _M.commits, _M.aborts)
         .where(_M.cluster_id == cluster_id, _M.minute_ms >= from_ms, _M.minute_ms < to_ms)
@@ -52,8 +51,9 @@ def ended_minutes(connection: Connection, cluster_id: int, from_ms: int, to_ms: 
 def aborts_by_cause(
     connection: Connection, cluster_id: int, from_ms: int, to_ms: int
 ) -> dict[tuple[int, str], int] | None:
-    """How many aborts the log decided in [from_ms, to_ms), by minute and the word they count under; None where there
-    are more than MOST_STEPS. Those that no minute was counted for, since they lie before the first start, are none."""
+    """Returns the numbers of aborts that the log decided in [from_ms, to_ms), by minute and the word they count under;
+    None where there are more than MOST_STEPS. Aborts from before the first start, which no minute was counted for, are
+    left out."""
     some = (
         select((_T.at_ms - _T.at_ms % MINUTE_MS).label("minute_ms"), _T.cause)
         .where(
@@ -74,7 +74,7 @@ def aborts_by_cause(
 
 
 def halves(connection: Connection, cluster_id: int) -> Halves:
-    """Since counting began: of the histograms that the store keeps."""
+    """Returns the medians since counting began, from the histograms that the store keeps."""
     names = {f"{OPEN}_ms_commit": OPEN, f"{MARKER}_ms_commit": MARKER, f"{MARKER}_ms_abort": MARKER}
     rows = connection.execute(
         select(_C.name, _C.label, _C.value).where(_C.cluster_id == cluster_id, _C.name.in_(names), _C.label != SUM)
@@ -87,7 +87,7 @@ def halves(connection: Connection, cluster_id: int) -> Halves:
 
 
 def resolved_since(connection: Connection, cluster_id: int, since_ms: int) -> int:
-    """How many findings have ended; candidates that were none do not count."""
+    """Returns how many findings have ended since then; candidates that were never confirmed do not count."""
     return connection.execute(
         select(func.count())
         .select_from(findings)
@@ -96,7 +96,7 @@ def resolved_since(connection: Connection, cluster_id: int, since_ms: int) -> in
 
 
 def last_resolved(connection: Connection, cluster_id: int) -> Finding | None:
-    """The finding that ended last."""
+    """Returns the confirmed finding that ended last, None if none has."""
     row = connection.execute(
         select(findings)
         .where(

@@ -1,4 +1,4 @@
-"""Which ids a page is about, in which order, and the statements that walk them along the indexes."""
+"""The selection and the order of the ids on a page, and the statements that walk them along the indexes."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 
 
 class Selection(NamedTuple):
-    """Which ids a page is about. `states`: numbers of `service.domain.transaction_log.states`, at least one.
+    """The ids that a page is about. `states`: numbers of `service.domain.transaction_log.states`, at least one.
 
-    `started_until_ms` leaves only transactions that are open and began then or before; `topic` those that are open and
-    have a partition of it; `text` is looked for in the id, as it is or as people see it, upper and lower case alike.
+    `started_until_ms` leaves only open transactions that began then or before; `topic` only open ones that have a
+    partition of it; `text` is searched for in the id, as it is or as people see it, upper and lower case alike.
     """
 
     states: frozenset[int]
@@ -33,7 +33,7 @@ class Selection(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a page ended: the last row's segment of the sort, its time there (None: by id alone) and its id."""
+    """The place where a page ended: the last row's segment of the sort, its time there (None: by id alone), its id."""
 
     segment: int
     ms: int | None
@@ -41,7 +41,7 @@ class Place(NamedTuple):
 
 
 class ByTime(NamedTuple):
-    """Rows whose `column` lies in [lowest, highest], in its order, equal ones by id."""
+    """The rows with a `column` in [lowest, highest], in its order, equal ones by id."""
 
     column: Column[Any]
     lowest: int
@@ -50,7 +50,7 @@ class ByTime(NamedTuple):
 
 
 class ById(NamedTuple):
-    """Rows in one of `states`, in the order of their ids' bytes."""
+    """The rows in one of `states`, in the order of their ids' bytes."""
 
     states: frozenset[int] | None
 
@@ -75,7 +75,7 @@ SORTS: Final[dict[str, tuple[Segment, ...]]] = {
 
 
 def is_place(sort: str, place: Place) -> bool:
-    """Whether a page of `sort` can have ended there."""
+    """Returns whether a page of `sort` can have ended there."""
     segments = SORTS[sort]
     if not 0 <= place.segment < len(segments):
         return False
@@ -86,7 +86,7 @@ def is_place(sort: str, place: Place) -> bool:
 
 
 def by_id(cluster_id: int, selection: Selection, state: int, after: bytes | None, limit: int) -> Select[bytes]:
-    """The ids of one state in their order, from behind `after`."""
+    """Returns the statement for the ids of one state in their order, from behind `after`."""
     statement = (
         select(_T.transactional_id)
         .where(_T.cluster_id == cluster_id, _T.state == state, *filters(cluster_id, selection))
@@ -99,7 +99,7 @@ def by_id(cluster_id: int, selection: Selection, state: int, after: bytes | None
 def by_update(
     cluster_id: int, selection: Selection, segment: ByTime, state: int, after: Place | None, limit: int
 ) -> Select[int, bytes]:
-    """(time, id) of one state in the order of the segment, from behind `after`."""
+    """Returns the statement for (time, id) of one state in the order of the segment, from behind `after`."""
     time = segment.column
     return (
         select(time, _T.transactional_id)
@@ -116,10 +116,11 @@ def by_update(
 def by_time(
     cluster_id: int, selection: Selection, segment: ByTime, after: Place | None, limit: int
 ) -> Select[tuple[Any, ...]]:
-    """The rows of one segment, from behind `after`.
+    """Returns the statement for the rows of one segment, from behind `after`.
 
-    The open ones are few: walked through in the order of their time. Otherwise what the selection names is looked up
-    and sorted. A sum is no indexed column: it leaves one choice.
+    Open transactions are few, so the statement walks through them in the order of their time. Otherwise it looks up the
+    ids that the selection names, and sorts them. A sum (`column + 0`) has no index, which leaves the database one
+    choice.
     """
     walks = selection.producer_id is None and segment.column is _T.started_at_ms
     time: ColumnElement[Any] = segment.column if walks else segment.column + 0
@@ -139,7 +140,7 @@ def by_time(
 def _within(
     cluster_id: int, segment: ByTime, time: ColumnElement[Any], after: Place | None
 ) -> Iterable[ColumnElement[bool]]:
-    """In the segment, from behind `after`."""
+    """Yields the conditions for rows in the segment, from behind `after`."""
     lowest, highest = segment.lowest, segment.highest
     if after is not None and after.ms is not None:
         lowest, highest = (lowest, after.ms) if segment.newest_first else (after.ms, highest)
@@ -153,7 +154,8 @@ def names_ids(selection: Selection) -> bool:
 
 
 def filters(cluster_id: int, selection: Selection, *, seeks: bool = True) -> Iterable[ColumnElement[bool]]:
-    """`seeks`: an index may find the prefix. Its ids may be half of all, which PostgreSQL cannot tell beforehand."""
+    """Yields the conditions of the selection. `seeks`: an index may find the prefix. Its ids may be half of all, which
+    PostgreSQL cannot know beforehand."""
     if selection.prefix:
         kept = selection.prefix[:KEPT]
         if not seeks:
@@ -162,7 +164,7 @@ def filters(cluster_id: int, selection: Selection, *, seeks: bool = True) -> Ite
             yield _T.transactional_id >= kept
             if (end := prefix_end(kept)) is not None:
                 yield _T.transactional_id < end
-        if len(selection.prefix) > KEPT:  # longer than any key: what people see of the id has to go on
+        if len(selection.prefix) > KEPT:  # longer than any key: the id as people see it has to match
             starts = [one for one in parts_shown(selection.prefix) if not one.startswith(" ")]
             yield or_(*(func.substr(_T.display, 1, len(one)) == one for one in starts))
     if selection.started_until_ms is not None:

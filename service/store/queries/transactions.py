@@ -34,18 +34,20 @@ _PARTICIPANTS = (
     .order_by(_O.transactional_id, _O.topic, _O.partition)
 )
 _WIDE: Final = 20_000
-"""Of so many ids the rows are not looked up and sorted: that takes longer than walking past fifty others for each."""
+"""From so many ids of a prefix on, their rows are not looked up and sorted: that takes longer than walking past fifty
+others for each."""
 
 
 class Page(NamedTuple):
-    """`after` is where the next page begins; None: this was the last."""
+    """A page of rows; `after` is where the next page begins, None: this was the last."""
 
     rows: tuple[IdRow, ...]
     after: Place | None
 
 
 def find_named(connection: Connection, cluster_id: int, name: bytes) -> IdRow | None:
-    """The id that a text names (`service.store.display.readings`): itself, where there is such an id."""
+    """Returns the row of the id that a text names (`service.store.display.readings`): of the text itself, where there
+    is such an id."""
     rows = (find(connection, cluster_id, one) for one in readings_of(name))
     return next((row for row in rows if row is not None), None)
 
@@ -59,7 +61,7 @@ def find(connection: Connection, cluster_id: int, transactional_id: bytes) -> Id
 
 
 def whole_ids(connection: Connection, cluster_id: int, keys: Iterable[bytes]) -> dict[bytes, bytes]:
-    """By key; a key that no row has stands for itself."""
+    """Returns the whole ids by key; a key without a row maps to itself."""
     found = {key: key for key in keys}
     if cut := [key for key in found if is_cut(key)]:
         rows = connection.execute(
@@ -70,7 +72,8 @@ def whole_ids(connection: Connection, cluster_id: int, keys: Iterable[bytes]) ->
 
 
 def named_prefix(connection: Connection, cluster_id: int, prefix: bytes) -> bytes:
-    """The beginning of ids that a text names: itself, where some id begins so, or where none begins as it is shown."""
+    """Returns the beginning of ids that a text names: the text itself, if some id begins so, or if no id begins as it
+    is shown."""
     told = readings_of(prefix)
     if len(told) > 1:
         for one in told:
@@ -83,7 +86,7 @@ def named_prefix(connection: Connection, cluster_id: int, prefix: bytes) -> byte
 def read_page(
     connection: Connection, cluster_id: int, selection: Selection, sort: str, after: Place | None, limit: int
 ) -> Page:
-    """At most `limit` rows in the order of `sort` (a key of SORTS), from behind `after`."""
+    """Returns at most `limit` rows in the order of `sort` (a key of SORTS), from behind `after`."""
     selection = _narrowed(selection)
     found: list[tuple[int, IdRow]] = []
     segments = SORTS[sort]
@@ -100,7 +103,8 @@ def read_page(
 def participants(
     connection: Connection, cluster_id: int, transactional_ids_: Sequence[bytes]
 ) -> dict[bytes, list[tuple[str, int]]]:
-    """(topic, partition) of the open transactions among the ids (a page of them at most), in that order."""
+    """Returns (topic, partition) of the open transactions by id, in that order; `transactional_ids_`: a page at
+    most."""
     found: dict[bytes, list[tuple[str, int]]] = {}
     asked = {id_key(transactional_id): transactional_id for transactional_id in transactional_ids_}
     rows = connection.execute(_PARTICIPANTS, {"cluster_id": cluster_id, "ids": list(asked)})
@@ -110,7 +114,7 @@ def participants(
 
 
 def _narrowed(selection: Selection) -> Selection:
-    """Only open transactions have an age or partitions."""
+    """Leaves only open states in a selection by age or topic: only open transactions have an age or partitions."""
     if selection.started_until_ms is None and selection.topic is None:
         return selection
     return selection._replace(states=selection.states & OPEN)
@@ -122,7 +126,7 @@ def _place(number: int, segment: Segment, row: IdRow) -> Place:
 
 
 def whole_row(row: IdRow) -> IdRow:
-    """The row under the whole id instead of its key."""
+    """Returns the row under the whole id instead of its key."""
     whole = whole_id(row.transactional_id, row.display)
     return row if whole == row.transactional_id else row._replace(transactional_id=whole)
 
@@ -141,7 +145,7 @@ def _read(
     ):
         statement = by_time(cluster_id, selection, segment, after, limit)
         return [_row(row) for row in connection.execute(statement)]
-    # one short walk for each state: the indexes that begin with it give the order, whatever the mixture
+    # one short walk for each state: the indexes that begin with the state give the order, for any mixture of states
     if isinstance(segment, ByTime):
         walks = [
             [
@@ -158,7 +162,7 @@ def _read(
 
 
 def _rows(connection: Connection, cluster_id: int, keys: Sequence[bytes]) -> list[IdRow]:
-    """In the order of the keys."""
+    """Returns the rows in the order of the keys."""
     if not keys:
         return []
     rows = connection.execute(
@@ -169,7 +173,8 @@ def _rows(connection: Connection, cluster_id: int, keys: Sequence[bytes]) -> lis
 
 
 def _is_wide(connection: Connection, cluster_id: int, selection: Selection) -> bool:
-    """Whether a prefix is all that names ids, and of so many that some are soon met in the order of time."""
+    """Returns whether the selection names ids only by a prefix, and so many begin with it that a walk in the order of
+    time soon meets some."""
     if selection.producer_id is not None or selection.topic is not None:
         return False
     only_prefix = Selection(selection.states, selection.prefix[:KEPT])

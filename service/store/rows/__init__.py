@@ -1,4 +1,4 @@
-"""Rows of the tables as values, and values as rows: what queries and writers share. Pure but for the dialect.
+"""Converts rows of the tables to values and back, for queries and writers. Pure except for the database's dialect.
 
 Imported by `store.queries` and `store.writers`.
 """

@@ -1,4 +1,4 @@
-"""The names and labels of `counters`, a row for each: what is counted of a whole cluster."""
+"""The names and labels of the rows in `counters`: each row counts something of a whole cluster."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Final
 from service.domain.transaction_log.minutes import ABORT_WORDS
 
 SUM: Final = "sum"
-"""Histograms are counters `open_ms_commit`, `batch_ms_partitions`, …: a label for every bucket
-(service.domain.transaction_log.outcomes), and this one."""
+"""Label of the sum in a histogram. Histograms are counters `open_ms_commit`, `batch_ms_partitions`, … with a label for
+every bucket (service.domain.transaction_log.outcomes), and this one."""
 
 COMMITS: Final = "commits"
 ABORTS: Final = "aborts"
@@ -19,8 +19,9 @@ DECODE_ERRORS: Final = "decode_errors"
 CONTRADICTIONS: Final = "contradictions"
 """Names in `counters`; decode_errors has the reason for a label, the others the empty one.
 
-ABORTS grows when a transaction is aborted, those by cause when the cause is decided, at most some seconds later.
+ABORTS grows when a transaction is aborted. The counters of ABORTED grow when its cause is decided, at most some seconds
+later.
 """
 
 CONFIRMED: Final = "confirmed"
-"""The one outcome of a detection that is counted."""
+"""Label of the only outcome of a detection that is counted."""

@@ -1,4 +1,4 @@
-"""A finding as a row of `findings`, and back."""
+"""Converts a finding to a row of `findings`, and back."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SHAPED: Final = ("subject", "evidence", "blocked_groups", "possible", "proofs",
 
 
 def row_of(cluster_id: int, finding: Finding, connection: Connection) -> tuple[Any, ...]:
-    """In the order of the table's columns."""
+    """Returns the finding as a row, in the order of the table's columns."""
     subject = dict(zip(_SUBJECT, finding.subject, strict=True))
     bind = _bind_json(connection)
     values = {
@@ -34,7 +34,7 @@ def row_of(cluster_id: int, finding: Finding, connection: Connection) -> tuple[A
 
 
 def finding_of(row: Any) -> Finding:
-    """From a row with all columns of the table."""
+    """Returns the finding in a row that has all columns of the table."""
     columns = row._mapping
     plain = {name: columns[name] for name in Finding.__dataclass_fields__ if name not in _SHAPED}
     return Finding(

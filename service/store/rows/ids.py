@@ -1,4 +1,4 @@
-"""The row of an id, and what its runs make of it. Pure."""
+"""The row of an id, and how new runs of the id change it. Pure."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ class IdRow(NamedTuple):
 
 
 def newest_record(row: IdRow) -> LogRecord:
-    """The record the row was made of; a PrepareX with the append time of the first one of its transaction."""
-    if row.state >= states.EXPIRED:  # it named no producer: what the row has is of the record before
+    """Returns the record the row was made of; a PrepareX has the append time of the first one of its transaction."""
+    if row.state >= states.EXPIRED:  # it named no producer: the row has the values of the record before
         return UNSEEN._replace(
             offset=row.offset, timestamp_ms=row.timestamp_ms, leader_epoch=row.leader_epoch, state=row.state
         )
@@ -64,7 +64,7 @@ def newest_record(row: IdRow) -> LogRecord:
 
 
 def last_abort(row: IdRow) -> LastAbort:
-    """What the journal has to remember of the id."""
+    """Returns the last abort of the id, which the journal has to remember."""
     if row.abort_offset is None or row.offset < 0:
         return NO_ABORT
     cause = Cause(row.abort_cause or "", row.abort_confidence or "", bool(row.abort_is_open))
@@ -72,7 +72,7 @@ def last_abort(row: IdRow) -> LastAbort:
 
 
 def new_row(cluster_id: int, stored: IdRow | None, generation: int, runs: Sequence[Run], story: Story) -> IdRow:
-    """The row after the runs of one id, in log order."""
+    """Returns the row after the runs of one id, which are in log order."""
     newest, key = runs[-1].last, runs[0].transactional_id
     known = _newest_decodable(runs) or stored or newest
     last = story.last_abort if story.last_abort != NO_ABORT else None
@@ -121,7 +121,7 @@ def _state_since_ms(newest: LogRecord, story: Story) -> int:
 
 
 def _newest_decodable(runs: Sequence[Run]) -> LogRecord | None:
-    """A tombstone or an undecodable record says nothing of the id but that."""
+    """Returns the newest record that is no tombstone and can be decoded: only such a record has facts about the id."""
     for run in reversed(runs):
         for record in (run.last, run.first):
             if record.state < states.EXPIRED:

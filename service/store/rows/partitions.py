@@ -1,4 +1,4 @@
-"""What looks and reads make of the rows of partitions and of what is open there. Pure."""
+"""Applies observations and reads to the rows of partitions and to their open entries. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from service.domain.reasons.reason import Reason
 
 
 class LookRow(NamedTuple):
-    """The columns of `data_partitions` that a look writes, in their order; and when the row was last read."""
+    """The columns of `data_partitions` that an observation writes, in their order; then the time of the last read."""
 
     topic: str
     partition: int
@@ -31,13 +31,14 @@ class LookRow(NamedTuple):
     read_at_ms: int | None
 
     def is_free_at(self, ms: int) -> bool:
-        """Whether it answered at that time or later, and had nothing between its LSO and its high watermark."""
+        """Returns whether the partition answered at that time or later, with its LSO at the high watermark."""
         return self._answered_since(ms) and self.last_stable_offset >= self.high_watermark
 
     def is_past(self, offset: int, ms: int) -> bool:
-        """Whether no transaction is open from `offset` on that was open there at that time.
+        """Returns whether a transaction that was open from `offset` on at that time has ended.
 
-        The LSO never passes an open one; but Kafka does not let it fall below the log start, whatever is open below.
+        The LSO never passes an open transaction; but Kafka does not let it fall below the log start, whatever is open
+        below.
         """
         return self._answered_since(ms) and max(offset, self.log_start) < self.last_stable_offset
 
@@ -47,9 +48,9 @@ class LookRow(NamedTuple):
 
 @dataclass(slots=True)
 class Partitions:
-    """Some partitions as the store has them, and as they are after looks (first) and reads.
+    """Some partitions as the store has them, and as they are after observations (applied first) and reads.
 
-    `watched_ms`: when all of them were looked at last, before these looks.
+    `watched_ms`: the time when all of them were last observed, before these observations.
     """
 
     watched_ms: int
@@ -59,7 +60,7 @@ class Partitions:
     reads: dict[Place, StalledRead] = field(default_factory=dict)
 
     def look(self, look: PartitionLook) -> bool:
-        """Whether it was news: not older than what there is."""
+        """Applies an observation; returns False, and changes nothing, if it is older than the stored one."""
         place = look.topic, look.partition
         old = self.rows.get(place)
         if old is not None and look.looked_at_ms < old.looked_at_ms:
@@ -75,7 +76,8 @@ class Partitions:
         return True
 
     def read(self, read: StalledRead) -> bool:
-        """Whether it was news: of this partition, newer than the last read and than a look that found nothing open."""
+        """Applies a read; returns False, and changes nothing, if the read is of another partition than the stored one,
+        older than the last read, or not newer than an observation that found nothing open."""
         place = read.topic, read.partition
         row = self.rows.get(place)
         if row is None or row.is_gone or row.topic_id != read.topic_id or row.is_free_at(read.read_at_ms):
@@ -96,7 +98,8 @@ class Partitions:
 
 
 def _row(known: LookRow | None, look: PartitionLook, watched_ms: int) -> LookRow:
-    """A partition that does not answer keeps its numbers and its stall: a broker that is away heals nothing."""
+    """Returns the row after an observation. A partition that does not answer keeps its numbers and its stall: a broker
+    that is away heals nothing."""
     answers = look.why is None and not look.is_gone
     answered_at_ms = look.looked_at_ms if answers else None
     row = LookRow(*look[:-1], answered_at_ms=answered_at_ms, samples=look.samples, read_at_ms=None)
@@ -109,7 +112,7 @@ def _row(known: LookRow | None, look: PartitionLook, watched_ms: int) -> LookRow
         read_at_ms = None if row.is_free_at(look.looked_at_ms) else known.read_at_ms
         return row._replace(log_start=log_start, read_at_ms=read_at_ms)
     answered_at_ms = known.answered_at_ms
-    if known.why is None:  # nothing was told of it since: it stood as it was when all were looked at
+    if known.why is None:  # no observation of it since: it was unchanged when all were last observed
         answered_at_ms = max(known.looked_at_ms, min(watched_ms, look.looked_at_ms))
     return row._replace(
         log_start=known.log_start,
@@ -129,7 +132,7 @@ def _entry(place: Place, known: Entry | None, entry: OpenEntry, read: StalledRea
 
 
 def _open(row: LookRow, entries: Iterable[Entry]) -> dict[int, Entry]:
-    """By producer id, those that no look shows to have ended."""
+    """Returns, by producer id, the entries that no observation shows to have ended."""
     return {
         one.producer_id: one
         for one in entries

@@ -1,4 +1,4 @@
-"""What all tables share."""
+"""Definitions that all tables share: the metadata, types of columns, and the column of the cluster."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ metadata = MetaData(
 )
 
 ROW_ID = BigInteger().with_variant(Integer, "sqlite")
-"""SQLite counts up only a column that is exactly INTEGER."""
+"""The type of ids that count up: SQLite counts up only a column that is exactly INTEGER."""
 
 NAME = String().with_variant(String(collation="C"), "postgresql")
-"""Of topics and groups, where they are sorted by: by their bytes, as SQLite does."""
+"""The type of topic and group names that queries sort by: PostgreSQL sorts them by their bytes, as SQLite does."""
 
 
 def cluster_column() -> Column[int]:
-    """Whose row it is: every table has it."""
+    """Returns the column `cluster_id`, which every such table has: the cluster that a row belongs to."""
     return Column("cluster_id", Integer, ForeignKey("clusters.id"), nullable=False)

@@ -1,4 +1,4 @@
-"""What is wrong or about to be, and what happened to it."""
+"""Tables of findings (what is wrong or about to be), and of what happened to them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sqlalchemy import (
 
 from service.store.schema.base import ROW_ID, cluster_column, metadata
 
-# What is wrong or about to be: service.domain.findings.finding.Finding, one row an episode.
+# One row for each episode of a finding: service.domain.findings.finding.Finding.
 findings = Table(
     "findings",
     metadata,
@@ -36,7 +36,7 @@ findings = Table(
     Column("start_offset", BigInteger),
     Column("group", String),
     Column("prefix", String),
-    # its life
+    # its lifecycle
     Column("opened_at_ms", BigInteger, nullable=False),
     Column("confirmed_at_ms", BigInteger),
     Column("resolved_at_ms", BigInteger),
@@ -50,24 +50,24 @@ findings = Table(
     Column("advice", String, nullable=False),
     Column("evidence", JSON, nullable=False),
     Column("self_heals_at_ms", BigInteger),
-    Column("log_partition", Integer),  # whose view it rests on; null: all of them
+    Column("log_partition", Integer),  # the log partition that it rests on; null: all of them
     Column("counted_to", BigInteger, nullable=False),
-    # the way out
+    # remediation
     Column("decision", String),
     Column("command", String),
-    Column("blocked_groups", JSON),  # null: written before there were any
-    Column("possible", JSON),  # the worlds that are left, and what removed the others; null: it has none
+    Column("blocked_groups", JSON),  # null: the row was written before this column existed
+    Column("possible", JSON),  # the possible worlds, and the proofs against the others; null: it has none
     Column("proofs", JSON),
-    Column("contradiction", String),  # what makes the decision unknown for good; null: nothing does
-    Column("reason", String),  # service.domain.reasons; null: code asks for none
+    Column("contradiction", String),  # the contradiction that keeps the decision unknown for good; null: none
+    Column("reason", String),  # service.domain.reasons; null: no code needs one
     PrimaryKeyConstraint("cluster_id", "id"),
     Index(None, "cluster_id", "opened_at_ms", "id"),
     Index(None, "cluster_id", "kind", "status"),
     Index(None, "cluster_id", "resolved_at_ms"),
 )
 
-# How many of a kind have no finding because a bound was reached: service.domain.findings.truncation. Kinds of which
-# nothing is left out have no row.
+# Numbers, by kind, of what has no finding because a bound was reached: service.domain.findings.truncation. Kinds of
+# which nothing is left out have no row.
 findings_truncated = Table(
     "findings_truncated",
     metadata,
@@ -77,7 +77,7 @@ findings_truncated = Table(
     PrimaryKeyConstraint("cluster_id", "kind"),
 )
 
-# What happened to findings, in the order in which listeners hear of it; the newest few thousand.
+# Events of findings, in the order in which listeners receive them; only the newest few thousand are kept.
 finding_events = Table(
     "finding_events",
     metadata,

@@ -1,4 +1,4 @@
-"""What happened: counters, ends by minute, the steps of ids."""
+"""Tables of the past: counters, ended transactions by minute, the steps of ids."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ counters = Table(
     PrimaryKeyConstraint("cluster_id", "name", "label"),
 )
 
-# Ends of the whole cluster by the minute they were read in: rates without scanning ids.
+# Ended transactions of the whole cluster by the minute they were read in: rates without scanning ids.
 cluster_minutes = Table(
     "cluster_minutes",
     metadata,
@@ -62,13 +62,13 @@ transitions = Table(
     Column("cause", String),
     Column("confidence", String),
     Column("note", String),
-    Column("counted", Boolean, nullable=False),  # it happened where counting had begun: findings may speak of it
+    Column("counted", Boolean, nullable=False),  # it happened after counting had begun: findings may report it
     UniqueConstraint("cluster_id", "partition", "generation", "offset"),
     Index(None, "cluster_id", "transactional_id", "generation", "offset"),
     Index(None, "cluster_id", "at_ms"),
 )
 
-# What ended in one minute (of the log's own time) for one id; minutes with nothing have no row.
+# Transactions of one id that ended in one minute (of the log's own time); minutes without any have no row.
 id_minutes = Table(
     "id_minutes",
     metadata,
@@ -87,7 +87,7 @@ id_minutes = Table(
     Column("marked", BigInteger, nullable=False),
     Column("marker_sum_ms", BigInteger, nullable=False),
     Column("marker_max_ms", BigInteger, nullable=False),
-    Column("first_ms", BigInteger, nullable=False),  # of the commits; 0 without any
+    Column("first_ms", BigInteger, nullable=False),  # of the commits; without meaning where there are none
     Column("last_ms", BigInteger, nullable=False),
     PrimaryKeyConstraint("cluster_id", "transactional_id", "minute_ms"),
     Index(None, "cluster_id", "minute_ms"),

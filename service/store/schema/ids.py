@@ -1,4 +1,4 @@
-"""What each transactional.id does now, and which producer ids it had."""
+"""Tables of transactional.ids: the present state of each, and the producer ids it had."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ transactional_ids = Table(
     cluster_column(),
     Column("transactional_id", LargeBinary, nullable=False),
     Column("display", String, nullable=False),
-    Column("partition", Integer, nullable=False),  # of __transaction_state: the coordinator
+    Column("partition", Integer, nullable=False),  # of __transaction_state: its leader is the coordinator
     Column("generation", Integer, nullable=False),
     # the newest record, field by field as in service.domain.transaction_log.facts.LogRecord
     Column("offset", BigInteger, nullable=False),
@@ -45,7 +45,7 @@ transactional_ids = Table(
     # derived
     Column("state_since_ms", BigInteger, nullable=False),
     Column("started_at_ms", BigInteger),  # of an open transaction, else null
-    Column("last_outcome", SmallInteger),  # the PrepareX or CompleteX state that says it, null before the first end
+    Column("last_outcome", SmallInteger),  # the PrepareX or CompleteX state that shows it; null before the first end
     Column("commits", BigInteger, nullable=False),
     Column("aborts_client", BigInteger, nullable=False),
     Column("aborts_timeout", BigInteger, nullable=False),
@@ -59,13 +59,13 @@ transactional_ids = Table(
     Column("abort_is_open", Boolean),
     Column("abort_completed_ms", BigInteger),
     Column("abort_counts", Boolean),
-    Column("settles_at_ms", BigInteger),  # while its cause waits for the id's next record
+    Column("settles_at_ms", BigInteger),  # set while its cause waits for the id's next record
     PrimaryKeyConstraint("cluster_id", "transactional_id"),
     # without the id: ties cost a small sort, but the id's bytes here would cost the first read a fifth of its time
     Index(None, "cluster_id", "state", "last_update_ms"),
     Index(None, "cluster_id", "state", "transactional_id"),
     Index(None, "cluster_id", "producer_id"),
-    # ids of a log, and its highest epoch of either protocol
+    # for the ids of a log partition, and its highest epoch of either protocol
     Index("ix_transactional_ids_epoch", "cluster_id", "partition", "client_transaction_version", "producer_epoch"),
 )
 Index(
@@ -85,7 +85,7 @@ Index(
     postgresql_where=text("settles_at_ms IS NOT NULL"),
 )
 
-# the ids that can expire, by when they will: without those that have expired, which may be many more
+# the ids that can expire, in the order in which they will. Ids that have expired are left out: they may be many more
 CAN_EXPIRE: Final = f"state IN ({', '.join(map(str, sorted(EXPIRABLE)))})"
 Index(
     "ix_transactional_ids_expiring",
@@ -96,7 +96,7 @@ Index(
 )
 
 HAS_EXPIRED: Final = f"state = {EXPIRED}"
-"""Both as the queries have to spell them: a parameter would hide from the database that the index fits."""
+"""Queries spell CAN_EXPIRE and HAS_EXPIRED exactly so: a parameter would hide from the database that the index fits."""
 Index(
     "ix_transactional_ids_expired",
     transactional_ids.c.cluster_id,
@@ -105,7 +105,7 @@ Index(
     postgresql_where=text(HAS_EXPIRED),
 )
 
-# The partitions of open transactions; a row goes when its transaction completes.
+# The partitions of open transactions; a row is deleted when its transaction completes.
 open_participants = Table(
     "open_participants",
     metadata,
@@ -117,7 +117,8 @@ open_participants = Table(
     Index(None, "cluster_id", "transactional_id"),
 )
 
-# Which id wrote under which producer id, and when: the only way to name an orphan whose id has expired.
+# The ids that wrote under each producer id, and when: the only way to name the owner of an open entry after its id has
+# expired.
 producer_ids = Table(
     "producer_ids",
     metadata,
@@ -128,7 +129,8 @@ producer_ids = Table(
     Column("last_seen_ms", BigInteger, nullable=False),
     Column("first_epoch", Integer, nullable=False),
     Column("last_epoch", Integer, nullable=False),
-    # the newest PrepareX with partitions under this producer id, as Kafka wrote it: what was decided, and where
+    # the newest PrepareX with partitions under this producer id, as Kafka wrote it: it holds the decision and the
+    # partitions
     Column("ended_offset", BigInteger),
     Column("ended_state", SmallInteger),
     Column("ended_value", LargeBinary),
@@ -137,7 +139,7 @@ producer_ids = Table(
     Index(None, "cluster_id", "producer_id"),
 )
 
-# How many ids are in which state, kept by the writer: counting a million rows for every page is too dear.
+# The number of ids in each state, kept up to date by the writer: counting a million rows for every page is too dear.
 coordinator_states = Table(
     "coordinator_states",
     metadata,

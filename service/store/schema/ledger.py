@@ -1,4 +1,4 @@
-"""What was counted of tailed partitions: their volume by minute, and the markers in them."""
+"""Tables of tailed partitions: their volume by minute, and the markers in them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, PrimaryKeyCo
 
 from service.store.schema.base import NAME, cluster_column, metadata
 
-# partitions.ledger.Volume. A partition's first row may be empty: it says since when there is anything to count.
+# service.domain.partitions.ledger.Volume. A partition's first row may be empty: it marks the time when counting began.
 partition_minutes = Table(
     "partition_minutes",
     metadata,

@@ -1,4 +1,5 @@
-"""Data partitions as their leaders told of them, what is open there, who waits behind it, and markers that we wrote."""
+"""Tables of data partitions as their leaders reported them, with their open entries, consumer groups, and our
+markers."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ from sqlalchemy import (
 
 from service.store.schema.base import NAME, ROW_ID, cluster_column, metadata
 
-# What is watched: service.domain.partitions.facts.PartitionLook, the newest of each partition, and its newest read.
+# The watched partitions: the newest observation of each (service.domain.partitions.facts.PartitionLook), and its newest
+# read.
 data_partitions = Table(
     "data_partitions",
     metadata,
@@ -32,10 +34,10 @@ data_partitions = Table(
     Column("high_watermark", BigInteger, nullable=False),
     Column("looked_at_ms", BigInteger, nullable=False),
     Column("stalled_since_ms", BigInteger),  # null: the LSO is at the high watermark
-    Column("why", String),  # service.domain.reasons: it did not answer; the numbers are those of `answered_at_ms`
+    Column("why", String),  # service.domain.reasons: why it did not answer; the numbers are those of `answered_at_ms`
     Column("is_gone", Boolean, nullable=False),
     Column("answered_at_ms", BigInteger),  # null: never, and the numbers are -1
-    # StalledRead; all null where there is none, or the LSO went on to the high watermark since
+    # StalledRead; all null where there is none, or the LSO has reached the high watermark since
     Column("read_at_ms", BigInteger),
     Column("read_lso", BigInteger),
     Column("described", Boolean),
@@ -50,7 +52,7 @@ data_partitions = Table(
     Column("first_is_control", Boolean),
     Column("first_timestamp_ms", BigInteger),
     Column("first_max_timestamp_ms", BigInteger),
-    Column("samples", String),  # service.domain.worlds.order; null where the LSO does not stand
+    Column("samples", String),  # service.domain.worlds.order; null where the partition is not stalled
     Column("why_code", String),
     PrimaryKeyConstraint("cluster_id", "topic", "partition"),
 )
@@ -62,7 +64,7 @@ Index(
     postgresql_where=text("stalled_since_ms IS NOT NULL"),
 )
 
-# When all of them were looked at, whether or not there was anything to tell of each.
+# The time when all partitions were last observed, also where nothing had changed.
 partition_watch = Table(
     "partition_watch",
     metadata,
@@ -90,7 +92,7 @@ open_entries = Table(
     PrimaryKeyConstraint("cluster_id", "topic", "partition", "producer_id"),
 )
 
-# Where consumer groups stand on partitions whose LSO stands.
+# The committed offsets of consumer groups on stalled partitions.
 group_offsets = Table(
     "group_offsets",
     metadata,
@@ -99,8 +101,8 @@ group_offsets = Table(
     Column("topic", NAME, nullable=False),
     Column("partition", Integer, nullable=False),
     Column("committed_offset", BigInteger, nullable=False),  # -1: none
-    Column("members", Integer),  # null: could not be asked
-    Column("is_unstable", Boolean, nullable=False),  # a transaction with offsets of it is open
+    Column("members", Integer),  # null: it could not be asked for
+    Column("is_unstable", Boolean, nullable=False),  # an open transaction contains offsets of the group
     Column("observed_at_ms", BigInteger, nullable=False),
     Column("standing_since_ms", BigInteger, nullable=False),
     Column("producer_id", BigInteger),  # of that transaction; null: its batches could not be read
@@ -108,7 +110,7 @@ group_offsets = Table(
     Index(None, "cluster_id", "topic", "partition"),
 )
 
-# Markers that people had us write, or tried to. Rows are only added.
+# Markers that people had us write, or tried to. Rows are only added; retention deletes them after more than a year.
 audit = Table(
     "audit",
     metadata,

@@ -1,4 +1,4 @@
-"""Clusters, how far their logs are read, who may write, and what could not be read."""
+"""Tables of clusters, of the progress of reading their logs, of the writer's lease, and of what could not be read."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ clusters = Table(
     Column("description", JSON),  # brokers, features, effective configs: as the cluster answered
 )
 
-# One driver writes at a time; `epoch` fences the one that was replaced.
+# One driver writes at a time; `epoch` fences a driver that was replaced.
 leases = Table(
     "leases",
     metadata,
@@ -43,7 +43,7 @@ leases = Table(
     Column("released", Boolean, nullable=False),
 )
 
-# Where reading stands and what it rests on: one row per Kafka partition and source.
+# The progress of reading, and the state of the log it applies to: one row per Kafka partition and source.
 log_partitions = Table(
     "log_partitions",
     metadata,
@@ -66,11 +66,11 @@ log_partitions = Table(
     Column("transitions_per_s", Float, nullable=False),  # over the last whole rate window
     Column("window_started_ms", BigInteger, nullable=False),
     Column("window_records", BigInteger, nullable=False),
-    Column("witnessed_from", BigInteger, nullable=False),  # from there on, all that was ever appended was read
+    Column("witnessed_from", BigInteger, nullable=False),  # every record appended from there on was read
     PrimaryKeyConstraint("cluster_id", "source", "topic", "partition"),
 )
 
-# What a source last said of itself, also when it could not read.
+# The last status that each source reported, also when it could not read.
 source_status = Table(
     "source_status",
     metadata,
@@ -114,6 +114,6 @@ data_gaps = Table(
     Column("to_offset", BigInteger, nullable=False),
     Column("reason", String, nullable=False),
     Column("seen_at_ms", BigInteger, nullable=False),
-    Column("missing", BigInteger),  # how many of the offsets; null: all of them
+    Column("missing", BigInteger),  # how many of the offsets are missing; null: all of them
     Index(None, "cluster_id", "seen_at_ms"),
 )

@@ -1,4 +1,4 @@
-"""Writes the store: what was read of the cluster, exactly once and under the lease; findings; groups.
+"""Writes to the store under the lease: what was read of the cluster (exactly once), findings, and consumer groups.
 
 Imported by `spark_jobs`; the service itself only reads.
 """

@@ -1,4 +1,4 @@
-"""Writes what is counted for the whole cluster: counters that never fall, ends by minute, rejects."""
+"""Writes the counts of the whole cluster: counters that never fall, ends by minute, rejects."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from service.store.upsert import Upsert
 from service.store.writers.runs import Ended
 
 KEPT_REJECTS: Final = 10_000
-"""Of a cluster, the newest; DECODE_ERRORS has counted the rest."""
+"""Most rejects kept of a cluster, the newest ones; DECODE_ERRORS has counted the rest."""
 
 KEPT_RAW_BYTES: Final = 32 << 20
-"""Of a cluster, keys and values of the newest rejects; older ones keep their place, reason and id."""
+"""Most bytes of keys and values kept of a cluster's newest rejects; older ones keep their place, reason and id."""
 
 
 _COUNTERS = Upsert(counters, add=("value",))
@@ -44,7 +44,7 @@ _REJECTS = Upsert(
 
 
 def count_ends(connection: Connection, cluster_id: int, ended: Ended, now_ms: int) -> None:
-    """Add what ended to the counters, and to the minute it was read in."""
+    """Adds ended transactions to the counters, and to the minute they were read in."""
     grown = {
         COMMITS: ended.commits,
         ABORTS: ended.aborts,
@@ -58,7 +58,7 @@ def count_ends(connection: Connection, cluster_id: int, ended: Ended, now_ms: in
 
 
 def count_durations(connection: Connection, cluster_id: int, histograms: Iterable[Durations], ended: Ended) -> None:
-    """Add to the histograms: what executors folded of commits, and the pairs that were judged here."""
+    """Adds to the histograms: the commits that executors folded, and the pairs of records that were judged here."""
     grown: Counter[tuple[str, str]] = Counter()
     for one in histograms:
         name = f"{one.kind}_ms_commit"
@@ -72,22 +72,23 @@ def count_durations(connection: Connection, cluster_id: int, histograms: Iterabl
 
 
 def count_detection(connection: Connection, cluster_id: int, standing_since_ms: int, confirmed_at_ms: int) -> None:
-    """Add a hanging transaction that was confirmed just now; its LSO was first seen standing at `standing_since_ms`.
+    """Adds a hanging transaction that was confirmed just now; its partition was first seen stalled at
+    `standing_since_ms`.
 
-    In the transaction that keeps the finding: together they count once.
+    Call it in the transaction that stores the finding, so that both count once.
     """
     _count_one(connection, cluster_id, DETECTION, CONFIRMED, between(standing_since_ms, confirmed_at_ms))
 
 
 def count_contradictions(connection: Connection, cluster_id: int, number: int) -> None:
-    """Add decisions that became unknown just now, because proofs contradict each other. In the transaction that keeps
-    their findings: together they count once."""
+    """Adds decisions that became unknown just now, because proofs contradict each other. Call it in the transaction
+    that stores their findings, so that both count once."""
     if number:
         _COUNTERS.write(connection, [(cluster_id, CONTRADICTIONS, "", number)])
 
 
 def count_batch(connection: Connection, cluster_id: int, source: str, took_ms: int | None) -> None:
-    """Add how long a batch of the source took; None: there was none."""
+    """Adds the duration of a batch of the source; None: there was no batch."""
     if took_ms is not None:
         _count_one(connection, cluster_id, BATCH, source, took_ms)
 
@@ -100,7 +101,7 @@ def _count_one(connection: Connection, cluster_id: int, kind: str, label: str, m
 def keep_rejects(
     connection: Connection, cluster_id: int, source: str, topic: str, new: Sequence[Reject], now_ms: int
 ) -> None:
-    """Count every reject by its reason; keep the newest KEPT_REJECTS, with KEPT_RAW_BYTES of what was read."""
+    """Counts every reject by its reason; keeps the newest KEPT_REJECTS, with KEPT_RAW_BYTES of keys and values."""
     if not new:
         return
     reasons = Counter(reject.reason for reject in new)
@@ -118,7 +119,7 @@ def keep_rejects(
 
 
 def _bounded(new: Sequence[Reject]) -> list[Reject]:
-    """As much of them as may be kept, under the keys of their ids."""
+    """Returns as many of the newest rejects as may be kept, with the keys of their ids in place of the ids."""
     kept = []
     size = 0
     for reject in reversed(new[-KEPT_REJECTS:]):

@@ -1,4 +1,4 @@
-"""Keeps findings, and tells listeners what happened to them. The judge is the only one who writes here."""
+"""Stores findings, and for listeners the events of findings. The judge is the only one who writes here."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from service.store.upsert import Upsert
 from service.store.writers.counters import count_contradictions, count_detection
 
 EVENTS_KEPT: Final = 10_000
-"""Of all clusters; who was away for longer begins anew."""
+"""Most events kept, of all clusters together; a listener that was away for longer begins anew."""
 
 _KEY: Final = ("cluster_id", "id")
 _ROWS = Upsert(findings, replace=[c.name for c in findings.c if c.name not in _KEY])
@@ -25,7 +25,7 @@ _F = findings.c
 
 
 class FindingWriter:
-    """Writes under the lease. LeaseLost: stop. StoreUnavailable: nothing was written."""
+    """Writes findings under the lease. LeaseLost: stop. StoreUnavailable: nothing was written."""
 
     def __init__(self, engine: Engine, lease: Lease) -> None:
         self._engine, self._lease = engine, lease
@@ -33,8 +33,9 @@ class FindingWriter:
     def save(
         self, changes: Sequence[Change], now_ms: int, detected: Sequence[int] = (), contradictions: int = 0
     ) -> None:
-        """All of them or none; without any the store is not touched. `detected`: since when the LSO has stood at each
-        hanging transaction that is confirmed now. `contradictions`: decisions that are contradicted since now."""
+        """Writes all changes or none; without any the store is not touched. `detected`: for each hanging transaction
+        that is confirmed now, the time since when its partition is stalled. `contradictions`: the number of decisions
+        that are contradicted since now."""
         if not changes:
             return
         cluster_id = self._lease.cluster_id
@@ -55,7 +56,7 @@ class FindingWriter:
                 connection.execute(delete(finding_events).where(finding_events.c.sequence <= newest - EVENTS_KEPT))
 
     def save_truncated(self, counts: Mapping[str, int]) -> None:
-        """Replaces what is stored of how many have no finding, by kind."""
+        """Replaces the stored numbers, by kind, of what has no finding because a bound was reached."""
         cluster_id = self._lease.cluster_id
         with self._engine.begin() as connection:
             check(connection, self._lease)
@@ -66,7 +67,8 @@ class FindingWriter:
 
 
 def load(connection: Connection, cluster_id: int, now_ms: int) -> dict[Key, Finding]:
-    """The newest episode of every subject that is open, or was resolved so lately that it may open again."""
+    """Returns the newest episode of every subject that is open, or was resolved so recently that it may open again, by
+    key."""
     rows = connection.execute(
         select(findings)
         .where(

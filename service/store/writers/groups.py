@@ -1,4 +1,5 @@
-"""Keeps where consumer groups stand on partitions whose LSO stands: what was seen last, and since when they stand."""
+"""Stores committed offsets of consumer groups on stalled partitions: the last one seen, and since when it is the
+same."""
 
 from __future__ import annotations
 
@@ -15,13 +16,13 @@ from service.store.schema import group_offsets
 from service.store.upsert import Upsert
 
 LONGEST_NAME: Final = 600
-"""Characters of a group's name that are kept: PostgreSQL's index holds 2,704 bytes a row, Kafka allows more."""
+"""Most characters kept of a group's name: PostgreSQL's index holds 2,704 bytes a row, and Kafka allows more."""
 
 _DIGEST: Final = 16
 
 
 class GroupSeen(NamedTuple):
-    """Where a group stands on a partition: service.domain.partitions.blocked_groups.GroupOffset without times."""
+    """The offset of a group on a partition: service.domain.partitions.blocked_groups.GroupOffset without times."""
 
     group: str
     topic: str
@@ -43,15 +44,15 @@ _DROP = delete(group_offsets).where(
 
 
 class GroupWriter:
-    """The one writer of what is seen of a cluster's groups."""
+    """The only writer of what is seen of a cluster's groups."""
 
     def __init__(self, engine: Engine, lease: Lease) -> None:
         self._engine, self._lease, self._cluster_id = engine, lease, lease.cluster_id
 
     def replace(self, rows: Iterable[GroupSeen], observed_at_ms: int, *, unasked: Iterable[str] = ()) -> None:
-        """These are all there are; `unasked`: groups that could not be asked, of which what is known stays.
+        """Replaces the stored rows by these. `unasked`: groups that could not be asked, whose stored rows stay.
 
-        What was observed before what is stored is left out. LeaseLost: stop. StoreUnavailable: nothing was written.
+        Does nothing if a stored row was observed later. LeaseLost: stop. StoreUnavailable: nothing was written.
         """
         kept = {group_name(group) for group in unasked}
         with self._engine.begin() as connection:
@@ -80,7 +81,8 @@ class GroupWriter:
 
 
 def group_name(group: str) -> str:
-    """As it is stored and shown: what does not print escaped, and of a very long name its beginning and a digest."""
+    """Returns the name as it is stored and shown: with escapes for what does not print; of a very long name the
+    beginning and a digest."""
     shown = printable(group)
     if len(shown) <= LONGEST_NAME:
         return shown

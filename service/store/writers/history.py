@@ -1,4 +1,4 @@
-"""Writes what is kept of the past: notable transitions, minutes of ids, causes that were settled later."""
+"""Writes history: notable transitions, minutes of ids, causes that were settled later."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _REVISE = (
 
 
 class HistoryRows:
-    """Collects what the stories of ids leave behind; what happened before `oldest_ms` is not kept."""
+    """Collects the history rows in the stories of ids; leaves out what happened before `oldest_ms`."""
 
     def __init__(self, cluster_id: int, oldest_ms: int, counts: bool) -> None:
         self._cluster_id, self._oldest_ms, self._counts = cluster_id, oldest_ms, counts
@@ -74,7 +74,8 @@ class HistoryRows:
 
 
 def minute_row(cell: Cell, cluster_id: int, transactional_id: bytes, minute_ms: int) -> tuple[Any, ...]:
-    """Returns a row of `id_minutes`. Without commits its times are the minute's ends swapped: any commit moves them."""
+    """Returns a row of `id_minutes`. Without commits, `first_ms` is the minute's end and `last_ms` its start, so that
+    any commit replaces them."""
     return (
         cluster_id,
         transactional_id,

@@ -1,4 +1,4 @@
-"""Writes the rows of ids: the newest record, open partitions, producer ids, and how many ids are in which state."""
+"""Writes the rows of ids: the newest record, open partitions, producer ids, and the number of ids in each state."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _NOWHERE = -1  # the offset of an id that has no record in the log as it is now
 
 @dataclass(frozen=True, slots=True)
 class IdWriter:
-    """Writes what is read of ids. Of those that begin with one of `kept`, every step becomes a row of history.
+    """Writes what is read of ids. For ids that begin with one of `kept`, every step becomes a row of history.
 
     History older than `history_ms` is not written.
     """
@@ -60,9 +60,9 @@ class IdWriter:
         *,
         counts: bool,
     ) -> Ended:
-        """Apply runs in the order of `by_id`; `generations` by partition.
+        """Applies runs in the order of `by_id`; `generations` are by partition.
 
-        Without `counts` the call may repeat: what the store has already is left alone.
+        Without `counts` the call may be repeated: runs that the store has already are left out.
         """
         runs, displays = keyed(runs)
         stored = _look_up(connection, self.cluster_id, list(dict.fromkeys(run.transactional_id for run in runs)))
@@ -107,7 +107,7 @@ class IdWriter:
 
 
 class _Changes:
-    """Rows of ids that changed, their open partitions, and how many ids moved from state to state."""
+    """The changed rows of ids, their open partitions, and the numbers of ids that moved from state to state."""
 
     def __init__(self, cluster_id: int) -> None:
         self._cluster_id = cluster_id
@@ -148,9 +148,10 @@ def _plus(ended: Ended, story: Story) -> Ended:
 
 
 def void_ids(connection: Connection, cluster_id: int, partition: int) -> None:
-    """The partition's log is another one now: its ids are gone, like expired ones, until they are read there again.
+    """Marks the partition's ids as expired, because another log took its place; they come back when they are read there
+    again.
 
-    What is known of them stays: their counts span all lives of an id, their producer ids are dated history.
+    What is known of them stays: their counts span all lives of an id, and their producer ids are dated history.
     """
     of_partition = (transactional_ids.c.cluster_id == cluster_id) & (transactional_ids.c.partition == partition)
     connection.execute(
@@ -176,12 +177,14 @@ def _look_up(connection: Connection, cluster_id: int, ids: Sequence[bytes]) -> d
 
 
 def _is_stored(row: IdRow | None, run: Run) -> bool:
-    """Rows of a partition with an offset are all of its generation: `void_ids` took the others' offsets."""
+    """Returns whether the row contains the run already. Rows of a partition that have an offset are all of its present
+    generation: `void_ids` removed the offsets of the others."""
     return row is not None and row.partition == run.partition and row.offset >= run.last.offset
 
 
 def _is_left_behind(row: IdRow | None, runs: Sequence[Run]) -> bool:
-    """Tombstones of an id that lives in another log partition by now: partitions were added, and ids hashed anew."""
+    """Returns whether the runs are only tombstones of an id that is in another log partition by now: partitions were
+    added, and ids hashed anew."""
     if row is None or row.state == EXPIRED or row.partition == runs[0].partition:
         return False
     return all(record.state == EXPIRED for run in runs for record in (run.first, run.last))
@@ -190,7 +193,7 @@ def _is_left_behind(row: IdRow | None, runs: Sequence[Run]) -> bool:
 def _count_new_pairs(
     connection: Connection, cluster_id: int, stored: Mapping[bytes, IdRow], runs: Iterable[Run]
 ) -> int:
-    """How many (id, producer id) of the runs the store has never seen."""
+    """Returns how many (id, producer id) pairs of the runs the store has never seen."""
     pairs = {(run.transactional_id, run.first.producer_id) for run in runs if _names_producer(run)}
     pairs -= {(key, row.producer_id) for key, row in stored.items()}
     known = look_up(connection, producer_ids, _PAIR, cluster_id, list({key for key, _ in pairs}))

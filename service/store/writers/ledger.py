@@ -20,7 +20,7 @@ _MARKERS = Upsert(partition_markers)
 
 
 class Tailed(NamedTuple):
-    """What a batch did: ranges applied, and skipped because they were applied before."""
+    """The result of a batch: the ranges applied, and the ranges skipped because they were applied before."""
 
     ranges: int
     skipped: int
@@ -32,8 +32,8 @@ class LedgerWriter(SourceWriter):
     source = SOURCE
 
     def apply(self, batch: LedgerBatch, now_ms: int, before_ms: int | None = None) -> Tailed:
-        """Facts and positions in one transaction; or, whatever is raised, nothing. `before_ms`: how long the batch
-        before took, to count.
+        """Writes facts and positions in one transaction; or, whatever is raised, nothing. `before_ms`: how long the
+        previous batch took, to be counted.
 
         OutOfSequence: start again at the store's progress. LeaseLost: stop. StoreUnavailable: try again.
         """
@@ -63,5 +63,5 @@ class LedgerWriter(SourceWriter):
 
 
 def _topics(batch: LedgerBatch) -> list[str]:
-    """Of the facts too: those without a range are refused."""
+    """Returns the topics of the ranges and of the facts: facts without a range are refused."""
     return sorted({one.topic for facts in (batch.ranges, batch.volumes, batch.markers) for one in facts})

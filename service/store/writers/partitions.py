@@ -1,4 +1,4 @@
-"""Keeps what looks at data partitions tell: the newest of each, and what is open there. Nothing is counted from it."""
+"""Stores observations of data partitions: the newest of each, and its open entries. Nothing is counted from them."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from service.store.upsert import Upsert
 from service.store.writers.source import NEVER_MS, SourceWriter
 
 ALL_FROM: Final = 500
-"""From so many partitions on all rows are read at once, and not each by its key."""
+"""Number of partitions from which all rows are read at once, and not each by its key."""
 
 GONE_KEPT_MS: Final = 3_600_000
-"""How long it is remembered that a partition is gone: who judges findings has to learn of it. While there are open
-ones about the partition, longer."""
+"""Time (ms) for which a partition that is gone is remembered, because the judge has to learn of it. While there are
+open findings about the partition, it is remembered for longer."""
 
 _LOOK = LookRow._fields[:-1]
 _READ = (
@@ -54,20 +54,20 @@ _DROP_ENTRY = delete(open_entries).where(_at(open_entries), open_entries.c.produ
 
 
 class Written(NamedTuple):
-    """How many looks and reads of a batch were news; the others were older than what is stored."""
+    """The numbers of observations and reads of a batch that were news; the others were older than what is stored."""
 
     looks: int
     reads: int
 
 
 class PartitionWriter(SourceWriter):
-    """Keeps the newest of what the sampler sees."""
+    """Stores the newest observations and reads of the sampler."""
 
     source = SOURCE
 
     def apply(self, batch: PartitionsBatch, now_ms: int, before_ms: int | None = None) -> Written:
-        """All that is news, in one transaction; or, whatever is raised, nothing. `before_ms`: how long the batch before
-        took, to count.
+        """Writes all news of the batch in one transaction; or, whatever is raised, nothing. `before_ms`: how long the
+        previous batch took, to be counted.
 
         LeaseLost: stop. StoreUnavailable: try again.
         """
@@ -98,7 +98,7 @@ class PartitionWriter(SourceWriter):
         return found
 
     def _found(self, connection: Connection) -> set[Place]:
-        """What open findings are about."""
+        """Returns the partitions that open findings are about."""
         is_open = (findings.c.cluster_id == self._cluster_id, findings.c.resolved_at_ms.is_(None))
         rows = connection.execute(select(findings.c.topic, findings.c.partition).where(*is_open))
         return {(row.topic, row.partition) for row in rows}
@@ -136,7 +136,7 @@ class PartitionWriter(SourceWriter):
 
 
 def _places(batch: PartitionsBatch) -> list[Place] | None:
-    """Which rows the batch is about; None: all, or so many that all are read faster."""
+    """Returns the partitions that the batch is about; None: all, or so many that reading all is faster."""
     if batch.is_full:
         return None
     asked = {(fact.topic, fact.partition) for facts in (batch.looks, batch.reads) for fact in facts}
@@ -144,7 +144,8 @@ def _places(batch: PartitionsBatch) -> list[Place] | None:
 
 
 def _forget_others(partitions: Partitions, batch: PartitionsBatch, found: Container[Place], now_ms: int) -> None:
-    """What a full batch does not name is not watched any more. `found`: there are open findings about these."""
+    """Forgets the partitions that a full batch does not name: they are not watched any more. A partition that is gone
+    stays for GONE_KEPT_MS, and for as long as it is in `found`, which has the partitions with open findings."""
     named = {(look.topic, look.partition) for look in batch.looks}
     for place in partitions.rows.keys() - named:
         row = partitions.rows[place]
@@ -153,12 +154,12 @@ def _forget_others(partitions: Partitions, batch: PartitionsBatch, found: Contai
 
 
 def _look_columns(row: LookRow) -> tuple[Any, ...]:
-    """In the order of _LOOK, and the code."""
+    """Returns the row's values in the order of _LOOK, then the code of its reason."""
     values = row._asdict() | {"why": encode_if(row.why)}
     return *(values[name] for name in _LOOK), None if row.why is None else row.why.code
 
 
 def _read_columns(read: StalledRead) -> tuple[Any, ...]:
-    """In the order of _READ."""
+    """Returns the read's values in the order of _READ."""
     shown = read.read_at_ms, read.last_stable_offset, read.described, read.is_whole, read.lag_bytes, encode_if(read.why)
     return *shown, *(_NO_FIRST if read.first is None else read.first)

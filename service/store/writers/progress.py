@@ -1,4 +1,4 @@
-"""Writes where reading stands after a batch: positions, views, the gaps that were met, new generations."""
+"""Writes the progress of reading after a batch: positions, views, the gaps that were met, new generations."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _GAPS = Upsert(data_gaps, columns=[column.name for column in data_gaps.c if colu
 def begin_generations(
     connection: Connection, cluster_id: int, source: str, topic: str, steps: Iterable[Step], now_ms: int
 ) -> None:
-    """Stand where new generations begin. What is known of the earlier ones is the caller's to void."""
+    """Moves the positions to where new generations begin. The caller voids what is known of the earlier generations."""
     begun = []
     for step in steps:
         if step.before is not None and step.voids:
@@ -40,9 +40,9 @@ def begin_generations(
 def finish_ranges(
     connection: Connection, cluster_id: int, source: str, topic: str, steps: Iterable[Step], now_ms: int
 ) -> None:
-    """Move the positions behind what was read and refresh the views; generations have begun.
+    """Moves the positions behind what was read and refreshes the views; new generations have been begun before.
 
-    A partition that is no more leaves no position.
+    A partition that no longer exists keeps no position.
     """
     moved, gone = [], []
     for step in steps:
@@ -98,14 +98,14 @@ def _after(step: Step, now_ms: int) -> Position:
 
 
 def _witnessed_from(step: Step) -> int:
-    """From this offset on, everything was read that was ever appended."""
+    """Returns the offset from which on everything was read that was ever appended."""
     read, gap = step.read, step.gap
     known = read.lo if step.before is None or step.voids else step.before.witnessed_from
     return max(known, read.hole_end, gap.to_offset if gap is not None and gap.reason == "retention" else 0)
 
 
 def _rate(before: Position | None, records: int, now_ms: int) -> tuple[float, int, int]:
-    """(transitions_per_s, window_started_ms, window_records): the rate is that of the last whole window."""
+    """Returns (transitions_per_s, window_started_ms, window_records); the rate is that of the last whole window."""
     if before is None or now_ms < before.window_started_ms:
         return 0.0, now_ms, records
     records += before.window_records

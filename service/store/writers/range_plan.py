@@ -1,4 +1,4 @@
-"""Which ranges of a batch apply to where the store stands: the rule behind "exactly once". Pure."""
+"""Decides which ranges of a batch apply to the store's progress: the rule behind "exactly once". Pure."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ class Step(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """The steps by partition, and how many ranges were applied before."""
+    """The steps by partition, and the number of ranges that are skipped because they were applied before."""
 
     steps: dict[int, Step]
     skipped: int
 
     @property
     def generations(self) -> dict[int, int]:
-        """By partition, of the log the steps read."""
+        """Returns, by partition, the generation of the log that the step reads."""
         return {partition: step.read.generation for partition, step in self.steps.items()}
 
 
 def plan(positions: Mapping[int, Position], ranges: Iterable[RangeRead], told: Iterable[int]) -> Plan:
-    """Judge every range; OutOfSequence if one neither follows nor repeats what the store has.
+    """Returns the plan for all ranges; raises OutOfSequence if one neither follows nor repeats what the store has.
 
-    `told`: the partitions that a batch has facts of.
+    `told`: the partitions that the batch has facts of.
     """
     steps: dict[int, Step] = {}
     seen: set[int] = set()
@@ -57,20 +57,20 @@ def plan(positions: Mapping[int, Position], ranges: Iterable[RangeRead], told: I
 
 
 def select_runs(steps: Mapping[int, Step], runs: Iterable[Run], *, counts: bool) -> list[Run]:
-    """The runs of the ranges that apply and count, or apply and do not count."""
+    """Returns the runs of the ranges that apply and count, or of those that apply and do not count."""
     partitions = {partition for partition, step in steps.items() if step.counts is counts}
     return [run for run in runs if run.partition in partitions]
 
 
 def _step(before: Position | None, read: RangeRead) -> Step | None:
-    """None: all of it was applied before."""
+    """Returns the step for the range; None: all of it was applied before."""
     if read.lo > read.hi:
         raise _refused(read, before, "ends before it begins")
     if read.is_gone:
         return _end(before, read)
     if before is None or read.generation > before.generation:
         gap, begins_at = read.gap, read.lo
-        # what the new generation shares with the log that was read (facts.Gap) was counted then
+        # the part that the new generation shares with the log that was read (facts.Gap) was counted then
         counted_from = gap.from_offset if gap is not None and gap.reason in ("diverged", "away") else 0
     else:
         if (read.generation, read.topic_id) != (before.generation, before.topic_id):
@@ -97,14 +97,15 @@ def _step(before: Position | None, read: RangeRead) -> Step | None:
 
 
 def _end(before: Position | None, read: RangeRead) -> Step | None:
-    """None: the partition's row went away before, or the partition came back with the new topic."""
+    """Returns the step that ends the partition; None: its row was deleted before, or it is back with the new topic."""
     if before is None or before.topic_id == read.topic_id:
         return None
     return Step(read, before, counted_from=0, counts=True, voids=False, gap=read.gap)
 
 
 def _new_gap(before: Position, read: RangeRead) -> Gap | None:
-    """The gap, if it begins where the store stands; any other was recorded when it was met, or its generation began."""
+    """Returns the gap if it begins at the store's position; others were recorded when met, or when their generation
+    began."""
     gap = read.gap
     if gap is None or gap.reason != "retention" or gap.to_offset <= before.next_offset:
         return None

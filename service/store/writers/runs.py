@@ -1,5 +1,4 @@
-"""Runs of ids as they are written: in order, under the keys of their ids, with what else was told of them; and what
-they add up to."""
+"""Runs of ids as they are written: in order and under the keys of their ids, with the other facts and the totals."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ from service.store.id_key import KEPT, id_key
 
 
 class Ended(NamedTuple):
-    """What the runs add to the cluster's counters. `durations`: (outcome, kind, ms) of the pairs judged here."""
+    """The runs' totals for the cluster's counters. `durations`: (outcome, kind, ms) of the pairs judged here."""
 
     commits: int
     aborts: int
@@ -25,7 +24,7 @@ class Ended(NamedTuple):
 
 
 class Told(NamedTuple):
-    """What the executors told of ids besides their runs, by (key of the id, log partition)."""
+    """The facts that executors reported of ids besides their runs, by (key of the id, log partition)."""
 
     steps: Mapping[tuple[bytes, int], list[Step]]
     minutes: Mapping[tuple[bytes, int], list[Minute]]
@@ -36,12 +35,12 @@ class Told(NamedTuple):
 
 
 def by_id(runs: Iterable[Run]) -> list[Run]:
-    """Runs ordered by id, those of one id in log order: neighbours go to the same pages of the store."""
+    """Returns the runs ordered by id, those of one id in log order: neighbours go to the same pages of the store."""
     return sorted(runs, key=attrgetter("transactional_id"))
 
 
 def whole_ids(runs: Sequence[Run], at_once: int) -> Iterator[Sequence[Run]]:
-    """Slices of about `at_once` runs, in the order of `by_id`, none of which cuts an id's runs apart."""
+    """Yields slices of about `at_once` runs, in the order of `by_id`; none of them cuts an id's runs apart."""
     start = 0
     while start < len(runs):
         end = min(start + at_once, len(runs))
@@ -52,7 +51,7 @@ def whole_ids(runs: Sequence[Run], at_once: int) -> Iterator[Sequence[Run]]:
 
 
 def keyed(runs: Sequence[Run]) -> tuple[Sequence[Run], dict[bytes, str]]:
-    """The runs under the keys of their ids; what people see of those that are not whole, by key."""
+    """Returns the runs under the keys of their ids, and the display texts of the shortened ids, by key."""
     displays = {}
     keyed = list(runs)
     for number, run in enumerate(runs):

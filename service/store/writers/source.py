@@ -1,4 +1,4 @@
-"""What the writers of all sources share: transactions under the lease, and how the source is doing."""
+"""The base of every source's writer: transactions under the lease, and the status of the source."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _IN_TROUBLE = Upsert(source_status, replace=("error", "error_code"))
 
 
 class SourceWriter:
-    """The one writer of what `source` tells about a cluster, for as long as it has the lease."""
+    """The only writer of what `source` reports about a cluster, for as long as it has the lease."""
 
     source: ClassVar[str]
 
@@ -31,13 +31,14 @@ class SourceWriter:
         self._engine, self._lease, self._cluster_id = engine, lease, lease.cluster_id
 
     def report_trouble(self, trouble: Reason) -> None:
-        """Say why nothing can be read; `as_of_ms` stands still. Raises as `apply`."""
+        """Stores why nothing can be read, and leaves `as_of_ms` as it is. Raises as `apply`."""
         with self._transaction() as connection:
             self._save_status(connection, NEVER_MS, trouble)
 
     @contextmanager
     def _transaction(self, before_ms: int | None = None) -> Iterator[Connection]:
-        """LeaseLost: stop. StoreUnavailable: try again. `before_ms`: how long the batch before took, to count."""
+        """Begins a transaction under the lease. LeaseLost: stop. StoreUnavailable: try again. `before_ms`: how long the
+        previous batch took, to be counted."""
         with self._engine.begin() as connection:
             check(connection, self._lease)
             progress.step()
@@ -45,7 +46,7 @@ class SourceWriter:
             yield connection
 
     def _save_status(self, connection: Connection, as_of_ms: int, trouble: Reason | None) -> None:
-        """Read well as of then, or in trouble."""
+        """Writes that the source was read well as of then; with `trouble`, only writes the trouble."""
         if trouble is None:
             _WELL.write(connection, [(self._cluster_id, self.source, as_of_ms, None, None)])
         else:

@@ -1,4 +1,4 @@
-"""Applies what was read of the coordinators' log to the store, exactly once."""
+"""Applies what was read of the transaction log to the store, exactly once."""
 
 from __future__ import annotations
 
@@ -25,11 +25,12 @@ from service.store.writers.runs import Ended, Told, by_id, whole_ids
 from service.store.writers.source import SourceWriter
 
 RUNS_AT_ONCE: Final = 10_000
-"""How many runs (about as many ids) the first read writes in one transaction: the write lock for a quarter second."""
+"""Most runs (about as many ids) that the first read writes in one transaction: it locks for a quarter second."""
 
 
 class Applied(NamedTuple):
-    """What a batch did: ranges applied and skipped (they were applied before), and what it added to the counters."""
+    """The result of a batch: the ranges applied, the ranges skipped because they were applied before, and what was
+    added to the counters."""
 
     ranges: int
     skipped: int
@@ -38,7 +39,7 @@ class Applied(NamedTuple):
 
 
 class TransactionLogWriter(SourceWriter):
-    """Keeps what is read of ids, and counts it."""
+    """Stores and counts what is read of ids."""
 
     source = SOURCE
 
@@ -51,19 +52,19 @@ class TransactionLogWriter(SourceWriter):
         history_ms: int = Keep().history,
         kept: tuple[bytes, ...] = (),
     ) -> None:
-        """`kept`: prefixes of ids of which every transition is kept, not only the notable ones."""
+        """Keeps every transition of ids that begin with one of `kept`, and only the notable ones of other ids."""
         super().__init__(engine, lease)
         self._ids = IdWriter(lease.cluster_id, history_ms, kept)
         self._log = (lease.cluster_id, SOURCE, TOPIC)
         self._runs_at_once = runs_at_once
 
     def apply(self, batch: LogBatch, now_ms: int, before_ms: int | None = None) -> Applied:
-        """Write the batch, all of it or (whatever is raised) nothing that counts.
+        """Writes the batch: all of it or, whatever is raised, nothing that counts.
 
-        A batch goes into one transaction, together with the progress it makes. The first read of a long log would
-        hold the write lock for too long: what does not count goes ahead in short transactions, without progress; after
-        a crash between them the same ranges come again and find their rows written. `before_ms`: how long the batch
-        before took, to count.
+        A batch goes into one transaction, together with the progress it makes. The first read of a long log would hold
+        the write lock for too long, so the runs that do not count are written ahead in short transactions, without
+        progress. After a crash between them the same ranges come again and find their rows written. `before_ms`: how
+        long the previous batch took, to be counted.
 
         OutOfSequence: start again at the store's progress. LeaseLost: stop. StoreUnavailable: try again.
         """
@@ -87,12 +88,12 @@ class TransactionLogWriter(SourceWriter):
         return plan(positions(connection, *self._log), batch.ranges, {run.partition for run in batch.runs})
 
     def _void(self, connection: Connection, steps: Iterable[Step]) -> None:
-        """What was read of these partitions is not in their logs any more."""
+        """Voids the ids of partitions whose logs no longer contain what was read of them."""
         for step in steps:
             void_ids(connection, self._cluster_id, step.read.partition)
 
     def _finish(self, connection: Connection, todo: Plan, batch: LogBatch, told: Told, now_ms: int) -> Applied:
-        """Everything that must happen once, and the progress that says it did."""
+        """Writes everything that must be written once, and the progress that records it."""
         runs = by_id(select_runs(todo.steps, batch.runs, counts=True))
         ended = self._ids.write(connection, todo.generations, runs, told, now_ms, counts=True)
         settle_causes(connection, self._cluster_id, [step.read for step in todo.steps.values()], ended)
@@ -129,9 +130,10 @@ _SETTLE = (
 
 
 def settle_causes(connection: Connection, cluster_id: int, reads: Iterable[RangeRead], ended: Ended) -> None:
-    """Settle what waits in the logs of `reads` that were read to an end asked for late enough; adds to `ended`.
+    """Settles the causes that wait in the logs of `reads`, where the log's end was read and was asked for late enough;
+    adds them to `ended`.
 
-    The end of the log, not our clock, says that nothing followed in time: after an outage the next record may lie
+    The end of the log, not our clock, proves that no record followed in time: after an outage the next record may lie
     there unread.
     """
     proven = {read.partition: read.end_asked_at_ms for read in reads if read.hi >= read.end_offset}

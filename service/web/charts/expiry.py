@@ -1,4 +1,4 @@
-"""When ids expire: a bar for each seventh of the time they are kept. Pure geometry, in percent and pixels."""
+"""The chart of expiring ids: a bar for each seventh of the time they are kept. Pure geometry, in percent and pixels."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ _LEFT: Final = 1.0
 FOOT: Final = 106
 _HIGHEST: Final = 92
 _CUT_ABOVE: Final = 5
-"""The tallest bar is cut where it is more than so many times as high as the next."""
+"""The tallest bar is cut if it is more than this many times as high as the next."""
 
 
 class Bar(NamedTuple):
-    """`x`, `middle`: in percent; `y`, `height`: pixels. `is_cut`: taller than drawn. `is_soon`: the first."""
+    """A bar of the chart. `x`, `middle`: in percent; `y`, `height`: in pixels. `is_cut`: taller than drawn. `is_soon`:
+    it is the first bar."""
 
     x: float
     middle: float
@@ -31,12 +32,12 @@ class Bar(NamedTuple):
 
 
 def bounds_ms(kept_ms: int) -> list[int]:
-    """Where the bars end."""
+    """Returns the ends of the bars, in ms from now."""
     return [kept_ms * (number + 1) // BARS for number in range(BARS)]
 
 
 def bars(counts: Sequence[int], kept_ms: int) -> list[Bar]:
-    """`counts`: ids by `bounds_ms`, each without those before."""
+    """Returns the bars. `counts`: number of ids up to each of `bounds_ms`, without those before."""
     ordered = sorted(counts)
     tallest, next_ = ordered[-1], ordered[-2]
     is_cut = tallest > _CUT_ABOVE * next_ > 0

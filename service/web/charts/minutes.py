@@ -1,4 +1,4 @@
-"""Charts by the minute as SVG: where lines, areas and bars lie. Numbers in, attributes out; nothing else is known here.
+"""Charts by the minute as SVG: geometry of lines, areas and bars. Pure: numbers in, attributes out.
 
 The plot is as wide as its box: x goes from 0 to WIDTH and is stretched; y is in pixels.
 """
@@ -23,7 +23,7 @@ class Line(NamedTuple):
 
 
 class Bar(NamedTuple):
-    """`style`: of what it counts."""
+    """A bar, or one part of a stacked bar. `style`: of the things that it counts."""
 
     style: str
     x: float
@@ -48,7 +48,7 @@ class Bars(NamedTuple):
 
 
 def nice_top(most: int) -> int:
-    """The end of an axis that `most` fits on; half of it is a whole number."""
+    """Returns the upper end of an axis on which `most` fits; half of that end is a whole number."""
     size = 1
     while True:
         for step in _STEPS:
@@ -58,7 +58,8 @@ def nice_top(most: int) -> int:
 
 
 def area(values: Sequence[int], missing: int = 0) -> Area:
-    """One value a minute; the first `missing` minutes were not counted, and have nothing drawn."""
+    """Returns the area of one value a minute. The first `missing` minutes were not counted, and nothing is drawn for
+    them."""
     top = nice_top(max(values, default=0))
     step = WIDTH / max(missing + len(values) - 1, 1)
     points = [f"{(missing + i) * step:.1f} {_y(value, top):.1f}" for i, value in enumerate(values)]
@@ -70,7 +71,8 @@ def area(values: Sequence[int], missing: int = 0) -> Area:
 
 
 def stacked(minutes: Sequence[Mapping[str, int]], styles: Sequence[str]) -> Bars:
-    """Of each minute how many of each style, drawn upwards in the order of `styles`."""
+    """Returns the stacked bars. `minutes`: for each minute the numbers by style, drawn upwards in the order of
+    `styles`."""
     top = nice_top(max((sum(minute.values()) for minute in minutes), default=0))
     step = WIDTH / max(len(minutes), 1)
     bars = []

@@ -1,4 +1,4 @@
-"""Bars of what ended under one id, by cause and by minute (or by more, where the window is long). Pure."""
+"""Bars of one id's transactions that ended, by cause and by minute (or by several minutes in a long window). Pure."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from service.web.shared.causes import COUNTED, WORDS
 
 HEIGHT: Final = 110.0
 LEAST: Final = 3.0
-"""px: one abort among thousands of commits is seen, too."""
+"""Least height of a piece, in px: one abort among thousands of commits can be seen, too."""
 
 _MOST_BARS: Final = 180
 _WIDTHS_MS: Final = tuple(MINUTE_MS * minutes for minutes in (1, 2, 5, 10, 30, 60, 120))
 
 
 class Bin(NamedTuple):
-    """What ended in [from_ms, to_ms). `ends`: by word of counts, commits first; only what there was."""
+    """The transactions that ended in [from_ms, to_ms). `ends`: their numbers by word of counts, commits first."""
 
     from_ms: int
     to_ms: int
@@ -32,7 +32,7 @@ class Bin(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """A part of a bar: percent across, px down."""
+    """A part of a bar. `x`, `width`: in percent; `y`, `height`: in px, downwards."""
 
     style: str
     x: float
@@ -42,7 +42,7 @@ class Piece(NamedTuple):
 
 
 class Bars(NamedTuple):
-    """`most`: what the highest bar stands for; `width_ms`: of one bar."""
+    """The bars of a window. `most`: the number that the highest bar shows; `width_ms`: the time that one bar covers."""
 
     width_ms: int
     most: int
@@ -51,12 +51,12 @@ class Bars(NamedTuple):
 
     @property
     def counts(self) -> list[tuple[int, dict[str, int]]]:
-        """When each bar begins, in ms, and what ended in it: for the script that draws them."""
+        """Returns the start of each bar, in ms, and the numbers that ended in it, for the script that draws them."""
         return [(one.from_ms, one.ends) for one in self.bins]
 
 
 def totals_of(minutes: Iterable[MinuteRow]) -> dict[str, int]:
-    """Commits, then aborts by word of counts; nothing of what there was not."""
+    """Returns the number of commits, then of aborts by word of counts; zeros are left out."""
     totals = dict.fromkeys(("commit", *COUNTED), 0)
     for minute in minutes:
         for word, count in _ends(minute).items():
@@ -65,7 +65,7 @@ def totals_of(minutes: Iterable[MinuteRow]) -> dict[str, int]:
 
 
 def bars_of(axis: Axis, window: Window, minutes: Iterable[MinuteRow]) -> Bars:
-    """Of the minutes on the axis."""
+    """Returns the bars for the minutes on the axis."""
     width_ms = next((one for one in _WIDTHS_MS if window.span_ms // one <= _MOST_BARS), _WIDTHS_MS[-1])
     found: dict[int, Bin] = {}
     for minute in minutes:
@@ -89,11 +89,11 @@ def _ends(minute: MinuteRow) -> dict[str, int]:
 
 
 def _pieces(axis: Axis, one: Bin, most: int) -> Iterable[Piece]:
-    """From the bottom up; with a little air between bars."""
+    """Yields the pieces of a bar from the bottom up, with a little air between bars."""
     x, to_x = axis.x(one.from_ms), axis.x(one.to_ms)
     heights = {word: max(HEIGHT * count / most, LEAST) for word, count in one.ends.items() if count}
     excess = sum(heights.values()) - HEIGHT
-    if excess > 0:  # what the small ones were given, the largest gives back
+    if excess > 0:  # the largest piece gives up the height that was added to the small ones
         heights[max(heights, key=heights.__getitem__)] -= excess
     y = HEIGHT
     for word, height in heights.items():

@@ -21,11 +21,11 @@ _CSS: Final = {
     "unknown": "nontx",
 }
 _NEAR: Final = 24.0
-"""Closer than this the words of two lines touch."""
+"""Percent; the words of two lines that are closer than this would touch."""
 
 
 class Block(NamedTuple):
-    """A drawn span. `css`: of its colours; `hatched`: filled with the pattern. `labels` may be none."""
+    """A drawn span. `css`: class of its colours; `hatched`: filled with the pattern; `labels`: may be empty."""
 
     x: float
     width: float
@@ -42,7 +42,7 @@ class Mark(NamedTuple):
 
 
 class Axis(NamedTuple):
-    """Words at the foot: `anchor` start, middle or end."""
+    """A label at the foot of the ruler. `anchor`: start, middle or end."""
 
     x: float
     anchor: str
@@ -52,8 +52,9 @@ class Axis(NamedTuple):
 
 
 class Ruler(NamedTuple):
-    """`levels`: rows of pins, 1 to 3. `hidden`: offsets from the LSO to the high watermark; `spans`: for the table,
-    whole and in order. `more_pins`: groups that have no room in the drawing."""
+    """The drawing of a partition's offsets. `levels`: rows of pins, 1 to 3. `hidden`: offsets from the LSO to the high
+    watermark; `spans`: all of them in order, for the table. `more_pins`: number of groups that have no room in the
+    drawing."""
 
     blocks: tuple[Block, ...]
     marks: tuple[Mark, ...]
@@ -74,11 +75,11 @@ class Ruler(NamedTuple):
 
     @property
     def top(self) -> int:
-        """How much lower all but the pins are drawn."""
+        """Returns by how much everything but the pins is drawn lower."""
         return 28 * (self.levels - 1)
 
     def readable(self, span: Span) -> str:
-        """Whether readers of committed records get it."""
+        """Returns, in words, whether read_committed consumers get the records of the span."""
         if span.kind == MARKER:
             return "never delivered"
         if span.first == self.last_stable_offset and self.hidden:
@@ -93,8 +94,9 @@ class Ruler(NamedTuple):
 def draw(
     log_start: int, last_stable_offset: int, high_watermark: int, spans: Iterable[Span], pins: Iterable[Pin] = ()
 ) -> Ruler | None:
-    """None where the log is empty. `spans` may leave offsets out, and lie outside: what nobody told of is drawn as
-    decided below the LSO and hidden above. An LSO below the log start (4.3 shows such) is drawn at the log start."""
+    """Returns the ruler; None if the log is empty. `spans` may leave offsets out, and lie outside of the log: offsets
+    without a span are drawn as decided below the LSO and as hidden above. An LSO below the log start (4.3 reports such)
+    is drawn at the log start."""
     if log_start < 0 or high_watermark <= log_start:
         return None
     lso = min(max(last_stable_offset, log_start), high_watermark)
@@ -125,7 +127,8 @@ def _middle(piece: Piece) -> float:
 
 
 def _blocks(pieces: Sequence[Piece]) -> tuple[Block, ...]:
-    """Words go into the block where they fit, below it where that is free; what hangs comes first."""
+    """Returns the blocks with their labels: in the block if the label fits, below it if there is room. Hanging and open
+    spans choose first."""
     drawn = [one for one in pieces if one.span.kind != MARKER]
     labels: dict[int, tuple[Label, ...]] = {}
     taken: list[tuple[float, float]] = []
@@ -156,8 +159,8 @@ def _axes(log_start: int, lso: int, high_watermark: int, lso_x: float) -> tuple[
 
 
 class Mini(NamedTuple):
-    """The small form, for the cell of a table: no words. `lso_x`: where what is hidden begins, in percent; `css`: of
-    what is open there, `focus` as wide."""
+    """The small ruler for the cell of a table, without words. `lso_x`: start of the hidden offsets, in percent; `css`:
+    of the blocker, which is drawn `focus` percent wide."""
 
     lso_x: float
     focus: float
@@ -168,8 +171,9 @@ class Mini(NamedTuple):
 def mini(
     log_start: int, last_stable_offset: int, high_watermark: int, relation: str = "open", window: int | None = None
 ) -> Mini | None:
-    """The last `window` offsets of the log, by default twice what is hidden and 1,000 at least; give one `window` to
-    all rows of a table that are to be compared. `relation`: of the blocker. None where nothing is hidden."""
+    """Returns the small ruler; None if nothing is hidden. It covers the last `window` offsets of the log, by default
+    twice the hidden ones and 1,000 at least; give one `window` to all rows of a table that are to be compared.
+    `relation`: of the blocker."""
     start = max(log_start, 0)
     lso = max(last_stable_offset, start)
     hidden = high_watermark - lso

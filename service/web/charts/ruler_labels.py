@@ -10,17 +10,17 @@ from service.web.charts.ruler_spans import DECIDED, HANGING, HIDDEN, SOON, STOPP
 from service.web.shared import words
 
 _PX: Final = 9.4
-"""Of one percent where the drawing is narrowest (940 px)."""
+"""Width of one percent in px, where the drawing is narrowest (940 px)."""
 
 _LETTER: Final = 5.9
 MOST_PINS: Final = 12
 MOST_LEVELS: Final = 3
 _LONGEST: Final = 60
-"""A label of more letters is left to the table."""
+"""A label with more letters than this is left to the table."""
 
 
 class Label(NamedTuple):
-    """Up to two lines; `is_below`: under the block, with a line to it."""
+    """A label of up to two lines. `is_below`: it is under the block, with a line to it."""
 
     x: float
     anchor: str
@@ -30,7 +30,8 @@ class Label(NamedTuple):
 
 
 class PinMark(NamedTuple):
-    """Groups at one offset. `level`: row of their words, from the bottom; None: there was no room for them."""
+    """The pin of the groups at one offset. `level`: row of its words, from the bottom; None if there was no room for
+    them."""
 
     x: float
     kind: str
@@ -45,7 +46,7 @@ def _wide(*lines: str) -> float:
 
 
 def inside(piece: Piece) -> tuple[Label, ...]:
-    """All that is to be said of it, or its first line alone."""
+    """Returns a label with all lines of the piece, or with the first alone; empty if neither fits into the piece."""
     lines = _lines(piece)
     for some in (lines, lines[:1]):
         if some and _wide(*some) <= piece.width:
@@ -54,7 +55,8 @@ def inside(piece: Piece) -> tuple[Label, ...]:
 
 
 def below(piece: Piece, taken: list[tuple[float, float]]) -> tuple[Label, ...]:
-    """`taken`: what has words already; a label that would touch them is left out."""
+    """Returns a label below the piece; empty if it would touch another one. `taken`: the places that have labels
+    already; that of the new label is added."""
     span = piece.span
     lines = _lines(piece)
     is_critical = span.kind == HANGING
@@ -85,7 +87,7 @@ def _lines(piece: Piece) -> tuple[str, ...]:
 
 
 def place_pins(pins: Sequence[tuple[float, Pin]]) -> tuple[tuple[PinMark, ...], int, int]:
-    """Pins with the rows of their words, how many rows there are, and how many groups were left out."""
+    """Returns the pins with the rows of their words, the number of rows, and the number of groups left out."""
     at: dict[float, list[Pin]] = {}
     for x, pin in sorted(pins):
         at.setdefault(x, []).append(pin)
@@ -98,8 +100,8 @@ def place_pins(pins: Sequence[tuple[float, Pin]]) -> tuple[tuple[PinMark, ...], 
 
 
 class _Rows:
-    """What the words of pins cover, row by row from the bottom. The line below a pin goes through the rows below its
-    own."""
+    """The places that the words of pins cover, row by row from the bottom. The line below a pin goes through the rows
+    below its own."""
 
     def __init__(self, pins: Sequence[float]) -> None:
         self._pins = pins
@@ -107,7 +109,7 @@ class _Rows:
         self._words: list[list[tuple[float, float]]] = [[] for _ in range(MOST_LEVELS)]
 
     def take(self, x: float, level: int, begin: float, end: float) -> bool:
-        """Whether there is room in that row; then it is taken."""
+        """Takes the place if there is room in that row; returns True if there was."""
         if begin < 0 or end > 100 or any(begin < right and left < end for left, right in self._words[level]):
             return False
         if any(left <= x <= right for row in self._words[:level] for left, right in row):
@@ -119,7 +121,8 @@ class _Rows:
         return True
 
     def _goes_through(self, other: float, level: int) -> bool:
-        """Those that have no row yet are to find one at the bottom."""
+        """Returns True if the line of that pin goes through the row. A pin without a row yet is to find one at the
+        bottom, so room is left for it there."""
         return self._levels.get(other, 0) >= level
 
 
@@ -128,7 +131,7 @@ def _weight(pin: Pin) -> int:
 
 
 def _place(x: float, pins: Sequence[Pin], rows: _Rows) -> PinMark:
-    """`pins`: those at one offset, the worst first."""
+    """Returns the mark of the pins at one offset, and takes room for its words. `pins`: the worst first."""
     kind = pins[0].kind
     if len(pins) == 1:
         title, note = f"group {pins[0].group}", pins[0].note

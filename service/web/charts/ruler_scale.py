@@ -1,4 +1,5 @@
-"""To scale between break marks: which spans are left out, how wide the others are, and where an offset is drawn."""
+"""The scale of the ruler: which spans are left out between break marks, how wide the others are, and where an offset is
+drawn."""
 
 from __future__ import annotations
 
@@ -14,16 +15,16 @@ END: Final = 91.0
 """Percent of the drawing where the high watermark is."""
 
 BROKEN: Final = 7.0
-"""At least this wide is what is broken off."""
+"""Least width, in percent, of a piece that is broken off."""
 
 TO_SCALE: Final = 55.0
-"""At most this wide, where something is broken off, is what is not."""
+"""Most width, in percent, of all that is drawn to scale, if something is broken off."""
 
 MOST_BROKEN: Final = 8
 MOST_SPANS: Final = 24
 WIDEST_OFFSET: Final = 4.0
 _INSIDE: Final = 0.9
-"""How far inside of what it breaks a mark stands."""
+"""Distance, in percent, of a break mark from the end of the piece that it breaks, inwards."""
 
 
 class Piece(NamedTuple):
@@ -40,23 +41,24 @@ class Piece(NamedTuple):
 
     @property
     def weight(self) -> int:
-        """Of what is broken off: what is hidden gets more room than what everybody can read."""
+        """Returns the share of a broken-off piece in the width that is left: hidden offsets get more room than decided
+        ones, which everybody can read."""
         return 1 if self.span.kind == DECIDED else 2
 
     @property
     def least(self) -> float:
-        """As narrow as it may get before another is broken off."""
+        """Returns the least width, in percent; before the piece gets narrower, a longer one is broken off."""
         return 1.6 if self.span.kind in SHOWN_FIRST else 0.0 if self.span.kind == MARKER else 0.5
 
 
 class Scale(NamedTuple):
-    """`breaks`: where marks say that offsets are left out."""
+    """The pieces with their places. `breaks`: places of the marks that show that offsets are left out."""
 
     pieces: tuple[Piece, ...]
     breaks: tuple[float, ...]
 
     def x_of(self, offset: int) -> float:
-        """Outside of the log: at its end."""
+        """Returns the place of the offset, in percent; for an offset outside of the log, its nearer end."""
         place = bisect_right([piece.span.first for piece in self.pieces], offset) - 1
         piece = self.pieces[max(place, 0)]
         part = min(max((offset - piece.span.first) / piece.span.length, 0.0), 1.0)
@@ -64,7 +66,8 @@ class Scale(NamedTuple):
 
 
 def folded(spans: Sequence[Span], lso: int) -> list[Span]:
-    """At most MOST_SPANS and two: those nearest to the LSO, the last ones, and what is between them as one each."""
+    """Returns at most MOST_SPANS + 2 spans: those nearest to the LSO and the last ones, with those before and between
+    folded into one each."""
     if len(spans) <= MOST_SPANS:
         return list(spans)
     near = bisect_right([span.first for span in spans], lso) - 1
@@ -82,7 +85,7 @@ def _one(spans: Sequence[Span]) -> list[Span]:
 
 
 def cut(spans: Iterable[Span], offsets: Iterable[int]) -> list[Span]:
-    """What nobody told of is cut at these offsets: what is near to them can be drawn to scale."""
+    """Cuts the fillers at these offsets, so that the parts near to them can be drawn to scale."""
     found: list[Span] = []
     at = sorted(set(offsets))
     for span in spans:
@@ -93,7 +96,7 @@ def cut(spans: Iterable[Span], offsets: Iterable[int]) -> list[Span]:
 
 
 def scaled(spans: Sequence[Span]) -> Scale:
-    """One scale for all that is not broken; the longest is broken off until the others can be seen."""
+    """Places the spans on one scale; the longest ones are broken off until the others can be seen."""
     pieces = [Piece(span) for span in spans]
     scale = _scale(pieces)
     while any(not one.is_broken and one.span.length * scale < one.least for one in pieces):
@@ -108,7 +111,7 @@ def scaled(spans: Sequence[Span]) -> Scale:
 
 
 def _scale(pieces: Sequence[Piece]) -> float:
-    """Percent for one offset."""
+    """Returns the width of one offset, in percent."""
     broken = sum(one.is_broken for one in pieces)
     offsets = sum(one.span.length for one in pieces if not one.is_broken)
     if not broken:
@@ -130,7 +133,7 @@ def _placed(pieces: Sequence[Piece], scale: float) -> tuple[Piece, ...]:
 
 
 def _breaks(pieces: Sequence[Piece]) -> tuple[float, ...]:
-    """At both ends of what is broken off, but not at the ends of the log."""
+    """Returns the places of the marks: both ends of what is broken off, but not the ends of the log."""
     found = []
     for number, one in enumerate(pieces):
         if one.is_broken:

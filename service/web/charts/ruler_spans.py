@@ -1,4 +1,4 @@
-"""What lies between the offsets of a partition: spans for the ruler and its table, and the groups pinned above."""
+"""The offsets of a partition, as spans for the ruler and its table, and the groups pinned above."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HIDDEN: Final = "hidden"
 FOLDED: Final = "folded"
 
 FILLERS: Final = frozenset({DECIDED, HIDDEN, FOLDED, "gap"})
-"""Nobody told what is in them: they are cut and left out first."""
+"""Kinds of spans with unknown content, which are cut and left out first."""
 
 SHOWN_FIRST: Final = frozenset({HANGING, OPEN})
 
@@ -25,9 +25,9 @@ FREE: Final = "free"
 
 
 class Span(NamedTuple):
-    """Offsets [first, next). `kind`: as an explained offset has it, or of those above. `begins`: only where it begins
-    is known; its records may lie among those of others. `marker`: C or A; `words`: of the kind, in the table; `who`
-    and `href`: its owner; `ended`: by what."""
+    """The offsets [first, next). `kind`: that of an explained offset, or one of the constants above. `begins`: only the
+    start of the span is known; its records may lie among those of others. `marker`: C or A; `words`: of the kind, in
+    the table; `who`, `href`: its owner; `ended`: by what it was ended."""
 
     first: int
     next: int
@@ -54,7 +54,7 @@ class Pin(NamedTuple):
 
 
 def all_of(spans: Iterable[Span], log_start: int, lso: int, high_watermark: int) -> list[Span]:
-    """In order and without holes from the log start to the high watermark."""
+    """Returns the spans in order and without holes, from the log start to the high watermark."""
     found: list[Span] = []
     at = log_start
     for span in sorted(spans, key=lambda one: (one.first, one.next)):

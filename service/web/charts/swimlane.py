@@ -12,12 +12,12 @@ from service.web.shared.causes import WORDS
 
 
 class Life(NamedTuple):
-    """A transaction; or a `number` of commits that ended in one minute, of which no more is known than when the first
-    and the last did (`prepared_ms`, `ended_ms`), and how long they were open: on average (`open_ms`), at most
-    (`longest_ms`; 0 where one that is drawn by itself was open for longer).
+    """A transaction, or a `number` of commits that ended in one minute. Of several commits only these times are known:
+    when the first and the last ended (`prepared_ms`, `ended_ms`), and for how long they were open: on average
+    (`open_ms`), at most (`longest_ms`; 0 if one that is drawn by itself was open for longer).
 
-    `cause` "": not decided yet. `began_ms` None: not known; `prepared_ms`, `ended_ms` None: not yet. `offset`: of its
-    PrepareX, where that has a row.
+    `cause`: "" if it is not decided yet. `began_ms`: None if unknown; `prepared_ms`, `ended_ms`: None if not yet.
+    `offset`: of its PrepareX, if that has a row.
     """
 
     cause: str
@@ -36,19 +36,19 @@ class Life(NamedTuple):
 
 
 MOST_DRAWN: Final = 60
-"""Transactions; more of them become bars per minute."""
+"""The most transactions that are drawn one by one; more of them become bars per minute."""
 
 PREPARE_PX: Final = 5
-"""The dark end of a bar is at least so wide: markers take milliseconds."""
+"""Least width of the dark end of a bar: markers take milliseconds."""
 
 TALL: Final = 50.0
-"""Of the lane of open times."""
+"""Height of the lane of open times, in px."""
 
 HEADROOM: Final = 1.3
-"""The words of the timeout stand above its line."""
+"""Factor that leaves room for the words of the timeout above its line."""
 
 WIDTH_PX: Final = 912.0
-"""Of the lanes where they are narrowest: labels that would overlap there are left out."""
+"""Width of the lanes where they are narrowest: labels that would overlap there are left out."""
 
 _CHARACTER_PX: Final = 6.6
 _LAST_EPOCH: Final = 32_766
@@ -56,7 +56,7 @@ _MINUTE_MS: Final = 60_000
 
 
 class Window(NamedTuple):
-    """How much of the past is drawn: `steps` of `step_ms`; the axis ends at a whole `grain_ms`."""
+    """The part of the past that is drawn: `steps` of `step_ms`; the axis ends at a whole `grain_ms`."""
 
     word: str
     text: str
@@ -81,7 +81,7 @@ WINDOWS: Final = {
 
 
 class Axis(NamedTuple):
-    """From the first drawn moment to the last; what lies beyond is drawn at the edge."""
+    """The time axis, from the first drawn moment to the last; anything beyond is drawn at the edge."""
 
     from_ms: int
     to_ms: int
@@ -99,10 +99,10 @@ class Label(NamedTuple):
 
 
 class Drawn(NamedTuple):
-    """One transaction, or the commits of a minute: pale while open (`x`, `width`), dark from `end_x` back to the
-    decision (`dark_x`, `dark_width`; at least PREPARE_PX, which end at `end_x`). `end_x` None: still open.
+    """A drawn transaction, or the commits of a minute: pale while open (`x`, `width`), dark from `end_x` back to the
+    decision (`dark_x`, `dark_width`; at least PREPARE_PX, which end at `end_x`). `end_x`: None if it is still open.
 
-    `tall`: its open time; `title`: all of it in words.
+    `tall`: height of its open time, in px; `title`: all of it in words.
     """
 
     style: str
@@ -122,7 +122,8 @@ class Band(NamedTuple):
 
 
 class Lanes(NamedTuple):
-    """`timeout_y`: of the timeout line, from the top of its lane; None: it never times out."""
+    """The lanes of the swimlane. `timeout_y`: of the timeout line, from the top of its lane; None if it never times
+    out."""
 
     ticks: tuple[Label, ...]
     now_x: float
@@ -148,7 +149,7 @@ def lanes_of(
     producers: Sequence[ProducerRow],
     timeout_ms: int,
 ) -> Lanes:
-    """`lives`: oldest first; `producers`: of the id, in any order."""
+    """Returns the lanes. `lives`: oldest first; `producers`: of the id, in any order."""
     shown = [life for life in lives if (life.ended_ms or now_ms) >= axis.from_ms and life.first_ms <= axis.to_ms]
     has_timeout = timeout_ms != TWO_PHASE_TIMEOUT_MS and timeout_ms > 0
     longest = max([timeout_ms if has_timeout else 1, *(_open_ms(life, now_ms) for life in shown)])
@@ -168,7 +169,7 @@ def lanes_of(
 
 
 def spaced(labels: Iterable[Label]) -> tuple[Label, ...]:
-    """Without those that would touch the one before; each stands around its `x`."""
+    """Returns the labels without those that would touch the one before; each label is centred at its `x`."""
     kept: list[Label] = []
     free = float("-inf")
     for label in labels:
@@ -180,7 +181,7 @@ def spaced(labels: Iterable[Label]) -> tuple[Label, ...]:
 
 
 def bands_of(axis: Axis, now_ms: int, producers: Sequence[ProducerRow]) -> tuple[Band, ...]:
-    """Each producer id until the next one was seen; rotation is routine, and says so."""
+    """Returns a band for each producer id, until the next one was seen. A rotation is marked as routine."""
     ordered = sorted(producers, key=lambda one: (one.first_seen_ms, one.last_seen_ms))
     bands = []
     for number, one in enumerate(ordered):

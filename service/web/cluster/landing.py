@@ -1,4 +1,4 @@
-"""`/`: the clusters with a verdict each, and the ways to all else; `/go`: to the cluster that was chosen."""
+"""`/`: the clusters with a verdict each, and links to all else; `/go`: redirects to the chosen cluster."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ router = APIRouter(include_in_schema=False)
 
 
 class Listed(NamedTuple):
-    """A cluster of the list. `blocked`, `open`: partitions and transactions."""
+    """A cluster of the list, with its verdict."""
 
     frame: Frame
     verdict: Verdict
@@ -32,7 +32,7 @@ class Listed(NamedTuple):
 
 @router.get("/")
 def get_landing(request: Request) -> Response:
-    """200; 503, still with the links, while the store cannot be read."""
+    """Returns the list of clusters; 503, still with the links, while the store cannot be read."""
     now_ms = request.app.state.now_ms()
     listed, trouble = [], None
     try:
@@ -56,7 +56,7 @@ def get_landing(request: Request) -> Response:
 
 @router.get("/go")
 def go(request: Request, cluster: str) -> Response:
-    """303 to the page of the cluster; 404 for one that the store does not know."""
+    """Redirects (303) to the page of the cluster; 404 if the store does not know the cluster."""
     with store_of(request).read() as connection:
         name = known_cluster(connection, cluster).name
     return RedirectResponse(cluster_page(name), 303)

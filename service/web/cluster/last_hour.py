@@ -1,4 +1,5 @@
-"""What ended in the last hour, as the overview draws it: commits by minute, aborts by minute and cause."""
+"""The transactions that ended in the last hour, as the overview draws them: commits by minute, aborts by minute and
+cause."""
 
 from __future__ import annotations
 
@@ -22,11 +23,11 @@ MINUTES: Final = 60
 
 _STYLES: Final = tuple(WORDS[cause].style for cause in COUNTED.values())
 _ALL_CAUSES: Final = "none"
-"""The colour of aborts whose causes are not told apart."""
+"""The colour of aborts that are not split by cause."""
 
 
 class Total(NamedTuple):
-    """Of a cause: its letter, the style of its square, its words, how many."""
+    """The aborts of one cause: its letter, the style of its square, its words, and their number."""
 
     letter: str
     style: str
@@ -35,9 +36,9 @@ class Total(NamedTuple):
 
 
 class LastHour(NamedTuple):
-    """The whole minutes of [from_ms, to_ms), an hour at most: those since counting began. Commits are of the minutes
-    they were read in, aborts of the log's own time: where reading is behind, these differ. `totals` None: there are
-    too many aborts to tell their causes apart here."""
+    """The transactions that ended in the whole minutes of [from_ms, to_ms): an hour at most, and nothing before
+    counting began. Commits count in the minute they were read in, aborts by the transaction log's own time; these
+    differ while reading is behind. `totals`: None if there are too many aborts to split them by cause here."""
 
     from_ms: int
     to_ms: int
@@ -60,12 +61,12 @@ class LastHour(NamedTuple):
 
     @property
     def begins_ms(self) -> int:
-        """Of the drawing, which is an hour always."""
+        """Returns the start of the drawing, which always covers an hour."""
         return self.to_ms - MINUTES * MINUTE_MS
 
 
 def read_last_hour(connection: Connection, frame: Frame) -> LastHour | None:
-    """None before anything was counted for a whole minute."""
+    """Returns the last hour; None before a whole minute was counted."""
     status, since_ms = frame.statuses.get(SOURCE), frame.cluster.counted_since_ms
     if status is None or status.as_of_ms is None or since_ms is None:
         return None
@@ -113,7 +114,8 @@ def _uncaused(aborts: list[int]) -> list[dict[str, int]]:
 
 
 def _outage(connection: Connection, cluster_id: int, since_ms: int) -> Finding | None:
-    """Many ids that timed out together in that time: an explanation of the aborts."""
+    """Returns the finding of many ids that timed out together in that time, since it explains the aborts; None if there
+    is none."""
     selection = FindingSelection(kinds=frozenset({CORRELATED_TIMEOUTS}))
     found, _ = findings.read_page(connection, cluster_id, selection, None, 1)
     return found[0] if found and found[0].last_seen_ms >= since_ms else None

@@ -42,7 +42,7 @@ router = APIRouter(include_in_schema=False)
 
 @router.get("/clusters/{cluster}")
 def get_overview(request: Request, cluster: str) -> Response:
-    """200; 404 for a cluster that the store does not know."""
+    """Returns the page; 404 if the store does not know the cluster."""
     with framed(request, cluster) as (connection, frame):
         return _overview(connection, frame)
 
@@ -88,7 +88,7 @@ def _overview(connection: Connection, frame: Frame) -> Response:
 
 
 def read_confirmed(connection: Connection, frame: Frame) -> tuple[Sequence[Finding], Sequence[Finding]]:
-    """Findings that are open: what hangs, the longest first; and the others, those opened last first."""
+    """Returns the confirmed findings: the hanging ones, the longest first; and the others, those opened last first."""
     hanging = read_findings.longest(connection, frame.cluster.id, HANGING, MOST_OPEN)
     open_ = FindingSelection(statuses=frozenset({CONFIRMED}))
     found, _ = read_findings.read_page(connection, frame.cluster.id, open_, None, MOST_OPEN_IN_ALL)
@@ -96,14 +96,14 @@ def read_confirmed(connection: Connection, frame: Frame) -> tuple[Sequence[Findi
 
 
 def read_chain(connection: Connection, frame: Frame, findings: Sequence[Finding]) -> list[Link]:
-    """Every partition whose LSO stands, the worst first."""
+    """Returns a link for every stalled partition, the worst first."""
     victims = read_victims(connection, frame.cluster.id)
     limits = limits_of(frame.body["configs"])
     return links(frame.standing, victims, by_key(findings), limits, frame.now_ms, by_id(findings))
 
 
 def judged(frame: Frame, hanging: Sequence[Finding], chain: Sequence[Link]) -> Verdict:
-    """The verdict over the cluster; what is muted does not head the page."""
+    """Returns the verdict on the cluster; muted findings do not head the page."""
     muted = sum(is_muted(one, frame.now_ms) for one in hanging)
     return verdict_of(
         Seen(
@@ -123,7 +123,7 @@ def judged(frame: Frame, hanging: Sequence[Finding], chain: Sequence[Link]) -> V
 
 
 def is_silent(frame: Frame) -> bool:
-    """Returns whether no broker answers. What an application said that is gone does not tell."""
+    """Returns True if no broker answers. The last error of an application that is gone does not count."""
     told = (frame.statuses[one].error for one in frame.statuses if _is_attended(frame.stalls.get(one)))
     return any(isinstance(one, NoBroker) for error in told for one in parts(error))
 
@@ -140,7 +140,7 @@ def stalled_alone(frame: Frame) -> str:
 
 
 def left_ms(frame: Frame) -> int | None:
-    """About how long the first read will take from now on, at the speed it had until now."""
+    """Returns the approximate time that the first read still takes, at its speed so far; None if that is not known."""
     read, since_ms, as_of_ms = frame.first_read, frame.cluster.counted_since_ms, frame.freshness.as_of_ms
     if read is None or since_ms is None or as_of_ms is None or read.share < _SAYS_SOMETHING:
         return None
@@ -148,7 +148,7 @@ def left_ms(frame: Frame) -> int | None:
 
 
 def _groups(chain: Sequence[Link]) -> dict[str, Any]:
-    """How many groups wait, each counted once."""
+    """Returns the number of groups that have stopped, and of those that will stop, each group counted once."""
     stopped = {one.group for link in chain for one in link.waiting if one.to_go is None}
     will_stop = {one.group for link in chain for one in link.waiting if one.to_go is not None}
     return {"stopped": len(stopped), "will_stop": len(will_stop - stopped)}

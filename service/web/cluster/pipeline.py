@@ -1,4 +1,4 @@
-"""The page that says whether the others can be believed: what is unknown and why, sources, coordinators, limits."""
+"""The page that shows whether the others can be trusted: unknowns with their reasons, sources, coordinators, limits."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ router = APIRouter(include_in_schema=False)
 
 
 class Cell(NamedTuple):
-    """A partition of the coordinators' log. `text`: its leader, or what is wrong; `css` is-late, is-bad or none."""
+    """A partition of the transaction log. `text`: its leader, or what is wrong; `css`: is-late, is-bad or none."""
 
     partition: int
     text: str
@@ -53,7 +53,7 @@ class Limit(NamedTuple):
 
 @router.get("/clusters/{cluster}/pipeline")
 def get_pipeline(request: Request, cluster: str) -> Response:
-    """200; 404 for a cluster that the store does not know."""
+    """Returns the page; 404 if the store does not know the cluster."""
     with framed(request, cluster) as (connection, frame):
         return _pipeline(connection, frame)
 
@@ -95,7 +95,7 @@ def _pipeline(connection: Connection, frame: Frame) -> Response:
 
 
 def limits_in_use(configs: Mapping[str, Mapping[str, str]]) -> list[Limit]:
-    """Those that verdicts rest on first, then what else the brokers told."""
+    """Returns the limits that verdicts depend on, then the others that the brokers reported."""
     names = [*CONFIG_DEFAULTS, *sorted(configs.keys() - CONFIG_DEFAULTS.keys())]
     return [
         Limit(name, _value(name, configs[name]["value"]), configs[name]["source"] == "assumed")
@@ -109,7 +109,7 @@ def _value(name: str, value: str) -> str:
 
 
 def _ids(connection: Connection, cluster_id: int) -> dict[int, tuple[int, int]]:
-    """By partition: ids that are there, and those with an open transaction."""
+    """Returns by partition the number of ids that exist, and of those with an open transaction."""
     found: dict[int, tuple[int, int]] = {}
     for count in clusters.state_counts(connection, cluster_id):
         ids, open_ = found.get(count.partition, (0, 0))
@@ -132,7 +132,7 @@ def _cells(
 
 
 def _cell(row: PartitionRow, rejects: int, now_ms: int) -> tuple[str, str]:
-    """The worst that there is to say."""
+    """Returns the text and the CSS class of a cell: the worst that is known of the partition."""
     lag = max(row.end_offset - row.next_offset, 0)
     if row.leader < 0:
         return "no leader", "is-bad"
@@ -157,7 +157,8 @@ def pipeline_verdict(
     others: int,
     sources: Sequence[SourceRow],
 ) -> Verdict:
-    """`watched`: partitions. `others`: what else is unknown. Only what is fresh and whole is trusted without a but."""
+    """Returns the verdict of the page. `watched`: number of partitions. `others`: number of other things that are
+    unknown. Verdicts are trusted without reservation only if the data are fresh and complete."""
     if freshness.word == NEVER:
         return Verdict(NEVER, "unknown", "Nothing can be judged yet: not every source has been read.")
     if freshness.word == READING:

@@ -1,4 +1,4 @@
-"""Where what pages show comes from: how old each source is, how far behind, how much of it, and what rests on it."""
+"""The sources of the data on the pages: the age of each, its lag, its coverage, and what depends on it."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ _STATES: Final = {
 
 
 class SourceRow(NamedTuple):
-    """`tone`, `state`, `icon`: of its pill; `as_of_ms` None: never. `lag`, `rate`, `rejects` None: it has none.
-    `note`: what else there is to say. `stalls`: the note says why; `stalled_since_ms`: since when, None if never read.
-    """
+    """A source of data. `tone`, `state`, `icon`: of its pill; `as_of_ms`: None if it was never read. `lag`, `rate`,
+    `rejects`: None if it has none. `note`: anything else to report. `stalls`: the source stalls, and the note gives the
+    reason; `stalled_since_ms`: since when, None if it was never read."""
 
     source: str
     name: str
@@ -138,7 +138,8 @@ def _row(
 
 
 def asked_rows(asked: Asked, denied: int, assumed: int, configs: int, standing: int | None) -> list[SourceRow]:
-    """What is asked now and then: groups while an LSO stands (`standing`: how many do, None: not known), configs."""
+    """Returns the rows of what is asked from time to time: groups, while a partition is stalled, and configs.
+    `standing`: number of stalled partitions, None if unknown."""
     if standing is None or (standing and asked.groups_ms is None):
         groups_state = ("quiet", "not asked yet", "clock")
     else:

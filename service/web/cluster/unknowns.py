@@ -1,4 +1,4 @@
-"""What is unknown and why, as the pipeline page tells of it: which verdicts it takes away, and what to do."""
+"""The unknowns on the pipeline page: each with its reason, the verdicts that it takes away, and what to do."""
 
 from __future__ import annotations
 
@@ -34,11 +34,12 @@ _TAKES: Final = {
     ),
     UnknownKind.CONFIGS: ("nothing; limits are assumed", _SEE_TO, "#configs"),
 }
-"""The verdicts that are missing, what to do, and where there is more."""
+"""For each kind, the verdicts that are missing, what to do, and the address of more."""
 
 
 class UnknownRow(NamedTuple):
-    """`takes`: the verdicts that are missing. `commands`: to be pasted; `advice`: where there are none."""
+    """Something unknown. `takes`: the verdicts that are missing because of it. `commands`: to be pasted; `advice`:
+    shown if there are none."""
 
     what: str
     takes: str
@@ -49,14 +50,14 @@ class UnknownRow(NamedTuple):
 
     @property
     def is_one_of_many(self) -> bool:
-        """Partitions that nothing can be granted for: each of thousands may have a reason of its own."""
+        """Returns True for partitions that no grant would help: each of thousands may have a reason of its own."""
         return self.takes == _PARTITION_VERDICTS and not self.commands
 
 
 def unknown_rows(
     unknown: Iterable[Unknown], denied: Sequence[Finding], brokers: Sequence[Mapping[str, Any]]
 ) -> list[UnknownRow]:
-    """In the order of `unknown`. `denied`: findings of groups that may not be asked."""
+    """Returns the rows in the order of `unknown`, then one for `denied`: findings of groups that may not be asked."""
     bootstrap = bootstrap_of(brokers)
     found = [_row(one, bootstrap) for one in unknown]
     if denied:
@@ -74,7 +75,7 @@ def unknown_rows(
 
 
 def bounded(rows: Iterable[UnknownRow]) -> tuple[list[UnknownRow], int]:
-    """Without partitions beyond PARTITIONS_SHOWN reasons; and how many reasons that leaves out."""
+    """Returns the rows without partitions beyond PARTITIONS_SHOWN reasons, and the number of reasons left out."""
     rows = list(rows)
     many = [row for row in rows if row.is_one_of_many]
     left_out = {id(row) for row in many[PARTITIONS_SHOWN:]}

@@ -1,4 +1,5 @@
-"""The first line: does anything hang, and does it heal by itself? Unknown, hangs, blocked, nothing hangs."""
+"""The verdict on a cluster, its page's first line: unknown, hangs (and will not heal by itself), blocked, nothing
+hangs."""
 
 from __future__ import annotations
 
@@ -20,10 +21,10 @@ EMPTY: Final = "empty"
 
 
 class Seen(NamedTuple):
-    """What a verdict rests on. `hanging`, `muted`: confirmed findings that may head the page, and that may not. `ids`:
-    transactional.ids that are known. `is_cut`: hanging transactions may be missing, because there are too many.
-    `is_silent`: no broker answers. `left_ms`: of the first read, about. `stalled`: the names of the sources that stall
-    where others do not, else empty."""
+    """The facts behind a verdict. `hanging`: number of confirmed findings that may head the page; `muted`: of those
+    that may not. `ids`: number of known transactional.ids. `is_cut`: hanging transactions may be missing, because there
+    are too many. `is_silent`: no broker answers. `left_ms`: approximate time left of the first read. `stalled`: names
+    of the sources that stall while others do not, else empty."""
 
     cluster: str
     freshness: Freshness
@@ -39,8 +40,8 @@ class Seen(NamedTuple):
 
 
 def verdict_of(seen: Seen) -> Verdict:
-    """A few partitions that cannot be judged never hide what hangs, nor turn green: only what is fresh and judged whole
-    says that nothing hangs."""
+    """Returns the verdict. Partitions that cannot be judged never hide what hangs, and never give a green verdict:
+    "nothing hangs" without reservation needs fresh data and all partitions judged."""
     freshness = seen.freshness
     if freshness.word in (READING, NEVER, UNKNOWN):
         return Verdict(freshness.word, "unknown", _not_judged(seen))
@@ -91,7 +92,8 @@ def _nothing_hangs(seen: Seen) -> Verdict:
 
 
 def _nothing(seen: Seen, hangs: str, can: str) -> str:
-    """ "nothing hangs" with what that does not speak of; a sentence's beginning where it is said of now."""
+    """Returns "nothing hangs" with the restrictions that apply; capitalised if it is about now, since it then begins a
+    sentence."""
     known = seen.coverage
     where = f" in the {known.judged:,} of {known.watched:,} partitions that {can} be judged" if known.unknown else ""
     where += " as far as was read" if seen.is_cut else ""

@@ -1,1 +1,1 @@
-"""The pages of findings: the list, one finding, what to do about it, in which words."""
+"""The pages of findings: the list, one finding, what to do about it, and the words for it."""

@@ -1,4 +1,4 @@
-"""Findings: all that is wrong or about to be, by filter; and one, with what to do about it."""
+"""The list of findings with its filters: all that is wrong or about to be; and the address of a single finding."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ router = APIRouter(include_in_schema=False, dependencies=[Depends(only_known)])
 
 
 class Row(NamedTuple):
-    """`heal`: of what is open. `ended`: how it ended, in words, of what is not."""
+    """A row of the list. `heal`: the outlook of an open finding; `ended`: how a resolved one ended, in words."""
 
     finding: Finding
     title: str
@@ -67,7 +67,8 @@ def get_findings(
     partition: Annotated[Partition | Literal[""] | None, QueryParameter()] = None,
     cursor: str | None = None,
 ) -> Response:
-    """Filters as REST has them; what a form leaves empty is not given. Without `status`: those that are confirmed."""
+    """Returns the page. The filters are REST's; one that a form leaves empty counts as not given. Without `status` the
+    page shows confirmed findings."""
     selection = FindingSelection(
         frozenset(one for one in kind or () if one),
         frozenset(status or (CONFIRMED,)),
@@ -82,7 +83,7 @@ def get_findings(
 
 @router.get("/clusters/{cluster}/findings/{finding}")
 def get_finding(request: Request, cluster: str, finding: str) -> Response:
-    """200 also for one that is resolved, until it is forgotten; 404."""
+    """Returns the page of a finding, also of a resolved one until it is forgotten; 404 if there is none."""
     with framed(request, cluster) as (connection, frame):
         one = findings.find(connection, frame.cluster.id, finding)
         if one is None:
@@ -123,8 +124,8 @@ def _list(connection: Connection, frame: Frame, selection: FindingSelection, cur
 def _page(
     connection: Connection, frame: Frame, selection: FindingSelection, cursor: str | None
 ) -> tuple[list[Finding], str | None]:
-    """The gravest first, of these those opened last; what is resolved by when it was opened alone. And the cursor of
-    the next page."""
+    """Returns a page of findings and the cursor of the next page, None after the last. The gravest come first, and
+    within a severity the last opened; resolved findings are sorted only by the time they were opened."""
     filters = ("page", frame.name, *(sorted(one) if isinstance(one, frozenset) else one for one in selection))
     wanted = selection.severities or frozenset(SEVERITIES)
     is_over = selection.statuses == {RESOLVED}
@@ -135,7 +136,7 @@ def _page(
         narrowed = selection._replace(severities=walks[number])
         left = ROWS - len(found)
         if left == 0:
-            # a page that ends with a severity goes on at the beginning of the next
+            # the page is full at the end of a severity: the next page begins with the next severity
             last, _ = findings.read_page(connection, frame.cluster.id, narrowed, None, 1)
             if last:
                 return found, seal(_bytes(number, FindingPlace(2**63 - 1, "")), *filters)
@@ -149,7 +150,7 @@ def _page(
 
 
 def _lately(connection: Connection, frame: Frame) -> list[Finding]:
-    """Resolved in the last 24 hours, the last first."""
+    """Returns the findings resolved in the last 24 hours, the last resolved first."""
     selection = FindingSelection(statuses=frozenset({RESOLVED}))
     found, _ = findings.read_page(connection, frame.cluster.id, selection, None, _RESOLVED_READ)
     lately = [one for one in found if frame.now_ms - (one.resolved_at_ms or 0) <= _DAY_MS]
@@ -163,7 +164,8 @@ def _row(one: Finding) -> Row:
 
 
 def _worst_first(row: Row, now_ms: int) -> tuple[bool, int, int, int, int]:
-    """What does not heal, then who waits, then time left, then age; what is muted comes last."""
+    """Returns the sort key: what does not heal first, then by blocked groups, time left and age; muted findings come
+    last."""
     order, at_ms = (9, None) if row.heal is None else (row.heal.order, row.heal.at_ms)
     return (
         is_muted(row.finding, now_ms),
@@ -193,7 +195,7 @@ def _chips(frame: Frame, selection: FindingSelection) -> list[Chip]:
 
 
 def _query(selection: FindingSelection) -> dict[str, Any]:
-    """Of the address, as it was given."""
+    """Returns the query of the address, as it was given."""
     is_default = selection.statuses == {CONFIRMED}
     return {
         "kind": sorted(selection.kinds) or None,

@@ -1,4 +1,5 @@
-"""One finding: verdict, facts, what to do, where it is, who waits, evidence; blocks without data are left out."""
+"""The page of one finding: verdict, facts, what to do, place, groups that wait, evidence. Blocks without data are left
+out."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ _PLACE: Final = re.compile(r"(.+)-(\d+)@(\d+)")
 
 
 class Fact(NamedTuple):
-    """`since_ms`: the number is an age that goes on counting. `href`: of what the number names."""
+    """A fact about the finding. `since_ms`: if given, the number is an age that counts up from this time. `href`: the
+    page of the thing that the number names."""
 
     label: str
     number: str
@@ -39,7 +41,7 @@ class Fact(NamedTuple):
 
 
 class Line(NamedTuple):
-    """Evidence; `href`: of the record, where a page explains it."""
+    """A line of evidence. `href`: the page that explains its record, None if there is none."""
 
     evidence: Evidence
     href: str | None
@@ -82,7 +84,7 @@ def _line(one: Evidence, cluster: str) -> Line:
 
 
 def _grant(finding: Finding, brokers: Sequence[Mapping[str, Any]]) -> Grant | None:
-    """The permission that would close the gap, and the lines that give it."""
+    """Returns the permission that would close the coverage gap, and the lines that give it; None if none would."""
     if finding.kind != kinds.COVERAGE_GAP:
         return None
     bootstrap = bootstrap_of(brokers)

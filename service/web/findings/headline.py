@@ -1,4 +1,4 @@
-"""A finding in two sentences, and how one ended: what is said first, on its own page and in the list."""
+"""The headline of a finding, on its own page and in the list: two sentences, and how a resolved finding ended."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ _ENDINGS: Final = {
 
 
 class Story(NamedTuple):
-    """`title`: one sentence; `lead` and `text` follow it. `tone`: of the drawing, and its icon."""
+    """The headline of a finding. `title`: one sentence, followed by `lead` and `text`. `tone`: of the drawing and its
+    icon."""
 
     title: str
     lead: str
@@ -60,12 +61,12 @@ def who_of(finding: Finding) -> str:
 
 
 def split(summary: str) -> tuple[str, str]:
-    """Its first sentence, and the rest of it as another."""
+    """Splits a summary into its first sentence, and the rest of it as another."""
     ends = [at for mark in ("; ", ". ") if (at := summary.find(mark)) >= 0]
     if not ends:
         return summary, ""
     rest = summary[min(ends) + 2 :].strip()
-    if rest.partition(" ")[0].isalpha():  # no name: `read_committed` stays as it is
+    if rest.partition(" ")[0].isalpha():  # a word, not a name: `read_committed` stays as it is
         rest = rest[:1].upper() + rest[1:]
     return summary[: min(ends)], rest if rest.endswith(".") else f"{rest}."
 
@@ -81,12 +82,12 @@ def how_it_ended(finding: Finding) -> str:
 
 
 def lost_data(finding: Finding) -> bool:
-    """Committed records were thrown away."""
+    """Returns True if committed records were thrown away."""
     return finding.decision == World.COMMIT and finding.resolution == kinds.FOREIGN_ABORT
 
 
 def cause_of(finding: Finding) -> tuple[str, str]:
-    """Why it hangs, and how it is known what was decided; "" where that is not known."""
+    """Returns why the transaction hangs, and how its decision is known; "" for each that is not known."""
     why = finding.reason
     return (why.cause_text, why.decided_by) if isinstance(why, Hangs) else ("", "")
 

@@ -1,4 +1,5 @@
-"""Where a finding is felt: its partition with the ruler, or those that its transaction holds; and who waits there."""
+"""The place of a finding: its partition with the ruler, or those that its transaction holds; and the groups that wait
+there."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ HELD_READ: Final = 20
 
 
 class Held(NamedTuple):
-    """A partition that the transaction lists and whose LSO stands."""
+    """A stalled partition that the transaction lists. `is_its_own`: the id of the transaction also owns the blocker."""
 
     judged: JudgedPartition
     mini: Mini | None
@@ -33,8 +34,8 @@ class Held(NamedTuple):
 
 
 class Where(NamedTuple):
-    """`judged`, `ruler`: of the finding's own partition, if it has one. `held`: of an id's, at most HELD_READ of
-    `listed`. `row`: of its id."""
+    """The place of a finding. `judged`, `ruler`: of its own partition, if it has one. `held`: for a finding about an
+    id, the stalled ones among the first HELD_READ of the `listed` partitions. `row`: of that id."""
 
     judged: JudgedPartition | None = None
     ruler: Ruler | None = None
@@ -50,14 +51,14 @@ class Where(NamedTuple):
 
     @property
     def hidden_bytes(self) -> int | None:
-        """Where the newest read is of where the LSO stands now."""
+        """Returns the hidden bytes; None if the LSO has moved since the bytes were read."""
         row = None if self.judged is None else self.judged.row
         return None if row is None or row.read_lso != row.last_stable_offset else row.lag_bytes
 
 
 def where_of(connection: Connection, cluster_id: int, cluster: str, finding: Finding) -> Where:
-    """As of the last look; nothing is asked of Kafka. Of what is over nothing is shown: the partition is another by
-    now."""
+    """Returns the place of the finding as of the last observation in the store; Kafka is not asked. A resolved finding
+    has no place: its partition has changed since."""
     subject = finding.subject
     if not finding.is_open:
         return Where()

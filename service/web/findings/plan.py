@@ -12,7 +12,7 @@ from service.web.shared import addresses
 
 
 class Step(NamedTuple):
-    """`head`: what to do; `command`: to be pasted as it is; `href`, `link`: a page to look at."""
+    """A step of the plan. `head`: what to do; `command`: to be pasted as it is; `href`, `link`: a page to see."""
 
     head: str
     text: str
@@ -29,7 +29,7 @@ class Grant(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """`needs`: which permission. `warning`: said before all else."""
+    """The plan for a finding. `needs`: the permission that is required; `warning`: shown before all else."""
 
     steps: tuple[Step, ...]
     needs: str = ""
@@ -95,7 +95,8 @@ _IDS: Final = frozenset(
 
 
 def plan_of(finding: Finding, cluster: str, grant: Grant | None = None, *, can_resolve: bool = False) -> Plan:
-    """Of one that is open. `grant`: the permission that is missing; `can_resolve`: there are operators with keys."""
+    """Returns the plan for an open finding. `grant`: the permission that is missing; `can_resolve`: there are operators
+    with keys."""
     if finding.kind == kinds.HANGING:
         return plan_of_hanging(finding, can_resolve=can_resolve)
     look = _look(finding, cluster)
@@ -115,7 +116,7 @@ def _give(finding: Finding, grant: Grant) -> list[Step]:
 
 
 def _look(finding: Finding, cluster: str) -> Step | None:
-    """The page that shows more of it."""
+    """Returns the step that links to the page with more about the finding; None if there is no such page."""
     subject = finding.subject
     missing = next((e.text for e in finding.evidence if e.source == "DescribeTransactions"), None)
     if finding.kind == kinds.STUCK_COMPLETION and missing is not None:
@@ -182,7 +183,8 @@ def plan_of_hanging(finding: Finding, *, can_resolve: bool) -> Plan:
 
 
 def _commit(finding: Finding, *, can_resolve: bool) -> Plan:
-    """No command of Kafka's is offered: the one there is does the opposite."""
+    """Returns the plan for a committed transaction. It offers no command of Kafka's: the only one writes ABORT, which
+    is the opposite."""
     subject = finding.subject
     place = f"{subject.topic}-{subject.partition}"
     off = Step(

@@ -60,14 +60,14 @@ _HEALS: Final = {
 
 
 class About(NamedTuple):
-    """What a finding is about, and the page that shows it."""
+    """The subject of a finding, and the page that shows it."""
 
     text: str
     href: str
 
 
 def heal_of_finding(finding: Finding) -> Heal:
-    """Of one that is open."""
+    """Returns the outlook of an open finding."""
     heal = _HEALS[finding.kind]
     if finding.self_heals_at_ms is not None and heal.order:
         return Heal(4, SELF, "clock", "ends by itself", finding.self_heals_at_ms)
@@ -77,7 +77,7 @@ def heal_of_finding(finding: Finding) -> Heal:
 
 
 def about(finding: Finding, cluster: str) -> About:
-    """The page of the narrowest subject that has one."""
+    """Returns the finding's narrowest subject that has a page."""
     subject = finding.subject
     if subject.transactional_id is not None:
         href = addresses.transaction_page(cluster, subject.transactional_id)
@@ -96,12 +96,12 @@ def about(finding: Finding, cluster: str) -> About:
 
 
 def is_muted(finding: Finding, now_ms: int) -> bool:
-    """Its owner has asked for silence until some later moment."""
+    """Returns True if the finding is muted until some later moment."""
     return finding.muted_until_ms is not None and finding.muted_until_ms > now_ms
 
 
 class Other(NamedTuple):
-    """`muted_until_ms`: None unless that is still to come."""
+    """A finding that the blocking chain does not show. `muted_until_ms`: None unless it is still to come."""
 
     finding: Finding
     kind: str
@@ -111,7 +111,7 @@ class Other(NamedTuple):
 
 
 def other_findings(findings: Iterable[Finding], chain: Sequence[Link], cluster: str, now_ms: int) -> list[Other]:
-    """Those that the chain does not tell of already; sorted as the chain is."""
+    """Returns the findings that the chain does not show already, the worst first."""
     told = {link.finding for link in chain}
     waiting = {one.group for link in chain for one in link.waiting}
     found = [

@@ -1,4 +1,4 @@
-"""Who blocks whom: blocker, partition, waiting groups, and whether it heals; worst first."""
+"""The blocking chain: for each stalled partition the blocker, the waiting groups, and whether it heals; worst first."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from service.web.shared.recovery import OF_UNKNOWN, Heal, heal_of
 STOPPED_FIRST: Final = ("stopped", "unstable_offsets", "will_stop")
 
 Key = tuple[str, int, int | None]
-"""Topic, partition and start offset of what is open."""
+"""Topic, partition and start offset of an entry."""
 
 _OF_PLACE: Final = frozenset({kinds.HANGING, kinds.ADOPTED, kinds.UNREPLICATED})
 _OF_ID: Final = (kinds.STUCK_COMPLETION, kinds.OVERDUE, kinds.LONG_RUNNING)
 
 
 class Waiting(NamedTuple):
-    """A group behind a partition. `to_go`: offsets until it stops; None where it has stopped."""
+    """A group that a partition blocks, or will block. `to_go`: offsets until the group stops; None if it has."""
 
     group: str
     relation: str
@@ -42,11 +42,12 @@ class Waiting(NamedTuple):
 
 
 class Link(NamedTuple):
-    """A partition whose LSO stands. `name`, `transactional_id` None: no id is known; `finding`: what tells more.
+    """A stalled partition with its blocker. `name`, `transactional_id`: of the blocker, None if no id is known.
+    `finding`: the id of the finding that has more about it.
 
-    `leader`: of the partition, below 0 if there is none. `state`: of the transaction that its coordinator completes:
-    in, or stuck in, one of Kafka's. `decision` of what hangs: see Finding; `has_command`: its way out can be pasted.
-    `is_muted`: its owner asked for silence.
+    `leader`: of the partition, below 0 if there is none. `state`: of a transaction that its coordinator completes, one
+    of Kafka's states behind "in" or "stuck in". `decision`: of what hangs, see `Finding`; `has_command`: the finding
+    has a command to paste. `is_muted`: the owner of the finding has muted it for now.
     """
 
     topic: str
@@ -91,14 +92,14 @@ class Link(NamedTuple):
 
 
 def by_key(findings: Iterable[Finding]) -> dict[Key, Finding]:
-    """Findings about what is open at an offset of a partition."""
+    """Returns the findings about entries, by partition and start offset."""
     about = ((one, one.subject) for one in findings if one.kind in _OF_PLACE)
     places = ((one, at) for one, at in about if at.topic is not None and at.partition is not None)
     return {(at.topic or "", at.partition or 0, at.start_offset): one for one, at in places}
 
 
 def by_id(findings: Iterable[Finding]) -> dict[bytes, Finding]:
-    """Findings about the open transaction of an id; the gravest of each."""
+    """Returns the findings about open transactions by id: for each id the gravest."""
     found: dict[bytes, Finding] = {}
     for kind in reversed(_OF_ID):
         of_kind = (one for one in findings if one.kind == kind)
@@ -114,9 +115,10 @@ def links(
     now_ms: int,
     of_ids: Mapping[bytes, Finding] | None = None,
 ) -> list[Link]:
-    """Sorted: does not heal, then stopped groups, then time left, then age; what is muted comes last.
+    """Returns a link for each partition, sorted: those that do not heal first, then by stopped groups, time left and
+    age; muted ones come last.
 
-    `hanging` and `of_ids`: findings, as `by_key` and `by_id` have them.
+    `hanging`, `of_ids`: findings as `by_key` and `by_id` return them.
     """
     behind: dict[Place, list[Victim]] = {}
     for victim in victims:
@@ -194,14 +196,15 @@ _PARTITIONS_JUDGED: Final = 50
 
 
 class Blocking(NamedTuple):
-    """By the id's key: confirmed findings of what hangs, and the groups that its open transaction blocks."""
+    """By the id's key, the id's confirmed hanging findings, and the groups that its open transaction blocks."""
 
     hanging: Mapping[bytes, Sequence[Finding]]
     groups: Mapping[bytes, Sequence[str]]
 
 
 def read_blocking(connection: Connection, cluster_id: int, places: Collection[Place]) -> Blocking:
-    """`places`: the partitions that the open transactions in question list."""
+    """Reads the hanging findings of all ids, and the groups blocked on `places`: the partitions that the open
+    transactions in question list."""
     selection = FindingSelection(frozenset({kinds.HANGING}), frozenset({kinds.CONFIRMED}))
     found, _ = findings.read_page(connection, cluster_id, selection, None, MOST_OPEN)
     hanging: dict[bytes, list[Finding]] = {}

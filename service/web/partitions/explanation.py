@@ -1,4 +1,4 @@
-"""Whose a record is and what became of it, in sentences: what REST's explain answers, for people."""
+"""Explains a record in sentences, for people: its owner and its outcome, from what REST's explain returns."""
 
 from __future__ import annotations
 
@@ -49,8 +49,9 @@ _ICONS: Final = {OPEN: "open"}
 
 
 class Told(NamedTuple):
-    """Offsets `first` to `last`. `who`, `href`: of the transactional id, None where nobody knows it. `cause`: as a
-    letter and words; `confidence`, `why` and `marker` (COMMIT or ABORT) are None where there is none."""
+    """The explanation of offsets `first` to `last`. `who`, `href`: of the transactional id, None if it is unknown.
+    `cause`: as a letter and words. `cause`, `confidence`, `why` and `marker` (COMMIT or ABORT) are None if there is
+    none."""
 
     first: int
     last: int
@@ -76,8 +77,9 @@ class Told(NamedTuple):
 
 
 class Explanation(NamedTuple):
-    """`offset` and `to` (exclusive) as asked for. `problem`: why there is no answer, one sentence; else None.
-    `truncated_at`: where reading stopped. `more`: spans that are not shown."""
+    """The answer to a question about offsets. `offset`, `to` (exclusive): as asked for. `problem`: one sentence on why
+    there is no answer; else None. `truncated_at`: offset at which reading stopped. `more`: number of spans that are not
+    shown."""
 
     offset: int | None
     to: int | None
@@ -123,7 +125,7 @@ _NUMBER: Final = re.compile(r"[0-9]{1,3}(?:[, _][0-9]{3})+|[0-9]{1,19}", re.ASCI
 
 
 class Asked(NamedTuple):
-    """Offsets [offset, to). `mistake`: what is wrong with them, one sentence."""
+    """The offsets [offset, to) that were asked for. `mistake`: what is wrong with them, one sentence."""
 
     offset: int | None = None
     to: int | None = None
@@ -131,7 +133,8 @@ class Asked(NamedTuple):
 
 
 def asked(offset: str, to: str) -> Asked:
-    """Nothing is asked where `offset` is empty; without `to` it is one record."""
+    """Parses the offsets that were typed. Nothing is asked for if both are empty; `offset` without `to` means one
+    record."""
     offset, to = offset.strip(), to.strip()
     if not offset:
         return Asked(mistake="Type the offset to begin at.") if to else Asked()

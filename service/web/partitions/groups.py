@@ -1,4 +1,4 @@
-"""One consumer group on a partition whose LSO stands, as pages tell of it: how it stands, and both of its lags."""
+"""The page of consumer groups on stalled partitions: each group with its relation to the LSO, and both of its lags."""
 
 from __future__ import annotations
 
@@ -32,9 +32,10 @@ ORDER: Final = (STOPPED, UNSTABLE_OFFSETS, WILL_STOP, READS_UNCOMMITTED, INACTIV
 
 
 class GroupRow(NamedTuple):
-    """`committed` None: nothing yet. `lag_to_lso` below 0: it is beyond the LSO; both lags are None where the partition
-    is not watched. `behind`: the partition whose LSO it feels. `is_pending`: its
-    offset is part of the transaction that is open there. `to_go`: offsets until it stops, if it will."""
+    """A consumer group on a partition. `committed`: None if it has committed nothing yet. `lag_to_lso`: below 0 if the
+    group is beyond the LSO; both lags are None if nothing is committed or the partition is not watched. `behind`: the
+    partition with the stalled LSO that affects the group. `is_pending`: the group's offset is part of the transaction
+    that is open on `behind`. `to_go`: offsets until the group stops, if it will."""
 
     group: str
     topic: str
@@ -62,12 +63,12 @@ class GroupRow(NamedTuple):
 
     @property
     def is_measured_to_the_lso(self) -> bool:
-        """Its client tells of no lag, and it waits all the same."""
+        """Returns True if the group waits although its client reports no lag."""
         return self.is_blocked and self.lag_to_lso == 0
 
 
 def group_rows(victims: Iterable[Victim]) -> list[GroupRow]:
-    """Those that wait first; then by name."""
+    """Returns the rows, those of waiting groups first, then by name."""
     rows = [_row(one) for one in victims]
     return sorted(rows, key=lambda row: (ORDER.index(row.relation), row.group, row.topic, row.partition))
 
@@ -113,7 +114,7 @@ def get_groups(
     group: Annotated[str, Query(max_length=600)] = "",
     page: PageNumber = 1,
 ) -> Response:
-    """200; 404 for a cluster that the store does not know."""
+    """Returns the page; 404 if the store does not know the cluster."""
     with framed(request, cluster) as (connection, frame):
         return _groups(connection, frame, show, group.strip(), page)
 
@@ -140,12 +141,12 @@ def _groups(connection: Connection, frame: Frame, show: str, group: str, page: i
 
 
 def names_by_relation(rows: Sequence[GroupRow]) -> Counter[str]:
-    """How many groups stand in each relation; one that does on several partitions counts once."""
+    """Returns the number of groups by relation. A group with the same relation on several partitions counts once."""
     return Counter(relation for relation, _ in {(row.relation, row.group) for row in rows})
 
 
 def denied_groups(connection: Connection, cluster_id: int) -> list[Finding]:
-    """Groups that may not be asked: whether they wait is not known."""
+    """Returns the findings about groups that may not be asked, so that it is not known if they wait."""
     gaps = FindingSelection(kinds=frozenset({COVERAGE_GAP}), statuses=frozenset({CONFIRMED}))
     found, _ = findings.read_page(connection, cluster_id, gaps, None, _GAPS_READ)
     return sorted((one for one in found if one.subject.group is not None), key=lambda one: one.subject.group or "")

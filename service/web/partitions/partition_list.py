@@ -1,4 +1,4 @@
-"""The page of partitions that hide records from readers of committed ones, and of those that cannot be looked at."""
+"""The page of partitions that hide records from read_committed consumers, and of those that cannot be observed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def get_partitions(
     sort: Literal["worst", "hidden", "since"] = "worst",
     page: PageNumber = 1,
 ) -> Response:
-    """200; 404 for a cluster that the store does not know."""
+    """Returns the page; 404 if the store does not know the cluster."""
     with framed(request, cluster) as (connection, frame):
         return _partitions(connection, frame, show, topic.strip(), sort, page)
 
@@ -58,5 +58,5 @@ def _partitions(connection: Connection, frame: Frame, show: str, topic: str, sor
 
 
 def _is_shown(row: StandingRow, show: str) -> bool:
-    """What hides records is shown among them, also where it is not known who holds it."""
+    """Returns True if the filter `show` selects the row. `hidden` selects all, also those with an unknown blocker."""
     return show == "hidden" or (row.is_unknown if show == "unknown" else bool(row.link.waiting))

@@ -1,4 +1,4 @@
-"""The page of one partition: how it stands, what is open there, who waits, and whose a record of it is."""
+"""The page of one partition: its ends, its open transactions, the waiting groups, and the explanation of an offset."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ router = APIRouter(include_in_schema=False)
 
 
 class OpenRow(NamedTuple):
-    """A transaction that is open there. `name`: of its transactional id, None where nobody knows it. `last_write_ms`:
-    by its producer's clock."""
+    """A transaction that is open on the partition. `name`: of its transactional id, None if that is unknown.
+    `last_write_ms`: by its producer's clock."""
 
     judged: JudgedEntry
     name: str | None
@@ -61,7 +61,7 @@ class OpenRow(NamedTuple):
 
 
 class _Seen(NamedTuple):
-    """What the store knows of the partition; `judged` None: it is not watched."""
+    """The store's knowledge of the partition. `judged`: None if the partition is not watched."""
 
     judged: JudgedPartition | None
     standing: StandingRow | None
@@ -80,15 +80,15 @@ def get_partition(
     offset: str = "",
     to: str = "",
 ) -> Response:
-    """200, also where an offset cannot be explained: the page says why. 404 for a cluster that the store does not know,
-    and for a partition that is not watched, unless an offset of it is asked about."""
+    """Returns the page, also for an offset that cannot be explained: the page then gives the reason. 404 if the store
+    does not know the cluster, or if the partition is not watched and no offset of it is asked about."""
     wanted = asked(offset, to)
     with framed(request, cluster) as (connection, frame):
         seen = _seen(connection, frame, topic, partition)
     if seen.judged is None and not (offset or to):
         name = f"{printable(topic)[:249]}-{partition}"
         raise ProblemError(404, NO_SUCH_PARTITION, f"partition {name!r} of cluster {frame.name!r} is not watched")
-    # Kafka is asked when people come, not whenever the page refreshes itself, and not while the store is held
+    # Kafka is asked when somebody opens the page: not when the page refreshes itself, nor while the store is held
     explanation = None if "x-refresh" in request.headers else _explanation(request, frame, (topic, partition), wanted)
     return _page(frame, (topic, partition), seen, explanation, wanted)
 
@@ -178,8 +178,8 @@ _SAYS: Final = {
 
 
 def partition_verdict(freshness: Freshness, place: str, judged: JudgedPartition | None, link: Link | None) -> Verdict:
-    """`judged` None: it is not watched. `link` None: its LSO is at the high watermark. Only what is fresh is said to
-    hide nothing."""
+    """Returns the verdict of the page. `judged`: None if the partition is not watched. `link`: None if its LSO is at
+    the high watermark. Only fresh data can show that a partition hides nothing."""
     if judged is None:
         return Verdict("not_watched", "unknown", f"Unknown: {place} is not watched.")
     if freshness.word in (NEVER, UNKNOWN):

@@ -1,4 +1,4 @@
-"""Partitions whose LSO stands, as pages tell of them: who holds them, who waits, whether it heals; and the unknown."""
+"""Stalled partitions as pages show them: the blocker, the groups that wait, whether it heals; and what is unknown."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _OWN: Final = frozenset({OPENED, OVERDUE, COMPLETING})
 
 
 class StandingRow(NamedTuple):
-    """A partition whose LSO stands. `epoch`: of the producer that holds it. `opened_ms`: when that began."""
+    """A stalled partition. `epoch`: of the producer that blocks it. `opened_ms`: start of its transaction."""
 
     link: Link
     epoch: int | None
@@ -42,7 +42,7 @@ class StandingRow(NamedTuple):
 def read_standing(
     connection: Connection, frame: Frame, judged: Sequence[JudgedPartition], victims: Iterable[Victim]
 ) -> list[StandingRow]:
-    """Of partitions whose LSO stands; the worst first."""
+    """Returns the rows of stalled partitions, the worst first."""
     confirmed = FindingSelection(kinds=_BLOCKING, statuses=frozenset({CONFIRMED}))
     findings, _ = read_findings.read_page(connection, frame.cluster.id, confirmed, None, MOST_OPEN_IN_ALL)
     limits = limits_of(frame.body["configs"])
@@ -58,7 +58,8 @@ def _row(link: Link, blocker: JudgedEntry | None) -> StandingRow:
 
 
 def ordered(rows: Iterable[StandingRow], sort: str) -> list[StandingRow]:
-    """`worst`: as they are; `hidden`: those that hide most first; `since`: those that stand longest first."""
+    """Returns the rows in the order `sort`. `worst`: unchanged; `hidden`: most hidden records first; `since`: longest
+    stalled first."""
     if sort == "hidden":
         return sorted(rows, key=lambda row: -row.link.hidden)
     if sort == "since":
@@ -67,7 +68,8 @@ def ordered(rows: Iterable[StandingRow], sort: str) -> list[StandingRow]:
 
 
 def opened_ms(one: JudgedEntry) -> int:
-    """The coordinator's word where it owns the entry, else when it was first seen."""
+    """Returns the start of the entry's transaction: as the coordinator has it if the entry belongs to its open
+    transaction, else the time at which the entry was first seen."""
     owner = one.relation.owner
     if owner is not None and one.relation.word in _OWN and is_time(owner.start_ms):
         return owner.start_ms
@@ -75,5 +77,5 @@ def opened_ms(one: JudgedEntry) -> int:
 
 
 def mini_of(link: Link) -> Mini | None:
-    """Drawn by the macro `mini` of ruler.html; None where nothing is hidden."""
+    """Returns the small ruler, drawn by the macro `mini` of ruler.html; None if nothing is hidden."""
     return mini(link.log_start, link.last_stable_offset, link.high_watermark, link.relation)

@@ -1,4 +1,4 @@
-"""What the store knows of a partition whose LSO stands, as spans and pins of the ruler: no question to Kafka."""
+"""Draws a stalled partition as spans and pins of the ruler, from the store alone: Kafka is not asked."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ GROUP_WORDS: Final = {
 
 
 def ruler_of(judged: JudgedPartition, victims: Iterable[Victim], cluster: str) -> Ruler | None:
-    """`victims`: those on the partition. None where it never answered, or the log is empty."""
+    """Returns the ruler of the partition; None if the partition never answered or its log is empty. `victims`: the
+    groups; those of other partitions are ignored."""
     row = judged.row
     if row.answered_at_ms is None:
         return None
@@ -55,7 +56,8 @@ def ruler_of(judged: JudgedPartition, victims: Iterable[Victim], cluster: str) -
 
 
 def _span(one: JudgedEntry, log_start: int, end: int, cluster: str) -> Span:
-    """Only its first offset is known to be its own; `records` of it may lie among those of others."""
+    """Returns the span of an open entry. Only its first offset is known to be its own; its `records` may lie among
+    those of others."""
     entry, owner = one.entry, one.relation.owner
     first = max(entry.start_offset, log_start)
     said = RELATION_WORDS[one.relation.word]

@@ -1,1 +1,1 @@
-"""What every page uses: the frame around it, addresses, words for numbers and times, rendering. Imports no page."""
+"""Helpers of every page: the frame around it, addresses, numbers and times in words, rendering. Imports no page."""

@@ -1,4 +1,4 @@
-"""Causes as pages write them: a letter in a square, words, and what to do about each (docs/causes.md says more)."""
+"""Causes as pages show them: a letter in a square, words, and what to do about each (docs/causes.md has more)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from service.domain.transaction_log.causes import (
 
 
 class Word(NamedTuple):
-    """`style`: of the square and of the drawings (`key--…`, `tx--…`); `letter` "" where there is no square."""
+    """A cause as pages show it. `style`: of the square and of the drawings (`key--…`, `tx--…`); `letter`: "" if there
+    is no square."""
 
     letter: str
     style: str
@@ -49,7 +50,7 @@ COUNTED: Final = {
     "admin": ADMIN,
     "unattributed": UNATTRIBUTED,
 }
-"""The words of counts, and the causes they stand for."""
+"""The words under which aborts are counted, and their causes."""
 
 TO_DO: Final = {
     (CLIENT_ABORT, CERTAIN): (
@@ -83,7 +84,7 @@ PROOFS: Final = {
     TIMEOUT: "Completed rollback of ongoing transaction for transactionalId … due to timeout",
     FENCED: "Initialized transactionalId …",
 }
-"""The line in the coordinator's log that proves it."""
+"""For each cause, the line in the coordinator's own log that proves it."""
 
 
 def word_of(cause: str) -> Word:

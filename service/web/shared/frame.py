@@ -1,4 +1,4 @@
-"""What every page shows around its own: clusters, navigation with counts, how old the data are, and why."""
+"""The frame around every page: clusters, navigation with counts, the age of the data, and why they are old."""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ _DAY_MS = 86_400_000
 
 
 class Frame(NamedTuple):
-    """`body`: the cluster as REST describes it. `standing`: partitions whose LSO is stalled, longest first. `stalls`:
-    the sources that stall, by name. `first_read`: of the transaction log, while it lasts. `expiring`: ids within 24
-    hours. `unknown`: what cannot be known now."""
+    """The data of the frame. `body`: the cluster as REST describes it. `standing`: partitions with a stalled LSO, the
+    longest stalled first. `stalls`: the sources that stall, by name. `first_read`: progress of the first read of the
+    transaction log; None when that is over. `expiring`: number of ids that expire within 24 hours. `unknown`: things
+    that cannot be known now."""
 
     clusters: tuple[str, ...]
     cluster: ClusterRow
@@ -63,14 +64,15 @@ class Frame(NamedTuple):
 
     @property
     def left_out(self) -> str:
-        """Returns a sentence about what has no finding; empty where nothing is left out."""
+        """Returns a sentence about the problems that have no finding because there are too many; empty if there are
+        none."""
         if not (truncated := {one["kind"]: one["count"] for one in self.body["truncated"]}):
             return ""
         return f"Left out, too many at once: {left_out(truncated)}. They have no finding of their own."
 
     @property
     def stall_lines(self) -> tuple[StallLine, ...]:
-        """One for all sources that stall together; none while all is well."""
+        """Returns one line for all sources that stall together; empty while all is well."""
         return stall_lines(self.stalls, self.now_ms)
 
 
@@ -110,8 +112,9 @@ def read_frame(connection: Connection, cluster: ClusterRow, now_ms: int) -> Fram
 def _needed(
     connection: Connection, cluster_id: int, statuses: Mapping[str, StatusRow], covered: Coverage
 ) -> dict[str, int | None]:
-    """Returns the last success of each source that verdicts rest on, None before the first. A partition without an
-    answer makes no page old: it is unknown. So is what the transaction log would tell, where it may not be read."""
+    """Returns the last success of each source that verdicts depend on, None before the first. A partition that does not
+    answer makes no page old, but is itself unknown. The transaction log is left out if it may not be read: what depends
+    on it is unknown, too."""
     answered = {source: status.as_of_ms for source, status in statuses.items()}
     if PARTITIONS in answered:
         answered[PARTITIONS] = covered.looked_at_ms
@@ -121,7 +124,7 @@ def _needed(
 
 
 def _oldest(needed: Mapping[str, int | None]) -> int | None:
-    """Returns when the source that answered longest ago did so: verdicts need all of them."""
+    """Returns the oldest of these times, because verdicts need all sources; None if a source has not succeeded yet."""
     told = needed.values()
     return None if None in told else min((one for one in told if one is not None), default=None)
 
@@ -129,8 +132,8 @@ def _oldest(needed: Mapping[str, int | None]) -> int | None:
 def _ages_the_page(
     source: str, stall: Stall, statuses: Mapping[str, StatusRow], needed: Mapping[str, int | None], word: str
 ) -> bool:
-    """Returns whether the page is old because of a stall: not where nothing rests on the source, and not while a log is
-    read for the first time, in batches that take long. `word`: of the page's freshness."""
+    """Returns True if the stall makes the page old. It does not if no verdict depends on the source, nor during the
+    first read of a log, when batches take long. `word`: of the page's freshness."""
     if word == READING and stall.cause is Cause.NO_PROGRESS:
         return False
     return source in needed or source not in statuses
@@ -149,8 +152,8 @@ NEVER: Final = "never"
 
 
 class Freshness(NamedTuple):
-    """`as_of_ms`: of the source that answered longest ago, None before each has. `read`: how much of the coordinators'
-    log is read, 0 to 1, while it is read for the first time; else None."""
+    """The age of the data on a page. `as_of_ms`: last success of the source that succeeded longest ago, None until each
+    has succeeded. `read`: share of the transaction log that is read, 0 to 1, during its first read; else None."""
 
     now_ms: int
     as_of_ms: int | None
@@ -158,12 +161,13 @@ class Freshness(NamedTuple):
 
     @property
     def age_ms(self) -> int:
-        """On the clock of whoever wrote the store; never negative."""
+        """Returns the age, never negative. `as_of_ms` is by the clock of the host that wrote the store."""
         return 0 if self.as_of_ms is None else max(self.now_ms - self.as_of_ms, 0)
 
     @property
     def word(self) -> str:
-        """`reading`: nothing is judged yet. `late`: worth a mark; `old`: greyed, last known; `unknown`: no verdict."""
+        """Returns the age in a word. `reading`, `never`: nothing is judged yet. `late`: worth a mark; `old`: greyed,
+        last known; `unknown`: no verdict."""
         age_ms = self.age_ms
         if self.as_of_ms is not None and age_ms >= UNKNOWN_MS:
             return UNKNOWN  # also a first read that came to a halt
@@ -175,20 +179,21 @@ class Freshness(NamedTuple):
 
     @property
     def is_old(self) -> bool:
-        """What is shown is the last known state."""
+        """Returns True if pages show the last known state."""
         return self.word in (OLD, UNKNOWN)
 
 
 @contextmanager
 def framed(request: Request, cluster: str) -> Iterator[tuple[Connection, Frame]]:
-    """ProblemError (404) for a cluster that the store does not know; StoreError if it does not answer."""
+    """Yields a connection and the frame of the cluster. Raises ProblemError (404) if the store does not know the
+    cluster, StoreError if the store does not answer."""
     with store_of(request).read() as connection:
         found = known_cluster(connection, cluster)
         yield connection, read_frame(connection, found, request.app.state.now_ms())
 
 
 class Verdict(NamedTuple):
-    """`word`: which lines follow. `tone`: of the drawing. `title`: one sentence."""
+    """The verdict of a page. `word`: decides which lines follow; `tone`: of the drawing; `title`: one sentence."""
 
     word: str
     tone: str

@@ -13,7 +13,7 @@ _GROUPS_NAMED: Final = 20
 
 
 def bootstrap_of(brokers: Sequence[Mapping[str, Any]]) -> str | None:
-    """An address for the command line: of the first broker as it advertises itself; None: none is known."""
+    """Returns the address that the first broker advertises, for a command line; None if no broker is known."""
     if not brokers:
         return None
     host, port = brokers[0]["host"], brokers[0]["port"]
@@ -21,8 +21,8 @@ def bootstrap_of(brokers: Sequence[Mapping[str, Any]]) -> str | None:
 
 
 def lines_of(grant: Grant | None, bootstrap: str | None) -> list[str]:
-    """Empty where nothing can be granted, or no broker is known. Whose permission it is, people have to put in: the
-    application that reads may be another principal than the service."""
+    """Returns the lines that give the permission; empty if nothing can be granted or no broker is known. The principal
+    is left for people to put in: the application that reads may be another principal than the service."""
     return [] if grant is None or bootstrap is None else acls.lines(grant.acls, None, bootstrap)
 
 

@@ -1,4 +1,4 @@
-"""Long lists in pages by number: their order moves with the data, so a place in it would mean nothing for long."""
+"""Long lists in numbered pages. The order of these lists changes with the data, so a cursor would soon mean nothing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ Row = TypeVar("Row")
 
 
 class Paged(NamedTuple, Generic[Row]):
-    """`first`: the number of the first row that is shown, from 1. `before`, `after`: numbers of pages, None: none."""
+    """One page of a list. `first`: number of the first row shown, from 1. `before`, `after`: numbers of the
+    neighbouring pages, None if there is none."""
 
     rows: Sequence[Row]
     first: int
@@ -29,7 +30,7 @@ class Paged(NamedTuple, Generic[Row]):
 
 
 def paged(rows: Sequence[Row], page: int, size: int = ROWS) -> Paged[Row]:
-    """A page that is not there (any more) is the last one."""
+    """Returns the page with that number; the last page if there is no such page (any more)."""
     last = max((len(rows) - 1) // size + 1, 1)
     page = min(page, last)
     begin = (page - 1) * size

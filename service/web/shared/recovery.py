@@ -1,4 +1,4 @@
-"""Does it heal? What ends an open transaction, and when, in the words of the page."""
+"""Recovery in the words of the pages: what ends an open transaction, when, and if it ends at all."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ NO, WHEN, SELF, NOW, UNKNOWN = "no", "when", "self", "now", "unknown"
 
 
 class Heal(NamedTuple):
-    """`tone` and `icon` of the drawing; `at_ms`: counted down to, `latest_ms`: at the latest. `order`: what does not
-    heal comes first. `brief`: the same behind a subject, "payments-7 hangs"; with `at_ms` the time left follows."""
+    """The outlook of a problem: if and when it heals. `order`: sorts, so that what does not heal comes first. `tone`,
+    `icon`: of the drawing. `at_ms`: time to count down to; `latest_ms`: the latest time. `brief`: the same as `text`,
+    but behind a subject, "payments-7 hangs"; with `at_ms` the time left follows."""
 
     order: int
     tone: str
@@ -31,7 +32,8 @@ OF_UNKNOWN: Final = Heal(3, UNKNOWN, "unknown", "unknown", brief="cannot be judg
 
 
 def heal_of(relation: Relation, limits: Limits, leader: int = NOT_TOLD) -> Heal:
-    """`limits`: of the brokers; what timed out is looked for every `scan_ms`. `leader`: of the partition."""
+    """Returns the outlook of an open entry. `limits`: of the brokers, which check for timed-out transactions every
+    `scan_ms`. `leader`: of the partition."""
     owner = relation.owner
     if relation.word == HANGING:
         return HANGS

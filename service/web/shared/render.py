@@ -1,4 +1,4 @@
-"""Templates to answers: escaped, strict about names, one environment for the process."""
+"""Renders templates into responses: escaped, strict about names, with one environment for the process."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from service.web.shared import addresses, words
 from service.web.shared.frame import Frame
 
 PAGE_CSP: Final = "default-src 'self'; style-src 'self' 'unsafe-inline'; frame-ancestors 'none'"
-"""uPlot sets styles of elements; no script is inline."""
+"""The Content-Security-Policy of pages: uPlot sets styles of elements; no script is inline."""
 
 _BREAKS: Final = re.compile(r"(?<=[-_./:])(?=\w)")
 
 
 def render(template: str, frame: Frame, *, page: str, status: int = 200, **values: Any) -> Response:
-    """`page`: what the navigation marks as the current one."""
+    """Renders a page in its frame. `page`: the entry that the navigation marks as the current one."""
     text = _environment().get_template(template).render(frame=frame, page=page, now=frame.now_ms, **values)
     return html_answer(text, status, {"Content-Security-Policy": PAGE_CSP})
 
 
 def render_bare(template: str, status: int = 200, **values: Any) -> Response:
-    """A page without a cluster, and without script."""
+    """Renders a page without a cluster, and without script."""
     return html_answer(_environment().get_template(template).render(**values), status, {})
 
 
@@ -41,7 +41,7 @@ def html_answer(text: str, status: int, headers: Mapping[str, str]) -> Response:
 
 
 def breakable(text: str) -> Markup:
-    """A long id that may wrap behind `-`, `_`, `.`, and is never cut."""
+    """Returns an id that may wrap behind `-`, `_`, `.`, `/`, `:`, and is never cut."""
     return Markup("<wbr>").join(escape(part) for part in _BREAKS.split(text))
 
 
@@ -73,7 +73,8 @@ _KINDS: Final = (ProblemError, RequestValidationError, StoreError, HTTPException
 
 
 def answer_errors_of_pages(app: FastAPI) -> None:
-    """To be called when the handlers of problems are there: what they say of a page becomes one."""
+    """Wraps the app's handlers of problems, so that a problem with a page is itself shown as a page. Call this after
+    those handlers are installed."""
     for kind in _KINDS:
         handler: Any = app.exception_handlers[kind]
         app.add_exception_handler(kind, _as_page(handler))

@@ -18,9 +18,10 @@ _TOGETHER_MS: Final = 5_000
 
 
 class StallLine(NamedTuple):
-    """Sources that stall together: "`lead` since `since_ms`: `why`." `names`: of the sources, as in a sentence.
+    """Sources that stall together, as the line "`lead` since `since_ms`: `why`." `names`: of the sources, as in a
+    sentence.
 
-    `since_ms`: None for what was never read. `is_starting`: they are about to be read for the first time.
+    `since_ms`: None if they were never read. `is_starting`: they are about to be read for the first time.
     """
 
     sources: tuple[str, ...]
@@ -58,7 +59,7 @@ def _line(group: Mapping[str, Stall], now_ms: int) -> StallLine:
     stall = next(iter(group.values()))
     since_ms = min((one.since_ms for one in group.values() if one.since_ms is not None), default=None)
     names = listed([_NAMES.get(source, source) for source in group])
-    # beside an error, a part of the source may still be read: a log of which one partition has no leader
+    # despite an error, a part of the source may still be read: a log with one partition that has no leader
     lead = f"No complete read of {names}" if stall.cause is Cause.FAILING else f"Nothing new of {names}"
     return StallLine(
         sources=tuple(group),

@@ -10,7 +10,7 @@ _UNITS: Final = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 
 
 def duration(ms: int) -> str:
-    """Two units at most, `2 m 14 s`; under 10 s one decimal, `3.2 s`. Never negative."""
+    """Formats a duration: at most two units, `2 m 14 s`; one decimal under 10 s, `3.2 s`. Never negative."""
     ms = max(ms, 0)
     if ms < 9_950:
         return f"{ms / 1000:.1f} s"
@@ -22,7 +22,7 @@ def duration(ms: int) -> str:
 
 
 def fine(ms: int) -> str:
-    """As `duration`, what is shorter than a second in milliseconds: `38 ms`."""
+    """Formats a duration like `duration`, but in milliseconds if it is shorter than a second: `38 ms`."""
     return duration(ms) if ms >= 1_000 else f"{max(ms, 0)} ms"
 
 
@@ -35,12 +35,12 @@ def _rest(seconds: int, place: int) -> str:
 
 
 def count(number: int) -> str:
-    """With commas, as offsets are shown too: `13,356`."""
+    """Formats a number with commas, as offsets are shown too: `13,356`."""
     return f"{number:,}"
 
 
 def about(number: float) -> str:
-    """Three figures and what they count: `765 k`, `3.90 M`."""
+    """Formats a number as three figures and their unit: `765 k`, `3.90 M`."""
     for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if number >= size * (100 if unit == "k" else 1):
             value = number / size
@@ -49,7 +49,7 @@ def about(number: float) -> str:
 
 
 def size(number: int) -> str:
-    """Bytes: `9.1 MB`."""
+    """Formats a number of bytes: `9.1 MB`."""
     for unit, length in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if number >= length:
             return f"{number / length:.1f} {unit}"
@@ -57,7 +57,7 @@ def size(number: int) -> str:
 
 
 def share(part: int, whole: int) -> str:
-    """`0.10 %`; what is not nothing is never shown as nothing."""
+    """Formats a share in percent: `0.10 %`. A share above zero is never shown as zero."""
     if not part or not whole:
         return "0 %"
     percent = 100 * part / whole
@@ -67,30 +67,30 @@ def share(part: int, whole: int) -> str:
 
 
 def rate(per_s: float) -> str:
-    """`214 /s`; slow ones by the minute, `2.1 /min`."""
+    """Formats a rate: `214 /s`; a slow one by the minute, `2.1 /min`."""
     if per_s and per_s < 0.1:
         return f"{per_s * 60:.1f} /min"
     return f"{per_s:,.1f} /s" if per_s < 10 else f"{per_s:,.0f} /s"
 
 
 def plural(number: int, one: str, many: str | None = None) -> str:
-    """`1 transaction`, `3 transactions`."""
+    """Formats a number with its noun: `1 transaction`, `3 transactions`."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 def clock(ms: int, now_ms: int) -> str:
-    """The time of day, UTC; with its date where that is another day than now."""
+    """Formats the time of day, UTC, with its date if that is another day than now."""
     at, now = (_EPOCH + timedelta(milliseconds=one) for one in (ms, now_ms))
     return at.strftime("%H:%M:%S" if at.date() == now.date() else "%Y-%m-%d %H:%M:%S")
 
 
 def exact(ms: int) -> str:
-    """Date and time, UTC, with milliseconds."""
+    """Formats date and time, UTC, with milliseconds."""
     at = _EPOCH + timedelta(milliseconds=ms)
     return at.strftime("%Y-%m-%d %H:%M:%S.") + f"{ms % 1000:03}"
 
 
 def iso(ms: int) -> str:
-    """For `<time datetime>`."""
+    """Formats a time for `<time datetime>`."""
     at = _EPOCH + timedelta(milliseconds=ms)
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,4 +1,5 @@
-"""Why the transactions of an id were aborted, in words: each cause, how sure, how often, what to do. Pure."""
+"""Explains in words why the transactions of an id were aborted: each cause, its confidence, its number, and what to do.
+Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ _HEADS = {
 
 
 class Answer(NamedTuple):
-    """`times` aborts of one cause and confidence. `more`: how long they were open; `proof`: what a broker logs."""
+    """The aborts of one cause and confidence. `times`: their number; `more`: for how long they were open; `proof`: the
+    line that a broker logs."""
 
     word: Word
     head: str
@@ -40,7 +42,8 @@ class Answer(NamedTuple):
 
 
 def answers(rows: Iterable[Row]) -> list[Answer]:
-    """Of the aborts among the rows, the newest cause first; aborts of nothing only where there is nothing else."""
+    """Returns an answer for each cause and confidence among the aborts, the newest first. Aborts of empty transactions
+    are included only if there are no others."""
     found: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         if is_abort(row):

@@ -1,4 +1,4 @@
-"""The page of ids that their coordinators will remove because nobody uses them, and of those that are gone."""
+"""The page of idle ids that their coordinators will remove, and of those that are gone."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ router = APIRouter(include_in_schema=False)
 
 
 class ExpiringRow(NamedTuple):
-    """An id that can expire. `swept_ms`: removed then at the latest. `used`: percent of its time that is over."""
+    """An id that can expire. `swept_ms`: latest time of its removal. `used`: the part of its time that is over, in
+    percent."""
 
     row: IdRow
     transactional_id: bytes
@@ -52,7 +53,7 @@ class ExpiringRow(NamedTuple):
 
 
 class Gone(NamedTuple):
-    """Ids that expired: one, or several of one `prefix`; `last` is the newest of them."""
+    """One expired id, or several with one `prefix`. `last`: the newest of them."""
 
     last: ExpiredRow
     transactional_id: bytes
@@ -61,7 +62,7 @@ class Gone(NamedTuple):
 
 
 class Counted(NamedTuple):
-    """How many ids expire within an hour, a day, three days, ever; and by sevenths of the time they are kept."""
+    """Numbers of ids that expire within an hour, a day, three days, ever; and by sevenths of the time they are kept."""
 
     hour: int
     day: int
@@ -72,7 +73,7 @@ class Counted(NamedTuple):
 
 @router.get("/clusters/{cluster}/expiring")
 def get_expiring(request: Request, cluster: str, within: Annotated[Duration, Query()] = "72h") -> Response:
-    """200; 404 for a cluster that the store does not know, 422 for a `within` that is no duration."""
+    """Returns the page; 404 if the store does not know the cluster, 422 if `within` is no duration."""
     with framed(request, cluster) as (connection, frame):
         return _expiring(connection, frame, within)
 
@@ -109,7 +110,7 @@ def _expiring(connection: Connection, frame: Frame, within: str) -> Response:
 
 
 def _counted(connection: Connection, frame: Frame, limits: Limits, as_of_ms: int) -> Counted:
-    """All in one read of the index; ids whose time is over count among the soonest."""
+    """Counts the ids in one read of the index. Ids that are past their time count among the soonest."""
     sevenths = expiry.bounds_ms(limits.expiration_ms)
     left_ms = sorted({_HOUR_MS, _DAY_MS, 3 * _DAY_MS, *sevenths, LAST_TIME_MS})
     until_ms = [min(as_of_ms + left, LAST_TIME_MS) - limits.expiration_ms for left in left_ms]
@@ -133,7 +134,7 @@ def _row(row: IdRow, limits: Limits, now_ms: int) -> ExpiringRow:
 
 
 def _gone(expired: Iterable[ExpiredRow]) -> list[Gone]:
-    """Newest first; many of one prefix are told of together."""
+    """Returns the expired ids, newest first; many ids with one prefix become one row."""
     by_prefix: dict[str, list[ExpiredRow]] = {}
     for one in expired:
         by_prefix.setdefault(prefix_of(one.display), []).append(one)

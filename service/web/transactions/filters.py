@@ -1,4 +1,4 @@
-"""The filters of the list of transactional ids as an address holds them: REST's, and empty ones as forms send them."""
+"""The filters of the list of transactional ids, as an address holds them: REST's, but forms also send empty ones."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MOST_TOPIC: Final = 249
 
 
 class Chip(NamedTuple):
-    """A choice of states; `ids`: how many there are, None: not counted."""
+    """A choice of states. `ids`: number of ids in these states; None if they are not counted."""
 
     text: str
     states: frozenset[int]
@@ -36,7 +36,8 @@ class Chip(NamedTuple):
 
 
 class Filters(NamedTuple):
-    """`states` empty: all but Expired. `prefix` and `text` as bytes of the address; `min_age` as in `90s`."""
+    """The filters of a request. `states`: empty for all but Expired. `prefix`, `text`: bytes of the address; `min_age`:
+    as in `90s`."""
 
     states: frozenset[int] = frozenset()
     prefix: bytes = b""
@@ -54,7 +55,7 @@ class Filters(NamedTuple):
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """For cursors: alike in every process."""
+        """Returns the filters as a key for cursors, the same in every process."""
         return sorted(self.states), *self[1:]
 
     @property
@@ -67,7 +68,7 @@ class Filters(NamedTuple):
 
     @property
     def query(self) -> str:
-        """For the address, without `?`; "" where nothing is filtered."""
+        """Returns the query for the address, without `?`; "" if nothing is filtered."""
         pairs: list[tuple[str, str | bytes]] = [("state", NAMES[state]) for state in sorted(self.states)]
         pairs += [("prefix", self.prefix), ("min_age", self.min_age)]
         pairs += [("producer_id", "" if self.producer_id is None else str(self.producer_id))]
@@ -75,7 +76,7 @@ class Filters(NamedTuple):
         return "&".join(f"{name}={quote(value, safe='')}" for name, value in pairs if value)
 
     def selection(self, as_of_ms: int | None) -> Selection:
-        """As REST selects; without an `as_of` nothing has an age."""
+        """Returns the selection that REST would make. If `as_of_ms` is None, no id has an age."""
         return Selection(
             states=self.states or _WITHOUT,
             prefix=self.prefix,
@@ -94,7 +95,8 @@ def filters_of(
     topic: str,
     sort: str,
 ) -> Filters:
-    """ProblemError (422) for what REST would refuse, too; empty ones were not filled in."""
+    """Returns the filters; an empty one counts as not given. Raises ProblemError (422) for values that REST would
+    refuse, too."""
     if min_age:
         try:
             span_ms(min_age)
@@ -118,7 +120,7 @@ def filters_of(
 
 
 def _number(text: str) -> int | None:
-    digits = text.strip().replace(",", "")  # as pages show it
+    digits = text.strip().replace(",", "")  # pages show numbers with commas
     if not digits:
         return None
     if not (digits.isascii() and digits.isdigit() and len(digits) <= 19 and int(digits) < 2**63):
@@ -127,7 +129,7 @@ def _number(text: str) -> int | None:
 
 
 def chips(counts: dict[str, int]) -> list[Chip]:
-    """`counts`: ids by the name of their state."""
+    """Returns the choices of states. `counts`: number of ids by the name of their state."""
     prepare = frozenset({states.PREPARE_COMMIT, states.PREPARE_ABORT})
     choices: list[tuple[str, frozenset[int]]] = [
         ("All", frozenset()),

@@ -1,4 +1,4 @@
-"""What a page shows of the past of one id: the rows and minutes of a window, read once, and what is drawn of them."""
+"""The history of one id on its page: the rows and minutes of a window, read once, and the drawings made from them."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _ROWS_READ: Final = 250  # as many as `rows_of` asks for
 
 
 class History(NamedTuple):
-    """`rows`: the newest, newest first; `within`: those of the window; `has_more`: there are older ones in it.
-    `totals`: what ended in it, by word of counts. `bars`: where that is too much for lanes, which then have none of it.
-    """
+    """The history of an id in a window. `rows`: the newest rows, newest first; `within`: those in the window;
+    `has_more`: the window has older ones. `totals`: transactions that ended in the window, by word of counts. `bars`:
+    None unless there are too many for the lanes, which then show none of them."""
 
     axis: Axis
     rows: Sequence[Row]
@@ -66,7 +66,8 @@ def read_history(
 
 
 def _with_waiting(minutes: list[MinuteRow], newest: IdRow, axis: Axis) -> list[MinuteRow]:
-    """An abort whose cause waits for the id's next record is unattributed for now, as REST counts it."""
+    """Returns the minutes with the abort that has no cause yet, if there is one, counted as unattributed. The cause
+    depends on the id's next record; REST counts such an abort in the same way."""
     waiting_ms = waiting_abort_ms(newest)
     if waiting_ms is None or not axis.has(waiting_ms):
         return minutes

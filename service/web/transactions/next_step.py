@@ -1,4 +1,4 @@
-"""What comes next for a transactional.id: it aborts itself, completes, expires. Pure."""
+"""The next event of a transactional.id: it aborts itself, completes or expires. Pure."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ _DISCARDED: Final = "its records are then discarded"
 
 
 class Next(NamedTuple):
-    """`lead`, the time `at_ms` (`clock`: counted down to, counted from, or said), `tail`; `more` in a second line.
+    """The next event in words: `lead`, the time `at_ms`, `tail`; `more` is for a second line. `clock`: the time is
+    counted down to (UNTIL), counted from (SINCE), or shown (AT).
 
-    `tone` and `icon`: of the drawing ("": plain text, `muted`).
+    `tone`, `icon`: of the drawing; "" and `muted` are the tones of plain text.
     """
 
     tone: str
@@ -34,12 +35,13 @@ class Next(NamedTuple):
 
 
 def is_stuck(row: IdRow, now_ms: int) -> bool:
-    """Decided, and not complete for longer than markers take."""
+    """Returns True if the transaction was decided longer ago than markers take, and is not complete."""
     return row.state in _PREPARED and is_time(row.state_since_ms) and now_ms - row.state_since_ms >= STUCK_AFTER_MS
 
 
 def is_overdue(row: IdRow, limits: Limits, as_of_ms: int | None) -> bool:
-    """The log as of `as_of_ms` has no end of it, and the coordinator has looked since its timeout."""
+    """Returns True if the transaction log, as of `as_of_ms`, has no end of the transaction, although its coordinator
+    has checked for timeouts since it timed out."""
     times_out_ms = times_out_at_ms(row.state, row.started_at_ms, row.timeout_ms)
     return (
         times_out_ms is not None
@@ -50,7 +52,8 @@ def is_overdue(row: IdRow, limits: Limits, as_of_ms: int | None) -> bool:
 
 
 def next_step(row: IdRow, limits: Limits, as_of_ms: int | None, now_ms: int) -> Next:
-    """`as_of_ms`: up to when the log is known. `limits`: of the brokers."""
+    """Returns the next event of the id. `as_of_ms`: time up to which the transaction log is known. `limits`: of the
+    brokers."""
     if row.state == states.UNKNOWN:
         return Next("unknown", "unknown", "unknown", more="its newest record cannot be decoded")
     if row.state == states.EXPIRED:

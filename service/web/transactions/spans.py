@@ -1,6 +1,5 @@
-"""The transactions of one id as they are drawn: from the rows of its history, the minutes of its commits, its newest
-record. Pure.
-"""
+"""Builds the transactions of one id as they are drawn: from the rows of its history, the minutes of its commits, and
+its newest record. Pure."""
 
 from __future__ import annotations
 
@@ -27,14 +26,14 @@ _COMPLETE = (states.COMPLETE_COMMIT, states.COMPLETE_ABORT)
 def lives(
     newest: IdRow, rows: Iterable[Row], minutes: Iterable[MinuteRow], commits: Mapping[int, Commits]
 ) -> list[Life]:
-    """Oldest first. `rows`: oldest first, of the time that is drawn; `commits`: by minute."""
+    """Returns the transactions, oldest first. `rows`: of the time that is drawn, oldest first; `commits`: by minute."""
     rows = [row for row in rows if is_time(row.at_ms) and row.note != REPEATED]
     told = [*of_rows(rows), *_of_minutes(rows, minutes, commits), *_of_newest(newest)]
     return sorted(told, key=lambda life: life.first_ms)
 
 
 def of_rows(rows: Sequence[Row]) -> list[Life]:
-    """Those that left rows of their own, complete ones; oldest first, as the rows."""
+    """Returns the complete transactions that left rows of their own, oldest first, like the rows."""
     found: list[Life] = []
     prepared: Row | None = None
     for row in rows:
@@ -51,7 +50,7 @@ def of_rows(rows: Sequence[Row]) -> list[Life]:
 
 
 def _complete(prepared: Row | None, row: Row) -> Life:
-    """`prepared` None: its PrepareX left no row, as that of a commit."""
+    """Returns the complete transaction. `prepared`: None if its PrepareX left no row, as for a commit."""
     is_commit = row.to_state == states.COMPLETE_COMMIT
     if prepared is None:
         prepared_ms = row.at_ms - (row.marker_ms or 0)
@@ -72,7 +71,7 @@ def _complete(prepared: Row | None, row: Row) -> Life:
 
 
 def _of_minutes(rows: Sequence[Row], minutes: Iterable[MinuteRow], commits: Mapping[int, Commits]) -> Iterable[Life]:
-    """The ordinary commits: one alone in its minute is known whole, several are drawn as one."""
+    """Yields the ordinary commits. One alone in its minute is known in full; several are drawn as one."""
     own: dict[int, list[Row]] = {}
     for row in rows:
         if row.counted:
@@ -94,7 +93,8 @@ def _of_minutes(rows: Sequence[Row], minutes: Iterable[MinuteRow], commits: Mapp
 
 
 def _without(minute: MinuteRow, own: Iterable[Row]) -> MinuteRow:
-    """The minute without what rows of their own tell; the longest of the rest may have been shorter then."""
+    """Returns the minute without the commits that have rows of their own. If the longest open time may be that of such
+    a commit, `open_max_ms` becomes 0: the longest of the others may have been shorter."""
     own = list(own)
     ended = sum(row.to_state == states.COMPLETE_COMMIT for row in own)
     opened = [row.duration_ms for row in own if row.duration_ms is not None and row.to_state in _PREPARED]
@@ -110,7 +110,7 @@ def _without(minute: MinuteRow, own: Iterable[Row]) -> MinuteRow:
 
 
 def _of_newest(newest: IdRow) -> Iterable[Life]:
-    """What is open now."""
+    """Yields the transaction that is open now, if there is one."""
     if newest.state not in states.OPEN:
         return
     began_ms = newest.started_at_ms if is_time(newest.started_at_ms) else None
@@ -126,7 +126,7 @@ def _of_newest(newest: IdRow) -> Iterable[Life]:
 
 
 class Phase(NamedTuple):
-    """`took`: how long it lasted, or what it led to."""
+    """A phase of a transaction. `took`: its duration or its result, in words."""
 
     state: str
     at_ms: int
@@ -135,8 +135,8 @@ class Phase(NamedTuple):
 
 
 def phases_of(rows: Sequence[Row], offset: int | None) -> list[Phase]:
-    """Of the transaction whose PrepareX or CompleteX stands at `offset`, else of the one that left rows last; none
-    where there is none. `rows`: newest first."""
+    """Returns the phases of the transaction with its PrepareX or CompleteX at `offset`; if `offset` is None, of the one
+    that left rows last. Empty if there is no such transaction. `rows`: newest first."""
     ordered = [row for row in reversed(rows) if is_time(row.at_ms) and row.note != REPEATED]
     ends = [number for number, row in enumerate(ordered) if row.to_state in (*_PREPARED, *_COMPLETE)]
     if offset is not None:
@@ -150,7 +150,7 @@ def phases_of(rows: Sequence[Row], offset: int | None) -> list[Phase]:
 
 
 def _phases(rows: Sequence[Row]) -> list[Phase]:
-    """`rows`: its own and those behind, oldest first."""
+    """Returns the phases of the transaction at the beginning of `rows`: its own rows and those behind, oldest first."""
     first, rest = rows[0], list(rows[1:])
     told: list[Phase] = []
     if first.to_state in _PREPARED:

@@ -42,9 +42,9 @@ router = APIRouter(include_in_schema=False, dependencies=[Depends(only_known)])
 
 
 class Listed(NamedTuple):
-    """A row of the list. `open_since_ms`: None where nothing is open, or its start is no time; `ended` None: unknown.
+    """A row of the list. `open_since_ms`: None if nothing is open, or its start is no time. `ended`: None if unknown.
 
-    `confidence`: of the cause of the last outcome, where it is an abort.
+    `confidence`: of the last outcome's cause, if that outcome is an abort.
     """
 
     anchor: str
@@ -65,7 +65,7 @@ def get_transactions(
     request: Request,
     cluster: str,
     state: Annotated[list[State] | None, Query()] = None,
-    prefix: str = "",  # noqa: ARG001 - its bytes are read where ids may be any
+    prefix: str = "",  # noqa: ARG001 - its bytes are read from the request, since ids may be any bytes
     min_age: str = "",
     producer_id: str = "",
     topic: str = "",
@@ -73,8 +73,8 @@ def get_transactions(
     sort: str = "",
     cursor: str | None = None,
 ) -> Response:
-    """200; 404 for a cluster that the store does not know, 422 for filters that REST would refuse, 400 for a cursor of
-    another query."""
+    """Returns the page; 404 if the store does not know the cluster, 422 for filters that REST would refuse, 400 for a
+    cursor of another query."""
     filters = filters_of(request, state, min_age, producer_id, topic, sort)
     with framed(request, cluster) as (connection, frame):
         return _list(connection, frame, filters, cursor)
@@ -139,7 +139,8 @@ def _listed(
 
 
 def _elsewhere(blocking: Blocking, rows: Sequence[IdRow]) -> list[tuple[bytes, str, Finding]]:
-    """What hangs of ids that are further down the list, with the id and as it is shown: nobody should have to look."""
+    """Returns the hanging findings of ids that are not on this page, each with its id and the id as it is shown, so
+    that nobody has to search for them."""
     listed = {id_key(row.transactional_id) for row in rows}
     return [
         (transactional_id, display_id(transactional_id), finding)
@@ -179,7 +180,8 @@ def _one(
 
 
 def last_outcome(row: IdRow) -> tuple[Word | None, str | None]:
-    """How its last transaction ended, in a word, and how sure that is; (None, None) before the first has ended."""
+    """Returns the outcome of the id's last transaction, in a word, and its confidence; (None, None) before the first
+    has ended."""
     if row.last_outcome is None:
         return None, None
     if row.last_outcome in (states.PREPARE_COMMIT, states.COMPLETE_COMMIT):
@@ -190,7 +192,7 @@ def last_outcome(row: IdRow) -> tuple[Word | None, str | None]:
 
 
 def _nearest(connection: Connection, frame: Frame, filters: Filters) -> tuple[str, str] | None:
-    """(shown, address) of the longest beginning of the prefix that some id has."""
+    """Returns (shown, address) of the longest beginning of the prefix that some id has; None if there is none."""
     for length in range(min(len(filters.prefix) - 1, _PREFIX_TRIED), 0, -1):
         shorter = Filters(prefix=filters.prefix[:length])
         selection = shorter.selection(None)

@@ -1,4 +1,4 @@
-"""One transactional.id: why it was aborted, how it stands, its transactions over time, every transition."""
+"""The page of one transactional.id: causes of its aborts, state, transactions over time, every transition."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ TRANSITIONS_SHOWN: Final = 50
 FINDINGS_SHOWN: Final = 20
 _SHOWN_OF_UNKNOWN: Final = 200
 
-# of a row its generation, offset and number, and a minute; either may be missing
+# generation, offset and number of a row, then a minute; either may be missing
 _OLDER: Final = re.compile(r"(?:([0-9]{1,9})\.([0-9]{1,19})\.([0-9]{1,19}))?_(-?[0-9]{1,19})?")
 
 router = APIRouter(include_in_schema=False, dependencies=[Depends(only_known)])
 
 
 class Expiry(NamedTuple):
-    """`at_ms` None: not while a transaction is open, or nobody can tell."""
+    """The expiry of an id. `at_ms`: None while a transaction is open, or if it cannot be known."""
 
     at_ms: int | None
     after_ms: int
@@ -67,8 +67,8 @@ def get_transaction(
     older: str = "",
     at: str = "",
 ) -> Response:
-    """200, also for an id as it is shown; 404 for a cluster or an id that the store does not know, 422 where no id is
-    named. `at`: the offset of the record that ended the transaction to show phase by phase."""
+    """Returns the page, also for an id as pages show it. 404 if the store does not know the cluster or the id, 422 if
+    no id is named. `at`: the offset of the record that ended the transaction to show phase by phase."""
     asked = id_of(request, id, id_b64)
     if window not in WINDOWS:
         raise unusable("window", f"{window!r} is none of {', '.join(WINDOWS)}")
@@ -135,7 +135,7 @@ def _one(connection: Connection, frame: Frame, row: IdRow, window: Window, begin
 
 
 def _counted_since_ms(frame: Frame, timeline: TimelinePage) -> int | None:
-    """Where the page reaches back to what was before, or may have been; else None."""
+    """Returns the time at which counting began, if the page reaches, or may reach, back beyond it; else None."""
     since_ms = frame.cluster.counted_since_ms
     oldest = timeline.items[-1] if timeline.items else None
     if since_ms is None or is_from_the_beginning(oldest):
@@ -145,7 +145,7 @@ def _counted_since_ms(frame: Frame, timeline: TimelinePage) -> int | None:
 
 
 def _newest_abort(history: History) -> Sequence[Row]:
-    """Of the rows that were read, where the window has none."""
+    """Returns the newest abort of all rows that were read, for a window without aborts; empty if there is none."""
     return [row for row in history.rows if is_abort(row)][:1]
 
 
@@ -162,7 +162,7 @@ def _expiry(row: IdRow, frame: Frame, sweep_ms: int) -> Expiry:
 
 
 def _before(row: IdRow, producers: Sequence[ProducerRow]) -> ProducerRow | None:
-    """The producer id that it had before the present one."""
+    """Returns the producer id that the id had before its present one; None if there was none."""
     earlier = [one for one in producers if one.producer_id != row.producer_id]
     return earlier[0] if earlier else None
 
@@ -194,7 +194,7 @@ def _text(mark: Mark) -> str:
 
 
 def _mark(text: str) -> Mark:
-    """ProblemError (400) for what `_text` did not write."""
+    """Parses a mark that `_text` wrote. Raises ProblemError (400) for any other text."""
     if not text:
         return Mark()
     match = _OLDER.fullmatch(text)
