@@ -15,6 +15,9 @@ _TOKEN: Final = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
+_NAMED: Final = ("username", "password")
+"""Options that errors name. Any other word may be a piece of a password that lacks its quotes."""
+
 _FLAGS: Final = ("required", "requisite", "sufficient", "optional")
 _ESCAPE: Final = re.compile(r"\\([0-3]?[0-7]{1,2}|.)", re.DOTALL)
 _LETTERS: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
@@ -52,7 +55,7 @@ def parse(text: str) -> Login:
         is_given = not name.is_mark and next(tokens, _END) == _Token("=", is_mark=True)
         value = next(tokens, _END) if is_given else _END
         if value.is_mark:
-            raise ValueError(f"no value for {name.text}")
+            raise ValueError(f"no value for {name.text if name.text in _NAMED else 'an option'}")
         options[name.text] = value.text
     raise ValueError("no semicolon at its end")
 

@@ -59,6 +59,8 @@ def test_the_module_and_all_options() -> None:
         (f'{PLAIN} required username="u" password="secret"', "no semicolon at its end"),
         (f'{PLAIN} required username password="secret";', "no value for username"),
         (f'{PLAIN} required password="secret;', "no value for password"),
+        (f"{PLAIN} required password=two secrets;", "no value for an option"),
+        (f'{PLAIN} required username=u "secret";', "no value for an option"),
         (f'{PLAIN} required ; {PLAIN} required password="secret";', "more than one login module"),
     ],
 )
