@@ -54,16 +54,14 @@ def listening(
     """Returns the place at which the requested stream begins. ProblemError (404) for a cluster that the store does not
     know; StoreError if the store does not answer.
     """
-    store = store_of(request)
-    if cluster is not None:
-        with store.read() as connection:
-            known_cluster(connection, cluster)
-    return begin(store, cluster, last_event_id)
+    return begin(store_of(request), cluster, last_event_id)
 
 
 def begin(store: Store, cluster: str | None, last_event_id: str | None) -> Listening:
     """Returns the place behind the event `last_event_id`; without an id, the place behind the newest event."""
     with store.read() as connection:
+        if cluster is not None:
+            known_cluster(connection, cluster)
         oldest, newest = findings.known_sequences(connection)
     if last_event_id is None:
         return Listening(store, cluster, newest, is_reset=False)
