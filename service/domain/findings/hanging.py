@@ -141,7 +141,7 @@ def observe(
             *about_owner(case),
             *case.looks,
             *_offsets(case),
-            Evidence(entry.first_seen_ms, "txnscope", str(why)),
+            Evidence(entry.first_seen_ms, "txnscope", f"{why}. Decision: {verdict.decision}: {verdict.why}"),
         ),
         confidence=kinds.CERTAIN if certain else kinds.LIKELY,
         log_partition=None if case.owner is None else case.owner.log_partition,
@@ -205,7 +205,7 @@ def _offsets(case: Case) -> tuple[Evidence, ...]:
 
 def _why(case: Case, may_skip_markers: bool | None, *, is_behind: bool) -> Hangs:
     verdict = case.verdict
-    return Hangs(_cause(case), case.log_start, may_skip_markers, verdict.decision, verdict.why, is_behind)
+    return Hangs(_cause(case), case.log_start, may_skip_markers, verdict.why, is_behind)
 
 
 def _cause(case: Case) -> HangCause:

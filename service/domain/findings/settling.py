@@ -45,8 +45,8 @@ def gap_ms(context: Context) -> int:
 
 
 class Settling(NamedTuple):
-    """How far the log is known now. `settled_ms`: see `Context`; `read_ms`: the time at which an event was read, by
-    sequence; `begun_ms`: the time at which this judge began to watch."""
+    """Times that decide whether an event is complete. `settled_ms`: as in `Context`; `read_ms`: by sequence, the time
+    at which the event was read; `begun_ms`: the time at which this judge began to watch."""
 
     settled_ms: int | None
     read_ms: Mapping[int, int]

@@ -63,5 +63,5 @@ def _value(plain: Any) -> Any:
     code = plain.pop(_CODE, "")
     try:
         return _KNOWN[code](**{name: _value(value) for name, value in plain.items()})
-    except (KeyError, TypeError):
+    except (KeyError, TypeError, ValueError):
         return Told(f"{code}, which a later version of txnscope explains")

@@ -47,24 +47,21 @@ _MISSING: Final = (HangCause.NO_MARKER, HangCause.NO_MARKER_OR_OUTSIDE)
 
 @dataclass(frozen=True)
 class Hangs(Reason):
-    """Reason why an entry hangs, and what was decided of its transaction. `cause`: a HangCause. `log_start`: up to
-    where records were deleted. `may_skip_markers`: from `service.domain.releases`, for the brokers of the cluster.
-    `decision` and `decided_by`: what the coordinator decided, and how that is known. `is_behind`: an older entry still
-    pins the LSO below this one."""
+    """Reason why an entry hangs. `log_start`: up to where records were deleted. `may_skip_markers`: from
+    `service.domain.releases`, for the brokers of the cluster. `decided_by`: how the coordinator's decision about its
+    transaction is known. `is_behind`: an older entry still pins the LSO below this one."""
 
-    cause: str
+    cause: HangCause
     log_start: int
     may_skip_markers: bool | None
-    decision: str
     decided_by: str
     is_behind: bool
     code = "hangs"
 
-    @property
-    def cause_text(self) -> str:
-        """Returns the cause as text without a full stop."""
-        text = _TEXTS[HangCause(self.cause)].format(log_start=self.log_start)
-        return text + (_SKIPPED[self.may_skip_markers] if self.cause in _MISSING else "")
+    def __post_init__(self) -> None:
+        """Takes the text of a cause, too. Raises ValueError for a cause that only a later version knows."""
+        object.__setattr__(self, "cause", HangCause(self.cause))
 
     def __str__(self) -> str:
-        return f"{self.cause_text}. Decision: {self.decision}: {self.decided_by}"
+        text = _TEXTS[self.cause].format(log_start=self.log_start)
+        return text + (_SKIPPED[self.may_skip_markers] if self.cause in _MISSING else "")

@@ -9,10 +9,16 @@ from typing import Any, ClassVar
 
 @dataclass(frozen=True)
 class Reason:
-    """Base class. A subclass has a `code` of its own, fields that are text, numbers, reasons or tuples of these, and a
-    `__str__` that returns one line for people, without a full stop."""
+    """Base class. A subclass has a `code` of its own, and fields that are text, numbers, reasons or tuples of these.
+
+    Its text is one line for people, without a full stop: `sentence`, in which `{0.x}` stands for an attribute, or what
+    its own `__str__` returns."""
 
     code: ClassVar[str]
+    sentence: ClassVar[str]
+
+    def __str__(self) -> str:
+        return self.sentence.format(self)
 
 
 @dataclass(frozen=True)

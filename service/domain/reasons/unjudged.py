@@ -12,9 +12,7 @@ class NotReadYet(Reason):
     """The partition is stalled, and the next micro-batch reads what is open there."""
 
     code = "not_read_yet"
-
-    def __str__(self) -> str:
-        return "what is open there was not read yet"
+    sentence = "what is open there was not read yet"
 
 
 @dataclass(frozen=True)
@@ -25,8 +23,7 @@ class NotAllRead(Reason):
     code = "not_all_read"
 
     def __str__(self) -> str:
-        text = "not all that is open there could be read"
-        return text if self.because is None else f"{text}: {self.because}"
+        return _with_cause("not all that is open there could be read", self.because)
 
 
 @dataclass(frozen=True)
@@ -34,9 +31,7 @@ class OwnerUndecodable(Reason):
     """The newest record of the owner cannot be decoded, so its state is unknown."""
 
     code = "owner_undecodable"
-
-    def __str__(self) -> str:
-        return "the newest record of its transactional.id cannot be decoded"
+    sentence = "the newest record of its transactional.id cannot be decoded"
 
 
 @dataclass(frozen=True)
@@ -47,8 +42,7 @@ class LogUnread(Reason):
     code = "log_unread"
 
     def __str__(self) -> str:
-        text = "the coordinators' log is not read to its end"
-        return text if self.because is None else f"{text}: {self.because}"
+        return _with_cause("the coordinators' log is not read to its end", self.because)
 
 
 @dataclass(frozen=True)
@@ -72,9 +66,7 @@ class ProducerUnknown(Reason):
     producer_id: int
     because: Reason
     code = "producer_unknown"
-
-    def __str__(self) -> str:
-        return f"producer id {self.producer_id}: {self.because}"
+    sentence = "producer id {0.producer_id}: {0.because}"
 
 
 @dataclass(frozen=True)
@@ -83,9 +75,7 @@ class TooManyStand(Reason):
 
     most: int
     code = "too_many_stand"
-
-    def __str__(self) -> str:
-        return f"more than {self.most:,} partitions stand at once: only those that stand longest are judged"
+    sentence = "more than {0.most:,} partitions stand at once: only those that stand longest are judged"
 
 
 @dataclass(frozen=True)
@@ -94,9 +84,7 @@ class TooManyOpen(Reason):
 
     most: int
     code = "too_many_open"
-
-    def __str__(self) -> str:
-        return f"more than {self.most:,} transactions are open at once: not all of them are judged"
+    sentence = "more than {0.most:,} transactions are open at once: not all of them are judged"
 
 
 @dataclass(frozen=True)
@@ -104,6 +92,8 @@ class LessCommon(Reason):
     """Stands for the less common reasons of partitions that did not answer; the commonest are listed by themselves."""
 
     code = "less_common"
+    sentence = "they did not answer, for less common reasons"
 
-    def __str__(self) -> str:
-        return "they did not answer, for less common reasons"
+
+def _with_cause(text: str, because: Reason | None) -> str:
+    return text if because is None else f"{text}: {because}"

@@ -39,9 +39,7 @@ class NoPermission(Reason):
     topic: str
     operations: tuple[str, ...]
     code = "no_permission"
-
-    def __str__(self) -> str:
-        return f"no permission on topic {self.topic}: grant {self.grant} on it"
+    sentence = "no permission on topic {0.topic}: grant {0.grant} on it"
 
     @property
     def grant(self) -> str:
@@ -54,9 +52,7 @@ class NoBroker(Reason):
 
     servers: str
     code = "no_broker"
-
-    def __str__(self) -> str:
-        return f"no broker of {self.servers} answers"
+    sentence = "no broker of {0.servers} answers"
 
 
 @dataclass(frozen=True)
@@ -64,9 +60,7 @@ class NoLeader(Reason):
     """The partition has no leader."""
 
     code = "no_leader"
-
-    def __str__(self) -> str:
-        return "no leader"
+    sentence = "no leader"
 
 
 @dataclass(frozen=True)
@@ -75,9 +69,7 @@ class SilentBroker(Reason):
 
     broker: int
     code = "silent_broker"
-
-    def __str__(self) -> str:
-        return f"broker {self.broker} does not answer"
+    sentence = "broker {0.broker} does not answer"
 
 
 @dataclass(frozen=True)
@@ -86,9 +78,7 @@ class NewLeader(Reason):
 
     broker: int
     code = "new_leader"
-
-    def __str__(self) -> str:
-        return f"broker {self.broker} leads since a moment ago, and does not know the high watermark yet"
+    sentence = "broker {0.broker} leads since a moment ago, and does not know the high watermark yet"
 
 
 @dataclass(frozen=True)
@@ -111,9 +101,7 @@ class NoBatchAtLso(Reason):
     """The partition answers, but the batch at its LSO could not be fetched."""
 
     code = "no_batch_at_lso"
-
-    def __str__(self) -> str:
-        return "the batch at the LSO could not be read"
+    sentence = "the batch at the LSO could not be read"
 
 
 @dataclass(frozen=True)
@@ -124,9 +112,7 @@ class NoBatch(Reason):
     partition: int
     offset: int
     code = "no_batch"
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}: what lies at offset {self.offset} is no batch"
+    sentence = "{0.topic}-{0.partition}: what lies at offset {0.offset} is no batch"
 
 
 @dataclass(frozen=True)
@@ -135,9 +121,7 @@ class TopicGone(Reason):
 
     topic: str
     code = "topic_gone"
-
-    def __str__(self) -> str:
-        return f"topic {self.topic} is no more: waiting for it"
+    sentence = "topic {0.topic} is no more: waiting for it"
 
 
 @dataclass(frozen=True)
@@ -161,9 +145,7 @@ class FirstStartIncomplete(Reason):
 
     because: Reason | None
     code = "first_start_incomplete"
-
-    def __str__(self) -> str:
-        return f"the first start needs every partition to answer: {self.because}"
+    sentence = "the first start needs every partition to answer: {0.because}"
 
 
 @dataclass(frozen=True)

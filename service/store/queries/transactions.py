@@ -34,8 +34,8 @@ _PARTICIPANTS = (
     .order_by(_O.transactional_id, _O.topic, _O.partition)
 )
 _WIDE: Final = 20_000
-"""From so many ids of a prefix on, their rows are not looked up and sorted: that takes longer than walking past fifty
-others for each."""
+"""Number of ids of a prefix from which a page is read in the order of time, and not by looking up and sorting all of
+them: that takes longer than passing fifty other ids for each."""
 
 
 class Page(NamedTuple):
@@ -173,8 +173,7 @@ def _rows(connection: Connection, cluster_id: int, keys: Sequence[bytes]) -> lis
 
 
 def _is_wide(connection: Connection, cluster_id: int, selection: Selection) -> bool:
-    """Returns whether the selection names ids only by a prefix, and so many begin with it that a walk in the order of
-    time soon meets some."""
+    """Returns whether the selection names ids by a prefix alone, and at least _WIDE ids have it."""
     if selection.producer_id is not None or selection.topic is not None:
         return False
     only_prefix = Selection(selection.states, selection.prefix[:KEPT])

@@ -16,7 +16,7 @@ from service.domain.findings.finding import Evidence, Finding
 from service.domain.transaction_log.states import NAMES, TOPIC
 from service.web.findings.headline import how_it_ended, story_of, who_of
 from service.web.findings.place import Where, where_of
-from service.web.findings.plan import Grant, plan_of
+from service.web.findings.plan import GrantLines, plan_of
 from service.web.findings.words import about, heal_of_finding, is_muted
 from service.web.shared import words
 from service.web.shared.addresses import partition_page, transaction_page
@@ -83,15 +83,15 @@ def _line(one: Evidence, cluster: str) -> Line:
     return Line(one, partition_page(cluster, found[1], int(found[2]), int(found[3])))
 
 
-def _grant(finding: Finding, brokers: Sequence[Mapping[str, Any]]) -> Grant | None:
+def _grant(finding: Finding, brokers: Sequence[Mapping[str, Any]]) -> GrantLines | None:
     """Returns the permission that would close the coverage gap, and the lines that give it; None if none would."""
     if finding.kind != kinds.COVERAGE_GAP:
         return None
     bootstrap = bootstrap_of(brokers)
     if (missing := grant_for(finding.reason)) is not None:
-        return Grant(missing.text, tuple(lines_of(missing, bootstrap)))
+        return GrantLines(missing.text, tuple(lines_of(missing, bootstrap)))
     if (group := finding.subject.group) is not None:
-        return Grant(f"DESCRIBE on group {group}", tuple(lines_of_groups([finding], bootstrap)))
+        return GrantLines(f"DESCRIBE on group {group}", tuple(lines_of_groups([finding], bootstrap)))
     return None
 
 

@@ -21,7 +21,7 @@ class Step(NamedTuple):
     link: str = ""
 
 
-class Grant(NamedTuple):
+class GrantLines(NamedTuple):
     """A permission that is missing, and the lines for kafka-acls.sh that give it."""
 
     what: str
@@ -94,7 +94,7 @@ _IDS: Final = frozenset(
 )
 
 
-def plan_of(finding: Finding, cluster: str, grant: Grant | None = None, *, can_resolve: bool = False) -> Plan:
+def plan_of(finding: Finding, cluster: str, grant: GrantLines | None = None, *, can_resolve: bool = False) -> Plan:
     """Returns the plan for an open finding. `grant`: the permission that is missing; `can_resolve`: there are operators
     with keys."""
     if finding.kind == kinds.HANGING:
@@ -106,7 +106,7 @@ def plan_of(finding: Finding, cluster: str, grant: Grant | None = None, *, can_r
     return Plan(steps, no_help=_NO_HELP.get(finding.kind, ()))
 
 
-def _give(finding: Finding, grant: Grant) -> list[Step]:
+def _give(finding: Finding, grant: GrantLines) -> list[Step]:
     text = "Put that principal into the line. " if grant.lines else ""
     first, *others = grant.lines or (None,)
     return [

@@ -37,13 +37,13 @@ def hanging(decision: str = "none", subject: Subject = ORDERS, **more: Any) -> O
         "unknown": "the log that tells may not be read",
         "commit": "it listed the partition and was committed",
     }
-    why = Hangs(cause, 0, False, decision, decided_by.get(decision, "it was seen not to be"), is_behind=False)
+    why = Hangs(cause, 0, False, decided_by.get(decision, "it was seen not to be"), is_behind=False)
     looks = (
         _LINE,
         Evidence(NOW_MS - 9_000, "orders-0@100", "open: producer id 7, epoch 3"),
         Evidence(NOW_MS - 6_000, TOPIC, "partition 0 read to the end of then: no transaction there will end it"),
         Evidence(NOW_MS - 3_000, "DescribeProducers, broker 1", "still open"),
-        Evidence(NOW_MS - 9_000, "txnscope", str(why)),
+        Evidence(NOW_MS - 9_000, "txnscope", f"{why}. Decision: {decision}: {why.decided_by}"),
     )
     fields: dict[str, Any] = {
         "severity": kinds.CRITICAL,

@@ -13,6 +13,7 @@ revision = "0010"
 down_revision = "0009"
 
 _NO_PERMISSION: Final = re.compile(r"no permission on topic (\S+): grant (\S+(?: and \S+)*) on it")
+_ADDED: Final = (("data_partitions", "why_code"), ("source_status", "error_code"), ("findings", "reason"))
 _SENTENCES: Final = (
     ("data_partitions", "why", "why_code"),
     ("data_partitions", "read_why", None),
@@ -21,12 +22,8 @@ _SENTENCES: Final = (
 
 
 def upgrade() -> None:
-    with op.batch_alter_table("data_partitions") as table:
-        table.add_column(sa.Column("why_code", sa.String()))
-    with op.batch_alter_table("source_status") as table:
-        table.add_column(sa.Column("error_code", sa.String()))
-    with op.batch_alter_table("findings") as table:
-        table.add_column(sa.Column("reason", sa.String()))
+    for table_name, column in _ADDED:
+        op.add_column(table_name, sa.Column(column, sa.String()))
     for table_name, column, code in _SENTENCES:
         _encode(table_name, column, code)
     _explain_gaps()
@@ -36,11 +33,7 @@ def downgrade() -> None:
     for table_name, column, _ in _SENTENCES:
         table = sa.table(table_name, sa.column(column))
         op.execute(table.update().where(table.c[column].is_not(None)).values({column: "not known"}))
-    for table_name, column in (
-        ("data_partitions", "why_code"),
-        ("source_status", "error_code"),
-        ("findings", "reason"),
-    ):
+    for table_name, column in _ADDED:
         with op.batch_alter_table(table_name) as changed:
             changed.drop_column(column)
 
@@ -56,7 +49,7 @@ def _encode(table_name: str, column: str, code: str | None) -> None:
 
 
 def _explain_gaps() -> None:
-    """What a coverage gap lacks; other findings that are open are described anew at the judge's first look."""
+    """Gives coverage gaps the permission they lack; the judge gives other open findings a reason in its first round."""
     table = sa.table("findings", *map(sa.column, ("id", "kind", "summary", "reason")))
     gaps = sa.select(table.c.id, table.c.summary).where(table.c.kind == "coverage_gap")
     for id_, summary in op.get_bind().execute(gaps).all():
