@@ -182,13 +182,10 @@ class _Child:
     def silent_s(self) -> float:
         return self._meter.seconds
 
-    def start(self) -> None:
-        self._spawn()
-
     def start_again(self) -> None:
         """Kills what the dead process left behind, then starts the next one."""
         self.kill()
-        self._spawn()
+        self.start()
 
     def is_final(self, code: int) -> bool:
         return self._lives == 1 and code in self._final_at_start
@@ -223,7 +220,7 @@ class _Child:
         if self._lifeline is not None:
             self._lifeline.close()
 
-    def _spawn(self) -> None:
+    def start(self) -> None:
         if self._lifeline is not None:
             self._lifeline.close()
         self._lifeline = lifeline = Ours()

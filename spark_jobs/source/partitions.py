@@ -29,7 +29,7 @@ from spark_jobs.source.stalled import read_stalled
 from spark_jobs.source.watched import Clock, Watch
 
 TOO_LATE_MS: Final = 10_000
-"""A task that waited for so long reports what was observed, but reads nothing: the next sample is fresher."""
+"""Age from which a task reports its sample without reading from brokers: the next sample is fresher."""
 
 
 @dataclass(frozen=True)

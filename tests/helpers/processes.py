@@ -24,7 +24,7 @@ def with_environment(name: str, value: str) -> list[psutil.Process]:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process has this number now. A zombie, whoever has to reap it, has ended."""
+    """Returns whether a process has this number now. A zombie counts as ended."""
     with suppress(psutil.NoSuchProcess):
         return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     return False

@@ -1,4 +1,4 @@
-"""Nobody is ended for a number that somebody else had: a run of the suite killed another test's JVM once."""
+"""Tests end only the processes they meant: a process number may belong to another process by then."""
 
 from __future__ import annotations
 

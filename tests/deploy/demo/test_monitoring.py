@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import urllib.request
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import yaml
 
@@ -21,6 +20,7 @@ from deploy.demo.options import Watchers
 from deploy.demo.webhook import Notice, Webhook
 from tests.dashboards.rules.files import run
 from tests.helpers.brokers import free_port, free_ports
+from tests.helpers.processes import command_of
 from tests.helpers.waiting import ANSWER_S, wait_for
 
 HANGS = {"alertname": "KafkaTransactionHanging", "service": "txnscope", "severity": "critical", "cluster": "demo"}
@@ -122,8 +122,7 @@ def test_runs_the_shipped_rules_and_sends_to_the_webhook(monitoring: Monitoring,
 
 
 def test_one_that_dies_is_named_with_the_end_of_its_log(monitoring: Monitoring, tmp_path: Path) -> None:
-    pid = _pid_of(f"--storage.tsdb.path={tmp_path}")
-    os.kill(pid, signal.SIGKILL)
+    _process_of(f"--storage.tsdb.path={tmp_path}").kill()
     said = wait_for(lambda: monitoring.dead(3), "its death to be told")
     first, *log = said.splitlines()
     assert (first, len(log)) == ("Prometheus ended with code 137; its log ends:", 3)
@@ -136,16 +135,11 @@ def _programs(directory: Path, *names: str) -> None:
         (directory / name).touch(0o700)
 
 
-def _pid_of(argument: str) -> int:
-    """Of the process, not of its keeper."""
-    for directory in Path("/proc").glob("[0-9]*"):
-        try:
-            command = (directory / "cmdline").read_bytes().decode()
-        except OSError:
-            continue
-        if argument in command and "deploy.demo.leash" not in command:
-            return int(directory.name)
-    raise AssertionError(f"nothing runs with {argument}")
+def _process_of(argument: str) -> psutil.Process:
+    """Returns the process itself, not its keeper."""
+    commands = {one: command_of(one) for one in psutil.process_iter()}
+    (found,) = (one for one, it in commands.items() if argument in it and "deploy.demo.leash" not in it)
+    return found
 
 
 def _get(url: str) -> Any:

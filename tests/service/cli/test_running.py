@@ -13,11 +13,13 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import Participants
 from tests.helpers.paths import ROOT
+from tests.helpers.processes import command_of
 from tests.helpers.stores import Id, SeededCluster, open_id
 from tests.helpers.waiting import ANSWER_S, LIMIT_S, wait_until, wait_until_equal
 
@@ -174,19 +176,11 @@ def test_the_store_is_on_no_command_line_that_the_user_did_not_type(start: Start
     assert url in watched.text, "the application was not told its store"
     ingest = start("ingest", "--bootstrap-servers", "a:1", "--store", url)
     ingest.wait_for_text("ingest ")
-    assert "s3cret" not in command_line(ingest.process.pid)
+    assert "s3cret" not in command_of(psutil.Process(ingest.process.pid))
 
 
 def command_lines() -> set[str]:
-    return {command_line(int(process.name)) for process in Path("/proc").glob("[0-9]*")}
-
-
-def command_line(pid: int) -> str:
-    """Empty: the process is gone."""
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-    except OSError:
-        return ""
+    return {f"{command_of(process)} " for process in psutil.process_iter()}
 
 
 def test_watch_keeps_one_owner_over_the_lives_of_the_application(start: Start, port: int) -> None:

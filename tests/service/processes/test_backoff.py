@@ -1,4 +1,4 @@
-"""Who fails again and again is tried less and less often, and not for ever less."""
+"""Pauses between tries grow up to a limit, and are short again after a success."""
 
 from __future__ import annotations
 
