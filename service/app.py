@@ -39,7 +39,7 @@ from service.api.routes import (
 from service.clock import wall_clock_ms
 from service.kafka.settings import ClientSettings
 from service.metrics import create_metrics
-from service.metrics.middleware import HttpMetrics
+from service.metrics.requests import HttpMetrics
 from service.processes.lifeline import BEAT_EVERY_S
 from service.store.engine import open_reader
 from service.web.shared.render import answer_errors_of_pages
@@ -96,7 +96,7 @@ def create_app(
     app.mount("/static", StaticFiles(directory=web.STATIC))
     app.add_middleware(HeadAsGet)
     app.add_middleware(SecurityHeaders)
-    app.add_middleware(HttpMetrics, metrics=app.state.metrics)
+    app.add_middleware(HttpMetrics, requests=app.state.metrics.requests)
     _describe(app)
     return app
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from service.domain.partitions.offset_spans import ABORT, COMMIT, Piece, SpanWalk
-from service.wire import control
+from service.wire import records
 from service.wire.batches import BadBatch, Batch, read_batches
 from service.wire.errors import DecodeError
 
-_MARKERS: Final = {control.ABORT: ABORT, control.COMMIT: COMMIT}
+_MARKERS: Final = {records.ABORT: ABORT, records.COMMIT: COMMIT}
 
 
 def walk_through(walk: SpanWalk, data: bytes, lo: int) -> int | None:
@@ -41,7 +41,7 @@ def piece_of(batch: Batch) -> Piece:
     marker, at_ms = None, header.max_timestamp_ms
     if header.is_control:
         try:
-            record = control.read_control(batch)
+            record = records.read_control(batch)
         except DecodeError:  # the checksum is good, the record is not: a marker of unknown type
             record = None
         if record is not None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from service.kafka.errors import KafkaFailure, KafkaUnavailable
 from service.processes import lifeline
 from service.processes.linux import descendants
-from service.store.errors import StoreError, StoreUnavailable
+from service.store.engine import StoreError, StoreUnavailable
 from spark_jobs.runtime import fork_server
 from spark_jobs.runtime.java import JavaNotFound
 from spark_jobs.runtime.liveness import Liveness

@@ -18,8 +18,7 @@ from service.kafka import cluster as kafka_cluster
 from service.kafka.client import KafkaClient
 from service.kafka.errors import KafkaFailure, KafkaUnavailable
 from service.store import clusters, lease
-from service.store.engine import open_engine
-from service.store.errors import StoreError, StoreUnavailable
+from service.store.engine import StoreError, StoreUnavailable, open_engine
 from service.store.migrate import upgrade
 from spark_jobs.housekeeping import forgetting
 from spark_jobs.jobs.ledger import LedgerJob, end_tailing

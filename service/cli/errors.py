@@ -8,7 +8,7 @@ from typing import Final
 
 from alembic.util import CommandError
 
-from service.store.errors import StoreError, StoreUnavailable
+from service.store.engine import StoreError, StoreUnavailable
 
 FINE: Final = 0
 FOUND: Final = 1

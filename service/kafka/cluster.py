@@ -8,7 +8,7 @@ from typing import Any, Final
 from kafka.protocol.admin import DescribeConfigsRequest
 from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest
 
-from service.domain.transaction_log.limits import CONFIG_DEFAULTS
+from service.domain.transaction_log.states import CONFIG_DEFAULTS
 from service.kafka.client import KafkaClient
 from service.kafka.errors import KafkaFailure, KafkaUnavailable
 

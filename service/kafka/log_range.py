@@ -10,7 +10,7 @@ from service.domain.worlds.markers import Marker
 from service.kafka.client import KafkaClient
 from service.kafka.fetch import fetch_piece
 from service.kafka.metadata import Leader
-from service.wire import control
+from service.wire import records
 from service.wire.batches import BadBatch, Batch, read_batches
 from service.wire.errors import DecodeError
 
@@ -79,7 +79,7 @@ class LogRange:
                 size *= 2
 
 
-_OUTCOMES: Final = {control.ABORT: False, control.COMMIT: True}
+_OUTCOMES: Final = {records.ABORT: False, records.COMMIT: True}
 
 
 class DataBatch(NamedTuple):
@@ -129,7 +129,7 @@ def batches_between(
 def _marker(batch: Batch) -> Marker:
     header = batch.header
     try:
-        record = control.read_control(batch)
+        record = records.read_control(batch)
     except DecodeError:
         record = None
     if record is None or record.type not in _OUTCOMES:

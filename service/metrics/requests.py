@@ -1,8 +1,11 @@
-"""Counters of answered requests, and their durations: counted in this process, unlike the metrics of the store."""
+"""Counts answered requests and their durations: in this process, unlike the metrics of the store."""
 
 from __future__ import annotations
 
-from typing import Final
+import re
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
@@ -13,6 +16,14 @@ UNROUTED: Final = "(none)"
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Message, Receive, Send], Awaitable[None]]
+
+_CONVERTOR: Final = re.compile(r":\w+}")
+"""Matches the convertor in `{name:path}`, which is not part of the name."""
 
 
 class RequestMetrics:
@@ -28,3 +39,42 @@ class RequestMetrics:
         """Counts a request. `route` is a template (`/clusters/{cluster}`), of which there are few."""
         self._requests.labels(method if method in _METHODS else "other", route, str(status)).inc()
         self._seconds.labels(route).observe(seconds)
+
+
+class HttpMetrics:
+    """Counts and measures requests. To be added with `app.add_middleware(HttpMetrics, requests=metrics.requests)`."""
+
+    def __init__(self, app: App, requests: RequestMetrics) -> None:
+        self._app, self._requests = app, requests
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Counts the request. An exception that reaches us counts as 500, which is what the server answers then."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        status = 500
+        began = time.perf_counter()
+
+        async def sending(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, sending)
+        finally:
+            self._requests.count(scope["method"], route_of(scope), status, time.perf_counter() - began)
+
+
+def route_of(scope: Message) -> str:
+    """Returns the template that the router left in the scope, with the prefix under which its router is included: a
+    REST route and a page may have the same path.
+    """
+    declared = getattr(scope.get("route"), "path", None)
+    if declared is None:
+        return UNROUTED
+    template = _CONVERTOR.sub("}", declared)
+    filled = template.format(**scope["path_params"])
+    prefix = scope["path"].removesuffix(filled) if scope["path"].endswith(filled) else ""
+    return f"{prefix}{template}"

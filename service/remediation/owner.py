@@ -18,7 +18,8 @@ from service.kafka.metadata import topic_layout
 from service.remediation.refused import Refused
 from service.remediation.shell import argument
 from service.store.display import display_id
-from service.store.queries import clusters, partitions
+from service.store.queries import clusters
+from service.store.queries.owners import owners
 
 READS_WITHIN_S: Final = 5.0
 """Time that the store may take to catch up with the end of the transaction log."""
@@ -101,5 +102,5 @@ def is_fenced(entry: Entry, owner: Owner | None) -> None:
 
 
 def _owner(connection: Connection, cluster_id: int, entry: Entry) -> Owner | None:
-    found = partitions.owners(connection, cluster_id, [entry.producer_id])
+    found = owners(connection, cluster_id, [entry.producer_id])
     return owner_of(entry, found.get(entry.producer_id, []))

@@ -7,9 +7,9 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, select, update
 
-from service.store.errors import ClusterMismatch
+from service.store.engine import ClusterMismatch
+from service.store.many_rows import Upsert
 from service.store.schema import clusters
-from service.store.upsert import Upsert
 
 _NAMES = Upsert(clusters, columns=("name", "kafka_cluster_id", "bound_at_ms"), key=("name",))
 

@@ -1,4 +1,4 @@
-"""Opens the store's engines, and hides passwords in its URL from people, logs and answers over HTTP."""
+"""Opens the store's engines, with errors of one line each; hides passwords in its URL from people, logs and answers."""
 
 from __future__ import annotations
 
@@ -12,24 +12,11 @@ from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import ArgumentError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from service.store import upsert
-from service.store.errors import StoreError, StoreUnavailable
+from service.store import many_rows
 
 _CREDENTIALS: Final = re.compile(r"(?s)(^[^:/@]*:/*)?.*@")
 """Matches, in a text that no parser takes for a URL, everything behind the scheme up to the last @."""
 _IN_QUERY: Final = re.compile(r"(?i)(password=)[^&]*")  # libpq's password, sslpassword
-
-
-def shown(url: URL) -> str:
-    """Returns the URL with *** for passwords."""
-    return _IN_QUERY.sub(r"\1***", url.render_as_string(hide_password=True))
-
-
-def shown_unparsed(url: str) -> str:
-    """Returns the same as `shown` for a text that is no URL; user names go too, because nothing shows where they
-    end."""
-    return _IN_QUERY.sub(r"\1***", _CREDENTIALS.sub(r"\1***@", url, count=1))
-
 
 _DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg"}
 _BUSY_TIMEOUT_S = 5.0
@@ -78,6 +65,37 @@ _PASSING = frozenset(
 )
 
 
+class StoreError(Exception):
+    """The store cannot be used as asked: the URL is bad, the file is foreign, or the caller broke a promise."""
+
+
+class StoreUnavailable(StoreError):
+    """The store is locked, full or down. Nothing was written; the same call may succeed later."""
+
+
+class ClusterMismatch(StoreError):
+    """The cluster's name is bound to another Kafka cluster."""
+
+
+class LeaseLost(StoreError):
+    """Another driver holds the lease and writes now; this one has to stop."""
+
+
+class OutOfSequence(StoreError):
+    """A batch does not begin at the store's progress; reading has to start again from there."""
+
+
+def shown(url: URL) -> str:
+    """Returns the URL with *** for passwords."""
+    return _IN_QUERY.sub(r"\1***", url.render_as_string(hide_password=True))
+
+
+def shown_unparsed(url: str) -> str:
+    """Returns the same as `shown` for a text that is no URL; user names go too, because nothing shows where they
+    end."""
+    return _IN_QUERY.sub(r"\1***", _CREDENTIALS.sub(r"\1***@", url, count=1))
+
+
 def open_engine(url: str) -> Engine:
     """Returns the writer's engine. On SQLite every transaction takes the write lock at once; elsewhere rows are locked.
 
@@ -91,7 +109,7 @@ def open_engine(url: str) -> Engine:
     else:
         arguments = _postgresql_arguments(parsed, options=f"-c lock_timeout={_BUSY_TIMEOUT_S:.0f}s")
         engine = _create(parsed, pool_pre_ping=True, connect_args=arguments, paramstyle="format")
-        upsert.listen(engine)
+        many_rows.listen(engine)
     return engine
 
 

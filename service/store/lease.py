@@ -6,9 +6,9 @@ from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, Engine, Update, select, update
 
-from service.store.errors import LeaseLost
+from service.store.engine import LeaseLost
+from service.store.many_rows import Upsert
 from service.store.schema import leases
-from service.store.upsert import Upsert
 
 EXPIRES_AFTER_MS: Final = 10_000
 

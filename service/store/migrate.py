@@ -10,8 +10,7 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine
 
-from service.store.engine import shown
-from service.store.errors import StoreError
+from service.store.engine import StoreError, shown
 
 _SCRIPTS = Path(__file__).parent / "migrations"
 _UPGRADE_LOCK = 7489071206341  # any number, but the same for every process that upgrades

@@ -12,8 +12,8 @@ from sqlalchemy import ColumnElement, Connection, Engine, and_, delete, select, 
 
 from service.store.clusters import begin_counting
 from service.store.lease import Lease, check
+from service.store.many_rows import Upsert
 from service.store.schema import log_partitions, source_status
-from service.store.upsert import Upsert
 
 
 class Position(NamedTuple):

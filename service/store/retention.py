@@ -31,6 +31,7 @@ from sqlalchemy import (
 from service.domain.retention_policy import DEFAULT, Keep
 from service.domain.transaction_log.states import EXPIRED, SOURCE, UNKNOWN
 from service.store.lease import Lease, check
+from service.store.many_rows import Upsert
 from service.store.schema import (
     HAS_EXPIRED,
     audit,
@@ -49,7 +50,6 @@ from service.store.schema import (
     transactional_ids,
     transitions,
 )
-from service.store.upsert import Upsert
 
 ROWS_AT_ONCE: Final = 4_000
 """Most rows of each table that one call deletes; the call takes up to half a second in a store of a million ids."""

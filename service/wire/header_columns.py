@@ -9,9 +9,9 @@ import numpy as np
 
 from service.wire import batches
 from service.wire.batches import HEADER_SIZE, LAYOUT, LENGTH_END, MAGIC, Batch, BatchHeader, read_batches
-from service.wire.control import OTHER, ControlRecord, read_control
 from service.wire.errors import DecodeError
-from service.wire.starts import SHORTEST, batch_length, batch_starts
+from service.wire.locating import SHORTEST, batch_length, batch_starts
+from service.wire.records import OTHER, ControlRecord, read_control
 from service.wire.vectors import Bools, Ints, structs
 
 

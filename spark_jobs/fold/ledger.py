@@ -12,9 +12,9 @@ from service.domain.partitions.ledger import LedgerBatch, Marker, TopicRange, Vo
 from service.domain.reasons.reason import Reason, together
 from service.domain.transaction_log.facts import Gap, RangeRead
 from service.domain.transaction_log.minutes import MINUTE_MS
-from service.wire.control import COMMIT
 from service.wire.header_columns import HeaderColumns, header_columns, marker_at
 from service.wire.log_columns import Chunk
+from service.wire.records import COMMIT
 from service.wire.vectors import Bools, Ints
 from spark_jobs.fold.rows import READ, facts_from_rows, rows_of, struct_of, troubles_from_rows
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from sqlalchemy import Connection
 
-from service.store.queries import judged_partitions
+from service.store.queries import partitions
 
 NEVER_MS: Final = 0
 
@@ -44,5 +44,5 @@ def unrest_at_start(connection: Connection, cluster_id: int, now_ms: int) -> Unr
     together with a broker on its node. The start time then counts as the last broker failure. On a store that has no
     look at partitions yet, no failure is assumed.
     """
-    looked_ms = judged_partitions.looked_at_ms(connection, cluster_id)
+    looked_ms = partitions.looked_at_ms(connection, cluster_id)
     return Unrest() if looked_ms is None else Unrest(now_ms)

@@ -19,8 +19,8 @@ from service.domain.findings.settling import SKEW_MS, TOGETHER_MS, Settling, gap
 from service.domain.findings.timed_out import Burst, Participants
 from service.domain.transaction_log import causes
 from service.domain.transaction_log.states import COMPLETE_ABORT
+from service.store.many_rows import batched
 from service.store.queries import id_events, judge_inputs
-from service.store.upsert import batched
 from service.wire.errors import DecodeError
 from service.wire.transaction_log import decode_value
 from spark_jobs.judge.resolution import topic_text

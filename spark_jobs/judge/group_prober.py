@@ -22,7 +22,7 @@ from service.kafka.groups import list_groups
 from service.kafka.settings import ClientSettings
 from service.store.engine import open_reader
 from service.store.lease import Lease
-from service.store.queries import blocked_groups, judged_partitions, partitions
+from service.store.queries import partitions
 from service.store.writers.groups import GroupSeen, GroupWriter
 from spark_jobs.judge.group_requests import Answered, ask_groups
 from spark_jobs.judge.group_rounds import AwayBrokers, Rounds, Stalls, stalls
@@ -72,9 +72,9 @@ class GroupsWatch:
         """Makes one look, and returns the seconds until the next. Raises LeaseLost and StoreUnavailable as the writer
         does, KafkaFailure if no broker can be asked."""
         with self._reader.connect() as connection:
-            ends = blocked_groups.standing(connection, self._cluster_id)
-            as_of_ms = judged_partitions.looked_at_ms(connection, self._cluster_id) if ends else None
-            now = stalls(ends, blocked_groups.offsets_partitions(ends), as_of_ms)
+            ends = partitions.standing(connection, self._cluster_id)
+            as_of_ms = partitions.looked_at_ms(connection, self._cluster_id) if ends else None
+            now = stalls(ends, partitions.offsets_partitions(ends), as_of_ms)
             homes = [(OFFSETS_TOPIC, partition) for partition in now.offsets]
             entries = partitions.entries(connection, self._cluster_id, homes) if homes else []
         if not now:
@@ -153,7 +153,7 @@ class GroupsWatch:
         give_up = time.monotonic() + LOOK_WAIT_S
         while time.monotonic() < give_up:
             with self._reader.connect() as connection:
-                if (judged_partitions.looked_at_ms(connection, self._cluster_id) or 0) >= after_ms:
+                if (partitions.looked_at_ms(connection, self._cluster_id) or 0) >= after_ms:
                     return
             time.sleep(LOOK_WAIT_S / 20)
 

@@ -8,8 +8,7 @@ from typing import Final, NamedTuple
 from service.domain.partitions.facts import Place
 from service.kafka import errors
 from service.kafka.client import KafkaClient
-from service.kafka.group_members import members
-from service.kafka.groups import UNSTABLE_OFFSET_COMMIT, GroupOffsets, committed
+from service.kafka.groups import UNSTABLE_OFFSET_COMMIT, GroupOffsets, committed, members
 from service.store.writers.groups import GroupSeen
 from spark_jobs.judge.group_rounds import Stalls
 from spark_jobs.judge.pending_offsets import NOTHING_PENDING, Pending

@@ -16,8 +16,7 @@ from service.domain.partitions.facts import Place
 from service.domain.partitions.open_entries import Entry, Relation
 from service.store.display import display_id
 from service.store.queries import partitions
-from service.store.queries.blocked_groups import STANDING_READ, read_victims
-from service.store.queries.judged_partitions import looked_at_ms
+from service.store.queries.partitions import STANDING_READ, looked_at_ms, read_victims
 from spark_jobs.judge.group_prober import GroupsWatch
 
 Judged = Iterable[tuple[Entry, Relation]]

@@ -21,7 +21,7 @@ from service.kafka.entry_facts import read_facts
 from service.kafka.errors import KafkaFailure
 from service.kafka.leader_check import Bracket, Seen
 from service.kafka.log_range import BatchesRead, batches_between
-from service.kafka.producer_owners import told_of
+from service.kafka.producers import told_of
 from service.kafka.settings import ClientSettings
 from spark_jobs.judge.kafka_worker import KafkaWorker
 from spark_jobs.runtime.liveness import Liveness

@@ -111,7 +111,7 @@ class PartitionLooks:
         hanging = [
             observed(c, context, self._bootstrap, now_ms) for c in self._cases.values() if c.unowned_ms is not None
         ]
-        looked_at_ms = judged_partitions.looked_at_ms(connection, self._cluster_id) or 0
+        looked_at_ms = read_partitions.looked_at_ms(connection, self._cluster_id) or 0
         committed = {
             entry_place(s) for (kind, s), one in known.items() if kind == kinds.HANGING and one.decision == World.COMMIT
         }

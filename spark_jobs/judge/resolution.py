@@ -18,8 +18,8 @@ from service.kafka.leader_check import Seen
 from service.kafka.log_range import BatchesRead
 from service.store import audit
 from service.store.display import display_id, printable
-from service.store.queries import partitions
 from service.store.queries.judged_partitions import JudgedEntry
+from service.store.queries.owners import owners
 from service.store.queries.partitions import PartitionRow
 from service.wire.errors import DecodeError
 from service.wire.transaction_log import decode_value
@@ -45,8 +45,8 @@ def how_it_ended(
         return None
     entry = case.entry
     closed_ms = case.take_closed(seen)
-    owners = partitions.owners(connection, cluster_id, [entry.producer_id]).get(entry.producer_id, [])
-    owner = owners[0] if owners else None
+    known = owners(connection, cluster_id, [entry.producer_id]).get(entry.producer_id, [])
+    owner = known[0] if known else None
     attempts = audit.of_subject(
         connection, cluster_id, entry.topic, entry.partition, entry.producer_id, entry.start_offset
     )

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from service.domain.reasons.reason import Reason
 from service.domain.reasons.unread import Told
 from service.kafka.errors import KafkaFailure
-from service.store.errors import StoreError
+from service.store.engine import StoreError
 from service.store.writers.source import SourceWriter
 from spark_jobs.source.carried import carried_in
 

@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 from service.kafka.errors import KafkaFailure
 from service.processes.backoff import Backoff
-from service.store.errors import LeaseLost, StoreUnavailable
+from service.store.engine import LeaseLost, StoreUnavailable
 from service.store.lease import Lease
 from spark_jobs.runtime.error_summary import error_summary
 from spark_jobs.runtime.liveness import SOURCE_S, SOURCE_START_S, Liveness, Part

@@ -18,7 +18,7 @@ from sqlalchemy.exc import OperationalError
 
 from deploy.demo.broker import Broker
 from deploy.demo.signals import interrupt_on_signals
-from service.store.errors import StoreUnavailable
+from service.store.engine import StoreUnavailable
 from tests.benchmarks.figures import percentile
 from tests.benchmarks.prepared_broker import prepared_broker
 from tests.harm.report import of_series, of_starvation, put

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 import psutil
 
-from service.store.errors import StoreUnavailable
+from service.store.engine import StoreUnavailable
 from tests.harm.watched import SERVICE, Watch
 from tests.helpers.processes import left, send
 from tests.helpers.waiting import wait_until

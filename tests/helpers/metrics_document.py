@@ -16,9 +16,8 @@ from service.domain.transaction_log.facts import Reject
 from service.domain.transaction_log.states import SOURCE
 from service.metrics import create_metrics
 from service.metrics.catalogue import HTTP_REQUESTS, HTTP_SECONDS, OF_CLUSTERS, RENDER_SECONDS, UP, Metric
-from service.metrics.collector import SERIES_LIMIT
 from service.metrics.families import CAUSES, REASONS
-from service.metrics.page import KEPT_MS
+from service.metrics.page import KEPT_MS, SERIES_LIMIT
 from service.store import clusters
 from service.store.engine import open_reader
 from service.store.queries.metrics import EXPIRES_WITHIN_MS, HANGING_NAMED, TOP_OPEN

@@ -10,7 +10,7 @@ import pytest
 from deploy.demo.broker import Broker
 from deploy.demo.workload.raw_producer import Connection
 from service.kafka.client import KafkaClient
-from service.kafka.producer_owners import told_of
+from service.kafka.producers import told_of
 from service.kafka.settings import ClientSettings
 from tests.helpers.brokers import Cluster, free_port, on
 from tests.helpers.waiting import wait_until_equal

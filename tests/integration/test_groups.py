@@ -33,7 +33,7 @@ from service.kafka.producers import describe_producers
 from service.kafka.settings import ClientSettings
 from service.store.engine import open_reader
 from service.store.queries import partitions
-from service.store.queries.blocked_groups import read_victims
+from service.store.queries.partitions import read_victims
 from service.store.writers.groups import GroupWriter
 from service.store.writers.partitions import PartitionWriter
 from spark_jobs.judge.group_prober import GroupsWatch

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import quote
 
-from service.domain.transaction_log.limits import NO_TIME, is_time
+from service.domain.transaction_log.states import NO_TIME, is_time
 from service.store.display import display_id
 
 

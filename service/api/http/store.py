@@ -10,8 +10,7 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from service.store import migrate
-from service.store.engine import shown
-from service.store.errors import StoreError, StoreUnavailable
+from service.store.engine import StoreError, StoreUnavailable, shown
 from service.store.queries import clusters as read
 
 

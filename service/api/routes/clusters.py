@@ -22,7 +22,7 @@ from service.api.schemas.unknowns import Unknown
 from service.domain.findings.kinds import CONFIRMED, HANGING
 from service.domain.releases import release_of
 from service.domain.transaction_log import states
-from service.domain.transaction_log.limits import CONFIG_DEFAULTS
+from service.domain.transaction_log.states import CONFIG_DEFAULTS
 from service.store.queries import clusters, findings
 from service.store.queries.clusters import ClusterRow
 from service.store.queries.findings import FindingCount

@@ -22,7 +22,7 @@ from service.api.http.problems import describe
 from service.api.http.store import Store, store_of
 from service.api.routes.clusters import known_cluster
 from service.api.schemas.finding_body import describe_finding
-from service.store.errors import StoreError
+from service.store.engine import StoreError
 from service.store.queries import findings
 from service.store.queries.findings import Told
 

@@ -21,7 +21,7 @@ from service.api.schemas.findings import Findings, Kind, OneFinding, Severity, S
 from service.domain.findings.kinds import CONFIRMED, HANGING, RESOLVED
 from service.store.queries import clusters, findings
 from service.store.queries.findings import FindingPlace, FindingSelection
-from service.store.queries.judged_partitions import looked_at_ms
+from service.store.queries.partitions import looked_at_ms
 
 _TIME_BYTES = 8
 

@@ -16,8 +16,7 @@ from service.api.http.store import store_of
 from service.api.routes.clusters import known_cluster
 from service.api.schemas.groups import Groups
 from service.domain.partitions.blocked_groups import Victim
-from service.store.queries.blocked_groups import read_victims
-from service.store.queries.judged_partitions import looked_at_ms
+from service.store.queries.partitions import looked_at_ms, read_victims
 
 router = APIRouter(tags=["groups"], dependencies=[Depends(only_known)])
 

@@ -24,10 +24,9 @@ from service.domain.partitions.blocked_groups import NOBODY, GroupsBehind
 from service.domain.partitions.facts import Place
 from service.store.display import printable
 from service.store.queries import partitions, transactions
-from service.store.queries.blocked_groups import read_victims
 from service.store.queries.clusters import ClusterRow
-from service.store.queries.judged_partitions import judge, looked_at_ms
-from service.store.queries.partitions import PartitionRow
+from service.store.queries.judged_partitions import judge
+from service.store.queries.partitions import PartitionRow, looked_at_ms, read_victims
 
 # the last row's partition; its topic follows
 _HEAD = struct.Struct(">i")

@@ -33,8 +33,7 @@ from service.remediation.refused import Refused
 from service.remediation.way_out import WayOut, steps, way_out
 from service.store import audit
 from service.store.audit import Attempt
-from service.store.engine import open_engine
-from service.store.errors import StoreError
+from service.store.engine import StoreError, open_engine
 from service.store.queries import findings
 from service.store.queries.clusters import ClusterRow
 

@@ -9,7 +9,7 @@ from service.api.http.fields import id_fields, partition_link, text_of_time, tim
 from service.domain.findings.hanging import is_blocking
 from service.domain.partitions.open_entries import COMPLETING, OPENED, OVERDUE, Owner
 from service.domain.reasons.reason import text_of
-from service.domain.transaction_log.limits import is_time
+from service.domain.transaction_log.states import is_time
 from service.store.queries.judged_partitions import JudgedEntry, JudgedPartition
 from service.store.queries.partitions import PartitionRow
 

@@ -10,8 +10,7 @@ from sqlalchemy import Connection
 from service.api.http.fields import id_b64, id_text, text_of_time, time_field, transaction_link
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import NO_ID
-from service.domain.transaction_log.limits import expires_at_ms, times_out_at_ms
-from service.domain.transaction_log.states import SOURCE
+from service.domain.transaction_log.states import SOURCE, expires_at_ms, times_out_at_ms
 from service.store.queries import clusters, transactions
 from service.store.queries.clusters import ClusterRow, PartitionRow
 from service.store.rows.ids import IdRow

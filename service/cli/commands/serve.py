@@ -15,8 +15,7 @@ from service.cli.kafka import client_settings
 from service.cli.version import version
 from service.processes import lifeline
 from service.settings import Settings
-from service.store.engine import open_reader
-from service.store.errors import StoreError
+from service.store.engine import StoreError, open_reader
 
 
 def listen(host: str, port: int) -> socket.socket:

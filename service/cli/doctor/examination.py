@@ -9,8 +9,7 @@ from typing import Final, NamedTuple
 from service.cli.doctor.transaction_log import LogRead, read_log
 from service.clock import wall_clock_ms
 from service.domain.doctor.seen import BrokerSeen, ClockSeen, GroupsSeen, IdsSeen, LogSeen, Seen, TopicsSeen
-from service.domain.transaction_log.limits import CONFIG_DEFAULTS
-from service.domain.transaction_log.states import TOPIC
+from service.domain.transaction_log.states import CONFIG_DEFAULTS, TOPIC
 from service.kafka import errors, permissions
 from service.kafka.client import KafkaClient
 from service.kafka.errors import KafkaFailure

@@ -11,9 +11,8 @@ from service.cli.text import time_of, topic_partitions
 from service.domain.transaction_log.states import NAMES
 from service.store.display import display_id
 from service.wire.batches import LENGTH_END, Batch, BatchHeader, read_batches
-from service.wire.control import ABORT, COMMIT, read_control
 from service.wire.errors import DecodeError
-from service.wire.records import Record, read_records
+from service.wire.records import ABORT, COMMIT, Record, read_control, read_records
 from service.wire.transaction_log import TransactionValue, decode_key, decode_value
 
 _CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")

@@ -11,8 +11,7 @@ from service.domain.doctor.acls import Acl
 from service.domain.doctor.seen import BrokerSeen, Seen
 from service.domain.findings.words import listed, moment, partitions, span
 from service.domain.releases import FIRST_OF_38, may_skip_markers, release_of
-from service.domain.transaction_log.limits import CONFIG_DEFAULTS
-from service.domain.transaction_log.states import TOPIC
+from service.domain.transaction_log.states import CONFIG_DEFAULTS, TOPIC
 
 OK: Final = "ok"
 GAP: Final = "gap"

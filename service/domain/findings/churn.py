@@ -30,9 +30,8 @@ from service.domain.findings.finding import EVIDENCE_KEPT, Observation, Occurren
 from service.domain.findings.lifecycle import QUIET_MS
 from service.domain.findings.words import listed, span
 from service.domain.transaction_log import causes
-from service.domain.transaction_log.limits import EXPIRATION_CONFIG
 from service.domain.transaction_log.minutes import minute_of
-from service.domain.transaction_log.states import NEVER_SEEN
+from service.domain.transaction_log.states import EXPIRATION_CONFIG, NEVER_SEEN
 
 RANDOM_IDS: Final = 5
 """From this number on, ids of one prefix that came within 15 minutes and whose ends look made up may be churn; the ids

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from service.domain.findings.finding import Observation
 from service.domain.findings.rules import Rule, Rules
 from service.domain.partitions.blocked_groups import NOBODY, GroupsBehind
-from service.domain.transaction_log.limits import CONFIG_DEFAULTS, EXPIRATION_CONFIG
+from service.domain.transaction_log.states import CONFIG_DEFAULTS, EXPIRATION_CONFIG
 
 SCAN_CONFIG: Final = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
 SWEEP_CONFIG: Final = "transaction.remove.expired.transaction.cleanup.interval.ms"

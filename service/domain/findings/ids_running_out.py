@@ -23,8 +23,7 @@ from service.domain.findings.finding import EVIDENCE_KEPT, Evidence, Observation
 from service.domain.findings.settling import gap_ms
 from service.domain.findings.words import moment, span
 from service.domain.transaction_log import causes
-from service.domain.transaction_log.limits import EXPIRATION_CONFIG, expires_at_ms
-from service.domain.transaction_log.states import TOPIC
+from service.domain.transaction_log.states import EXPIRATION_CONFIG, TOPIC, expires_at_ms
 from service.domain.transaction_log.transitions import LAST_EPOCH
 
 SOON_MS: Final = 24 * 3_600_000

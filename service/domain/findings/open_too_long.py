@@ -10,8 +10,15 @@ from service.domain.findings.conditions import IdNow, about, bounded, coordinato
 from service.domain.findings.context import SCAN_CONFIG, Context
 from service.domain.findings.finding import Evidence, Observation, Subject
 from service.domain.findings.words import moment, partitions, span
-from service.domain.transaction_log.limits import TWO_PHASE_TIMEOUT_MS, is_time, times_out_at_ms
-from service.domain.transaction_log.states import NAMES, ONGOING, PREPARE_ABORT, PREPARE_COMMIT
+from service.domain.transaction_log.states import (
+    NAMES,
+    ONGOING,
+    PREPARE_ABORT,
+    PREPARE_COMMIT,
+    TWO_PHASE_TIMEOUT_MS,
+    is_time,
+    times_out_at_ms,
+)
 
 LONG_AFTER_MS: Final = 60_000
 """Limit if no rule sets one: Kafka's default transaction.timeout.ms, after which most transactions would have been

@@ -19,7 +19,7 @@ from service.domain.partitions.open_entries import (
     Entry,
     Relation,
 )
-from service.domain.transaction_log.limits import times_out_at_ms
+from service.domain.transaction_log.states import times_out_at_ms
 
 _KINDS: Final = {
     OPENED: kinds.LONG_RUNNING,

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Final
 
-from service.domain.transaction_log.limits import is_time
+from service.domain.transaction_log.states import is_time
 
 _UNITS: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s"))
 NAMED: Final = 5

@@ -10,7 +10,7 @@ from service.domain.partitions.facts import NOT_TOLD, FirstBatch
 from service.domain.partitions.open_entries import Entry, Relation
 from service.domain.reasons.reason import Reason
 from service.domain.reasons.unjudged import NotAllRead, NotReadYet, ProducerUnknown
-from service.domain.transaction_log.limits import NO_TIME
+from service.domain.transaction_log.states import NO_TIME
 
 ANSWERS_WITHIN_MS: Final = 10_000
 """Age up to which a sample of all partitions describes their present state."""

@@ -10,8 +10,7 @@ from service.domain.findings.context import Context
 from service.domain.findings.open_too_long import SLACK_MS
 from service.domain.reasons.reason import Reason
 from service.domain.reasons.unjudged import LogUnread, LookedAtAgain, OwnerUndecodable
-from service.domain.transaction_log.limits import is_time, times_out_at_ms
-from service.domain.transaction_log.states import EXPIRED, NAMES, ONGOING, OPEN, UNKNOWN
+from service.domain.transaction_log.states import EXPIRED, NAMES, ONGOING, OPEN, UNKNOWN, is_time, times_out_at_ms
 
 OPENED: Final = "open"
 OVERDUE: Final = "overdue"

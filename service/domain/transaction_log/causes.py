@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from service.domain.transaction_log.facts import NO_ID, LogRecord
-from service.domain.transaction_log.limits import TWO_PHASE_TIMEOUT_MS
 from service.domain.transaction_log.states import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
@@ -21,6 +20,7 @@ from service.domain.transaction_log.states import (
     ONGOING,
     PREPARE_ABORT,
     PREPARE_COMMIT,
+    TWO_PHASE_TIMEOUT_MS,
 )
 from service.domain.transaction_log.transitions import is_same_transaction
 

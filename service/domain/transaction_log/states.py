@@ -1,4 +1,4 @@
-"""The states of a transactional.id, with the numbers they have in Kafka's log.
+"""The states of a transactional.id, with their numbers in Kafka's log, and the limits at which Kafka acts on them.
 
 Source: `TransactionState.java` (only ids 0-5 are ever written; 6 Dead and 7 PrepareEpochFence never are).
 Three numbers of our own, outside Kafka's byte range, let a column of integers hold every state.
@@ -44,3 +44,43 @@ EXPIRABLE: Final = frozenset({EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT})
 
 TOPIC: Final = "__transaction_state"
 SOURCE: Final = "transaction_state"
+
+
+EXPIRATION_CONFIG: Final = "transactional.id.expiration.ms"
+
+CONFIG_DEFAULTS: Final[dict[str, str]] = {
+    EXPIRATION_CONFIG: "604800000",
+    "transaction.remove.expired.transaction.cleanup.interval.ms": "3600000",
+    "transaction.max.timeout.ms": "900000",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "10000",
+}
+"""Kafka's defaults (TransactionStateManagerConfig, TransactionLogConfig): used until the brokers report theirs."""
+
+TWO_PHASE_TIMEOUT_MS: Final = 2_147_483_647
+"""The timeout of a transaction that an external coordinator ends (KIP-939). Such a transaction never times out."""
+
+LAST_TIME_MS: Final = 253_402_300_799_999
+"""The end of the year 9999. A value in a record is a time only from 0 up to here."""
+
+NO_TIME: Final = -1
+"""The value that Kafka writes in place of a missing time."""
+
+
+def is_time(ms: int | None) -> bool:
+    """Returns whether the number can be a time. NO_TIME cannot."""
+    return ms is not None and 0 <= ms <= LAST_TIME_MS
+
+
+def times_out_at_ms(state: int, started_at_ms: int | None, timeout_ms: int) -> int | None:
+    """Returns the time from which the coordinator may abort the transaction; None if it will not."""
+    if state != ONGOING or started_at_ms is None or started_at_ms < 0 or timeout_ms == TWO_PHASE_TIMEOUT_MS:
+        return None
+    return started_at_ms + timeout_ms
+
+
+def expires_at_ms(state: int, last_update_ms: int, expiration_ms: int) -> int | None:
+    """Returns the time from which the coordinator may remove the id (it sweeps hourly); None while a transaction is
+    open."""
+    if state not in EXPIRABLE or last_update_ms < 0:
+        return None
+    return last_update_ms + expiration_ms

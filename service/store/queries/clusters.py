@@ -10,8 +10,7 @@ from sqlalchemy import Connection, bindparam, func, select
 from service.domain.reasons.coding import decode_if
 from service.domain.reasons.reason import Reason
 from service.domain.source_state import LeaseState
-from service.domain.transaction_log.limits import CONFIG_DEFAULTS, EXPIRATION_CONFIG
-from service.domain.transaction_log.states import SOURCE, UNKNOWN
+from service.domain.transaction_log.states import CONFIG_DEFAULTS, EXPIRATION_CONFIG, SOURCE, UNKNOWN
 from service.domain.worlds.order import NOWHERE
 from service.domain.worlds.transactions import ANY_EPOCH, Range, Unseen
 from service.store.schema import (

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Select, TextClause, and_, func, or_, select, text
 
-from service.domain.transaction_log.limits import LAST_TIME_MS
+from service.domain.transaction_log.states import LAST_TIME_MS
 from service.store.id_key import id_key
 from service.store.queries.transactions import whole_row
 from service.store.rows.ids import IdRow
@@ -79,7 +79,7 @@ def read_expiring(
     """Returns at most `limit` ids that can expire and were last updated at `until_ms` or before, the longest unused
     first.
 
-    An update at a number that is no time (`service.domain.transaction_log.limits`) leads to no expiry, and is left out.
+    An update at a number that is no time (`service.domain.transaction_log.states`) leads to no expiry, and is left out.
     """
     found = [whole_row(IdRow(*row)) for row in connection.execute(expiring(cluster_id, until_ms, after, limit + 1))]
     if len(found) <= limit:

@@ -13,8 +13,16 @@ from service.domain.findings.conditions import IdNow
 from service.domain.findings.context import View
 from service.domain.findings.ids_running_out import WORN_FROM
 from service.domain.findings.unreadable import GapSeen, Undecoded
-from service.domain.transaction_log.limits import TWO_PHASE_TIMEOUT_MS
-from service.domain.transaction_log.states import EXPIRED, ONGOING, OPEN, PREPARE_ABORT, PREPARE_COMMIT, SOURCE, UNKNOWN
+from service.domain.transaction_log.states import (
+    EXPIRED,
+    ONGOING,
+    OPEN,
+    PREPARE_ABORT,
+    PREPARE_COMMIT,
+    SOURCE,
+    TWO_PHASE_TIMEOUT_MS,
+    UNKNOWN,
+)
 from service.store.queries.transactions import participants
 from service.store.schema import (
     CAN_EXPIRE,

@@ -20,7 +20,8 @@ from service.domain.reasons.unread import is_denied
 from service.domain.transaction_log.states import SOURCE
 from service.store.queries import clusters, judge_inputs
 from service.store.queries import partitions as read_partitions
-from service.store.queries.partitions import PartitionRow
+from service.store.queries.owners import owners
+from service.store.queries.partitions import PartitionRow, looked_at_ms
 from service.store.schema import data_partitions, findings, log_partitions, partition_watch
 
 MOST_JUDGED: Final = 2_000
@@ -36,7 +37,6 @@ OTHER_WHYS: Final = LessCommon()
 NAMED: Final = 5
 
 _D, _F, _W = data_partitions.c, findings.c, partition_watch.c
-_LOOKED_AT: Final = select(_W.looked_at_ms).where(_W.cluster_id == bindparam("cluster_id"))
 _HANGING: Final = select(_F.topic, _F.partition, _F.producer_id, _F.start_offset).where(
     _F.cluster_id == bindparam("cluster_id"), _F.kind == kinds.HANGING, _F.status == kinds.CONFIRMED
 )
@@ -101,11 +101,6 @@ class StandingRow(NamedTuple):
         return self.high_watermark - self.last_stable_offset
 
 
-def looked_at_ms(connection: Connection, cluster_id: int) -> int | None:
-    """Returns when all partitions were last observed, whether or not each of them answered; None: never."""
-    return connection.scalar(_LOOKED_AT, {"cluster_id": cluster_id})
-
-
 def why_no_log(connection: Connection, cluster_id: int) -> Reason | None:
     """Returns why the transaction log cannot be read: access is denied, or no read has ever succeeded. None where it is
     read, or was read and will be again."""
@@ -128,7 +123,7 @@ def judge(connection: Connection, cluster_id: int, rows: Sequence[PartitionRow])
     producers = {one.producer_id for one in found}
     producers |= {row.first.producer_id for row in rows if row.first is not None}
     judging = _Judging(
-        read_partitions.owners(connection, cluster_id, sorted(producers)),
+        owners(connection, cluster_id, sorted(producers)),
         _hanging(connection, cluster_id),
         _context(connection, cluster_id, as_of_ms),
         as_of_ms,

@@ -11,7 +11,6 @@ from service.domain.findings import kinds
 from service.domain.findings.finding import Finding
 from service.domain.partitions.blocked_groups import Victim
 from service.domain.transaction_log.states import ONGOING, PREPARE_ABORT, PREPARE_COMMIT, SOURCE
-from service.store.queries.blocked_groups import read_victims
 from service.store.queries.clusters import (
     ClusterRow,
     StateCount,
@@ -25,6 +24,7 @@ from service.store.queries.expiring import count_expiring
 from service.store.queries.findings import counts as finding_counts
 from service.store.queries.findings import longest, truncated
 from service.store.queries.judged_partitions import Coverage, StandingRow, coverage, standing
+from service.store.queries.partitions import read_victims
 from service.store.schema import counters, log_partitions, transactional_ids
 
 TOP_OPEN: Final = 20

@@ -9,9 +9,9 @@ from sqlalchemy import Connection, and_, bindparam, func, select
 
 from service.domain.partitions.open_entries import Owner
 from service.domain.transaction_log.states import EXPIRED
+from service.store.many_rows import batched
 from service.store.queries.transactions import participants
 from service.store.schema import producer_ids, transactional_ids
-from service.store.upsert import batched
 
 _AT_ONCE: Final = 500
 

@@ -1,25 +1,36 @@
-"""Reads data partitions: the state of each, the stalled ones and since when, their open entries and consumer groups."""
+"""Reads data partitions and what is open on them, and the consumer groups on stalled ones."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, case, exists, false, func, select, tuple_
 
-from service.domain.partitions.blocked_groups import GroupOffset
+from service.domain.partitions.blocked_groups import OFFSETS_TOPIC, Ends, GroupOffset, Victim, victims
 from service.domain.partitions.facts import FirstBatch, Place
 from service.domain.partitions.open_entries import Entry
 from service.domain.reasons.coding import decode, decode_if
 from service.domain.reasons.reason import Reason
 from service.domain.reasons.unread import NoPermission
 from service.store.many_rows import rows_at
-from service.store.queries.owners import owners as owners
 from service.store.schema import data_partitions, group_offsets, open_entries, partition_watch
 
 STALLED_READ: Final = 2_000
 ENTRIES_READ: Final = 5_000
 GROUPS_READ: Final = 10_000
+STANDING_READ: Final = 5_000
+
+_D, _W, _E, _G = data_partitions.c, partition_watch.c, open_entries.c, group_offsets.c
+
+_FIRST: Final = tuple(c.name for c in data_partitions.c if c.name.startswith("first_"))
+
+_THERE = _D.is_gone.is_(False)
+_LOOKED_AT_MS = case(
+    (and_(_D.why.is_(None), _THERE, _W.looked_at_ms > _D.looked_at_ms), _W.looked_at_ms), else_=_D.looked_at_ms
+)
+
+_ENDS = select(_D.topic, _D.partition, *(_D[name] for name in Ends._fields)).where(_D.is_gone.is_(False))
 
 
 class PartitionRow(NamedTuple):
@@ -74,14 +85,8 @@ class PartitionCounts(NamedTuple):
     looked_at_ms: int | None
 
 
-_D, _W, _E, _G = data_partitions.c, partition_watch.c, open_entries.c, group_offsets.c
 _LOOK: Final = PartitionRow._fields[:14]
-_FIRST: Final = tuple(c.name for c in data_partitions.c if c.name.startswith("first_"))
 
-_THERE = _D.is_gone.is_(False)
-_LOOKED_AT_MS = case(
-    (and_(_D.why.is_(None), _THERE, _W.looked_at_ms > _D.looked_at_ms), _W.looked_at_ms), else_=_D.looked_at_ms
-)
 _COLUMNS = [_LOOKED_AT_MS if name == "looked_at_ms" else _D[name] for name in (*PartitionRow._fields[:-1], *_FIRST)]
 _JOINED = data_partitions.outerjoin(partition_watch, _W.cluster_id == _D.cluster_id)
 _ROWS = select(*_COLUMNS).select_from(_JOINED)
@@ -91,6 +96,7 @@ _STALLED = _ROWS.where(_STANDS).order_by(_D.stalled_since_ms, _D.topic, _D.parti
 _COUNT_STALLED = select(func.count()).where(_STANDS)
 _GONE = _ROWS.where(_OF_CLUSTER, _D.is_gone.is_(True))
 _IS_SILENT = select(exists().where(_OF_CLUSTER, _THERE, _D.leader >= 0, _D.why_code != NoPermission.code))
+_LOOKED_AT = select(_W.looked_at_ms).where(_W.cluster_id == bindparam("cluster_id"))
 _COUNT_GROUPS = select(func.count()).where(_G.cluster_id == bindparam("cluster_id"))
 _ENTRIES = (
     select(*(_E[name] for name in Entry._fields))
@@ -102,6 +108,11 @@ _GROUPS = (
     .order_by(_G.group, _G.topic, _G.partition)
     .limit(bindparam("limit"))
 )
+
+
+def looked_at_ms(connection: Connection, cluster_id: int) -> int | None:
+    """Returns when all partitions were last observed, whether or not each of them answered; None: never."""
+    return connection.scalar(_LOOKED_AT, {"cluster_id": cluster_id})
 
 
 def stall_clocks(connection: Connection, cluster_id: int) -> dict[Place, StallClock]:
@@ -222,3 +233,37 @@ def _row(row: Any) -> PartitionRow:
 
 def _count(condition: ColumnElement[bool]) -> ColumnElement[int]:
     return func.count(case((condition, 1)))
+
+
+def read_victims(connection: Connection, cluster_id: int) -> list[Victim]:
+    """Returns the relation of every group on a stalled partition, by group, topic and partition; as many as the watch
+    of groups keeps, a few thousand at most."""
+    offsets = groups(connection, cluster_id)
+    as_of_ms = looked_at_ms(connection, cluster_id)
+    if not offsets or as_of_ms is None:
+        return []
+    places = sorted({(one.topic, one.partition) for one in offsets})
+    ends = _by_place(rows_at(connection, _ENDS, data_partitions, cluster_id, places))
+    ends |= _of_offsets_topic(connection, cluster_id)
+    return victims(offsets, ends, offsets_partitions(ends), as_of_ms)
+
+
+def standing(connection: Connection, cluster_id: int) -> dict[Place, Ends]:
+    """Returns the stalled partitions, the longest stalled first, STANDING_READ at most; if there are any, all
+    partitions of `__consumer_offsets` too."""
+    below = _ENDS.where(_D.cluster_id == cluster_id, _D.stalled_since_ms.is_not(None))
+    found = _by_place(connection.execute(below.order_by(_D.stalled_since_ms).limit(STANDING_READ)))
+    return found | _of_offsets_topic(connection, cluster_id) if found else {}
+
+
+def offsets_partitions(ends: Mapping[Place, Ends]) -> int | None:
+    """Returns how many partitions `__consumer_offsets` has; None if it is not watched."""
+    return max((partition + 1 for topic, partition in ends if topic == OFFSETS_TOPIC), default=None)
+
+
+def _of_offsets_topic(connection: Connection, cluster_id: int) -> dict[Place, Ends]:
+    return _by_place(connection.execute(_ENDS.where(_D.cluster_id == cluster_id, _D.topic == OFFSETS_TOPIC)))
+
+
+def _by_place(rows: Iterable[Any]) -> dict[Place, Ends]:
+    return {(row[0], row[1]): Ends(*row[2:]) for row in rows}

@@ -7,8 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Column, ColumnElement, Select, func, or_, select
 
-from service.domain.transaction_log.limits import LAST_TIME_MS
-from service.domain.transaction_log.states import OPEN
+from service.domain.transaction_log.states import LAST_TIME_MS, OPEN
 from service.store.display import parts_shown, readings_of
 from service.store.id_key import KEPT, prefix_end
 from service.store.schema import open_participants, transactional_ids

@@ -12,6 +12,7 @@ from service.domain.transaction_log.facts import Durations, Reject
 from service.domain.transaction_log.minutes import MINUTE_MS
 from service.domain.transaction_log.outcomes import BATCH, DETECTION, between, bucket
 from service.store.id_key import id_key
+from service.store.many_rows import Upsert
 from service.store.rows.counters import (
     ABORTED,
     ABORTS,
@@ -24,7 +25,6 @@ from service.store.rows.counters import (
     SUM,
 )
 from service.store.schema import cluster_minutes, counters, rejects
-from service.store.upsert import Upsert
 from service.store.writers.runs import Ended
 
 KEPT_REJECTS: Final = 10_000

@@ -11,9 +11,9 @@ from service.domain.findings.finding import Finding, Key
 from service.domain.findings.kinds import RESOLVED
 from service.domain.findings.lifecycle import REOPENS_WITHIN_MS, Change
 from service.store.lease import Lease, check
+from service.store.many_rows import Upsert
 from service.store.rows.findings import finding_of, row_of
 from service.store.schema import finding_events, findings, findings_truncated
-from service.store.upsert import Upsert
 from service.store.writers.counters import count_contradictions, count_detection
 
 EVENTS_KEPT: Final = 10_000

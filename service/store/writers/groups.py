@@ -12,8 +12,8 @@ from sqlalchemy import Engine, bindparam, delete, select
 from service.domain.partitions.blocked_groups import GroupOffset
 from service.store.display import printable
 from service.store.lease import Lease, check
+from service.store.many_rows import Upsert
 from service.store.schema import group_offsets
-from service.store.upsert import Upsert
 
 LONGEST_NAME: Final = 600
 """Most characters kept of a group's name: PostgreSQL's index holds 2,704 bytes a row, and Kafka allows more."""

@@ -9,9 +9,9 @@ from sqlalchemy import Connection, bindparam, update
 from service.domain.transaction_log.causes import Cause
 from service.domain.transaction_log.minutes import ABORT_WORDS, MINUTE_MS, Cell
 from service.domain.transaction_log.story import Story
+from service.store.many_rows import Upsert
 from service.store.rows.ids import IdRow
 from service.store.schema import id_minutes, transitions
-from service.store.upsert import Upsert
 
 MINUTES: Final = Upsert(
     id_minutes,

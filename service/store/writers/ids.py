@@ -16,10 +16,9 @@ from service.domain.transaction_log.journal import NO_ABORT
 from service.domain.transaction_log.states import EXPIRED, OPEN
 from service.domain.transaction_log.story import Story, tell
 from service.store.display import printable
-from service.store.many_rows import look_up
+from service.store.many_rows import Upsert, look_up
 from service.store.rows.ids import IdRow, last_abort, new_row, newest_record
 from service.store.schema import coordinator_states, open_participants, producer_ids, transactional_ids
-from service.store.upsert import Upsert
 from service.store.writers.history import HistoryRows
 from service.store.writers.runs import Ended, Told, keyed
 

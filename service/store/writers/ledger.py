@@ -8,12 +8,11 @@ from sqlalchemy import Connection
 
 from service.domain.partitions.ledger import SOURCE, LedgerBatch, Volume
 from service.domain.transaction_log.minutes import minute_of
+from service.store.many_rows import Upsert
 from service.store.progress import positions
 from service.store.schema import partition_markers, partition_minutes
-from service.store.upsert import Upsert
-from service.store.writers.progress import begin_generations, finish_ranges
 from service.store.writers.range_plan import plan
-from service.store.writers.source import SourceWriter
+from service.store.writers.source import SourceWriter, begin_generations, finish_ranges
 
 _VOLUMES = Upsert(partition_minutes, add=Volume._fields[3:])
 _MARKERS = Upsert(partition_markers)

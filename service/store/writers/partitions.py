@@ -11,10 +11,9 @@ from sqlalchemy import ColumnElement, Connection, Table, bindparam, delete, sele
 from service.domain.partitions.facts import SOURCE, PartitionsBatch, Place, StalledRead
 from service.domain.partitions.open_entries import Entry
 from service.domain.reasons.coding import decode_if, encode_if
-from service.store.many_rows import rows_at
+from service.store.many_rows import Upsert, rows_at
 from service.store.rows.partitions import LookRow, Partitions
 from service.store.schema import data_partitions, findings, open_entries, partition_watch
-from service.store.upsert import Upsert
 from service.store.writers.source import NEVER_MS, SourceWriter
 
 ALL_FROM: Final = 500

@@ -1,8 +1,8 @@
-"""The base of every source's writer: transactions under the lease, and the status of the source."""
+"""The base of every writer of a source: transactions under the lease, the status, and the progress after a batch."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import ClassVar, Final
 
@@ -12,14 +12,20 @@ from service.domain.reasons.coding import encode
 from service.domain.reasons.reason import Reason
 from service.processes import progress
 from service.store.lease import Lease, check
-from service.store.schema import source_status
-from service.store.upsert import Upsert
+from service.store.many_rows import Upsert
+from service.store.progress import Position, drop_positions, save_positions
+from service.store.schema import data_gaps, source_status
 from service.store.writers.counters import count_batch
+from service.store.writers.range_plan import Step
 
 NEVER_MS: Final = 0
 
 _WELL = Upsert(source_status, replace=("as_of_ms", "error", "error_code"))
 _IN_TROUBLE = Upsert(source_status, replace=("error", "error_code"))
+
+RATE_WINDOW_MS: Final = 10_000
+
+_GAPS = Upsert(data_gaps, columns=[column.name for column in data_gaps.c if column.name != "id"], key=("id",))
 
 
 class SourceWriter:
@@ -52,3 +58,101 @@ class SourceWriter:
         else:
             row = (self._cluster_id, self.source, NEVER_MS, encode(trouble), trouble.code)
             _IN_TROUBLE.write(connection, [row])
+
+
+def begin_generations(
+    connection: Connection, cluster_id: int, source: str, topic: str, steps: Iterable[Step], now_ms: int
+) -> None:
+    """Moves the positions to where new generations begin. The caller voids what is known of the earlier generations."""
+    begun = []
+    for step in steps:
+        if step.before is not None and step.voids:
+            begun.append(
+                step.before._replace(
+                    topic_id=step.read.topic_id,
+                    generation=step.read.generation,
+                    next_offset=step.read.lo,
+                    counted_from=step.counted_from,
+                    witnessed_from=step.read.lo,
+                )
+            )
+            _save_gap(connection, cluster_id, source, topic, step, now_ms)
+    save_positions(connection, cluster_id, source, topic, begun)
+
+
+def finish_ranges(
+    connection: Connection, cluster_id: int, source: str, topic: str, steps: Iterable[Step], now_ms: int
+) -> None:
+    """Moves the positions behind what was read and refreshes the views; new generations have been begun before.
+
+    A partition that no longer exists keeps no position.
+    """
+    moved, gone = [], []
+    for step in steps:
+        if not step.voids:
+            _save_gap(connection, cluster_id, source, topic, step, now_ms)
+        if step.read.is_gone and step.before is not None:
+            gone.append(step.before)
+        else:
+            moved.append(_after(step, now_ms))
+    save_positions(connection, cluster_id, source, topic, moved)
+    drop_positions(connection, cluster_id, source, topic, gone)
+
+
+def _save_gap(connection: Connection, cluster_id: int, source: str, topic: str, step: Step, now_ms: int) -> None:
+    if step.gap is not None:
+        row = (
+            cluster_id,
+            source,
+            topic,
+            step.read.partition,
+            step.read.generation,
+            *step.gap[:3],
+            now_ms,
+            step.gap.missing,
+        )
+        _GAPS.write(connection, [row])
+
+
+def _after(step: Step, now_ms: int) -> Position:
+    read, before = step.read, step.before
+    records = before.records if before else 0
+    read_bytes = before.bytes if before else 0
+    rate, window_started_ms, window_records = _rate(before, read.records if step.counts else 0, now_ms)
+    return Position(
+        partition=read.partition,
+        topic_id=read.topic_id,
+        generation=read.generation,
+        next_offset=read.hi,
+        leader=read.leader,
+        leader_epoch=read.leader_epoch,
+        log_start=read.log_start,
+        counted_from=step.counted_from,
+        end_offset=read.end_offset,
+        end_asked_at_ms=read.end_asked_at_ms,
+        read_at_ms=now_ms,
+        records=records + read.records,
+        bytes=read_bytes + read.bytes,
+        transitions_per_s=rate,
+        window_started_ms=window_started_ms,
+        window_records=window_records,
+        witnessed_from=_witnessed_from(step),
+    )
+
+
+def _witnessed_from(step: Step) -> int:
+    """Returns the offset from which on everything was read that was ever appended."""
+    read, gap = step.read, step.gap
+    known = read.lo if step.before is None or step.voids else step.before.witnessed_from
+    return max(known, read.hole_end, gap.to_offset if gap is not None and gap.reason == "retention" else 0)
+
+
+def _rate(before: Position | None, records: int, now_ms: int) -> tuple[float, int, int]:
+    """Returns (transitions_per_s, window_started_ms, window_records); the rate is that of the last whole window."""
+    if before is None or now_ms < before.window_started_ms:
+        return 0.0, now_ms, records
+    records += before.window_records
+    elapsed_ms = now_ms - before.window_started_ms
+    if elapsed_ms < RATE_WINDOW_MS:
+        return before.transitions_per_s, before.window_started_ms, records
+    return records * 1000 / elapsed_ms, now_ms, 0

@@ -19,10 +19,9 @@ from service.store.schema import transactional_ids
 from service.store.writers.counters import count_durations, count_ends, keep_rejects
 from service.store.writers.history import MINUTES, minute_row
 from service.store.writers.ids import IdWriter, void_ids
-from service.store.writers.progress import begin_generations, finish_ranges
 from service.store.writers.range_plan import Plan, Step, plan, select_runs
 from service.store.writers.runs import Ended, Told, by_id, whole_ids
-from service.store.writers.source import SourceWriter
+from service.store.writers.source import SourceWriter, begin_generations, finish_ranges
 
 RUNS_AT_ONCE: Final = 10_000
 """Most runs (about as many ids) that the first read writes in one transaction: it locks for a quarter second."""

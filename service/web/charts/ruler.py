@@ -6,8 +6,20 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from service.web.charts.ruler_labels import Label, PinMark, below, inside, place_pins
-from service.web.charts.ruler_scale import END, Piece, cut, folded, scaled
-from service.web.charts.ruler_spans import ABORTED, HANGING, MARKER, SHOWN_FIRST, Pin, Span, all_of
+from service.web.charts.ruler_scale import (
+    ABORTED,
+    END,
+    HANGING,
+    MARKER,
+    SHOWN_FIRST,
+    Piece,
+    Pin,
+    Span,
+    all_of,
+    cut,
+    folded,
+    scaled,
+)
 from service.web.shared import words
 
 _CSS: Final = {

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from service.web.charts.ruler_scale import END, Piece
-from service.web.charts.ruler_spans import DECIDED, HANGING, HIDDEN, SOON, STOPPED, Pin
+from service.web.charts.ruler_scale import DECIDED, END, HANGING, HIDDEN, SOON, STOPPED, Piece, Pin
 from service.web.shared import words
 
 _PX: Final = 9.4

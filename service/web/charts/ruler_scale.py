@@ -1,5 +1,4 @@
-"""The scale of the ruler: which spans are left out between break marks, how wide the others are, and where an offset is
-drawn."""
+"""The offsets of a partition as spans and pins of the ruler, and the scale on which it draws them."""
 
 from __future__ import annotations
 
@@ -8,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from service.web.charts.ruler_spans import DECIDED, FILLERS, FOLDED, MARKER, SHOWN_FIRST, Span
 from service.web.shared import words
 
 END: Final = 91.0
@@ -25,6 +23,24 @@ MOST_SPANS: Final = 24
 WIDEST_OFFSET: Final = 4.0
 _INSIDE: Final = 0.9
 """Distance, in percent, of a break mark from the end of the piece that it breaks, inwards."""
+
+COMMITTED: Final = "committed"
+ABORTED: Final = "aborted"
+OPEN: Final = "open"
+HANGING: Final = "hanging"
+MARKER: Final = "marker"
+DECIDED: Final = "decided"
+HIDDEN: Final = "hidden"
+FOLDED: Final = "folded"
+
+FILLERS: Final = frozenset({DECIDED, HIDDEN, FOLDED, "gap"})
+"""Kinds of spans with unknown content, which are cut and left out first."""
+
+SHOWN_FIRST: Final = frozenset({HANGING, OPEN})
+
+STOPPED: Final = "stop"
+SOON: Final = "soon"
+FREE: Final = "free"
 
 
 class Piece(NamedTuple):
@@ -142,3 +158,52 @@ def _breaks(pieces: Sequence[Piece]) -> tuple[float, ...]:
             if number < len(pieces) - 1:
                 found.append(round(one.x + one.width - _INSIDE, 2))
     return tuple(found)
+
+
+class Span(NamedTuple):
+    """The offsets [first, next). `kind`: that of an explained offset, or one of the constants above. `begins`: only the
+    start of the span is known; its records may lie among those of others. `marker`: C or A; `words`: of the kind, in
+    the table; `who`, `href`: its owner; `ended`: by what it was ended."""
+
+    first: int
+    next: int
+    kind: str
+    who: str = ""
+    words: str = ""
+    href: str | None = None
+    ended: str = ""
+    marker: str | None = None
+    begins: bool = False
+
+    @property
+    def length(self) -> int:
+        return self.next - self.first
+
+
+class Pin(NamedTuple):
+    """A group at its committed offset. `kind`: STOPPED, SOON or FREE; `note`: what it does there."""
+
+    offset: int
+    group: str
+    kind: str
+    note: str
+
+
+def all_of(spans: Iterable[Span], log_start: int, lso: int, high_watermark: int) -> list[Span]:
+    """Returns the spans in order and without holes, from the log start to the high watermark."""
+    found: list[Span] = []
+    at = log_start
+    for span in sorted(spans, key=lambda one: (one.first, one.next)):
+        first, next_ = max(span.first, at), min(span.next, high_watermark)
+        if next_ <= first:
+            continue
+        found += _untold(at, first, lso)
+        found.append(span._replace(first=first, next=next_))
+        at = next_
+    return found + _untold(at, high_watermark, lso)
+
+
+def _untold(first: int, next_: int, lso: int) -> list[Span]:
+    decided = Span(first, min(next_, lso), DECIDED, words="decided")
+    hidden = Span(max(first, lso), next_, HIDDEN, words="hidden, not read")
+    return [span for span in (decided, hidden) if span.length > 0]

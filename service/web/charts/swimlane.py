@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from service.domain.transaction_log.limits import TWO_PHASE_TIMEOUT_MS
+from service.domain.transaction_log.states import TWO_PHASE_TIMEOUT_MS
 from service.store.queries.history import ProducerRow
 from service.web.shared import words
 from service.web.shared.causes import WORDS

@@ -21,8 +21,8 @@ from service.domain.transaction_log import states
 from service.domain.worlds.verdict import World
 from service.store.queries import findings as read_findings
 from service.store.queries import recent_activity, transactions
-from service.store.queries.blocked_groups import read_victims
 from service.store.queries.findings import FindingSelection
+from service.store.queries.partitions import read_victims
 from service.store.queries.transaction_pages import Selection
 from service.web.charts.ruler import mini
 from service.web.cluster.last_hour import read_last_hour

@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 
 from service.domain.findings.words import listed
 from service.domain.transaction_log import states
-from service.domain.transaction_log.limits import CONFIG_DEFAULTS
+from service.domain.transaction_log.states import CONFIG_DEFAULTS
 from service.domain.transaction_log.states import SOURCE as LOG
 from service.store.queries import clusters
 from service.store.queries.clusters import PartitionRow

@@ -14,8 +14,8 @@ from service.domain.partitions.blocked_groups import Victim
 from service.domain.partitions.facts import Place
 from service.domain.transaction_log.states import TOPIC
 from service.store.queries import partitions, transactions
-from service.store.queries.blocked_groups import read_victims
 from service.store.queries.judged_partitions import JudgedPartition, judge
+from service.store.queries.partitions import read_victims
 from service.store.rows.ids import IdRow
 from service.web.charts.ruler import Mini, Ruler, mini
 from service.web.partitions.groups import GroupRow, group_rows

@@ -19,9 +19,9 @@ from service.domain.transaction_log import states
 from service.store.display import display_id
 from service.store.id_key import id_key
 from service.store.queries import findings, partitions
-from service.store.queries.blocked_groups import read_victims
 from service.store.queries.findings import FindingSelection
 from service.store.queries.judged_partitions import JudgedPartition, judge
+from service.store.queries.partitions import read_victims
 from service.web.shared.recovery import OF_UNKNOWN, Heal, heal_of
 
 STOPPED_FIRST: Final = ("stopped", "unstable_offsets", "will_stop")

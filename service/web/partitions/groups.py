@@ -21,9 +21,8 @@ from service.domain.partitions.blocked_groups import (
 )
 from service.domain.partitions.facts import Place
 from service.store.queries import findings
-from service.store.queries.blocked_groups import read_victims
 from service.store.queries.findings import FindingSelection
-from service.store.queries.partitions import GROUPS_READ
+from service.store.queries.partitions import GROUPS_READ, read_victims
 from service.web.shared.frame import Frame, framed
 from service.web.shared.paging import Paged, PageNumber, paged
 from service.web.shared.render import render

@@ -22,18 +22,18 @@ from service.domain.partitions.open_entries import (
     OVERDUE,
     UNREPLICATED,
 )
-from service.domain.transaction_log.limits import is_time
+from service.domain.transaction_log.states import is_time
 from service.store.display import display_id, printable
 from service.store.queries import findings as read_findings
 from service.store.queries import partitions
-from service.store.queries.blocked_groups import read_victims
 from service.store.queries.findings import FindingSelection
 from service.store.queries.judged_partitions import JudgedEntry, JudgedPartition, judge
+from service.store.queries.partitions import read_victims
 from service.web.charts.ruler import Ruler
 from service.web.partitions.blocking_chain import Link
 from service.web.partitions.explanation import Asked, Explanation, asked, explanation_of
 from service.web.partitions.groups import GroupRow, group_rows
-from service.web.partitions.rows import StandingRow, opened_ms, read_standing
+from service.web.partitions.partition_list import StandingRow, opened_ms, read_standing
 from service.web.partitions.spans import ruler_of
 from service.web.shared import words
 from service.web.shared.frame import NEVER, READING, UNKNOWN, Frame, Freshness, Verdict, framed

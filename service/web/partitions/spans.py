@@ -18,8 +18,8 @@ from service.domain.partitions.open_entries import HANGING as HANGS
 from service.store.display import display_id
 from service.store.queries.judged_partitions import JudgedEntry, JudgedPartition
 from service.web.charts.ruler import Ruler, draw
-from service.web.charts.ruler_spans import FREE, HANGING, OPEN, SOON, Pin, Span
-from service.web.charts.ruler_spans import STOPPED as STANDS
+from service.web.charts.ruler_scale import FREE, HANGING, OPEN, SOON, Pin, Span
+from service.web.charts.ruler_scale import STOPPED as STANDS
 from service.web.shared import words
 from service.web.shared.addresses import transaction_page
 

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from service.domain.findings.context import Limits
 from service.domain.partitions.facts import NOT_TOLD
 from service.domain.partitions.open_entries import ADOPTED, COMPLETING, HANGING, OPENED, OVERDUE, UNREPLICATED, Relation
-from service.domain.transaction_log.limits import is_time, times_out_at_ms
+from service.domain.transaction_log.states import is_time, times_out_at_ms
 
 NO, WHEN, SELF, NOW, UNKNOWN = "no", "when", "self", "now", "unknown"
 

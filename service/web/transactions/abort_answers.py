@@ -9,7 +9,7 @@ from typing import NamedTuple
 from service.domain.transaction_log import states
 from service.domain.transaction_log.abort_explanation import why_aborted
 from service.domain.transaction_log.causes import CERTAIN, EMPTY_ABORT
-from service.domain.transaction_log.limits import is_time
+from service.domain.transaction_log.states import is_time
 from service.domain.transaction_log.timeline import Row
 from service.domain.transaction_log.transitions import REPEATED
 from service.web.shared import words

@@ -14,7 +14,7 @@ from service.domain.findings.context import Limits, limits_of
 from service.domain.findings.events import SINGLE_IDS, prefix_of
 from service.domain.findings.ids_running_out import soon_ms
 from service.domain.transaction_log import states
-from service.domain.transaction_log.limits import EXPIRATION_CONFIG, LAST_TIME_MS
+from service.domain.transaction_log.states import EXPIRATION_CONFIG, LAST_TIME_MS
 from service.store.id_key import whole_id
 from service.store.queries import clusters
 from service.store.queries.expiring import (

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from service.domain.findings.context import Limits
 from service.domain.findings.open_too_long import SLACK_MS, STUCK_AFTER_MS
 from service.domain.transaction_log import states
-from service.domain.transaction_log.limits import TWO_PHASE_TIMEOUT_MS, expires_at_ms, is_time, times_out_at_ms
+from service.domain.transaction_log.states import TWO_PHASE_TIMEOUT_MS, expires_at_ms, is_time, times_out_at_ms
 from service.store.rows.ids import IdRow
 from service.web.shared import words
 

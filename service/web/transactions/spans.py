@@ -9,9 +9,8 @@ from typing import NamedTuple
 from service.domain.transaction_log import states
 from service.domain.transaction_log.causes import CLIENT_ABORT, COMMIT, EMPTY_ABORT, UNATTRIBUTED
 from service.domain.transaction_log.facts import NO_ID
-from service.domain.transaction_log.limits import is_time
 from service.domain.transaction_log.minutes import minute_of
-from service.domain.transaction_log.states import NAMES
+from service.domain.transaction_log.states import NAMES, is_time
 from service.domain.transaction_log.timeline import Commits, Row
 from service.domain.transaction_log.transitions import REPEATED
 from service.store.queries.history import MinuteRow

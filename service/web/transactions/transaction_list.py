@@ -17,7 +17,7 @@ from service.domain.findings.context import Limits, limits_of
 from service.domain.findings.finding import Finding
 from service.domain.transaction_log import states
 from service.domain.transaction_log.causes import COMMIT, EMPTY_ABORT
-from service.domain.transaction_log.limits import is_time
+from service.domain.transaction_log.states import is_time
 from service.store.display import display_id
 from service.store.id_key import id_key
 from service.store.queries import clusters, transactions

@@ -19,7 +19,7 @@ from service.domain.findings.finding import Finding
 from service.domain.findings.kinds import CANDIDATE, CONFIRMED, HANGING
 from service.domain.findings.lifecycle import MOST_OPEN_IN_ALL
 from service.domain.transaction_log import states
-from service.domain.transaction_log.limits import expires_at_ms, is_time
+from service.domain.transaction_log.states import expires_at_ms, is_time
 from service.domain.transaction_log.timeline import Mark, Row, is_from_the_beginning
 from service.store.display import display_id
 from service.store.id_key import id_key

@@ -13,7 +13,7 @@ from service.api.schemas.unknowns import UnknownKind
 from service.domain.reasons.unread import Told
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import Gap
-from service.domain.transaction_log.limits import CONFIG_DEFAULTS
+from service.domain.transaction_log.states import CONFIG_DEFAULTS
 from service.store import clusters
 from tests.helpers.stores import DESCRIPTION, INT64_MAX, NOW, NOW_MS, Id, SeededCluster, client_of, open_id
 

@@ -13,7 +13,7 @@ from fastapi.testclient import TestClient
 
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import Participants
-from service.domain.transaction_log.limits import TWO_PHASE_TIMEOUT_MS
+from service.domain.transaction_log.states import TWO_PHASE_TIMEOUT_MS
 from service.store import clusters
 from service.store.display import display_id
 from tests.helpers.stores import (

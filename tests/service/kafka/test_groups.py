@@ -11,7 +11,6 @@ from confluent_kafka import Consumer, TopicPartition
 from deploy.demo.broker import Broker
 from service.kafka import errors
 from service.kafka.client import KafkaClient
-from service.kafka.group_members import members
 from service.kafka.groups import (
     UNSTABLE_OFFSET_COMMIT,
     Committed,
@@ -20,6 +19,7 @@ from service.kafka.groups import (
     committed,
     coordinators_of,
     list_groups,
+    members,
 )
 from tests.helpers.brokers import connect
 from tests.helpers.waiting import ANSWER_S, wait_until_equal

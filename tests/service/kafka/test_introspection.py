@@ -17,8 +17,7 @@ from service.kafka.fetch import FetchedAt, Wanted, fetch_many
 from service.kafka.markers import write_marker
 from service.kafka.metadata import TopicLayout, all_topics
 from service.kafka.offsets import offset_at_time
-from service.kafka.producer_owners import told_of
-from service.kafka.producers import AT_ONCE, Producers, describe_producers
+from service.kafka.producers import AT_ONCE, Producers, describe_producers, told_of
 from service.kafka.transactions import Listed, list_transactions
 from tests.helpers.brokers import connect
 from tests.helpers.waiting import ANSWER_S, wait_until, wait_until_equal

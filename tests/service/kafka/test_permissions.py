@@ -9,8 +9,7 @@ import pytest
 from service.kafka import errors
 from service.kafka.client import KafkaClient
 from service.kafka.ends import Ends, EndsWatcher
-from service.kafka.group_members import members
-from service.kafka.groups import committed
+from service.kafka.groups import committed, members
 from service.kafka.markers import write_marker
 from service.kafka.metadata import Leader, TopicLayout, all_topics
 from service.kafka.producers import Producers, describe_producers

@@ -11,8 +11,7 @@ import pytest
 
 from deploy.demo.broker import Broker
 from service.kafka.client import KafkaClient
-from service.kafka.group_members import CONSUMER_GROUP_DESCRIBE, STREAMS_GROUP_DESCRIBE, members
-from service.kafka.groups import coordinators_of, list_groups
+from service.kafka.groups import CONSUMER_GROUP_DESCRIBE, STREAMS_GROUP_DESCRIBE, coordinators_of, list_groups, members
 from service.kafka.raw import RawAnswer, RawRequest
 from tests.helpers.brokers import connect
 from tests.helpers.builders.numbers import uvarint

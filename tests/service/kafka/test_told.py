@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from service.domain.transaction_log import states
-from service.kafka import producer_owners
+from service.kafka import producers
 from service.kafka.client import KafkaClient
 from service.kafka.errors import KafkaUnavailable
-from service.kafka.producer_owners import told_of
+from service.kafka.producers import told_of
 from service.kafka.transactions import Described, Listed
 
 DONE = Described("CompleteAbort", 7, 3, ())
@@ -39,8 +39,8 @@ PAY = Listed("pay", 7, "CompleteAbort")
 
 
 def told_by(monkeypatch: pytest.MonkeyPatch, cluster: Cluster) -> dict[int, Any]:
-    monkeypatch.setattr(producer_owners, "list_transactions", cluster.lists)
-    monkeypatch.setattr(producer_owners, "describe_transactions", cluster.describe)
+    monkeypatch.setattr(producers, "list_transactions", cluster.lists)
+    monkeypatch.setattr(producers, "describe_transactions", cluster.describe)
     client: KafkaClient = cluster  # type: ignore[assignment]
     return dict(told_of(client, [7, 8]))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from service.metrics.collector import SERIES_LIMIT
+from service.metrics.page import SERIES_LIMIT
 from service.store.engine import open_engine
 from service.store.migrate import upgrade
 from tests.helpers.crowds import open_ids, stalled

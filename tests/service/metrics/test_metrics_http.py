@@ -13,8 +13,8 @@ from fastapi.responses import StreamingResponse
 from prometheus_client.parser import text_string_to_metric_families
 
 from service.metrics import create_metrics
-from service.metrics.middleware import HttpMetrics, Message
 from service.metrics.page import Metrics
+from service.metrics.requests import HttpMetrics, Message
 from service.store.engine import open_reader
 
 
@@ -51,7 +51,7 @@ def app(metrics: Metrics) -> FastAPI:
     made = FastAPI()
     made.include_router(router, prefix="/api/v1")
     made.include_router(router)  # as pages have the same paths
-    made.add_middleware(HttpMetrics, metrics=metrics)
+    made.add_middleware(HttpMetrics, requests=metrics.requests)
     return made
 
 

@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import Engine, select
 
 from service.store import clusters, schema
-from service.store.errors import ClusterMismatch
+from service.store.engine import ClusterMismatch
 from tests.service.store.conftest import Cluster
 from tests.service.store.logs import NOW_MS
 

@@ -15,8 +15,7 @@ from sqlalchemy import Engine, text
 from sqlalchemy.exc import DBAPIError
 
 from service.store import schema
-from service.store.engine import open_engine, open_reader
-from service.store.errors import StoreError, StoreUnavailable
+from service.store.engine import StoreError, StoreUnavailable, open_engine, open_reader
 from tests.service.store.conftest import Cluster, only_on
 from tests.service.store.logs import NOW_MS, batch, everything, read, transaction
 

@@ -20,7 +20,7 @@ from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import Reject
 from service.store import audit, schema
 from service.store.audit import Attempt
-from service.store.queries import partitions as read_partitions
+from service.store.queries.owners import owners
 from service.store.retention import Retention
 from service.store.writers.findings import FindingWriter, load
 from service.store.writers.partitions import GONE_KEPT_MS, PartitionWriter
@@ -203,7 +203,7 @@ def test_what_hangs_keeps_its_owner_whole(cluster: Cluster) -> None:
     watched.see(look(NOW_MS), described(NOW_MS, open_entry()))
     (shown,) = watched.entries()
     with cluster.engine.connect() as connection:
-        owner = owner_of(shown, read_partitions.owners(connection, cluster.id, [7])[7])
+        owner = owner_of(shown, owners(connection, cluster.id, [7])[7])
     assert owner is not None
     assert (owner.transactional_id, owner.log_partition, owner.offset, owner.state) == (b"pay", 0, 2, states.EXPIRED)
 

@@ -6,7 +6,7 @@ import pytest
 
 from service.domain.reasons.unread import SilentBroker
 from service.store import lease
-from service.store.errors import LeaseLost
+from service.store.engine import LeaseLost
 from service.store.lease import EXPIRES_AFTER_MS
 from service.store.progress import start_positions
 from service.store.writers.transaction_log import TransactionLogWriter

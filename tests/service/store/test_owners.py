@@ -5,7 +5,7 @@ from __future__ import annotations
 from service.domain.partitions.open_entries import Owner
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import Participants
-from service.store.queries.partitions import owners
+from service.store.queries.owners import owners
 from service.store.retention import Retention
 from tests.service.store.conftest import Cluster
 from tests.service.store.histories import committed

@@ -9,7 +9,7 @@ import pytest
 from service.domain.partitions.facts import SOURCE
 from service.domain.reasons.unread import NoBroker, NoLeader, SilentBroker, Told
 from service.store import lease
-from service.store.errors import LeaseLost
+from service.store.engine import LeaseLost
 from service.store.queries import clusters, partitions
 from service.store.queries.partitions import PartitionRow, StallClock
 from service.store.writers.partitions import GONE_KEPT_MS, Written

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import Connection, Engine, event
 
 from service.domain.transaction_log import states
-from service.domain.transaction_log.limits import LAST_TIME_MS
+from service.domain.transaction_log.states import LAST_TIME_MS
 from service.store.engine import open_reader
 from service.store.queries.transaction_pages import SORTS, Place, Selection
 from service.store.queries.transactions import find, participants, read_page

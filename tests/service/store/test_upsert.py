@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import Engine, event
 
 from service.store import clusters, schema
-from service.store.upsert import COPIES_FROM, Upsert
+from service.store.many_rows import COPIES_FROM, Upsert
 from tests.service.store.conftest import only_on
 from tests.service.store.logs import NOW_MS, rows
 

@@ -10,7 +10,7 @@ import pytest
 from service.domain.findings import kinds
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import Participants
-from service.store.queries import blocked_groups, judged_partitions, partitions
+from service.store.queries import judged_partitions, partitions
 from service.store.queries.findings import FindingSelection, read_page
 from service.web.partitions.blocking_chain import Link, by_id, by_key, links
 from tests.helpers.findings import observe
@@ -35,7 +35,7 @@ def chain(cluster: WithPartitions) -> Chain:
         with cluster.engine.connect() as connection:
             found, _ = read_page(connection, cluster.id, FindingSelection(), None, 100)
             judged = judged_partitions.judge(connection, cluster.id, partitions.stalled(connection, cluster.id))
-            victims = blocked_groups.read_victims(connection, cluster.id)
+            victims = partitions.read_victims(connection, cluster.id)
             return links(judged, victims, by_key(found), LIMITS, NOW_MS, by_id(found))
 
     return chain

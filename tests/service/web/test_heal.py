@@ -24,7 +24,7 @@ from service.domain.partitions.open_entries import (
 )
 from service.domain.reasons.unjudged import LogUnread
 from service.domain.transaction_log import states
-from service.domain.transaction_log.limits import TWO_PHASE_TIMEOUT_MS
+from service.domain.transaction_log.states import TWO_PHASE_TIMEOUT_MS
 from service.web.findings.words import KIND_WORDS, about, heal_of_finding, is_muted
 from service.web.shared.recovery import heal_of
 from tests.helpers.paths import ROOT

@@ -9,15 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.web.charts.ruler import Ruler, draw, mini
-from service.web.charts.ruler_scale import END, MOST_SPANS
-from service.web.charts.ruler_spans import (
+from service.web.charts.ruler_scale import (
     ABORTED,
     COMMITTED,
     DECIDED,
+    END,
     FREE,
     HANGING,
     HIDDEN,
     MARKER,
+    MOST_SPANS,
     OPEN,
     SOON,
     STOPPED,

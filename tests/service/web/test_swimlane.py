@@ -7,7 +7,7 @@ from typing import Any
 
 from service.domain.transaction_log import states
 from service.domain.transaction_log.causes import CLIENT_ABORT, COMMIT, EMPTY_ABORT, FENCED, TIMEOUT
-from service.domain.transaction_log.limits import TWO_PHASE_TIMEOUT_MS
+from service.domain.transaction_log.states import TWO_PHASE_TIMEOUT_MS
 from service.domain.transaction_log.timeline import Commits, Row
 from service.domain.transaction_log.transitions import REPEATED
 from service.store.queries.history import MinuteRow, ProducerRow

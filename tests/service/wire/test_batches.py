@@ -12,9 +12,8 @@ import pytest
 
 from service.wire.batches import BadBatch, Batch, read_batches
 from service.wire.compression import decompress
-from service.wire.control import ABORT, COMMIT, OTHER, ControlRecord, read_control
 from service.wire.errors import BadCodec, DecodeError, MalformedBatch
-from service.wire.records import Record, read_records
+from service.wire.records import ABORT, COMMIT, OTHER, ControlRecord, Record, read_control, read_records
 from tests.helpers.builders.batches import (
     CONTROL,
     DELETE_HORIZON,

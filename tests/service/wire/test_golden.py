@@ -8,8 +8,7 @@ import pytest
 
 from service.wire.batches import Batch, read_batches
 from service.wire.columns import TOMBSTONE, UNDECODABLE, VALUE, Chunk, LogColumns, decode
-from service.wire.control import ABORT, read_control
-from service.wire.records import read_records
+from service.wire.records import ABORT, read_control, read_records
 from tests.service.wire.comparing import assert_same_as_scalar
 from tests.service.wire.dumps import Dump, DumpedRecord, name_of, read_dump, segments
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from service.wire.batches import Batch, read_batches
-from service.wire.control import ABORT, COMMIT
 from service.wire.header_columns import header_columns, marker_at
+from service.wire.records import ABORT, COMMIT
 from tests.helpers.builders.batches import CONTROL, TRANSACTIONAL, ZSTD, Rec, batch, control_batch, raw_batch
 from tests.service.wire.dumps import name_of, read_dump, segments
 

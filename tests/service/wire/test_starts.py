@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.wire import starts
-from service.wire.starts import batch_starts
+from service.wire import locating
+from service.wire.locating import batch_starts
 from tests.helpers.builders import transaction_log as build
 from tests.helpers.builders.batches import COMMIT, Rec, batch, control_batch
 from tests.service.wire.logs import damaged, random_chunks
@@ -66,17 +66,17 @@ def hostile_log(seed: int) -> bytes:
 
 
 @given(st.integers(0, 2**64), st.sampled_from([70, 200, 1000]), st.sampled_from([3, 20, 1000]))
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 def test_the_guess_is_never_wrong(seed: int, stretch: int, most_steps: int) -> None:
-    with patch.multiple(starts, STRETCH=stretch, FEWEST_WALKS=1, MOST_STEPS=most_steps):
+    with patch.multiple(locating, STRETCH=stretch, FEWEST_WALKS=1, MOST_STEPS=most_steps):
         for data in (hostile_log(seed), *(chunk.data for chunk in random_chunks(seed))):
             assert batch_starts(data).tolist() == stepped(data)
 
 
 @given(st.binary(max_size=600))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_nor_of_any_bytes(data: bytes) -> None:
-    with patch.multiple(starts, STRETCH=62, FEWEST_WALKS=1):
+    with patch.multiple(locating, STRETCH=62, FEWEST_WALKS=1):
         assert batch_starts(data).tolist() == stepped(data)
 
 
@@ -85,13 +85,13 @@ def test_a_log_as_coordinators_write_it_needs_no_loop(tail: bytes) -> None:
     """Also with a sweep of tombstones and an emptied batch in it, and cut where a Fetch may cut."""
     odd_ones = [batch([Rec(build.key(str(n)), None, n) for n in range(40)]), batch([], last_offset_delta=3)]
     data = b"".join([*map(usual, range(2000)), *odd_ones, *map(usual, range(2000))]) + tail
-    with patch.object(starts, "_loop", side_effect=AssertionError):
+    with patch.object(locating, "_loop", side_effect=AssertionError):
         assert batch_starts(data).tolist() == stepped(data)
 
 
 def test_one_walk_over_a_long_log_is_left_to_the_loop() -> None:
     """No header is found where batches have producers: a step for each of them would take far longer."""
     data = batch([Rec(b"k", b"v")], producer_id=7, producer_epoch=0, base_sequence=0) * 8000
-    assert len(data) > starts.FEWEST_WALKS * starts.STRETCH
-    with patch.object(starts, "_loop", return_value=iter([5])):
+    assert len(data) > locating.FEWEST_WALKS * locating.STRETCH
+    with patch.object(locating, "_loop", return_value=iter([5])):
         assert batch_starts(data).tolist() == [5]

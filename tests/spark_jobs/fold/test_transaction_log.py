@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from service.domain.transaction_log import states
@@ -135,13 +135,11 @@ def logs(draw: st.DrawFn) -> list[Entry]:
 
 
 @given(logs())
-@settings(deadline=None)
 def test_folding_columns_equals_going_through_the_records_by_hand(log: list[Entry]) -> None:
     assert told(facts(merge(singles(log), COUNTED))) == said(log)
 
 
 @given(logs(), st.data())
-@settings(deadline=None)
 def test_the_pieces_in_which_a_log_is_read_make_no_difference(log: list[Entry], data: st.DataObject) -> None:
     cuts = sorted(data.draw(st.sets(st.integers(1, len(log)), max_size=4)) | {0, len(log)})
     pieces = [merge(singles(log[a:b]), COUNTED) for a, b in pairwise(cuts)]
@@ -149,7 +147,6 @@ def test_the_pieces_in_which_a_log_is_read_make_no_difference(log: list[Entry], 
 
 
 @given(logs())
-@settings(deadline=None)
 def test_history_tells_steps_and_counts_nothing(log: list[Entry]) -> None:
     assert told(facts(merge(singles(log), Scope(frozenset())))) == said(log, counts=False)
 

@@ -44,7 +44,7 @@ from service.domain.partitions.open_entries import (
     Relation,
 )
 from service.domain.transaction_log import states
-from service.domain.transaction_log.limits import TWO_PHASE_TIMEOUT_MS
+from service.domain.transaction_log.states import TWO_PHASE_TIMEOUT_MS
 from tests.service.domain.findings.builders import NOW_MS, M, S, context
 
 ORDERS = "orders", 0

@@ -14,7 +14,7 @@ from service.domain.findings.finding import Subject
 from service.domain.findings.mismatch import NOT_FOUND, Answer, Compared, is_comparable, mismatches
 from service.domain.findings.rules import Rule, Rules
 from service.domain.transaction_log import states
-from service.domain.transaction_log.limits import EXPIRATION_CONFIG, TWO_PHASE_TIMEOUT_MS
+from service.domain.transaction_log.states import EXPIRATION_CONFIG, TWO_PHASE_TIMEOUT_MS
 from tests.service.domain.findings.builders import NOW_MS, H, M, S, context, id_now
 
 DUE = 60 * S + 10 * S + open_too_long.SLACK_MS
