@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from deploy.demo import broker as broker_module
 from deploy.demo.broker import Broker
@@ -18,6 +19,10 @@ from tests.helpers.waiting import LIMIT_S
 MakeBroker = Callable[..., Broker]
 
 broker_module.START_TIMEOUT_S = LIMIT_S
+
+# the time of one example says how fast the machine is, not whether the code is right
+settings.register_profile("without_deadline", settings.default, deadline=None)
+settings.load_profile("without_deadline")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

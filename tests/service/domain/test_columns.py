@@ -58,7 +58,6 @@ RULES = (
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
 @given(logs())
-@settings(deadline=None)
 def test_columns_say_what_records_say(rule: Callable[[Any, Any], Any], records: list[LogRecord]) -> None:
     steps = pairs(records)
     one_by_one = [bool(rule(before, after)) for before, after in steps]
@@ -78,7 +77,7 @@ def columns(records: tuple[LogRecord, ...]) -> Any:
 
 
 @given(logs())
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 def test_plain_pairs_carry_nothing_in_any_log(records: list[LogRecord]) -> None:
     steps = pairs(records)
     every, some = judged(steps), judged([pair for pair in steps if not transitions.is_plain(*pair)])
@@ -86,7 +85,6 @@ def test_plain_pairs_carry_nothing_in_any_log(records: list[LogRecord]) -> None:
 
 
 @given(logs())
-@settings(deadline=None)
 def test_no_record_is_too_strange_to_be_judged(records: list[LogRecord]) -> None:
     story = told(records)
     durations = [ms for row in story.rows for ms in (row.duration_ms, row.marker_ms) if ms is not None]

@@ -36,13 +36,13 @@ def wrong(story: Told, truth: dict[int, str]) -> list[tuple[int, str | None, str
 
 
 @given(lives())
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 def test_certain_is_never_wrong(life: Coordinator) -> None:
     assert wrong(told(life.log), life.truth) == []
 
 
 @given(lives(), st.data())
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 def test_certain_is_never_wrong_where_records_are_gone(life: Coordinator, data: st.DataObject) -> None:
     """In any form: compaction keeps only the newest record of an id for sure; others may be undecodable."""
     gone = data.draw(st.sets(st.integers(0, max(len(life.log) - 2, 0))))
@@ -56,7 +56,7 @@ def damaged(record: LogRecord) -> LogRecord:
 
 
 @given(lives())
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 def test_every_abort_is_counted_once_under_the_cause_its_row_shows(life: Coordinator) -> None:
     story = told(life.log)
     assert set(story.counts) <= ENDINGS
@@ -64,13 +64,13 @@ def test_every_abort_is_counted_once_under_the_cause_its_row_shows(life: Coordin
 
 
 @given(lives(skewed=False))
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 def test_nothing_is_odd_where_no_append_fails_and_nothing_is_gone(life: Coordinator) -> None:
     assert told(life.log).notes == []
 
 
 @given(lives())
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 def test_plain_pairs_carry_nothing(life: Coordinator) -> None:
     """So executors leave them out."""
     steps = pairs(life.log)
@@ -79,7 +79,7 @@ def test_plain_pairs_carry_nothing(life: Coordinator) -> None:
 
 
 @given(lives())
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 def test_it_makes_no_difference_whether_the_log_is_read_at_once_or_as_it_grows(life: Coordinator) -> None:
     """Read as it grows, an open cause is settled as soon as no record can change it."""
     unskewed = [r for r in life.log if r.timestamp_ms >= max(p.timestamp_ms for p in life.log[: r.offset + 1])]

@@ -35,13 +35,13 @@ def flipped(data: bytes, at: int) -> bytes:
 
 
 @given(st.integers(0, 2**64))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_both_forms_are_equal_on_any_log(seed: int) -> None:
     assert_same_as_scalar(random_chunks(seed))
 
 
 @given(st.integers(0, 2**64))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_and_where_blocks_begin_and_end_changes_nothing(seed: int) -> None:
     with patch.object(vectors, "BLOCK", 2), patch.object(checksums, "BLOCK", 300):
         assert_same_as_scalar(random_chunks(seed))
@@ -50,13 +50,13 @@ def test_and_where_blocks_begin_and_end_changes_nothing(seed: int) -> None:
 @given(st.lists(st.binary(max_size=300), max_size=3))
 @example([b"\0" * 300])
 @example([b"\xff" * 300])
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_any_bytes_give_columns(pieces: list[bytes]) -> None:
     assert_same_as_scalar([Chunk(number, 0, END, data) for number, data in enumerate(pieces)])
 
 
 @given(st.data(), st.sampled_from([0, 1]))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_damage_stays_where_it_is(data: st.DataObject, version: int) -> None:
     """Any byte of a batch behind its length changes: the neighbours are there, and the batch is a record as before (its
     epoch and offset are not under the checksum) or reported."""

@@ -191,7 +191,7 @@ EVENTS = st.builds(
 LOOKS = st.lists(st.lists(CONDITIONS | EVENTS, max_size=6), max_size=8)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(LOOKS, st.randoms(use_true_random=False))
 def test_order_and_repetition_make_no_difference_and_everything_ends(
     looks: list[list[Observation]], rng: random.Random

@@ -134,7 +134,7 @@ def history(cause: str, names: Sequence[str], longest_s: int) -> st.SearchStrate
     ],
 )
 def test_cuts_make_no_difference(cause: str, names: Sequence[str], longest_s: int) -> None:
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=60)
     @given(history(cause, names, longest_s), st.integers(0, 2**32))
     def check(written: list[Event], seed: int) -> None:
         assert follow(written, Random(seed)) == follow(written, None)
@@ -142,7 +142,7 @@ def test_cuts_make_no_difference(cause: str, names: Sequence[str], longest_s: in
     check()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.tuples(spans(240), st.integers(0, 30), st.integers(0, 300 * S)), min_size=5, max_size=30),
     st.integers(0, 2**32),
