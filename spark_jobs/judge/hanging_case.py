@@ -1,4 +1,9 @@
-"""Keeps what the judge has observed of one open entry without an owner, from the first observation to its end."""
+"""The case of one open entry without an owner, from its first observation to its end.
+
+A case is what was observed of the entry, and two states: the confirmation, that no transaction will end the entry
+(`service.domain.findings.confirmation`), and the decision, which marker would be right
+(`service.domain.worlds.decision`).
+"""
 
 from __future__ import annotations
 
@@ -6,14 +11,26 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from service.domain.findings.confirmation import (
+    SETTLES_MS,
+    Confirmation,
+    Confirmed,
+    EndsKnown,
+    Open,
+    Released,
+    Unowned,
+    move,
+    step_2,
+)
 from service.domain.findings.context import Context
 from service.domain.findings.finding import Evidence, Finding, Subject
-from service.domain.findings.hanging import NOT_YET, SETTLES_MS, can_still_write, entry_place, is_certain, subject_of
+from service.domain.findings.hanging import can_still_write, entry_place, is_certain, subject_of
 from service.domain.partitions.open_entries import Entry, Owner, Relation, will_close
 from service.domain.transaction_log.states import NAMES, TOPIC
+from service.domain.worlds.decision import Decision, State
 from service.domain.worlds.facts import EntryAsk, ask_about
 from service.domain.worlds.order import Sample, decode
-from service.domain.worlds.verdict import Verdict, World, contradictory, undecided
+from service.domain.worlds.verdict import Verdict, World, contradictory
 from service.kafka.leader_check import Seen
 from service.store.display import display_id
 from service.store.queries.partitions import PartitionRow
@@ -22,29 +39,16 @@ from spark_jobs.judge.partition_prober import Heard
 ASK_AGAIN_MS: Final = 5_000
 """Interval of asking coordinators about unsuspected entries: long transactions are many, and ids may be hidden."""
 
-DECIDE_AGAIN_MS: Final = 30_000
-"""A decision that is still unknown is derived again after this time."""
-
-UNDECIDED: Final = undecided(f"{TOPIC} cannot be read, and nothing else remembers how a transaction ended")
-
 
 @dataclass(slots=True)
-class OpenCase:
-    """All that the judge has observed of one open entry without an owner, in the three looks of docs/hanging.md.
-
-    Look 1 was before `begun_ms`. For look 2 the transaction log has to be read to `log_ends`, which were requested
-    after look 1, at `log_asked_ms`; look 2 holds since `unowned_ms`. `confirmed_by` is look 3, requested after look 2.
+class HangingCase:
+    """All that is known of one open entry without an owner. Step 1 of the confirmation was before `begun_ms`.
 
     `topic_id` is "" if not known. `stalled_since_ms` is as in PartitionLook; None for an entry that is not at the LSO.
-    `samples` are of the partition. `looked_at_ms` and the offsets are of the last look that showed the entry open.
+    `samples` are of the partition. `observed_ms` and the offsets are of the last observation that showed the entry
+    open. `closed_ms`: time of the first observation that showed it closed; None while it is open.
 
-    `decided` is the verdict that is reported, derived at `judged_ms`. `early` is a verdict from before look 2 held; it
-    is not reported.
-
-    `closed_ms` is the time of the first look that showed the entry closed; None while the entry is open.
-
-    `is_blind`: the log cannot be read, so look 2 is the coordinator's answer, given twice. Since `let_go_ms` the
-    coordinator does not mean to end the entry; it was asked last at `heard_at_ms`.
+    `has_log`: the transaction log can be read. Without it the coordinators are asked, at `coordinators_asked_ms` last.
     """
 
     entry: Entry
@@ -57,135 +61,31 @@ class OpenCase:
     last_stable_offset: int
     high_watermark: int
     begun_ms: int
-    log_ends: dict[int, int] | None = None
-    log_asked_ms: int = -1
-    unowned_ms: int | None = None
-    confirmed_by: Seen | None = None
+    has_log: bool = True
+    confirmation: Confirmation = field(default_factory=Open)
+    decision: Decision = field(default_factory=Decision)
+    observed_ms: int = -1
     closed_ms: int | None = None
-    looked_at_ms: int = -1
-    decided: Verdict | None = None
-    early: Verdict | None = None
-    judged_ms: int = -1
-    is_deep: bool = False
-    evidence: list[Evidence] = field(default_factory=list)
-    is_blind: bool = False
-    heard_at_ms: int = -1
-    let_go_ms: int | None = None
+    coordinators_asked_ms: int = -1
 
-    def be_blind(self, said: Iterable[Subject]) -> None:
-        """Continues without the log. `said`: the subjects of findings; one of them may be this entry, with an id that
-        is hidden by now."""
-        self.is_blind, self.owner = True, None
-        if not self.is_contradicted and (self.decided is None or not self.decided.is_known):
-            self.decided = UNDECIDED
-        same = (subject for subject in said if entry_place(subject) == entry_place(self.subject))
-        self.subject = next(same, self.subject)
+    @property
+    def is_unowned(self) -> bool:
+        """Returns whether step 2 holds: no transaction will end the entry."""
+        return step_2(self.confirmation) is not None
 
-    def begins_anew(self, relation: Relation, *, is_blind: bool) -> bool:
-        """Returns whether a new case must begin: the log is readable again, or became unreadable before look 2 held."""
-        return not relation.is_unread if self.is_blind else is_blind and self.unowned_ms is None
+    @property
+    def is_confirmed(self) -> bool:
+        return isinstance(self.confirmation, Confirmed)
 
-    def needed(self, log_partitions: Mapping[int, int]) -> frozenset[int]:
-        """Returns the partitions of the log that could name an owner: that of the owner if one is known, because a
-        producer id belongs to one id for ever; else all; none without log access."""
-        if self.is_blind:
-            return frozenset()
-        return frozenset(log_partitions) if self.owner is None else frozenset({self.owner.log_partition})
+    @property
+    def evidence(self) -> tuple[Evidence, ...]:
+        """Returns the evidence of the steps made so far."""
+        return self.confirmation.evidence if isinstance(self.confirmation, (Unowned, Confirmed)) else ()
 
-    def take_ends(self, asked_at_ms: int, ends: Mapping[int, int], log_partitions: Mapping[int, int]) -> None:
-        needed = self.needed(log_partitions)
-        if self.log_ends is None and asked_at_ms > self.begun_ms and needed and needed <= ends.keys():
-            self.log_ends, self.log_asked_ms = {p: ends[p] for p in needed}, asked_at_ms
-
-    def forget_the_log(self, before_ms: int) -> None:
-        """Discards look 2 of an unconfirmed case if its log ends were requested before `before_ms`: a client may have
-        been waiting then, as is known by now."""
-        if self.confirmed_by is None and 0 <= self.log_asked_ms < before_ms:
-            self.log_ends, self.log_asked_ms, self.unowned_ms = None, -1, None
-
-    def take_log(self, read_to: Mapping[int, int], now_ms: int) -> None:
-        """Makes look 2 if the log is stored to the requested ends: the entry had no owner when `read_to` was read."""
-        if self.unowned_ms is not None or self.log_ends is None:
-            return
-        if any(read_to.get(p, -1) < end for p, end in self.log_ends.items()):
-            return
-        self.unowned_ms = now_ms
-        entry = self.entry
-        where = "all partitions" if self.owner is None else f"partition {self.owner.log_partition}"
-        self.evidence = [
-            _seen_open(entry),
-            Evidence(self.log_asked_ms, TOPIC, f"{where} read to the end of then: no transaction there will end it"),
-        ]
-
-    def had_ended(self, owner: Owner) -> bool:
-        """Returns whether look 2 had read the owner's last PrepareX. Nobody owned the entry then, so that transaction
-        was complete: its coordinator writes no marker any more."""
-        if self.unowned_ms is None or self.log_ends is None or owner.ended_offset is None:
-            return False
-        return owner.ended_offset < self.log_ends.get(owner.log_partition, -1)
-
-    def asks_coordinators(self, now_ms: int) -> bool:
-        """Returns whether the coordinators are to be asked now. The second question comes SETTLES_MS after the first
-        answer: an AddPartitionsToTxn in flight has been accepted by then."""
-        if not self.is_blind:
-            return False
-        if self.let_go_ms is not None and self.unowned_ms is None:
-            return now_ms >= self.let_go_ms + SETTLES_MS
-        return self.heard_at_ms < 0 or now_ms - self.heard_at_ms >= ASK_AGAIN_MS
-
-    def take_word(self, heard: Heard, from_ms: int) -> bool:
-        """Makes look 2 from the coordinators' answers, where the log cannot be read. Returns True if look 2 held and
-        the coordinator will end the entry after all.
-
-        The second answer counts only if it was requested at `from_ms` or later: before that a client may have been
-        waiting. A producer id without an answer proves nothing: a hidden id may own the entry.
-        """
-        if not self.is_blind or self.entry.producer_id not in heard.told or heard.asked_at_ms <= self.begun_ms:
-            return False
-        self.heard_at_ms = heard.asked_at_ms
-        told = heard.told[self.entry.producer_id]
-        if told is None or will_close(self.entry, told):
-            self.let_go_ms = None
-            return told is not None and self.unowned_ms is not None
-        if self.subject.transactional_id is None:
-            self.subject = self.subject._replace(transactional_id=told.transactional_id)
-        if self.let_go_ms is None:
-            self.let_go_ms = heard.answered_at_ms
-        elif self.unowned_ms is None and heard.asked_at_ms >= max(self.let_go_ms + SETTLES_MS, from_ms):
-            self.unowned_ms = heard.answered_at_ms
-            name = display_id(told.transactional_id)
-            text = f"{name} is {NAMES[told.state]} and does not list the partition, asked twice"
-            source = f"DescribeTransactions, broker {told.coordinator}"
-            self.evidence = [_seen_open(self.entry), Evidence(heard.asked_at_ms, source, text)]
-        return False
-
-    def take_open(self, seen: Seen, context: Context) -> None:
-        """Notes that a look showed the entry open. It counts as look 3 if it was requested late enough after look 2."""
-        ends = seen.ends
-        self.looked_at_ms, self.high_watermark = seen.asked_at_ms, ends.high_watermark
-        self.closed_ms = None
-        self.log_start, self.last_stable_offset = ends.log_start, ends.last_stable_offset
-        if self.confirmed_by is not None or (self.is_blind and not seen.described):
-            return
-        if not self.can_confirm(context, seen.asked_at_ms):
-            return
-        self.confirmed_by = seen
-        question, text = (
-            ("DescribeProducers", "still open") if seen.described else ("ListOffsets", "the LSO still there")
-        )
-        self.evidence.append(Evidence(seen.asked_at_ms, f"{question}, broker {seen.leader.node}", text))
-
-    def can_confirm(self, context: Context, asked_at_ms: int) -> bool:
-        """Returns whether a look that was requested at `asked_at_ms` is late enough after look 2 to count as look 3."""
-        if self.unowned_ms is None:
-            return False
-        return asked_at_ms >= self.unowned_ms + (SETTLES_MS if self.may_be_early(context, asked_at_ms) else 0)
-
-    def take_closed(self, seen: Seen) -> int:
-        """Notes that a look found the entry closed. Returns the time of the first such look (ms)."""
-        if self.closed_ms is None:
-            self.closed_ms = seen.asked_at_ms
-        return self.closed_ms
+    @property
+    def unowned_ms(self) -> int | None:
+        unowned = step_2(self.confirmation)
+        return None if unowned is None else unowned.since_ms
 
     @property
     def there_since_ms(self) -> int:
@@ -193,73 +93,166 @@ class OpenCase:
         first_ms = self.entry.first_seen_ms
         return first_ms if self.stalled_since_ms is None else min(self.stalled_since_ms, first_ms)
 
-    def may_be_early(self, context: Context, now_ms: int) -> bool:
+    def continue_without_log(self, reported: Iterable[Subject]) -> None:
+        """Continues without the transaction log. `reported`: the subjects of open findings; one of them may be this
+        entry, with an id that is hidden by now."""
+        self.has_log, self.owner = False, None
+        self.decision = self.decision.without_log()
+        same = (subject for subject in reported if entry_place(subject) == entry_place(self.subject))
+        self.subject = next(same, self.subject)
+
+    def must_begin_anew(self, relation: Relation, *, has_log: bool) -> bool:
+        """Returns whether a new case must begin: the log is readable again, or became unreadable before step 2 held."""
+        if not self.has_log:
+            return not relation.is_unread
+        return not has_log and not self.is_unowned
+
+    # step 2: no transaction will end the entry
+
+    def log_partitions_needed(self, log_partitions: Iterable[int]) -> frozenset[int]:
+        """Returns the partitions of the log that could name an owner: that of the owner if one is known, because a
+        producer id belongs to one id for ever; else all; none without log access, or once their ends are known."""
+        if not self.has_log or not isinstance(self.confirmation, Open):
+            return frozenset()
+        return frozenset(log_partitions) if self.owner is None else frozenset({self.owner.log_partition})
+
+    def apply_log_ends(self, asked_at_ms: int, ends: Mapping[int, int], log_partitions: Iterable[int]) -> None:
+        """Notes the end offsets of the transaction log if they were requested after step 1, and name all partitions."""
+        needed = self.log_partitions_needed(log_partitions)
+        if asked_at_ms > self.begun_ms and needed and needed <= ends.keys():
+            self._move(EndsKnown(asked_at_ms, {p: ends[p] for p in needed}))
+
+    def apply_log_read(self, read_to: Mapping[int, int], now_ms: int) -> None:
+        """Makes step 2 if the log is stored to the requested ends: the entry had no owner when `read_to` was read."""
+        ends = self.confirmation
+        if not isinstance(ends, EndsKnown) or any(read_to.get(p, -1) < end for p, end in ends.ends.items()):
+            return
+        where = "all partitions" if self.owner is None else f"partition {self.owner.log_partition}"
+        text = f"{where} read to the end of then: no transaction there will end it"
+        self._move(Unowned(now_ms, ends, (_seen_open(self.entry), Evidence(ends.asked_at_ms, TOPIC, text))))
+
+    def discard_log_read_before(self, before_ms: int) -> None:
+        """Discards step 2 of an unconfirmed case if its log ends were requested before `before_ms`: a client may have
+        been waiting then, as is known by now."""
+        state = self.confirmation
+        log = state if isinstance(state, EndsKnown) else state.log if isinstance(state, Unowned) else None
+        if log is not None and log.asked_at_ms < before_ms:
+            self._move(Open())
+
+    def had_ended(self, owner: Owner) -> bool:
+        """Returns whether step 2 had read the owner's last PrepareX. Nobody owned the entry then, so that transaction
+        was complete: its coordinator writes no marker any more."""
+        unowned = step_2(self.confirmation)
+        if unowned is None or unowned.log is None or owner.ended_offset is None:
+            return False
+        return owner.ended_offset < unowned.log.ends.get(owner.log_partition, -1)
+
+    def must_ask_coordinators(self, now_ms: int) -> bool:
+        """Returns whether the coordinators are to be asked now. The second question comes SETTLES_MS after the first
+        answer: an AddPartitionsToTxn in flight has been accepted by then."""
+        if self.has_log:
+            return False
+        if isinstance(self.confirmation, Released):
+            return now_ms >= self.confirmation.since_ms + SETTLES_MS
+        return self.coordinators_asked_ms < 0 or now_ms - self.coordinators_asked_ms >= ASK_AGAIN_MS
+
+    def apply_coordinators(self, answer: Heard, from_ms: int) -> bool:
+        """Makes step 2 from the coordinators' answers, where the log cannot be read. Returns True if step 2 held and
+        the coordinator will end the entry after all.
+
+        The second answer counts only if it was requested at `from_ms` or later: before that a client may have been
+        waiting. A producer id without an answer proves nothing: a hidden id may own the entry.
+        """
+        if self.has_log or self.entry.producer_id not in answer.told or answer.asked_at_ms <= self.begun_ms:
+            return False
+        self.coordinators_asked_ms = answer.asked_at_ms
+        state, found = self.confirmation, answer.told[self.entry.producer_id]
+        if found is None or will_close(self.entry, found):
+            if isinstance(state, Released):
+                self._move(Open())
+            return found is not None and self.is_unowned
+        if self.subject.transactional_id is None:
+            self.subject = self.subject._replace(transactional_id=found.transactional_id)
+        match state:
+            case Open():
+                self._move(Released(answer.answered_at_ms))
+            case Released(since_ms) if answer.asked_at_ms >= max(since_ms + SETTLES_MS, from_ms):
+                name = display_id(found.transactional_id)
+                text = f"{name} is {NAMES[found.state]} and does not list the partition, asked twice"
+                source = f"DescribeTransactions, broker {found.coordinator}"
+                evidence = (_seen_open(self.entry), Evidence(answer.asked_at_ms, source, text))
+                self._move(Unowned(answer.answered_at_ms, None, evidence))
+        return False
+
+    # step 3: the partition still shows the entry open; or it has ended
+
+    def apply_open(self, seen: Seen, context: Context) -> None:
+        """Notes that an observation showed the entry open. It makes step 3 if it was requested late enough after
+        step 2."""
+        ends = seen.ends
+        self.observed_ms, self.high_watermark = seen.asked_at_ms, ends.high_watermark
+        self.closed_ms = None
+        self.log_start, self.last_stable_offset = ends.log_start, ends.last_stable_offset
+        unowned = self.confirmation
+        if not isinstance(unowned, Unowned) or not (self.has_log or seen.described):
+            return
+        if not self.can_confirm(context, seen.asked_at_ms):
+            return
+        question, text = (
+            ("DescribeProducers", "still open") if seen.described else ("ListOffsets", "the LSO still there")
+        )
+        step_3 = Evidence(seen.asked_at_ms, f"{question}, broker {seen.leader.node}", text)
+        self._move(Confirmed(unowned, seen.described, (*unowned.evidence, step_3)))
+
+    def can_confirm(self, context: Context, asked_at_ms: int) -> bool:
+        """Returns whether an observation requested at `asked_at_ms` is late enough after step 2 to make step 3."""
+        if self.unowned_ms is None:
+            return False
+        return asked_at_ms >= self.unowned_ms + (SETTLES_MS if self.may_be_added(context, asked_at_ms) else 0)
+
+    def apply_closed(self, seen: Seen) -> int:
+        """Notes that an observation found the entry closed. Returns the time of the first such observation (ms)."""
+        if self.closed_ms is None:
+            self.closed_ms = seen.asked_at_ms
+        return self.closed_ms
+
+    def may_be_added(self, context: Context, now_ms: int) -> bool:
         """Returns whether an AddPartitionsToTxn for the entry may still be in flight."""
         return can_still_write(self.entry, self.owner) and not self.is_certain(context, now_ms)
 
-    @property
-    def was_listed(self) -> bool:
-        """Returns whether a transaction that had added the partition, and has ended, wrote the entry. Then no client
-        waits for a broker to add the partition."""
-        found = self.decided or self.early
-        return found is not None and World.NONE not in found.possible and bool(found.proofs)
-
     def is_certain(self, context: Context, now_ms: int) -> bool:
-        can_ask = self.confirmed_by is None or self.confirmed_by.described
-        return can_ask and not self.is_blind and is_certain(self.entry, self.owner, context, now_ms)
+        """Returns whether only an accident can still end the entry, as far as all steps could be made."""
+        is_described = not isinstance(self.confirmation, Confirmed) or self.confirmation.described
+        return is_described and self.has_log and is_certain(self.entry, self.owner, context, now_ms)
 
-    @property
-    def is_contradicted(self) -> bool:
-        return self.decided is not None and self.decided.is_contradiction
-
-    @property
-    def shown(self) -> Verdict:
-        """Returns the verdict to report. Nothing is decided before look 2 holds; a decision known from before stays."""
-        return self.decided or NOT_YET
+    # the decision: which marker would be right
 
     def recall(self, finding: Finding) -> None:
-        """Takes over what a finding from before a restart says: a known decision, which is derived again once, or a
-        contradiction, which stays."""
+        """Takes over what a finding from before a restart says: a known decision, or a contradiction."""
         if finding.contradiction is not None:
-            self.decided = contradictory(finding.contradiction)
-        elif finding.decision in tuple(World) and finding.possible and not self.is_contradicted:
-            self.decided = Verdict(frozenset(map(World, finding.possible)), finding.decision, finding.proofs, None)
+            self.decision = self.decision.recalled(contradictory(finding.contradiction))
+        elif finding.decision in tuple(World) and finding.possible:
+            possible = frozenset(map(World, finding.possible))
+            self.decision = self.decision.recalled(Verdict(possible, finding.decision, finding.proofs, None))
 
-    def question(self, now_ms: int) -> EntryAsk | None:
-        """Returns the facts to be read for a verdict; None while the decision is known, or was tried a moment ago."""
-        if not self._is_due(now_ms):
+    def facts_to_read(self, now_ms: int) -> EntryAsk | None:
+        """Returns the facts to be read for a verdict; None while there is no reason to read them."""
+        if not self.has_log or not self.decision.is_due(now_ms, self.unowned_ms):
             return None
-        is_deep = self.decided is not None and not self.decided.is_known
+        # without owner: unread yet, or remembered from before a restart and not seen again yet
+        if self.owner is None and (not self.is_unowned or self.subject.transactional_id is not None):
+            return None
+        is_deep = self.decision.state is State.UNKNOWN
         return ask_about(self.entry, self.owner, self.samples, is_deep=is_deep)
 
-    def _is_due(self, now_ms: int) -> bool:
-        if self.is_blind or self.is_contradicted:
-            return False
-        if self.owner is None and self.subject.transactional_id is not None:
-            return False  # remembered from before a restart, and not seen again yet
-        if self.unowned_ms is None:  # an early verdict shows whether a client may be waiting (`was_listed`)
-            return self.owner is not None and self.early is None
-        if self.decided is None or self.judged_ms < self.unowned_ms:
-            return True
-        return not self.decided.is_known and (not self.is_deep or now_ms - self.judged_ms >= DECIDE_AGAIN_MS)
+    def apply_verdict(self, verdict: Verdict, asked: EntryAsk, at_ms: int) -> bool:
+        """Applies a verdict. Returns False if it contradicts an earlier one: the decision is unknown from then on."""
+        was_contradicted = self.decision.verdict.is_contradiction
+        self.decision = self.decision.after(verdict, at_ms, self.unowned_ms, is_deep=asked.is_deep)
+        return was_contradicted or not self.decision.verdict.is_contradiction
 
-    def take_verdict(self, found: Verdict, asked: EntryAsk, at_ms: int) -> bool:
-        """Takes a verdict: a decision may become known, but never flips. Returns False if two verdicts contradict each
-        other; the decision is unknown from then on."""
-        if self.unowned_ms is None or at_ms < self.unowned_ms:
-            self.early = found
-            return True
-        if self.is_contradicted:
-            return True
-        self.judged_ms, self.is_deep = at_ms, asked.is_deep
-        known = self.decided
-        if known is None or not known.is_known or known.decision == found.decision:
-            self.decided = found
-            return True
-        if not found.is_known or World.COMMIT not in known.possible | found.possible:
-            return True
-        self.decided = contradictory(f"two readings contradict each other: first {known.why}; now {found.why}")
-        return False
+    def _move(self, state: Confirmation) -> None:
+        self.confirmation = move(self.confirmation, state)
 
 
 def _seen_open(entry: Entry) -> Evidence:
@@ -267,12 +260,18 @@ def _seen_open(entry: Entry) -> Evidence:
     return Evidence(entry.first_seen_ms, where, f"open: producer id {entry.producer_id}, epoch {entry.producer_epoch}")
 
 
-def begun(
-    row: PartitionRow, entry: Entry, relation: Relation, now_ms: int, open_: Mapping[Subject, Finding]
-) -> OpenCase:
-    """Returns a new case. `open_`: open findings; one of them may be about the entry, from before a restart."""
+def new_case(
+    row: PartitionRow,
+    entry: Entry,
+    relation: Relation,
+    now_ms: int,
+    findings: Mapping[Subject, Finding],
+    *,
+    has_log: bool,
+) -> HangingCase:
+    """Returns a new case. `findings`: the open ones; one of them may be about the entry, from before a restart."""
     is_first = entry.start_offset == row.last_stable_offset
-    case = OpenCase(
+    case = HangingCase(
         entry=entry,
         owner=relation.owner,
         subject=subject_of(entry, relation.owner),
@@ -285,14 +284,17 @@ def begun(
         begun_ms=now_ms,
     )
     place = entry_place(case.subject)
-    for subject, finding in open_.items():
+    for subject, finding in findings.items():
         if entry_place(subject) == place:
             case.recall(finding)
+    if not has_log:
+        case.continue_without_log(findings)
     return case
 
 
-def recalled(subject: Subject, now_ms: int, open_: Mapping[Subject, Finding]) -> OpenCase:
+def case_of_finding(finding: Finding, now_ms: int, *, has_log: bool) -> HangingCase:
     """Returns the case of an entry that hung before a restart and is not in the store now. Its end is yet unknown."""
+    subject = finding.subject
     start = subject.start_offset or 0
     entry = Entry(
         subject.topic or "",
@@ -307,6 +309,8 @@ def recalled(subject: Subject, now_ms: int, open_: Mapping[Subject, Finding]) ->
         first_seen_ms=now_ms,
         seen_at_ms=now_ms,
     )
-    case = OpenCase(entry, None, subject, "", None, (), -1, -1, high_watermark=start, begun_ms=now_ms)
-    case.recall(open_[subject])
+    case = HangingCase(entry, None, subject, "", None, (), -1, -1, high_watermark=start, begun_ms=now_ms)
+    case.recall(finding)
+    if not has_log:
+        case.continue_without_log(())
     return case

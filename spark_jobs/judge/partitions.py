@@ -1,8 +1,8 @@
-"""Judges open entries on data partitions: three looks before one is confirmed to hang, and one when it has ended.
+"""Judges open entries on data partitions: keeps a case for each without an owner, and asks what its next step needs.
 
-Look 1: the sampler saw the entry open (in the store). Look 2: the transaction log, read to an end that was requested
-after look 1, has no transaction that will end the entry. Look 3: the partition, asked after look 2, still shows the
-entry open. Where the log cannot be read, look 2 asks the coordinator instead, twice.
+Step 1: the sampler saw the entry open (in the store). Step 2: the transaction log, read to an end offset requested
+after step 1, has no transaction that will end the entry. Step 3: the partition, asked after step 2, still shows the
+entry open. Where the log cannot be read, step 2 asks the coordinator instead, twice.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from sqlalchemy import Connection
 
 from service.domain.findings import kinds
 from service.domain.findings.adopted import adopted, unreplicated
+from service.domain.findings.confirmation import Open, settled_at_ms
 from service.domain.findings.context import Context
 from service.domain.findings.finding import Finding, Key, Observation, Subject
-from service.domain.findings.hanging import entry_place, not_early_ms
+from service.domain.findings.hanging import entry_place
 from service.domain.findings.lifecycle import Look
 from service.domain.findings.unreadable import NotJudged, unreadable_topics
 from service.domain.partitions.coverage import ANSWERS_WITHIN_MS
@@ -40,14 +41,14 @@ from service.store.queries.clusters import LogRead, log_read
 from service.store.queries.judged_partitions import JudgedEntry, JudgedPartition
 from service.store.queries.partitions import PartitionRow
 from spark_jobs.judge.disturbances import NEVER_MS, Unrest
-from spark_jobs.judge.hanging_case import OpenCase, begun, recalled
+from spark_jobs.judge.hanging_case import HangingCase, case_of_finding, new_case
 from spark_jobs.judge.partition_prober import Answers, EntryKey, PartitionProber, Questions, is_open
 from spark_jobs.judge.resolution import cases_of, how_it_ended, observed
 
 log = logging.getLogger(__name__)
 
-LOOK_AGAIN_MS: Final = 1_000
-"""Interval at which a hanging entry is looked at again: it may end without the LSO moving."""
+OBSERVE_AGAIN_MS: Final = 1_000
+"""Interval at which a hanging entry is observed again: it may end without the LSO moving."""
 
 ASK_COORDINATORS_MS: Final = 1_000
 """Shortest interval between questions to coordinators: each goes to every broker, which searches all its ids."""
@@ -65,7 +66,7 @@ class PartitionLooks:
 
     def __init__(self, cluster_id: int, looker: PartitionProber, bootstrap: str, unrest: Unrest) -> None:
         self._cluster_id, self._looker, self._bootstrap, self._unrest = cluster_id, looker, bootstrap, unrest
-        self._cases: dict[EntryKey, OpenCase] = {}
+        self._cases: dict[EntryKey, HangingCase] = {}
         self._closed_ms: dict[EntryKey, int] = {}
         self._stored: set[EntryKey] = set()
         """The entries that are open according to the store."""
@@ -103,14 +104,12 @@ class PartitionLooks:
         self._cases = {key: case for key, case in self._cases.items() if case.subject not in ends}
         for _, (entry, relation) in shown:
             case = self._cases.get(_key(entry))
-            if relation.is_unowned and case is not None and not case.is_blind:
+            if relation.is_unowned and case is not None and case.has_log:
                 case.owner = relation.owner or case.owner  # its newest state: it may be superseded, or gone
-                case.take_log(read.read_to, now_ms)
+                case.apply_log_read(read.read_to, now_ms)
         self._ask(read, context, open_, now_ms, no_log=no_log)
         unread = _unread(connection, self._cluster_id, partitions)
-        hanging = [
-            observed(c, context, self._bootstrap, now_ms) for c in self._cases.values() if c.unowned_ms is not None
-        ]
+        hanging = [observed(case, context, self._bootstrap, now_ms) for case in self._cases.values() if case.is_unowned]
         looked_at_ms = read_partitions.looked_at_ms(connection, self._cluster_id) or 0
         committed = {
             entry_place(s) for (kind, s), one in known.items() if kind == kinds.HANGING and one.decision == World.COMMIT
@@ -148,24 +147,24 @@ class PartitionLooks:
         if read_partitions.some_broker_is_silent(connection, self._cluster_id):
             self._unrest.see_silence(now_ms)
 
-    def _log_from_ms(self, case: OpenCase, context: Context, now_ms: int) -> int:
+    def _log_from_ms(self, case: HangingCase, context: Context, now_ms: int) -> int:
         """Returns the earliest time (ms) at which the end of the log, or the coordinator's answer, shows whether any
         transaction will end the entry: until then an AddPartitionsToTxn may be in flight."""
-        if case.is_blind:
-            return not_early_ms(case.there_since_ms, self._unrest.silent_ms)
-        if case.owner is None or not case.may_be_early(context, now_ms):
+        if not case.has_log:
+            return settled_at_ms(case.there_since_ms, self._unrest.silent_ms)
+        if case.owner is None or not case.may_be_added(context, now_ms):
             return case.begun_ms
-        unrest_ms = NEVER_MS if case.was_listed else self._unrest.newest_ms(case.owner.log_partition)
-        return not_early_ms(case.there_since_ms, unrest_ms)
+        disturbed_ms = NEVER_MS if case.decision.was_listed else self._unrest.newest_ms(case.owner.log_partition)
+        return settled_at_ms(case.there_since_ms, disturbed_ms)
 
     def _take_unrest(self, answered: Iterable[Answers], context: Context, now_ms: int) -> None:
-        """Notes the broker failures in the answers, and discards look 2 of cases whose log ends were requested too
+        """Notes the broker failures in the answers, and discards step 2 of cases whose log ends were requested too
         early for them: these are requested again."""
         for answers in answered:
             if answers.silent_at_ms is not None:
                 self._unrest.see_silence(answers.silent_at_ms)
         for case in self._cases.values():
-            case.forget_the_log(self._log_from_ms(case, context, now_ms))
+            case.discard_log_read_before(self._log_from_ms(case, context, now_ms))
 
     def _take_answers(self, connection: Connection, read: LogRead, context: Context, now_ms: int) -> dict[Subject, str]:
         """Applies the prober's answers to the cases. Returns how cases have ended."""
@@ -183,25 +182,31 @@ class PartitionLooks:
                 # the stored row may be older than the end of the transaction: a later look has to show the entry open
                 seen = answers.seen.get(key.place)
                 if asked_at_ms >= from_ms and seen is not None and is_open(key, seen):
-                    case.take_ends(asked_at_ms, log_ends, read.read_to)
-                if answers.heard is not None and case.take_word(answers.heard, from_ms):
+                    case.apply_log_ends(asked_at_ms, log_ends, read.read_to)
+                if answers.heard is not None and case.apply_coordinators(answers.heard, from_ms):
                     ends[case.subject] = kinds.ADOPTION
                 elif (how := self._take_seen(connection, context, key, case, answers, read)) is not None:
                     ends[case.subject] = how
         return ends
 
     def _take_seen(
-        self, connection: Connection, context: Context, key: EntryKey, case: OpenCase, answers: Answers, read: LogRead
+        self,
+        connection: Connection,
+        context: Context,
+        key: EntryKey,
+        case: HangingCase,
+        answers: Answers,
+        read: LogRead,
     ) -> str | None:
-        """Applies a look at the partition to the case. Returns how the entry has ended; None if it has not, or that is
-        not known yet."""
+        """Applies an observation of the partition to the case. Returns how the entry has ended; None if it has not, or
+        that is not known yet."""
         seen = answers.seen.get(key.place)
         if seen is None or seen.asked_at_ms < case.begun_ms:
             return None
         if case.topic_id not in ("", seen.topic_id):
             return kinds.TOPIC_DELETED
         if is_open(key, seen):
-            case.take_open(seen, context)
+            case.apply_open(seen, context)
             if key in answers.facts:
                 _decide(case, *answers.facts[key], read)
             return None
@@ -229,19 +234,17 @@ class PartitionLooks:
             key = _key(entry)
             there.add(key)
             case = self._cases.get(key)
-            is_blind = relation.is_unread and no_log
-            if relation.is_unowned or is_blind:
-                is_begun = case is not None and not case.begins_anew(relation, is_blind=is_blind)
+            has_log = not (relation.is_unread and no_log)
+            if relation.is_unowned or not has_log:
+                is_begun = case is not None and not case.must_begin_anew(relation, has_log=has_log)
                 is_news = not is_begun and entry.seen_at_ms > self._closed_ms.get(key, -1)
                 if is_news and row.why is None:
-                    self._begin(row, entry, relation, now_ms, open_, is_blind=is_blind)
+                    self._begin(row, entry, relation, now_ms, open_, has_log=has_log)
             elif relation.word not in (NOT_KNOWN, UNREPLICATED) and case is not None:
                 ends[case.subject] = kinds.ADOPTION
         gone = {(row.topic, row.partition) for row in read_partitions.gone(connection, self._cluster_id)}
         for subject in open_.keys() - {case.subject for case in self._cases.values()}:
-            case = recalled(subject, now_ms, open_)
-            if no_log:
-                case.be_blind(open_)
+            case = case_of_finding(open_[subject], now_ms, has_log=not no_log)
             self._cases.setdefault(_key(case.entry), case)
         for key, case in self._cases.items():
             if key.place in gone:
@@ -259,16 +262,14 @@ class PartitionLooks:
         now_ms: int,
         open_: Mapping[Subject, Finding],
         *,
-        is_blind: bool,
+        has_log: bool,
     ) -> None:
         """Begins a case, replacing one for the same entry; above MOST_CASES the entry is only counted."""
         key = _key(entry)
         if key not in self._cases and len(self._cases) >= MOST_CASES:
             self._without_case += 1
             return
-        self._cases[key] = new = begun(row, entry, relation, now_ms, open_)
-        if is_blind:
-            new.be_blind(open_)
+        self._cases[key] = new_case(row, entry, relation, now_ms, open_, has_log=has_log)
 
     def _ask(self, read: LogRead, context: Context, open_: Container[Subject], now_ms: int, *, no_log: bool) -> None:
         """Sends the prober all questions that are due now, in one go."""
@@ -280,18 +281,19 @@ class PartitionLooks:
         facts: dict[EntryKey, EntryAsk] = {}
         for key, case in self._cases.items():
             is_due = now_ms >= self._log_from_ms(case, context, now_ms)
-            if case.log_ends is None and is_due:
-                partitions |= case.needed(read.read_to)
-            if is_asked := may_ask and case.asks_coordinators(now_ms):
+            is_at_step_1 = isinstance(case.confirmation, Open)
+            if is_due:
+                partitions |= case.log_partitions_needed(read.read_to)
+            if is_asked := may_ask and case.must_ask_coordinators(now_ms):
                 producers.add(key.producer_id)
-            if case.is_blind and not (case.subject in open_ or (is_asked and case.let_go_ms is not None)):
+            if not case.has_log and not (case.subject in open_ or (is_asked and not is_at_step_1)):
                 continue  # without the log every long transaction has a case, and there are many
-            is_urgent = is_due and case.confirmed_by is None and not case.is_blind
+            is_urgent = is_due and case.has_log and not case.is_confirmed
             self.waits |= is_urgent
-            is_wanted = is_urgent and (case.log_ends is None or case.can_confirm(context, now_ms))
-            if is_wanted or key not in self._stored or now_ms - case.looked_at_ms >= LOOK_AGAIN_MS:
+            is_wanted = is_urgent and (is_at_step_1 or case.can_confirm(context, now_ms))
+            if is_wanted or key not in self._stored or now_ms - case.observed_ms >= OBSERVE_AGAIN_MS:
                 entries[key] = case.high_watermark
-            if (question := case.question(now_ms)) is not None:
+            if (question := case.facts_to_read(now_ms)) is not None:
                 facts[key] = question
         questions = Questions(frozenset(partitions), entries, facts, frozenset(producers))
         if questions and self._looker.ask(questions) and producers:
@@ -306,9 +308,9 @@ def _unread(connection: Connection, cluster_id: int, partitions: Sequence[Judged
     return stalled - len(partitions) + sum(one.why == judged_partitions.TOO_MUCH for one in partitions)
 
 
-def _decide(case: OpenCase, asked: EntryAsk, facts: EntryFacts, read: LogRead) -> None:
-    if not case.take_verdict(verdict_on(asked, facts, read.unseen), asked, facts.read_at_ms):
-        log.warning("%s-%s@%s: %s", *case.entry.place, case.entry.start_offset, case.shown.why)
+def _decide(case: HangingCase, asked: EntryAsk, facts: EntryFacts, read: LogRead) -> None:
+    if not case.apply_verdict(verdict_on(asked, facts, read.unseen), asked, facts.read_at_ms):
+        log.warning("%s-%s@%s: %s", *case.entry.place, case.entry.start_offset, case.decision.verdict.why)
 
 
 def _key(entry: Entry) -> EntryKey:

@@ -23,7 +23,7 @@ from service.store.queries.owners import owners
 from service.store.queries.partitions import PartitionRow
 from service.wire.errors import DecodeError
 from service.wire.transaction_log import decode_value
-from spark_jobs.judge.hanging_case import OpenCase
+from spark_jobs.judge.hanging_case import HangingCase
 from spark_jobs.source.watched import is_over
 
 MARKER_WAIT_MS: Final = 5_000
@@ -36,7 +36,7 @@ this time the resolution names no writer."""
 
 
 def how_it_ended(
-    connection: Connection, cluster_id: int, case: OpenCase, seen: Seen, found: BatchesRead | None, context: Context
+    connection: Connection, cluster_id: int, case: HangingCase, seen: Seen, found: BatchesRead | None, context: Context
 ) -> str | None:
     """Returns the resolution; None while the marker cannot be read, or its writer is not known yet."""
     if not seen.described:
@@ -44,7 +44,7 @@ def how_it_ended(
     if found is None:
         return None
     entry = case.entry
-    closed_ms = case.take_closed(seen)
+    closed_ms = case.apply_closed(seen)
     known = owners(connection, cluster_id, [entry.producer_id]).get(entry.producer_id, [])
     owner = known[0] if known else None
     attempts = audit.of_subject(
@@ -64,7 +64,7 @@ def how_it_ended(
     if how == kinds.HEALED:
         return how if is_over(closed_ms, MARKER_WAIT_MS, seen.asked_at_ms) else None
     if how in (kinds.FOREIGN_COMMIT, kinds.FOREIGN_ABORT):
-        if case.is_blind:
+        if not case.has_log:
             return kinds.HEALED  # without the log, the marker may be a coordinator's
         if _may_be_a_younger_ones(entry, owner, context, closed_ms):
             return kinds.HEALED if is_over(closed_ms, LOG_WAIT_MS, seen.asked_at_ms) else None
@@ -102,7 +102,7 @@ def topic_text(topic: str) -> str:
     return printable(topic.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace"))
 
 
-def observed(case: OpenCase, context: Context, bootstrap: str, now_ms: int) -> Observation:
+def observed(case: HangingCase, context: Context, bootstrap: str, now_ms: int) -> Observation:
     """Returns the observation of a hanging entry, as it is known by now. `bootstrap`: servers for the command."""
     transactional_id = case.subject.transactional_id
     name = None if transactional_id is None else display_id(transactional_id)
@@ -112,8 +112,8 @@ def observed(case: OpenCase, context: Context, bootstrap: str, now_ms: int) -> O
         name,
         case.log_start,
         case.last_stable_offset,
-        tuple(case.evidence),
-        case.shown,
+        case.evidence,
+        case.decision.verdict,
         context.groups.waiting([case.entry.place], case.entry.producer_id),
         context.groups.pending(case.entry.place, case.entry.producer_id),
     )
@@ -121,7 +121,7 @@ def observed(case: OpenCase, context: Context, bootstrap: str, now_ms: int) -> O
         shown,
         context.rules.of(name or "", (case.entry.topic,)),
         bootstrap,
-        confirmed=case.confirmed_by is not None,
+        confirmed=case.is_confirmed,
         certain=case.is_certain(context, now_ms),
         may_skip_markers=context.may_skip_markers,
     )._replace(subject=case.subject)

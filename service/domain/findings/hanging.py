@@ -1,13 +1,11 @@
 """Findings about open transactions that no coordinator will ever end: their owner, the cause, and the remediation.
 
-The verdict takes three confirmation steps (looks), which the judge makes (`spark_jobs.judge.partitions`): the partition
-shows the entry open; the transaction log, read to an end offset requested after that, has no transaction that will end
-it; the partition, asked after that, still shows it open. This module describes the result.
+The judge makes the three confirmation steps (`service.domain.findings.confirmation`); this module describes the result.
 """
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from service.domain.findings import kinds
 from service.domain.findings.context import Context
@@ -19,17 +17,8 @@ from service.domain.partitions.facts import Place
 from service.domain.partitions.open_entries import Entry, Owner
 from service.domain.reasons.hanging import HangCause, Hangs
 from service.domain.transaction_log.states import EXPIRED, NAMES, TOPIC
-from service.domain.worlds.verdict import Verdict, World, undecided
-
-SETTLES_MS: Final = 500
-"""Time for which an entry has to be without owner while its producer is still the current one: some clients write a
-moment before AddPartitionsToTxn is accepted."""
-
-CLIENT_WAITS_MS: Final = 35_000
-"""The longest time that a client waits for a broker that is frozen, or cut off, before it asks the next one: Kafka's
-request.timeout.ms (30 s), and 5 s to ask."""
-
-NOT_YET: Final = undecided("not read yet")
+from service.domain.worlds.decision import NOT_READ
+from service.domain.worlds.verdict import Verdict, World
 
 
 class Case(NamedTuple):
@@ -47,7 +36,7 @@ class Case(NamedTuple):
     log_start: int
     last_stable_offset: int
     looks: tuple[Evidence, ...]
-    verdict: Verdict = NOT_YET
+    verdict: Verdict = NOT_READ
     groups: tuple[str, ...] = ()
     pending: tuple[Victim, ...] = ()
 
@@ -85,14 +74,6 @@ def can_still_write(entry: Entry, owner: Owner | None) -> bool:
         and owner.state != EXPIRED
         and (owner.producer_id, owner.producer_epoch) == (entry.producer_id, entry.producer_epoch)
     )
-
-
-def not_early_ms(there_since_ms: int, unrest_ms: int) -> int:
-    """Returns the earliest time (ms) at which a read of the transaction log can rule out an AddPartitionsToTxn still in
-    flight. `there_since_ms`: the entry was written before then. `unrest_ms`: the last broker failure or coordinator
-    move; after one the client may be waiting for that broker for CLIENT_WAITS_MS, otherwise SETTLES_MS is enough."""
-    may_wait = unrest_ms > there_since_ms - CLIENT_WAITS_MS
-    return there_since_ms + (CLIENT_WAITS_MS if may_wait else SETTLES_MS)
 
 
 def is_certain(entry: Entry, owner: Owner | None, context: Context, now_ms: int) -> bool:

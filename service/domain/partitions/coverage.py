@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from service.domain.findings.hanging import CLIENT_WAITS_MS, can_still_write
+from service.domain.findings.confirmation import CLIENT_WAITS_MS
+from service.domain.findings.hanging import can_still_write
 from service.domain.partitions.facts import NOT_TOLD, FirstBatch
 from service.domain.partitions.open_entries import Entry, Relation
 from service.domain.reasons.reason import Reason

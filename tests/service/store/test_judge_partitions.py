@@ -8,8 +8,8 @@ import pytest
 from sqlalchemy import Engine, select
 
 from service.domain.findings import kinds
+from service.domain.findings.confirmation import CLIENT_WAITS_MS, SETTLES_MS
 from service.domain.findings.finding import Finding
-from service.domain.findings.hanging import CLIENT_WAITS_MS, SETTLES_MS
 from service.domain.findings.rules import Rule, Rules
 from service.domain.transaction_log import states
 from service.domain.worlds.facts import Batches, EntryFacts

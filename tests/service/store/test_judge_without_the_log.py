@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import Engine
 
 from service.domain.findings import kinds
-from service.domain.findings.hanging import CLIENT_WAITS_MS, SETTLES_MS
+from service.domain.findings.confirmation import CLIENT_WAITS_MS, SETTLES_MS
 from service.domain.partitions.open_entries import Told
 from service.domain.reasons.reason import text_of
 from service.domain.transaction_log import states

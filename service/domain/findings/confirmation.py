@@ -1,0 +1,107 @@
+"""The three steps that confirm that an open entry hangs (docs/hanging.md), as states of its case.
+
+- `Open`: step 1 holds, a sample of the partition shows the entry open. Next, the end offsets of the transaction log are
+  requested; without log access, the coordinator is asked.
+- `EndsKnown`: the end offsets are there. Next, the log is stored up to them, and no transaction there ends the entry.
+- `Released`, without log access: the coordinator will not end the entry. It is asked again after SETTLES_MS.
+- `Unowned`: step 2 holds, no transaction will end the entry; the finding is a candidate. Next, the partition is asked
+  once more.
+- `Confirmed`: step 3 holds, the partition still showed the entry open.
+
+A case returns to `Open` if its step 2 was made too soon, because a client may have been waiting to add the partition; a
+confirmed case never does. How a case ends (by a marker, with its topic) is in `spark_jobs.judge.resolution`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from service.domain.findings.finding import Evidence
+
+SETTLES_MS: Final = 500
+"""Time for which an entry has to be without owner while its producer is still the current one: some clients write a
+moment before AddPartitionsToTxn is accepted."""
+
+CLIENT_WAITS_MS: Final = 35_000
+"""The longest time that a client waits for a broker that is frozen, or cut off, before it asks the next one: Kafka's
+request.timeout.ms (30 s), and 5 s to ask."""
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """The entry was seen open; nothing more is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndsKnown:
+    """The `ends` of the transaction log, by partition, were requested at `asked_at_ms`."""
+
+    asked_at_ms: int
+    ends: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """The coordinator answered at `since_ms` that it will not end the entry."""
+
+    since_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unowned:
+    """Step 2 held at `since_ms`. `log`: the end offsets to which the transaction log was read; None without access to
+    it. `evidence`: of both steps."""
+
+    since_ms: int
+    log: EndsKnown | None
+    evidence: tuple[Evidence, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmed:
+    """Step 3 held after step 2, `unowned`. `described`: the leader listed the entry (DescribeProducers); otherwise only
+    the LSO was still at the entry. `evidence`: of all three steps."""
+
+    unowned: Unowned
+    described: bool
+    evidence: tuple[Evidence, ...]
+
+
+Confirmation = Open | EndsKnown | Released | Unowned | Confirmed
+
+NEXT: Final[dict[type[Confirmation], frozenset[type[Confirmation]]]] = {
+    Open: frozenset({EndsKnown, Released}),
+    EndsKnown: frozenset({Open, Unowned}),
+    Released: frozenset({Open, Unowned}),
+    Unowned: frozenset({Open, Confirmed}),
+    Confirmed: frozenset(),
+}
+"""By state, the states that may follow."""
+
+
+def move(before: Confirmation, after: Confirmation) -> Confirmation:
+    """Returns `after`; raises ValueError if it may not follow `before`."""
+    if type(after) not in NEXT[type(before)]:
+        raise ValueError(f"a case that is {type(before).__name__} cannot become {type(after).__name__}")
+    return after
+
+
+def step_2(state: Confirmation) -> Unowned | None:
+    """Returns step 2 where it holds: no transaction will end the entry."""
+    match state:
+        case Unowned():
+            return state
+        case Confirmed():
+            return state.unowned
+        case _:
+            return None
+
+
+def settled_at_ms(there_since_ms: int, disturbed_ms: int) -> int:
+    """Returns the earliest time (ms) at which a read of the transaction log can rule out an AddPartitionsToTxn still in
+    flight. `there_since_ms`: the entry was written before then. `disturbed_ms`: the last broker failure or coordinator
+    move; after one the client may be waiting for that broker for CLIENT_WAITS_MS, otherwise SETTLES_MS is enough."""
+    may_wait = disturbed_ms > there_since_ms - CLIENT_WAITS_MS
+    return there_since_ms + (CLIENT_WAITS_MS if may_wait else SETTLES_MS)

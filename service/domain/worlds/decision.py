@@ -1,0 +1,122 @@
+"""The decision about an open entry, over all readings of its facts: it may become known, and it never flips.
+
+| state        | holds from | is read again |
+|--------------|------------|---------------|
+| UNREAD       | the beginning | at once where an owner is known; else once no transaction will end the entry |
+| PRELIMINARY  | a reading while a transaction could still end the entry; it is not reported | once none will |
+| RECALLED     | a finding from before a restart; it is reported | once no transaction will end the entry |
+| UNKNOWN      | a reading that left more than one marker possible | at once, further back; then every READ_AGAIN_MS |
+| KNOWN        | a reading that left one marker | after the transaction log was read anew |
+| CONTRADICTED | two readings that rule each other out | never |
+| NO_LOG       | the beginning, where the transaction log cannot be read | never |
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final
+
+from service.domain.transaction_log.states import TOPIC
+from service.domain.worlds.verdict import Verdict, World, contradictory, undecided
+
+READ_AGAIN_MS: Final = 30_000
+"""Interval between readings while the decision is unknown."""
+
+
+class State(Enum):
+    """The states of a decision."""
+
+    UNREAD = auto()
+    PRELIMINARY = auto()
+    RECALLED = auto()
+    UNKNOWN = auto()
+    KNOWN = auto()
+    CONTRADICTED = auto()
+    NO_LOG = auto()
+
+
+NEXT: Final[dict[State, frozenset[State]]] = {
+    State.UNREAD: frozenset(State) - {State.UNREAD},
+    State.PRELIMINARY: frozenset({State.PRELIMINARY, State.UNKNOWN, State.KNOWN}),
+    State.RECALLED: frozenset({State.RECALLED, State.KNOWN, State.CONTRADICTED}),
+    State.UNKNOWN: frozenset({State.UNKNOWN, State.KNOWN}),
+    State.KNOWN: frozenset({State.KNOWN, State.CONTRADICTED}),
+    State.CONTRADICTED: frozenset(),
+    State.NO_LOG: frozenset(),
+}
+"""By state, the states that may follow."""
+
+NOT_READ: Final = undecided("not read yet")
+_NO_LOG: Final = undecided(f"{TOPIC} cannot be read, and nothing else remembers how a transaction ended")
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A decision in its state. `newest`: the verdict of the reading that led there. `read_at_ms`: the time of the last
+    reading, -1 without one. `is_deep`: that reading went as far back as its bounds allow."""
+
+    state: State = State.UNREAD
+    newest: Verdict = NOT_READ
+    read_at_ms: int = -1
+    is_deep: bool = False
+
+    @property
+    def verdict(self) -> Verdict:
+        """Returns the verdict to report."""
+        return NOT_READ if self.state is State.PRELIMINARY else self.newest
+
+    @property
+    def was_listed(self) -> bool:
+        """Returns whether a transaction that had added the partition, and has ended, wrote the entry. Then no client
+        waits for a broker to add the partition."""
+        return World.NONE not in self.newest.possible and bool(self.newest.proofs)
+
+    def recalled(self, verdict: Verdict) -> Decision:
+        """Returns the decision with what a finding reported before a restart: a known decision or a contradiction."""
+        if self.state not in (State.UNREAD, State.RECALLED):
+            return self
+        return self._to(State.CONTRADICTED if verdict.is_contradiction else State.RECALLED, verdict)
+
+    def without_log(self) -> Decision:
+        """Returns the decision of an entry that is judged without the transaction log: only what was known before."""
+        return self._to(State.NO_LOG, _NO_LOG) if self.state is State.UNREAD else self
+
+    def is_due(self, now_ms: int, unowned_ms: int | None) -> bool:
+        """Returns whether to read the facts. `unowned_ms`: since when (ms) no transaction will end the entry; None if
+        one may."""
+        match self.state:
+            case State.CONTRADICTED | State.NO_LOG:
+                return False
+            case State.UNREAD:
+                return True
+            case State.PRELIMINARY | State.RECALLED:
+                return unowned_ms is not None
+            case State.KNOWN:
+                return unowned_ms is not None and self.read_at_ms < unowned_ms
+            case State.UNKNOWN:
+                if unowned_ms is None:
+                    return False
+                is_stale = self.read_at_ms < unowned_ms or now_ms - self.read_at_ms >= READ_AGAIN_MS
+                return is_stale or not self.is_deep
+
+    def after(self, verdict: Verdict, at_ms: int, unowned_ms: int | None, *, is_deep: bool) -> Decision:
+        """Returns the decision after a reading at `at_ms`. `unowned_ms`: as in `is_due`; `is_deep`: as in the class."""
+        if unowned_ms is None or at_ms < unowned_ms:
+            is_first = self.state in (State.UNREAD, State.PRELIMINARY)
+            return self._to(State.PRELIMINARY, verdict) if is_first else self
+        match self.state:
+            case State.CONTRADICTED | State.NO_LOG:
+                return self
+            case State.RECALLED | State.KNOWN if verdict.decision != self.newest.decision:
+                if verdict.is_known and World.COMMIT in verdict.possible | self.newest.possible:
+                    question = f"two readings contradict each other: first {self.newest.why}; now {verdict.why}"
+                    return self._to(State.CONTRADICTED, contradictory(question), at_ms)
+                return self._to(State.KNOWN, self.newest, at_ms, is_deep=is_deep)
+        state = State.KNOWN if verdict.is_known else State.UNKNOWN
+        return self._to(state, verdict, at_ms, is_deep=is_deep)
+
+    def _to(self, state: State, verdict: Verdict, at_ms: int = -1, *, is_deep: bool = False) -> Decision:
+        if state not in NEXT[self.state]:
+            raise ValueError(f"a decision that is {self.state.name} cannot become {state.name}")
+        return Decision(state, verdict, at_ms, is_deep)

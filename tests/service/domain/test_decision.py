@@ -1,0 +1,136 @@
+"""The decision about an open entry: the readings that change it, and what it never becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.domain.worlds.decision import NEXT, READ_AGAIN_MS, Decision, State
+from service.domain.worlds.verdict import UNKNOWN, Kind, Proof, Verdict, World, contradictory
+
+NOW_MS = 1_700_000_000_000
+PROOF = Proof(Kind.LISTING, NOW_MS, "log", "it lists the partition")
+
+
+def verdict(*possible: World, proofs: tuple[Proof, ...] = (PROOF,)) -> Verdict:
+    decision = possible[0] if len(possible) == 1 else UNKNOWN
+    return Verdict(frozenset(possible), decision, proofs, None if len(possible) == 1 else "two are left")
+
+
+def read(before: Decision, found: Verdict, at_ms: int = NOW_MS, unowned_ms: int | None = NOW_MS) -> Decision:
+    return before.after(found, at_ms, unowned_ms, is_deep=before.state is State.UNKNOWN)
+
+
+@pytest.mark.parametrize(
+    ("found", "was_listed"),
+    [
+        (verdict(World.COMMIT), True),
+        (verdict(World.ABORT), True),
+        (verdict(World.COMMIT, World.ABORT), True),
+        (verdict(World.NONE), False),
+        (verdict(World.ABORT, World.NONE), False),
+        (verdict(*World, proofs=()), False),
+    ],
+)
+def test_the_partition_was_listed_where_an_ended_transaction_wrote_the_entry(found: Verdict, was_listed: bool) -> None:
+    assert not Decision().was_listed
+    assert read(Decision(), found, unowned_ms=None).was_listed is was_listed
+
+
+def test_a_reading_while_a_transaction_may_end_the_entry_is_not_reported() -> None:
+    early = read(Decision(), verdict(World.NONE), unowned_ms=None)
+    assert not early.verdict.is_known
+    assert not early.is_due(NOW_MS + 1, None), "one reading tells whether a client may be waiting"
+    assert early.is_due(NOW_MS + 2, NOW_MS + 2)
+    assert read(early, verdict(World.NONE), NOW_MS + 1, NOW_MS + 2).verdict == early.verdict, "requested too soon"
+    known = read(early, verdict(World.NONE), NOW_MS + 3, NOW_MS + 2)
+    assert known.verdict.decision == World.NONE
+    assert not known.is_due(NOW_MS + 4, NOW_MS + 2)
+
+
+def test_an_unknown_decision_is_read_further_back_at_once_and_then_seldom() -> None:
+    unknown = read(Decision(), verdict(World.COMMIT, World.NONE))
+    assert unknown.is_due(NOW_MS, NOW_MS)
+    deep = read(unknown, verdict(World.COMMIT, World.NONE))
+    assert not deep.is_due(NOW_MS + READ_AGAIN_MS - 1, NOW_MS)
+    assert deep.is_due(NOW_MS + READ_AGAIN_MS, NOW_MS)
+
+
+def test_a_known_decision_is_read_again_where_step_2_was_made_again() -> None:
+    known = read(Decision(), verdict(World.ABORT))
+    assert not known.is_due(NOW_MS + READ_AGAIN_MS, NOW_MS)
+    assert not known.is_due(NOW_MS + READ_AGAIN_MS, None), "a transaction may end it by now"
+    assert known.is_due(NOW_MS + READ_AGAIN_MS, NOW_MS + 1)
+
+
+def test_a_decision_may_become_known_and_never_flips() -> None:
+    unknown = read(Decision(), verdict(*World))
+    committed = read(unknown, verdict(World.COMMIT))
+    assert read(committed, verdict(*World)).verdict.decision == World.COMMIT, "a proof is not lost with its source"
+    contradicted = read(committed, verdict(World.NONE))
+    assert contradicted.state is State.CONTRADICTED
+    assert not contradicted.verdict.is_known
+    assert "contradict" in contradicted.verdict.why
+    assert read(contradicted, verdict(World.COMMIT)) == contradicted
+    assert not contradicted.is_due(NOW_MS + READ_AGAIN_MS, NOW_MS)
+
+
+def test_abort_and_none_call_for_one_marker_and_are_no_contradiction() -> None:
+    aborted = read(Decision(), verdict(World.ABORT))
+    assert read(aborted, verdict(World.NONE)).verdict.decision == World.ABORT
+
+
+def test_a_recalled_decision_is_derived_again_once() -> None:
+    recalled = Decision().recalled(verdict(World.COMMIT))
+    assert not recalled.is_due(NOW_MS, None)
+    assert recalled.is_due(NOW_MS, NOW_MS)
+    known = read(recalled, verdict(*World))
+    assert known.verdict.decision == World.COMMIT
+    assert not known.is_due(NOW_MS + READ_AGAIN_MS, NOW_MS)
+    assert read(recalled, verdict(World.ABORT)).state is State.CONTRADICTED
+
+
+def test_a_recalled_contradiction_stays() -> None:
+    recalled = Decision().recalled(verdict(World.COMMIT)).recalled(contradictory("first this, then that"))
+    assert recalled.recalled(verdict(World.COMMIT)) == recalled
+    assert read(recalled, verdict(World.COMMIT)) == recalled
+
+
+def test_without_the_log_only_a_recalled_decision_is_known() -> None:
+    none = Decision().without_log()
+    assert not none.verdict.is_known
+    assert not none.is_due(NOW_MS, NOW_MS)
+    assert Decision().recalled(verdict(World.COMMIT)).without_log().verdict.decision == World.COMMIT
+
+
+READINGS = st.sampled_from(
+    [
+        verdict(World.COMMIT),
+        verdict(World.ABORT),
+        verdict(World.NONE),
+        verdict(World.COMMIT, World.ABORT),
+        verdict(*World, proofs=()),
+    ]
+)
+
+
+@given(st.lists(st.tuples(READINGS, st.booleans()), max_size=12))
+def test_every_sequence_of_readings_calls_for_one_marker_at_most(readings: Sequence[tuple[Verdict, bool]]) -> None:
+    """Only transitions of the table occur, and ABORT (abort or none) never becomes COMMIT, nor COMMIT ABORT."""
+    now, markers = Decision(), []
+    for found, is_unowned in readings:
+        after = read(now, found, unowned_ms=NOW_MS if is_unowned else None)
+        assert after == now or after.state in NEXT[now.state]
+        now = after
+        markers.append({"commit": "COMMIT", "unknown": None}.get(now.verdict.decision, "ABORT"))
+    phases = [marker for marker, _ in groupby(markers)]
+    assert [marker for marker in phases if marker is not None] in ([], ["ABORT"], ["COMMIT"])
+
+
+def test_no_state_leads_back_to_unread() -> None:
+    assert not any(State.UNREAD in following for following in NEXT.values())
+    assert NEXT.keys() == set(State)
