@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer
 
 from deploy.demo.broker import Broker
 from service.cli import main
 from tests.helpers import acls
 from tests.helpers.acls import Guarded
 from tests.helpers.brokers import free_ports, on
+from tests.helpers.commits import commit_offsets
 from tests.helpers.waiting import ANSWER_S
 from tests.integration.producers import SILENT, create_topic, load, open_producer, transact
 
@@ -54,7 +55,7 @@ def _furnish(bootstrap: str) -> None:
     keeper.flush(ANSWER_S)
     for group in ("readers", "auditors"):
         consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "logger": SILENT})
-        consumer.commit(offsets=[TopicPartition("orders", 0, 1)], asynchronous=False)
+        commit_offsets(consumer, {("orders", 0): 1})
         consumer.close()
 
 

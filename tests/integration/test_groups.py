@@ -40,6 +40,7 @@ from spark_jobs.judge.group_prober import GroupsWatch
 from tests.helpers import acls
 from tests.helpers.acls import Guarded
 from tests.helpers.brokers import connect
+from tests.helpers.commits import commit_offsets
 from tests.helpers.stores import SeededCluster
 from tests.helpers.waiting import ANSWER_S, OPEN_MS, wait_for, wait_until_equal
 from tests.integration.producers import SILENT, create_topic, open_producer
@@ -159,7 +160,7 @@ def member(bootstrap: str, group: str, topic: str) -> Iterator[Consumer]:
 
 
 def commit(one: Consumer, topic: str, offset: int) -> None:
-    one.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
+    commit_offsets(one, {(topic, 0): offset})
 
 
 def write(producer: Producer, topic: str, records: int) -> None:

@@ -57,8 +57,15 @@ def test_an_open_transaction_is_shown_and_goes_when_it_ends(broker: Broker, tmp_
 
         producer.commit_transaction(ANSWER_S)
         wait_until_equal(lambda: of(app, open_entries, "open-one"), [], f"what is open ({app.log})")
-        (row,) = [row for row in of(app, data_partitions, "open-one") if row.partition == 1]
-        assert (row.stalled_since_ms, row.last_stable_offset) == (None, row.high_watermark)
+        wait_until_equal(
+            lambda: [
+                (row.stalled_since_ms, row.high_watermark - row.last_stable_offset)
+                for row in of(app, data_partitions, "open-one")
+                if row.partition == 1
+            ],
+            [(None, 0)],
+            f"the stalled partition ({app.log})",
+        )
 
         admin = AdminClient({"bootstrap.servers": broker.bootstrap, "logger": SILENT})
         admin.delete_topics(["open-one"])["open-one"].result(ANSWER_S)

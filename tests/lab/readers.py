@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer
 
 from deploy.demo.workload.clients import consumer
+from tests.helpers.commits import commit_offsets
 from tests.helpers.waiting import wait_for, wait_until_equal
 
 
@@ -18,7 +19,7 @@ def waiting_reader(bootstrap: str, group: str, topic: str, expected: int) -> Ite
     try:
         reader.subscribe([topic])
         last = _read(reader, expected)
-        reader.commit(offsets=[TopicPartition(t, p, offset + 1) for (t, p), offset in last.items()], asynchronous=False)
+        commit_offsets(reader, {place: offset + 1 for place, offset in last.items()})
         yield
     finally:
         reader.close()

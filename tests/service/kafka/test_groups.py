@@ -22,6 +22,7 @@ from service.kafka.groups import (
     members,
 )
 from tests.helpers.brokers import connect
+from tests.helpers.commits import commit_offsets
 from tests.helpers.waiting import ANSWER_S, wait_until_equal
 from tests.integration.producers import SILENT, open_producer
 from tests.service.kafka.asking import new_topic
@@ -51,7 +52,7 @@ def consumer(bootstrap: str, group: str, **properties: str) -> Iterator[Consumer
 
 def commit(bootstrap: str, group: str, topic: str, offsets: dict[int, int]) -> None:
     with consumer(bootstrap, group) as one:
-        one.commit(offsets=[TopicPartition(topic, p, at) for p, at in offsets.items()], asynchronous=False)
+        commit_offsets(one, {(topic, partition): offset for partition, offset in offsets.items()})
 
 
 @pytest.mark.parametrize("batched", [True, False])

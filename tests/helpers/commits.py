@@ -1,0 +1,31 @@
+"""Commits of consumer groups, on brokers that may have just started."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from tests.helpers.waiting import wait_for
+
+_LOADING = (
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+)
+
+
+def commit_offsets(group: Consumer, offsets: Mapping[tuple[str, int], int]) -> None:
+    """Commits the offsets, by topic and partition, once the group has a coordinator."""
+    wanted = [TopicPartition(topic, partition, offset) for (topic, partition), offset in offsets.items()]
+
+    def is_committed() -> bool:
+        try:
+            group.commit(offsets=wanted, asynchronous=False)
+        except KafkaException as e:
+            if e.args[0].code() not in _LOADING:
+                raise
+            return False
+        return True
+
+    wait_for(is_committed, f"a coordinator that takes the commit of {sorted(offsets)}")
