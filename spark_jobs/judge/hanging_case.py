@@ -26,6 +26,7 @@ from service.domain.findings.context import Context
 from service.domain.findings.finding import Evidence, Finding, Subject
 from service.domain.findings.hanging import can_still_write, entry_place, is_certain, subject_of
 from service.domain.partitions.open_entries import Entry, Owner, Relation, will_close
+from service.domain.reasons.unread import Told
 from service.domain.transaction_log.states import NAMES, TOPIC
 from service.domain.worlds.decision import Decision, State
 from service.domain.worlds.facts import EntryAsk, ask_about
@@ -230,7 +231,7 @@ class HangingCase:
     def recall(self, finding: Finding) -> None:
         """Takes over what a finding from before a restart says: a known decision, or a contradiction."""
         if finding.contradiction is not None:
-            self.decision = self.decision.recalled(contradictory(finding.contradiction))
+            self.decision = self.decision.recalled(contradictory(Told(finding.contradiction)))
         elif finding.decision in tuple(World) and finding.possible:
             possible = frozenset(map(World, finding.possible))
             self.decision = self.decision.recalled(Verdict(possible, finding.decision, finding.proofs, None))

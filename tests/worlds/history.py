@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from dataclasses import dataclass, field
 from random import Random
@@ -194,7 +193,7 @@ class Run:
                 self.refuse_harm(batches, found.decision, found)
             found = verdict(self.cluster, self.observer, producer_id, batches)
             if self.check(batches, found.decision, found) and found.open_question is not None:
-                question = re.sub(r"[0-9]+", "N", found.open_question)
+                question = found.open_question.code
                 self.tally.questions[self.kind_of(batches, found.decision), question] += 1
 
     def will_be_closed(self, producer_id: int, batches: list[Batch]) -> bool:

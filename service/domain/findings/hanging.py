@@ -134,7 +134,7 @@ def observe(
         blocked_groups=case.groups,
         possible=tuple(one.value for one in World if one in verdict.possible),
         proofs=verdict.proofs,
-        contradiction=verdict.open_question if verdict.is_contradiction else None,
+        contradiction=str(verdict.open_question) if verdict.is_contradiction else None,
         reason=why,
     )
 

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Final
 
 from service.domain.reasons.reason import Reason
+from service.domain.reasons.unread import Told
 
 
 class HangCause(StrEnum):
@@ -54,13 +55,16 @@ class Hangs(Reason):
     cause: HangCause
     log_start: int
     may_skip_markers: bool | None
-    decided_by: str
+    decided_by: Reason
     is_behind: bool
     code = "hangs"
 
     def __post_init__(self) -> None:
-        """Takes the text of a cause, too. Raises ValueError for a cause that only a later version knows."""
+        """Takes the text of a cause, too, and of a decision's reason, as earlier versions stored it. Raises ValueError
+        for a cause that only a later version knows."""
         object.__setattr__(self, "cause", HangCause(self.cause))
+        if isinstance(self.decided_by, str):
+            object.__setattr__(self, "decided_by", Told(self.decided_by))
 
     def __str__(self) -> str:
         text = _TEXTS[self.cause].format(log_start=self.log_start)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
-from service.domain.transaction_log.states import TOPIC
+from service.domain.reasons.decided import Contradiction, FactsNotRead, NoLogAccess
 from service.domain.worlds.verdict import Verdict, World, contradictory, undecided
 
 READ_AGAIN_MS: Final = 30_000
@@ -47,8 +47,8 @@ NEXT: Final[dict[State, frozenset[State]]] = {
 }
 """By state, the states that may follow."""
 
-NOT_READ: Final = undecided("not read yet")
-_NO_LOG: Final = undecided(f"{TOPIC} cannot be read, and nothing else remembers how a transaction ended")
+NOT_READ: Final = undecided(FactsNotRead())
+_NO_LOG: Final = undecided(NoLogAccess())
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ class Decision:
                 return self
             case State.RECALLED | State.KNOWN if verdict.decision != self.newest.decision:
                 if verdict.is_known and World.COMMIT in verdict.possible | self.newest.possible:
-                    question = f"two readings contradict each other: first {self.newest.why}; now {verdict.why}"
+                    question = Contradiction(self.newest.why, verdict.why)
                     return self._to(State.CONTRADICTED, contradictory(question), at_ms)
                 return self._to(State.KNOWN, self.newest, at_ms, is_deep=is_deep)
         state = State.KNOWN if verdict.is_known else State.UNKNOWN

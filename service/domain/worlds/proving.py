@@ -11,11 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from service.domain.reasons.decided import RecordsGone, SeveralLeft
+from service.domain.reasons.reason import Reason
 from service.domain.transaction_log.states import TOPIC
 from service.domain.worlds.facts import EntryAsk, EntryFacts, EntryRead
 from service.domain.worlds.markers import Marker, ended_before, matches
 from service.domain.worlds.order import Absent, LogPlace
-from service.domain.worlds.transactions import Epochs, Range, Transaction, Unseen, transactions_of
+from service.domain.worlds.transactions import Epochs, Transaction, Unseen, transactions_of
 from service.domain.worlds.verdict import UNKNOWN, Kind, Proof, Verdict, World, decision_of
 
 LATER_MS: Final = 10_000
@@ -194,19 +196,11 @@ def _has_no_marker(entry: EntryRead, markers_from: int, one: Transaction) -> boo
     return are_all_read and not any(matches(m, one) for m in markers)
 
 
-def _open_question(left: Sequence[Transaction], hidden: Sequence[Unseen]) -> str:
+def _open_question(left: Sequence[Transaction], hidden: Sequence[Unseen]) -> Reason:
     if hidden:
         where = hidden[0]
-        return (
-            f"records of {TOPIC}-{where.log_partition} in {_range(where.decided)} are gone: a committed"
-            " transaction of the producer id may have been among them"
-        )
-    outcomes = " and ".join(dict.fromkeys("a committed" if one.is_commit else "an aborted" for one in left))
-    return f"{outcomes} transaction may have written it, and nothing tells which"
-
-
-def _range(offsets: Range) -> str:
-    return f"[{offsets.lo}, {offsets.hi})"
+        return RecordsGone(where.log_partition, where.decided.lo, where.decided.hi)
+    return SeveralLeft(any(one.is_commit for one in left), any(not one.is_commit for one in left))
 
 
 def _shown(epochs: Epochs) -> str:

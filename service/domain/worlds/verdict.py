@@ -6,6 +6,9 @@ from collections.abc import Set
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from service.domain.reasons.decided import Proven
+from service.domain.reasons.reason import Reason
+
 
 class World(StrEnum):
     """One way in which an entry can have been written: within a transaction that was committed, within one that was
@@ -29,12 +32,6 @@ class Kind(StrEnum):
 
 UNKNOWN: Final = "unknown"
 
-_WHYS: Final[dict[str, str]] = {
-    World.COMMIT: "its transaction was committed, and no marker of it was written to the partition",
-    World.ABORT: "no committed transaction can have written it; the one that did was aborted, or it belongs to none",
-    World.NONE: "no committed transaction can have written it: it belongs to none",
-}
-
 
 class Proof(NamedTuple):
     """A fact, read at `at_ms`, that removes a world. `source` is the place where the fact can be read again."""
@@ -55,7 +52,7 @@ class Verdict(NamedTuple):
     possible: frozenset[World]
     decision: str
     proofs: tuple[Proof, ...]
-    open_question: str | None
+    open_question: Reason | None
     is_contradiction: bool = False
 
     @property
@@ -63,17 +60,17 @@ class Verdict(NamedTuple):
         return self.decision != UNKNOWN
 
     @property
-    def why(self) -> str:
-        """The reason for the decision, or the open question, in one line."""
-        return self.open_question or _WHYS[self.decision]
+    def why(self) -> Reason:
+        """Returns the reason for the decision, or the open question."""
+        return self.open_question or Proven(self.decision)
 
 
-def undecided(question: str) -> Verdict:
+def undecided(question: Reason) -> Verdict:
     """Returns the verdict that leaves every world possible, because no fact was read that would remove one."""
     return Verdict(frozenset(World), UNKNOWN, (), question)
 
 
-def contradictory(question: str) -> Verdict:
+def contradictory(question: Reason) -> Verdict:
     """Returns the verdict on two readings that removed each other's worlds: at least one is wrong, and we do not know
     which."""
     return undecided(question)._replace(is_contradiction=True)

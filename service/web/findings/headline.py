@@ -89,7 +89,7 @@ def lost_data(finding: Finding) -> bool:
 def cause_of(finding: Finding) -> tuple[str, str]:
     """Returns why the transaction hangs, and how its decision is known; "" for each that is not known."""
     why = finding.reason
-    return (str(why), why.decided_by) if isinstance(why, Hangs) else ("", "")
+    return (str(why), str(why.decided_by)) if isinstance(why, Hangs) else ("", "")
 
 
 def _hanging(finding: Finding) -> Story:

@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from service.domain.reasons.decided import SeveralLeft
+from service.domain.reasons.unread import Told
 from service.domain.worlds.decision import NEXT, READ_AGAIN_MS, Decision, State
 from service.domain.worlds.verdict import UNKNOWN, Kind, Proof, Verdict, World, contradictory
 
@@ -18,7 +20,7 @@ PROOF = Proof(Kind.LISTING, NOW_MS, "log", "it lists the partition")
 
 def verdict(*possible: World, proofs: tuple[Proof, ...] = (PROOF,)) -> Verdict:
     decision = possible[0] if len(possible) == 1 else UNKNOWN
-    return Verdict(frozenset(possible), decision, proofs, None if len(possible) == 1 else "two are left")
+    return Verdict(frozenset(possible), decision, proofs, None if len(possible) == 1 else SeveralLeft(True, True))
 
 
 def read(before: Decision, found: Verdict, at_ms: int = NOW_MS, unowned_ms: int | None = NOW_MS) -> Decision:
@@ -74,7 +76,7 @@ def test_a_decision_may_become_known_and_never_flips() -> None:
     contradicted = read(committed, verdict(World.NONE))
     assert contradicted.state is State.CONTRADICTED
     assert not contradicted.verdict.is_known
-    assert "contradict" in contradicted.verdict.why
+    assert "contradict" in str(contradicted.verdict.why)
     assert read(contradicted, verdict(World.COMMIT)) == contradicted
     assert not contradicted.is_due(NOW_MS + READ_AGAIN_MS, NOW_MS)
 
@@ -95,7 +97,7 @@ def test_a_recalled_decision_is_derived_again_once() -> None:
 
 
 def test_a_recalled_contradiction_stays() -> None:
-    recalled = Decision().recalled(verdict(World.COMMIT)).recalled(contradictory("first this, then that"))
+    recalled = Decision().recalled(verdict(World.COMMIT)).recalled(contradictory(Told("first this, then that")))
     assert recalled.recalled(verdict(World.COMMIT)) == recalled
     assert read(recalled, verdict(World.COMMIT)) == recalled
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import fields
 
 import pytest
 
 from service.domain.doctor.acls import Acl, grant_for
-from service.domain.reasons import hanging, unjudged, unread
+from service.domain.reasons import decided, hanging, unjudged, unread
 from service.domain.reasons.coding import decode, encode
+from service.domain.reasons.decided import Contradiction, Proven, RecordsGone, SeveralLeft
 from service.domain.reasons.hanging import HangCause, Hangs
 from service.domain.reasons.reason import Reason, Several, parts, together
 from service.domain.reasons.unjudged import LogUnread, LookedAtAgain, NotAllRead, NotReadYet, OwnerUndecodable
@@ -29,9 +31,9 @@ from tests.helpers.reasons import denied
 
 EVERY_KIND = [
     cls
-    for module in (unread, unjudged, hanging)
+    for module in (unread, unjudged, hanging, decided)
     for cls in vars(module).values()
-    if isinstance(cls, type) and issubclass(cls, Reason) and cls is not Reason
+    if isinstance(cls, type) and issubclass(cls, Reason) and cls.__module__ == module.__name__
 ]
 NESTED = PartitionsSilent(3, 9, ((denied("vault", DESCRIBE, READ), 2), (NoLeader(), 1)))
 SAID = [
@@ -55,7 +57,17 @@ SAID = [
     ),
     (Told("two\nlines \0"), "two lines \\x00"),
     (
-        Hangs(HangCause.NO_MARKER, 0, None, "it was committed", is_behind=False),
+        Contradiction(Proven("none"), SeveralLeft(True, True)),
+        "two readings contradict each other: first no committed transaction can have written it: it belongs to none;"
+        " now a committed and an aborted transaction may have written it, and nothing shows which",
+    ),
+    (
+        RecordsGone(3, 10, 20),
+        "records of __transaction_state-3 in [10, 20) are gone: a committed transaction of the producer id may have"
+        " been among them",
+    ),
+    (
+        Hangs(HangCause.NO_MARKER, 0, None, Proven("commit"), is_behind=False),
         "its marker was never written here; if its brokers run Kafka 4.3.0 or 4.3.1, they skip the marker of a"
         " partition without leader (KAFKA-20734)",
     ),
@@ -73,9 +85,18 @@ def test_every_kind_has_a_code_of_its_own() -> None:
     assert len({cls.code for cls in EVERY_KIND}) == len(EVERY_KIND) > 20
 
 
+def test_a_decisions_reason_that_was_stored_as_text_is_shown_as_it_was() -> None:
+    stored = encode(Hangs(HangCause.LATE, 0, False, Proven("none"), is_behind=False))
+    before = stored.replace(json.dumps({"code": "proven", "decision": "none"}), '"it belongs to none"')
+    assert before != stored
+    found = decode(before)
+    assert isinstance(found, Hangs)
+    assert str(found.decided_by) == "it belongs to none"
+
+
 @pytest.mark.parametrize("cause", HangCause)
 def test_every_cause_has_words(cause: HangCause) -> None:
-    hangs = Hangs(cause, 7, False, "why", is_behind=True)
+    hangs = Hangs(cause, 7, False, SeveralLeft(True, False), is_behind=True)
     assert decode(encode(hangs)) == hangs
     assert str(hangs)
 
@@ -91,7 +112,9 @@ def test_what_is_no_reason_is_refused(text: str) -> None:
     [
         '{"code": "new_one", "why": "x"}',
         '{"code": "no_leader", "since": 1}',
-        encode(Hangs(HangCause.LATE, 7, False, "why", is_behind=True)).replace('"late"', '"of a later version"'),
+        encode(Hangs(HangCause.LATE, 7, False, Proven("none"), is_behind=True)).replace(
+            '"late"', '"of a later version"'
+        ),
     ],
 )
 def test_one_of_a_later_version_is_shown_by_its_code(text: str) -> None:
