@@ -82,14 +82,14 @@ class Application:
         # all that is loaded so far stays: a search through it for garbage would hold up all threads now and then
         gc.collect()
         gc.freeze()
-        news = threading.Event()
+        wake_judge = threading.Event()
         jobs: list[Job] = [
             TransactionStateJob(queries, self._settings, engine),
-            PartitionsJob(queries, self._settings, engine, self._scratch, news),
+            PartitionsJob(queries, self._settings, engine, self._scratch, wake_judge),
         ]
         if self._settings.tails:
             jobs.append(LedgerJob(queries, self._settings, engine))
-        self._keep_running(jobs, engine, cluster_id, news)
+        self._keep_running(jobs, engine, cluster_id, wake_judge)
 
     def _bind(self, engine: Engine, start: Part) -> int:
         kafka_id = self._first_contact(start)
@@ -114,9 +114,9 @@ class Application:
                     log.warning("waiting for Kafka: %s", e)
                     told = True
 
-    def _keep_running(self, jobs: Sequence[Job], engine: Engine, cluster_id: int, news: threading.Event) -> None:
+    def _keep_running(self, jobs: Sequence[Job], engine: Engine, cluster_id: int, wake_judge: threading.Event) -> None:
         """Runs the jobs and the judge under a lease, again and again: what ends the right to write ends all work under
-        it, and the work begins again under a new lease. `news`: for the judge."""
+        it, and the work begins again under a new lease. `wake_judge`: for the judge."""
         while not self._stopping.is_set():
             held = self._wait_for_lease(engine, cluster_id)
             if held is None:
@@ -125,7 +125,7 @@ class Application:
                 if not self._settings.tails:
                     end_tailing(engine, held)
                 with (
-                    judging(self._settings, engine, held, self._liveness, news),
+                    judging(self._settings, engine, held, self._liveness, wake_judge),
                     forgetting(engine, held, self._settings.keep, self._liveness),
                 ):
                     why = run_jobs(jobs, held, self._liveness, partial(self._renew, engine, held), self._stopping)

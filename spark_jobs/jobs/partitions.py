@@ -31,10 +31,10 @@ class PartitionsJob:
     name = SOURCE
 
     def __init__(
-        self, queries: Queries, settings: IngestSettings, engine: Engine, scratch: Path, news: threading.Event
+        self, queries: Queries, settings: IngestSettings, engine: Engine, scratch: Path, wake_judge: threading.Event
     ) -> None:
-        """`news` is set when what was read of stalled partitions is in the store."""
-        self._queries, self._engine, self._scratch, self._news = queries, engine, scratch, news
+        """`wake_judge` is set when what was read of stalled partitions is in the store."""
+        self._queries, self._engine, self._scratch, self._wake_judge = queries, engine, scratch, wake_judge
         self._client, self._watch = settings.client, settings.watch
 
     def run(self, lease: Lease, ending: threading.Event, part: Part) -> None:
@@ -43,7 +43,7 @@ class PartitionsJob:
 
         def apply(batch: PartitionsBatch, now_ms: int, before_ms: int | None) -> None:
             if writer.apply(batch, now_ms, before_ms).reads:
-                self._news.set()
+                self._wake_judge.set()
 
         with store_failures(writer):
             clocks = self._clocks(lease)

@@ -27,19 +27,19 @@ TIMEOUT_MS: Final = 3_000
 class Question(NamedTuple):
     """A question about an id, as the store has it now, to the broker that leads its log partition."""
 
-    about: IdNow
+    stored: IdNow
     coordinator: int
 
 
-class Probe(KafkaWorker[Sequence[Question], Answer]):
+class CoordinatorProber(KafkaWorker[Sequence[Question], Answer]):
     """Asks coordinators about ids. An id without an answer is left out: the next question comes soon."""
 
     def __init__(self, client: ClientSettings, liveness: Liveness) -> None:
-        super().__init__("probe", client, liveness)
+        super().__init__("coordinator prober", client, liveness)
 
     def _answer(self, question: Sequence[Question]) -> None:
         with self._trying("coordinators were not asked about transactions"):
-            self._ask({q.about.transactional_id.decode(): q for q in question if _is_plain(q.about)})
+            self._ask({q.stored.transactional_id.decode(): q for q in question if _is_plain(q.stored)})
 
     def _ask(self, by_name: Mapping[str, Question]) -> None:
         """Asks all coordinators at once: one that does not answer leaves the others' answers as they are."""
@@ -56,30 +56,32 @@ class Probe(KafkaWorker[Sequence[Question], Answer]):
                 log.debug("about transactions: %s", answers)
                 continue
             layouts: dict[str, TopicLayout | None] = {}
-            for name, said in described_in(answers[0]).items():
-                one = by_name[name].about
-                missing = self._missing(said, node, layouts) if (said.state or "").startswith("Prepare") else ()
+            for name, described in described_in(answers[0]).items():
+                one = by_name[name].stored
+                missing = (
+                    self._missing(described, node, layouts) if (described.state or "").startswith("Prepare") else ()
+                )
                 self._answers.put(
                     Answer(
                         one.transactional_id,
                         one.offset,
                         asked_at_ms,
                         answered_at_ms,
-                        said.state or NOT_FOUND,
-                        said.producer_id,
-                        said.producer_epoch,
+                        described.state or NOT_FOUND,
+                        described.producer_id,
+                        described.producer_epoch,
                         missing,
                     )
                 )
 
     def _missing(
-        self, said: Described, coordinator: int, layouts: dict[str, TopicLayout | None]
+        self, described: Described, coordinator: int, layouts: dict[str, TopicLayout | None]
     ) -> tuple[tuple[str, int, int], ...]:
         """Returns the partitions (at most 10) that still lack their marker, and their leaders as the coordinator sees
         them (-1: none). Another broker may be the one that does not answer."""
         assert self._client is not None
         found = []
-        for topic, partition in said.partitions[:10]:
+        for topic, partition in described.partitions[:10]:
             if topic not in layouts:
                 layouts[topic] = topic_layout(self._client, topic, coordinator)
             layout = layouts[topic]

@@ -17,67 +17,69 @@ from service.domain.findings.unreadable import Source
 from service.domain.partitions.facts import SOURCE as PARTITIONS
 from service.domain.transaction_log.states import COMPLETE_ABORT, COMPLETE_COMMIT, EMPTY, SOURCE, TOPIC
 from service.store.queries import clusters, judge_inputs
-from spark_jobs.judge.coordinator_prober import IDS_AT_ONCE, Probe, Question
+from spark_jobs.judge.coordinator_prober import IDS_AT_ONCE, CoordinatorProber, Question
 
-SLOW_EVERY_MS: Final = 30_000
-PROBE_EVERY_MS: Final = 10_000
-EACH: Final = 7
+RUNNING_OUT_EVERY_MS: Final = 30_000
+ASK_EVERY_MS: Final = 10_000
+IDS_OF_EACH_KIND: Final = 7
 """Among the IDS_AT_ONCE ids: at most this many suspects, at least this many idle ones; the rest are stuck or open."""
 
 _IDLE: Final = (COMPLETE_COMMIT, EMPTY, COMPLETE_ABORT)
 
 
-class ConditionLooks:
+class ConditionObserver:
     """Keeps the answers of coordinators until they can be compared, and its place in the walk through idle ids."""
 
-    def __init__(self, cluster_id: int, probe: Probe | None, gaps: Callable[[], list[Observation]] = list) -> None:
+    def __init__(
+        self, cluster_id: int, prober: CoordinatorProber | None, gaps: Callable[[], list[Observation]] = list
+    ) -> None:
         """`gaps` returns the coverage gaps that other parts of the judge have found."""
-        self._cluster_id, self._probe, self._gaps = cluster_id, probe, gaps
-        self._slow_at_ms = self._probe_at_ms = 0
+        self._cluster_id, self._prober, self._gaps = cluster_id, prober, gaps
+        self._running_out_at_ms = self._ask_at_ms = 0
         self._began_ms: int | None = None
         self._answers: list[Answer] = []
         self._missing: dict[bytes, tuple[tuple[str, int, int], ...]] = {}
-        self._walk: tuple[int, bytes] = (0, b"")
+        self._idle_cursor: tuple[int, bytes] = (0, b"")
 
     def looks(self, connection: Connection, context: Context, known: Mapping[Key, Finding], now_ms: int) -> list[Look]:
         self._began_ms = self._began_ms or now_ms
         open_, prepared, found = self._open(connection, context, now_ms)
         looks = [found, self._sources(connection, context, now_ms)]
-        if now_ms >= self._slow_at_ms:
-            self._slow_at_ms = now_ms + SLOW_EVERY_MS
-            looks.append(self._slow(connection, context, now_ms))
-        if self._probe is not None:
+        if now_ms >= self._running_out_at_ms:
+            self._running_out_at_ms = now_ms + RUNNING_OUT_EVERY_MS
+            looks.append(self._ids_running_out(connection, context, now_ms))
+        if self._prober is not None:
             suspects = [
                 subject.transactional_id
                 for (kind, subject), finding in known.items()
                 if kind == kinds.COORDINATOR_MISMATCH and finding.is_open and subject.transactional_id is not None
             ]
             looks.append(self._compare(connection, context, suspects, now_ms))
-            if now_ms >= self._probe_at_ms and self._ask(connection, context, suspects, [*prepared, *open_]):
-                self._probe_at_ms = now_ms + PROBE_EVERY_MS
+            if now_ms >= self._ask_at_ms and self._ask(connection, context, suspects, [*prepared, *open_]):
+                self._ask_at_ms = now_ms + ASK_EVERY_MS
         return looks
 
     def _open(self, connection: Connection, context: Context, now_ms: int) -> tuple[list[IdNow], list[IdNow], Look]:
         shortest = context.rules.shortest_long_ms
         long_ms = min(open_too_long.LONG_AFTER_MS, open_too_long.LONG_AFTER_MS if shortest is None else shortest)
         open_ = judge_inputs.open_ids(connection, self._cluster_id, now_ms - long_ms)
-        late = judge_inputs.overdue_ids(
+        overdue = judge_inputs.overdue_ids(
             connection, self._cluster_id, now_ms - context.limits.scan_ms - open_too_long.SLACK_MS
         )
         prepared = judge_inputs.prepared_ids(connection, self._cluster_id, now_ms - open_too_long.STUCK_AFTER_MS)
         self._missing = {one.transactional_id: self._missing.get(one.transactional_id, ()) for one in prepared.read}
-        odd = judge_inputs.undecoded(connection, self._cluster_id, now_ms - QUIET_MS)
+        undecoded = judge_inputs.undecoded(connection, self._cluster_id, now_ms - QUIET_MS)
         found: list[Observation] = [
-            *open_too_long.overdue(late.read, context),
+            *open_too_long.overdue(overdue.read, context),
             *open_too_long.stuck(prepared.read, self._missing, context),
             *open_too_long.long_running(open_.read, context),
-            *unreadable.undecodable(odd.read, context),
+            *unreadable.undecodable(undecoded.read, context),
         ]
         unread = {
-            kinds.OVERDUE: late.unread,
+            kinds.OVERDUE: overdue.unread,
             kinds.STUCK_COMPLETION: prepared.unread,
             kinds.LONG_RUNNING: open_.unread,
-            kinds.UNDECODABLE: odd.unread,
+            kinds.UNDECODABLE: undecoded.unread,
         }
         look = Look(tuple(found), frozenset(unread), frozenset(context.seen_until), context.whole, unread=unread)
         return open_.read, prepared.read, look
@@ -95,7 +97,7 @@ class ConditionLooks:
         # `whole` is True: whether a source answers is known, also if it fails
         return Look(tuple(found), judged, frozenset(context.seen_until), True, unread=unread)
 
-    def _slow(self, connection: Connection, context: Context, now_ms: int) -> Look:
+    def _ids_running_out(self, connection: Connection, context: Context, now_ms: int) -> Look:
         limits = context.limits
         soon_ms = ids_running_out.soon_ms(limits.expiration_ms)
         # ids that should have been removed two sweeps ago are their coordinator's trouble, and may be many
@@ -103,19 +105,19 @@ class ConditionLooks:
         idle = judge_inputs.expiring_ids(
             connection, self._cluster_id, oldest_ms, now_ms - limits.expiration_ms + soon_ms
         )
-        worn = judge_inputs.worn_ids(connection, self._cluster_id, context.leaders)
+        near_exhaustion = judge_inputs.worn_ids(connection, self._cluster_id, context.leaders)
         found = [
             *ids_running_out.expiring(idle.read, context),
-            *ids_running_out.epoch_exhaustion(worn.read, context),
+            *ids_running_out.epoch_exhaustion(near_exhaustion.read, context),
         ]
-        unread = {kinds.EXPIRING: idle.unread, kinds.EPOCH_EXHAUSTION: worn.unread}
+        unread = {kinds.EXPIRING: idle.unread, kinds.EPOCH_EXHAUSTION: near_exhaustion.unread}
         return Look(tuple(found), frozenset(unread), frozenset(context.seen_until), context.whole, unread=unread)
 
     def _compare(self, connection: Connection, context: Context, suspects: list[bytes], now_ms: int) -> Look:
         """Compares answers with the stored rows. An answer waits, up to PROBE_EVERY_MS, until the transaction log has
         been read to a later time."""
-        assert self._probe is not None
-        for answer in self._probe.answers():
+        assert self._prober is not None
+        for answer in self._prober.answers():
             if answer.transactional_id in self._missing:
                 self._missing[answer.transactional_id] = answer.missing
             self._answers.append(answer)
@@ -127,15 +129,15 @@ class ConditionLooks:
             row = rows.get(answer.transactional_id)
             if row is not None and is_comparable(answer, row, context):
                 compared.append(Compared(answer, row))
-            elif row is not None and row.offset == answer.offset and now_ms - answer.answered_at_ms < PROBE_EVERY_MS:
+            elif row is not None and row.offset == answer.offset and now_ms - answer.answered_at_ms < ASK_EVERY_MS:
                 waiting.append(answer)
         self._answers = waiting
         return mismatches(compared, suspects, context)
 
     def _ask(self, connection: Connection, context: Context, suspects: list[bytes], busy: list[IdNow]) -> bool:
-        assert self._probe is not None
-        first = judge_inputs.ids_now(connection, self._cluster_id, suspects[:EACH]) if suspects else {}
-        chosen = {**first, **{one.transactional_id: one for one in busy[: IDS_AT_ONCE - EACH - len(first)]}}
+        assert self._prober is not None
+        first = judge_inputs.ids_now(connection, self._cluster_id, suspects[:IDS_OF_EACH_KIND]) if suspects else {}
+        chosen = {**first, **{one.transactional_id: one for one in busy[: IDS_AT_ONCE - IDS_OF_EACH_KIND - len(first)]}}
         for one in self._idle(connection, IDS_AT_ONCE - len(chosen)):
             chosen.setdefault(one.transactional_id, one)
         questions = [
@@ -143,10 +145,10 @@ class ConditionLooks:
             for one in chosen.values()
             if context.leaders.get(one.partition, -1) >= 0
         ]
-        return not questions or self._probe.ask(questions)
+        return not questions or self._prober.ask(questions)
 
     def _idle(self, connection: Connection, limit: int) -> list[IdNow]:
-        number, after = self._walk
+        number, after = self._idle_cursor
         found = judge_inputs.idle_ids(connection, self._cluster_id, _IDLE[number], after, limit)
-        self._walk = (number, found[-1].transactional_id) if found else ((number + 1) % len(_IDLE), b"")
+        self._idle_cursor = (number, found[-1].transactional_id) if found else ((number + 1) % len(_IDLE), b"")
         return found

@@ -12,32 +12,32 @@ from service.store.queries import partitions
 NEVER_MS: Final = 0
 
 
-class Unrest:
-    """The disturbances that this process has seen. `silent_ms`: the last broker failure known from before (ms)."""
+class Disturbances:
+    """The disturbances that this process has seen. `broker_failure_ms`: the last broker failure known from before."""
 
-    def __init__(self, silent_ms: int = NEVER_MS) -> None:
+    def __init__(self, broker_failure_ms: int = NEVER_MS) -> None:
         self._led: dict[int, tuple[tuple[int, int], int]] = {}  # by log partition: leader, and since when
-        self.silent_ms = silent_ms
+        self.broker_failure_ms = broker_failure_ms
         """Time (ms) at which some broker last did not answer, as far as is known."""
 
-    def see_leaders(self, leaders: Mapping[int, tuple[int, int]], now_ms: int) -> None:
+    def note_leaders(self, leaders: Mapping[int, tuple[int, int]], now_ms: int) -> None:
         """Notes the leaders (broker, epoch) by partition of the transaction log, and when one has moved."""
         for p, leader in leaders.items():
             known, _ = self._led.setdefault(p, (leader, NEVER_MS))
             if known != leader:
                 self._led[p] = leader, now_ms
 
-    def see_silence(self, at_ms: int) -> None:
+    def note_broker_failure(self, at_ms: int) -> None:
         """Notes that some broker did not answer at `at_ms`. A request to any other broker may wait for that one."""
-        self.silent_ms = max(self.silent_ms, at_ms)
+        self.broker_failure_ms = max(self.broker_failure_ms, at_ms)
 
     def newest_ms(self, log_partition: int) -> int:
         """Returns the last time (ms) at which a client of that coordinator may have begun to wait."""
         _, led_since_ms = self._led.get(log_partition, (None, NEVER_MS))
-        return max(led_since_ms, self.silent_ms)
+        return max(led_since_ms, self.broker_failure_ms)
 
 
-def unrest_at_start(connection: Connection, cluster_id: int, now_ms: int) -> Unrest:
+def disturbances_at_start(connection: Connection, cluster_id: int, now_ms: int) -> Disturbances:
     """Returns the disturbances to assume at the start of this process.
 
     After a takeover we do not know which brokers were unresponsive before it: the process before may have ended
@@ -45,4 +45,4 @@ def unrest_at_start(connection: Connection, cluster_id: int, now_ms: int) -> Unr
     look at partitions yet, no failure is assumed.
     """
     looked_ms = partitions.looked_at_ms(connection, cluster_id)
-    return Unrest() if looked_ms is None else Unrest(now_ms)
+    return Disturbances() if looked_ms is None else Disturbances(now_ms)

@@ -38,7 +38,7 @@ _KINDS: Final = {
 _SETTLES_LATER_MS: Final = {causes.TIMEOUT: TOGETHER_MS, causes.INITIALIZED: UNUSED_MS}
 
 
-class EventLooks:
+class EventObserver:
     """Keeps the newest events, at most `id_events.EVENTS_READ`. Reads only new ones, and counts those left out."""
 
     def __init__(self, cluster_id: int) -> None:
@@ -47,7 +47,7 @@ class EventLooks:
         self._read_ms: dict[int, int] = {}
         self._read_to = 0
         self._begun_ms = self._now_ms = 0
-        self._is_news = False
+        self._has_unjudged = False
         self._held: frozenset[Key] = frozenset()
         self._unread: Counter[str] = Counter()
         self._unread_ms = 0
@@ -80,7 +80,7 @@ class EventLooks:
         if newest != self._read_to:
             after = min(self._read_to, newest)  # an emptied table numbers from the start again
             new = id_events.new_events(connection, self._cluster_id, after, newest)
-            self._leave_out(new.unread)
+            self._count_unread(new.unread)
             self._read_to = newest
             self._read_ms.update((e.sequence, now_ms) for e in new.read)
             self._add(new.read)
@@ -89,7 +89,7 @@ class EventLooks:
             for some in batched(sorted(started), judge_inputs.IDS_READ):
                 self._add(id_events.events_of(connection, self._cluster_id, some, since_ms))
         self._drop(since_ms)
-        return self._is_news
+        return self._has_unjudged
 
     def look(self, connection: Connection, context: Context) -> Look:
         settling = Settling(context.settled_ms, self._read_ms, self._begun_ms, self._now_ms)
@@ -104,25 +104,25 @@ class EventLooks:
         judged = frozenset(context.seen_until), context.whole
         return Look(found, event_kinds, *judged, held=self._held, unread=self.unread)
 
-    def was_judged(self) -> None:
+    def mark_judged(self) -> None:
         """Notes that the findings are stored. Events that are too fresh to be reported are still news."""
-        self._is_news = bool(self._held)
+        self._has_unjudged = bool(self._held)
 
     def _add(self, events: list[Event]) -> None:
         for event in events:
             if self._events.get(event.sequence) != event:
                 self._events[event.sequence] = event
-                self._is_news = True
+                self._has_unjudged = True
 
     def _drop(self, since_ms: int) -> None:
         too_old = [s for s, e in self._events.items() if e.at_ms < since_ms]
         too_many = sorted(self._events)[: -id_events.EVENTS_READ] if len(self._events) > id_events.EVENTS_READ else []
-        self._leave_out(Counter(self._events[s].cause for s in too_many if self._is_fresh(self._events[s])))
+        self._count_unread(Counter(self._events[s].cause for s in too_many if self._is_fresh(self._events[s])))
         for sequence in {*too_old, *too_many}:
             del self._events[sequence]
             self._read_ms.pop(sequence, None)
 
-    def _leave_out(self, more: Mapping[str, int]) -> None:
+    def _count_unread(self, more: Mapping[str, int]) -> None:
         if more:
             if self._now_ms - self._unread_ms >= QUIET_MS:
                 self._unread.clear()

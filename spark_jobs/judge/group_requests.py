@@ -20,7 +20,7 @@ _DENIED: Final = 30
 """GROUP_AUTHORIZATION_FAILED"""
 
 
-class Answered(NamedTuple):
+class GroupsAnswer(NamedTuple):
     """A coordinator's answer about its groups: `rows` on stalled partitions, and by group the `topics` it has offsets
     on. A group without an answer has no topics: either permission is missing (`denied`; its rows come from the batches
     of open transactions), or another broker coordinates it now (`has_moved`)."""
@@ -36,8 +36,8 @@ class Answered(NamedTuple):
 
 
 def ask_groups(
-    client: KafkaClient, node: int, groups: Sequence[str], now: Stalls, pending: Pending = NOTHING_PENDING
-) -> Answered:
+    client: KafkaClient, node: int, groups: Sequence[str], stalled: Stalls, pending: Pending = NOTHING_PENDING
+) -> GroupsAnswer:
     """Asks `node` about groups that it coordinates. Raises KafkaUnavailable or KafkaRefused.
 
     `pending`: the offsets that batches of open transactions commit. Kafka lists only partitions with an earlier commit:
@@ -55,14 +55,14 @@ def ask_groups(
     seen: dict[str, dict[Place, int]] = {}
     unstable: dict[str, list[Place]] = {}
     for group, offsets in answering.items():
-        waits = now.holds_offsets_of(group)
+        holds_offsets = stalled.holds_offsets_of(group)
         for place, one in offsets.items():
             if one.error == errors.NONE:
-                if one.offset >= 0 and place in now.places:
+                if one.offset >= 0 and place in stalled.places:
                     seen.setdefault(group, {})[place] = one.offset
             # any other error, such as a missing permission on the topic, leaves what the batches contain
             elif place in pending.get(group, ()) or (
-                one.error == UNSTABLE_OFFSET_COMMIT and (waits or place in now.places)
+                one.error == UNSTABLE_OFFSET_COMMIT and (holds_offsets or place in stalled.places)
             ):
                 unstable.setdefault(group, []).append(place)
     before = committed(client, node, list(unstable), require_stable=False, places=unstable) if unstable else {}
@@ -87,7 +87,7 @@ def ask_groups(
         for place in places
     ]
     topics = {group: {topic for topic, _ in offsets} for group, offsets in answering.items()}
-    return Answered(rows, topics, denied, any(one.error in _MOVED for one in told.values()))
+    return GroupsAnswer(rows, topics, denied, any(one.error in _MOVED for one in told.values()))
 
 
 def _offset(told: GroupOffsets | None, place: Place) -> int:

@@ -14,7 +14,7 @@ GROUPS_AT_ONCE: Final = 50
 MOST_GROUPS: Final = 20_000
 """Most listed groups, and most named ones, that are remembered: the first by name."""
 
-AWAY_MS: Final = 10_000
+SKIP_MS: Final = 10_000
 """A broker that did not answer is left alone for this time."""
 
 _NEVER_MS: Final = 1 << 62
@@ -38,34 +38,34 @@ class Stalls(NamedTuple):
         return offsets_partition(group, self.offsets_partitions) in self.offsets
 
 
-def stalls(ends: Mapping[Place, Ends], offsets_partitions: int | None, as_of_ms: int | None) -> Stalls:
+def stalled_partitions(ends: Mapping[Place, Ends], offsets_partitions: int | None, as_of_ms: int | None) -> Stalls:
     """Returns the partitions whose LSO has been stalled below the high watermark for long enough to matter."""
-    stands = [] if as_of_ms is None else [place for place, one in ends.items() if stall_of(one, as_of_ms) is not None]
+    found = [] if as_of_ms is None else [place for place, one in ends.items() if stall_of(one, as_of_ms) is not None]
     return Stalls(
-        frozenset(place for place in stands if place[0] != OFFSETS_TOPIC),
-        frozenset(partition for topic, partition in stands if topic == OFFSETS_TOPIC),
+        frozenset(place for place in found if place[0] != OFFSETS_TOPIC),
+        frozenset(partition for topic, partition in found if topic == OFFSETS_TOPIC),
         offsets_partitions,
     )
 
 
-class AwayBrokers:
+class UnresponsiveBrokers:
     """Brokers that did not answer: they are left alone for AWAY_MS."""
 
     def __init__(self) -> None:
         self._until_ms: dict[int, int] = {}
 
-    def leave(self, node: int, now_ms: int) -> None:
-        self._until_ms[node] = now_ms + AWAY_MS
+    def note_failure(self, node: int, now_ms: int) -> None:
+        self._until_ms[node] = now_ms + SKIP_MS
 
-    def is_away(self, node: int, now_ms: int) -> bool:
+    def is_skipped(self, node: int, now_ms: int) -> bool:
         return self._until_ms.get(node, 0) > now_ms
 
 
-class Rounds:
+class GroupSchedule:
     """Remembers each group's coordinator, when the group was asked about, and on which topics it has offsets."""
 
     def __init__(self) -> None:
-        self.node_of: dict[str, int] = {}
+        self.coordinators: dict[str, int] = {}
         self._listed: dict[str, int] = {}
         self._named: dict[str, int] = {}
         self._not_listed: frozenset[str] = frozenset()
@@ -73,61 +73,63 @@ class Rounds:
         self._asked_ms: dict[str, int] = {}
         self._topics: dict[str, frozenset[str]] = {}
 
-    def were_listed(self, node_of: Mapping[str, int]) -> None:
+    def set_listed(self, coordinators: Mapping[str, int]) -> None:
         """Takes the groups that coordinators list, and forgets what is known of others, unless they are named."""
-        self._listed, self._not_listed = _bounded(node_of)
-        self._keep()
+        self._listed, self._not_listed = _bounded(coordinators)
+        self._prune()
 
-    def were_named(self, node_of: Mapping[str, int]) -> None:
+    def set_named(self, coordinators: Mapping[str, int]) -> None:
         """Takes the groups that commit offsets in open transactions, listed or not: Kafka does not list a group without
         DESCRIBE on it."""
-        if node_of != self._named:
-            self._named, self._not_named = _bounded(node_of)
-            self._keep()
+        if coordinators != self._named:
+            self._named, self._not_named = _bounded(coordinators)
+            self._prune()
 
     @property
     def left_out(self) -> int:
         """Returns the number of listed or named groups that are not asked because there are more than MOST_GROUPS."""
-        return len((self._not_listed | self._not_named) - self.node_of.keys())
+        return len((self._not_listed | self._not_named) - self.coordinators.keys())
 
-    def was_asked(self, group: str, now_ms: int, topics: Iterable[str] | None) -> None:
+    def note_asked(self, group: str, now_ms: int, topics: Iterable[str] | None) -> None:
         """Notes that the group was asked. `topics` None: it did not answer, and is asked again soon."""
         self._asked_ms[group] = now_ms if topics is not None else now_ms - OTHERS_EVERY_MS + CONCERNED_EVERY_MS
         if topics is not None:
             self._topics[group] = frozenset(topics)
 
-    def due(self, stalls: Stalls, now_ms: int) -> list[tuple[int, list[str]]]:
+    def due(self, stalled: Stalls, now_ms: int) -> list[tuple[int, list[str]]]:
         """Returns the groups to ask about, as (broker, at most GROUPS_AT_ONCE of the groups it coordinates), those that
         have waited longest first."""
-        topics = {topic for topic, _ in stalls.places}
-        due = [(at_ms, group) for group in self.node_of if (at_ms := self._due_ms(group, stalls, topics)) <= now_ms]
+        topics = {topic for topic, _ in stalled.places}
+        due = [
+            (at_ms, group) for group in self.coordinators if (at_ms := self._due_ms(group, stalled, topics)) <= now_ms
+        ]
         batches: list[tuple[int, list[str]]] = []
         filling: dict[int, list[str]] = {}
         for _, group in sorted(due):
-            node = self.node_of[group]
+            node = self.coordinators[group]
             if node not in filling or len(filling[node]) == GROUPS_AT_ONCE:
                 filling[node] = []
                 batches.append((node, filling[node]))
             filling[node].append(group)
         return batches
 
-    def _keep(self) -> None:
-        self.node_of = self._listed | self._named
-        self._asked_ms = {group: ms for group, ms in self._asked_ms.items() if group in self.node_of}
-        self._topics = {group: topics for group, topics in self._topics.items() if group in self.node_of}
+    def _prune(self) -> None:
+        self.coordinators = self._listed | self._named
+        self._asked_ms = {group: ms for group, ms in self._asked_ms.items() if group in self.coordinators}
+        self._topics = {group: topics for group, topics in self._topics.items() if group in self.coordinators}
 
-    def _due_ms(self, group: str, stalls: Stalls, topics: set[str]) -> int:
+    def _due_ms(self, group: str, stalled: Stalls, topics: set[str]) -> int:
         """Returns when (ms) the group is due; one that was never asked about is due at once."""
         asked_ms = self._asked_ms.get(group)
-        is_concerned = stalls.holds_offsets_of(group) or not topics.isdisjoint(self._topics.get(group, ()))
-        if not is_concerned and not stalls.places:
+        is_concerned = stalled.holds_offsets_of(group) or not topics.isdisjoint(self._topics.get(group, ()))
+        if not is_concerned and not stalled.places:
             return _NEVER_MS
         if asked_ms is None:
             return 0
         return asked_ms + (CONCERNED_EVERY_MS if is_concerned else OTHERS_EVERY_MS)
 
 
-def _bounded(node_of: Mapping[str, int]) -> tuple[dict[str, int], frozenset[str]]:
+def _bounded(coordinators: Mapping[str, int]) -> tuple[dict[str, int], frozenset[str]]:
     """Returns the first MOST_GROUPS by name, and the names of the others."""
-    kept = dict(sorted(node_of.items())[:MOST_GROUPS])
-    return kept, frozenset(node_of.keys() - kept.keys())
+    kept = dict(sorted(coordinators.items())[:MOST_GROUPS])
+    return kept, frozenset(coordinators.keys() - kept.keys())

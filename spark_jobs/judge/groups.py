@@ -17,19 +17,20 @@ from service.domain.partitions.open_entries import Entry, Relation
 from service.store.display import display_id
 from service.store.queries import partitions
 from service.store.queries.partitions import STANDING_READ, looked_at_ms, read_victims
-from spark_jobs.judge.group_prober import GroupsWatch
+from spark_jobs.judge.group_prober import GroupProber
 
 Judged = Iterable[tuple[Entry, Relation]]
 """The open entries on stalled partitions, and who will end each."""
 
 
-class GroupLooks:
-    """Makes the look at blocked groups. `watch` None: groups are not asked about, only what the store has is judged."""
+class BlockedGroupObserver:
+    """Makes the look at blocked groups. `prober` None: groups are not asked about, only what the store has is
+    judged."""
 
-    def __init__(self, cluster_id: int, watch: GroupsWatch | None) -> None:
-        self._cluster_id, self._watch = cluster_id, watch
+    def __init__(self, cluster_id: int, prober: GroupProber | None) -> None:
+        self._cluster_id, self._prober = cluster_id, prober
 
-    def victims(self, connection: Connection) -> list[Victim]:
+    def blocked_groups(self, connection: Connection) -> list[Victim]:
         """Reads the groups on stalled partitions: once a round, for `look` and for the `blocked_groups` of other
         findings (`Context.groups`)."""
         return read_victims(connection, self._cluster_id)
@@ -39,23 +40,23 @@ class GroupLooks:
         connection: Connection,
         context: Context,
         known: Mapping[Key, Finding],
-        victims: Sequence[Victim],
+        blocked_groups: Sequence[Victim],
         judged: Judged,
     ) -> Look:
         """Returns the look at blocked groups. `known`: with this round's findings about what blocks them. A group no
         longer waits when its partition goes on, or when its coordinator says so: both are in the store, however old the
         last answer is."""
         as_of_ms = looked_at_ms(connection, self._cluster_id) or 0
-        found = blocked_group.blocked_groups(victims, _by_place(judged), known, context, as_of_ms)
+        found = blocked_group.blocked_groups(blocked_groups, _by_place(judged), known, context, as_of_ms)
         unread = {kinds.BLOCKED_GROUP: self.unread(connection)}
         judged_kinds = frozenset({kinds.BLOCKED_GROUP})
         return Look(tuple(found), judged_kinds, frozenset(context.seen_until), True, unread=unread)
 
     def gaps(self) -> list[Observation]:
         """Returns what is not known of groups, for the look at coverage gaps: only that look ends these findings."""
-        if self._watch is None:
+        if self._prober is None:
             return []
-        return [*blocked_group.unreadable(self._watch.denied), *blocked_group.not_named(self._watch.unread)]
+        return [*blocked_group.unreadable(self._prober.denied), *blocked_group.not_named(self._prober.unread)]
 
     def unread(self, connection: Connection) -> int:
         """Returns how much is not read because there is too much: groups that are not asked about, stored rows of
@@ -63,7 +64,7 @@ class GroupLooks:
         groups = partitions.count_groups(connection, self._cluster_id)
         stalled = partitions.count_stalled(connection, self._cluster_id)
         not_read = max(groups - partitions.GROUPS_READ, 0) + max(stalled - STANDING_READ, 0)
-        return not_read + (0 if self._watch is None else self._watch.left_out)
+        return not_read + (0 if self._prober is None else self._prober.left_out)
 
 
 def _by_place(judged: Judged) -> dict[Place, list[Blocker]]:

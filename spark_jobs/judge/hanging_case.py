@@ -35,7 +35,7 @@ from service.domain.worlds.verdict import Verdict, World, contradictory
 from service.kafka.leader_check import Seen
 from service.store.display import display_id
 from service.store.queries.partitions import PartitionRow
-from spark_jobs.judge.partition_prober import Heard
+from spark_jobs.judge.partition_prober import CoordinatorAnswers
 
 ASK_AGAIN_MS: Final = 5_000
 """Interval of asking coordinators about unsuspected entries: long transactions are many, and ids may be hidden."""
@@ -157,17 +157,17 @@ class HangingCase:
             return now_ms >= self.confirmation.since_ms + SETTLES_MS
         return self.coordinators_asked_ms < 0 or now_ms - self.coordinators_asked_ms >= ASK_AGAIN_MS
 
-    def apply_coordinators(self, answer: Heard, from_ms: int) -> bool:
+    def apply_coordinators(self, answer: CoordinatorAnswers, from_ms: int) -> bool:
         """Makes step 2 from the coordinators' answers, where the log cannot be read. Returns True if step 2 held and
         the coordinator will end the entry after all.
 
         The second answer counts only if it was requested at `from_ms` or later: before that a client may have been
         waiting. A producer id without an answer proves nothing: a hidden id may own the entry.
         """
-        if self.has_log or self.entry.producer_id not in answer.told or answer.asked_at_ms <= self.begun_ms:
+        if self.has_log or self.entry.producer_id not in answer.by_producer_id or answer.asked_at_ms <= self.begun_ms:
             return False
         self.coordinators_asked_ms = answer.asked_at_ms
-        state, found = self.confirmation, answer.told[self.entry.producer_id]
+        state, found = self.confirmation, answer.by_producer_id[self.entry.producer_id]
         if found is None or will_close(self.entry, found):
             if isinstance(state, Released):
                 self._move(Open())

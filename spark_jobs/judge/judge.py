@@ -23,12 +23,12 @@ from service.store.engine import open_reader
 from service.store.lease import Lease
 from service.store.queries import judge_inputs
 from service.store.writers.findings import FindingWriter, load
-from spark_jobs.judge.coordinator_prober import Probe
-from spark_jobs.judge.current_state import ConditionLooks
-from spark_jobs.judge.disturbances import unrest_at_start
-from spark_jobs.judge.events import EventLooks
-from spark_jobs.judge.group_prober import GroupsWatch, watching_groups
-from spark_jobs.judge.groups import GroupLooks
+from spark_jobs.judge.coordinator_prober import CoordinatorProber
+from spark_jobs.judge.current_state import ConditionObserver
+from spark_jobs.judge.disturbances import disturbances_at_start
+from spark_jobs.judge.events import EventObserver
+from spark_jobs.judge.group_prober import GroupProber, probing_groups
+from spark_jobs.judge.groups import BlockedGroupObserver
 from spark_jobs.judge.partition_prober import PartitionProber
 from spark_jobs.judge.partitions import PartitionLooks
 from spark_jobs.runtime.liveness import JUDGE_S, Liveness
@@ -41,30 +41,33 @@ SOON_S: Final = 0.1
 
 CONDITIONS_EVERY_MS: Final = 1_000
 LIMITS_EVERY_MS: Final = 10_000
-SHARE: Final = 20
+PAUSE_FACTOR: Final = 20
 """At most a twentieth of the time goes into one part of a round: a part that takes long runs less often."""
 
-OPEN_SHARE: Final = 4
+PARTITIONS_PAUSE_FACTOR: Final = 4
 """SHARE for open entries on partitions: up to a quarter of the time, because somebody waits for the verdict."""
 
 
-class Due:
-    """A timer for one part of a round: due again after `every_ms`, or after `share` times what the last run took
+class RoundTimer:
+    """A timer for one part of a round: due again after `every_ms`, or after `pause_factor` times what the last run took
     (default: SHARE), whichever is longer."""
 
-    def __init__(self, every_ms: int, share: int | None = None) -> None:
-        self._every_ms, self._done_ms, self._at_ms, self._share = every_ms, 0, 0, share
+    def __init__(self, every_ms: int, pause_factor: int | None = None) -> None:
+        self._every_ms, self._done_ms, self._at_ms, self._pause_factor = every_ms, 0, 0, pause_factor
 
     def is_due(self, now_ms: int) -> bool:
         """Returns whether the part is due; also if the clock was set back since the last run."""
         return not self._done_ms <= now_ms < self._at_ms
 
     @contextmanager
-    def doing(self, now_ms: int) -> Iterator[None]:
+    def timed(self, now_ms: int) -> Iterator[None]:
         began = time.thread_time()  # not wall time: on a busy machine the thread waits enough already
         yield
         took_ms = (time.thread_time() - began) * 1000
-        self._done_ms, self._at_ms = now_ms, now_ms + max(self._every_ms, int(took_ms * (self._share or SHARE)))
+        self._done_ms, self._at_ms = (
+            now_ms,
+            now_ms + max(self._every_ms, int(took_ms * (self._pause_factor or PAUSE_FACTOR))),
+        )
 
 
 class Judge:
@@ -77,9 +80,9 @@ class Judge:
         writer: FindingWriter,
         cluster_id: int,
         rules: Rules,
-        probe: Probe | None = None,
+        probe: CoordinatorProber | None = None,
         partitions: PartitionLooks | None = None,
-        groups: GroupsWatch | None = None,
+        groups: GroupProber | None = None,
     ) -> None:
         self._reader, self._writer, self._cluster_id, self._rules = reader, writer, cluster_id, rules
         self._known: dict[Key, Finding] | None = None
@@ -88,11 +91,11 @@ class Judge:
         self._kafka_id = ""
         self._limits: Limits = limits_of({})
         self._may_skip_markers: bool | None = None
-        self._events = EventLooks(cluster_id)
-        self._partitions, self._groups = partitions, GroupLooks(cluster_id, groups)
-        self._conditions = ConditionLooks(cluster_id, probe, self._gaps)
-        self._conditions_due, self._limits_due = Due(CONDITIONS_EVERY_MS), Due(LIMITS_EVERY_MS)
-        self._events_due, self._partitions_due = Due(0), Due(0, OPEN_SHARE)
+        self._events = EventObserver(cluster_id)
+        self._partitions, self._groups = partitions, BlockedGroupObserver(cluster_id, groups)
+        self._conditions = ConditionObserver(cluster_id, probe, self._gaps)
+        self._conditions_due, self._limits_due = RoundTimer(CONDITIONS_EVERY_MS), RoundTimer(LIMITS_EVERY_MS)
+        self._events_due, self._partitions_due = RoundTimer(0), RoundTimer(0, PARTITIONS_PAUSE_FACTOR)
 
     @property
     def waits(self) -> bool:
@@ -109,7 +112,7 @@ class Judge:
                 self._events.begin(connection, now_ms)
                 self._known = known
             if self._limits_due.is_due(now_ms):
-                with self._limits_due.doing(now_ms):
+                with self._limits_due.timed(now_ms):
                     self._limits = limits_of(judge_inputs.configs(connection, self._cluster_id))
                     versions = judge_inputs.metadata_versions(connection, self._cluster_id)
                     self._may_skip_markers = may_skip_markers(versions)
@@ -120,23 +123,23 @@ class Judge:
             if not (has_news or is_due or has_partitions):
                 return 0
             context = context_of(self._limits, self._rules, judge_inputs.views(connection, self._cluster_id), now_ms)
-            victims = self._groups.victims(connection)
-            context = context._replace(groups=GroupsBehind(victims), may_skip_markers=self._may_skip_markers)
+            blocked_groups = self._groups.blocked_groups(connection)
+            context = context._replace(groups=GroupsBehind(blocked_groups), may_skip_markers=self._may_skip_markers)
             if has_news:
-                with self._events_due.doing(now_ms):
+                with self._events_due.timed(now_ms):
                     looks.append(self._events.look(connection, context))
             if is_due:
-                with self._conditions_due.doing(now_ms):
-                    looks.append(_quiet(context, self._events))
+                with self._conditions_due.timed(now_ms):
+                    looks.append(_without_new_events(context, self._events))
                     looks += self._conditions.looks(connection, context, self._known, now_ms)
             known = dict(self._known)
             changes = self._reconcile(known, looks, now_ms)
             if has_partitions:
-                with self._partitions_due.doing(now_ms):
-                    changes += self._on_partitions(connection, context, known, victims, now_ms)
+                with self._partitions_due.timed(now_ms):
+                    changes += self._on_partitions(connection, context, known, blocked_groups, now_ms)
         self._keep(changes, known, now_ms)
         if has_news:
-            self._events.was_judged()
+            self._events.mark_judged()
         return len(changes)
 
     def _gaps(self) -> list[Observation]:
@@ -147,13 +150,13 @@ class Judge:
         connection: Connection,
         context: Context,
         known: dict[Key, Finding],
-        victims: Sequence[Victim],
+        blocked_groups: Sequence[Victim],
         now_ms: int,
     ) -> list[Change]:
         assert self._partitions is not None
         looks = self._partitions.looks(connection, context, known, now_ms)
         changes = self._reconcile(known, looks, now_ms)
-        waiting = self._groups.look(connection, context, known, victims, self._partitions.judged)
+        waiting = self._groups.look(connection, context, known, blocked_groups, self._partitions.judged)
         return changes + self._reconcile(known, [waiting], now_ms)
 
     def _reconcile(self, known: dict[Key, Finding], looks: Iterable[Look], now_ms: int) -> list[Change]:
@@ -196,7 +199,7 @@ class Judge:
         return sum((old := self._known.get(key)) is None or old.contradiction is None for key in found)
 
 
-def _quiet(context: Context, events: EventLooks) -> Look:
+def _without_new_events(context: Context, events: EventObserver) -> Look:
     """Returns a look without new events, which ends the event findings that have been quiet for long enough."""
     seen = frozenset(context.seen_until), context.whole
     return Look((), kinds.EVENTS, *seen, held=events.held, unread=events.unread)
@@ -204,19 +207,19 @@ def _quiet(context: Context, events: EventLooks) -> Look:
 
 @contextmanager
 def judging(
-    settings: IngestSettings, engine: Engine, lease: Lease, liveness: Liveness, news: threading.Event
+    settings: IngestSettings, engine: Engine, lease: Lease, liveness: Liveness, wake_judge: threading.Event
 ) -> Iterator[None]:
-    """Runs a judge in the background until the block ends or the lease is lost. `news` starts a round at once."""
+    """Runs a judge in the background until the block ends or the lease is lost. `wake_judge` starts a round at once."""
     store, client, rules = settings.store, settings.client, settings.rules
     with engine.connect() as connection:
-        unrest = unrest_at_start(connection, lease.cluster_id, wall_clock_ms())
+        disturbances = disturbances_at_start(connection, lease.cluster_id, wall_clock_ms())
     reader = open_reader(store)
     with (
-        Probe(client, liveness) as probe,
-        PartitionProber(client, liveness, news) as looker,
-        watching_groups(store, engine, lease, client, liveness) as groups,
+        CoordinatorProber(client, liveness) as probe,
+        PartitionProber(client, liveness, wake_judge) as prober,
+        probing_groups(store, engine, lease, client, liveness) as groups,
     ):
-        partitions = PartitionLooks(lease.cluster_id, looker, ",".join(client.bootstrap_servers), unrest)
+        partitions = PartitionLooks(lease.cluster_id, prober, ",".join(client.bootstrap_servers), disturbances)
         judge = Judge(reader, FindingWriter(engine, lease), lease.cluster_id, rules, probe, partitions, groups)
 
         def work(now_ms: int) -> float:
@@ -224,7 +227,7 @@ def judging(
             return SOON_S if judge.waits else ROUND_S
 
         try:
-            with repeated("the judge of findings", work, liveness, limit_s=JUDGE_S, holds_lease=True, bell=news):
+            with repeated("the judge of findings", work, liveness, limit_s=JUDGE_S, holds_lease=True, wake=wake_judge):
                 yield
         finally:
             with suppress(Exception):

@@ -58,19 +58,19 @@ class Questions:
         return bool(self.log_partitions or self.entries or self.facts or self.producers)
 
 
-class Heard(NamedTuple):
+class CoordinatorAnswers(NamedTuple):
     """The coordinators' answers between the two times, by producer id. None: no answer, which proves nothing."""
 
     asked_at_ms: int
     answered_at_ms: int
-    told: Mapping[int, Told | None]
+    by_producer_id: Mapping[int, Told | None]
 
 
 @dataclass(slots=True)
 class Answers:
     """The answers to Questions, as far as there are any. `log_ends` were requested at `log_asked_at_ms` from
     `log_leaders` (broker, epoch). `ended`: the markers behind entries that are closed. `facts`: each with its question.
-    `silent_at_ms`: the last time at which some broker did not answer."""
+    `broker_failure_at_ms`: the last time at which some broker did not answer."""
 
     log_asked_at_ms: int = -1
     log_ends: dict[int, int] = field(default_factory=dict)
@@ -78,26 +78,26 @@ class Answers:
     seen: dict[Place, Seen] = field(default_factory=dict)
     ended: dict[EntryKey, BatchesRead] = field(default_factory=dict)
     facts: dict[EntryKey, tuple[EntryAsk, EntryFacts]] = field(default_factory=dict)
-    heard: Heard | None = None
-    silent_at_ms: int | None = None
+    coordinator_answers: CoordinatorAnswers | None = None
+    broker_failure_at_ms: int | None = None
 
 
 class PartitionProber(KafkaWorker[Questions, Answers]):
-    """Answers the judge's questions as far as Kafka answers them, and sets `bell` with each answer."""
+    """Answers the judge's questions as far as Kafka answers them, and sets `wake` with each answer."""
 
-    def __init__(self, client: ClientSettings, liveness: Liveness, bell: threading.Event) -> None:
-        super().__init__("looker", client, liveness)
-        self._bell = bell
+    def __init__(self, client: ClientSettings, liveness: Liveness, wake: threading.Event) -> None:
+        super().__init__("partition prober", client, liveness)
+        self._wake = wake
         self._bracket: Bracket | None = None
 
     def _answer(self, question: Questions) -> None:
         answers = Answers()
         with self._trying("not all could be looked at"):
-            self._look(question, answers)
+            self._ask(question, answers)
         self._answers.put(answers)
-        self._bell.set()
+        self._wake.set()
 
-    def _look(self, questions: Questions, answers: Answers) -> None:
+    def _ask(self, questions: Questions, answers: Answers) -> None:
         if self._client is None or self._bracket is None:
             self._client = KafkaClient(self._settings)
             self._bracket = Bracket(self._client, wall_clock_ms)
@@ -108,7 +108,7 @@ class PartitionProber(KafkaWorker[Questions, Answers]):
             answers.log_asked_at_ms, answers.log_ends = found.asked_at_ms, found.offsets
             answers.log_leaders = {p: (leader.node, leader.epoch) for p, leader in found.leaders.items()}
         if questions.producers:
-            answers.heard = self._hear(self._client, questions.producers)
+            answers.coordinator_answers = self._ask_coordinators(self._client, questions.producers)
         places = {key.place for key in (*questions.entries, *questions.facts)}
         if places:
             answers.seen = self._bracket.look(places)
@@ -122,9 +122,9 @@ class PartitionProber(KafkaWorker[Questions, Answers]):
                 continue
             if (facts := read_facts(self._client, ask, seen, found)) is not None:
                 answers.facts[key] = ask, facts
-        answers.silent_at_ms = self._bracket.silent_at_ms
+        answers.broker_failure_at_ms = self._bracket.silent_at_ms
 
-    def _hear(self, client: KafkaClient, producers: frozenset[int]) -> Heard:
+    def _ask_coordinators(self, client: KafkaClient, producers: frozenset[int]) -> CoordinatorAnswers:
         """Asks coordinators who has the producer ids. If any broker does not answer, there is no answer for any of
         them; the other looks go on."""
         asked_at_ms = wall_clock_ms()
@@ -133,7 +133,7 @@ class PartitionProber(KafkaWorker[Questions, Answers]):
             told = told_of(client, sorted(producers))
         except KafkaFailure as e:
             log.debug("not all coordinators could be asked: %s", e)
-        return Heard(asked_at_ms, wall_clock_ms(), {one: told.get(one) for one in producers})
+        return CoordinatorAnswers(asked_at_ms, wall_clock_ms(), {one: told.get(one) for one in producers})
 
     def _markers(self, client: KafkaClient, key: EntryKey, seen: Seen, lo: int, hi: int) -> BatchesRead:
         lo = max(lo, seen.ends.log_start)

@@ -40,7 +40,7 @@ from service.store.queries import partitions as read_partitions
 from service.store.queries.clusters import LogRead, log_read
 from service.store.queries.judged_partitions import JudgedEntry, JudgedPartition
 from service.store.queries.partitions import PartitionRow
-from spark_jobs.judge.disturbances import NEVER_MS, Unrest
+from spark_jobs.judge.disturbances import NEVER_MS, Disturbances
 from spark_jobs.judge.hanging_case import HangingCase, case_of_finding, new_case
 from spark_jobs.judge.partition_prober import Answers, EntryKey, PartitionProber, Questions, is_open
 from spark_jobs.judge.resolution import cases_of, how_it_ended, observed
@@ -64,7 +64,7 @@ class PartitionLooks:
     """Makes the looks at open entries, and keeps a case for each entry without an owner. `bootstrap`: servers, for the
     commands in findings. `unrest`: the disturbances known from before."""
 
-    def __init__(self, cluster_id: int, looker: PartitionProber, bootstrap: str, unrest: Unrest) -> None:
+    def __init__(self, cluster_id: int, looker: PartitionProber, bootstrap: str, unrest: Disturbances) -> None:
         self._cluster_id, self._looker, self._bootstrap, self._unrest = cluster_id, looker, bootstrap, unrest
         self._cases: dict[EntryKey, HangingCase] = {}
         self._closed_ms: dict[EntryKey, int] = {}
@@ -143,15 +143,15 @@ class PartitionLooks:
         ]
 
     def _see_unrest(self, connection: Connection, read: LogRead, now_ms: int) -> None:
-        self._unrest.see_leaders(read.leaders, now_ms)
+        self._unrest.note_leaders(read.leaders, now_ms)
         if read_partitions.some_broker_is_silent(connection, self._cluster_id):
-            self._unrest.see_silence(now_ms)
+            self._unrest.note_broker_failure(now_ms)
 
     def _log_from_ms(self, case: HangingCase, context: Context, now_ms: int) -> int:
         """Returns the earliest time (ms) at which the end of the log, or the coordinator's answer, shows whether any
         transaction will end the entry: until then an AddPartitionsToTxn may be in flight."""
         if not case.has_log:
-            return settled_at_ms(case.there_since_ms, self._unrest.silent_ms)
+            return settled_at_ms(case.there_since_ms, self._unrest.broker_failure_ms)
         if case.owner is None or not case.may_be_added(context, now_ms):
             return case.begun_ms
         disturbed_ms = NEVER_MS if case.decision.was_listed else self._unrest.newest_ms(case.owner.log_partition)
@@ -161,8 +161,8 @@ class PartitionLooks:
         """Notes the broker failures in the answers, and discards step 2 of cases whose log ends were requested too
         early for them: these are requested again."""
         for answers in answered:
-            if answers.silent_at_ms is not None:
-                self._unrest.see_silence(answers.silent_at_ms)
+            if answers.broker_failure_at_ms is not None:
+                self._unrest.note_broker_failure(answers.broker_failure_at_ms)
         for case in self._cases.values():
             case.discard_log_read_before(self._log_from_ms(case, context, now_ms))
 
@@ -183,7 +183,9 @@ class PartitionLooks:
                 seen = answers.seen.get(key.place)
                 if asked_at_ms >= from_ms and seen is not None and is_open(key, seen):
                     case.apply_log_ends(asked_at_ms, log_ends, read.read_to)
-                if answers.heard is not None and case.apply_coordinators(answers.heard, from_ms):
+                if answers.coordinator_answers is not None and case.apply_coordinators(
+                    answers.coordinator_answers, from_ms
+                ):
                     ends[case.subject] = kinds.ADOPTION
                 elif (how := self._take_seen(connection, context, key, case, answers, read)) is not None:
                     ends[case.subject] = how

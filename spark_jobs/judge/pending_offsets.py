@@ -23,15 +23,15 @@ from service.kafka.errors import KafkaFailure
 from service.kafka.metadata import Leader, topic_layout
 from service.kafka.offset_commits import CommitsRead, Sought, read_commits
 from service.wire.offset_keys import OffsetKey
-from spark_jobs.judge.group_rounds import AwayBrokers
+from spark_jobs.judge.group_rounds import UnresponsiveBrokers
 
 log = logging.getLogger(__name__)
 
 READ_AGAIN_MS: Final = 1_000
-LOOK_S: Final = 1.0
+PASS_S: Final = 1.0
 """A look that has taken so long reads no further partition."""
 
-SILENT_S: Final = 1.0
+UNRESPONSIVE_AFTER_S: Final = 1.0
 """A broker whose request fails after this time or later counts as unresponsive."""
 
 MOST_TRANSACTIONS: Final = 200
@@ -53,7 +53,7 @@ _Key = tuple[int, int, int]
 
 
 @dataclass(slots=True)
-class _Reading:
+class _Progress:
     """The part of a transaction that has been read, up to offset `reached`. `found_ms`: the timestamp of its newest
     batch, when that was read last. `behind_since_ms`: since when a part is unread; None while nothing is."""
 
@@ -66,22 +66,23 @@ class _Reading:
     undecodable: Counter[str] = field(default_factory=Counter)
 
     @property
-    def is_cut(self) -> bool:
+    def is_at_limit(self) -> bool:
         return self.read_bytes >= MOST_BYTES or len(self.offsets) >= MOST_OFFSETS
 
 
 class PendingOffsets:
-    """Reads pending offsets of groups. Call `look` from one thread only. `away`: brokers left alone for a while."""
+    """Reads pending offsets of groups. Call `read_more` from one thread only. `unresponsive`: brokers to skip for
+    a while."""
 
-    def __init__(self, away: AwayBrokers) -> None:
-        self._away = away
-        self._open: dict[_Key, tuple[Entry, _Reading]] = {}
+    def __init__(self, unresponsive: UnresponsiveBrokers) -> None:
+        self._unresponsive = unresponsive
+        self._open: dict[_Key, tuple[Entry, _Progress]] = {}
         self.left_out = 0
         """Number of transactions that are not read, because there are MOST_TRANSACTIONS older ones."""
         self._read_ms: dict[int, int] = {}
         self._leaders: dict[int, int] = {}
 
-    def look(self, client: KafkaClient, entries: Iterable[Entry], ends: Mapping[Place, Ends], now_ms: int) -> None:
+    def read_more(self, client: KafkaClient, entries: Iterable[Entry], ends: Mapping[Place, Ends], now_ms: int) -> None:
         """Reads on in the transactions that have written more. `entries`: all that are known to be open on stalled
         partitions of `__consumer_offsets`. Raises KafkaFailure if no broker reports the leaders of these partitions."""
         by_age = sorted(entries, key=lambda one: (one.first_seen_ms, one.start_offset))
@@ -90,7 +91,7 @@ class PendingOffsets:
         self._open = {}
         for one in oldest:
             key = one.partition, one.producer_id, one.start_offset
-            reading = known[key][1] if key in known else _Reading(one.start_offset, now_ms)
+            reading = known[key][1] if key in known else _Progress(one.start_offset, now_ms)
             self._open[key] = one, reading
         due = self._due(now_ms)
         if not due:
@@ -99,14 +100,14 @@ class PendingOffsets:
         began = time.monotonic()
         for partition, some in due:
             leader = None if layout is None else layout.leaders.get(partition)
-            if leader is None or leader.node < 0 or self._away.is_away(leader.node, now_ms):
+            if leader is None or leader.node < 0 or self._unresponsive.is_skipped(leader.node, now_ms):
                 continue
-            if time.monotonic() - began > LOOK_S:
+            if time.monotonic() - began > PASS_S:
                 break
             self._read_ms[partition] = now_ms
             self._read(client, leader, some, ends[OFFSETS_TOPIC, partition].high_watermark, now_ms)
 
-    def named(self) -> Pending:
+    def by_group(self) -> Pending:
         """Returns the groups with pending offsets, by what is read so far."""
         found: dict[str, dict[Place, int]] = {}
         for entry, reading in sorted(self._open.values(), key=lambda pair: pair[0].start_offset):
@@ -128,24 +129,24 @@ class PendingOffsets:
         for key, (entry, reading) in sorted(self._open.items(), key=lambda one: one[0]):
             since_ms = reading.behind_since_ms
             is_late = since_ms is not None and now_ms - since_ms >= BEHIND_MS
-            is_behind = reading.found_ms != entry.last_timestamp_ms and (reading.is_cut or is_late)
+            is_behind = reading.found_ms != entry.last_timestamp_ms and (reading.is_at_limit or is_late)
             if is_behind or reading.undecodable or reading.damaged:
                 reached = reading.reached if is_behind else None
                 undecodable = tuple(sorted(reading.undecodable.items()))
                 found.append(UnreadCommits(*key, reached, undecodable, reading.damaged))
         return tuple(found)
 
-    def _due(self, now_ms: int) -> list[tuple[int, list[tuple[Entry, _Reading]]]]:
+    def _due(self, now_ms: int) -> list[tuple[int, list[tuple[Entry, _Progress]]]]:
         """Returns the transactions with unread batches, by partition; the one that was read longest ago comes first."""
-        due: dict[int, list[tuple[Entry, _Reading]]] = {}
+        due: dict[int, list[tuple[Entry, _Progress]]] = {}
         for entry, reading in self._open.values():
             is_again = now_ms - self._read_ms.get(entry.partition, now_ms - READ_AGAIN_MS) >= READ_AGAIN_MS
-            if is_again and reading.found_ms != entry.last_timestamp_ms and not reading.is_cut:
+            if is_again and reading.found_ms != entry.last_timestamp_ms and not reading.is_at_limit:
                 due.setdefault(entry.partition, []).append((entry, reading))
         return sorted(due.items(), key=lambda one: self._read_ms.get(one[0], -1))
 
     def _read(
-        self, client: KafkaClient, leader: Leader, some: Sequence[tuple[Entry, _Reading]], hi: int, now_ms: int
+        self, client: KafkaClient, leader: Leader, some: Sequence[tuple[Entry, _Progress]], hi: int, now_ms: int
     ) -> None:
         partition = some[0][0].partition
         sought = {entry.producer_id: Sought(reading.reached, entry.last_timestamp_ms) for entry, reading in some}
@@ -154,15 +155,15 @@ class PendingOffsets:
             found = read_commits(client, partition, leader, sought, hi)
         except KafkaFailure as e:
             log.debug("%s-%d could not be read: %s", OFFSETS_TOPIC, partition, e)
-            if time.monotonic() - asked >= SILENT_S:  # a broker that is no leader any more says so at once
-                self._away.leave(leader.node, now_ms)
+            if time.monotonic() - asked >= UNRESPONSIVE_AFTER_S:  # a broker that is no leader any more says so at once
+                self._unresponsive.note_failure(leader.node, now_ms)
             return
         self._leaders[partition] = leader.node
         for entry, reading in some:
-            _take(reading, entry, found, hi, now_ms)
+            _apply(reading, entry, found, hi, now_ms)
 
 
-def held_up(entries: Iterable[Entry], ends: Mapping[Place, Ends], as_of_ms: int) -> list[Entry]:
+def blocking_entries(entries: Iterable[Entry], ends: Mapping[Place, Ends], as_of_ms: int) -> list[Entry]:
     """Returns the entries that hold their partition up, or have been open for as long as an LSO is stalled before
     anybody waits for it. Other transactions go on as they should, and are not read."""
     return [
@@ -173,7 +174,7 @@ def held_up(entries: Iterable[Entry], ends: Mapping[Place, Ends], as_of_ms: int)
     ]
 
 
-def _take(reading: _Reading, entry: Entry, found: CommitsRead, hi: int, now_ms: int) -> None:
+def _apply(reading: _Progress, entry: Entry, found: CommitsRead, hi: int, now_ms: int) -> None:
     commits = found.commits[entry.producer_id]
     reading.offsets |= commits.offsets
     reading.undecodable += commits.undecodable

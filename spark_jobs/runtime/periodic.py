@@ -32,35 +32,35 @@ def repeated(
     *,
     limit_s: float = ASKING_S,
     holds_lease: bool = False,
-    bell: threading.Event | None = None,
+    wake: threading.Event | None = None,
 ) -> Iterator[None]:
     """Calls `work` in a thread until the block ends; it gets the time in ms and returns the seconds to its next call.
 
-    When another thread sets `bell`, the next call comes at once, unless the last one failed.
+    When another thread sets `wake`, the next call comes at once, unless the last one failed.
 
     The thread is a part of `liveness` (see there for `limit_s` and `holds_lease`). A store or a cluster that does not
     answer is logged once, and `work` is called again after a pause. The same holds for any other failure, but that does
     not count as progress: if it lasts, the process starts again.
     """
-    stopping, bell = threading.Event(), bell or threading.Event()
+    stopping, wake = threading.Event(), wake or threading.Event()
     with liveness.part(name, limit_s, holds_lease=holds_lease) as part:
-        thread = threading.Thread(target=_repeat, args=(name, work, part, stopping, bell), name=name, daemon=True)
+        thread = threading.Thread(target=_repeat, args=(name, work, part, stopping, wake), name=name, daemon=True)
         thread.start()
         try:
             yield
         finally:
             stopping.set()
-            bell.set()
+            wake.set()
             thread.join(timeout=_END_S)
 
 
 def _repeat(
-    name: str, work: Callable[[int], float], part: Part, stopping: threading.Event, bell: threading.Event
+    name: str, work: Callable[[int], float], part: Part, stopping: threading.Event, wake: threading.Event
 ) -> None:
     pause_s, told, is_well = 0.0, "", True
     backoff = Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
-    while not _waited(pause_s, stopping, stopping if told else bell, part if is_well else None):
-        bell.clear()
+    while not _waited(pause_s, stopping, stopping if told else wake, part if is_well else None):
+        wake.clear()
         try:
             with heard_by(part.step if is_well else _unheard):
                 pause_s, told, is_well = work(wall_clock_ms()), "", True
@@ -80,14 +80,14 @@ def _unheard() -> None:
     """Ignores a step: while the work fails again and again, its steps are no progress."""
 
 
-def _waited(pause_s: float, stopping: threading.Event, bell: threading.Event, part: Part | None) -> bool:
-    """Pauses for `pause_s`, or until `bell` is set. Returns True if the thread is to end. `part`, if given, reports the
+def _waited(pause_s: float, stopping: threading.Event, wake: threading.Event, part: Part | None) -> bool:
+    """Pauses for `pause_s`, or until `wake` is set. Returns True if the thread is to end. `part`, if given, reports the
     pause as progress."""
     until = time.monotonic() + pause_s
     while not stopping.is_set():
         if part is not None:
             part.step()
         left_s = until - time.monotonic()
-        if left_s <= 0 or bell.wait(min(left_s, 1.0)):
+        if left_s <= 0 or wake.wait(min(left_s, 1.0)):
             break
     return stopping.is_set()

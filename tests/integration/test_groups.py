@@ -36,7 +36,7 @@ from service.store.queries import partitions
 from service.store.queries.partitions import read_victims
 from service.store.writers.groups import GroupWriter
 from service.store.writers.partitions import PartitionWriter
-from spark_jobs.judge.group_prober import GroupsWatch
+from spark_jobs.judge.group_prober import GroupProber
 from tests.helpers import acls
 from tests.helpers.acls import Guarded
 from tests.helpers.brokers import connect
@@ -63,7 +63,7 @@ class Watched:
         self.reader = open_reader(store)
         groups = GroupWriter(self.cluster.engine, self.cluster.lease)
         asks_as = settings or ClientSettings.load(broker.bootstrap, None)
-        self.watch = GroupsWatch(self.reader, groups, self.cluster.id, asks_as)
+        self.watch = GroupProber(self.reader, groups, self.cluster.id, asks_as)
 
     def look(self) -> None:
         """All partitions, as the sampler would tell of them."""

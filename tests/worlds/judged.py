@@ -30,7 +30,7 @@ from service.store.engine import open_engine, open_reader
 from service.store.writers.findings import FindingWriter, load
 from service.store.writers.partitions import PartitionWriter
 from service.store.writers.transaction_log import TransactionLogWriter
-from spark_jobs.judge.disturbances import unrest_at_start
+from spark_jobs.judge.disturbances import disturbances_at_start
 from spark_jobs.judge.judge import Judge
 from spark_jobs.judge.partition_prober import Answers, Questions
 from spark_jobs.judge.partitions import PartitionLooks
@@ -66,7 +66,10 @@ def opened_store(folder: Path) -> Iterator[Store]:
     engine, reader = open_engine(url), open_reader(url)
     migrate.upgrade(engine)
     try:
-        with patch("spark_jobs.judge.judge.SHARE", 0), patch("spark_jobs.judge.judge.OPEN_SHARE", 0):
+        with (
+            patch("spark_jobs.judge.judge.PAUSE_FACTOR", 0),
+            patch("spark_jobs.judge.judge.PARTITIONS_PAUSE_FACTOR", 0),
+        ):
             yield Store(engine, reader)
     finally:
         reader.dispose()
@@ -104,7 +107,7 @@ class Judged:
         self._log = TransactionLogWriter(store.engine, held)
         self._partitions = PartitionWriter(store.engine, held)
         with store.reader.connect() as connection:
-            unrest = unrest_at_start(connection, self._id, self.now_ms)
+            unrest = disturbances_at_start(connection, self._id, self.now_ms)
         self._looker = _Looker()
         looks = PartitionLooks(self._id, self._looker, "broker:9092", unrest)  # type: ignore[arg-type]
         writer = FindingWriter(store.engine, held)

@@ -25,7 +25,7 @@ from service.store.engine import open_reader
 from service.store.rows.counters import SUM
 from service.store.schema import counters
 from service.store.writers.findings import FindingWriter, load
-from spark_jobs.judge.disturbances import unrest_at_start
+from spark_jobs.judge.disturbances import disturbances_at_start
 from spark_jobs.judge.judge import Judge
 from spark_jobs.judge.partition_prober import Answers, EntryKey, Questions
 from spark_jobs.judge.partitions import PartitionLooks
@@ -64,8 +64,8 @@ class Scripted:
 
 @pytest.fixture(autouse=True)
 def a_machine_that_is_never_busy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spark_jobs.judge.judge.SHARE", 0)
-    monkeypatch.setattr("spark_jobs.judge.judge.OPEN_SHARE", 0)
+    monkeypatch.setattr("spark_jobs.judge.judge.PAUSE_FACTOR", 0)
+    monkeypatch.setattr("spark_jobs.judge.judge.PARTITIONS_PAUSE_FACTOR", 0)
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ class Lab:
     def restart(self, now_ms: int = NOW_MS) -> None:
         self.looker = Scripted()
         with self.reader.connect() as connection:
-            unrest = unrest_at_start(connection, self.cluster.id, now_ms)
+            unrest = disturbances_at_start(connection, self.cluster.id, now_ms)
         partitions = PartitionLooks(self.cluster.id, self.looker, "broker:9092", unrest)  # type: ignore[arg-type]
         writer = FindingWriter(self.cluster.engine, self.cluster.lease)
         self.judge = Judge(self.reader, writer, self.cluster.id, self.rules, partitions=partitions)
@@ -139,9 +139,11 @@ class Lab:
         is_open: bool = True,
         markers: tuple[Marker, ...] = (),
         topic_id: str = "T",
-        silent_at_ms: int | None = None,
+        broker_failure_at_ms: int | None = None,
     ) -> None:
-        answers = Answers(seen={PLACE: _seen(asked_at_ms, is_open, topic_id)}, silent_at_ms=silent_at_ms)
+        answers = Answers(
+            seen={PLACE: _seen(asked_at_ms, is_open, topic_id)}, broker_failure_at_ms=broker_failure_at_ms
+        )
         asked = self.looker.asked[-1].facts.get(KEY) if self.looker.asked else None
         if is_open and asked is not None:
             history = self.facts.history if asked.transactional_id else None
@@ -332,7 +334,7 @@ def test_whoever_takes_over_does_not_know_who_was_silent_before(lab: Lab) -> Non
 def test_looks_from_before_a_broker_was_seen_to_be_silent_are_made_again(lab: Lab) -> None:
     lab.two_looks()
     lab.round(NOW_MS + 2_000)
-    lab.seen(NOW_MS + 2_000 + SETTLES_MS, silent_at_ms=NOW_MS + 2_400)
+    lab.seen(NOW_MS + 2_000 + SETTLES_MS, broker_failure_at_ms=NOW_MS + 2_400)
     found = lab.round(NOW_MS + 3_000)
     assert found is not None
     assert found.status == "candidate"

@@ -107,7 +107,7 @@ def _text(name: bytes | None) -> str | None:
 @pytest.fixture(autouse=True)
 def a_machine_that_is_never_busy(monkeypatch: pytest.MonkeyPatch) -> None:
     """What takes long is judged less often: here the clock alone decides."""
-    monkeypatch.setattr("spark_jobs.judge.judge.SHARE", 0)
+    monkeypatch.setattr("spark_jobs.judge.judge.PAUSE_FACTOR", 0)
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from service.store.engine import open_reader
 from service.store.queries import judged_partitions, partitions
 from service.store.writers.findings import load
 from spark_jobs.judge.hanging_case import ASK_AGAIN_MS
-from spark_jobs.judge.partition_prober import Answers, Heard
+from spark_jobs.judge.partition_prober import Answers, CoordinatorAnswers
 from tests.helpers.reasons import denied
 from tests.service.store.conftest import Cluster, only_on
 from tests.service.store.logs import NOW_MS, entry
@@ -36,8 +36,8 @@ S = 1_000
 
 @pytest.fixture(autouse=True)
 def a_machine_that_is_never_busy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spark_jobs.judge.judge.SHARE", 0)
-    monkeypatch.setattr("spark_jobs.judge.judge.OPEN_SHARE", 0)
+    monkeypatch.setattr("spark_jobs.judge.judge.PAUSE_FACTOR", 0)
+    monkeypatch.setattr("spark_jobs.judge.judge.PARTITIONS_PAUSE_FACTOR", 0)
 
 
 @pytest.fixture
@@ -59,12 +59,12 @@ class Blind(Lab):
         found = self.found(now_ms)
         return None if found is None else found.status
 
-    def heard(self, at_ms: int, told: Told | None) -> None:
+    def coordinator_answers(self, at_ms: int, told: Told | None) -> None:
         """Asked for and answered at once."""
-        self.looker.ready.append(Answers(heard=Heard(at_ms, at_ms, {7: told})))
+        self.looker.ready.append(Answers(coordinator_answers=CoordinatorAnswers(at_ms, at_ms, {7: told})))
 
     def heard_and_seen(self, at_ms: int, told: Told | None) -> None:
-        self.heard(at_ms, told)
+        self.coordinator_answers(at_ms, told)
         self.seen(at_ms)
 
     def told_likely(self, now_ms: int = NOW_MS) -> None:
@@ -72,7 +72,7 @@ class Blind(Lab):
         self.denied(now_ms)
         self.opened(now_ms)
         assert self.at(now_ms + S) is None
-        self.heard(now_ms + S + 1, DONE)
+        self.coordinator_answers(now_ms + S + 1, DONE)
         assert self.at(now_ms + S + 100) is None
         self.heard_and_seen(now_ms + 2 * S, DONE)
         assert self.at(now_ms + 2 * S + 100) == "confirmed"
@@ -168,7 +168,7 @@ def test_two_answers_within_a_moment_are_one(lab: Blind) -> None:
     lab.denied()
     lab.opened(NOW_MS)
     lab.at(NOW_MS + S)
-    lab.heard(NOW_MS + S + 1, DONE)
+    lab.coordinator_answers(NOW_MS + S + 1, DONE)
     lab.at(NOW_MS + S + 100)
     lab.heard_and_seen(NOW_MS + S + SETTLES_MS, DONE)
     assert lab.at(NOW_MS + 2 * S) is None
@@ -178,9 +178,9 @@ def test_a_look_at_the_partition_from_before_the_second_answer_does_not_confirm(
     lab.denied()
     lab.opened(NOW_MS)
     lab.at(NOW_MS + S)
-    lab.heard(NOW_MS + S + 1, DONE)
+    lab.coordinator_answers(NOW_MS + S + 1, DONE)
     lab.at(NOW_MS + S + 100)
-    lab.heard(NOW_MS + 2 * S, DONE)
+    lab.coordinator_answers(NOW_MS + 2 * S, DONE)
     lab.seen(NOW_MS + 2 * S - 1)
     assert lab.at(NOW_MS + 3 * S) == "candidate"
 
@@ -189,7 +189,7 @@ def test_a_partition_that_may_not_be_asked_any_more_confirms_nothing(lab: Blind)
     lab.denied()
     lab.opened(NOW_MS)
     lab.at(NOW_MS + S)
-    lab.heard(NOW_MS + S + 1, DONE)
+    lab.coordinator_answers(NOW_MS + S + 1, DONE)
     lab.at(NOW_MS + S + 100)
     lab.heard_and_seen(NOW_MS + 2 * S, DONE)
     (answers,) = lab.looker.ready[-1:]
@@ -201,7 +201,7 @@ def test_an_answer_from_before_the_entry_was_known_is_none(lab: Blind) -> None:
     lab.denied()
     lab.opened(NOW_MS)
     lab.at(NOW_MS + S)
-    lab.heard(NOW_MS + S, DONE)
+    lab.coordinator_answers(NOW_MS + S, DONE)
     lab.at(NOW_MS + S + 100)
     lab.heard_and_seen(NOW_MS + 2 * S, DONE)
     assert lab.at(NOW_MS + 3 * S) is None
@@ -220,7 +220,7 @@ def test_long_transactions_are_asked_about_seldom_and_their_partitions_not_at_al
         asked = len(lab.looker.asked)
         lab.at(NOW_MS + S + after_ms)
         if len(lab.looker.asked) > asked:
-            lab.heard(NOW_MS + S + after_ms + 1, ONGOING)
+            lab.coordinator_answers(NOW_MS + S + after_ms + 1, ONGOING)
     assert 15 <= len(lab.looker.asked) <= 21
     assert not any(one.entries or one.log_partitions or one.facts for one in lab.looker.asked)
 

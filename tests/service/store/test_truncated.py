@@ -18,7 +18,7 @@ from service.store.queries import findings, id_events, judge_inputs, judged_part
 from service.store.queries.judged_partitions import WHYS_SHOWN
 from service.store.writers.findings import load
 from service.store.writers.groups import GroupSeen, GroupWriter
-from spark_jobs.judge.groups import GroupLooks
+from spark_jobs.judge.groups import BlockedGroupObserver
 from tests.helpers.stores import client_of
 from tests.service.store.conftest import Cluster, only_on, patient
 from tests.service.store.logs import NOW_MS, batch, entry
@@ -165,7 +165,7 @@ def test_groups_that_are_not_read(cluster: Cluster, monkeypatch: pytest.MonkeyPa
         [GroupSeen(f"g{n}", "orders", 0, 100, 1, False) for n in range(5)], NOW_MS
     )
     with cluster.engine.connect() as connection:
-        assert GroupLooks(cluster.id, None).unread(connection) == 3
+        assert BlockedGroupObserver(cluster.id, None).unread(connection) == 3
 
 
 def test_reasons_that_are_not_listed_are_counted(lab: Lab) -> None:

@@ -9,7 +9,7 @@ from service.domain.findings.conditions import IdNow
 from service.domain.transaction_log.states import PREPARE_COMMIT
 from service.kafka.errors import KafkaUnavailable
 from service.kafka.settings import ClientSettings
-from spark_jobs.judge.coordinator_prober import Probe, Question
+from spark_jobs.judge.coordinator_prober import CoordinatorProber, Question
 from spark_jobs.runtime.liveness import Liveness
 
 LIVING, FROZEN = 1, 3
@@ -53,7 +53,7 @@ def _question(name: str, coordinator: int) -> Question:
 
 
 def test_a_broker_that_does_not_answer_hides_nothing_of_the_others() -> None:
-    probe = Probe(ClientSettings(("127.0.0.1:1",)), Liveness(list))
+    probe = CoordinatorProber(ClientSettings(("127.0.0.1:1",)), Liveness(list))
     probe._client = Cluster()  # type: ignore[assignment]
     probe._answer([_question("lost", FROZEN), _question("pay", LIVING)])
     (answer,) = probe.answers()

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from spark_jobs.judge.judge import Due
+from spark_jobs.judge.judge import RoundTimer
 
 NOW_MS = 1_700_000_000_000
 
 
 def test_it_is_due_at_first_and_then_every_so_often() -> None:
-    due = Due(1_000)
+    due = RoundTimer(1_000)
     assert due.is_due(NOW_MS)
-    with due.doing(NOW_MS):
+    with due.timed(NOW_MS):
         pass
     assert not due.is_due(NOW_MS + 999)
     assert due.is_due(NOW_MS + 1_000)
 
 
 def test_it_does_not_wait_for_a_clock_that_was_set_back() -> None:
-    due = Due(1_000)
-    with due.doing(NOW_MS):
+    due = RoundTimer(1_000)
+    with due.timed(NOW_MS):
         pass
     assert due.is_due(NOW_MS - 1)

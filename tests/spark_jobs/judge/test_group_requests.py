@@ -13,7 +13,7 @@ from service.kafka.client import KafkaClient
 from service.kafka.groups import UNSTABLE_OFFSET_COMMIT, Committed, GroupOffsets
 from service.store.writers.groups import GroupSeen
 from spark_jobs.judge import group_requests
-from spark_jobs.judge.group_requests import Answered
+from spark_jobs.judge.group_requests import GroupsAnswer
 from spark_jobs.judge.group_rounds import Stalls
 
 NODE, PID = 1, 7
@@ -55,7 +55,7 @@ class Coordinator:
             found = {g: {p: self.named[p] for p in places[g]} for g in groups}
         return {group: GroupOffsets(errors.NONE, offsets) for group, offsets in found.items()}
 
-    def ask(self, pending: Mapping[str, Mapping[Place, int]], *groups: str) -> Answered:
+    def ask(self, pending: Mapping[str, Mapping[Place, int]], *groups: str) -> GroupsAnswer:
         client: KafkaClient = object()  # type: ignore[assignment]
         return group_requests.ask_groups(client, NODE, groups or ("billing",), NOW, pending)
 
@@ -95,4 +95,4 @@ def test_what_the_coordinator_may_not_tell_the_batches_do(coordinator: Coordinat
     ]
     assert answered.denied == {"denied"}
     coordinator.stable = {"billing": GroupOffsets(16, {})}  # NOT_COORDINATOR: another one knows
-    assert coordinator.ask({"billing": {ORDERS: PID}}) == Answered([], {}, frozenset(), True)
+    assert coordinator.ask({"billing": {ORDERS: PID}}) == GroupsAnswer([], {}, frozenset(), True)

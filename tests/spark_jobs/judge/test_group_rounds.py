@@ -8,26 +8,26 @@ from spark_jobs.judge.group_rounds import (
     GROUPS_AT_ONCE,
     MOST_GROUPS,
     OTHERS_EVERY_MS,
-    Rounds,
+    GroupSchedule,
     Stalls,
-    stalls,
+    stalled_partitions,
 )
 
 NOW_MS = 1_790_000_000_000
 ON_ORDERS = Stalls(frozenset({("orders", 0)}), frozenset(), 50)
 
 
-def rounds(*groups: str, node: int = 1) -> Rounds:
-    found = Rounds()
-    found.were_listed(dict.fromkeys(groups, node))
+def rounds(*groups: str, node: int = 1) -> GroupSchedule:
+    found = GroupSchedule()
+    found.set_listed(dict.fromkeys(groups, node))
     return found
 
 
-def asked(one: Rounds, now: Stalls, now_ms: int, topics: dict[str, set[str]] | None = None) -> list[str]:
+def asked(one: GroupSchedule, stalled: Stalls, now_ms: int, topics: dict[str, set[str]] | None = None) -> list[str]:
     """Everybody who is due is asked and answers."""
-    due = [group for _, groups in one.due(now, now_ms) for group in groups]
+    due = [group for _, groups in one.due(stalled, now_ms) for group in groups]
     for group in due:
-        one.was_asked(group, now_ms, (topics or {}).get(group, set()))
+        one.note_asked(group, now_ms, (topics or {}).get(group, set()))
     return due
 
 
@@ -38,9 +38,9 @@ def test_what_stands_for_long_enough_matters() -> None:
         ("orders", 2): Ends(9, 9, None),
         (OFFSETS_TOPIC, 3): Ends(5, 9, NOW_MS - STALLED_AFTER_MS),
     }
-    assert stalls(ends, 50, NOW_MS) == Stalls(frozenset({("orders", 0)}), frozenset({3}), 50)
-    assert not stalls(ends, 50, None)
-    assert not stalls({}, None, NOW_MS)
+    assert stalled_partitions(ends, 50, NOW_MS) == Stalls(frozenset({("orders", 0)}), frozenset({3}), 50)
+    assert not stalled_partitions(ends, 50, None)
+    assert not stalled_partitions({}, None, NOW_MS)
 
 
 def test_groups_on_the_topic_are_asked_often_and_others_now_and_then() -> None:
@@ -57,9 +57,9 @@ def test_where_only_offsets_stand_only_groups_of_that_partition_are_asked() -> N
     names = [f"group-{number}" for number in range(40)]
     home = offsets_partition(names[0], 50)
     here = {name for name in names if offsets_partition(name, 50) == home}
-    now = Stalls(frozenset(), frozenset({home}), 50)
-    assert set(asked(rounds(*names), now, NOW_MS)) == here != set(names)
-    assert asked(rounds(*names), now._replace(offsets_partitions=None), NOW_MS) == []
+    stalled = Stalls(frozenset(), frozenset({home}), 50)
+    assert set(asked(rounds(*names), stalled, NOW_MS)) == here != set(names)
+    assert asked(rounds(*names), stalled._replace(offsets_partitions=None), NOW_MS) == []
 
 
 def test_a_stall_of_a_topic_that_a_group_is_known_to_read_is_answered_at_once() -> None:
@@ -70,15 +70,15 @@ def test_a_stall_of_a_topic_that_a_group_is_known_to_read_is_answered_at_once() 
 
 
 def test_batches_are_bounded_and_of_one_coordinator_each_and_nobody_is_forgotten() -> None:
-    one = Rounds()
-    one.were_listed({f"group-{number:03d}": number % 2 for number in range(3 * GROUPS_AT_ONCE)})
+    one = GroupSchedule()
+    one.set_listed({f"group-{number:03d}": number % 2 for number in range(3 * GROUPS_AT_ONCE)})
     batches = one.due(ON_ORDERS, NOW_MS)
     assert all(len(groups) <= GROUPS_AT_ONCE for _, groups in batches)
     assert all(int(group[-3:]) % 2 == node for node, groups in batches for group in groups)
     assert sum(len(groups) for _, groups in batches) == 3 * GROUPS_AT_ONCE
     (node, first), *_ = batches
     for group in first:  # a round that had no time for more
-        one.was_asked(group, NOW_MS, {"orders"})
+        one.note_asked(group, NOW_MS, {"orders"})
     later = one.due(ON_ORDERS, NOW_MS + CONCERNED_EVERY_MS)
     here = [group for at, groups in later for group in groups if at == node]
     assert here[-len(first) :] == first  # behind those that were never asked
@@ -88,35 +88,35 @@ def test_batches_are_bounded_and_of_one_coordinator_each_and_nobody_is_forgotten
 def test_who_does_not_answer_is_asked_again_and_who_is_not_listed_is_forgotten() -> None:
     one = rounds("billing")
     asked(one, ON_ORDERS, NOW_MS, {"billing": {"orders"}})
-    one.was_asked("billing", NOW_MS + 5, None)
+    one.note_asked("billing", NOW_MS + 5, None)
     assert asked(one, ON_ORDERS, NOW_MS + 5 + CONCERNED_EVERY_MS) == ["billing"]
     new = rounds("new")
-    new.was_asked("new", NOW_MS, None)
+    new.note_asked("new", NOW_MS, None)
     assert asked(new, ON_ORDERS, NOW_MS + CONCERNED_EVERY_MS) == ["new"]
-    one.were_listed({})
+    one.set_listed({})
     assert one.due(ON_ORDERS, NOW_MS + OTHERS_EVERY_MS) == []
 
 
 def test_groups_that_are_named_are_asked_though_nobody_lists_them() -> None:
     one = rounds("other")
     home = offsets_partition("hidden", 50)
-    now = Stalls(frozenset(), frozenset({home}), 50)
-    one.were_named({"hidden": 3})
-    assert one.due(now, NOW_MS) == [(3, ["hidden"])]
-    assert asked(one, now, NOW_MS) == ["hidden"]
-    one.were_listed({"other": 1})
-    one.were_named({"hidden": 2})
-    assert asked(one, now, NOW_MS + CONCERNED_EVERY_MS - 1) == []
-    assert one.due(now, NOW_MS + CONCERNED_EVERY_MS) == [(2, ["hidden"])]
-    one.were_named({})
-    assert one.node_of == {"other": 1}
+    stalled = Stalls(frozenset(), frozenset({home}), 50)
+    one.set_named({"hidden": 3})
+    assert one.due(stalled, NOW_MS) == [(3, ["hidden"])]
+    assert asked(one, stalled, NOW_MS) == ["hidden"]
+    one.set_listed({"other": 1})
+    one.set_named({"hidden": 2})
+    assert asked(one, stalled, NOW_MS + CONCERNED_EVERY_MS - 1) == []
+    assert one.due(stalled, NOW_MS + CONCERNED_EVERY_MS) == [(2, ["hidden"])]
+    one.set_named({})
+    assert one.coordinators == {"other": 1}
 
 
 def test_groups_that_are_too_many_are_counted() -> None:
-    rounds = Rounds()
-    rounds.were_listed({f"group-{n:05d}": 1 for n in range(MOST_GROUPS + 3)})
-    assert (len(rounds.node_of), rounds.left_out) == (MOST_GROUPS, 3)
-    rounds.were_named({f"group-{MOST_GROUPS:05d}": 1})
+    rounds = GroupSchedule()
+    rounds.set_listed({f"group-{n:05d}": 1 for n in range(MOST_GROUPS + 3)})
+    assert (len(rounds.coordinators), rounds.left_out) == (MOST_GROUPS, 3)
+    rounds.set_named({f"group-{MOST_GROUPS:05d}": 1})
     assert rounds.left_out == 2, "the one that is named is asked"
-    rounds.were_listed({"group": 1})
+    rounds.set_listed({"group": 1})
     assert rounds.left_out == 0

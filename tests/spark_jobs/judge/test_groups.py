@@ -14,7 +14,7 @@ from service.domain.findings.lifecycle import reconcile
 from service.store.queries import judged_partitions, partitions
 from service.store.writers.findings import FindingWriter, load
 from service.store.writers.groups import GroupSeen, GroupWriter
-from spark_jobs.judge.groups import GroupLooks
+from spark_jobs.judge.groups import BlockedGroupObserver
 from tests.helpers.partitions import LSO, WithPartitions, entry, hangs, moves, owner, read, stands
 from tests.helpers.stores import NOW_MS
 from tests.service.domain.findings.builders import context
@@ -38,7 +38,7 @@ def see(cluster: WithPartitions, now_ms: int, *groups: GroupSeen) -> None:
 
 def judge(cluster: WithPartitions, now_ms: int) -> dict[Key, Finding]:
     """One look, and what is stored of findings after it."""
-    looks = GroupLooks(cluster.id, None)
+    looks = BlockedGroupObserver(cluster.id, None)
     with cluster.engine.connect() as connection:
         rows = partitions.stalled(connection, cluster.id)
         judged = [
@@ -47,7 +47,7 @@ def judge(cluster: WithPartitions, now_ms: int) -> dict[Key, Finding]:
             for one in row.entries
         ]
         known = load(connection, cluster.id, now_ms)
-        look = looks.look(connection, context(until_ms=now_ms), known, looks.victims(connection), judged)
+        look = looks.look(connection, context(until_ms=now_ms), known, looks.blocked_groups(connection), judged)
     FindingWriter(cluster.engine, cluster.lease).save(reconcile(known, look, now_ms, "kafka-orders"), now_ms)
     with cluster.engine.connect() as connection:
         return load(connection, cluster.id, now_ms)

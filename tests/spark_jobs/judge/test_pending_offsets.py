@@ -16,8 +16,8 @@ from service.kafka.metadata import Leader, TopicLayout
 from service.kafka.offset_commits import Commits, CommitsRead, Sought
 from service.wire.offset_keys import OffsetKey
 from spark_jobs.judge import pending_offsets
-from spark_jobs.judge.group_rounds import AwayBrokers
-from spark_jobs.judge.pending_offsets import BEHIND_MS, READ_AGAIN_MS, PendingOffsets, held_up
+from spark_jobs.judge.group_rounds import UnresponsiveBrokers
+from spark_jobs.judge.pending_offsets import BEHIND_MS, READ_AGAIN_MS, PendingOffsets, blocking_entries
 
 NOW_MS = 1_790_000_000_000
 HOME, END = 9, 200
@@ -34,7 +34,7 @@ class Reading:
     """Stands in for the brokers: what the next passes find, and what was asked."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        self.away = AwayBrokers()
+        self.away = UnresponsiveBrokers()
         self.pending = PendingOffsets(self.away)
         self.asked: list[tuple[int, dict[int, Sought]]] = []
         self.found: dict[int, Commits] = {}
@@ -55,7 +55,7 @@ class Reading:
     def look(self, *entries: Entry, at_ms: int = 0) -> None:
         client: KafkaClient = object()  # type: ignore[assignment]
         ends = {one.place: Ends(100, END, NOW_MS - 60_000) for one in entries}
-        self.pending.look(client, entries, ends, NOW_MS + at_ms)
+        self.pending.read_more(client, entries, ends, NOW_MS + at_ms)
 
     def unread(self, at_ms: int = 0) -> tuple[UnreadCommits, ...]:
         return self.pending.unread(NOW_MS + at_ms)
@@ -74,7 +74,7 @@ def test_groups_are_named_with_the_transaction_that_has_their_offsets(reading: R
     reading.found = {PID: commits(BILLING, BILLING._replace(partition=3)), OTHER: commits(EOS, BILLING)}
     reading.look(entry(OTHER, start=150), entry())
     assert reading.asked == [(HOME, {PID: Sought(100, 5), OTHER: Sought(150, 5)})]
-    assert reading.pending.named() == {
+    assert reading.pending.by_group() == {
         "billing": {("orders", 0): PID, ("orders", 3): PID},  # the first of those that have it
         "eos": {("orders", 1): OTHER},
     }
@@ -90,7 +90,7 @@ def test_what_is_read_to_its_newest_batch_is_read_again_only_where_it_writes_mor
     reading.found = {PID: commits(EOS)}
     reading.look(entry(newest_ms=6), at_ms=READ_AGAIN_MS)
     assert reading.asked[1:] == [(HOME, {PID: Sought(120, 6)})]
-    assert reading.pending.named().keys() == {"billing", "eos"}
+    assert reading.pending.by_group().keys() == {"billing", "eos"}
 
 
 def test_passes_go_on_where_the_last_one_ended_and_not_all_the_time(reading: Reading) -> None:
@@ -108,10 +108,10 @@ def test_what_ends_is_forgotten(reading: Reading) -> None:
     reading.found = {PID: commits(BILLING, malformed_key=1), OTHER: commits(EOS)}
     reading.look(entry(), entry(OTHER, 150))
     reading.look(entry(OTHER, 150), at_ms=10)
-    assert reading.pending.named().keys() == {"eos"}
+    assert reading.pending.by_group().keys() == {"eos"}
     assert reading.unread() == ()
     reading.look()
-    assert reading.pending.named() == {}
+    assert reading.pending.by_group() == {}
     assert reading.pending.coordinators() == {}
 
 
@@ -124,7 +124,7 @@ def test_a_transaction_that_is_too_large_is_cut_off_and_that_is_said(
         reading.look(entry(), at_ms=n * READ_AGAIN_MS)
     assert len(reading.asked) == 2
     assert reading.unread() == (UnreadCommits(HOME, PID, 100, 130, (), 0),)
-    assert reading.pending.named().keys() == {"billing"}
+    assert reading.pending.by_group().keys() == {"billing"}
 
 
 def test_offsets_of_one_transaction_are_bounded_too(reading: Reading, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,7 +156,7 @@ def test_what_cannot_be_read_is_tried_again_and_told_after_a_while(reading: Read
     reading.look(entry())
     reading.look(entry(), at_ms=READ_AGAIN_MS)
     assert len(reading.asked) == 2
-    assert not reading.away.is_away(HOME % 3, NOW_MS)  # it answered: it is another's by now
+    assert not reading.away.is_skipped(HOME % 3, NOW_MS)  # it answered: it is another's by now
     assert reading.unread(BEHIND_MS - 1) == ()
     assert reading.unread(BEHIND_MS) == (UnreadCommits(HOME, PID, 100, 100, (), 0),)
     reading.failure, reading.found = None, {PID: commits(BILLING)}
@@ -165,7 +165,7 @@ def test_what_cannot_be_read_is_tried_again_and_told_after_a_while(reading: Read
 
 
 def test_a_partition_without_a_leader_that_answers_is_not_asked(reading: Reading) -> None:
-    reading.away.leave(HOME % 3, NOW_MS)
+    reading.away.note_failure(HOME % 3, NOW_MS)
     reading.look(entry())
     reading.layout = TopicLayout(OFFSETS_TOPIC, "T", {HOME: Leader(-1, 5)})
     reading.look(entry(), at_ms=60_000)
@@ -177,11 +177,11 @@ def test_a_partition_without_a_leader_that_answers_is_not_asked(reading: Reading
 def test_one_look_has_its_time_and_the_next_begins_with_the_others(
     reading: Reading, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pending_offsets, "LOOK_S", -1.0)
+    monkeypatch.setattr(pending_offsets, "PASS_S", -1.0)
     many = [entry(partition=p) for p in range(3)]
     reading.look(*many)
     assert reading.asked == []
-    monkeypatch.setattr(pending_offsets, "LOOK_S", 1.0)
+    monkeypatch.setattr(pending_offsets, "PASS_S", 1.0)
     reading.look(many[1])
     reading.look(*many, at_ms=READ_AGAIN_MS)
     assert [partition for partition, _ in reading.asked] == [1, 0, 2, 1]
@@ -191,4 +191,4 @@ def test_transactions_that_go_on_as_they_should_are_not_read() -> None:
     ends = {(OFFSETS_TOPIC, HOME): Ends(100, END, NOW_MS - 60_000)}
     first = entry()._replace(first_seen_ms=NOW_MS)
     young, old = first._replace(start_offset=150), entry(start=150)
-    assert held_up([first, young, old, entry(partition=3)], ends, NOW_MS) == [first, old]
+    assert blocking_entries([first, young, old, entry(partition=3)], ends, NOW_MS) == [first, old]

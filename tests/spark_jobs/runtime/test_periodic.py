@@ -39,7 +39,7 @@ def test_news_ends_its_pause() -> None:
         called.release()
         return 3_600.0
 
-    with repeated("work", work, Liveness(list), bell=news):
+    with repeated("work", work, Liveness(list), wake=news):
         assert called.acquire(timeout=LIMIT_S)
         news.set()
         assert called.acquire(timeout=LIMIT_S), "it sleeps on for an hour"
@@ -53,7 +53,7 @@ def test_news_does_not_hurry_what_has_failed() -> None:
         failed.set()
         raise StoreUnavailable("store: locked")
 
-    with repeated("work", work, Liveness(list), bell=news):
+    with repeated("work", work, Liveness(list), wake=news):
         assert failed.wait(LIMIT_S)
         news.set()
         wait_for(lambda: len(calls) > 1, "the next call")
