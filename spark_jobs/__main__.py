@@ -23,7 +23,7 @@ from spark_jobs.runtime import fork_server
 from spark_jobs.runtime.java import JavaNotFound
 from spark_jobs.runtime.liveness import Liveness
 from spark_jobs.runtime.scratch import scratch_folder
-from spark_jobs.runtime.watchdog import STUCK, BadLiveness, Watchdog, liveness_teller
+from spark_jobs.runtime.watchdog import STUCK, BadLiveness, Watchdog, liveness_reporter
 from spark_jobs.settings import IngestSettings, parse
 
 CONFIGURATION, CANNOT_REACH = 2, 3
@@ -45,7 +45,7 @@ def main(argv: list[str]) -> int:
         settings = parse(argv)
         with scratch_folder() as scratch, fork_server.running(scratch):
             liveness = Liveness(partial(descendants, os.getpid()), scratch)
-            watchdog = Watchdog(liveness, beat, _teller(settings))
+            watchdog = Watchdog(liveness, beat, _liveness_reporter(settings))
             watchdog.begin()
             try:
                 return _run(settings, stopping, liveness, watchdog, scratch)
@@ -66,18 +66,18 @@ def _run(
 
     starting = SparkStart(scratch, watchdog.guard)
     from spark_jobs.application import Application
-    from spark_jobs.runtime.job_runner import GivenUp
+    from spark_jobs.runtime.job_runner import TooManyFailures
 
     try:
         Application(settings, stopping, liveness, watchdog, scratch, starting).run()
-    except (SparkFailed, GivenUp) as e:
+    except (SparkFailed, TooManyFailures) as e:
         log.error("%s", e)
         return STUCK
     return 0
 
 
-def _teller(settings: IngestSettings) -> Callable[[], None] | None:
-    return None if settings.liveness is None else liveness_teller(settings.liveness)
+def _liveness_reporter(settings: IngestSettings) -> Callable[[], None] | None:
+    return None if settings.liveness is None else liveness_reporter(settings.liveness)
 
 
 def _is_ours(record: logging.LogRecord) -> bool:

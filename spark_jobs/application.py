@@ -20,14 +20,14 @@ from service.kafka.errors import KafkaFailure, KafkaUnavailable
 from service.store import clusters, lease
 from service.store.engine import StoreError, StoreUnavailable, open_engine
 from service.store.migrate import upgrade
-from spark_jobs.housekeeping import forgetting
+from spark_jobs.housekeeping import deleting_old_data
 from spark_jobs.jobs.ledger import LedgerJob, end_tailing
 from spark_jobs.jobs.partitions import PartitionsJob
 from spark_jobs.jobs.transaction_log import TransactionStateJob
 from spark_jobs.judge.judge import judging
 from spark_jobs.runtime.error_summary import error_summary
-from spark_jobs.runtime.job_runner import GivenUp, Job, run_jobs
-from spark_jobs.runtime.liveness import ASKING_S, END_S, MIGRATION_S, START_S, Liveness, Part
+from spark_jobs.runtime.job_runner import Job, TooManyFailures, run_jobs
+from spark_jobs.runtime.liveness import BACKGROUND_S, END_S, MIGRATION_S, START_S, Liveness, Part
 from spark_jobs.runtime.periodic import repeated
 from spark_jobs.runtime.queries import Queries
 from spark_jobs.runtime.session import SparkStart
@@ -43,7 +43,7 @@ PAUSE_S = 1.0
 
 class Application:
     """Runs until `stopping` is set. Raises KafkaFailure, StoreError, JavaNotFound or SparkFailed when it cannot even
-    begin, GivenUp when it cannot go on."""
+    begin, TooManyFailures when it cannot go on."""
 
     def __init__(
         self,
@@ -65,14 +65,14 @@ class Application:
                 upgrade(engine)
             with self._liveness.part("the start", START_S) as start:
                 cluster_id = self._bind(engine, start)
-                start.starts()
+                start.note_start()
                 spark = self._starting.session()
             try:
                 describe = partial(self._describe, engine, cluster_id)
                 with repeated("the description of the cluster", describe, self._liveness):
                     self._run_jobs(Queries(spark, self._settings.checkpoint or self._scratch), engine, cluster_id)
             finally:
-                self._watchdog.let_go()
+                self._watchdog.allow_jvm_end()
                 with self._liveness.part("Spark's end", END_S, start_s=END_S), suppress(Exception):
                     spark.stop()  # a JVM that is gone has nothing to stop
         finally:
@@ -101,7 +101,7 @@ class Application:
         """Returns the Kafka cluster id. Waits for a broker, because it may have been started together with us; but only
         FIRST_CONTACT_S, because an address may be wrong."""
         give_up = time.monotonic() + FIRST_CONTACT_S
-        told = False
+        has_logged = False
         while True:
             try:
                 with KafkaClient(self._settings.client) as client:
@@ -110,52 +110,54 @@ class Application:
                 start.step()
                 if time.monotonic() > give_up or self._stopping.wait(0.5):
                     raise
-                if not told:
+                if not has_logged:
                     log.warning("waiting for Kafka: %s", e)
-                    told = True
+                    has_logged = True
 
     def _keep_running(self, jobs: Sequence[Job], engine: Engine, cluster_id: int, wake_judge: threading.Event) -> None:
         """Runs the jobs and the judge under a lease, again and again: what ends the right to write ends all work under
         it, and the work begins again under a new lease. `wake_judge`: for the judge."""
         while not self._stopping.is_set():
-            held = self._wait_for_lease(engine, cluster_id)
-            if held is None:
+            held_lease = self._wait_for_lease(engine, cluster_id)
+            if held_lease is None:
                 return
             try:
                 if not self._settings.tails:
-                    end_tailing(engine, held)
+                    end_tailing(engine, held_lease)
                 with (
-                    judging(self._settings, engine, held, self._liveness, wake_judge),
-                    forgetting(engine, held, self._settings.keep, self._liveness),
+                    judging(self._settings, engine, held_lease, self._liveness, wake_judge),
+                    deleting_old_data(engine, held_lease, self._settings.keep, self._liveness),
                 ):
-                    why = run_jobs(jobs, held, self._liveness, partial(self._renew, engine, held), self._stopping)
-            except GivenUp:
+                    why = run_jobs(
+                        jobs, held_lease, self._liveness, partial(self._renew, engine, held_lease), self._stopping
+                    )
+            except TooManyFailures:
                 raise
             except Exception as e:
                 why = e
             finally:
                 with suppress(StoreError):  # it runs out by itself
-                    lease.release(engine, held)
+                    lease.release(engine, held_lease)
             if why is not None:
                 log.warning("reading stopped, beginning again in %.0f s: %s", PAUSE_S, error_summary(why))
                 self._stopping.wait(PAUSE_S)
 
-    def _renew(self, engine: Engine, held: lease.Lease) -> None:
+    def _renew(self, engine: Engine, held_lease: lease.Lease) -> None:
         """Renews the lease; called while all parts make progress. Raises LeaseLost."""
         try:
-            lease.renew(engine, held, wall_clock_ms())
+            lease.renew(engine, held_lease, wall_clock_ms())
         except StoreUnavailable:
             log.debug("the lease could not be renewed now")
 
     def _wait_for_lease(self, engine: Engine, cluster_id: int) -> lease.Lease | None:
-        told = False
-        with self._liveness.part("the wait for the lease", ASKING_S) as part:
+        has_logged = False
+        with self._liveness.part("the wait for the lease", BACKGROUND_S) as part:
             while not self._stopping.is_set():
-                if held := lease.acquire(engine, cluster_id, self._settings.owner, wall_clock_ms()):
-                    return held
-                if not told:
+                if held_lease := lease.acquire(engine, cluster_id, self._settings.owner, wall_clock_ms()):
+                    return held_lease
+                if not has_logged:
                     log.info("another instance writes this cluster: standing by")
-                    told = True
+                    has_logged = True
                 part.step()
                 self._stopping.wait(1.0)
         return None

@@ -20,12 +20,12 @@ SOON_S: Final = 1.0
 
 
 @contextmanager
-def forgetting(engine: Engine, lease: Lease, keep: Keep, liveness: Liveness) -> Iterator[None]:
+def deleting_old_data(engine: Engine, lease: Lease, keep: Keep, liveness: Liveness) -> Iterator[None]:
     """Deletes old data piece by piece, in the background, until the block ends or the lease is lost."""
     retention = Retention(engine, lease, keep=keep)
 
     def work(now_ms: int) -> float:
         return SOON_S if retention.forget(now_ms).more else EVERY_S
 
-    with repeated("forgetting what is old", work, liveness):
+    with repeated("the deletion of old data", work, liveness):
         yield

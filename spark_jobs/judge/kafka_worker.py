@@ -15,7 +15,7 @@ from service.kafka.errors import KafkaFailure
 from service.kafka.settings import ClientSettings
 from service.processes.progress import heard_by
 from spark_jobs.runtime.error_summary import error_summary
-from spark_jobs.runtime.liveness import ASKING_S, Liveness
+from spark_jobs.runtime.liveness import BACKGROUND_S, Liveness
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class KafkaWorker(Generic[Question, Answer]):
         raise NotImplementedError
 
     def _run(self) -> None:
-        with self._liveness.part(f"the {self._name}", ASKING_S) as part, heard_by(part.step):
+        with self._liveness.part(f"the {self._name}", BACKGROUND_S) as part, heard_by(part.step):
             while not self._stopping.is_set():
                 part.step()
                 try:

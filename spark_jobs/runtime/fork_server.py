@@ -32,10 +32,10 @@ KEEP_FREED_MEMORY: Final = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRI
 """Settings of glibc in Spark's Python processes. Giving 8 MB back to the kernel after each Fetch costs a third of the
 time to decode it."""
 
-FOR_SOURCES: Final = tuple(f"spark_jobs.source.{name}" for name in ("transaction_log", "partitions", "ledger"))
+SOURCE_MODULES: Final = tuple(f"spark_jobs.source.{name}" for name in ("transaction_log", "partitions", "ledger"))
 """Modules that every process that works for a source imports."""
 
-_FOR_SPARK: Final = (
+_SPARK_MODULES: Final = (
     "pyspark.sql.worker.create_data_source",
     "pyspark.sql.worker.lookup_data_sources",
     "pyspark.sql.worker.plan_data_source_read",
@@ -43,7 +43,7 @@ _FOR_SPARK: Final = (
 )
 """Modules that daemons and planners import. Their main programs are not among them: each process runs its own anew."""
 
-_WAITING: Final = 64
+_BACKLOG: Final = 64
 _LONGEST_PATH: Final = 107
 """Longest path of a Unix socket, in bytes (Linux)."""
 
@@ -57,11 +57,11 @@ def socket_in(scratch: Path) -> Path:
 def running(scratch: Path) -> Iterator[None]:
     """Runs a server until the block ends. Runs none if the socket's path would be too long: `python_process` then does
     the work itself."""
-    where = socket_in(scratch)
-    if len(os.fsencode(where)) > _LONGEST_PATH:
+    socket_path = socket_in(scratch)
+    if len(os.fsencode(socket_path)) > _LONGEST_PATH:
         yield
         return
-    command = [sys.executable, "-m", __name__, str(where)]
+    command = [sys.executable, "-m", __name__, str(socket_path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, env=os.environ | KEEP_FREED_MEMORY) as server:
         try:
             yield
@@ -69,12 +69,12 @@ def running(scratch: Path) -> Iterator[None]:
             server.kill()
 
 
-def main(where: str) -> int:
+def main(socket_path: str) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the application, which ends this process
     listener = socket.socket(socket.AF_UNIX)
-    listener.bind(where)
-    listener.listen(_WAITING)
-    for name in (*_FOR_SPARK, *FOR_SOURCES):
+    listener.bind(socket_path)
+    listener.listen(_BACKLOG)
+    for name in (*_SPARK_MODULES, *SOURCE_MODULES):
         importlib.import_module(name)
     gc.collect()
     gc.freeze()  # a collection in a child would write to pages that all share
@@ -90,15 +90,15 @@ def main(where: str) -> int:
                 _become(connection)
 
 
-def _become(asked: socket.socket) -> NoReturn:
-    """Becomes the process that Spark wanted to start. `asked` closes when this process ends, for which the other side
-    waits."""
+def _become(connection: socket.socket) -> NoReturn:
+    """Becomes the process that Spark wanted to start. `connection` closes when this process ends, for which the other
+    side waits."""
     code = 1
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         random.seed()
-        arguments, environment = _taken_over(asked)
-        os.register_at_fork(after_in_child=asked.close)  # workers that outlive their daemon are not waited for
+        arguments, environment = _receive_request(connection)
+        os.register_at_fork(after_in_child=connection.close)  # workers that outlive their daemon are not waited for
         os.environ.clear()
         os.environ.update(environment)
         python_process.run(arguments[0], arguments[1:], python_process.connect())
@@ -106,27 +106,27 @@ def _become(asked: socket.socket) -> NoReturn:
     except SystemExit as e:
         code = e.code if isinstance(e.code, int) else 1
     except BaseException:
-        python_process.say(*sys.exc_info())
+        python_process.report_failure(*sys.exc_info())
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
 
 
-def _taken_over(asked: socket.socket) -> tuple[list[str], dict[str, str]]:
+def _receive_request(connection: socket.socket) -> tuple[list[str], dict[str, str]]:
     """Returns the module with its arguments, and the environment. From now on this process has the streams of the
-    process at the other end of `asked`."""
-    room = socket.CMSG_SPACE(len(STREAMS) * array.array("i").itemsize)
-    told, ancillary, _, _ = asked.recvmsg(1 << 16, room)
+    process at the other end of `connection`."""
+    ancillary_size = socket.CMSG_SPACE(len(STREAMS) * array.array("i").itemsize)
+    request, ancillary, _, _ = connection.recvmsg(1 << 16, ancillary_size)
     descriptors = array.array("i")
     for _, _, data in ancillary:
         descriptors.frombytes(data)
     for stream, descriptor in zip(STREAMS, descriptors, strict=True):
         os.dup2(descriptor, stream)
         os.close(descriptor)
-    while more := asked.recv(1 << 16):
-        told += more
-    arguments, environment = marshal.loads(told)  # noqa: S302 - only users with access to our folder can connect
+    while more := connection.recv(1 << 16):
+        request += more
+    arguments, environment = marshal.loads(request)  # noqa: S302 - only users with access to our folder can connect
     return arguments, environment
 
 

@@ -26,7 +26,7 @@ MOST_FAILURES: Final = 8
 """Failures of one job in a row, after which a new query in the same session is not expected to help."""
 
 
-class GivenUp(Exception):
+class TooManyFailures(Exception):
     """A job failed MOST_FAILURES times in a row: the process has to start again."""
 
 
@@ -47,54 +47,60 @@ def run_jobs(
     the exception behind that). All jobs have ended by then.
 
     `renew` keeps the lease, and is called while every part that writes under it makes progress; it raises LeaseLost.
-    Raises GivenUp.
+    Raises TooManyFailures.
     """
-    round_ = _Round()
-    threads = [threading.Thread(target=_keep, args=(job, lease, liveness, round_), name=job.name) for job in jobs]
+    shared_end = _SharedEnd()
+    threads = [
+        threading.Thread(target=_keep_running, args=(job, lease, liveness, shared_end), name=job.name) for job in jobs
+    ]
     for thread in threads:
         thread.start()
     try:
-        while not round_.ending.is_set() and not stopping.wait(RENEW_EVERY_S):
+        while not shared_end.ending.is_set() and not stopping.wait(RENEW_EVERY_S):
             if liveness.keeps_lease():
                 renew()
     except LeaseLost as e:
-        round_.end(e)
+        shared_end.end(e)
     finally:
-        round_.ending.set()
+        shared_end.ending.set()
         for thread in threads:
             thread.join()
-    if isinstance(round_.why, GivenUp):
-        raise round_.why
-    return round_.why
+    if isinstance(shared_end.failure, TooManyFailures):
+        raise shared_end.failure
+    return shared_end.failure
 
 
-class _Round:
+class _SharedEnd:
+    """The end that all jobs of a lease share: set once one of them may write no more, with the exception behind it."""
+
     def __init__(self) -> None:
         self.ending = threading.Event()
-        self.why: BaseException | None = None
+        self.failure: BaseException | None = None
 
-    def end(self, why: BaseException) -> None:
-        self.why = self.why or why
+    def end(self, failure: BaseException) -> None:
+        self.failure = self.failure or failure
         self.ending.set()
 
 
-def _keep(job: Job, lease: Lease, liveness: Liveness, round_: _Round) -> None:
+def _keep_running(job: Job, lease: Lease, liveness: Liveness, shared_end: _SharedEnd) -> None:
     backoff, failures = Backoff(FIRST_PAUSE_S, MAX_PAUSE_S), 0
     with liveness.part(job.name, SOURCE_S, start_s=SOURCE_START_S, holds_lease=True) as part:
-        while not round_.ending.is_set():
+        while not shared_end.ending.is_set():
             began = time.monotonic()
-            part.starts()
+            part.note_start()
             try:
-                job.run(lease, round_.ending, part)
+                job.run(lease, shared_end.ending, part)
             except (LeaseLost, StillStoring) as e:
-                round_.end(e)
+                shared_end.end(e)
             except Exception as e:
                 if time.monotonic() - began > STEADY_AFTER_S:
                     failures = 0
                     backoff.reset()
                 failures += not isinstance(e, KafkaFailure | StoreUnavailable)  # these two heal: they do not count
                 if failures >= MOST_FAILURES:
-                    round_.end(GivenUp(f"{job.name}: reading stopped {failures} times in a row: {error_summary(e)}"))
+                    shared_end.end(
+                        TooManyFailures(f"{job.name}: reading stopped {failures} times in a row: {error_summary(e)}")
+                    )
                     return
                 pause_s = backoff.next_s()
                 log.warning(
@@ -103,5 +109,5 @@ def _keep(job: Job, lease: Lease, liveness: Liveness, round_: _Round) -> None:
                     pause_s,
                     error_summary(e),
                 )
-                part.starts()
-                round_.ending.wait(pause_s)
+                part.note_start()
+                shared_end.ending.wait(pause_s)

@@ -32,7 +32,7 @@ broker, 15 s."""
 JUDGE_S: Final = 120.0
 """Limit of the judge. A round over a large store takes seconds."""
 
-ASKING_S: Final = 120.0
+BACKGROUND_S: Final = 120.0
 """Limit between two steps of threads that ask Kafka or delete old rows."""
 
 END_S: Final = 20.0
@@ -46,7 +46,7 @@ class Stuck(NamedTuple):
     """A part without progress, and the length of that in seconds in which it could have worked."""
 
     name: str
-    silent_s: float
+    idle_s: float
 
 
 class Part:
@@ -59,8 +59,8 @@ class Part:
         self._steps = 0
         self._seen: tuple[int, int] = (0, 0)
         self._is_starting = True
-        self.silent_s = 0.0
-        self._looks = 0
+        self.idle_s = 0.0
+        self._quiet_checks = 0
 
     @property
     def pulse(self) -> str:
@@ -70,31 +70,31 @@ class Part:
     def step(self) -> None:
         self._steps += 1
 
-    def starts(self) -> None:
+    def note_start(self) -> None:
         """Begins (again): the limit of a start applies until the first step."""
         self._is_starting = True
-        self.silent_s, self._looks = 0.0, 0
+        self.idle_s, self._quiet_checks = 0.0, 0
 
-    def has_moved(self) -> bool:
+    def has_progressed(self) -> bool:
         """Returns True if there was a step since the last call."""
         seen = (self._steps, 0 if self._pulse is None else _changed_ns(self._pulse))
         if seen == self._seen:
-            self._looks += 1
+            self._quiet_checks += 1
             return False
-        self._seen, self._looks, self._is_starting, self.silent_s = seen, 0, False, 0.0
+        self._seen, self._quiet_checks, self._is_starting, self.idle_s = seen, 0, False, 0.0
         return True
 
     @property
     def is_quiet(self) -> bool:
-        return self._looks >= QUIET_MISSES
+        return self._quiet_checks >= QUIET_MISSES
 
     @property
     def is_stuck(self) -> bool:
-        return self.silent_s > (self._start_s if self._is_starting else self._limit_s)
+        return self.idle_s > (self._start_s if self._is_starting else self._limit_s)
 
     @property
     def keeps_lease(self) -> bool:
-        return not self.holds_lease or self.silent_s <= (SOURCE_S if self._is_starting else LEASE_S)
+        return not self.holds_lease or self.idle_s <= (SOURCE_S if self._is_starting else LEASE_S)
 
 
 class Liveness:
@@ -117,8 +117,8 @@ class Liveness:
             pulse = self._folder / f"{name.replace(' ', '-')}.pulse"
             pulse.touch()
         part = Part(name, limit_s, start_s, pulse, holds_lease=holds_lease)
-        part.has_moved()  # creating the file is no step
-        part.starts()
+        part.has_progressed()  # creating the file is no step
+        part.note_start()
         with self._lock:
             self._parts.append(part)
         try:
@@ -127,15 +127,15 @@ class Liveness:
             with self._lock:
                 self._parts.remove(part)
 
-    def look(self) -> list[Stuck]:
+    def check(self) -> list[Stuck]:
         """Returns the parts without progress for too long. To be called about once a second, from one thread."""
         with self._lock:
             parts = list(self._parts)
-        still = [part for part in parts if not part.has_moved()]
+        still = [part for part in parts if not part.has_progressed()]
         seconds = self._clock.step() if any(part.is_quiet for part in still) else self._clock.skip()
         for part in still:
-            part.silent_s += seconds
-        return [Stuck(part.name, part.silent_s) for part in still if part.is_stuck]
+            part.idle_s += seconds
+        return [Stuck(part.name, part.idle_s) for part in still if part.is_stuck]
 
     def keeps_lease(self) -> bool:
         """Returns True if every part that writes under the lease makes progress."""

@@ -15,7 +15,7 @@ from service.processes.backoff import Backoff
 from service.processes.progress import heard_by
 from service.store.engine import LeaseLost, StoreUnavailable
 from spark_jobs.runtime.error_summary import error_summary
-from spark_jobs.runtime.liveness import ASKING_S, Liveness, Part
+from spark_jobs.runtime.liveness import BACKGROUND_S, Liveness, Part
 
 log = logging.getLogger("txnscope.background")
 
@@ -30,7 +30,7 @@ def repeated(
     work: Callable[[int], float],
     liveness: Liveness,
     *,
-    limit_s: float = ASKING_S,
+    limit_s: float = BACKGROUND_S,
     holds_lease: bool = False,
     wake: threading.Event | None = None,
 ) -> Iterator[None]:
@@ -57,30 +57,30 @@ def repeated(
 def _repeat(
     name: str, work: Callable[[int], float], part: Part, stopping: threading.Event, wake: threading.Event
 ) -> None:
-    pause_s, told, is_well = 0.0, "", True
+    pause_s, logged, is_well = 0.0, "", True
     backoff = Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
-    while not _waited(pause_s, stopping, stopping if told else wake, part if is_well else None):
+    while not _pause(pause_s, stopping, stopping if logged else wake, part if is_well else None):
         wake.clear()
         try:
-            with heard_by(part.step if is_well else _unheard):
-                pause_s, told, is_well = work(wall_clock_ms()), "", True
+            with heard_by(part.step if is_well else _ignore_step):
+                pause_s, logged, is_well = work(wall_clock_ms()), "", True
             part.step()
             backoff.reset()
         except LeaseLost:
             return
         except Exception as e:
             is_well = isinstance(e, StoreUnavailable | KafkaFailure)
-            if (text := error_summary(e)) != told:
+            if (text := error_summary(e)) != logged:
                 log.warning("%s waits and tries again: %s", name, text)
-                told = text
+                logged = text
             pause_s = backoff.next_s()
 
 
-def _unheard() -> None:
+def _ignore_step() -> None:
     """Ignores a step: while the work fails again and again, its steps are no progress."""
 
 
-def _waited(pause_s: float, stopping: threading.Event, wake: threading.Event, part: Part | None) -> bool:
+def _pause(pause_s: float, stopping: threading.Event, wake: threading.Event, part: Part | None) -> bool:
     """Pauses for `pause_s`, or until `wake` is set. Returns True if the thread is to end. `part`, if given, reports the
     pause as progress."""
     until = time.monotonic() + pause_s

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 STREAMS = (0, 1, 2)
-_LOOKUP = "pyspark.sql.worker.lookup_data_sources"
+_LOOKUP_MODULE = "pyspark.sql.worker.lookup_data_sources"
 """Module of a daemon with only one worker, which searches for packages named `pyspark_…` and needs none of our
 modules."""
 
@@ -35,7 +35,7 @@ def main() -> None:
     if rest[:1] != ["-m"]:  # Spark asks for the version with `-c`
         os.execv(sys.executable, [sys.executable, *rest])  # noqa: S606 - no shell wanted
     module, *arguments = rest[1:]
-    if _was_forked(server, [module, *arguments]):
+    if _fork_by_server(server, [module, *arguments]):
         return
     connected = connect()
     _find_packages()
@@ -49,12 +49,12 @@ def run(module: str, arguments: "Sequence[str]", connected: "int | None") -> Non
     import runpy
     import traceback
 
-    sys.excepthook = say
-    traceback.print_exc = _say_current
+    sys.excepthook = report_failure
+    traceback.print_exc = _report_current_failure
     if connected is not None:
         _hand_over(connected)
     sys.argv = [module, *arguments]
-    _show_as([module, *arguments][-1].rpartition(".")[2])
+    _set_process_name([module, *arguments][-1].rpartition(".")[2])
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
@@ -74,25 +74,25 @@ def connect() -> "int | None":
     return connection.detach()
 
 
-def _was_forked(server: str, arguments: "list[str]") -> bool:
+def _fork_by_server(server: str, arguments: "list[str]") -> bool:
     """Has the server fork the process, and waits for its end. Returns False if no server answers."""
     import _socket
     import array
     import marshal
 
-    asked = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     try:
-        asked.connect(server)
-        told = marshal.dumps((arguments, dict(os.environ)))
-        sent = asked.sendmsg([told], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, array.array("i", STREAMS))])
-        asked.sendall(told[sent:])
-        asked.shutdown(_socket.SHUT_WR)
+        connection.connect(server)
+        request = marshal.dumps((arguments, dict(os.environ)))
+        sent = connection.sendmsg([request], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, array.array("i", STREAMS))])
+        connection.sendall(request[sent:])
+        connection.shutdown(_socket.SHUT_WR)
     except OSError:
         return False
     for stream in STREAMS:
         os.close(stream)  # the forked process has them now: readers see their end when it ends
     try:
-        asked.recv(1)
+        connection.recv(1)
     except OSError:  # the server has ended without reading the request
         sys.exit(1)
     return True
@@ -127,13 +127,13 @@ def _hand_over(descriptor: int) -> None:
 def _import_for_workers(names: "list[str]") -> None:
     import importlib
 
-    if _LOOKUP in names:
+    if _LOOKUP_MODULE in names:
         return
     for name in names:
         importlib.import_module(name)
 
 
-def _show_as(name: str) -> None:
+def _set_process_name(name: str) -> None:
     """Sets the name in `top` and `ps -o comm`: forked processes all have the server's command line."""
     try:
         with open("/proc/self/comm", "w") as shown:  # noqa: PTH123
@@ -142,11 +142,13 @@ def _show_as(name: str) -> None:
         pass
 
 
-def _say_current(*_: "Any", **__: "Any") -> None:
-    say(*sys.exc_info())
+def _report_current_failure(*_: "Any", **__: "Any") -> None:
+    report_failure(*sys.exc_info())
 
 
-def say(kind: "type[BaseException] | None", failure: "BaseException | None", trace: "TracebackType | None") -> None:
+def report_failure(
+    kind: "type[BaseException] | None", failure: "BaseException | None", trace: "TracebackType | None"
+) -> None:
     """Writes one line about a failure, with the place where it was raised; none if the JVM is gone or ends this
     process."""
     if failure is None or kind is None or issubclass(kind, (ConnectionError, EOFError, SystemExit, KeyboardInterrupt)):

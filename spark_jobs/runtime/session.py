@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.runtime import python_process
 from spark_jobs.runtime.error_summary import error_summary
-from spark_jobs.runtime.fork_server import FOR_SOURCES, KEEP_FREED_MEMORY, socket_in
+from spark_jobs.runtime.fork_server import KEEP_FREED_MEMORY, SOURCE_MODULES, socket_in
 from spark_jobs.runtime.java import Java, archived_classes, find_java, sharing_options
 
 log = logging.getLogger("txnscope.ingest")
@@ -139,7 +139,7 @@ def _python(scratch: Path) -> Path:
     path."""
     program = scratch / "python"
     run = shlex.join(
-        [sys.executable, "-S", str(python_process.__file__), str(socket_in(scratch)), ",".join(FOR_SOURCES)]
+        [sys.executable, "-S", str(python_process.__file__), str(socket_in(scratch)), ",".join(SOURCE_MODULES)]
     )
     program.write_text(f'#!/bin/sh\nexec {run} "$@"\n')
     program.chmod(0o700)

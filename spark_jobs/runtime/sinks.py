@@ -24,7 +24,7 @@ END_S: Final = 10.0
 _Batch = TypeVar("_Batch")
 
 
-def _nobody_listens() -> None:
+def _ignore_step() -> None:
     return
 
 
@@ -39,7 +39,7 @@ class StoreSink(Generic[_Batch]):
         self,
         batches_from_rows: Callable[[pa.Table], Iterable[_Batch]],
         apply: Callable[[_Batch, int, int | None], Any],
-        step: Callable[[], None] = _nobody_listens,
+        step: Callable[[], None] = _ignore_step,
     ) -> None:
         """`apply` gets a batch, the time, and, once, the duration of the previous micro-batch in ms. `step` is called
         at each step: a batch arrived, was stored, or waits for a store that does not take it."""

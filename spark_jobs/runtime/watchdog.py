@@ -23,7 +23,7 @@ from spark_jobs.runtime.liveness import Liveness
 
 log = logging.getLogger("txnscope.ingest")
 
-LOOK_EVERY_S: Final = 1.0
+CHECK_EVERY_S: Final = 1.0
 STUCK: Final = 1
 """Exit code of a process that ended itself because it could not go on."""
 
@@ -36,12 +36,14 @@ class BadLiveness(Exception):
 
 class Watchdog:
     """The watchdog of one process. Call `begin` once. While all is well, `beat` reports that to the supervisor, and
-    `told`, if given, by `--liveness`."""
+    `report_liveness`, if given, by `--liveness`."""
 
-    def __init__(self, liveness: Liveness, beat: Callable[[], None], told: Callable[[], None] | None = None) -> None:
-        self._liveness, self._beat, self._told = liveness, beat, told
+    def __init__(
+        self, liveness: Liveness, beat: Callable[[], None], report_liveness: Callable[[], None] | None = None
+    ) -> None:
+        self._liveness, self._beat, self._report_liveness = liveness, beat, report_liveness
         self._jvm: subprocess.Popen[bytes] | None = None
-        self._may_end = False
+        self._may_jvm_end = False
         self._is_ending = threading.Event()
 
     def begin(self) -> None:
@@ -52,27 +54,27 @@ class Watchdog:
         """Ends the application from now on if `jvm` ends."""
         self._jvm = jvm
 
-    def let_go(self) -> None:
+    def allow_jvm_end(self) -> None:
         """Lets the JVM end from now on: it was asked to."""
-        self._may_end = True
+        self._may_jvm_end = True
 
     def end(self) -> None:
         """Ends the watch: the application has ended by itself."""
         self._is_ending.set()
 
     def _watch(self) -> None:
-        while not self._is_ending.wait(LOOK_EVERY_S):
-            stuck = self._liveness.look()
+        while not self._is_ending.wait(CHECK_EVERY_S):
+            stuck = self._liveness.check()
             self._end_with_jvm()
             if stuck:
-                names = ", ".join(f"{one.name} for {one.silent_s:.0f} s" for one in stuck)
+                names = ", ".join(f"{one.name} for {one.idle_s:.0f} s" for one in stuck)
                 self._end(f"no progress of {names}: ending, to begin again")
             self._beat()
-            if self._told is not None:
-                self._told()
+            if self._report_liveness is not None:
+                self._report_liveness()
 
     def _end_with_jvm(self) -> None:
-        if self._jvm is not None and not self._may_end and (code := self._jvm.poll()) is not None:
+        if self._jvm is not None and not self._may_jvm_end and (code := self._jvm.poll()) is not None:
             self._end(f"Spark's JVM {ending_of(code)}: ending, to begin again with a new one")
 
     def _end_with_thread(self, failure: threading.ExceptHookArgs) -> None:
@@ -94,7 +96,7 @@ class Watchdog:
         os._exit(STUCK)
 
 
-def liveness_teller(where: str) -> Callable[[], None]:
+def liveness_reporter(where: str) -> Callable[[], None]:
     """Returns a function to call once a second while all is well. `where`: a file, or [HOST:]PORT of a page that then
     answers 200.
 

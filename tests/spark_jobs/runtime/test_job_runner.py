@@ -13,7 +13,7 @@ from service.kafka.errors import KafkaUnavailable
 from service.store.engine import LeaseLost, StoreUnavailable
 from service.store.lease import Lease
 from spark_jobs.runtime import job_runner
-from spark_jobs.runtime.job_runner import GivenUp, run_jobs
+from spark_jobs.runtime.job_runner import TooManyFailures, run_jobs
 from spark_jobs.runtime.liveness import SOURCE_S, START_S, Liveness, Part
 from spark_jobs.runtime.queries import StillStoring
 from tests.helpers.waiting import LIMIT_S, wait_for, wait_until_equal
@@ -127,7 +127,7 @@ def test_who_fails_again_and_again_gives_up(monkeypatch: pytest.MonkeyPatch) -> 
         raise RuntimeError("the session is broken")
 
     failing, other = Job("partitions", fails), Job("transaction_state")
-    with pytest.raises(GivenUp, match="partitions: reading stopped 8 times in a row: the session is broken"):
+    with pytest.raises(TooManyFailures, match="partitions: reading stopped 8 times in a row: the session is broken"):
         run_jobs([failing, other], LEASE, nobody(), renewed, threading.Event())
     assert not other.is_running
 

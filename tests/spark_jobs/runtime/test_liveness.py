@@ -34,7 +34,7 @@ class Machine:
             self.used = ProcessorTime(self.used.ran_ns + ran, self.used.waited_ns + waited)
             for part in working:
                 part.step()
-            found |= {one.name for one in watch.look()}
+            found |= {one.name for one in watch.check()}
         return sorted(found)
 
 
@@ -57,7 +57,7 @@ def test_a_start_may_take_longer_and_so_may_every_new_one(machine: Machine) -> N
     with watch.part("log", SOURCE_S) as log:
         assert machine.seconds(watch, int(START_S) - 1) == []
         machine.seconds(watch, 1, log)
-        log.starts()
+        log.note_start()
         assert machine.seconds(watch, int(START_S) - 1) == []
         assert machine.seconds(watch, 5) == ["log"]
 

@@ -105,11 +105,11 @@ def test_a_pause_is_progress_and_a_failure_that_lasts_is_none(monkeypatch: pytes
     liveness = Liveness(list)
     with repeated("work", work, liveness, holds_lease=True):
         (part,) = liveness._parts
-        wait_for(lambda: part.has_moved() and len(calls) > 3, "progress of waiting for the store")
+        wait_for(lambda: part.has_progressed() and len(calls) > 3, "progress of waiting for the store")
         failure[0] = ValueError("a mistake")
         seen = len(calls)
         wait_for(lambda: len(calls) > seen + 3, "more rounds")
-        part.has_moved()
+        part.has_progressed()
         seen = len(calls)
         wait_for(lambda: len(calls) > seen + 3, "more rounds")
-        assert not part.has_moved()
+        assert not part.has_progressed()

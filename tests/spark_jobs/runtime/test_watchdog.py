@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.runtime.watchdog import BadLiveness, liveness_teller
+from spark_jobs.runtime.watchdog import BadLiveness, liveness_reporter
 from tests.helpers.brokers import free_port
 from tests.helpers.paths import ROOT
 from tests.helpers.waiting import LIMIT_S, wait_for
@@ -23,7 +23,7 @@ from spark_jobs.runtime import liveness, watchdog
 from spark_jobs.runtime.liveness import Liveness
 from spark_jobs.runtime.watchdog import Watchdog
 logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(levelname)s %(message)s")
-watchdog.LOOK_EVERY_S = 0.05
+watchdog.CHECK_EVERY_S = 0.05
 watch = Liveness(list)
 dog = Watchdog(watch, lambda: print("alive", flush=True))
 dog.begin()
@@ -69,13 +69,13 @@ def test_a_thread_that_dies_ends_the_process() -> None:
 
 
 def test_who_ends_by_itself_is_not_ended() -> None:
-    code, said = ended("dog.let_go(); jvm.kill(); jvm.wait(); time.sleep(0.3); dog.end(); sys.exit(0)")
+    code, said = ended("dog.allow_jvm_end(); jvm.kill(); jvm.wait(); time.sleep(0.3); dog.end(); sys.exit(0)")
     assert (code, said) == (0, "")
 
 
 def test_liveness_by_a_file(tmp_path: Path) -> None:
     file = tmp_path / "alive"
-    tell = liveness_teller(str(file))
+    tell = liveness_reporter(str(file))
     before = file.stat().st_mtime_ns
     time.sleep(0.02)
     tell()
@@ -84,7 +84,7 @@ def test_liveness_by_a_file(tmp_path: Path) -> None:
 
 def test_liveness_by_a_port() -> None:
     port = free_port()
-    tell = liveness_teller(f"127.0.0.1:{port}")
+    tell = liveness_reporter(f"127.0.0.1:{port}")
     with pytest.raises(urllib.error.HTTPError, match="503"):
         urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=LIMIT_S)
     tell()
@@ -95,7 +95,7 @@ def test_liveness_by_a_port() -> None:
 @pytest.mark.parametrize("where", ["{taken}", "/nowhere/alive", "99999"])
 def test_where_nobody_can_be_told_is_named(where: str) -> None:
     port = free_port()
-    liveness_teller(str(port))
+    liveness_reporter(str(port))
     named = where.format(taken=port)
     with pytest.raises(BadLiveness, match=f"liveness {named}: "):
-        liveness_teller(named)
+        liveness_reporter(named)
