@@ -14,13 +14,13 @@ from service.kafka.metadata import topic_layout
 from service.kafka.settings import ClientSettings
 from service.store.lease import Lease
 from service.store.progress import PartitionStart, Position, read_positions, start_positions
-from spark_jobs.source.log_identity import LogPosition, look, silence
+from spark_jobs.source.log_identity import LogPosition, observe_log, unanswered_reason
 
 STALE_AFTER_MS = 12 * 3_600_000
 """Half of Kafka's delete.retention.ms. Later, compaction may have removed tombstones that nobody has read."""
 
 
-def begin(
+def initial_positions(
     engine: Engine, lease: Lease, source: str, topic: str, client: ClientSettings, now_ms: int
 ) -> dict[int, LogPosition]:
     """Returns the positions of all partitions known now; none while the topic does not exist.
@@ -31,12 +31,12 @@ def begin(
     if not known:
         known = start_positions(engine, lease, source, topic, _partitions(client, topic, now_ms), now_ms)
     return {
-        p: as_known(position)._replace(stale=now_ms - position.read_at_ms > STALE_AFTER_MS)
+        p: log_position(position)._replace(stale=now_ms - position.read_at_ms > STALE_AFTER_MS)
         for p, position in known.items()
     }
 
 
-def as_known(position: Position) -> LogPosition:
+def log_position(position: Position) -> LogPosition:
     """Returns what a source has to know of a stored position."""
     return LogPosition(
         topic_id=position.topic_id,
@@ -52,9 +52,9 @@ def _partitions(client: ClientSettings, topic: str, now_ms: int) -> list[Partiti
         layout = topic_layout(kafka, topic)
         if layout is None:
             return []
-        seen = look(kafka, layout, now_ms)
-    if seen.silent:
-        raise KafkaUnavailable(FirstStartIncomplete(silence(seen)))
+        seen = observe_log(kafka, layout, now_ms)
+    if seen.unanswered:
+        raise KafkaUnavailable(FirstStartIncomplete(unanswered_reason(seen)))
     return [
         PartitionStart(p, layout.topic_id, leader.node, leader.epoch, seen.starts[p], seen.ends[p])
         for p, leader in layout.leaders.items()

@@ -13,7 +13,7 @@ from typing import Final, NoReturn, TypeVar
 from service.domain.findings.rules import Rules
 from service.domain.retention_policy import Keep
 from service.kafka.settings import ClientSettings
-from spark_jobs.source.watched import Watch
+from spark_jobs.source.watched import WatchedTopics
 
 STORE: Final = "TXNSCOPE_STORE"
 """Environment variable with the store's URL: it may hold a password, which a command line would show to everybody."""
@@ -32,7 +32,7 @@ class IngestSettings:
     owner: str
     rules: Rules
     keep: Keep
-    watch: Watch
+    watch: WatchedTopics
     tails: bool = False
     liveness: str | None = None
 
@@ -72,7 +72,7 @@ def parse(argv: list[str]) -> IngestSettings:
         owner=flags.owner or secrets.token_hex(8),
         rules=flags.rules,
         keep=flags.keep,
-        watch=Watch(tuple(flags.topics), tuple(flags.mirrored)),
+        watch=WatchedTopics(tuple(flags.topics), tuple(flags.mirrored)),
         tails=tails,
         liveness=flags.liveness,
     )

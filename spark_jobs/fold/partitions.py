@@ -17,7 +17,7 @@ _LONG, _INT, _TEXT, _FLAG = pa.int64(), pa.int32(), pa.string(), pa.bool_()
 _WHY: Final = PartitionLook._fields.index("why")
 
 
-class _Told(NamedTuple):
+class _Summary(NamedTuple):
     """The fields of a PartitionsBatch apart from its looks and reads."""
 
     looked_at_ms: int
@@ -26,7 +26,7 @@ class _Told(NamedTuple):
     trouble: str | None
 
 
-_TOLD = struct_of(_Told, {"looked_at_ms": _LONG, "is_full": _FLAG, "not_covered": _LONG, "trouble": _TEXT})
+_SUMMARY = struct_of(_Summary, {"looked_at_ms": _LONG, "is_full": _FLAG, "not_covered": _LONG, "trouble": _TEXT})
 _LOOK = struct_of(
     PartitionLook,
     dict.fromkeys(PartitionLook._fields, _LONG)
@@ -50,8 +50,8 @@ _READ = struct_of(
 
 def seen_to_rows(seen: PartitionsBatch) -> Iterator[pa.RecordBatch]:
     """Yields the rows of all but its reads, which come from elsewhere."""
-    told = _Told(seen.looked_at_ms, seen.is_full, seen.not_covered, encode_if(seen.trouble))
-    yield rows_of("told", pa.array([told._asdict()], _TOLD))
+    summary = _Summary(seen.looked_at_ms, seen.is_full, seen.not_covered, encode_if(seen.trouble))
+    yield rows_of("summary", pa.array([summary._asdict()], _SUMMARY))
     if seen.looks:
         plain = [look if look.why is None else _encoded(look) for look in seen.looks]
         columns = [pa.array([look[i] for look in plain], field.type) for i, field in enumerate(_LOOK)]
@@ -66,16 +66,18 @@ def batches_from_rows(table: pa.Table) -> Iterator[PartitionsBatch]:
     """Yields one batch, of all rows of a micro-batch."""
     looks: list[PartitionLook] = []
     reads: list[StalledRead] = []
-    told = _Told(0, False, 0, None)
+    summary = _Summary(0, False, 0, None)
     for kind, facts in facts_from_rows(table):
-        if kind == "told":
-            told = _Told(**facts[0].as_py())
+        if kind == "summary":
+            summary = _Summary(**facts[0].as_py())
         elif kind == "look":
             looks += map(_look, zip(*(field.to_pylist() for field in facts.flatten()), strict=True))
         else:
             reads += map(_read, facts.to_pylist())
-    trouble = decode_if(told.trouble)
-    yield PartitionsBatch(told.looked_at_ms, tuple(looks), tuple(reads), told.is_full, told.not_covered, trouble)
+    trouble = decode_if(summary.trouble)
+    yield PartitionsBatch(
+        summary.looked_at_ms, tuple(looks), tuple(reads), summary.is_full, summary.not_covered, trouble
+    )
 
 
 def _encoded(look: PartitionLook) -> tuple[Any, ...]:

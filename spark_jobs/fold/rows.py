@@ -93,12 +93,12 @@ _COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 def folded_to_rows(folded: Folded) -> Iterator[pa.RecordBatch]:
     """Yields the rows of all that was folded of some ranges."""
     yield rows_of("run", _structs(folded.runs, RUN))
-    for told in folded.told:
-        yield rows_of("step", _structs(told.steps, STEP))
-        if told.minutes is not None:
-            yield rows_of("minute", _structs(told.minutes, MINUTE))
-        if told.durations:
-            yield rows_of("durations", pa.array([d._asdict() for d in told.durations], DURATIONS))
+    for pair_facts in folded.pair_facts:
+        yield rows_of("step", _structs(pair_facts.steps, STEP))
+        if pair_facts.minutes is not None:
+            yield rows_of("minute", _structs(pair_facts.minutes, MINUTE))
+        if pair_facts.durations:
+            yield rows_of("durations", pa.array([d._asdict() for d in pair_facts.durations], DURATIONS))
 
 
 def reads_to_rows(reads: Iterable[RangeRead]) -> pa.RecordBatch:

@@ -17,7 +17,7 @@ from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import NO_ID
 from service.wire.columns import TOMBSTONE, UNDECODABLE, LogColumns
 from service.wire.vectors import byte_strings
-from spark_jobs.fold.transitions import Pairs, Records, Scope, Telling
+from spark_jobs.fold.transitions import PairFacts, Pairs, Records, Scope
 
 Array = np.ndarray[Any, Any]
 NOTHING = -1
@@ -45,7 +45,7 @@ class Folded(NamedTuple):
     """Runs, and what the pairs of neighbours inside them have shown so far."""
 
     runs: Runs
-    told: tuple[Telling, ...]
+    pair_facts: tuple[PairFacts, ...]
 
 
 def fold(columns: LogColumns, scope: Scope) -> Folded:
@@ -82,14 +82,14 @@ def fold(columns: LogColumns, scope: Scope) -> Folded:
         ended_state=np.where(ends, state, np.int16(NOTHING)),
         ended_value=row_numbers,
     )
-    runs, told = merge(Folded(single, ()), scope)
+    runs, pair_facts = merge(Folded(single, ()), scope)
     is_open = np.isin(runs.last.state, list(states.OPEN)) & (runs.last.partition_count > 0)
     return Folded(
         runs._replace(
             value=_values(columns, runs.value, is_open),
             ended_value=_values(columns, runs.ended_value, runs.ended_offset >= 0),
         ),
-        told,
+        pair_facts,
     )
 
 
@@ -98,7 +98,9 @@ def concat(pieces: Sequence[Folded]) -> Folded:
     if len(pieces) == 1:
         return pieces[0]
     columns = zip(*(piece.runs for piece in pieces), strict=True)
-    return Folded(Runs._make(map(_joined, columns)), tuple(told for piece in pieces for told in piece.told))
+    return Folded(
+        Runs._make(map(_joined, columns)), tuple(pair_facts for piece in pieces for pair_facts in piece.pair_facts)
+    )
 
 
 def merge(folded: Folded, scope: Scope) -> Folded:
@@ -133,7 +135,7 @@ def merge(folded: Folded, scope: Scope) -> Folded:
             ended_state=runs.ended_state[ended],
             ended_value=_take(runs.ended_value, ended),
         ),
-        (*folded.told, pairs.tell(scope)) if len(new) else folded.told,
+        (*folded.pair_facts, pairs.facts(scope)) if len(new) else folded.pair_facts,
     )
 
 

@@ -22,10 +22,11 @@ Array = np.ndarray[Any, Any]
 
 
 class Scope(NamedTuple):
-    """`counted`: the log partitions whose records count. `kept`: prefixes of the ids of which every pair is a step."""
+    """`counted`: the log partitions whose records count. `history_prefixes`: prefixes of the ids of which every pair is
+    a step."""
 
     counted: frozenset[int]
-    kept: Sequence[bytes] = ()
+    history_prefixes: Sequence[bytes] = ()
 
 
 class Records(NamedTuple):
@@ -94,7 +95,7 @@ class Minutes(NamedTuple):
     last_ms: Array
 
 
-class Telling(NamedTuple):
+class PairFacts(NamedTuple):
     steps: Steps
     minutes: Minutes | None
     durations: tuple[Durations, ...]
@@ -114,13 +115,13 @@ class Pairs(NamedTuple):
     right: Array
     id_number: Array
 
-    def tell(self, scope: Scope) -> Telling:
+    def facts(self, scope: Scope) -> PairFacts:
         before, after = _Side.of(self.before, self.left), _Side.of(self.after, self.right)
-        is_step = ~transitions.is_plain(before, after) | self._is_kept(scope.kept)
+        is_step = ~transitions.is_plain(before, after) | self._has_prefix(scope.history_prefixes)
         is_step |= self._lacks_first_prepare(before, after)
         counting = np.isin(self.partition[self.right], list(scope.counted))
         minutes, durations = self._minutes(before, after, counting, is_step) if counting.any() else (None, ())
-        return Telling(self._steps(np.flatnonzero(is_step)), minutes, durations)
+        return PairFacts(self._steps(np.flatnonzero(is_step)), minutes, durations)
 
     def _lacks_first_prepare(self, before: _Side, after: _Side) -> Array:
         """Returns where a commit may have been decided before `before`: the pair in front does not show that `before`
@@ -132,7 +133,7 @@ class Pairs(NamedTuple):
         completes: Array = (before.state == PREPARE_COMMIT) & (after.state == COMPLETE_COMMIT)
         return completes & ~known
 
-    def _is_kept(self, prefixes: Sequence[bytes]) -> Any:
+    def _has_prefix(self, prefixes: Sequence[bytes]) -> Any:
         if not prefixes:
             return False
         ids = self.transactional_id.take(pa.array(self.right)).cast(pa.binary())

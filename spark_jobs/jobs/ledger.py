@@ -10,7 +10,7 @@ from service.domain.partitions.ledger import SOURCE
 from service.store.lease import Lease
 from service.store.progress import keep_topics
 from service.store.writers.ledger import LedgerWriter
-from spark_jobs.first_read import as_known
+from spark_jobs.first_read import log_position
 from spark_jobs.fold.ledger import batches_from_rows
 from spark_jobs.runtime.error_summary import store_failures
 from spark_jobs.runtime.liveness import Part
@@ -45,7 +45,7 @@ class LedgerJob:
 
     def _positions(self, lease: Lease) -> dict[str, dict[int, LogPosition]]:
         kept = keep_topics(self._engine, lease, SOURCE, self._watch.tails)
-        return {topic: {p: as_known(position) for p, position in of.items()} for topic, of in kept.items()}
+        return {topic: {p: log_position(position) for p, position in of.items()} for topic, of in kept.items()}
 
 
 def end_tailing(engine: Engine, lease: Lease) -> None:

@@ -20,7 +20,7 @@ from spark_jobs.runtime.session import CORES
 from spark_jobs.runtime.sinks import StoreSink
 from spark_jobs.settings import IngestSettings
 from spark_jobs.source.partitions import PartitionsSource, sampler_options
-from spark_jobs.source.watched import Clock
+from spark_jobs.source.watched import StallClock
 
 TICK_MS = 250
 
@@ -48,12 +48,12 @@ class PartitionsJob:
         with store_failures(writer):
             clocks = self._clocks(lease)
             with TemporaryDirectory(prefix="windows-", dir=self._scratch, ignore_cleanup_errors=True) as folder:
-                kept = str(Path(folder) / "windows.db")
-                options = sampler_options(self._client, self._watch, clocks, CORES, TICK_MS, kept, part.pulse)
+                window_file = str(Path(folder) / "windows.db")
+                options = sampler_options(self._client, self._watch, clocks, CORES, TICK_MS, window_file, part.pulse)
                 sink = StoreSink(batches_from_rows, apply, part.step)
                 self._queries.run(SOURCE, PartitionsSource, options, sink, ending)
 
-    def _clocks(self, lease: Lease) -> list[Clock]:
+    def _clocks(self, lease: Lease) -> list[StallClock]:
         with self._engine.connect() as connection:
             stored = stall_clocks(connection, lease.cluster_id)
-        return [Clock(topic, partition, *clock) for (topic, partition), clock in stored.items()]
+        return [StallClock(topic, partition, *clock) for (topic, partition), clock in stored.items()]

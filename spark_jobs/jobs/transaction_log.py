@@ -11,7 +11,7 @@ from service.domain.transaction_log.facts import LogBatch
 from service.domain.transaction_log.states import SOURCE, TOPIC
 from service.store.lease import Lease
 from service.store.writers.transaction_log import TransactionLogWriter
-from spark_jobs.first_read import FirstReadProgress, begin
+from spark_jobs.first_read import FirstReadProgress, initial_positions
 from spark_jobs.fold.rows import batches_from_rows
 from spark_jobs.runtime.error_summary import store_failures
 from spark_jobs.runtime.liveness import Part
@@ -43,7 +43,7 @@ class TransactionStateJob:
             self._run(writer, lease, ending, part)
 
     def _run(self, writer: TransactionLogWriter, lease: Lease, ending: threading.Event, part: Part) -> None:
-        positions = begin(self._engine, lease, SOURCE, TOPIC, self._client, wall_clock_ms())
+        positions = initial_positions(self._engine, lease, SOURCE, TOPIC, self._client, wall_clock_ms())
         shown = FirstReadProgress(positions.values())
 
         def apply(batch: LogBatch, now_ms: int, before_ms: int | None) -> None:

@@ -46,8 +46,8 @@ def ask_groups(
     The coordinator's answer wins: an offset that it does not hold back any more is not pending, whatever the batches
     contain.
     """
-    told = committed(client, node, groups, require_stable=True)
-    answering = {group: dict(one.offsets) for group, one in told.items() if one.error == errors.NONE}
+    answers = committed(client, node, groups, require_stable=True)
+    answering = {group: dict(one.offsets) for group, one in answers.items() if one.error == errors.NONE}
     unlisted = {g: places for g in answering if (places := pending.get(g, {}).keys() - answering[g].keys())}
     if unlisted:
         for group, more in committed(client, node, list(unlisted), require_stable=True, places=unlisted).items():
@@ -66,7 +66,7 @@ def ask_groups(
             ):
                 unstable.setdefault(group, []).append(place)
     before = committed(client, node, list(unstable), require_stable=False, places=unstable) if unstable else {}
-    denied = frozenset(group for group, one in told.items() if one.error == _DENIED)
+    denied = frozenset(group for group, one in answers.items() if one.error == _DENIED)
     unstable |= {group: sorted(pending[group]) for group in denied & pending.keys()}
     counts = members(client, node, sorted({*seen, *unstable}))
     rows = [
@@ -87,10 +87,10 @@ def ask_groups(
         for place in places
     ]
     topics = {group: {topic for topic, _ in offsets} for group, offsets in answering.items()}
-    return GroupsAnswer(rows, topics, denied, any(one.error in _MOVED for one in told.values()))
+    return GroupsAnswer(rows, topics, denied, any(one.error in _MOVED for one in answers.values()))
 
 
-def _offset(told: GroupOffsets | None, place: Place) -> int:
+def _offset(answers: GroupOffsets | None, place: Place) -> int:
     """Returns the committed offset; -1 if there is none."""
-    one = None if told is None else told.offsets.get(place)
+    one = None if answers is None else answers.offsets.get(place)
     return -1 if one is None or one.error != errors.NONE else one.offset

@@ -11,7 +11,7 @@ from service.domain.reasons.unread import Told
 from service.kafka.errors import KafkaFailure
 from service.store.engine import StoreError
 from service.store.writers.source import SourceWriter
-from spark_jobs.source.carried import carried_in
+from spark_jobs.source.encoded_failure import encoded_reason
 
 # the last line of a Python traceback, anywhere in the text: "package.module.Name: message"
 _RAISED = re.compile(r"^\s*(?:Caused by: )?((?:[A-Za-z_]\w*\.)*[A-Z]\w*): (.+)$", re.MULTILINE)
@@ -30,7 +30,7 @@ def reason_of(failure: BaseException) -> Reason:
     text."""
     if isinstance(failure, KafkaFailure):
         return failure.reason
-    return carried_in(str(failure)) or Told(_line(str(failure)) or type(failure).__name__)
+    return encoded_reason(str(failure)) or Told(_line(str(failure)) or type(failure).__name__)
 
 
 def error_summary(failure: BaseException) -> str:

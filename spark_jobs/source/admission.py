@@ -64,7 +64,7 @@ def shares(lags: Mapping[str, int], sizes: Mapping[str, int], budget: int) -> di
     return {topic: Limits(records=lag * budget // total) for topic, lag in lags.items()}
 
 
-class Spanning(Protocol):
+class HasOffsets(Protocol):
     """A RangeRead, or anything else with a leader and a range of offsets."""
 
     @property
@@ -77,7 +77,7 @@ class Spanning(Protocol):
     def hi(self) -> int: ...
 
 
-Range = TypeVar("Range", bound=Spanning)
+Range = TypeVar("Range", bound=HasOffsets)
 
 
 def into_tasks(ranges: Sequence[Range], cores: int) -> list[list[Range]]:
@@ -97,7 +97,7 @@ def into_tasks(ranges: Sequence[Range], cores: int) -> list[list[Range]]:
     return tasks
 
 
-def at_once(ranges: Sequence[RangeRead]) -> Iterator[list[RangeRead]]:
+def split_by_size(ranges: Sequence[RangeRead]) -> Iterator[list[RangeRead]]:
     """Yields lists of ranges that hold about READ_AT_ONCE records each; at least one list."""
     some: list[RangeRead] = []
     records = 0

@@ -22,7 +22,7 @@ from spark_jobs.source.ledger_planner import LedgerPlan, LedgerPlanner
 from spark_jobs.source.ledger_reader import read_tails
 from spark_jobs.source.ledger_requests import LedgerBrokers
 from spark_jobs.source.stream_reader import PlanningReader
-from spark_jobs.source.watched import Watch
+from spark_jobs.source.watched import WatchedTopics
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class LedgerReader(PlanningReader[LedgerPlan]):
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(int(options["pollms"]), int(options["heartbeatms"]), options["pulse"])
         self._settings = ClientSettings.from_json(options["client"])
-        self._watch = Watch(*map(tuple, json.loads(options["watch"])))
+        self._watch = WatchedTopics(*map(tuple, json.loads(options["watch"])))
         self._positions = {
             topic: log_identity.from_json(text) for topic, text in json.loads(options["positions"]).items()
         }
@@ -47,7 +47,7 @@ class LedgerReader(PlanningReader[LedgerPlan]):
         return LedgerPlanner(LedgerBrokers(self._settings), self._watch, self._positions, wall_clock_ms)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        plan = self.at_hand(end)
+        plan = self.current_plan(end)
         tasks = into_tasks(plan.ranges, self._cores)
         return [LedgerTask(tuple(task), None if i else plan.trouble) for i, task in enumerate(tasks)]
 
@@ -74,7 +74,7 @@ class LedgerSource(DataSource):
 
 def ledger_options(
     settings: ClientSettings,
-    watch: Watch,
+    watch: WatchedTopics,
     positions: Mapping[str, Mapping[int, log_identity.LogPosition]],
     cores: int,
     poll_ms: int,

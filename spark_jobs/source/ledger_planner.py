@@ -17,11 +17,11 @@ from service.kafka.ends import Ends
 from service.kafka.errors import KafkaFailure
 from service.kafka.metadata import TopicLayout
 from spark_jobs.source.admission import Limits, admit, shares
-from spark_jobs.source.ledger_requests import LedgerAsked, RecordSizes
-from spark_jobs.source.log_identity import LogPosition, Look, silence
+from spark_jobs.source.ledger_requests import LedgerRequests, RecordSizes
+from spark_jobs.source.log_identity import LogObservation, LogPosition, unanswered_reason
 from spark_jobs.source.planner import Followed, advanced, end_of, follow, ranges_to
 from spark_jobs.source.requests import Place
-from spark_jobs.source.watched import Watch, is_over
+from spark_jobs.source.watched import WatchedTopics, is_over
 
 BUDGET: Final = 32 << 20
 """Approximate bytes of one micro-batch. Its contents are written in one transaction."""
@@ -42,10 +42,10 @@ class LedgerPlan:
         return any(r.hi > r.lo or r.gap or r.is_gone for _, r in self.ranges)
 
 
-class _Tailed(NamedTuple):
+class _TailedTopic(NamedTuple):
     """A topic as observed in one planning round. `size`: bytes per record; None if the topic must not be read now."""
 
-    seen: Look
+    seen: LogObservation
     followed: Followed
     size: int | None
 
@@ -70,8 +70,8 @@ class LedgerPlanner:
 
     def __init__(
         self,
-        kafka: LedgerAsked,
-        watch: Watch,
+        kafka: LedgerRequests,
+        watch: WatchedTopics,
         positions: Mapping[str, Mapping[int, LogPosition]],
         now_ms: Callable[[], int],
         budget: int = BUDGET,
@@ -89,12 +89,12 @@ class LedgerPlanner:
         """Returns the next plan. A failure of Kafka is not raised: it becomes the plan's `trouble`, and the other
         topics go on."""
         try:
-            looks = self._look()
+            observations = self._observe()
         except KafkaFailure as e:
             self._layouts_at_ms = 0
             return LedgerPlan((), e.reason)
         troubles = list(self._missing)
-        tailed = [one for seen in looks if (one := self._tailed(seen, troubles))]
+        tailed = [one for seen in observations if (one := self._tailed(seen, troubles))]
         sizes = {one.topic: one.size for one in tailed if one.size is not None}
         limits = shares({one.topic: one.lag for one in tailed if one.topic in sizes}, sizes, self._budget)
         ranges = self._ends_of_deleted()
@@ -115,12 +115,12 @@ class LedgerPlanner:
     def close(self) -> None:
         self._kafka.close()
 
-    def _look(self) -> list[Look]:
+    def _observe(self) -> list[LogObservation]:
         now = self._now_ms()
         if is_over(self._layouts_at_ms, LAYOUT_EVERY_MS, now):
             self._refresh(now)
         found = self._kafka.ends(self._layouts, with_start=True)
-        return [_look_of(layout, found, now) for layout in self._layouts.values()]
+        return [_observation(layout, found, now) for layout in self._layouts.values()]
 
     def _refresh(self, now_ms: int) -> None:
         topics = self._kafka.topics()
@@ -132,32 +132,32 @@ class LedgerPlanner:
         self._missing = [one.hidden for one in missing.values() if one.hidden is not None]
         self._layouts, self._layouts_at_ms = layouts, now_ms
 
-    def _tailed(self, seen: Look, troubles: list[Reason]) -> _Tailed | None:
+    def _tailed(self, seen: LogObservation, troubles: list[Reason]) -> _TailedTopic | None:
         """Returns the topic with its positions. None if this round brought no answer for it, or tailing has not
         begun."""
         topic = seen.layout.topic
         known = self._positions.get(topic)
-        if why := silence(seen):
+        if why := unanswered_reason(seen):
             troubles.append(why)
             self._layouts_at_ms = 0  # another broker may lead now
         if known is None and (why or not seen.ends):
             return None
         try:
-            followed = _begun(seen) if known is None else self._followed(seen, known)
+            followed = _begin_at_end(seen) if known is None else self._followed(seen, known)
         except KafkaFailure as e:
             troubles.append(e.reason)
             return None
-        one = _Tailed(seen, followed, None)
+        one = _TailedTopic(seen, followed, None)
         try:
             return one._replace(size=self._size(one))
         except KafkaFailure as e:
             troubles.append(e.reason)
             return None if known is None else one
 
-    def _followed(self, seen: Look, known: Mapping[int, LogPosition]) -> Followed:
-        return follow(seen, known, lambda p, position: self._kafka.other_log(seen, p, position), reads_again=False)
+    def _followed(self, seen: LogObservation, known: Mapping[int, LogPosition]) -> Followed:
+        return follow(seen, known, lambda p, position: self._kafka.divergence(seen, p, position), from_start=False)
 
-    def _size(self, one: _Tailed) -> int | None:
+    def _size(self, one: _TailedTopic) -> int | None:
         """Returns the bytes per record, measured in the partition with the largest lag."""
         positions, ends = one.followed.positions, one.seen.ends
         if not ends:
@@ -175,16 +175,16 @@ class LedgerPlanner:
         ]
 
 
-def _begun(seen: Look) -> Followed:
+def _begin_at_end(seen: LogObservation) -> Followed:
     """Returns the positions of a topic that is tailed from now on: at its ends, so that older records do not count."""
     topic_id = seen.layout.topic_id
     return Followed({p: LogPosition(topic_id, 0, end, -1, end) for p, end in seen.ends.items()}, {}, {})
 
 
-def _look_of(layout: TopicLayout, found: Mapping[Place, Ends], asked_at_ms: int) -> Look:
+def _observation(layout: TopicLayout, found: Mapping[Place, Ends], asked_at_ms: int) -> LogObservation:
     here = {p: found[layout.topic, p] for p in layout.leaders}
     answered = {p: ends for p, ends in here.items() if not ends.error}
-    return Look(
+    return LogObservation(
         layout,
         asked_at_ms,
         {p: ends.log_start for p, ends in answered.items()},

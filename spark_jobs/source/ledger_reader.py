@@ -16,7 +16,7 @@ from service.kafka.settings import ClientSettings
 from service.wire.log_columns import Chunk
 from spark_jobs.fold.ledger import Tail, markers_to_rows, ranges_to_rows, volumes_to_rows
 from spark_jobs.fold.rows import trouble_to_rows
-from spark_jobs.source.reader import MAX_FETCH_BYTES, Reading
+from spark_jobs.source.reader import MAX_FETCH_BYTES, RangeReader
 
 
 def read_tails(
@@ -25,7 +25,7 @@ def read_tails(
     """Yields rows of `spark_jobs.fold.ledger` for all of `ranges`. Raises KafkaUnavailable as `read_ranges` does."""
     done: list[TopicRange] = []
     for topic, of_topic in groupby(sorted(ranges, key=attrgetter("topic")), attrgetter("topic")):
-        reading = _Tailing(settings, topic, [one.read for one in of_topic], now_ms)
+        reading = _TailReader(settings, topic, [one.read for one in of_topic], now_ms)
         while reading.unfinished:
             reading.step()
         done += (TopicRange(topic, read) for read in reading.done())
@@ -37,7 +37,7 @@ def read_tails(
     yield ranges_to_rows(done)
 
 
-class _Tailing(Reading):
+class _TailReader(RangeReader):
     """Reads the tails of one topic. `broken`: the first batch that cannot be read."""
 
     def __init__(
@@ -53,21 +53,21 @@ class _Tailing(Reading):
             p = chunk.partition
             reached, records = self.tail.add(chunk, self._ranges[p].generation, self._now_ms())
             if reached > chunk.lo:
-                self._at[p] = reached
+                self._next_offsets[p] = reached
                 self._bytes[p] += len(chunk.data)
                 self._records[p] += records
             else:
-                self._came_nowhere(chunk)
+                self._handle_partial_batch(chunk)
 
-    def _came_nowhere(self, chunk: Chunk) -> None:
+    def _handle_partial_batch(self, chunk: Chunk) -> None:
         """Handles a chunk without one whole batch. Either the batch is larger than the fetch limit, or the bytes there
         are no batch: a broker sends the first batch whole."""
         p = chunk.partition
         if len(chunk.data) >= self._max_bytes[p]:
             self._max_bytes[p] = min(self._max_bytes[p] * 2, MAX_FETCH_BYTES)
-        elif (p, chunk.lo) not in self._doubted:
-            self._doubted.add((p, chunk.lo))  # fetched once more: the bytes may have been damaged on the way
+        elif (p, chunk.lo) not in self._suspects:
+            self._suspects.add((p, chunk.lo))  # fetched once more: the bytes may have been damaged on the way
         else:
             if not self.broken:
                 self.broken.append(NoBatch(self._topic, p, chunk.lo))
-            self._at[p] += 1  # the start of the next batch is unknown: try the next offset
+            self._next_offsets[p] += 1  # the start of the next batch is unknown: try the next offset

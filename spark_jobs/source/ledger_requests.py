@@ -15,8 +15,8 @@ from service.kafka.fetch import Wanted, fetch
 from service.kafka.metadata import TopicLayout
 from service.wire.batches import LENGTH_END
 from service.wire.header_columns import read_headers
-from spark_jobs.source.log_identity import LogPosition, Look, other_log
-from spark_jobs.source.requests import Asked, Brokers
+from spark_jobs.source.log_identity import LogObservation, LogPosition, divergence
+from spark_jobs.source.requests import Brokers, ClusterRequests
 from spark_jobs.source.watched import is_over
 
 SAMPLE_BYTES: Final = 64 << 10
@@ -25,8 +25,8 @@ SAMPLE_BYTES: Final = 64 << 10
 _TIMEOUT_MS: Final = 3_000
 
 
-class LedgerAsked(Asked, Protocol):
-    def other_log(self, seen: Look, partition: int, position: LogPosition) -> Gap | None: ...
+class LedgerRequests(ClusterRequests, Protocol):
+    def divergence(self, seen: LogObservation, partition: int, position: LogPosition) -> Gap | None: ...
 
     def record_size(self, layout: TopicLayout, partition: int, offset: int) -> int | None:
         """Returns the bytes per record (strictly, per offset) at `offset`; None if no batch lies there. Raises
@@ -39,8 +39,8 @@ class LedgerAsked(Asked, Protocol):
 class LedgerBrokers(Brokers):
     """Asks the brokers of a real cluster."""
 
-    def other_log(self, seen: Look, partition: int, position: LogPosition) -> Gap | None:
-        return self._ask(lambda client: other_log(client, seen, partition, position))
+    def divergence(self, seen: LogObservation, partition: int, position: LogPosition) -> Gap | None:
+        return self._ask(lambda client: divergence(client, seen, partition, position))
 
     def record_size(self, layout: TopicLayout, partition: int, offset: int) -> int | None:
         return self._ask(lambda client: _record_size(client, layout, partition, offset))
@@ -63,10 +63,10 @@ def _record_size(client: KafkaClient, layout: TopicLayout, partition: int, offse
     return max(size // (headers[-1].next_offset - headers[0].base_offset), 1)
 
 
-EVERY_MS: Final = 10_000
+MEASURE_EVERY_MS: Final = 10_000
 
 
-USUAL: Final = 1_000
+DEFAULT_SIZE: Final = 1_000
 """Bytes per record that are assumed until there is a batch to measure."""
 
 
@@ -79,20 +79,20 @@ class _Measured(NamedTuple):
 class RecordSizes:
     """Record sizes by topic. One partition is measured for the whole topic."""
 
-    def __init__(self, kafka: LedgerAsked, now_ms: Callable[[], int]) -> None:
+    def __init__(self, kafka: LedgerRequests, now_ms: Callable[[], int]) -> None:
         self._kafka, self._now_ms = kafka, now_ms
         self._known: dict[str, _Measured] = {}
 
     def of(self, layout: TopicLayout, partition: int, offset: int, *, is_news: bool) -> int:
-        """Returns the size in bytes. It is measured again after EVERY_MS if there `is_news` at that offset, or if the
-        topic was refused.
+        """Returns the size in bytes. It is measured again after MEASURE_EVERY_MS if there `is_news` at that offset, or
+        if the topic was refused.
 
         Raises KafkaRefused if the topic may not be read, and KafkaUnavailable.
         """
         known, now = self._known.get(layout.topic), self._now_ms()
         wants_more = known is not None and (is_news or known.refusal is not None)
-        if known is None or (wants_more and is_over(known.at_ms, EVERY_MS, now)):
-            size, refusal = (USUAL if known is None else known.size), None
+        if known is None or (wants_more and is_over(known.at_ms, MEASURE_EVERY_MS, now)):
+            size, refusal = (DEFAULT_SIZE if known is None else known.size), None
             try:
                 size = self._kafka.record_size(layout, partition, offset) or size
             except KafkaRefused as e:

@@ -17,23 +17,23 @@ from service.kafka.offsets import EARLIEST, LATEST, Offsets, epoch_end_offset, l
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class LogObservation:
     """One observation of a topic's logs. `ends` were requested at `asked_at_ms` (this machine's clock). Partitions that
-    did not answer are in `silent`, with an error code."""
+    did not answer are in `unanswered`, with an error code."""
 
     layout: TopicLayout
     asked_at_ms: int
     starts: dict[int, int]
     ends: dict[int, int]
-    silent: dict[int, int]  # partition: error code
+    unanswered: dict[int, int]  # partition: error code
 
 
-def look(client: KafkaClient, layout: TopicLayout, now_ms: int) -> Look:
+def observe_log(client: KafkaClient, layout: TopicLayout, now_ms: int) -> LogObservation:
     """Observes the logs of a topic: their ends first, then their starts. Raises KafkaUnavailable."""
     ends: Offsets = list_offsets(client, layout, LATEST)
     starts = list_offsets(client, layout, EARLIEST)
     answered = ends.found.keys() & starts.found.keys()
-    return Look(
+    return LogObservation(
         layout,
         now_ms,
         {p: starts.found[p] for p in sorted(answered)},
@@ -42,7 +42,7 @@ def look(client: KafkaClient, layout: TopicLayout, now_ms: int) -> Look:
     )
 
 
-def other_log(client: KafkaClient, seen: Look, partition: int, position: LogPosition) -> Gap | None:
+def divergence(client: KafkaClient, seen: LogObservation, partition: int, position: LogPosition) -> Gap | None:
     """Returns the offset from which on the log is not the one read up to `position`, and why; None if it is the same.
 
     - Another topic id: the topic was created again.
@@ -66,7 +66,7 @@ def other_log(client: KafkaClient, seen: Look, partition: int, position: LogPosi
     return None
 
 
-def no_more(seen: Look, positions: Mapping[int, LogPosition]) -> dict[int, Gap]:
+def removed_partitions(seen: LogObservation, positions: Mapping[int, LogPosition]) -> dict[int, Gap]:
     """Returns the partitions that the topic no longer has since it was created again, with a gap over all that was read
     of each."""
     return {
@@ -76,14 +76,14 @@ def no_more(seen: Look, positions: Mapping[int, LogPosition]) -> dict[int, Gap]:
     }
 
 
-def silence(seen: Look) -> Reason | None:
+def unanswered_reason(seen: LogObservation) -> Reason | None:
     """Returns why some partitions did not answer; None if all of them did."""
-    denied = [p for p, code in seen.silent.items() if code == errors.TOPIC_AUTHORIZATION_FAILED]
+    denied = [p for p, code in seen.unanswered.items() if code == errors.TOPIC_AUTHORIZATION_FAILED]
     topic = seen.layout.topic
     if denied:
         return NoPermission(topic, (DESCRIBE, READ))
-    if seen.silent:
-        return LeadersSilent(topic, len(seen.silent), len(seen.layout.leaders), tuple(seen.silent)[:5])
+    if seen.unanswered:
+        return LeadersSilent(topic, len(seen.unanswered), len(seen.layout.leaders), tuple(seen.unanswered)[:5])
     return None
 
 
@@ -102,7 +102,7 @@ class LogPosition(NamedTuple):
     counted_from: int
     stale: bool = False
 
-    def read_again(self, topic_id: str, begin: int, gap: Gap) -> LogPosition:
+    def restarted(self, topic_id: str, begin: int, gap: Gap) -> LogPosition:
         """Returns the position in a log that is another one from `gap.from_offset` on: a new generation, read from
         `begin`."""
         return LogPosition(topic_id, self.generation + 1, begin, -1, gap.from_offset)

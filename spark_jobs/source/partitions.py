@@ -23,10 +23,10 @@ from service.kafka.settings import ClientSettings
 from service.processes.progress import heard_by, touch
 from spark_jobs.fold.partitions import reads_to_rows, seen_to_rows
 from spark_jobs.fold.rows import SCHEMA
-from spark_jobs.source.requests import Brokers, StalledAsk, into_tasks
+from spark_jobs.source.requests import Brokers, ReadRequest, into_tasks
 from spark_jobs.source.sampler import Sample, Sampler
 from spark_jobs.source.stalled import read_stalled
-from spark_jobs.source.watched import Clock, Watch
+from spark_jobs.source.watched import StallClock, WatchedTopics
 
 TOO_LATE_MS: Final = 10_000
 """Age from which a task reports its sample without reading from brokers: the next sample is fresher."""
@@ -38,7 +38,7 @@ class SampleTask(InputPartition):
     (`seen`)."""
 
     seen: tuple[pa.RecordBatch, ...]
-    asks: tuple[StalledAsk, ...]
+    requests: tuple[ReadRequest, ...]
     planned_at_ms: int
 
 
@@ -47,17 +47,17 @@ class PartitionsReader(DataSourceStreamReader):
 
     def __init__(self, options: dict[str, str]) -> None:
         self._settings = ClientSettings.from_json(options["client"])
-        self._watch = Watch(*map(tuple, json.loads(options["watch"])))
-        self._clocks = [Clock(*clock) for clock in json.loads(options["clocks"])]
+        self._watch = WatchedTopics(*map(tuple, json.loads(options["watch"])))
+        self._clocks = [StallClock(*clock) for clock in json.loads(options["clocks"])]
         self._cores = int(options["cores"])
         self._tick_s = int(options["tickms"]) / 1000
-        self._kept = options["kept"]
+        self._window_file = options["windowfile"]
         self._step = partial(touch, options["pulse"])
         self._brokers: Brokers | None = None
         self._sampler: Sampler | None = None
         self._number = 0
         self._sample = Sample(PartitionsBatch(0))
-        self._look_at = 0.0
+        self._next_look_at = 0.0
 
     def initialOffset(self) -> dict[str, Any]:
         return {"sample": 0}
@@ -68,31 +68,31 @@ class PartitionsReader(DataSourceStreamReader):
             self._brokers = Brokers(self._settings)
             self._sampler = Sampler(self._brokers, self._watch, self._clocks, wall_clock_ms)
         while True:
-            wait = self._look_at - time.monotonic()
+            wait = self._next_look_at - time.monotonic()
             if wait > 0:
                 time.sleep(wait)
-            self._look_at = time.monotonic() + self._tick_s
+            self._next_look_at = time.monotonic() + self._tick_s
             with heard_by(self._step):
-                self._sampler.look()
+                self._sampler.observe()
             self._step()
             if self._sampler.is_due():
                 break
-        self._sample, self._number = self._sampler.take(), self._number + 1
+        self._sample, self._number = self._sampler.next_sample(), self._number + 1
         return {"sample": self._number}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         if end["sample"] != self._number:
             raise RuntimeError(f"sample {end['sample']} is not the one at hand ({self._number}): start again")
         seen, now = tuple(seen_to_rows(self._sample.seen)), wall_clock_ms()
-        tasks = into_tasks(self._sample.asks, self._cores)
-        return [SampleTask(() if i else seen, asks, now) for i, asks in enumerate(tasks)]
+        tasks = into_tasks(self._sample.requests, self._cores)
+        return [SampleTask(() if i else seen, requests, now) for i, requests in enumerate(tasks)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, SampleTask)
         with heard_by(self._step):
             yield from partition.seen
-            if partition.asks and wall_clock_ms() - partition.planned_at_ms < TOO_LATE_MS:
-                yield reads_to_rows(read_stalled(self._settings, partition.asks, self._kept, wall_clock_ms))
+            if partition.requests and wall_clock_ms() - partition.planned_at_ms < TOO_LATE_MS:
+                yield reads_to_rows(read_stalled(self._settings, partition.requests, self._window_file, wall_clock_ms))
 
     def stop(self) -> None:
         if self._brokers is not None:
@@ -115,16 +115,16 @@ class PartitionsSource(DataSource):
 
 def sampler_options(
     settings: ClientSettings,
-    watch: Watch,
-    clocks: Iterable[Clock],
+    watch: WatchedTopics,
+    clocks: Iterable[StallClock],
     cores: int,
     tick_ms: int,
-    kept: str,
+    window_file: str,
     pulse: str = "",
 ) -> dict[str, str]:
     """Returns the options of the source in the form in which Spark passes them on (strings, keys in lower case).
 
-    `kept`: see `read_stalled`; `pulse`: a file that is touched at each step.
+    `window_file`: see `read_stalled`; `pulse`: a file that is touched at each step.
     """
     return {
         "client": settings.to_json(),
@@ -132,6 +132,6 @@ def sampler_options(
         "clocks": json.dumps(list(clocks)),
         "cores": str(cores),
         "tickms": str(tick_ms),
-        "kept": kept,
+        "windowfile": window_file,
         "pulse": pulse,
     }

@@ -18,7 +18,14 @@ from service.kafka.errors import KafkaFailure
 from service.kafka.metadata import TopicLayout, topic_layout
 from service.kafka.settings import ClientSettings
 from spark_jobs.source.admission import Limits, admit
-from spark_jobs.source.log_identity import LogPosition, Look, look, no_more, other_log, silence
+from spark_jobs.source.log_identity import (
+    LogObservation,
+    LogPosition,
+    divergence,
+    observe_log,
+    removed_partitions,
+    unanswered_reason,
+)
 
 LAYOUT_MAX_AGE_MS = 1_000
 
@@ -57,7 +64,7 @@ class LogPlanner:
         """Observes the topic and returns the next plan. A failure of Kafka is not raised: the plan then has the failure
         as `trouble`, and no ranges."""
         try:
-            seen = self._look()
+            seen = self._observe()
             if seen is not None:
                 return self._plan(seen)
             # a topic that does not exist yet is no trouble: it will be read from its start
@@ -75,7 +82,7 @@ class LogPlanner:
             self._client.close()
         self._client, self._layout = None, None
 
-    def _look(self) -> Look | None:
+    def _observe(self) -> LogObservation | None:
         if self._client is None:
             self._client = KafkaClient(self._settings)
         now = self._now_ms()
@@ -83,59 +90,59 @@ class LogPlanner:
             self._layout, self._layout_at_ms = topic_layout(self._client, self._topic), now
         if self._layout is None:
             return None
-        seen = look(self._client, self._layout, now)
-        if seen.silent:
+        seen = observe_log(self._client, self._layout, now)
+        if seen.unanswered:
             self._layout_at_ms = 0
         return seen
 
-    def _plan(self, seen: Look) -> Plan:
+    def _plan(self, seen: LogObservation) -> Plan:
         """Returns the plan. All positions move together, after the last request to Kafka: if one of them fails, no gap
         is lost, since only a plan reports gaps."""
         client = self._client
         assert client is not None
-        followed = follow(seen, self._positions, lambda p, position: other_log(client, seen, p, position))
+        followed = follow(seen, self._positions, lambda p, position: divergence(client, seen, p, position))
         ranges = ranges_to(admit(followed.positions, seen.ends, self._limits), seen, followed)
         self._positions = followed.positions
-        return Plan(ranges, silence(seen))
+        return Plan(ranges, unanswered_reason(seen))
 
 
 class Followed(NamedTuple):
-    """The positions in the observed logs. `gaps`: by partition, where the log is not the one that was read. `gone`:
+    """The positions in the observed logs. `gaps`: by partition, where the log is not the one that was read. `removed`:
     partitions that no longer exist, each with its last position and a gap over what was read."""
 
     positions: dict[int, LogPosition]
     gaps: dict[int, Gap]
-    gone: dict[int, tuple[LogPosition, Gap]]
+    removed: dict[int, tuple[LogPosition, Gap]]
 
 
 def follow(
-    seen: Look,
+    seen: LogObservation,
     known: Mapping[int, LogPosition],
-    other: Callable[[int, LogPosition], Gap | None],
+    find_divergence: Callable[[int, LogPosition], Gap | None],
     *,
-    reads_again: bool = True,
+    from_start: bool = True,
 ) -> Followed:
-    """Returns the positions after an observation. `other`: as `log_identity.other_log`. A log that is not the one that
-    was read is read from its start; if not `reads_again`, from the offset at which it differs."""
-    lost = no_more(seen, known)
+    """Returns the positions after an observation. `find_divergence`: as `log_identity.divergence`. A log that is not
+    the one that was read is read from its start; if not `from_start`, from the offset at which it differs."""
+    lost = removed_partitions(seen, known)
     positions = {p: position for p, position in known.items() if p not in lost}
     gaps: dict[int, Gap] = {}
     for p, start in seen.starts.items():
         position = positions.get(p)
         if position is None:  # a partition that was added later: all of its records count
             positions[p] = LogPosition(seen.layout.topic_id, 0, start, -1, start)
-        elif gap := other(p, position):
+        elif gap := find_divergence(p, position):
             gaps[p] = gap
-            begin = start if reads_again else max(start, gap.from_offset)
-            positions[p] = position.read_again(seen.layout.topic_id, begin, gap)
+            begin = start if from_start else max(start, gap.from_offset)
+            positions[p] = position.restarted(seen.layout.topic_id, begin, gap)
     return Followed(positions, gaps, {p: (known[p], gap) for p, gap in lost.items()})
 
 
-def ranges_to(until: Mapping[int, int], seen: Look, followed: Followed) -> tuple[RangeRead, ...]:
+def ranges_to(until: Mapping[int, int], seen: LogObservation, followed: Followed) -> tuple[RangeRead, ...]:
     """Returns the ranges from each position to `until`, and a final one for each partition that no longer exists."""
     ranges = [_range(seen, p, followed.positions[p], hi, followed.gaps.get(p)) for p, hi in until.items()]
     topic_id, asked_at_ms = seen.layout.topic_id, seen.asked_at_ms
-    ranges += [end_of(p, position, topic_id, asked_at_ms, gap) for p, (position, gap) in followed.gone.items()]
+    ranges += [end_of(p, position, topic_id, asked_at_ms, gap) for p, (position, gap) in followed.removed.items()]
     return tuple(ranges)
 
 
@@ -149,7 +156,7 @@ def advanced(positions: Mapping[int, LogPosition], ranges: Iterable[RangeRead]) 
     return {**positions, **moved}
 
 
-def _range(seen: Look, partition: int, position: LogPosition, hi: int, gap: Gap | None) -> RangeRead:
+def _range(seen: LogObservation, partition: int, position: LogPosition, hi: int, gap: Gap | None) -> RangeRead:
     leader = seen.layout.leaders[partition]
     return RangeRead(
         partition=partition,

@@ -29,12 +29,12 @@ from service.wire.scalar import misread
 from spark_jobs.fold.rows import folded_to_rows, reads_to_rows, rejects_to_rows
 from spark_jobs.fold.transaction_log import Folded, concat, fold, merge
 from spark_jobs.fold.transitions import Scope
-from spark_jobs.source.admission import at_once
+from spark_jobs.source.admission import split_by_size
 
 clients: dict[str, KafkaClient] = {}
 
 
-def connected(settings: ClientSettings) -> KafkaClient:
+def shared_client(settings: ClientSettings) -> KafkaClient:
     """Returns this process's client for the cluster, made on first use. Raises KafkaUnavailable or KafkaRefused."""
     key = settings.to_json()
     if key not in clients:
@@ -42,8 +42,8 @@ def connected(settings: ClientSettings) -> KafkaClient:
     return clients[key]
 
 
-def forget(settings: ClientSettings) -> None:
-    """Closes the client of the cluster; the next call of `connected` makes a new one."""
+def close_client(settings: ClientSettings) -> None:
+    """Closes the client of the cluster; the next call of `shared_client` makes a new one."""
     if stale := clients.pop(settings.to_json(), None):
         stale.close()
 
@@ -57,11 +57,11 @@ PATIENCE_AGAIN_S = 1.0  # on a retry of the task by Spark: the first try was pat
 
 
 def read_ranges(
-    settings: ClientSettings, topic: str, ranges: Sequence[RangeRead], kept: Sequence[bytes] = ()
+    settings: ClientSettings, topic: str, ranges: Sequence[RangeRead], history_prefixes: Sequence[bytes] = ()
 ) -> Iterator[pa.RecordBatch]:
     """Yields rows of `fold.rows` for all of `ranges`. Raises KafkaUnavailable after `PATIENCE_S` without progress."""
-    for some in at_once(ranges):
-        reading = _LogReading(settings, topic, some, kept)
+    for some in split_by_size(ranges):
+        reading = _LogRangeReader(settings, topic, some, history_prefixes)
         while reading.unfinished:
             reading.step()
         if reading.folded is not None:
@@ -71,49 +71,51 @@ def read_ranges(
         yield reads_to_rows(reading.done())
 
 
-class Reading(ABC):
+class RangeReader(ABC):
     """Reads the ranges of one topic and tracks the progress of each. A subclass decides what to keep of the bytes."""
 
     def __init__(self, settings: ClientSettings, topic: str, ranges: Sequence[RangeRead]) -> None:
         self._settings, self._topic = settings, topic
         self._ranges = {r.partition: r for r in ranges}
-        self._at = {r.partition: r.lo for r in ranges}
+        self._next_offsets = {r.partition: r.lo for r in ranges}
         self._leader = {r.partition: (r.leader, r.leader_epoch) for r in ranges}
         self._max_bytes = dict.fromkeys(self._ranges, PARTITION_BYTES)
         self._records = dict.fromkeys(self._ranges, 0)
         self._bytes = dict.fromkeys(self._ranges, 0)
-        self._doubted: set[tuple[int, int]] = set()
+        self._suspects: set[tuple[int, int]] = set()
         self._last_progress = time.monotonic()
         task = TaskContext.get()
         self._patience_s = PATIENCE_AGAIN_S if task is not None and task.attemptNumber() else PATIENCE_S
 
     @property
     def unfinished(self) -> list[int]:
-        return [p for p, r in self._ranges.items() if self._at[p] < r.hi]
+        return [p for p, r in self._ranges.items() if self._next_offsets[p] < r.hi]
 
     def done(self) -> list[RangeRead]:
         return [r._replace(records=self._records[p], bytes=self._bytes[p]) for p, r in self._ranges.items()]
 
     @abstractmethod
     def _keep(self, chunks: Sequence[Chunk]) -> None:
-        """Keeps the whole batches of `chunks`, and moves `_at`, `_bytes` and `_records` behind them."""
+        """Keeps the whole batches of `chunks`, and moves `_next_offsets`, `_bytes` and `_records` behind them."""
 
     def step(self) -> None:
         """Sends one Fetch to each leader. If one does not answer, refreshes the leaders."""
-        before = dict(self._at)
+        before = dict(self._next_offsets)
         failure: KafkaUnavailable | None = None
         try:
-            client = connected(self._settings)
+            client = shared_client(self._settings)
             for node, partitions in self._by_leader().items():
                 answers = fetch(client, node, self._topic, partitions, FETCH_BYTES, 100, FETCH_TIMEOUT_MS)
-                self._take(client, answers)
+                self._handle_answers(client, answers)
         except KafkaUnavailable as e:
             failure = e
-        if self._at != before:
+        if self._next_offsets != before:
             self._last_progress = time.monotonic()
         elif time.monotonic() - self._last_progress > self._patience_s:  # empty answers may never end
             p = self.unfinished[0]
-            raise failure or KafkaUnavailable(f"{self._topic}-{p}: nothing comes from offset {self._at[p]} on")
+            raise failure or KafkaUnavailable(
+                f"{self._topic}-{p}: nothing comes from offset {self._next_offsets[p]} on"
+            )
         if failure is not None:
             self._recover()
 
@@ -123,15 +125,15 @@ class Reading(ABC):
         groups: dict[int, list[Wanted]] = defaultdict(list)
         for p in sorted(self.unfinished, key=lambda p: self._bytes[p]):
             node, epoch = self._leader[p]
-            groups[node].append(Wanted(p, self._at[p], epoch, self._max_bytes[p]))
+            groups[node].append(Wanted(p, self._next_offsets[p], epoch, self._max_bytes[p]))
         return groups
 
-    def _take(self, client: KafkaClient, answers: list[Fetched]) -> None:
+    def _handle_answers(self, client: KafkaClient, answers: list[Fetched]) -> None:
         chunks = []
         for answer in answers:
             p = answer.partition
             if answer.error == errors.OFFSET_OUT_OF_RANGE:
-                self._skip_what_is_gone(client, p)
+                self._skip_deleted(client, p)
             elif answer.error in errors.TRANSIENT or answer.error == errors.CORRUPT_MESSAGE:
                 raise KafkaUnavailable(f"{self._topic}-{p}: fetch error {answer.error}")
             elif answer.error == errors.TOPIC_AUTHORIZATION_FAILED:
@@ -139,43 +141,43 @@ class Reading(ABC):
             elif answer.error:
                 raise errors.KafkaRefused(f"{self._topic}-{p}: fetch error {answer.error}")
             elif answer.records:
-                chunks.append(Chunk(p, self._at[p], self._ranges[p].hi, answer.records))
+                chunks.append(Chunk(p, self._next_offsets[p], self._ranges[p].hi, answer.records))
         if chunks:
             self._keep(chunks)
 
-    def _skip_what_is_gone(self, client: KafkaClient, p: int) -> None:
+    def _skip_deleted(self, client: KafkaClient, p: int) -> None:
         layout = topic_layout(client, self._topic)
         if layout is None:
             raise KafkaUnavailable(f"topic {self._topic} is gone")
         start = list_offsets(client, layout, EARLIEST).found.get(p)
-        if start is None or start <= self._at[p]:
-            raise KafkaUnavailable(f"{self._topic}-{p}: offset {self._at[p]} is beyond the log's end")
+        if start is None or start <= self._next_offsets[p]:
+            raise KafkaUnavailable(f"{self._topic}-{p}: offset {self._next_offsets[p]} is beyond the log's end")
         r = self._ranges[p]
         if r.gap is None:
-            self._ranges[p] = r._replace(gap=Gap(self._at[p], min(start, r.hi), "retention"))
-        self._at[p] = min(start, r.hi)
+            self._ranges[p] = r._replace(gap=Gap(self._next_offsets[p], min(start, r.hi), "retention"))
+        self._next_offsets[p] = min(start, r.hi)
 
     def _recover(self) -> None:
         time.sleep(0.2)
         try:
-            layout = topic_layout(connected(self._settings), self._topic)
+            layout = topic_layout(shared_client(self._settings), self._topic)
         except KafkaUnavailable:
-            forget(self._settings)
+            close_client(self._settings)
             return
         for p, r in self._ranges.items():
             if layout is not None and layout.topic_id == r.topic_id and p in layout.leaders:
                 self._leader[p] = (layout.leaders[p].node, layout.leaders[p].epoch)
 
 
-class _LogReading(Reading):
+class _LogRangeReader(RangeReader):
     """Reads the transaction log: keeps its records, folded, and those that could not be decoded."""
 
     def __init__(
-        self, settings: ClientSettings, topic: str, ranges: Sequence[RangeRead], kept: Sequence[bytes]
+        self, settings: ClientSettings, topic: str, ranges: Sequence[RangeRead], history_prefixes: Sequence[bytes]
     ) -> None:
         super().__init__(settings, topic, ranges)
         self._pieces: list[Folded] = []
-        self._scope = Scope(frozenset(r.partition for r in ranges if r.counts), kept)
+        self._scope = Scope(frozenset(r.partition for r in ranges if r.counts), history_prefixes)
         self.rejects: list[Reject] = []
 
     @property
@@ -185,22 +187,22 @@ class _LogReading(Reading):
     def _keep(self, chunks: Sequence[Chunk]) -> None:
         columns = decode(chunks)
         sizes = {c.partition: len(c.data) for c in chunks}
-        broken_ones = [*columns.broken, *self._leading_nowhere(columns, chunks)]
+        broken_ones = [*columns.broken, *self._unusable_batches(columns, chunks)]
         found_broken = {(b.partition, b.offset) for b in broken_ones}
-        if found_broken - self._doubted:
-            self._doubted |= found_broken
+        if found_broken - self._suspects:
+            self._suspects |= found_broken
             return  # bytes may have been damaged on the way: fetch once more before a batch counts as broken
         for broken in broken_ones:
             self._reject_broken(broken)
         for p, next_offset in columns.next_offsets.items():
-            if next_offset <= self._at[p]:
+            if next_offset <= self._next_offsets[p]:
                 self._max_bytes[p] = min(self._max_bytes[p] * 2, MAX_FETCH_BYTES)  # no whole batch fits
                 continue
             self._bytes[p] += sizes[p]
             self._records[p] += int((columns.partition == p).sum())
             reached = min(next_offset, self._ranges[p].hi)
-            self._see_holes(p, reached, columns)
-            self._at[p] = reached
+            self._note_holes(p, reached, columns)
+            self._next_offsets[p] = reached
         self.rejects += [
             Reject(
                 r.partition,
@@ -217,10 +219,10 @@ class _LogReading(Reading):
             self._pieces.append(fold(columns, self._scope))
             self._fold_pieces()
 
-    def _see_holes(self, p: int, reached: int, columns: LogColumns) -> None:
+    def _note_holes(self, p: int, reached: int, columns: LogColumns) -> None:
         """Notes the offsets up to `reached` without a record: removed by compaction, or not decodable."""
         is_readable = (columns.partition == p) & (columns.kind != UNDECODABLE)
-        starts, ends = holes(columns.offset[is_readable], self._at[p], reached)
+        starts, ends = holes(columns.offset[is_readable], self._next_offsets[p], reached)
         if not len(ends):
             return
         self._ranges[p] = self._ranges[p]._replace(hole_end=int(ends[-1]))
@@ -228,7 +230,7 @@ class _LogReading(Reading):
         if not any(broken.partition == p for broken in columns.broken):
             self._ranges[p] = self._ranges[p]._replace(missing=self._ranges[p].missing + max(lacking, 0))
 
-    def _leading_nowhere(self, columns: LogColumns, chunks: Sequence[Chunk]) -> Iterator[BrokenBatch]:
+    def _unusable_batches(self, columns: LogColumns, chunks: Sequence[Chunk]) -> Iterator[BrokenBatch]:
         """Yields a broken batch for each answer that is below the fetch limit and still has no usable batch.
 
         A broker sends the first batch whole or nothing at all (KIP-74). So either the batch has a wrong length, or it
@@ -245,7 +247,7 @@ class _LogReading(Reading):
         if reject not in self.rejects:
             self.rejects.append(reject)
         if broken.resume_offset is None:  # the start of the next batch is unknown: try the next offset
-            self._at[r.partition] += 1
+            self._next_offsets[r.partition] += 1
 
     def _fold_pieces(self) -> None:
         """Keeps the number of pieces small: merges all into one whenever the later ones together outweigh the first."""

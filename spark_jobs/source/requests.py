@@ -17,7 +17,7 @@ WORTH_A_TASK: Final = 250
 """Number of partitions that justify one more task: a task costs about 16 ms whatever it does."""
 
 
-class StalledAsk(NamedTuple):
+class ReadRequest(NamedTuple):
     """A stalled partition to be read, with the values of its last observation."""
 
     topic: str
@@ -30,11 +30,11 @@ class StalledAsk(NamedTuple):
     high_watermark: int
 
 
-def into_tasks(asks: Sequence[StalledAsk], cores: int) -> list[tuple[StalledAsk, ...]]:
+def into_tasks(requests: Sequence[ReadRequest], cores: int) -> list[tuple[ReadRequest, ...]]:
     """Returns at least one list and at most `cores`, each with few leaders."""
-    by_leader = sorted(asks, key=lambda ask: (ask.leader, ask.topic, ask.partition))
-    tasks = max(1, min(cores, -(-len(asks) // WORTH_A_TASK)))
-    size = -(-len(asks) // tasks)
+    by_leader = sorted(requests, key=lambda request: (request.leader, request.topic, request.partition))
+    tasks = max(1, min(cores, -(-len(requests) // WORTH_A_TASK)))
+    size = -(-len(requests) // tasks)
     return [tuple(by_leader[i * size : (i + 1) * size]) for i in range(tasks)]
 
 
@@ -50,7 +50,7 @@ class Listing(NamedTuple):
     hidden: Reason | None = None
 
 
-class Asked(Protocol):
+class ClusterRequests(Protocol):
     """A cluster that can be asked. Every method raises KafkaUnavailable or KafkaRefused."""
 
     def topics(self) -> Topics: ...

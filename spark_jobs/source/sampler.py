@@ -20,9 +20,9 @@ from service.domain.worlds.order import LogEnd
 from service.kafka.ends import Ends
 from service.kafka.errors import KafkaFailure
 from service.kafka.metadata import Leader, TopicLayout
-from spark_jobs.source.requests import Asked, Place, StalledAsk
+from spark_jobs.source.requests import ClusterRequests, Place, ReadRequest
 from spark_jobs.source.samples import Rounds
-from spark_jobs.source.watched import Clock, News, Watch, Watched, is_over
+from spark_jobs.source.watched import StallClock, Urgency, WatchedPartition, WatchedTopics, is_over
 
 LAYOUT_EVERY_MS: Final = 2_000
 LAYOUT_SOON_MS: Final = 1_000
@@ -33,45 +33,47 @@ HEARTBEAT_MS: Final = 1_000
 READ_AGAIN_MS: Final = 1_500
 """Pause between two reads of a stalled partition. It is a bit less than two heartbeats, so that every other heartbeat
 reads the partition."""
-LOOKS_AT_ONCE: Final = 2_000
+REPORTS_AT_ONCE: Final = 2_000
 READS_AT_ONCE: Final = 2_000
 _CHECKS_AT_ONCE: Final = 20
 """Topics per refresh that are asked for by name because they are no longer listed. The others follow in later ones."""
 
 
 class Sample(NamedTuple):
-    """One micro-batch: `seen` was observed already, `asks` are the partitions that its tasks read."""
+    """One micro-batch: `seen` was observed already, `requests` are the partitions that its tasks read."""
 
     seen: PartitionsBatch
-    asks: tuple[StalledAsk, ...] = ()
+    requests: tuple[ReadRequest, ...] = ()
 
 
 class Sampler:
-    """Samples the watched partitions. Call `look` as often as wanted, and `take` whenever `is_due` returns True. Time
-    comes from `now_ms`."""
+    """Samples the watched partitions. Call `observe` as often as wanted, and `next_sample` whenever `is_due` returns
+    True. Time comes from `now_ms`."""
 
-    def __init__(self, brokers: Asked, watch: Watch, clocks: Iterable[Clock], now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, brokers: ClusterRequests, watch: WatchedTopics, clocks: Iterable[StallClock], now_ms: Callable[[], int]
+    ) -> None:
         self._brokers, self._watch, self._now_ms = brokers, watch, now_ms
         self._clocks = {(clock.topic, clock.partition): clock for clock in clocks}
         self._layouts: dict[str, TopicLayout] = {}
-        self._layouts_at_ms = self._starts_at_ms = self._full_at_ms = self._taken_at_ms = 0
+        self._layouts_at_ms = self._starts_at_ms = self._full_at_ms = self._reported_at_ms = 0
         self._looked_at_ms = 0
-        self._not_covered = self._checked = 0
+        self._not_covered = self._next_check = 0
         self._failure: Reason | None = None
         self._rounds = Rounds()
         self._log: TopicLayout | None = None
         self._log_ends: dict[int, LogEnd] = {}
-        self._watched: dict[Place, Watched] = {}
-        self._news: dict[Place, Watched] = {}
-        self._standing: dict[Place, Watched] = {}
-        self._silent: dict[Place, Watched] = {}
-        self._gone: list[PartitionLook] = []
+        self._watched: dict[Place, WatchedPartition] = {}
+        self._unreported: dict[Place, WatchedPartition] = {}
+        self._stalled: dict[Place, WatchedPartition] = {}
+        self._unresponsive: dict[Place, WatchedPartition] = {}
+        self._removed: list[PartitionLook] = []
         self._is_urgent = False
 
-    def look(self) -> None:
+    def observe(self) -> None:
         """Samples all partitions once. A failure of Kafka is not raised: the next sample reports it as trouble."""
         try:
-            every_ms = LAYOUT_SOON_MS if self._silent else LAYOUT_EVERY_MS
+            every_ms = LAYOUT_SOON_MS if self._unresponsive else LAYOUT_EVERY_MS
             if is_over(self._layouts_at_ms, every_ms, self._now_ms()):
                 self._refresh()
             asked_at_ms = self._now_ms()
@@ -80,12 +82,12 @@ class Sampler:
             layouts = self._layouts if self._log is None else self._layouts | {LOG: self._log}
             found = self._brokers.ends(layouts, with_start=with_start)
             if self._log is not None:
-                self._take_log_ends(self._log, found)
+                self._note_log_ends(self._log, found)
             if with_start:
                 self._starts_at_ms = asked_at_ms
-            stalled = self._see(found, asked_at_ms, with_start=with_start)
+            stalled = self._apply_ends(found, asked_at_ms, with_start=with_start)
             if stalled:
-                self._see_starts(stalled)
+                self._update_log_starts(stalled)
             self._looked_at_ms, self._failure = asked_at_ms, None
         except KafkaFailure as e:
             self._layouts_at_ms = 0
@@ -93,23 +95,23 @@ class Sampler:
 
     def is_due(self) -> bool:
         """Returns True if a micro-batch is wanted now: there is urgent news, or a second has passed."""
-        return self._is_urgent or is_over(self._taken_at_ms, HEARTBEAT_MS, self._now_ms())
+        return self._is_urgent or is_over(self._reported_at_ms, HEARTBEAT_MS, self._now_ms())
 
-    def take(self) -> Sample:
+    def next_sample(self) -> Sample:
         """Returns the sample to report now. News in it is not reported again."""
-        now = self._taken_at_ms = self._now_ms()
+        now = self._reported_at_ms = self._now_ms()
         is_full = self._failure is None and is_over(self._full_at_ms, FULL_EVERY_MS, now)
         if is_full:
             self._full_at_ms = now
             chosen = list(self._watched.values())
-            self._news.clear()
+            self._unreported.clear()
         else:
             chosen = self._choose(now)
-        gone, self._gone = self._gone, []
-        looks = [one.look(now, self._rounds) for one in chosen]
+        gone, self._removed = self._removed, []
+        looks = [one.observation(now, self._rounds) for one in chosen]
         for one, look in zip(chosen, looks, strict=True):
-            one.told = look
-        self._is_urgent = any(one.news(now) is News.NOW for one in self._news.values())
+            one.reported = look
+        self._is_urgent = any(one.urgency(now) is Urgency.NOW for one in self._unreported.values())
         seen = PartitionsBatch(
             looked_at_ms=self._looked_at_ms,
             looks=(*gone, *looks),
@@ -117,17 +119,17 @@ class Sampler:
             not_covered=self._not_covered,
             trouble=self._trouble(),
         )
-        return Sample(seen, self._asks(now) if self._failure is None else ())
+        return Sample(seen, self._due_requests(now) if self._failure is None else ())
 
-    def _choose(self, now_ms: int) -> list[Watched]:
+    def _choose(self, now_ms: int) -> list[WatchedPartition]:
         """Returns the partitions to report: urgent ones first, then those reported longest ago. The rest waits for the
         next micro-batch."""
-        waiting = [(one.news(now_ms), one) for one in self._news.values()]
-        ready = [(news, one) for news, one in waiting if news >= News.NEXT]
-        ready.sort(key=lambda item: (-item[0], item[1].told.looked_at_ms if item[1].told else 0))
-        chosen = [one for _, one in ready[:LOOKS_AT_ONCE]]
+        waiting = [(one.urgency(now_ms), one) for one in self._unreported.values()]
+        ready = [(urgency, one) for urgency, one in waiting if urgency >= Urgency.NEXT]
+        ready.sort(key=lambda item: (-item[0], item[1].reported.looked_at_ms if item[1].reported else 0))
+        chosen = [one for _, one in ready[:REPORTS_AT_ONCE]]
         for one in chosen:
-            del self._news[one.topic, one.partition]
+            del self._unreported[one.topic, one.partition]
         return chosen
 
     def _refresh(self) -> None:
@@ -138,30 +140,30 @@ class Sampler:
         self._not_covered = sum(len(layout.leaders) for layout in topics.layouts.values()) - sum(
             len(layout.leaders) for layout in covered.values()
         )
-        self._end_what_is_gone(covered)
+        self._remove_missing(covered)
         if covered == self._layouts:
             return
         for name, layout in covered.items():
             if layout != self._layouts.get(name):
-                self._adopt(layout)
+                self._add_partitions(layout)
         self._layouts = covered
 
-    def _adopt(self, layout: TopicLayout) -> None:
+    def _add_partitions(self, layout: TopicLayout) -> None:
         for partition, leader in layout.leaders.items():
             place = (layout.topic, partition)
             if known := self._watched.get(place):
                 known.leader = leader
-                self._news[place] = known
+                self._unreported[place] = known
                 continue
-            self._watched[place] = new = Watched(layout.topic, partition, layout.topic_id, leader)
+            self._watched[place] = new = WatchedPartition(layout.topic, partition, layout.topic_id, leader)
             if clock := self._clocks.pop(place, None):
-                new.begin_at(clock, self._now_ms())
+                new.restore(clock, self._now_ms())
             self._starts_at_ms = 0  # requested with the next round
 
-    def _end_what_is_gone(self, layouts: Mapping[str, TopicLayout]) -> None:
+    def _remove_missing(self, layouts: Mapping[str, TopicLayout]) -> None:
         missing = sorted({topic for topic, _ in self._watched if topic not in layouts})
-        some = [*missing[self._checked :], *missing[: self._checked]][:_CHECKS_AT_ONCE]
-        self._checked = (self._checked + _CHECKS_AT_ONCE) % max(len(missing), 1)
+        some = [*missing[self._next_check :], *missing[: self._next_check]][:_CHECKS_AT_ONCE]
+        self._next_check = (self._next_check + _CHECKS_AT_ONCE) % max(len(missing), 1)
         checked = {topic: self._brokers.listing(topic) for topic in some}
         for place, one in list(self._watched.items()):
             layout = layouts.get(one.topic)
@@ -171,14 +173,14 @@ class Sampler:
                 listing = checked.get(one.topic)
                 is_gone = listing is not None and not listing.is_there
                 if listing is not None and listing.hidden is not None:
-                    self._miss(place, one, listing.hidden)
+                    self._note_miss(place, one, listing.hidden)
             if is_gone:
-                self._gone.append(one.look(self._now_ms(), self._rounds, is_gone=True))
+                self._removed.append(one.observation(self._now_ms(), self._rounds, is_gone=True))
                 self._is_urgent = True
-                for kept in (self._watched, self._news, self._standing, self._silent):
+                for kept in (self._watched, self._unreported, self._stalled, self._unresponsive):
                     kept.pop(place, None)
 
-    def _see(self, found: Mapping[Place, Ends], asked_at_ms: int, *, with_start: bool) -> list[Watched]:
+    def _apply_ends(self, found: Mapping[Place, Ends], asked_at_ms: int, *, with_start: bool) -> list[WatchedPartition]:
         """Takes the answers of a round. Returns the partitions that are stalled at an LSO not read so far."""
         stalled = []
         for place, ends in found.items():
@@ -186,7 +188,7 @@ class Sampler:
             if one is None:
                 continue  # a partition of the transaction log, which is always asked for, watched or not
             if ends.error:
-                self._miss(place, one, one.why_silent(ends.error))
+                self._note_miss(place, one, one.reason_for(ends.error))
                 continue
             if (
                 ends.last_stable_offset == one.last_stable_offset
@@ -199,26 +201,26 @@ class Sampler:
                 one.seen_at_ms = asked_at_ms  # most partitions, most of the time
                 one.samples.stretches[-1].last = self._rounds.number
                 continue
-            one.answered(ends, asked_at_ms, self._rounds)
-            self._silent.pop(place, None)
+            one.note_answer(ends, asked_at_ms, self._rounds)
+            self._unresponsive.pop(place, None)
             if one.since_ms is None:
-                self._standing.pop(place, None)
+                self._stalled.pop(place, None)
             else:
-                self._standing[place] = one
+                self._stalled[place] = one
                 if one.read_lso != one.last_stable_offset and one.stalled_since_ms is not None:
                     stalled.append(one)
-            self._note(place, one, asked_at_ms)
+            self._note_change(place, one, asked_at_ms)
         return stalled
 
-    def _take_log_ends(self, layout: TopicLayout, found: Mapping[Place, Ends]) -> None:
+    def _note_log_ends(self, layout: TopicLayout, found: Mapping[Place, Ends]) -> None:
         """Takes the ends of the transaction log. They order its records and those of partitions, without a clock."""
         ends = {p: found[LOG, p] for p in layout.leaders if not found[LOG, p].error}
         log_ends = {p: LogEnd(one.high_watermark, layout.leaders[p].epoch) for p, one in ends.items()}
         if log_ends != self._log_ends:
             self._log_ends = log_ends
-        self._rounds.take(self._log_ends)
+        self._rounds.set_ends(self._log_ends)
 
-    def _see_starts(self, stalled: Iterable[Watched]) -> None:
+    def _update_log_starts(self, stalled: Iterable[WatchedPartition]) -> None:
         """Updates the log starts of `stalled` before they are reported: the blocker depends on whether the LSO lies at
         the log's start."""
         leaders: dict[str, dict[int, Leader]] = {}
@@ -229,28 +231,28 @@ class Sampler:
             if not ends.error:
                 self._watched[place].log_start = ends.log_start
 
-    def _miss(self, place: Place, one: Watched, why: Reason) -> None:
+    def _note_miss(self, place: Place, one: WatchedPartition, why: Reason) -> None:
         if not one.misses:
             self._layouts_at_ms = 0  # another broker may lead now
-        one.missed(why)
+        one.note_miss(why)
         if one.why is not None:
-            self._silent[place] = one
-        self._note(place, one, self._now_ms())
+            self._unresponsive[place] = one
+        self._note_change(place, one, self._now_ms())
 
-    def _note(self, place: Place, one: Watched, now_ms: int) -> None:
-        news = one.news(now_ms)
-        if news is News.NONE:
-            self._news.pop(place, None)
+    def _note_change(self, place: Place, one: WatchedPartition, now_ms: int) -> None:
+        urgency = one.urgency(now_ms)
+        if urgency is Urgency.NONE:
+            self._unreported.pop(place, None)
             return
-        self._news[place] = one
-        self._is_urgent |= news is News.NOW
+        self._unreported[place] = one
+        self._is_urgent |= urgency is Urgency.NOW
 
-    def _asks(self, now_ms: int) -> tuple[StalledAsk, ...]:
+    def _due_requests(self, now_ms: int) -> tuple[ReadRequest, ...]:
         """Returns the stalled partitions to read now: those never read at this LSO first, then those read longest
         ago."""
         due = [
             one
-            for one in self._standing.values()
+            for one in self._stalled.values()
             if not one.misses
             and one.stalled_since_ms is not None
             and (one.read_lso != one.last_stable_offset or is_over(one.read_at_ms, READ_AGAIN_MS, now_ms))
@@ -258,12 +260,12 @@ class Sampler:
         due.sort(key=lambda one: one.read_at_ms if one.read_lso == one.last_stable_offset else 0)
         for one in due[:READS_AT_ONCE]:
             one.read_at_ms, one.read_lso = now_ms, one.last_stable_offset
-        return tuple(one.ask() for one in due[:READS_AT_ONCE])
+        return tuple(one.request() for one in due[:READS_AT_ONCE])
 
     def _trouble(self) -> Reason | None:
         if self._failure is not None:
             return self._failure
-        if not self._silent:
+        if not self._unresponsive:
             return None
-        reasons = Counter(one.why for one in self._silent.values() if one.why is not None).most_common(3)
-        return PartitionsSilent(len(self._silent), len(self._watched), tuple(reasons))
+        reasons = Counter(one.why for one in self._unresponsive.values() if one.why is not None).most_common(3)
+        return PartitionsSilent(len(self._unresponsive), len(self._watched), tuple(reasons))

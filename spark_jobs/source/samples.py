@@ -16,9 +16,9 @@ _ROUNDS: Final = 64
 _BEFORE: Final = 2
 """Stretches kept before the newest. If every round began one, the markers of a transaction that ended after `until` was
 requested lie behind the oldest of these."""
-_KEPT: Final = 16
-_TOLD_FIRST: Final = 5
-_TOLD_LAST: Final = 3
+_MAX_CLOSED: Final = 16
+_SELECTED_FIRST: Final = 5
+_SELECTED_LAST: Final = 3
 _NOTHING: Final[LogEnds] = MappingProxyType({})
 
 
@@ -32,7 +32,7 @@ class Rounds:
     def begin(self) -> None:
         self.number += 1
 
-    def take(self, ends: LogEnds) -> None:
+    def set_ends(self, ends: LogEnds) -> None:
         """Takes the ends that this round found."""
         self._ends[self.number] = ends
         self._ends.pop(self.number - _ROUNDS, None)
@@ -61,43 +61,43 @@ class Stretch:
 
 @dataclass(slots=True)
 class Samples:
-    """The samples of one partition. The last of `stretches` goes on; _BEFORE older ones are kept. `_done`: samples of
+    """The samples of one partition. The last of `stretches` goes on; _BEFORE older ones are kept. `_closed`: samples of
     stretches that are over, kept while a transaction is open there: most partitions are busy and free."""
 
     stretches: list[Stretch] = field(default_factory=list)
-    _done: list[Sample] = field(default_factory=list)
+    _closed: list[Sample] = field(default_factory=list)
 
-    def see(self, rounds: Rounds, high_watermark: int, leader_epoch: int, last_stable_offset: int) -> None:
+    def add_round(self, rounds: Rounds, high_watermark: int, leader_epoch: int, last_stable_offset: int) -> None:
         """Takes what this round found."""
         newest = self.stretches[-1] if self.stretches else None
         if newest is None or (newest.high_watermark, newest.leader_epoch) != (high_watermark, leader_epoch):
             if last_stable_offset < high_watermark:
-                self._keep_what_is_over(rounds)
+                self._close_stretches(rounds)
             self.stretches.append(Stretch(high_watermark, leader_epoch, rounds.number, rounds.number))
             del self.stretches[: -1 - _BEFORE]
         self.stretches[-1].last = rounds.number
         if last_stable_offset >= high_watermark:
-            self._done.clear()
-        elif self._done:
-            del self._done[: _first_to_tell(self._done, last_stable_offset)]
-            if len(self._done) > _KEPT:
-                del self._done[_TOLD_FIRST:-_TOLD_LAST:2]
+            self._closed.clear()
+        elif self._closed:
+            del self._closed[: _first_relevant(self._closed, last_stable_offset)]
+            if len(self._closed) > _MAX_CLOSED:
+                del self._closed[_SELECTED_FIRST:-_SELECTED_LAST:2]
 
-    def told(self, rounds: Rounds, last_stable_offset: int) -> tuple[Sample, ...]:
+    def selected(self, rounds: Rounds, last_stable_offset: int) -> tuple[Sample, ...]:
         """Returns the samples that prove most about the records from the LSO on."""
-        all_ = [*self._done, _sample(rounds, self.stretches)] if self.stretches else self._done
-        chosen = all_[_first_to_tell(all_, last_stable_offset) :]
-        is_short = len(chosen) <= _TOLD_FIRST + _TOLD_LAST
-        return tuple(chosen if is_short else [*chosen[:_TOLD_FIRST], *chosen[-_TOLD_LAST:]])
+        all_ = [*self._closed, _sample(rounds, self.stretches)] if self.stretches else self._closed
+        chosen = all_[_first_relevant(all_, last_stable_offset) :]
+        is_short = len(chosen) <= _SELECTED_FIRST + _SELECTED_LAST
+        return tuple(chosen if is_short else [*chosen[:_SELECTED_FIRST], *chosen[-_SELECTED_LAST:]])
 
-    def _keep_what_is_over(self, rounds: Rounds) -> None:
+    def _close_stretches(self, rounds: Rounds) -> None:
         """Keeps the sample of the newest stretch, and of those before it if nothing is kept yet."""
         number = len(self.stretches)
-        first = number - 1 if self._done else 0
-        self._done += [_sample(rounds, self.stretches[: n + 1]) for n in range(first, number)]
+        first = number - 1 if self._closed else 0
+        self._closed += [_sample(rounds, self.stretches[: n + 1]) for n in range(first, number)]
 
 
-def _first_to_tell(samples: Sequence[Sample], last_stable_offset: int) -> int:
+def _first_relevant(samples: Sequence[Sample], last_stable_offset: int) -> int:
     """Returns the index of the sample _BEFORE the newest one that does not have the record at the LSO."""
     older = [i for i, one in enumerate(samples) if one.high_watermark <= last_stable_offset]
     return max(older[-1] - _BEFORE, 0) if older else 0

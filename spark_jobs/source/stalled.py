@@ -17,97 +17,98 @@ from service.kafka.client import KafkaClient
 from service.kafka.errors import KafkaFailure, KafkaRefused
 from service.kafka.producers import Producers, describe_producers
 from service.kafka.settings import ClientSettings
-from spark_jobs.source.reader import connected, forget
-from spark_jobs.source.requests import StalledAsk
-from spark_jobs.source.window import KeptWindows
-from spark_jobs.source.windows import LARGE, SMALL, Read, Windows
+from spark_jobs.source.reader import close_client, shared_client
+from spark_jobs.source.requests import ReadRequest
+from spark_jobs.source.window import WindowCache
+from spark_jobs.source.window_fetcher import LARGE, SMALL, WindowFetcher, WindowRead
 
 _TIMEOUT_MS: Final = 5_000
-_windows: dict[str, Windows] = {}  # kept between tasks, as connections are
+_fetchers: dict[str, WindowFetcher] = {}  # kept between tasks, as connections are
 
 
 def read_stalled(
-    settings: ClientSettings, asks: Sequence[StalledAsk], kept: str, now_ms: Callable[[], int]
+    settings: ClientSettings, requests: Sequence[ReadRequest], window_file: str, now_ms: Callable[[], int]
 ) -> Iterator[StalledRead]:
-    """Yields a read of each of `asks` that still has the same LSO. `kept`: the file with the windows read before."""
-    if kept not in _windows:
-        _windows.clear()  # windows of a query that is over
-        _windows[kept] = Windows(KeptWindows(kept))
-    windows = _windows[kept]
+    """Yields a read of each of `requests` that still has the same LSO. `window_file`: the file with the windows read
+    before."""
+    if window_file not in _fetchers:
+        _fetchers.clear()  # windows of a query that is over
+        _fetchers[window_file] = WindowFetcher(WindowCache(window_file))
+    fetcher = _fetchers[window_file]
     anybody_answered = False
-    for node, of_node in groupby(sorted(asks, key=_leader), key=_leader):
+    for node, of_node in groupby(sorted(requests, key=_leader), key=_leader):
         some = list(of_node)
         read_at_ms = now_ms()
         try:
-            client = connected(settings)
-            told = _describe(client, node, some)
-            limits = {ask: SMALL if _is_described(told.get(_place(ask))) else LARGE for ask in some}
-            reads = windows.read(client, node, some, limits)
+            client = shared_client(settings)
+            described = _describe(client, node, some)
+            limits = {request: SMALL if _is_described(described.get(_place(request))) else LARGE for request in some}
+            reads = fetcher.read(client, node, some, limits)
         except KafkaFailure as e:
-            yield from (_read(ask, read_at_ms, Read(None, e.reason), None) for ask in some)
+            yield from (_read(request, read_at_ms, WindowRead(None, e.reason), None) for request in some)
             continue
         anybody_answered = True
-        for ask in some:
-            if not reads[ask].has_moved:
-                yield _read(ask, read_at_ms, reads[ask], told.get(_place(ask)))
-    if asks and not anybody_answered:  # not for one frozen broker: a new client may hang on it again
-        forget(settings)
+        for request in some:
+            if not reads[request].has_moved:
+                yield _read(request, read_at_ms, reads[request], described.get(_place(request)))
+    if requests and not anybody_answered:  # not for one frozen broker: a new client may hang on it again
+        close_client(settings)
 
 
-def _leader(ask: StalledAsk) -> int:
-    return ask.leader
+def _leader(request: ReadRequest) -> int:
+    return request.leader
 
 
-def _place(ask: StalledAsk) -> tuple[str, int]:
-    return ask.topic, ask.partition
+def _place(request: ReadRequest) -> tuple[str, int]:
+    return request.topic, request.partition
 
 
-def _is_described(told: Producers | None) -> bool:
-    return told is not None and not told.error
+def _is_described(described: Producers | None) -> bool:
+    return described is not None and not described.error
 
 
-def _describe(client: KafkaClient, node: int, asks: Sequence[StalledAsk]) -> dict[tuple[str, int], Producers]:
+def _describe(client: KafkaClient, node: int, requests: Sequence[ReadRequest]) -> dict[tuple[str, int], Producers]:
     """Returns the producers of each partition; nothing if the broker does not know the request (before Kafka 2.8).
     Raises KafkaUnavailable."""
     partitions: dict[str, list[int]] = {}
-    for ask in asks:
-        partitions.setdefault(ask.topic, []).append(ask.partition)
+    for request in requests:
+        partitions.setdefault(request.topic, []).append(request.partition)
     try:
         return describe_producers(client, node, partitions, _TIMEOUT_MS)
     except KafkaRefused:
         return {}
 
 
-def _read(ask: StalledAsk, read_at_ms: int, read: Read, told: Producers | None) -> StalledRead:
+def _read(request: ReadRequest, read_at_ms: int, read: WindowRead, described: Producers | None) -> StalledRead:
     window = read.window
-    high_watermark = max(ask.high_watermark, window.next_offset) if window else ask.high_watermark
+    high_watermark = max(request.high_watermark, window.next_offset) if window else request.high_watermark
     is_whole = window is not None and window.first is not None and window.next_offset >= high_watermark
     seen = window.entries(is_whole=is_whole) if window else ()
-    whys = read.why, None if told is None or not told.error else _why(ask, told.error)
+    whys = read.why, None if described is None or not described.error else _why(request, described.error)
     return StalledRead(
-        topic=ask.topic,
-        partition=ask.partition,
-        topic_id=ask.topic_id,
-        leader_epoch=ask.leader_epoch,
-        last_stable_offset=ask.last_stable_offset,
+        topic=request.topic,
+        partition=request.partition,
+        topic_id=request.topic_id,
+        leader_epoch=request.leader_epoch,
+        last_stable_offset=request.last_stable_offset,
         high_watermark=high_watermark,
         read_at_ms=read_at_ms,
         first=window.first if window else None,
-        described=_is_described(told),
-        entries=_entries(told, seen) if told is not None and not told.error else seen,
+        described=_is_described(described),
+        entries=_entries(described, seen) if described is not None and not described.error else seen,
         is_whole=is_whole,
         lag_bytes=window.size if window and is_whole else None,
         why=together(whys),
     )
 
 
-def _why(ask: StalledAsk, error: int) -> Reason:
+def _why(request: ReadRequest, error: int) -> Reason:
     if error == errors.TOPIC_AUTHORIZATION_FAILED:
-        return NoPermission(ask.topic, (READ,))
-    return ErrorAnswer(ask.leader, "DescribeProducers", error)
+        return NoPermission(request.topic, (READ,))
+    return ErrorAnswer(request.leader, "DescribeProducers", error)
 
 
-def _entries(told: Producers, seen: Sequence[OpenEntry]) -> tuple[OpenEntry, ...]:
+def _entries(described: Producers, seen: Sequence[OpenEntry]) -> tuple[OpenEntry, ...]:
     """Returns the entries that the broker reports, with the records and bytes that were counted in their batches."""
     written = {(one.producer_id, one.start_offset): (one.records, one.bytes) for one in seen}
     return tuple(
@@ -119,6 +120,6 @@ def _entries(told: Producers, seen: Sequence[OpenEntry]) -> tuple[OpenEntry, ...
             p.last_timestamp_ms,
             *written.get((p.producer_id, p.transaction_start_offset), (None, None)),
         )
-        for p in told.producers
+        for p in described.producers
         if p.transaction_start_offset >= 0
     )

@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from service.processes.progress import heard_by, touch
-from spark_jobs.source.carried import carrying_reasons
+from spark_jobs.source.encoded_failure import encoding_failures
 
 
 class Planned(Protocol):
@@ -74,7 +74,7 @@ class PlanningReader(DataSourceStreamReader, Generic[P]):
         self._plan, self._number, self._planned_at = plan, self._number + 1, time.monotonic()
         return {"plan": self._number}
 
-    def at_hand(self, end: dict[str, Any]) -> P:
+    def current_plan(self, end: dict[str, Any]) -> P:
         """Returns the plan that ends at Spark's offset `end`. Raises RuntimeError if that is not the newest one."""
         if self._plan is None or end["plan"] != self._number:
             raise RuntimeError(f"plan {end['plan']} is not the one at hand ({self._number}): restart from the store")
@@ -86,7 +86,7 @@ class PlanningReader(DataSourceStreamReader, Generic[P]):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yields the rows of `read_rows`, and reports its steps as the planner's are reported."""
-        with heard_by(self._step), carrying_reasons():
+        with heard_by(self._step), encoding_failures():
             yield from self.read_rows(partition)
 
     def stop(self) -> None:

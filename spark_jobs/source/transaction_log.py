@@ -37,7 +37,7 @@ class TransactionLogReader(PlanningReader[Plan]):
         super().__init__(int(options["pollms"]), int(options["heartbeatms"]), options["pulse"])
         self._settings = ClientSettings.from_json(options["client"])
         self._positions = log_identity.from_json(options["positions"])
-        self._kept = tuple(prefix.encode() for prefix in json.loads(options["kept"]))
+        self._history_prefixes = tuple(prefix.encode() for prefix in json.loads(options["historyprefixes"]))
         self._limits = Limits(records=int(options["records"]))
         self._cores = int(options["cores"])
 
@@ -45,7 +45,7 @@ class TransactionLogReader(PlanningReader[Plan]):
         return LogPlanner(self._settings, TOPIC, self._positions, self._limits, wall_clock_ms)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        plan = self.at_hand(end)
+        plan = self.current_plan(end)
         tasks = into_tasks(plan.ranges, self._cores)
         return [LogTask(tuple(task), None if i else plan.trouble) for i, task in enumerate(tasks)]
 
@@ -53,7 +53,7 @@ class TransactionLogReader(PlanningReader[Plan]):
         assert isinstance(partition, LogTask)
         if partition.trouble is not None:
             yield trouble_to_rows(partition.trouble)
-        yield from read_ranges(self._settings, TOPIC, partition.ranges, self._kept)
+        yield from read_ranges(self._settings, TOPIC, partition.ranges, self._history_prefixes)
 
 
 class TransactionLogSource(DataSource):
@@ -76,12 +76,13 @@ def source_options(
     cores: int,
     poll_ms: int,
     heartbeat_ms: int,
-    kept: Sequence[str] = (),
+    history_prefixes: Sequence[str] = (),
     pulse: str = "",
 ) -> dict[str, str]:
     """Returns the options of the source in the form in which Spark passes them on (strings, keys in lower case).
 
-    `kept`: prefixes of ids; of these ids every transition is handed over. `pulse`: a file that is touched at each step.
+    `history_prefixes`: prefixes of ids; of these ids every transition is handed over. `pulse`: a file that is touched
+    at each step.
     """
     return {
         "client": settings.to_json(),
@@ -91,5 +92,5 @@ def source_options(
         "pollms": str(poll_ms),
         "heartbeatms": str(heartbeat_ms),
         "pulse": pulse,
-        "kept": json.dumps(list(kept)),
+        "historyprefixes": json.dumps(list(history_prefixes)),
     }

@@ -14,13 +14,13 @@ from service.domain.worlds.order import encode
 from service.kafka import errors
 from service.kafka.ends import Ends
 from service.kafka.metadata import Leader
-from spark_jobs.source.requests import StalledAsk
+from spark_jobs.source.requests import ReadRequest
 from spark_jobs.source.samples import Rounds, Samples
 
 _INTERNAL: Final = "__"
 
 
-class Watch(NamedTuple):
+class WatchedTopics(NamedTuple):
     """Globs of topic names. `topics`: to watch; none means all. `mirrored`: not to watch, because they are copied from
     another cluster with its producer ids, which mean nothing in this one."""
 
@@ -51,7 +51,7 @@ def is_over(since_ms: int, period_ms: int, now_ms: int) -> bool:
     return not 0 <= now_ms - since_ms < period_ms
 
 
-class Clock(NamedTuple):
+class StallClock(NamedTuple):
     """The stored stall of a partition, for the next start: its LSO, and the time since which it has been there."""
 
     topic: str
@@ -62,7 +62,7 @@ class Clock(NamedTuple):
     samples: str | None = None
 
 
-class News(IntEnum):
+class Urgency(IntEnum):
     """The urgency with which a partition is to be reported."""
 
     NONE = 0
@@ -72,12 +72,12 @@ class News(IntEnum):
 
 
 @dataclass(slots=True)
-class Watched:
+class WatchedPartition:
     """A watched partition. Offsets are -1 until it answers. `since_ms`: the time since which the LSO has been at this
-    offset, below the high watermark; kept over errors, and over restarts by `Clock`. `why`: the reason for which the
-    partition cannot be sampled.
+    offset, below the high watermark; kept over errors, and over restarts by `StallClock`. `why`: the reason for which
+    the partition cannot be sampled.
 
-    `told`: the newest observation that was reported. `read_at_ms`, `read_lso`: time and LSO of the last read.
+    `reported`: the newest observation that was reported. `read_at_ms`, `read_lso`: time and LSO of the last read.
     """
 
     topic: str
@@ -93,20 +93,20 @@ class Watched:
     stored_samples: str | None = None
     misses: int = 0
     why: Reason | None = None
-    told: PartitionLook | None = None
+    reported: PartitionLook | None = None
     read_at_ms: int = 0
     read_lso: int = -1
 
-    def begin_at(self, clock: Clock, now_ms: int) -> None:
+    def restore(self, clock: StallClock, now_ms: int) -> None:
         """Restores a stall that began before this process. It goes on if the LSO is still the same."""
         if clock.topic_id == self.topic_id:
             self.last_stable_offset = clock.last_stable_offset
             self.since_ms = min(clock.stalled_since_ms, now_ms)
             self.stored_samples = clock.samples
 
-    def answered(self, ends: Ends, asked_at_ms: int, rounds: Rounds) -> None:
+    def note_answer(self, ends: Ends, asked_at_ms: int, rounds: Rounds) -> None:
         """Takes the partition's answer in a round. `ends.log_start` is -1 if it was not requested."""
-        self.samples.see(rounds, ends.high_watermark, self.leader.epoch, ends.last_stable_offset)
+        self.samples.add_round(rounds, ends.high_watermark, self.leader.epoch, ends.last_stable_offset)
         if ends.last_stable_offset >= ends.high_watermark:
             self.since_ms = self.stored_samples = None
         elif self.since_ms is None or ends.last_stable_offset != self.last_stable_offset or self.since_ms > asked_at_ms:
@@ -116,7 +116,7 @@ class Watched:
             self.log_start = ends.log_start
         self.seen_at_ms, self.misses, self.why = asked_at_ms, 0, None
 
-    def why_silent(self, error: int) -> Reason:
+    def reason_for(self, error: int) -> Reason:
         """Returns the reason for the error code `error` of the partition's leader."""
         broker = self.leader.node
         if error == errors.TOPIC_AUTHORIZATION_FAILED:
@@ -129,7 +129,7 @@ class Watched:
             return NewLeader(broker)
         return ErrorAnswer(broker, "", error)
 
-    def missed(self, why: Reason) -> None:
+    def note_miss(self, why: Reason) -> None:
         """Notes a round without an answer. A single one is passed over."""
         self.misses += 1
         if self.misses >= _MISSES or not self.seen_at_ms:
@@ -140,28 +140,32 @@ class Watched:
         """The time the stall began; None until the LSO was observed at one offset for STALL_MS."""
         return self.since_ms if self.since_ms is not None and self.seen_at_ms - self.since_ms >= STALL_MS else None
 
-    def news(self, now_ms: int) -> News:
-        told = self.told
-        if told is None:
-            return News.NEXT
-        if self.why != told.why:
-            return News.NOW
+    def urgency(self, now_ms: int) -> Urgency:
+        reported = self.reported
+        if reported is None:
+            return Urgency.NEXT
+        if self.why != reported.why:
+            return Urgency.NOW
         if self.why is not None:
-            return News.NONE
+            return Urgency.NONE
         since = self.stalled_since_ms
-        if since != told.stalled_since_ms:
-            return News.NOW
+        if since != reported.stalled_since_ms:
+            return Urgency.NOW
         if (self.last_stable_offset, self.high_watermark, self.log_start, self.leader.epoch, self.leader.node) == (
-            told.last_stable_offset,
-            told.high_watermark,
-            told.log_start,
-            told.leader_epoch,
-            told.leader,
+            reported.last_stable_offset,
+            reported.high_watermark,
+            reported.log_start,
+            reported.leader_epoch,
+            reported.leader,
         ):
-            return News.NONE
-        return News.NEXT if since is not None or is_over(told.looked_at_ms, MOVING_EVERY_MS, now_ms) else News.LATER
+            return Urgency.NONE
+        return (
+            Urgency.NEXT
+            if since is not None or is_over(reported.looked_at_ms, MOVING_EVERY_MS, now_ms)
+            else Urgency.LATER
+        )
 
-    def look(self, now_ms: int, rounds: Rounds, *, is_gone: bool = False) -> PartitionLook:
+    def observation(self, now_ms: int, rounds: Rounds, *, is_gone: bool = False) -> PartitionLook:
         """Returns the observation to report. Without an answer its offsets are -1, and the stall's clock goes on."""
         is_known = self.why is None and not is_gone
         return PartitionLook(
@@ -177,12 +181,12 @@ class Watched:
             stalled_since_ms=None if is_gone else self.stalled_since_ms,
             why=None if is_gone else self.why,
             is_gone=is_gone,
-            samples=self._told_samples(rounds) if is_known and self.stalled_since_ms is not None else None,
+            samples=self._encoded_samples(rounds) if is_known and self.stalled_since_ms is not None else None,
         )
 
-    def ask(self) -> StalledAsk:
+    def request(self) -> ReadRequest:
         """Returns the request to read the partition, with the values observed last."""
-        return StalledAsk(
+        return ReadRequest(
             self.topic,
             self.partition,
             self.topic_id,
@@ -193,6 +197,6 @@ class Watched:
             self.high_watermark,
         )
 
-    def _told_samples(self, rounds: Rounds) -> str:
+    def _encoded_samples(self, rounds: Rounds) -> str:
         """Returns the samples, encoded. While a stall from before a restart goes on, these are the stored ones."""
-        return self.stored_samples or encode(self.samples.told(rounds, self.last_stable_offset))
+        return self.stored_samples or encode(self.samples.selected(rounds, self.last_stable_offset))

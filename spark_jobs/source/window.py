@@ -95,7 +95,7 @@ def _first(header: BatchHeader) -> FirstBatch:
     )
 
 
-MOST: Final = 20_000
+MAX_WINDOWS: Final = 20_000
 """Number of windows that are kept: those that were extended last."""
 
 
@@ -122,12 +122,12 @@ class Key(NamedTuple):
     last_stable_offset: int
 
 
-class KeptWindows:
+class WindowCache:
     """A file with the window of each partition at its newest LSO. `path`: in a directory that lives as long as the
     query."""
 
-    def __init__(self, path: str, most: int = MOST) -> None:
-        self._path, self._most = path, most
+    def __init__(self, path: str, max_windows: int = MAX_WINDOWS) -> None:
+        self._path, self._max_windows = path, max_windows
         self._file: sqlite3.Connection | None = None
 
     def find(self, keys: Iterable[Key]) -> dict[Key, Window]:
@@ -139,7 +139,7 @@ class KeptWindows:
                 if row := file.execute(_FIND, key).fetchone():
                     found[key] = Window.load(row[0])
         except sqlite3.Error:
-            self._keep_for_itself()
+            self._use_memory()
         return found
 
     def keep(self, windows: Mapping[Key, Window]) -> None:
@@ -148,9 +148,9 @@ class KeptWindows:
         try:
             with self._opened() as file:
                 file.executemany(_KEEP, [(*key, window.dump()) for key, window in windows.items()])
-                file.execute(_FORGET, (self._most,))
+                file.execute(_FORGET, (self._max_windows,))
         except sqlite3.Error:
-            self._keep_for_itself()
+            self._use_memory()
 
     def _opened(self) -> sqlite3.Connection:
         if self._file is None:
@@ -159,7 +159,7 @@ class KeptWindows:
             self._file.execute(_CREATE)
         return self._file
 
-    def _keep_for_itself(self) -> None:
+    def _use_memory(self) -> None:
         """Switches to memory when the file cannot be used, so that a worker does not read the same bytes again."""
         if self._file is not None:
             self._file.close()

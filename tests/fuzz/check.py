@@ -194,7 +194,7 @@ def _read(inputs: Sequence[Input]) -> LogBatch:
         ]
 
     with patch.object(reader, "fetch", answer), patch.dict(reader.clients, {SETTINGS.to_json(): None}):
-        rows = list(reader.read_ranges(SETTINGS, "topic", ranges, kept=(b"bad",)))
+        rows = list(reader.read_ranges(SETTINGS, "topic", ranges, history_prefixes=(b"bad",)))
     (batch,) = batches_from_rows(pa.Table.from_batches(rows))
     assert [r.partition for r in batch.ranges] == [r.partition for r in ranges]
     return batch

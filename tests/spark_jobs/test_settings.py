@@ -11,7 +11,7 @@ from service.cli.kafka import ingest_arguments
 from service.domain.findings.rules import Rule, Rules
 from service.domain.retention_policy import DEFAULT
 from spark_jobs.settings import parse
-from spark_jobs.source.watched import Watch
+from spark_jobs.source.watched import WatchedTopics
 
 FLAGS = ["--bootstrap-servers", "broker:9092"]
 
@@ -56,8 +56,8 @@ def test_which_topics_are_watched_reaches_the_application(
         file.write_text('topics = ["orders-*", "pay"]\nmirrored = ["eu.*"]\npartitions = "stalled"\n')
     arguments = ingest_arguments(settings.load(flags, str(file)))
     parsed = parse(arguments[arguments.index("spark_jobs") + 1 :])
-    assert parsed.watch == Watch(("orders-*", "pay"), ("eu.*",))
-    assert parse(FLAGS).watch == Watch()
+    assert parsed.watch == WatchedTopics(("orders-*", "pay"), ("eu.*",))
+    assert parse(FLAGS).watch == WatchedTopics()
 
 
 @pytest.mark.parametrize("flag", ["--rules", "--keep"])
@@ -73,7 +73,7 @@ def test_every_batch_is_read_only_of_topics_that_were_named(capsys: pytest.Captu
     flags: dict[str, str | list[str] | None] = {"bootstrap_servers": "broker:9092", "partitions": "all"}
     arguments = ingest_arguments(settings.load(flags | {"topics": ["pay"]}))
     parsed = parse(arguments[arguments.index("spark_jobs") + 1 :])
-    assert (parsed.tails, parsed.watch) == (True, Watch(("pay",)))
+    assert (parsed.tails, parsed.watch) == (True, WatchedTopics(("pay",)))
     assert not parse(FLAGS).tails
     with pytest.raises(SystemExit) as ended:
         parse([*FLAGS, "--partitions", "all"])
@@ -83,7 +83,7 @@ def test_every_batch_is_read_only_of_topics_that_were_named(capsys: pytest.Captu
 
 
 def test_what_is_tailed_is_neither_kafkas_own_nor_copied() -> None:
-    watch = Watch(("*",), ("eu.*",))
+    watch = WatchedTopics(("*",), ("eu.*",))
     topics = ("pay", "eu.pay", "__transaction_state", "__consumer_offsets")
     assert [topic for topic in topics if watch.tails(topic)] == ["pay"]
     assert [topic for topic in topics if watch.covers(topic)] == ["pay", "__transaction_state", "__consumer_offsets"]

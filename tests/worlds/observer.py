@@ -71,14 +71,14 @@ class Observer:
     def _end_round(self) -> None:
         if self._log_end is None or not self._is_partition_asked:
             return
-        self._rounds.take({LOG_PARTITION: self._log_end})
+        self._rounds.set_ends({LOG_PARTITION: self._log_end})
         if self._partition is not None:
-            self._samples.see(self._rounds, *self._partition)
+            self._samples.add_round(self._rounds, *self._partition)
         self._begin_round()
 
     def samples(self) -> tuple[Sample, ...]:
         """As the sampler tells them."""
-        return self._samples.told(self._rounds, last_stable_offset(self.cluster))
+        return self._samples.selected(self._rounds, last_stable_offset(self.cluster))
 
 
 def history_of(cluster: Cluster) -> LogHistory:

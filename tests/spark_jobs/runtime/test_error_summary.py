@@ -7,7 +7,7 @@ import pytest
 from service.domain.reasons.unread import Told
 from service.kafka.errors import KafkaRefused
 from spark_jobs.runtime.error_summary import error_summary, reason_of
-from spark_jobs.source.carried import Carried, carrying_reasons
+from spark_jobs.source.encoded_failure import EncodedFailure, encoding_failures
 from tests.helpers.reasons import denied
 
 SPARK = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted due to stage failure
@@ -27,9 +27,9 @@ def test_our_own_exception_is_found_in_what_spark_makes_of_it() -> None:
 
 def test_the_reason_of_a_worker_arrives_as_it_was() -> None:
     missing = denied("t")
-    with pytest.raises(Carried) as raised, carrying_reasons():
+    with pytest.raises(EncodedFailure) as raised, encoding_failures():
         raise KafkaRefused(missing)
-    name = f"{Carried.__module__}.{Carried.__name__}"
+    name = f"{EncodedFailure.__module__}.{EncodedFailure.__name__}"
     said = RuntimeError(
         SPARK.replace("service.kafka.errors.KafkaRefused: no permission on", f"{name}: {raised.value}\n")
     )
@@ -40,7 +40,7 @@ def test_the_reason_of_a_worker_arrives_as_it_was() -> None:
 
 @pytest.mark.parametrize("cut", ['{"code": "no_perm', '{"code": "no_perm}', "{}, x}"])
 def test_a_reason_that_nobody_can_read_is_what_was_said(cut: str) -> None:
-    said = RuntimeError(f"spark_jobs.source.carried.Carried: {cut}")
+    said = RuntimeError(f"spark_jobs.source.encoded_failure.EncodedFailure: {cut}")
     assert reason_of(said) == Told(cut)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from service.domain.transaction_log.facts import RangeRead
-from spark_jobs.source.admission import READ_AT_ONCE, Limits, admit, at_once, into_tasks, shares
+from spark_jobs.source.admission import READ_AT_ONCE, Limits, admit, into_tasks, shares, split_by_size
 from spark_jobs.source.log_identity import LogPosition, from_json, to_json
 
 
@@ -68,8 +68,8 @@ def test_a_heartbeat_is_one_task() -> None:
 def test_a_task_folds_a_bounded_number_of_records_at_once() -> None:
     half = READ_AT_ONCE // 2
     ranges = [a_range(p, 0, half) for p in range(5)]
-    assert [[r.partition for r in some] for some in at_once(ranges)] == [[0, 1], [2, 3], [4]]
-    assert list(at_once([])) == [[]]
+    assert [[r.partition for r in some] for some in split_by_size(ranges)] == [[0, 1], [2, 3], [4]]
+    assert list(split_by_size([])) == [[]]
 
 
 def test_positions_travel_to_the_planner_as_text() -> None:

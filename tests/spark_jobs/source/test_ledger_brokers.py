@@ -16,7 +16,7 @@ from spark_jobs.fold.ledger import batches_from_rows
 from spark_jobs.source.ledger_planner import LAYOUT_EVERY_MS, LedgerPlanner
 from spark_jobs.source.ledger_reader import read_tails
 from spark_jobs.source.ledger_requests import LedgerBrokers
-from spark_jobs.source.watched import Watch
+from spark_jobs.source.watched import WatchedTopics
 from tests.helpers.brokers import connect, describe_transaction
 from tests.helpers.waiting import ANSWER_S, wait_for, wait_until_equal
 from tests.integration.producers import SILENT, create_topic, open_producer
@@ -32,7 +32,7 @@ class Tailing:
     def __init__(self, bootstrap: str) -> None:
         self._settings = ClientSettings.load(bootstrap, None)
         self._ahead_ms = 0
-        self.planner = LedgerPlanner(LedgerBrokers(self._settings), Watch((TOPIC,)), {}, self._now_ms)
+        self.planner = LedgerPlanner(LedgerBrokers(self._settings), WatchedTopics((TOPIC,)), {}, self._now_ms)
         self.ranges: dict[int, RangeRead] = {}
         self.gaps: list[Gap] = []
         self.records = self.commits = 0

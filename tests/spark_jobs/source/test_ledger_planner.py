@@ -13,10 +13,10 @@ from service.kafka.ends import Ends
 from service.kafka.errors import KafkaRefused, KafkaUnavailable
 from service.kafka.metadata import Leader, TopicLayout, Topics
 from spark_jobs.source.ledger_planner import LAYOUT_EVERY_MS, LedgerPlan, LedgerPlanner
-from spark_jobs.source.ledger_requests import EVERY_MS
-from spark_jobs.source.log_identity import LogPosition, Look, other_log
+from spark_jobs.source.ledger_requests import MEASURE_EVERY_MS
+from spark_jobs.source.log_identity import LogObservation, LogPosition, divergence
 from spark_jobs.source.requests import Listing, Place
-from spark_jobs.source.watched import Watch
+from spark_jobs.source.watched import WatchedTopics
 from tests.helpers.reasons import denied
 
 
@@ -58,10 +58,10 @@ class Cluster:
         hidden = denied(topic, DESCRIBE) if topic in self.unreadable else None
         return Listing(hidden is not None, hidden)
 
-    def other_log(self, seen: Look, partition: int, position: LogPosition) -> Gap | None:
+    def divergence(self, seen: LogObservation, partition: int, position: LogPosition) -> Gap | None:
         if self.parted_at is not None and seen.layout.leaders[partition].epoch != position.leader_epoch:
             return Gap(self.parted_at, position.next_offset, "diverged")
-        return other_log(None, seen, partition, position._replace(leader_epoch=-1))  # type: ignore[arg-type]
+        return divergence(None, seen, partition, position._replace(leader_epoch=-1))  # type: ignore[arg-type]
 
     def record_size(self, layout: TopicLayout, partition: int, offset: int) -> int | None:
         self.measured.append(layout.topic)
@@ -79,7 +79,7 @@ class Planned:
     def __init__(self, cluster: Cluster, budget: int = 10**9, **positions: dict[int, LogPosition]) -> None:
         self.cluster = cluster
         self._now_ms = 1_000_000
-        self.planner = LedgerPlanner(cluster, Watch(("*",), ("eu.*",)), positions, lambda: self._now_ms, budget)
+        self.planner = LedgerPlanner(cluster, WatchedTopics(("*",), ("eu.*",)), positions, lambda: self._now_ms, budget)
 
     def plan(self, after_ms: int = LAYOUT_EVERY_MS) -> LedgerPlan:
         self._now_ms += after_ms
@@ -151,7 +151,7 @@ def test_a_topic_that_may_not_be_read_is_named_and_the_others_go_on() -> None:
     assert cluster.measured.count("secret") == 1, "it is not asked again at once"
     cluster.unreadable.clear()
     cluster.logs["secret"] = [(0, 70)]
-    assert {topic: r.lo for topic, r in planned.plan(EVERY_MS).ranges} == {"pay": 50, "secret": 70}
+    assert {topic: r.lo for topic, r in planned.plan(MEASURE_EVERY_MS).ranges} == {"pay": 50, "secret": 70}
 
 
 def test_a_permission_that_is_taken_away_leaves_the_view_and_reads_nothing() -> None:
@@ -159,7 +159,7 @@ def test_a_permission_that_is_taken_away_leaves_the_view_and_reads_nothing() -> 
     planned.plan()
     cluster.unreadable.add("pay")
     cluster.logs["pay"] = [(0, 90)]
-    plan = planned.plan(EVERY_MS)
+    plan = planned.plan(MEASURE_EVERY_MS)
     assert plan.trouble == denied("pay")
     assert [(r.lo, r.hi, r.end_offset) for _, r in plan.ranges] == [(50, 50, 90)]
 
@@ -248,14 +248,14 @@ def test_a_log_that_cannot_be_compared_waits_alone(monkeypatch: pytest.MonkeyPat
     planned = Planned(cluster := Cluster(pay=[(0, 50)], orders=[(0, 5)]))
     planned.plan()
 
-    def asked(seen: Look, partition: int, position: LogPosition) -> Gap | None:
+    def asked(seen: LogObservation, partition: int, position: LogPosition) -> Gap | None:
         if seen.layout.topic == "pay":
             raise KafkaUnavailable("end of epoch 5 of pay-0: error 74")
         return None
 
     cluster.logs |= {"pay": [(0, 60)], "orders": [(0, 6)]}
     with monkeypatch.context() as patched:
-        patched.setattr(cluster, "other_log", asked)
+        patched.setattr(cluster, "divergence", asked)
         plan = planned.plan()
     assert str(plan.trouble) == "end of epoch 5 of pay-0: error 74"
     assert [(topic, r.lo, r.hi) for topic, r in plan.ranges] == [("orders", 5, 6)]
@@ -266,5 +266,5 @@ def test_sizes_are_measured_seldom() -> None:
     planned = Planned(cluster := Cluster(pay=[(0, 50)]))
     for n in range(20):
         cluster.logs["pay"] = [(0, 50 + n)]
-        planned.plan(EVERY_MS // 10)
+        planned.plan(MEASURE_EVERY_MS // 10)
     assert len(cluster.measured) in (2, 3)

@@ -18,7 +18,7 @@ from service.kafka.metadata import TopicLayout
 from service.kafka.settings import ClientSettings
 from spark_jobs.source import planner as planning
 from spark_jobs.source.admission import Limits
-from spark_jobs.source.log_identity import LogPosition, Look, other_log, silence
+from spark_jobs.source.log_identity import LogObservation, LogPosition, divergence, unanswered_reason
 from spark_jobs.source.planner import LogPlanner, Plan
 from tests.helpers.reasons import denied
 from tests.helpers.waiting import ANSWER_S, wait_until_equal
@@ -103,19 +103,19 @@ def test_a_gap_is_not_lost_where_a_later_partition_does_not_answer(
     answering.plan()
     answering.planner.close()
 
-    def asked(client: KafkaClient, seen: Look, partition: int, position: LogPosition) -> Gap | None:
+    def asked(client: KafkaClient, seen: LogObservation, partition: int, position: LogPosition) -> Gap | None:
         if partition == 1:
             raise KafkaUnavailable("broker 1 does not answer")
-        return other_log(client, seen, partition, position)
+        return divergence(client, seen, partition, position)
 
     with monkeypatch.context() as patched:
-        patched.setattr(planning, "other_log", asked)
+        patched.setattr(planning, "divergence", asked)
         # the topic is gone at first where a broker is slow to learn that it is there again
         wait_until_equal(planned.planner.plan, Plan((), Told("broker 1 does not answer")), "the plan")
     assert {p: gap.reason for p, gap in gaps(planned.plan()).items()} == {0: "recreated", 1: "recreated"}
 
 
 def test_a_missing_permission_is_told_in_the_words_of_the_client() -> None:
-    seen = Look(TopicLayout("t", "T", {}), 0, {}, {}, {0: errors.TOPIC_AUTHORIZATION_FAILED})
-    assert silence(seen) == denied("t", "DESCRIBE", "READ")
-    assert str(silence(seen)) == "no permission on topic t: grant DESCRIBE and READ on it"
+    seen = LogObservation(TopicLayout("t", "T", {}), 0, {}, {}, {0: errors.TOPIC_AUTHORIZATION_FAILED})
+    assert unanswered_reason(seen) == denied("t", "DESCRIBE", "READ")
+    assert str(unanswered_reason(seen)) == "no permission on topic t: grant DESCRIBE and READ on it"

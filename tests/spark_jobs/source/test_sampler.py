@@ -18,10 +18,10 @@ from service.kafka.metadata import Leader, TopicLayout, Topics
 from spark_jobs.source import sampler as sampling
 from spark_jobs.source.requests import Listing
 from spark_jobs.source.sampler import FULL_EVERY_MS, HEARTBEAT_MS, Sample, Sampler
-from spark_jobs.source.watched import MOVING_EVERY_MS, STALL_MS, Clock, Watch
+from spark_jobs.source.watched import MOVING_EVERY_MS, STALL_MS, StallClock, WatchedTopics
 from tests.helpers.reasons import denied, reason
 
-EVERYTHING = Watch()
+EVERYTHING = WatchedTopics()
 T0 = 1_000_000
 TICK = 250
 HIDDEN = Listing(is_there=True, hidden=denied("orders", DESCRIBE))
@@ -31,7 +31,7 @@ SILENT = Ends(-1, -1, -1, errors.LEADER_NOT_AVAILABLE)
 class Cluster:
     """Brokers that answer with `now`, and a sampler that looks at them."""
 
-    def __init__(self, watch: Watch = EVERYTHING, clocks: Iterable[Clock] = ()) -> None:
+    def __init__(self, watch: WatchedTopics = EVERYTHING, clocks: Iterable[StallClock] = ()) -> None:
         self.ids: dict[str, str] = {}
         self.leaders: dict[tuple[str, int], Leader] = {}
         self.now: dict[tuple[str, int], Ends] = {}
@@ -54,11 +54,11 @@ class Cluster:
 
     def look(self, times: int = 1) -> None:
         for _ in range(times):
-            self.sampler.look()
+            self.sampler.observe()
             self.at_ms += TICK
 
     def take(self) -> Sample:
-        return self.sampler.take()
+        return self.sampler.next_sample()
 
     def looks(self, times: int = 1) -> list[PartitionLook]:
         """What is told after so many more looks."""
@@ -126,10 +126,10 @@ def test_a_clock_that_is_set_back_stops_nothing(cluster: Cluster) -> None:
     cluster.at_ms = since = T0 - 3_600_000
     assert cluster.sampler.is_due()
     cluster.look(5)
-    seen, asks = cluster.take()
+    seen, requests = cluster.take()
     assert (seen.is_full, seen.looked_at_ms) == (True, cluster.at_ms - TICK)
     assert [look.stalled_since_ms for look in seen.looks] == [since]
-    assert len(asks) == 1
+    assert len(requests) == 1
 
 
 def test_all_are_told_again_now_and_then(cluster: Cluster) -> None:
@@ -160,7 +160,9 @@ def test_a_partition_that_stalls_moves_on_and_recovers_is_told_of_at_once(cluste
     (told,) = sample.seen.looks
     assert (told.stalled_since_ms, told.last_stable_offset, told.high_watermark) == (since, 10, 11)
     assert told.log_start == 3, "where the log starts is asked for before a blocker is named"
-    assert [(ask.topic, ask.partition, ask.last_stable_offset) for ask in sample.asks] == [("orders", 0, 10)]
+    assert [(request.topic, request.partition, request.last_stable_offset) for request in sample.requests] == [
+        ("orders", 0, 10)
+    ]
 
     cluster.stand("orders", 10, 15, start=3)
     assert [look.high_watermark for look in cluster.looks()] == [15]
@@ -184,14 +186,18 @@ def test_a_stall_goes_on_while_nobody_answers(cluster: Cluster) -> None:
     cluster.now["orders", 0] = SILENT
     (told,) = cluster.looks(8)
     assert (told.why, told.last_stable_offset, told.stalled_since_ms) == (SilentBroker(1), -1, since)
-    assert cluster.take().asks == (), "nobody is asked who does not answer"
+    assert cluster.take().requests == (), "nobody is asked who does not answer"
     cluster.now["orders", 0] = standing
     (told,) = cluster.looks()
     assert (told.why, told.stalled_since_ms, told.last_stable_offset) == (None, since, 10)
 
 
 def test_a_stall_goes_on_over_a_restart_where_the_lso_still_stands_there() -> None:
-    clocks = [Clock("a", 0, "id", 10, 5_000, "[[]]"), Clock("b", 0, "id", 9, 5_000), Clock("c", 0, "old", 10, 5_000)]
+    clocks = [
+        StallClock("a", 0, "id", 10, 5_000, "[[]]"),
+        StallClock("b", 0, "id", 9, 5_000),
+        StallClock("c", 0, "old", 10, 5_000),
+    ]
     cluster = Cluster(clocks=clocks)
     for topic in "abc":
         cluster.topic(topic)
@@ -206,8 +212,8 @@ def log_at(offset: int) -> dict[int, LogEnd]:
     return {0: LogEnd(offset, 0)}
 
 
-@pytest.mark.parametrize("watch", [EVERYTHING, Watch(("orders",))])
-def test_rounds_order_what_is_written_here_and_what_is_decided(watch: Watch) -> None:
+@pytest.mark.parametrize("watch", [EVERYTHING, WatchedTopics(("orders",))])
+def test_rounds_order_what_is_written_here_and_what_is_decided(watch: WatchedTopics) -> None:
     """Whether or not the transaction log itself is to be watched."""
     cluster = Cluster(watch)
     cluster.topic("orders")
@@ -319,14 +325,14 @@ def test_while_no_broker_answers_the_time_of_the_last_look_stands_still(cluster:
     cluster.failure = "no broker of b:9092 answers"
     failure = reason(cluster.failure)
     cluster.look(FULL_EVERY_MS // TICK + 1)
-    seen, asks = cluster.take()
+    seen, requests = cluster.take()
     assert (seen.trouble, seen.looked_at_ms, seen.looks, seen.is_full) == (
         failure,
         looked_at_ms,
         (),
         False,
     )
-    assert asks == (), "there is nobody to be asked"
+    assert requests == (), "there is nobody to be asked"
     cluster.failure = None
     cluster.look()
     seen = cluster.take().seen
@@ -377,7 +383,7 @@ def test_many_topics_that_go_at_once_are_checked_in_turn(monkeypatch: pytest.Mon
 
 
 def test_what_is_not_watched_is_counted() -> None:
-    cluster = Cluster(Watch(("orders*", "pay"), ("orders-copy-*",)))
+    cluster = Cluster(WatchedTopics(("orders*", "pay"), ("orders-copy-*",)))
     for topic, partitions in {"orders": 3, "pay": 1, "payments": 2, "orders-copy-1": 4}.items():
         cluster.topic(topic, partitions)
     cluster.look()
@@ -397,12 +403,12 @@ def test_a_stalled_partition_is_read_every_other_second_and_the_cost_has_a_limit
     reads = []
     for _ in range(8):
         cluster.look(4)
-        reads.append([f"{ask.topic}-{ask.partition}" for ask in cluster.take().asks])
+        reads.append([f"{request.topic}-{request.partition}" for request in cluster.take().requests])
     assert reads == [["orders-0", "pay-0"], ["pay-1"]] * 4
 
 
 def test_many_busy_partitions_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sampling, "LOOKS_AT_ONCE", 3)
+    monkeypatch.setattr(sampling, "REPORTS_AT_ONCE", 3)
     cluster = Cluster()
     cluster.topic("busy", 10)
     cluster.look()

@@ -15,8 +15,8 @@ from service.kafka.errors import KafkaRefused, KafkaUnavailable
 from service.kafka.fetch import FetchedAt, Wanted
 from service.kafka.producers import ActiveProducer, Producers
 from service.kafka.settings import ClientSettings
-from spark_jobs.source import reader, stalled, windows
-from spark_jobs.source.requests import WORTH_A_TASK, StalledAsk, into_tasks
+from spark_jobs.source import reader, stalled, window_fetcher
+from spark_jobs.source.requests import WORTH_A_TASK, ReadRequest, into_tasks
 from tests.helpers.reasons import denied
 from tests.spark_jobs.source.test_windows import data
 
@@ -58,10 +58,10 @@ class Leader:
             raise self.described
         return {(topic, p): self.described for topic, of in partitions.items() for p in of}
 
-    def read(self, *asks: StalledAsk, by_another_worker: bool = False) -> list[StalledRead]:
+    def read(self, *requests: ReadRequest, by_another_worker: bool = False) -> list[StalledRead]:
         if by_another_worker:
-            stalled._windows.clear()
-        return list(stalled.read_stalled(SETTINGS, asks or [ask()], self.kept, lambda: 5_000))
+            stalled._fetchers.clear()
+        return list(stalled.read_stalled(SETTINGS, requests or [ask()], self.kept, lambda: 5_000))
 
     def _from(self, wanted: Wanted, *, alone: bool) -> bytes:
         if wanted.offset >= self.end:
@@ -72,16 +72,16 @@ class Leader:
 @pytest.fixture
 def leader(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Leader:
     found = Leader(tmp_path / "windows.db")
-    monkeypatch.setattr(windows, "fetch_many", found.fetch_many)
+    monkeypatch.setattr(window_fetcher, "fetch_many", found.fetch_many)
     monkeypatch.setattr(stalled, "describe_producers", found.describe)
-    monkeypatch.setattr(stalled, "_windows", {})
-    monkeypatch.setattr(stalled, "forget", lambda _: None)
+    monkeypatch.setattr(stalled, "_fetchers", {})
+    monkeypatch.setattr(stalled, "close_client", lambda _: None)
     monkeypatch.setitem(reader.clients, SETTINGS.to_json(), None)  # nobody asks it
     return found
 
 
-def ask(partition: int = 0, **other: Any) -> StalledAsk:
-    return StalledAsk("orders", partition, "id", 1, 0, 0, 10, 11)._replace(**other)
+def ask(partition: int = 0, **other: Any) -> ReadRequest:
+    return ReadRequest("orders", partition, "id", 1, 0, 0, 10, 11)._replace(**other)
 
 
 def test_who_wrote_the_batch_at_the_lso_and_who_is_open(leader: Leader) -> None:

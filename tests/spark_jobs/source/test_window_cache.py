@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from spark_jobs.source.window import KeptWindows, Key, Window
+from spark_jobs.source.window import Key, Window, WindowCache
 from tests.spark_jobs.source.test_windows import data
 
 
@@ -17,8 +17,8 @@ def window(offset: int, producer_id: int = 1) -> Window:
 def test_another_worker_finds_what_one_has_read_and_reads_on(tmp_path: Path) -> None:
     path = str(tmp_path / "windows.db")
     key, read = Key("id", 0, 10), window(10)
-    KeptWindows(path).keep({key: read, Key("id", 1, 10): Window(10, is_broken=True)})
-    found = KeptWindows(path).find([key, Key("id", 1, 10), Key("other", 0, 10)])
+    WindowCache(path).keep({key: read, Key("id", 1, 10): Window(10, is_broken=True)})
+    found = WindowCache(path).find([key, Key("id", 1, 10), Key("other", 0, 10)])
     assert found == {key: read, Key("id", 1, 10): Window(10, is_broken=True)}
     for one in (read, found[key]):
         one.extend(data(11, 2))
@@ -27,7 +27,7 @@ def test_another_worker_finds_what_one_has_read_and_reads_on(tmp_path: Path) -> 
 
 
 def test_only_the_newest_lso_of_a_partition_is_kept_and_of_many_partitions_the_last_ones(tmp_path: Path) -> None:
-    kept = KeptWindows(str(tmp_path / "windows.db"), most=3)
+    kept = WindowCache(str(tmp_path / "windows.db"), max_windows=3)
     first, second = Key("id", 0, 10), Key("id", 0, 20)
     kept.keep({first: window(10)})
     kept.keep({second: window(20)})

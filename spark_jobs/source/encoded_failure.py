@@ -11,25 +11,25 @@ from service.domain.reasons.reason import Reason
 from service.kafka.errors import KafkaFailure
 
 
-class Carried(Exception):
+class EncodedFailure(Exception):
     """An exception with an encoded reason as its text."""
 
 
-_CARRIED = re.compile(rf"\b{Carried.__module__}\.{Carried.__name__}: (\{{.+\}})\s*$", re.MULTILINE)
+_ENCODED = re.compile(rf"\b{EncodedFailure.__module__}\.{EncodedFailure.__name__}: (\{{.+\}})\s*$", re.MULTILINE)
 
 
 @contextmanager
-def carrying_reasons() -> Iterator[None]:
-    """Raises a KafkaFailure of the block as Carried."""
+def encoding_failures() -> Iterator[None]:
+    """Raises a KafkaFailure of the block as EncodedFailure."""
     try:
         yield
     except KafkaFailure as e:
-        raise Carried(encode(e.reason)) from e
+        raise EncodedFailure(encode(e.reason)) from e
 
 
-def carried_in(text: str) -> Reason | None:
+def encoded_reason(text: str) -> Reason | None:
     """Returns the last carried reason in Spark's message about a query that ended; None if there is none."""
-    found = _CARRIED.findall(text)
+    found = _ENCODED.findall(text)
     try:
         return decode(found[-1]) if found else None
     except ValueError:

@@ -11,8 +11,8 @@ from service.domain.reasons.unread import READ, ErrorAnswer, NoBatchAtLso, NoPer
 from service.kafka import errors
 from service.kafka.client import KafkaClient
 from service.kafka.fetch import FetchedAt, Wanted, fetch_many
-from spark_jobs.source.requests import StalledAsk
-from spark_jobs.source.window import KeptWindows, Key, Window
+from spark_jobs.source.requests import ReadRequest
+from spark_jobs.source.window import Key, Window, WindowCache
 
 SMALL: Final = 1 << 20
 """Bytes of one partition that are read at most to measure how much lies behind the LSO."""
@@ -31,7 +31,7 @@ _NOTHING: Final = (0, False)
 
 
 @dataclass(slots=True)
-class Read:
+class WindowRead:
     """The result of one ask. `window` is None if nothing lies at the LSO any more, or if it could not be read (`why`).
 
     `has_moved`: the partition has another LSO by now.
@@ -42,53 +42,55 @@ class Read:
     has_moved: bool = False
 
 
-class Windows:
+class WindowFetcher:
     """The windows of one cluster, kept per (topic id, partition, LSO) and extended as the high watermark moves on."""
 
-    def __init__(self, kept: KeptWindows) -> None:
-        self._kept = kept
+    def __init__(self, cache: WindowCache) -> None:
+        self._cache = cache
 
     def read(
-        self, client: KafkaClient, node: int, asks: Sequence[StalledAsk], limits: Mapping[StalledAsk, int]
-    ) -> dict[StalledAsk, Read]:
-        """Returns a read of each of `asks`, which `node` leads, up to the bytes in `limits`. Raises KafkaUnavailable or
-        KafkaRefused; the bytes read until then are kept."""
-        known = self._kept.find(_key(ask) for ask in asks)
+        self, client: KafkaClient, node: int, requests: Sequence[ReadRequest], limits: Mapping[ReadRequest, int]
+    ) -> dict[ReadRequest, WindowRead]:
+        """Returns a read of each of `requests`, which `node` leads, up to the bytes in `limits`. Raises
+        KafkaUnavailable or KafkaRefused; the bytes read until then are kept."""
+        known = self._cache.find(_key(request) for request in requests)
         before = {key: _progress(window) for key, window in known.items()}
-        reads = {ask: Read(_window(ask, known)) for ask in asks}
+        reads = {request: WindowRead(_window(request, known)) for request in requests}
         try:
             self._fetch(client, node, reads, limits)
         finally:
-            windows = {_key(ask): read.window for ask, read in reads.items()}
-            self._kept.keep({key: w for key, w in windows.items() if w and _progress(w) != before.get(key, _NOTHING)})
+            windows = {_key(request): read.window for request, read in reads.items()}
+            self._cache.keep({key: w for key, w in windows.items() if w and _progress(w) != before.get(key, _NOTHING)})
         return reads
 
     def _fetch(
         self,
         client: KafkaClient,
         node: int,
-        reads: Mapping[StalledAsk, Read],
-        limits: Mapping[StalledAsk, int],
+        reads: Mapping[ReadRequest, WindowRead],
+        limits: Mapping[ReadRequest, int],
     ) -> None:
         fetching = _Fetching(client, node, reads)
-        fetching.advance([ask for ask, read in reads.items() if read.window and not read.window.first], _FIRST_ROUNDS)
+        fetching.advance(
+            [request for request, read in reads.items() if read.window and not read.window.first], _FIRST_ROUNDS
+        )
         more = [*reads]
-        while more := [ask for ask in more if _wants_more(ask, reads[ask], limits[ask])]:
+        while more := [request for request in more if _wants_more(request, reads[request], limits[request])]:
             more = fetching.advance(more, _MORE_ROUNDS)
         for read in reads.values():
             if read.window is not None and read.window.first is None:
                 read.why = read.why or NoBatchAtLso()
 
 
-def _key(ask: StalledAsk) -> Key:
-    return Key(ask.topic_id, ask.partition, ask.last_stable_offset)
+def _key(request: ReadRequest) -> Key:
+    return Key(request.topic_id, request.partition, request.last_stable_offset)
 
 
-def _window(ask: StalledAsk, known: Mapping[Key, Window]) -> Window | None:
+def _window(request: ReadRequest, known: Mapping[Key, Window]) -> Window | None:
     """Returns the known window or an empty one; None if retention passed the LSO, so that there is nothing to fetch."""
-    if ask.last_stable_offset < ask.log_start:
+    if request.last_stable_offset < request.log_start:
         return None
-    return known.get(_key(ask)) or Window(ask.last_stable_offset)
+    return known.get(_key(request)) or Window(request.last_stable_offset)
 
 
 def _progress(window: Window) -> tuple[int, bool]:
@@ -96,12 +98,12 @@ def _progress(window: Window) -> tuple[int, bool]:
     return window.size, window.is_broken
 
 
-def _wants_more(ask: StalledAsk, read: Read, limit: int) -> bool:
+def _wants_more(request: ReadRequest, read: WindowRead, limit: int) -> bool:
     window = read.window
     return (
         window is not None
         and not (window.is_broken or read.why or read.has_moved)
-        and window.next_offset < ask.high_watermark
+        and window.next_offset < request.high_watermark
         and window.size < limit
     )
 
@@ -109,7 +111,7 @@ def _wants_more(ask: StalledAsk, read: Read, limit: int) -> bool:
 class _Fetching:
     """The fetches of one task from one leader, within BUDGET."""
 
-    def __init__(self, client: KafkaClient, node: int, reads: Mapping[StalledAsk, Read]) -> None:
+    def __init__(self, client: KafkaClient, node: int, reads: Mapping[ReadRequest, WindowRead]) -> None:
         self._client, self._node, self._reads = client, node, reads
         self._spent = 0
 
@@ -117,44 +119,46 @@ class _Fetching:
     def has_room(self) -> bool:
         return self._spent < BUDGET
 
-    def advance(self, asks: Sequence[StalledAsk], rounds: Sequence[tuple[int, int]]) -> list[StalledAsk]:
-        """Fetches once more for each of `asks`, within BUDGET. Returns those with a longer window now."""
-        todo = list(asks)
-        came: list[StalledAsk] = []
+    def advance(self, requests: Sequence[ReadRequest], rounds: Sequence[tuple[int, int]]) -> list[ReadRequest]:
+        """Fetches once more for each of `requests`, within BUDGET. Returns those with a longer window now."""
+        todo = list(requests)
+        extended: list[ReadRequest] = []
         for size, at_once in rounds:
             empty = []
             for begin in range(0, len(todo), at_once):
                 if not self.has_room:
-                    return came
-                for ask, answer in self._fetch(todo[begin : begin + at_once], size):
-                    if self._take(ask, answer):
-                        came.append(ask)
+                    return extended
+                for request, answer in self._fetch(todo[begin : begin + at_once], size):
+                    if self._apply(request, answer):
+                        extended.append(request)
                     elif not answer.error:
-                        empty.append(ask)
+                        empty.append(request)
             todo = empty
-        return came
+        return extended
 
-    def _fetch(self, asks: Sequence[StalledAsk], size: int) -> Iterator[tuple[StalledAsk, FetchedAt]]:
+    def _fetch(self, requests: Sequence[ReadRequest], size: int) -> Iterator[tuple[ReadRequest, FetchedAt]]:
         wanted: dict[str, list[Wanted]] = {}
-        for ask in asks:
-            window = self._reads[ask].window
+        for request in requests:
+            window = self._reads[request].window
             assert window is not None
-            wanted.setdefault(ask.topic, []).append(Wanted(ask.partition, window.next_offset, ask.leader_epoch, size))
-        asked = {(ask.topic, ask.partition): ask for ask in asks}
+            wanted.setdefault(request.topic, []).append(
+                Wanted(request.partition, window.next_offset, request.leader_epoch, size)
+            )
+        asked = {(request.topic, request.partition): request for request in requests}
         for answer in fetch_many(self._client, self._node, wanted, _RESPONSE_BYTES, 0, _TIMEOUT_MS):
             self._spent += len(answer.records)
             yield asked[answer.topic, answer.partition], answer
 
-    def _take(self, ask: StalledAsk, answer: FetchedAt) -> bool:
+    def _apply(self, request: ReadRequest, answer: FetchedAt) -> bool:
         """Takes one answer. Returns True if the window is larger now."""
-        read = self._reads[ask]
+        read = self._reads[request]
         if answer.error == errors.OFFSET_OUT_OF_RANGE:
             read.window = None
         elif answer.error == errors.TOPIC_AUTHORIZATION_FAILED:
-            read.why = NoPermission(ask.topic, (READ,))
+            read.why = NoPermission(request.topic, (READ,))
         elif answer.error:
             read.why = ErrorAnswer(self._node, "a fetch", answer.error)
-        elif answer.last_stable_offset != ask.last_stable_offset:
+        elif answer.last_stable_offset != request.last_stable_offset:
             read.has_moved = True
         elif read.window is not None and answer.records:
             read.window.extend(answer.records)
