@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
+from deploy.demo.child_process import Leashed
 from deploy.demo.jars import fetch
-from deploy.demo.leash import Leashed
 from service.kafka.client import KafkaClient
 from service.kafka.cluster import cluster_id
 from service.kafka.errors import KafkaFailure

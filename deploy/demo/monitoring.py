@@ -10,7 +10,7 @@ import yaml
 
 from dashboards.rules import __main__ as rules
 from dashboards.rules.build import RULES
-from deploy.demo.leash import Leashed
+from deploy.demo.child_process import Leashed
 from deploy.demo.options import Watchers
 
 EXAMPLE: Final = Path(rules.__file__).with_name("alertmanager.example.yml")

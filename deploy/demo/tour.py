@@ -10,7 +10,7 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from deploy.demo.options import DEFAULTS, Options, Watchers
-from deploy.demo.troubles import ARCHIVE_ID, INVOICES_ID, LATE_AT, REFUND_MAILS, REFUNDS, REFUNDS_ID
+from deploy.demo.scenarios import ARCHIVE_ID, INVOICES_ID, LATE_AT, REFUND_MAILS, REFUNDS, REFUNDS_ID
 from deploy.demo.workload.app import App
 
 CLUSTER = "demo"

@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 import psycopg
 
-from deploy.demo.leash import Leashed
+from deploy.demo.child_process import Leashed
 from service.store import migrate
 from service.store.engine import open_engine
 from tests.helpers.waiting import LIMIT_S

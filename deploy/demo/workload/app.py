@@ -7,7 +7,7 @@ import threading
 from abc import ABC, abstractmethod
 from typing import ClassVar, NamedTuple
 
-from deploy.demo.workload.ledger import Book
+from deploy.demo.workload.bookkeeping import Book
 
 
 class World(NamedTuple):

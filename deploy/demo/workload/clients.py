@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from deploy.demo.workload.ledger import Participant
+from deploy.demo.workload.bookkeeping import Participant
 
 PATIENCE_S = 180.0
 """Seconds for which a call is repeated: longer than a restart of the broker."""

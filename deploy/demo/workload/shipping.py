@@ -7,8 +7,8 @@ import time
 from confluent_kafka import KafkaException, Message, Producer, TopicPartition
 
 from deploy.demo.workload.app import App, World
+from deploy.demo.workload.bookkeeping import Participant
 from deploy.demo.workload.clients import PATIENCE_S, check, consumer, insist, partition_count, producer, send
-from deploy.demo.workload.ledger import Participant
 from deploy.demo.workload.orders import ORDERS, PARTITIONS
 
 SHIPMENTS = "shipments"

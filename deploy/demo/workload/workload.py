@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 from deploy.demo.workload.app import App, World
 from deploy.demo.workload.audit import Audit
+from deploy.demo.workload.bookkeeping import Ledger, merged
 from deploy.demo.workload.clients import Stopped, create_topics
 from deploy.demo.workload.imports import Imports
 from deploy.demo.workload.inventory import Inventory
-from deploy.demo.workload.ledger import Ledger, merged
 from deploy.demo.workload.orders import Orders
 from deploy.demo.workload.payments import Payments
 from deploy.demo.workload.raw_producer import Connection, transaction_version, wait_for_state

@@ -192,7 +192,7 @@ def test_a_dead_broker_is_named_with_the_end_of_its_log(start: Callable[..., Dem
     demo = start()
     demo.read_until("ready after")
     commands = {one: command_of(one) for one in demo.processes()}
-    (broker,) = (one for one, it in commands.items() if "kafka.Kafka" in it and "deploy.demo.leash" not in it)
+    (broker,) = (one for one, it in commands.items() if "kafka.Kafka" in it and "deploy.demo.child_process" not in it)
     broker.kill()
     assert demo.end() == 3
     assert "demo: the Kafka broker ended with code 137; its log ends:\n" in demo.said

@@ -138,7 +138,7 @@ def _programs(directory: Path, *names: str) -> None:
 def _process_of(argument: str) -> psutil.Process:
     """Returns the process itself, not its keeper."""
     commands = {one: command_of(one) for one in psutil.process_iter()}
-    (found,) = (one for one, it in commands.items() if argument in it and "deploy.demo.leash" not in it)
+    (found,) = (one for one, it in commands.items() if argument in it and "deploy.demo.child_process" not in it)
     return found
 
 

@@ -13,8 +13,8 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
+from deploy.demo.scenarios import INVOICES_ID, LATE_AT, REFUNDS, REFUNDS_ID
 from deploy.demo.tour import CLUSTER
-from deploy.demo.troubles import INVOICES_ID, LATE_AT, REFUNDS, REFUNDS_ID
 from service.web.guide import RUNBOOKS
 from tests.deploy.demo.running import Demo, showing
 from tests.helpers.paths import ROOT

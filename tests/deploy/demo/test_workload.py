@@ -13,8 +13,8 @@ import pytest
 
 from deploy.demo.broker import Broker
 from deploy.demo.workload.app import World
+from deploy.demo.workload.bookkeeping import Aborts, Book, Ledger, merged
 from deploy.demo.workload.clients import create_topics, partition_count
-from deploy.demo.workload.ledger import Aborts, Book, Ledger, merged
 from deploy.demo.workload.orders import PARTITIONS, Orders
 from deploy.demo.workload.shipping import Shipping
 from deploy.demo.workload.workload import Workload, WorkloadError

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.demo.leash import ROOT
+from deploy.demo.child_process import ROOT
 from tests.helpers.postgres import Postgres, PostgresError, find_programs
 from tests.helpers.processes import is_alive
 from tests.helpers.waiting import wait_until_equal

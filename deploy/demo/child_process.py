@@ -1,7 +1,7 @@
 """Child processes that end with this process, however it ends, even by `kill -9`.
 
-A child runs under a keeper, `python -m deploy.demo.leash FD command…`, that holds the reading end of a pipe. Only this
-process holds the writing end. When it is gone, the keeper reads the end of the pipe and stops the child.
+A child runs under a keeper, `python -m deploy.demo.child_process FD command…`, that holds the reading end of a pipe.
+Only this process holds the writing end. When it is gone, the keeper reads the end of the pipe and stops the child.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Leashed:
         held, self._leash = os.pipe()
         try:
             self._keeper = subprocess.Popen(
-                [sys.executable, "-m", "deploy.demo.leash", str(held), *command],
+                [sys.executable, "-m", "deploy.demo.child_process", str(held), *command],
                 cwd=ROOT,
                 env=environment,
                 stdin=subprocess.DEVNULL,

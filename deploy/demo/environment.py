@@ -15,15 +15,15 @@ from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 
-from deploy.demo import troubles
+from deploy.demo import scenarios
 from deploy.demo.broker import Broker
-from deploy.demo.leash import Leashed
+from deploy.demo.child_process import Leashed
 from deploy.demo.monitoring import Monitoring, find_programs
 from deploy.demo.options import Options
 from deploy.demo.properties import PROPERTIES, WORKLOAD_TIMEOUT_MS
+from deploy.demo.scenarios import REFUNDS, TroubleError
 from deploy.demo.signals import ignore_signals
 from deploy.demo.tour import API, CLUSTER, sights
-from deploy.demo.troubles import REFUNDS, TroubleError
 from deploy.demo.webhook import Notice, Webhook
 from deploy.demo.workload.app import App
 from deploy.demo.workload.workload import Workload, WorkloadError
@@ -160,7 +160,7 @@ class Stage:
 
     def _make_trouble(self) -> None:
         try:
-            troubles.run_until(self._broker.bootstrap, self._stop)
+            scenarios.run_until(self._broker.bootstrap, self._stop)
         except TroubleError as e:
             self._trouble_failed = e
 

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from deploy.demo import leash
-from deploy.demo.leash import ROOT, Leashed
+from deploy.demo import child_process
+from deploy.demo.child_process import ROOT, Leashed
 from tests.helpers.processes import is_alive
 from tests.helpers.waiting import wait_until, wait_until_equal
 
@@ -25,7 +25,7 @@ STUBBORN = "trap '' TERM; echo $$; while :; do sleep 0.1; done"
 A_PARENT = """
 import signal, sys, time
 from pathlib import Path
-from deploy.demo.leash import Leashed
+from deploy.demo.child_process import Leashed
 with Path(sys.argv[1]).open("wb") as out:
     child = Leashed(["sh", "-c", sys.argv[2]], out)
 while not Path(sys.argv[1]).read_text().endswith("\\n"):
@@ -64,9 +64,9 @@ def leashed(output: Path) -> Iterator[Leashed]:
     ("script", "state", "within_s"),
     # whoever listens ends before anybody would be killed
     [
-        (SLEEPER, "running", leash.GRACE_S),
-        (SLEEPER, "paused", leash.GRACE_S),
-        (STUBBORN, "running", 2 * leash.GRACE_S),
+        (SLEEPER, "running", child_process.GRACE_S),
+        (SLEEPER, "paused", child_process.GRACE_S),
+        (STUBBORN, "running", 2 * child_process.GRACE_S),
     ],
 )
 def test_kill_minus_9_of_the_parent_leaves_no_child(script: str, state: str, within_s: float, output: Path) -> None:
