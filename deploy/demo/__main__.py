@@ -16,7 +16,7 @@ from tempfile import mkdtemp
 
 from deploy.demo import jars, tour
 from deploy.demo.broker import BrokerError
-from deploy.demo.environment import Died, Stage
+from deploy.demo.environment import DemoEnvironment, ProgramEnded
 from deploy.demo.monitoring import NotInstalled, find_programs
 from deploy.demo.options import BadOption, Options, PortTaken, check_ports, read
 from deploy.demo.signals import interrupt_on_signals
@@ -24,19 +24,19 @@ from deploy.demo.webhook import Notice
 from deploy.demo.workload.workload import WorkloadError
 from spark_jobs.runtime.java import JavaNotFound
 
-FINE, USAGE, CANNOT = 0, 2, 3
+OK, USAGE, FAILED = 0, 2, 3
 
 
 def main(arguments: list[str]) -> int:
     if arguments not in ([], ["--full"]):
-        _say("usage: [PORT=8080] [KAFKA_PORT=19092] [KAFKA_VERSION=4.3.1] [DEMO_SECONDS=n] make demo")
-        _say("       [PROMETHEUS_PORT=9090] [ALERTMANAGER_PORT=9093] [… as above] make demo-full")
-        return FINE if arguments[0] in ("-h", "--help") else USAGE
+        _print("usage: [PORT=8080] [KAFKA_PORT=19092] [KAFKA_VERSION=4.3.1] [DEMO_SECONDS=n] make demo")
+        _print("       [PROMETHEUS_PORT=9090] [ALERTMANAGER_PORT=9093] [… as above] make demo-full")
+        return OK if arguments[0] in ("-h", "--help") else USAGE
     interrupt_on_signals()
     try:
         options = read(full=bool(arguments))
         check_ports(options)
-        if options.watchers is not None:
+        if options.monitoring_ports is not None:
             find_programs()  # reported before anything is downloaded
         _fetch(options.kafka_version)
         with _scratch() as directory:
@@ -44,35 +44,35 @@ def main(arguments: list[str]) -> int:
     except KeyboardInterrupt:
         pass
     except BadOption as e:
-        return _complain(e, USAGE)
-    except (PortTaken, NotInstalled, BrokerError, Died, JavaNotFound, WorkloadError, jars.JarsError) as e:
-        return _complain(e, CANNOT)
-    _say("ended: nothing of it runs any more")
-    return FINE
+        return _print_error(e, USAGE)
+    except (PortTaken, NotInstalled, BrokerError, ProgramEnded, JavaNotFound, WorkloadError, jars.JarsError) as e:
+        return _print_error(e, FAILED)
+    _print("ended: nothing of it runs any more")
+    return OK
 
 
 def _fetch(version: str) -> None:
     if jars.is_cached(version):
         return
     began = time.monotonic()
-    _say(f"downloading Kafka {version} from Maven Central (about 55 MB) …")
+    _print(f"downloading Kafka {version} from Maven Central (about 55 MB) …")
     jars.fetch(version)
-    _say(f"downloaded in {time.monotonic() - began:.0f} s")
+    _print(f"downloaded in {time.monotonic() - began:.0f} s")
 
 
 def _show(options: Options, directory: Path) -> None:
     began = time.monotonic()
-    more = "txnscope" if options.watchers is None else "txnscope, Prometheus, Alertmanager"
-    _say(f"starting Kafka {options.kafka_version} on 127.0.0.1:{options.kafka_port}, applications, and {more} …")
-    with Stage(options, directory, _tell) as stage:
-        finding = stage.wait_until_ready()
-        _say(f"ready after {time.monotonic() - began:.1f} s\n")
-        _say(tour.text(options, stage.apps, finding, stage.key_file))
-        _say(f"\n{_until(options)}")
+    more = "txnscope" if options.monitoring_ports is None else "txnscope, Prometheus, Alertmanager"
+    _print(f"starting Kafka {options.kafka_version} on 127.0.0.1:{options.kafka_port}, applications, and {more} …")
+    with DemoEnvironment(options, directory, _print_alert) as demo:
+        finding = demo.wait_until_ready()
+        _print(f"ready after {time.monotonic() - began:.1f} s\n")
+        _print(tour.text(options, demo.apps, finding, demo.key_file))
+        _print(f"\n{_until(options)}")
         try:
-            stage.stay(options.seconds)
+            demo.run_for(options.seconds)
         finally:
-            _say("\nending …")
+            _print("\nending …")
 
 
 def _until(options: Options) -> str:
@@ -92,20 +92,20 @@ def _scratch() -> Iterator[Path]:
         raise
     finally:
         if keep:
-            _say(f"the logs are in {directory}")
+            _print(f"the logs are in {directory}")
         else:
             shutil.rmtree(directory, ignore_errors=True)
 
 
-def _tell(notice: Notice) -> None:
-    _say(f"{time.strftime('%H:%M:%S')} {notice.line}")
+def _print_alert(notice: Notice) -> None:
+    _print(f"{time.strftime('%H:%M:%S')} {notice.line}")
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     print(text, flush=True)
 
 
-def _complain(e: Exception, code: int) -> int:
+def _print_error(e: Exception, code: int) -> int:
     print(f"demo: {e}", file=sys.stderr, flush=True)
     return code
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
-from deploy.demo.child_process import Leashed
+from deploy.demo.child_process import ChildProcess
 from deploy.demo.jars import fetch
 from service.kafka.client import KafkaClient
 from service.kafka.cluster import cluster_id
@@ -55,7 +55,7 @@ class Broker:
         self.version, self.port, self.directory = version, port, directory
         self._properties = dict(properties or {})
         self._heap_mb = heap_mb
-        self._process: Leashed | None = None
+        self._process: ChildProcess | None = None
 
     @property
     def bootstrap(self) -> str:
@@ -77,7 +77,9 @@ class Broker:
         heap = (f"-Xmx{self._heap_mb}m", "-Xms128m", "-XX:+UseSerialGC")
         archiving = () if self._archive.exists() else java.archiving_options(self._new_archive)
         with (self.directory / "broker.log").open("ab") as out:
-            self._process = Leashed([*self._java(*heap, *archiving), "kafka.Kafka", str(self._server_properties)], out)
+            self._process = ChildProcess(
+                [*self._java(*heap, *archiving), "kafka.Kafka", str(self._server_properties)], out
+            )
         try:
             self._wait_until_it_answers()
         except BaseException:
@@ -126,7 +128,7 @@ class Broker:
         self.stop()
 
     @property
-    def _running(self) -> Leashed:
+    def _running(self) -> ChildProcess:
         if self._process is None:
             raise BrokerError("the broker is not running")
         return self._process

@@ -22,34 +22,34 @@ GRACE_S = 5.0
 """Seconds from SIGTERM to SIGKILL after this process is gone."""
 
 # signal to the keeper: signal to the child. They differ where the keeper could not catch the latter
-_PASSED_ON = {
+_FORWARDED = {
     signal.SIGTERM: signal.SIGTERM,
     signal.SIGINT: signal.SIGINT,
     signal.SIGUSR1: signal.SIGKILL,
     signal.SIGUSR2: signal.SIGSTOP,
     signal.SIGCONT: signal.SIGCONT,
 }
-_SENT_AS = {passed_on: sent for sent, passed_on in _PASSED_ON.items()}
+_SENT_AS = {passed_on: sent for sent, passed_on in _FORWARDED.items()}
 
 
-class Leashed:
+class ChildProcess:
     """A child on a leash, in a session of its own so that a Ctrl-C of the terminal does not reach it first."""
 
     def __init__(self, command: list[str], output: IO[bytes], environment: dict[str, str] | None = None) -> None:
-        held, self._leash = os.pipe()
+        reading_end, self._writing_end = os.pipe()
         try:
             self._keeper = subprocess.Popen(
-                [sys.executable, "-m", "deploy.demo.child_process", str(held), *command],
+                [sys.executable, "-m", "deploy.demo.child_process", str(reading_end), *command],
                 cwd=ROOT,
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                pass_fds=(held,),
+                pass_fds=(reading_end,),
             )
         finally:
-            os.close(held)
+            os.close(reading_end)
 
     def poll(self) -> int | None:
         """Returns the child's exit code (128 + signal for a killed one); None while it runs."""
@@ -77,32 +77,32 @@ class Leashed:
         except subprocess.TimeoutExpired:
             self.signal(signal.SIGKILL)
             self._keeper.wait(10)
-        if self._leash >= 0:
-            os.close(self._leash)
-            self._leash = -1
+        if self._writing_end >= 0:
+            os.close(self._writing_end)
+            self._writing_end = -1
         return self._keeper.returncode
 
 
-def keep(held: int, command: list[str]) -> int:
+def run_child(reading_end: int, command: list[str]) -> int:
     """Runs `command` until it ends or the pipe does. Returns its exit code.
 
     It has one thread and reads signals from a descriptor: the kernel may deliver a signal to any thread of a process,
     but Python runs handlers only in the main thread, and there only after its wait for the child.
     """
-    arrived = _signals()
+    signals = _signal_descriptor()
     child = subprocess.Popen(command)
     waiting = selectors.DefaultSelector()
-    waiting.register(held, selectors.EVENT_READ)
-    waiting.register(arrived, selectors.EVENT_READ)
+    waiting.register(reading_end, selectors.EVENT_READ)
+    waiting.register(signals, selectors.EVENT_READ)
     kill_at = math.inf
     while (code := child.poll()) is None:
-        ready = {key.fd for key, _ in waiting.select(_until(kill_at))}
-        if arrived in ready:
-            for number in os.read(arrived, 64):
-                if number in _PASSED_ON:
-                    child.send_signal(_PASSED_ON[signal.Signals(number)])
-        if held in ready:
-            waiting.unregister(held)
+        ready = {key.fd for key, _ in waiting.select(_timeout_s(kill_at))}
+        if signals in ready:
+            for number in os.read(signals, 64):
+                if number in _FORWARDED:
+                    child.send_signal(_FORWARDED[signal.Signals(number)])
+        if reading_end in ready:
+            waiting.unregister(reading_end)
             child.send_signal(signal.SIGCONT)
             child.terminate()
             kill_at = time.monotonic() + GRACE_S
@@ -112,19 +112,19 @@ def keep(held: int, command: list[str]) -> int:
     return code if code >= 0 else 128 - code
 
 
-def _signals() -> int:
+def _signal_descriptor() -> int:
     """Returns a descriptor that yields one byte for every signal to pass on and every change of the child."""
-    arrived, wake = os.pipe()
+    signals, wake = os.pipe()
     os.set_blocking(wake, False)
     signal.set_wakeup_fd(wake)
-    for number in (*_PASSED_ON, signal.SIGCHLD):
+    for number in (*_FORWARDED, signal.SIGCHLD):
         signal.signal(number, lambda *_: None)  # no byte is written without a handler; exec resets it for the child
-    return arrived
+    return signals
 
 
-def _until(moment: float) -> float | None:
+def _timeout_s(moment: float) -> float | None:
     return None if moment == math.inf else max(0.0, moment - time.monotonic())
 
 
 if __name__ == "__main__":
-    sys.exit(keep(int(sys.argv[1]), sys.argv[2:]))
+    sys.exit(run_child(int(sys.argv[1]), sys.argv[2:]))

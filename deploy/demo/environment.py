@@ -17,13 +17,13 @@ from types import TracebackType
 
 from deploy.demo import scenarios
 from deploy.demo.broker import Broker
-from deploy.demo.child_process import Leashed
+from deploy.demo.child_process import ChildProcess
 from deploy.demo.monitoring import Monitoring, find_programs
 from deploy.demo.options import Options
 from deploy.demo.properties import PROPERTIES, WORKLOAD_TIMEOUT_MS
-from deploy.demo.scenarios import REFUNDS, TroubleError
+from deploy.demo.scenarios import REFUNDS, ScenarioError
 from deploy.demo.signals import ignore_signals
-from deploy.demo.tour import API, CLUSTER, sights
+from deploy.demo.tour import API, CLUSTER, stops
 from deploy.demo.webhook import Notice, Webhook
 from deploy.demo.workload.app import App
 from deploy.demo.workload.workload import Workload, WorkloadError
@@ -38,25 +38,26 @@ _HANGING = f"{API}/findings?kind=hanging_transaction&status=confirmed&topic={REF
 _TICK_S = 0.2
 
 
-class Died(Exception):
+class ProgramEnded(Exception):
     """A program that should run has ended. The message names it, with the end of its log."""
 
 
-class Stage:
-    """`with Stage(options, directory, tell) as stage:` starts everything; all of it has ended after the block.
+class DemoEnvironment:
+    """`with DemoEnvironment(options, directory, on_alert) as demo:` starts everything; all of it has ended after the
+    block.
 
-    `tell` is called with each alert, in another thread. The start raises BrokerError, JarsError, WorkloadError,
+    `on_alert` is called with each alert, in another thread. The start raises BrokerError, JarsError, WorkloadError,
     JavaNotFound, NotInstalled.
     """
 
-    def __init__(self, options: Options, directory: Path, tell: Callable[[Notice], None]) -> None:
-        self._options, self._directory, self._tell = options, directory, tell
+    def __init__(self, options: Options, directory: Path, on_alert: Callable[[Notice], None]) -> None:
+        self._options, self._directory, self._on_alert = options, directory, on_alert
         self._monitoring: Monitoring | None = None
         self._ending = ExitStack()
         self._broker = Broker(options.kafka_version, options.kafka_port, directory / "kafka", PROPERTIES)
         self._stop = threading.Event()
         self._workload_failed: WorkloadError | None = None
-        self._trouble_failed: TroubleError | None = None
+        self._scenario_failed: ScenarioError | None = None
 
     @property
     def apps(self) -> tuple[App, ...]:
@@ -67,7 +68,7 @@ class Stage:
         """The file with the key of an operator, who may end hanging transactions."""
         return self._directory / "operator.key"
 
-    def __enter__(self) -> Stage:
+    def __enter__(self) -> DemoEnvironment:
         with ExitStack() as starting:
             try:
                 self._start(starting)
@@ -83,47 +84,49 @@ class Stage:
 
     def wait_until_ready(self) -> str:
         """Waits until every path of the tour answers. Returns the id of the finding about the hanging transaction.
-        Raises Died."""
+        Raises ProgramEnded."""
         give_up = time.monotonic() + READY_TIMEOUT_S
         self._wait_for("/-/ready", give_up)
         while not (found := json.loads(self._wait_for(_HANGING, give_up))["items"]):
             self._pause(give_up, f"nothing is confirmed to hang on {REFUNDS}")
         finding = str(found[0]["id"])
-        for sight in sights(self.apps, finding):
-            self._wait_for(sight.path, give_up)
-        if self._options.watchers is not None:
-            for port in self._options.watchers:
+        for tour_stop in stops(self.apps, finding):
+            self._wait_for(tour_stop.path, give_up)
+        if self._options.monitoring_ports is not None:
+            for port in self._options.monitoring_ports:
                 self._wait_for("/-/ready", give_up, port)
         return finding
 
-    def stay(self, seconds: float | None) -> None:
-        """Stays for `seconds`; None: forever. Raises Died."""
+    def run_for(self, seconds: float | None) -> None:
+        """Stays for `seconds`; None: forever. Raises ProgramEnded."""
         leave = time.monotonic() + seconds if seconds else None
         while leave is None or time.monotonic() < leave:
             self.check()
             time.sleep(_TICK_S)
 
     def check(self) -> None:
-        """Raises Died if a program that should run has ended."""
+        """Raises ProgramEnded if a program that should run has ended."""
         if (code := self._broker.poll()) is not None:
-            raise Died(f"the Kafka broker ended with code {code}; its log ends:\n{self._broker.log_tail(TAIL_LINES)}")
+            raise ProgramEnded(
+                f"the Kafka broker ended with code {code}; its log ends:\n{self._broker.log_tail(TAIL_LINES)}"
+            )
         if (code := self._product.poll()) is not None:
-            raise Died(f"txnscope ended with code {code}; its log ends:\n{self._tail()}")
-        if self._monitoring is not None and (ended := self._monitoring.dead(TAIL_LINES)) is not None:
-            raise Died(ended)
+            raise ProgramEnded(f"txnscope ended with code {code}; its log ends:\n{self._tail()}")
+        if self._monitoring is not None and (ended := self._monitoring.ended_program(TAIL_LINES)) is not None:
+            raise ProgramEnded(ended)
         if self._workload_failed is not None:
-            raise Died(f"the workload failed: {self._workload_failed}")
-        if self._trouble_failed is not None:
-            raise Died(f"the trouble could not be made: {self._trouble_failed}")
+            raise ProgramEnded(f"the workload failed: {self._workload_failed}")
+        if self._scenario_failed is not None:
+            raise ProgramEnded(f"the trouble could not be made: {self._scenario_failed}")
 
     def _start(self, ending: ExitStack) -> None:
         """Starts all parts, and adds a callback to `ending` that ends each of them; the last one added runs first."""
         self._product = self._start_product()
         ending.callback(self._product.stop, PRODUCT_END_S)
-        if self._options.watchers is not None:
-            webhook = ending.enter_context(Webhook(self._tell))
+        if self._options.monitoring_ports is not None:
+            webhook = ending.enter_context(Webhook(self._on_alert))
             self._monitoring = Monitoring(
-                find_programs(), self._options.watchers, self._directory, self._options.port, webhook.url
+                find_programs(), self._options.monitoring_ports, self._directory, self._options.port, webhook.url
             )
             ending.callback(self._monitoring.kill)
             self._monitoring.start()
@@ -131,14 +134,14 @@ class Stage:
         self._broker.start()
         self._workload = Workload(self._broker.bootstrap, SEED, timeout_ms=WORKLOAD_TIMEOUT_MS)
         self._workload.prepare()
-        for work in (self._work, self._make_trouble):
+        for work in (self._work, self._run_scenarios):
             thread = threading.Thread(target=work, name=work.__name__, daemon=True)
             thread.start()
             ending.callback(thread.join, WORKLOAD_END_S)
         ending.callback(self._stop.set)
         ending.callback(self._product.signal, signal.SIGTERM)
 
-    def _start_product(self) -> Leashed:
+    def _start_product(self) -> ChildProcess:
         """Starts the product; called before the broker's start, because it waits for a broker and both starts take
         long."""
         store = f"sqlite:///{self._directory / 'txnscope.db'}"
@@ -150,7 +153,7 @@ class Stage:
         # files that it leaves behind when it has to be killed are removed with the directory
         environment = os.environ | {"TMPDIR": str(self._directory), "TXNSCOPE_OPERATORS": json.dumps({OPERATOR: key})}
         with self._log.open("wb") as log:
-            return Leashed([sys.executable, "-m", "service.cli", "watch", *where, *scratch], log, environment)
+            return ChildProcess([sys.executable, "-m", "service.cli", "watch", *where, *scratch], log, environment)
 
     def _work(self) -> None:
         try:
@@ -158,15 +161,15 @@ class Stage:
         except WorkloadError as e:
             self._workload_failed = e
 
-    def _make_trouble(self) -> None:
+    def _run_scenarios(self) -> None:
         try:
             scenarios.run_until(self._broker.bootstrap, self._stop)
-        except TroubleError as e:
-            self._trouble_failed = e
+        except ScenarioError as e:
+            self._scenario_failed = e
 
     def _wait_for(self, path: str, give_up: float, port: int | None = None) -> bytes:
         """Returns the answer at `path` of the product, or of the server at `port`, once its status is 200. Raises
-        Died."""
+        ProgramEnded."""
         while True:
             status, body = _get(port or self._options.port, path)
             if status == 200:
@@ -176,7 +179,7 @@ class Stage:
     def _pause(self, give_up: float, why: str) -> None:
         self.check()
         if time.monotonic() > give_up:
-            raise Died(f"{why} after {READY_TIMEOUT_S:.0f} s\n{self._tail()}")
+            raise ProgramEnded(f"{why} after {READY_TIMEOUT_S:.0f} s\n{self._tail()}")
         time.sleep(_TICK_S)
 
     @property

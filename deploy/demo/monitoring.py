@@ -10,12 +10,12 @@ import yaml
 
 from dashboards.rules import __main__ as rules
 from dashboards.rules.build import RULES
-from deploy.demo.child_process import Leashed
-from deploy.demo.options import Watchers
+from deploy.demo.child_process import ChildProcess
+from deploy.demo.options import MonitoringPorts
 
 EXAMPLE: Final = Path(rules.__file__).with_name("alertmanager.example.yml")
 SCRAPE_EVERY_S: Final = 15
-TO_PEOPLE: Final = ("page", "ticket")
+REPLACED_RECEIVERS: Final = ("page", "ticket")
 """Receivers of the example that the webhook replaces. The heartbeat is not among them: it would print a line every
 minute."""
 _HOST: Final = "127.0.0.1"
@@ -46,10 +46,10 @@ class Monitoring:
     `port`: of txnscope, which Prometheus scrapes and to which alerts link; `webhook`: URL that receives the alerts.
     """
 
-    def __init__(self, programs: Programs, ports: Watchers, directory: Path, port: int, webhook: str) -> None:
+    def __init__(self, programs: Programs, ports: MonitoringPorts, directory: Path, port: int, webhook: str) -> None:
         self._programs, self._ports, self._directory = programs, ports, directory
         self._port, self._webhook = port, webhook
-        self._running: dict[str, Leashed] = {}
+        self._running: dict[str, ChildProcess] = {}
 
     @property
     def prometheus(self) -> str:
@@ -88,7 +88,7 @@ class Monitoring:
             process.kill()
         self._running.clear()
 
-    def dead(self, lines: int = 20) -> str | None:
+    def ended_program(self, lines: int = 20) -> str | None:
         """Returns the name of a program that has ended, with the end of its log; None while both run."""
         for name, process in self._running.items():
             if (code := process.poll()) is not None:
@@ -100,21 +100,21 @@ class Monitoring:
         folder = self._directory / "rules"
         folder.mkdir()
         rules.main(["--page", f"http://{_HOST}:{self._port}", "--out", str(folder)])
-        self._write("prometheus.yml", scraping(self._port, self._ports.alertmanager_port, folder / RULES))
-        self._write("alertmanager.yml", routing(self._webhook))
+        self._write("prometheus.yml", prometheus_config(self._port, self._ports.alertmanager_port, folder / RULES))
+        self._write("alertmanager.yml", alertmanager_config(self._webhook))
 
     def _write(self, name: str, document: dict[str, Any]) -> None:
         (self._directory / name).write_text(yaml.safe_dump(document, sort_keys=False), "utf-8")
 
     def _run(self, name: str, *command: str) -> None:
         with self._log(name).open("wb") as log:
-            self._running[name] = Leashed(list(command), log)
+            self._running[name] = ChildProcess(list(command), log)
 
     def _log(self, name: str) -> Path:
         return self._directory / f"{name.lower()}.log"
 
 
-def scraping(port: int, alertmanager_port: int, rule_file: Path) -> dict[str, Any]:
+def prometheus_config(port: int, alertmanager_port: int, rule_file: Path) -> dict[str, Any]:
     """Returns the configuration of Prometheus for a txnscope at `port`."""
     every = f"{SCRAPE_EVERY_S}s"
     service, alertmanager = f"{_HOST}:{port}", f"{_HOST}:{alertmanager_port}"
@@ -126,13 +126,15 @@ def scraping(port: int, alertmanager_port: int, rule_file: Path) -> dict[str, An
     }
 
 
-def routing(webhook: str) -> dict[str, Any]:
+def alertmanager_config(webhook: str) -> dict[str, Any]:
     """Returns the configuration of Alertmanager: routes and inhibitions of the example, with the webhook in place of
     people."""
     example: dict[str, Any] = yaml.safe_load(EXAMPLE.read_text("utf-8"))
     receives = {"webhook_configs": [{"url": webhook, "send_resolved": True}]}
     names = [receiver["name"] for receiver in example["receivers"]]
-    return example | {"receivers": [{"name": name} | (receives if name in TO_PEOPLE else {}) for name in names]}
+    return example | {
+        "receivers": [{"name": name} | (receives if name in REPLACED_RECEIVERS else {}) for name in names]
+    }
 
 
 def _find(name: str, programs: tuple[str, ...], path: str | None) -> str:

@@ -21,7 +21,7 @@ class PortTaken(Exception):
     """Another process listens on a port of the demo. The message says how to choose another port."""
 
 
-class Watchers(NamedTuple):
+class MonitoringPorts(NamedTuple):
     """Ports of the programs that `make demo-full` adds."""
 
     prometheus_port: int = 9090
@@ -31,33 +31,34 @@ class Watchers(NamedTuple):
 class Options(NamedTuple):
     """Options of the demo. `port` serves the page, `kafka_port` the broker, and the port after it the controller.
 
-    `seconds`: how long the demo runs once it is ready; None until it is stopped. `watchers`: None for `make demo`.
+    `seconds`: how long the demo runs once it is ready; None until it is stopped. `monitoring_ports`: None for `make
+    demo`.
     """
 
     port: int = 8080
     kafka_port: int = 19092
     kafka_version: str = "4.3.1"
     seconds: float | None = None
-    watchers: Watchers | None = None
+    monitoring_ports: MonitoringPorts | None = None
 
     @property
     def target(self) -> str:
         """The target of the Makefile."""
-        return "demo" if self.watchers is None else "demo-full"
+        return "demo" if self.monitoring_ports is None else "demo-full"
 
 
 DEFAULTS = Options()
-_WATCHERS = ("PROMETHEUS_PORT", "ALERTMANAGER_PORT")
-"""Environment variables, in the order of Watchers."""
+_MONITORING_VARIABLES = ("PROMETHEUS_PORT", "ALERTMANAGER_PORT")
+"""Environment variables, in the order of MonitoringPorts."""
 
 
-class _Place(NamedTuple):
+class _ProgramPorts(NamedTuple):
     """Consecutive ports that one program needs, and the environment variable that moves them."""
 
     variable: str
     first: int
     last: int
-    who: str
+    program: str
 
     @property
     def ports(self) -> frozenset[int]:
@@ -72,8 +73,10 @@ def read(environment: Mapping[str, str] = os.environ, *, full: bool = False) -> 
     version = environment.get("KAFKA_VERSION") or DEFAULTS.kafka_version
     if version not in jars.versions():
         raise BadOption(f"KAFKA_VERSION={version} is not one of {', '.join(jars.versions())}")
-    options = Options(port, kafka_port, version, _seconds(environment), _watchers(environment) if full else None)
-    for one, other in combinations(_places(options), 2):
+    options = Options(
+        port, kafka_port, version, _seconds(environment), _monitoring_ports(environment) if full else None
+    )
+    for one, other in combinations(_all_ports(options), 2):
         if shared := one.ports & other.ports:
             given = f"{one.variable}={one.first} and {other.variable}={other.first}"
             raise BadOption(f"{given} are in each other's way: both need port {min(shared)}")
@@ -82,22 +85,27 @@ def read(environment: Mapping[str, str] = os.environ, *, full: bool = False) -> 
 
 def check_ports(options: Options) -> None:
     """Raises PortTaken with a way out."""
-    places = _places(options)
-    ours = frozenset[int]().union(*(place.ports for place in places))
-    for place in places:
-        if taken := [port for port in sorted(place.ports) if not is_free(port)]:
-            other = _free_after(place.first, len(place.ports), ours)
-            way_out = f"{place.variable}={other} make {options.target}"
-            raise PortTaken(f"port {taken[0]} is taken, so {place.who} cannot be there: {way_out}")
+    all_ports = _all_ports(options)
+    ours = frozenset[int]().union(*(program_ports.ports for program_ports in all_ports))
+    for program_ports in all_ports:
+        if taken := [port for port in sorted(program_ports.ports) if not is_free(port)]:
+            other = _free_after(program_ports.first, len(program_ports.ports), ours)
+            way_out = f"{program_ports.variable}={other} make {options.target}"
+            raise PortTaken(f"port {taken[0]} is taken, so {program_ports.program} cannot be there: {way_out}")
 
 
-def _places(options: Options) -> list[_Place]:
-    page, kafka, watchers = options.port, options.kafka_port, options.watchers
-    places = [_Place("PORT", page, page, "the page"), _Place("KAFKA_PORT", kafka, kafka + 1, "the broker")]
-    if watchers is not None:
-        for name, who, port in zip(_WATCHERS, ("Prometheus", "Alertmanager"), watchers, strict=True):
-            places.append(_Place(name, port, port, who))
-    return places
+def _all_ports(options: Options) -> list[_ProgramPorts]:
+    page, kafka, monitoring_ports = options.port, options.kafka_port, options.monitoring_ports
+    all_ports = [
+        _ProgramPorts("PORT", page, page, "the page"),
+        _ProgramPorts("KAFKA_PORT", kafka, kafka + 1, "the broker"),
+    ]
+    if monitoring_ports is not None:
+        for name, program, port in zip(
+            _MONITORING_VARIABLES, ("Prometheus", "Alertmanager"), monitoring_ports, strict=True
+        ):
+            all_ports.append(_ProgramPorts(name, port, port, program))
+    return all_ports
 
 
 def _free_after(port: int, count: int, ours: frozenset[int]) -> int:
@@ -114,9 +122,9 @@ def _port(environment: Mapping[str, str], name: str, default: int, last: int) ->
     return int(text)
 
 
-def _watchers(environment: Mapping[str, str]) -> Watchers:
-    pairs = zip(_WATCHERS, Watchers(), strict=True)
-    return Watchers(*(_port(environment, name, default, LAST_PORT) for name, default in pairs))
+def _monitoring_ports(environment: Mapping[str, str]) -> MonitoringPorts:
+    pairs = zip(_MONITORING_VARIABLES, MonitoringPorts(), strict=True)
+    return MonitoringPorts(*(_port(environment, name, default, LAST_PORT) for name, default in pairs))
 
 
 def _seconds(environment: Mapping[str, str]) -> float | None:

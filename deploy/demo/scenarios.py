@@ -10,7 +10,7 @@ from confluent_kafka import Consumer
 from deploy.demo.workload.clients import Stopped, consumer, create_topics
 from deploy.demo.workload.old_producer import OldProducer
 from deploy.demo.workload.raw_producer import Connection
-from deploy.demo.workload.refused_marker import never_complete
+from deploy.demo.workload.refused_marker import leave_prepared
 from deploy.demo.workload.verification import GUARDED, verification_off
 
 REFUNDS: Final = "refunds"
@@ -21,39 +21,39 @@ INVOICES: Final = "invoices"
 INVOICES_ID: Final = "invoices-1"
 ARCHIVE: Final = "archive"
 ARCHIVE_ID: Final = "archive-1"
-LATE_AT: Final = 8
+LATE_OFFSET: Final = 8
 """Offset of the first refund that was written after the end of its transaction. Before it are four transactions, each
 with one record and its marker."""
 
 _COMMITS = 3
 _CHECKPOINT_S = 600.0
-_MAX_TIMEOUT_MS = 900_000  # Kafka's default transaction.max.timeout.ms
+_BROKER_MAX_TIMEOUT_MS = 900_000  # Kafka's default transaction.max.timeout.ms
 
 
-class TroubleError(Exception):
+class ScenarioError(Exception):
     """The trouble could not be made. The message is one line for people."""
 
 
 def run_until(bootstrap: str, stop: threading.Event) -> None:
     """Makes all troubles, then keeps two of them going until `stop`: the blocked consumer and the archive job.
 
-    Raises TroubleError. The stuck transactions are left as they are: their topics are removed with the broker.
+    Raises ScenarioError. The stuck transactions are left as they are: their topics are removed with the broker.
     """
     try:
         with Connection(bootstrap, stop) as connection:
             create_topics(bootstrap, {REFUNDS: 1, INVOICES: 1, ARCHIVE: 2})
             _write_after_the_end(connection)
-            never_complete(_producer(connection, INVOICES_ID), INVOICES, 0)
-            _stay(connection, bootstrap, stop)
+            leave_prepared(_producer(connection, INVOICES_ID), INVOICES, 0)
+            _keep_open(connection, bootstrap, stop)
     except Stopped:
         return
     except Exception as e:
-        raise TroubleError(f"{type(e).__name__}: {e}") from e
+        raise ScenarioError(f"{type(e).__name__}: {e}") from e
 
 
 def _producer(connection: Connection, name: str) -> OldProducer:
     producer = OldProducer(connection, name)
-    producer.init(_MAX_TIMEOUT_MS)
+    producer.init(_BROKER_MAX_TIMEOUT_MS)
     return producer
 
 
@@ -66,10 +66,10 @@ def _write_after_the_end(connection: Connection) -> None:
         refunds.produce(REFUNDS, 0, [b"refund %d" % number])
         refunds.end(commit=number < _COMMITS)
     with verification_off(connection):
-        refunds.produce(REFUNDS, 0, [b"refund 4", b"refund 5"], again=GUARDED)
+        refunds.produce(REFUNDS, 0, [b"refund 4", b"refund 5"], retry_on=GUARDED)
 
 
-def _stay(connection: Connection, bootstrap: str, stop: threading.Event) -> None:
+def _keep_open(connection: Connection, bootstrap: str, stop: threading.Event) -> None:
     mails = consumer(bootstrap, REFUND_MAILS)
     try:
         mails.subscribe([REFUNDS])

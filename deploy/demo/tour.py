@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
-from deploy.demo.options import DEFAULTS, Options, Watchers
-from deploy.demo.scenarios import ARCHIVE_ID, INVOICES_ID, LATE_AT, REFUND_MAILS, REFUNDS, REFUNDS_ID
+from deploy.demo.options import DEFAULTS, MonitoringPorts, Options
+from deploy.demo.scenarios import ARCHIVE_ID, INVOICES_ID, LATE_OFFSET, REFUND_MAILS, REFUNDS, REFUNDS_ID
 from deploy.demo.workload.app import App
 
 CLUSTER = "demo"
@@ -18,43 +18,47 @@ PAGE = f"/clusters/{CLUSTER}"
 API = f"/api/v1{PAGE}"
 
 
-class Sight(NamedTuple):
+class TourStop(NamedTuple):
     """A path of the service, and a line on what it shows."""
 
     path: str
     shows: str
 
 
-def pages(apps: Sequence[App], finding: str) -> list[Sight]:
+def pages(apps: Sequence[App], finding: str) -> list[TourStop]:
     """Returns the pages of the tour. `finding`: id of the finding about the hanging transaction."""
     return [
-        Sight(PAGE, "is anything wrong, who waits, since when; it follows by itself"),
-        Sight(f"{PAGE}/findings/{finding}", f"{REFUNDS_ID} wrote after its end: nobody ends that; the way out with it"),
-        Sight(f"{PAGE}/partitions/{REFUNDS}/0?offset={LATE_AT}", "what it holds back; and whose the record there is"),
-        Sight(f"{PAGE}/groups", f"{REFUND_MAILS} has read all it may see, and stands still"),
-        *(Sight(f"{PAGE}/{_transaction(app.example)}", app.shows) for app in apps),
-        Sight(f"{PAGE}/{_transaction(INVOICES_ID)}", "decided and not completed: its partition refuses the marker"),
-        Sight(f"{PAGE}/{_transaction(ARCHIVE_ID)}", "open for ten minutes each time, and legal: it does not hang"),
-        Sight(f"{PAGE}/expiring", "ids that their coordinator will remove, soonest first"),
-        Sight(f"{PAGE}/pipeline", "how far the log is read, how old what you see is"),
+        TourStop(PAGE, "is anything wrong, who waits, since when; it follows by itself"),
+        TourStop(
+            f"{PAGE}/findings/{finding}", f"{REFUNDS_ID} wrote after its end: nobody ends that; the way out with it"
+        ),
+        TourStop(
+            f"{PAGE}/partitions/{REFUNDS}/0?offset={LATE_OFFSET}", "what it holds back; and whose the record there is"
+        ),
+        TourStop(f"{PAGE}/groups", f"{REFUND_MAILS} has read all it may see, and stands still"),
+        *(TourStop(f"{PAGE}/{_transaction(app.example)}", app.shows) for app in apps),
+        TourStop(f"{PAGE}/{_transaction(INVOICES_ID)}", "decided and not completed: its partition refuses the marker"),
+        TourStop(f"{PAGE}/{_transaction(ARCHIVE_ID)}", "open for ten minutes each time, and legal: it does not hang"),
+        TourStop(f"{PAGE}/expiring", "ids that their coordinator will remove, soonest first"),
+        TourStop(f"{PAGE}/pipeline", "how far the log is read, how old what you see is"),
     ]
 
 
-def rest(apps: Sequence[App], finding: str) -> list[Sight]:
+def rest(apps: Sequence[App], finding: str) -> list[TourStop]:
     return [
-        Sight(API, "the cluster: states, totals, rates, settings"),
-        Sight(f"{API}/transactions?sort=age", "every transactional.id, the longest open transaction first"),
-        Sight(f"{API}/{_transaction(apps[0].example)}", "one id"),
-        Sight(f"{API}/transaction/timeline?id={_quoted(apps[0].example)}", "why each of its transactions ended"),
-        Sight(f"{API}/findings?status=confirmed", "what is wrong or about to be, with evidence and advice"),
-        Sight(f"{API}/findings/{finding}", "what hangs"),
-        Sight(f"{API}/partitions/{REFUNDS}/0", "what holds it, since when, and who waits behind it"),
-        Sight(f"{API}/groups?blocked=true", "who waits"),
-        Sight("/metrics", "the same for Prometheus"),
+        TourStop(API, "the cluster: states, totals, rates, settings"),
+        TourStop(f"{API}/transactions?sort=age", "every transactional.id, the longest open transaction first"),
+        TourStop(f"{API}/{_transaction(apps[0].example)}", "one id"),
+        TourStop(f"{API}/transaction/timeline?id={_quoted(apps[0].example)}", "why each of its transactions ended"),
+        TourStop(f"{API}/findings?status=confirmed", "what is wrong or about to be, with evidence and advice"),
+        TourStop(f"{API}/findings/{finding}", "what hangs"),
+        TourStop(f"{API}/partitions/{REFUNDS}/0", "what holds it, since when, and who waits behind it"),
+        TourStop(f"{API}/groups?blocked=true", "who waits"),
+        TourStop("/metrics", "the same for Prometheus"),
     ]
 
 
-def sights(apps: Sequence[App], finding: str) -> list[Sight]:
+def stops(apps: Sequence[App], finding: str) -> list[TourStop]:
     """Returns all paths of the tour. Each answers 200 once all applications have done a first step and the service has
     read it."""
     return pages(apps, finding) + rest(apps, finding)
@@ -63,9 +67,9 @@ def sights(apps: Sequence[App], finding: str) -> list[Sight]:
 def text(options: Options, apps: Sequence[App], finding: str, key_file: Path) -> str:
     """Returns the tour as text: a line for each address, and below it one on what it shows."""
     base = f"http://127.0.0.1:{options.port}"
-    lines = ["The page:", "", *_shown(base, pages(apps, finding)), "", "REST:", "", *_shown(base, rest(apps, finding))]
-    if options.watchers is not None:
-        lines += ["", *_alerting(options.watchers)]
+    lines = ["The page:", "", *_lines(base, pages(apps, finding)), "", "REST:", "", *_lines(base, rest(apps, finding))]
+    if options.monitoring_ports is not None:
+        lines += ["", *_alerting(options.monitoring_ports)]
     where = ["--cluster", CLUSTER, *([] if options.port == DEFAULTS.port else ["--url", base])]
     txnscope = _short(Path(sys.executable).with_name("txnscope"))
     lines += ["", "On the command line:", ""]
@@ -77,7 +81,7 @@ def text(options: Options, apps: Sequence[App], finding: str, key_file: Path) ->
         ["hanging", *where],
         ["partitions", *where, "--lagging"],
         ["groups", *where, "--blocked"],
-        ["explain", *where, f"{REFUNDS}-0@0", "--to", str(LATE_AT + 1)],
+        ["explain", *where, f"{REFUNDS}-0@0", "--to", str(LATE_OFFSET + 1)],
     ):
         lines.append("  " + shlex.join([txnscope, *command]))
     resolve = ["resolve", *where, "--operator-key-file", str(key_file), finding, "--execute"]
@@ -85,7 +89,7 @@ def text(options: Options, apps: Sequence[App], finding: str, key_file: Path) ->
     return "\n".join([*lines, "  " + shlex.join([txnscope, *resolve])])
 
 
-def _alerting(ports: Watchers) -> list[str]:
+def _alerting(ports: MonitoringPorts) -> list[str]:
     return [
         "Alerts are printed here when they fire and when they resolve, and are at",
         "",
@@ -96,8 +100,8 @@ def _alerting(ports: Watchers) -> list[str]:
     ]
 
 
-def _shown(base: str, to_see: Sequence[Sight]) -> list[str]:
-    return [line for sight in to_see for line in (f"  {base}{sight.path}", f"      {sight.shows}")]
+def _lines(base: str, stops: Sequence[TourStop]) -> list[str]:
+    return [line for tour_stop in stops for line in (f"  {base}{tour_stop.path}", f"      {tour_stop.shows}")]
 
 
 def _transaction(transactional_id: str) -> str:

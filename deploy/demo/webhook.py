@@ -32,14 +32,14 @@ class Notice(NamedTuple):
 
 
 class Webhook:
-    """`with Webhook(tell) as webhook: webhook.url`. Alertmanager repeats firing alerts; `tell` is called only for
-    changes, one after another, in a thread of this object."""
+    """`with Webhook(on_alert) as webhook: webhook.url`. Alertmanager repeats firing alerts; `on_alert` is called only
+    for changes, one after another, in a thread of this object."""
 
-    def __init__(self, tell: Callable[[Notice], None]) -> None:
-        self._tell = tell
+    def __init__(self, on_alert: Callable[[Notice], None]) -> None:
+        self._on_alert = on_alert
         self._statuses: dict[str, str] = {}
         self._lock = threading.Lock()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Handler, self.take))
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Handler, self.receive))
         self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), name="webhook", daemon=True)
 
@@ -47,14 +47,14 @@ class Webhook:
     def url(self) -> str:
         return f"http://127.0.0.1:{self._server.server_port}/"
 
-    def take(self, body: bytes) -> None:
+    def receive(self, body: bytes) -> None:
         """Takes a notification of Alertmanager (version 4). Raises ValueError."""
         notices = _notices(body)
         with self._lock:
             for fingerprint, notice in notices:
                 if self._statuses.get(fingerprint) != notice.status:
                     self._statuses[fingerprint] = notice.status
-                    self._tell(notice)
+                    self._on_alert(notice)
 
     def start(self) -> Webhook:
         self._thread.start()
@@ -72,8 +72,8 @@ class Webhook:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    def __init__(self, take: Callable[[bytes], None], *arguments: Any) -> None:
-        self._take = take
+    def __init__(self, receive: Callable[[bytes], None], *arguments: Any) -> None:
+        self._receive = receive
         super().__init__(*arguments)
 
     def do_POST(self) -> None:
@@ -83,14 +83,14 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(413)
             return
         try:
-            self._take(self.rfile.read(int(length)))
+            self._receive(self.rfile.read(int(length)))
         except ValueError:
             self._answer(400)
         else:
             self._answer(200)
 
     def log_message(self, *_: Any) -> None:
-        """Logs nothing: `tell` reports the alerts already."""
+        """Logs nothing: `on_alert` reports the alerts already."""
 
     def _answer(self, status: int) -> None:
         self.send_response(status)

@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 import psycopg
 
-from deploy.demo.child_process import Leashed
+from deploy.demo.child_process import ChildProcess
 from service.store import migrate
 from service.store.engine import open_engine
 from tests.helpers.waiting import LIMIT_S
@@ -57,7 +57,7 @@ class Postgres:
         self._is_durable = is_durable
         self._programs = find_programs()
         self._numbers = itertools.count()
-        self._process: Leashed | None = None
+        self._process: ChildProcess | None = None
         self._has_template = False
 
     def __enter__(self) -> Postgres:
@@ -86,7 +86,7 @@ class Postgres:
         }
         options = [f"--{name}={value}" for name, value in settings.items()]
         with self._log.open("ab") as out:
-            self._process = Leashed(self._command("postgres", "-D", str(self._data), *options), out)
+            self._process = ChildProcess(self._command("postgres", "-D", str(self._data), *options), out)
         give_up = time.monotonic() + LIMIT_S
         while not self._answers():
             if self._process.poll() is not None or time.monotonic() > give_up:

@@ -22,7 +22,7 @@ import pytest
 from dashboards.rules.hanging import NAME
 from deploy.demo.broker import Broker
 from deploy.demo.monitoring import SCRAPE_EVERY_S, Monitoring, NotInstalled, find_programs
-from deploy.demo.options import Watchers
+from deploy.demo.options import MonitoringPorts
 from deploy.demo.webhook import FIRING, RESOLVED, Notice, Webhook
 from deploy.demo.workload.raw_producer import Connection
 from tests.benchmarks.watched import CLUSTER, Watched, watching
@@ -83,7 +83,7 @@ def set_up(tmp_path: Path) -> Iterator[SetUp]:
         watched = running.enter_context(watching(broker.bootstrap))
         called = Called()
         webhook = running.enter_context(Webhook(called))
-        monitoring = Monitoring(programs, Watchers(*free_ports(2)), tmp_path, watched.port, webhook.url)
+        monitoring = Monitoring(programs, MonitoringPorts(*free_ports(2)), tmp_path, watched.port, webhook.url)
         running.callback(monitoring.kill)
         watched.wait_until_read(1, LIMIT_S)
         monitoring.start()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from deploy.demo.workload.refused_marker import never_complete
+from deploy.demo.workload.refused_marker import leave_prepared
 from service.domain.findings import kinds
 from tests.helpers.brokers import on
 from tests.helpers.waiting import OPEN_MS, wait_for, wait_until_equal
@@ -135,7 +135,7 @@ def test_a_marker_that_is_refused_for_good(lab: Callable[[str], HangLab], versio
     here = lab(version)
     here.create_topic("k-refused")
     producer = old_producer(here.connection, "k-refused-1")
-    start = never_complete(producer, "k-refused", 0)
+    start = leave_prepared(producer, "k-refused", 0)
     row = here.until(
         kinds.STUCK_COMPLETION,
         lambda one: "no marker yet on k-refused-0" in str(one.evidence),

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.demo.workload.refused_marker import never_complete
+from deploy.demo.workload.refused_marker import leave_prepared
 from service.domain.findings import kinds
 from service.store import audit
 from tests.helpers.brokers import Cluster, on
@@ -143,7 +143,7 @@ def test_what_a_coordinator_will_end_is_never_touched(at: Callable[[str], Desk],
     start = live.produce("r-owned", 0, [b"open"])
     claim = Hang("r-owned", 0, start, live.producer_id, live.producer_epoch, "r-live", "none")
     stuck = old_producer(lab.connection, "r-stuck")
-    at_offset = never_complete(stuck, "r-owned", 1)
+    at_offset = leave_prepared(stuck, "r-owned", 1)
     (one,) = open_on(lab.connection, "r-owned", 1)
     completing = Hang("r-owned", 1, at_offset, one.producer_id, one.producer_epoch, "r-stuck", "none")
     for hang, state in ((claim, "Ongoing"), (completing, "Prepare")):

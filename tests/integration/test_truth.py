@@ -24,7 +24,7 @@ def test_the_store_says_what_the_applications_did_and_what_kafka_answers(
     """librdkafka (old protocol) and, where the cluster has it, TV2; 3.9.2 writes value v0, 4.3.1 writes v1."""
     prefix = "truth-"
     with ingesting(broker.bootstrap, tmp_path) as app:
-        ledger = Workload(broker.bootstrap, seed=11, prefix=prefix).run(rounds=6)
+        record = Workload(broker.bootstrap, seed=11, prefix=prefix).run(rounds=6)
         create_topic(broker.bootstrap, "truth-open")
         still_open = open_producer(broker.bootstrap, "truth-open", OPEN_MS)
         still_open.begin_transaction()
@@ -34,7 +34,7 @@ def test_the_store_says_what_the_applications_did_and_what_kafka_answers(
         stored = {name: row for name, row in app.ids().items() if name.startswith(prefix)}
 
         assert {name: (row.commits, row.aborts) for name, row in stored.items() if name != "truth-open"} == {
-            name: (account.commits, account.aborts.total) for name, account in ledger.accounts.items()
+            name: (account.commits, account.aborts.total) for name, account in record.accounts.items()
         }
         assert stored.keys() == {name for name in transactional_ids(broker.bootstrap) if name.startswith(prefix)}
         for name, row in stored.items():
@@ -49,7 +49,7 @@ def test_the_store_says_what_the_applications_did_and_what_kafka_answers(
 
         # empty aborts (TV2) leave CompleteAbort records behind that end no transaction
         truth = completed(broker_431, broker.bootstrap)
-        for name, account in ledger.accounts.items():
+        for name, account in record.accounts.items():
             assert truth[name] == (account.commits, account.aborts.total + account.empty_aborts), name
         assert app.rejects() == []
         still_open.abort_transaction(ANSWER_S)
@@ -58,11 +58,11 @@ def test_the_store_says_what_the_applications_did_and_what_kafka_answers(
 @on_broker("3.9.2")
 def test_history_before_the_first_start_is_state_but_not_counted(broker: Broker, tmp_path: Path) -> None:
     """A first read of old history raises no count; what comes after it counts exactly."""
-    ledger = Workload(broker.bootstrap, seed=12, prefix="history-").run(rounds=2)
+    record = Workload(broker.bootstrap, seed=12, prefix="history-").run(rounds=2)
     with ingesting(broker.bootstrap, tmp_path) as app:
         app.wait_until_read()
-        before = {name: row for name, row in app.ids().items() if name in ledger.accounts}
-        assert before.keys() == ledger.accounts.keys()
+        before = {name: row for name, row in app.ids().items() if name in record.accounts}
+        assert before.keys() == record.accounts.keys()
         assert all((row.commits, row.aborts) == (0, 0) for row in before.values())
         more = Workload(broker.bootstrap, seed=12, prefix="history-").run(rounds=2)
         app.wait_until_read()

@@ -76,7 +76,7 @@ def mark(connection: Connection, topic: str, partition: int, one: Open, *, commi
         )
         return code, None
 
-    connection.insist(f"WriteTxnMarkers {topic}-{partition}", attempt)
+    connection.retry(f"WriteTxnMarkers {topic}-{partition}", attempt)
 
 
 def delete_records(connection: Connection, topic: str, partition: int, before: int) -> None:
@@ -91,7 +91,7 @@ def delete_records(connection: Connection, topic: str, partition: int, before: i
             return _NOT_THERE
         return client.ask(request, node).topics[0].partitions[0].error_code, None
 
-    connection.insist(f"DeleteRecords {topic}-{partition}", attempt)
+    connection.retry(f"DeleteRecords {topic}-{partition}", attempt)
 
 
 def _producers(connection: Connection, topic: str, partition: int) -> Any:
@@ -102,7 +102,7 @@ def _producers(connection: Connection, topic: str, partition: int) -> Any:
         found = describe_producers(client, node, {topic: [partition]})[topic, partition]
         return found.error, found.producers
 
-    return connection.insist(f"DescribeProducers {topic}-{partition}", attempt)
+    return connection.retry(f"DescribeProducers {topic}-{partition}", attempt)
 
 
 def _offset(connection: Connection, topic: str, partition: int, isolation: int, which: int) -> int:
@@ -119,7 +119,7 @@ def _offset(connection: Connection, topic: str, partition: int, isolation: int, 
         answer = client.ask(request, node).topics[0].partitions[0]
         return answer.error_code, answer.offset
 
-    return int(connection.insist(f"ListOffsets {topic}-{partition}", attempt))
+    return int(connection.retry(f"ListOffsets {topic}-{partition}", attempt))
 
 
 def _leader(client: KafkaClient, topic: str, partition: int) -> int | None:

@@ -145,10 +145,10 @@ class Clients:
                     producer = old_producer(connection, name, _TIMEOUT_MS)
 
     def _early_once(self, producer: OldProducer, topic: str, partition: int, chance: random.Random) -> None:
-        producer.produce(topic, partition, [b"early"], again=_AGAIN)
+        producer.produce(topic, partition, [b"early"], retry_on=_AGAIN)
         time.sleep(chance.uniform(0.02, 0.3))
         producer.add(topic, partition)
-        producer.produce(topic, partition, [b"in time"], again=_AGAIN)
+        producer.produce(topic, partition, [b"in time"], retry_on=_AGAIN)
         producer.end(commit=chance.random() < 0.7)
 
     def _long(self) -> None:

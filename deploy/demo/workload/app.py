@@ -10,7 +10,7 @@ from typing import ClassVar, NamedTuple
 from deploy.demo.workload.bookkeeping import Book
 
 
-class World(NamedTuple):
+class AppContext(NamedTuple):
     """The surroundings of the applications.
 
     `prefix` goes before every topic, group and transactional.id. `timeout_ms` is the transaction timeout of the
@@ -36,10 +36,10 @@ class App(ABC):
     pause_s: ClassVar[float]
     """Seconds between two steps, when running for people."""
 
-    def __init__(self, world: World) -> None:
-        self.world = world
+    def __init__(self, context: AppContext) -> None:
+        self.context = context
         self.book = Book(self.name)
-        self.choices = random.Random(f"{world.seed}/{self.name}")
+        self.choices = random.Random(f"{context.seed}/{self.name}")
 
     @property
     @abstractmethod
@@ -54,4 +54,4 @@ class App(ABC):
         """Leaves a consumer group, closes connections."""
 
     def named(self, name: str) -> str:
-        return self.world.prefix + name
+        return self.context.prefix + name

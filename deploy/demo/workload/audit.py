@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from deploy.demo.workload.app import App, World
+from deploy.demo.workload.app import App, AppContext
 from deploy.demo.workload.raw_producer import Connection, RawProducer
 
 AUDIT = "audit"
@@ -17,9 +17,9 @@ class Audit(App):
     topics = {AUDIT: PARTITIONS}  # noqa: RUF012
     pause_s = 1.0
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
-        self._connection = Connection(world.bootstrap, world.stop)
+    def __init__(self, context: AppContext) -> None:
+        super().__init__(context)
+        self._connection = Connection(context.bootstrap, context.stop)
         self._producer = RawProducer(self._connection, self.example)
 
     @property

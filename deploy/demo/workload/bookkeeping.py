@@ -38,7 +38,7 @@ class Account(NamedTuple):
     state: str | None
 
 
-class Ledger(NamedTuple):
+class WorkloadRecord(NamedTuple):
     """Accounts by transactional.id, in the order of the ids."""
 
     accounts: dict[str, Account]
@@ -100,7 +100,7 @@ class Book:
         return dict(self._accounts)
 
 
-def merged(books: Iterable[Book]) -> Ledger:
+def merged(books: Iterable[Book]) -> WorkloadRecord:
     """Returns one ledger of all books, which share no transactional.id."""
     everything = {key: account for book in books for key, account in book.accounts().items()}
-    return Ledger(dict(sorted(everything.items())))
+    return WorkloadRecord(dict(sorted(everything.items())))

@@ -18,13 +18,13 @@ PATIENCE_S = 180.0
 """Seconds for which a call is repeated: longer than a restart of the broker."""
 _TRY_S = 1.0
 """Seconds of one try: short, because a thread inside a call cannot be stopped."""
-_AWAY = ("_TRANSPORT", "_TIMED_OUT")
+_NO_BROKER = ("_TRANSPORT", "_TIMED_OUT")
 """Errors of a call that found no broker."""
 
 # fenced producers report a "fatal error" on stderr, at a level that no setting of librdkafka silences
-_silence = logging.getLogger("deploy.demo.workload.librdkafka")
-_silence.addHandler(logging.NullHandler())
-_silence.propagate = False
+_null_logger = logging.getLogger("deploy.demo.workload.librdkafka")
+_null_logger.addHandler(logging.NullHandler())
+_null_logger.propagate = False
 
 
 class Stopped(Exception):
@@ -46,7 +46,7 @@ def producer(bootstrap: str, transactional_id: str, timeout_ms: int = 60_000) ->
             "linger.ms": 0,
             "reconnect.backoff.max.ms": 1_000,
         },
-        logger=_silence,
+        logger=_null_logger,
     )
 
 
@@ -61,7 +61,7 @@ def consumer(bootstrap: str, group: str) -> Consumer:
             "isolation.level": "read_committed",
             "reconnect.backoff.max.ms": 1_000,
         },
-        logger=_silence,
+        logger=_null_logger,
     )
 
 
@@ -81,14 +81,14 @@ def send(open_producer: Producer, records: Iterable[tuple[Participant, bytes]], 
         open_producer.produce(topic, value=value, partition=partition, on_delivery=delivered)
     give_up = time.monotonic() + PATIENCE_S
     while open_producer.flush(0.2):
-        check(stop)
+        raise_if_stopped(stop)
         if time.monotonic() > give_up:
             raise Undelivered(f"nothing acknowledged in {PATIENCE_S:.0f} s")
     if refused:
         raise Undelivered(refused[0])
 
 
-def insist(stop: threading.Event, call: Callable[..., Any], *arguments: Any) -> Any:
+def retry(stop: threading.Event, call: Callable[..., Any], *arguments: Any) -> Any:
     """Repeats `call`, such as init_transactions, until it succeeds; its last argument is a timeout. Returns its result.
 
     librdkafka requires the repetition while an error is retriable; the call goes on where it was. A call is also
@@ -99,20 +99,20 @@ def insist(stop: threading.Event, call: Callable[..., Any], *arguments: Any) -> 
         try:
             return call(*arguments, _TRY_S)
         except KafkaException as e:
-            may_pass = e.args[0].retriable() or e.args[0].name() in _AWAY
+            may_pass = e.args[0].retriable() or e.args[0].name() in _NO_BROKER
             if not may_pass or time.monotonic() > give_up:
                 raise
-        check(stop)
+        raise_if_stopped(stop)
 
 
-def check(stop: threading.Event) -> None:
+def raise_if_stopped(stop: threading.Event) -> None:
     if stop.is_set():
         raise Stopped
 
 
 def create_topics(bootstrap: str, partitions: dict[str, int]) -> None:
     """Creates topics. Those that exist already stay as they are. Raises KafkaException."""
-    admin = AdminClient({"bootstrap.servers": bootstrap}, logger=_silence)
+    admin = AdminClient({"bootstrap.servers": bootstrap}, logger=_null_logger)
     wanted = [NewTopic(name, num_partitions=count, replication_factor=1) for name, count in partitions.items()]
     for created in admin.create_topics(wanted, operation_timeout=15).values():
         try:
@@ -125,6 +125,6 @@ def create_topics(bootstrap: str, partitions: dict[str, int]) -> None:
 def partition_count(bootstrap: str, topic: str, stop: threading.Event) -> int:
     """Returns the number of partitions; 0 if the topic does not exist. Waits out a restart of the broker. Raises
     KafkaException, Stopped."""
-    admin = AdminClient({"bootstrap.servers": bootstrap}, logger=_silence)
-    found = insist(stop, admin.list_topics, topic).topics[topic]
+    admin = AdminClient({"bootstrap.servers": bootstrap}, logger=_null_logger)
+    found = retry(stop, admin.list_topics, topic).topics[topic]
     return 0 if found.error is not None else len(found.partitions)

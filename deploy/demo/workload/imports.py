@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from deploy.demo.workload.app import App, World
-from deploy.demo.workload.clients import insist, producer, send
+from deploy.demo.workload.app import App, AppContext
+from deploy.demo.workload.clients import producer, retry, send
 
 IMPORTS = "imports"
 
@@ -14,8 +14,8 @@ class Imports(App):
     topics = {IMPORTS: 1}  # noqa: RUF012
     pause_s = 15.0
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
+    def __init__(self, context: AppContext) -> None:
+        super().__init__(context)
         self._done = 0
 
     @property
@@ -25,14 +25,14 @@ class Imports(App):
     def step(self) -> None:
         self._done += 1
         transactional_id = self._id(self._done)
-        one_off = producer(self.world.bootstrap, transactional_id)
-        insist(self.world.stop, one_off.init_transactions)
+        one_off = producer(self.context.bootstrap, transactional_id)
+        retry(self.context.stop, one_off.init_transactions)
         self.book.initialised(transactional_id)
         one_off.begin_transaction()
         participant = (self.named(IMPORTS), 0)
         self.book.began(transactional_id, [participant])
-        send(one_off, [(participant, b"row")] * self.choices.randint(1, 20), self.world.stop)
-        insist(self.world.stop, one_off.commit_transaction)
+        send(one_off, [(participant, b"row")] * self.choices.randint(1, 20), self.context.stop)
+        retry(self.context.stop, one_off.commit_transaction)
         self.book.committed(transactional_id)
 
     def _id(self, number: int) -> str:

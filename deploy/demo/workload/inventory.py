@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from confluent_kafka import KafkaException, Producer
 
-from deploy.demo.workload.app import App, World
-from deploy.demo.workload.clients import insist, producer, send
+from deploy.demo.workload.app import App, AppContext
+from deploy.demo.workload.clients import producer, retry, send
 
 INVENTORY = "inventory"
 
@@ -20,8 +20,8 @@ class Inventory(App):
     topics = {INVENTORY: 1}  # noqa: RUF012
     pause_s = 4.0
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
+    def __init__(self, context: AppContext) -> None:
+        super().__init__(context)
         self._running: Producer | None = None
 
     @property
@@ -36,25 +36,25 @@ class Inventory(App):
         self.book.aborted(self.example, "fenced")
         self._expect_fenced(fenced)
         self._begin(self._running)
-        insist(self.world.stop, self._running.commit_transaction)
+        retry(self.context.stop, self._running.commit_transaction)
         self.book.committed(self.example)
 
     def _start(self) -> Producer:
         """Starts an instance. Returns when the coordinator has aborted the id's open transaction and its markers are
         written."""
-        instance = producer(self.world.bootstrap, self.example)
-        insist(self.world.stop, instance.init_transactions)
+        instance = producer(self.context.bootstrap, self.example)
+        retry(self.context.stop, instance.init_transactions)
         return instance
 
     def _begin(self, instance: Producer) -> None:
         participant = (self.named(INVENTORY), 0)
         instance.begin_transaction()
         self.book.began(self.example, [participant])
-        send(instance, [(participant, b"stock: 7")], self.world.stop)
+        send(instance, [(participant, b"stock: 7")], self.context.stop)
 
     def _expect_fenced(self, instance: Producer) -> None:
         try:
-            insist(self.world.stop, instance.commit_transaction)
+            retry(self.context.stop, instance.commit_transaction)
         except KafkaException as e:
             if e.args[0].fatal():
                 return

@@ -81,13 +81,13 @@ class OldProducer:
         *,
         timestamp_ms: int | None = None,
         producer_epoch: int | None = None,
-        again: frozenset[int] = frozenset(),
+        retry_on: frozenset[int] = frozenset(),
     ) -> int:
         """Writes one batch, whether the partition was added or not. Returns its first offset. Raises Refused."""
         sequence = self._sequences.get((topic, partition), 0)
         epoch = self.producer_epoch if producer_epoch is None else producer_epoch
         records = batch(values, self.producer_id, epoch, sequence, timestamp_ms)
-        offset = append(self.connection, topic, partition, records, self.name, PRODUCE, again)
+        offset = append(self.connection, topic, partition, records, self.name, PRODUCE, retry_on)
         self._sequences[topic, partition] = sequence + len(values)
         return offset
 
@@ -160,7 +160,7 @@ class OldProducer:
             answer = client.ask(request, node)
             return error_of(answer), answer
 
-        return self.connection.insist(f"{what} {self.name}", attempt)
+        return self.connection.retry(f"{what} {self.name}", attempt)
 
 
 def _first_error_of_added(answer: Any) -> int:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from deploy.demo.workload.app import App, World
-from deploy.demo.workload.clients import insist, producer, send
+from deploy.demo.workload.app import App, AppContext
+from deploy.demo.workload.clients import producer, retry, send
 
 ORDERS = "orders"
 PARTITIONS = 3
@@ -16,9 +16,9 @@ class Orders(App):
     topics = {ORDERS: PARTITIONS}  # noqa: RUF012
     pause_s = 0.5
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
-        self._producer = producer(world.bootstrap, self.example)
+    def __init__(self, context: AppContext) -> None:
+        super().__init__(context)
+        self._producer = producer(context.bootstrap, self.example)
         self._taken = 0
 
     @property
@@ -27,7 +27,7 @@ class Orders(App):
 
     def step(self) -> None:
         if not self._taken:
-            insist(self.world.stop, self._producer.init_transactions)
+            retry(self.context.stop, self._producer.init_transactions)
             self.book.initialised(self.example)
         if self.choices.random() < ABORT_RATE:
             self._take(commit=False)
@@ -38,10 +38,10 @@ class Orders(App):
         participants = [(self.named(ORDERS), partition) for partition in range(PARTITIONS)]
         self._producer.begin_transaction()
         self.book.began(self.example, participants)
-        send(self._producer, [(p, b"order %d, line %d" % (self._taken, p[1])) for p in participants], self.world.stop)
+        send(self._producer, [(p, b"order %d, line %d" % (self._taken, p[1])) for p in participants], self.context.stop)
         if commit:
-            insist(self.world.stop, self._producer.commit_transaction)
+            retry(self.context.stop, self._producer.commit_transaction)
             self.book.committed(self.example)
         else:
-            insist(self.world.stop, self._producer.abort_transaction)
+            retry(self.context.stop, self._producer.abort_transaction)
             self.book.aborted(self.example, "client")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from deploy.demo.workload.app import App, World
-from deploy.demo.workload.clients import insist, producer, send
+from deploy.demo.workload.app import App, AppContext
+from deploy.demo.workload.clients import producer, retry, send
 
 PAYMENTS = "payments"
 PARTITIONS = 2
@@ -17,9 +17,9 @@ class Payments(App):
     topics = {PAYMENTS: PARTITIONS}  # noqa: RUF012
     pause_s = 1.0
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
-        self._producer = producer(world.bootstrap, self.example)
+    def __init__(self, context: AppContext) -> None:
+        super().__init__(context)
+        self._producer = producer(context.bootstrap, self.example)
         self._booked = 0
 
     @property
@@ -28,7 +28,7 @@ class Payments(App):
 
     def step(self) -> None:
         if not self._booked:
-            insist(self.world.stop, self._producer.init_transactions)
+            retry(self.context.stop, self._producer.init_transactions)
             self.book.initialised(self.example)
         for _ in range(IN_A_ROW):
             self._book_one()
@@ -38,10 +38,10 @@ class Payments(App):
         participant = (self.named(PAYMENTS), self.choices.randrange(PARTITIONS))
         self._producer.begin_transaction()
         self.book.began(self.example, [participant])
-        send(self._producer, [(participant, b"payment %d" % self._booked)], self.world.stop)
+        send(self._producer, [(participant, b"payment %d" % self._booked)], self.context.stop)
         if self.choices.random() < ABORT_RATE:
-            insist(self.world.stop, self._producer.abort_transaction)
+            retry(self.context.stop, self._producer.abort_transaction)
             self.book.aborted(self.example, "client")
         else:
-            insist(self.world.stop, self._producer.commit_transaction)
+            retry(self.context.stop, self._producer.commit_transaction)
             self.book.committed(self.example)

@@ -17,7 +17,7 @@ from kafka.protocol.metadata import ApiVersionsRequest, FindCoordinatorRequest
 from kafka.protocol.producer import EndTxnRequest, InitProducerIdRequest, ProduceRequest
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
-from deploy.demo.workload.clients import PATIENCE_S, check
+from deploy.demo.workload.clients import PATIENCE_S, raise_if_stopped
 from service.kafka.client import KafkaClient
 from service.kafka.errors import TRANSIENT, KafkaUnavailable
 from service.kafka.metadata import topic_layout
@@ -25,7 +25,7 @@ from service.kafka.settings import ClientSettings
 
 _PRODUCE, _END = 12, 5
 _FENCED = (47, 90)  # INVALID_PRODUCER_EPOCH, PRODUCER_FENCED
-_AGAIN = TRANSIENT | {14, 15, 16, 51}  # coordinator loading, not there, moved; CONCURRENT_TRANSACTIONS
+_RETRIABLE = TRANSIENT | {14, 15, 16, 51}  # coordinator loading, not there, moved; CONCURRENT_TRANSACTIONS
 _PAUSE_S = 0.05
 
 TRANSACTIONS, GROUPS = 1, 0
@@ -49,23 +49,23 @@ class Connection:
         self.stop = stop
         self._client: KafkaClient | None = None
 
-    def insist(
-        self, what: str, attempt: Callable[[KafkaClient], tuple[int, Any]], again: frozenset[int] = frozenset()
+    def retry(
+        self, what: str, attempt: Callable[[KafkaClient], tuple[int, Any]], retry_on: frozenset[int] = frozenset()
     ) -> Any:
         """Repeats `attempt`, which returns (error code, answer), until the code is 0. Returns the answer. Raises
         Refused, Stopped.
 
-        `again`: codes on which this call is repeated, beside those on which every call is.
+        `retry_on`: codes on which this call is repeated, beside those on which every call is.
         """
         give_up = time.monotonic() + PATIENCE_S
         while True:
             code, answer = self._try(attempt)
             if code == 0:
                 return answer
-            if code not in _AGAIN | again or time.monotonic() > give_up:
+            if code not in _RETRIABLE | retry_on or time.monotonic() > give_up:
                 raise Refused(what, code)
             self.stop.wait(_PAUSE_S)
-            check(self.stop)
+            raise_if_stopped(self.stop)
 
     def _try(self, attempt: Callable[[KafkaClient], tuple[int, Any]]) -> tuple[int, Any]:
         try:
@@ -94,7 +94,7 @@ def transaction_version(connection: Connection) -> int:
         answer = client.ask(ApiVersionsRequest(client_software_name="demo", client_software_version="1"))
         return answer.error_code, {f.name: f.max_version_level for f in answer.finalized_features or []}
 
-    return int(connection.insist("ApiVersions", attempt).get("transaction.version", 0))
+    return int(connection.retry("ApiVersions", attempt).get("transaction.version", 0))
 
 
 def describe(connection: Connection, transactional_id: str) -> Any:
@@ -108,7 +108,7 @@ def describe(connection: Connection, transactional_id: str) -> Any:
         found = client.ask(request, node).transaction_states[0]
         return found.error_code, found
 
-    return connection.insist(f"DescribeTransactions {transactional_id}", attempt)
+    return connection.retry(f"DescribeTransactions {transactional_id}", attempt)
 
 
 def wait_for_state(connection: Connection, transactional_id: str, state: str, stop: threading.Event) -> None:
@@ -118,7 +118,7 @@ def wait_for_state(connection: Connection, transactional_id: str, state: str, st
         if time.monotonic() > give_up:
             raise TimeoutError(f"{transactional_id} is {now}, not {state}")
         stop.wait(0.1)
-        check(stop)
+        raise_if_stopped(stop)
 
 
 class RawProducer:
@@ -138,7 +138,7 @@ class RawProducer:
             producer_epoch=-1,
             max_version=4,
         )
-        self._adopt(self._ask_coordinator("InitProducerId", request))
+        self._set_identity(self._ask_coordinator("InitProducerId", request))
 
     def produce(self, topic: str, partition: int, values: list[bytes]) -> None:
         """Writes one batch and waits for its acknowledgement. The partition is then in the transaction."""
@@ -157,20 +157,20 @@ class RawProducer:
             max_version=_END,
         )
         try:
-            self._adopt(self._ask_coordinator("EndTxn", request))
+            self._set_identity(self._ask_coordinator("EndTxn", request))
         except Refused as e:
-            self._accept_done(e, "Commit" if commit else "Abort")
+            self._accept_ended(e, "Commit" if commit else "Abort")
 
-    def _accept_done(self, refused: Refused, outcome: str) -> None:
+    def _accept_ended(self, refused: Refused, outcome: str) -> None:
         """Accepts a refused EndTxn if the transaction has ended as asked: if the answer was lost in a restart of the
         coordinator, the repetition finds the old epoch unknown. Raises `refused` otherwise."""
         now = describe(self._connection, self.transactional_id)
         done = now.producer_epoch == self.producer_epoch + 1 and now.transaction_state.endswith(outcome)
         if refused.code not in _FENCED or not done:
             raise refused
-        self._adopt(now)
+        self._set_identity(now)
 
-    def _adopt(self, answer: Any) -> None:
+    def _set_identity(self, answer: Any) -> None:
         """Takes producer id and epoch of `answer`, and resets the sequences, which begin again with every epoch."""
         self.producer_id, self.producer_epoch = answer.producer_id, answer.producer_epoch
         self._sequences.clear()
@@ -183,7 +183,7 @@ class RawProducer:
             answer = client.ask(request, node)
             return answer.error_code, answer
 
-        return self._connection.insist(f"{what} {self.transactional_id}", attempt)
+        return self._connection.retry(f"{what} {self.transactional_id}", attempt)
 
 
 def coordinator(client: KafkaClient, key: str, kind: int = TRANSACTIONS) -> tuple[int, int]:
@@ -217,7 +217,7 @@ def append(
     records: bytes,
     transactional_id: str,
     version: int,
-    again: frozenset[int] = frozenset(),
+    retry_on: frozenset[int] = frozenset(),
 ) -> int:
     """Produces `records` with this version of the request, acknowledged by all replicas. Returns their first offset."""
     data = ProduceRequest.TopicProduceData
@@ -239,4 +239,4 @@ def append(
         appended = answer.responses[0].partition_responses[0]
         return appended.error_code, appended.base_offset
 
-    return int(connection.insist(f"Produce {topic}-{partition}", attempt, again))
+    return int(connection.retry(f"Produce {topic}-{partition}", attempt, retry_on))

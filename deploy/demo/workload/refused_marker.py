@@ -15,16 +15,16 @@ from service.kafka.errors import UNKNOWN_TOPIC_OR_PARTITION
 from service.kafka.markers import write_marker
 from service.kafka.metadata import topic_layout
 
-FAR_AHEAD: Final = 1_000_000
+LATER_EPOCH: Final = 1_000_000
 """A coordinator epoch that no real coordinator reaches: it counts elections."""
 
 
-def never_complete(producer: OldProducer, topic: str, partition: int) -> int:
+def leave_prepared(producer: OldProducer, topic: str, partition: int) -> int:
     """Leaves the id in PrepareCommit for good. Returns the first offset of that transaction, where the LSO stops."""
     producer.add(topic, partition)
     producer.produce(topic, partition, [b"before"])
     producer.end(commit=True)
-    _write_ahead(producer, topic, partition)
+    _write_later_marker(producer, topic, partition)
     producer.add(topic, partition)
     start = producer.produce(topic, partition, [b"decided"])
     producer.end(commit=True, wait=False)
@@ -33,8 +33,8 @@ def never_complete(producer: OldProducer, topic: str, partition: int) -> int:
     return start
 
 
-def _write_ahead(producer: OldProducer, topic: str, partition: int) -> None:
-    """Writes a marker of epoch FAR_AHEAD. Called between two transactions, so that it ends none."""
+def _write_later_marker(producer: OldProducer, topic: str, partition: int) -> None:
+    """Writes a marker of epoch LATER_EPOCH. Called between two transactions, so that it ends none."""
 
     def attempt(client: KafkaClient) -> tuple[int, Any]:
         layout = topic_layout(client, topic)
@@ -47,9 +47,9 @@ def _write_ahead(producer: OldProducer, topic: str, partition: int) -> None:
             partition=partition,
             producer_id=producer.producer_id,
             producer_epoch=producer.producer_epoch,
-            coordinator_epoch=FAR_AHEAD,
+            coordinator_epoch=LATER_EPOCH,
             commit=False,
         )
         return code, None
 
-    producer.connection.insist(f"WriteTxnMarkers {topic}-{partition}", attempt)
+    producer.connection.retry(f"WriteTxnMarkers {topic}-{partition}", attempt)

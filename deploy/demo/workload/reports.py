@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from deploy.demo.workload.app import App, World
-from deploy.demo.workload.clients import insist, producer, send
+from deploy.demo.workload.app import App, AppContext
+from deploy.demo.workload.clients import producer, retry, send
 from deploy.demo.workload.raw_producer import Connection, wait_for_state
 
 REPORTS = "reports"
@@ -15,9 +15,9 @@ class Reports(App):
     topics = {REPORTS: 1}  # noqa: RUF012
     pause_s = 5.0
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
-        self._connection = Connection(world.bootstrap, world.stop)
+    def __init__(self, context: AppContext) -> None:
+        super().__init__(context)
+        self._connection = Connection(context.bootstrap, context.stop)
 
     @property
     def example(self) -> str:
@@ -25,14 +25,14 @@ class Reports(App):
 
     def step(self) -> None:
         # the coordinator has fenced the last run's producer: every run is a new one
-        report = producer(self.world.bootstrap, self.example, self.world.timeout_ms)
-        insist(self.world.stop, report.init_transactions)
+        report = producer(self.context.bootstrap, self.example, self.context.timeout_ms)
+        retry(self.context.stop, report.init_transactions)
         self.book.initialised(self.example)
         report.begin_transaction()
         participant = (self.named(REPORTS), 0)
         self.book.began(self.example, [participant])
-        send(report, [(participant, b"page 1 of 1000")], self.world.stop)
-        wait_for_state(self._connection, self.example, "CompleteAbort", self.world.stop)
+        send(report, [(participant, b"page 1 of 1000")], self.context.stop)
+        wait_for_state(self._connection, self.example, "CompleteAbort", self.context.stop)
         self.book.aborted(self.example, "timeout")
 
     def close(self) -> None:

@@ -6,9 +6,9 @@ import time
 
 from confluent_kafka import KafkaException, Message, Producer, TopicPartition
 
-from deploy.demo.workload.app import App, World
+from deploy.demo.workload.app import App, AppContext
 from deploy.demo.workload.bookkeeping import Participant
-from deploy.demo.workload.clients import PATIENCE_S, check, consumer, insist, partition_count, producer, send
+from deploy.demo.workload.clients import PATIENCE_S, consumer, partition_count, producer, raise_if_stopped, retry, send
 from deploy.demo.workload.orders import ORDERS, PARTITIONS
 
 SHIPMENTS = "shipments"
@@ -26,10 +26,10 @@ class Shipping(App):
     topics = {ORDERS: PARTITIONS, SHIPMENTS: 2}  # noqa: RUF012
     pause_s = 0.5
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
+    def __init__(self, context: AppContext) -> None:
+        super().__init__(context)
         self._producer: Producer | None = None
-        self._consumer = consumer(world.bootstrap, self.named("shipping"))
+        self._consumer = consumer(context.bootstrap, self.named("shipping"))
         self._consumer.subscribe([self.named(ORDERS)])
 
     @property
@@ -50,15 +50,15 @@ class Shipping(App):
         orders: list[Message] = []
         give_up = time.monotonic() + PATIENCE_S
         while len(orders) < count:
-            check(self.world.stop)
+            raise_if_stopped(self.context.stop)
             if time.monotonic() > give_up:
                 raise NoOrders(f"{len(orders)} of {count} committed orders in {PATIENCE_S:.0f} s")
             orders += [m for m in self._consumer.consume(count - len(orders), 0.2) if m.error() is None]
         return orders
 
     def _start(self) -> Producer:
-        instance = producer(self.world.bootstrap, self.example)
-        insist(self.world.stop, instance.init_transactions)
+        instance = producer(self.context.bootstrap, self.example)
+        retry(self.context.stop, instance.init_transactions)
         return instance
 
     def _ship(self, orders: list[Message], *, commit: bool) -> None:
@@ -69,7 +69,7 @@ class Shipping(App):
         except KafkaException as e:
             if e.args[0].txn_requires_abort():
                 # the group removed the consumer while no broker answered: these orders will be read again
-                insist(self.world.stop, self._producer.abort_transaction)
+                retry(self.context.stop, self._producer.abort_transaction)
                 self.book.aborted(self.example, "client")
                 return
             if not e.args[0].fatal():
@@ -79,26 +79,28 @@ class Shipping(App):
             self.book.aborted(self.example, "fenced")
             self._fill(self._producer, orders, shipments)
         if commit:
-            insist(self.world.stop, self._producer.commit_transaction)
+            retry(self.context.stop, self._producer.commit_transaction)
             self.book.committed(self.example)
         else:
-            insist(self.world.stop, self._producer.abort_transaction)
+            retry(self.context.stop, self._producer.abort_transaction)
             self.book.aborted(self.example, "client")
 
     def _fill(self, instance: Producer, orders: list[Message], shipments: Participant) -> None:
         """Leaves a transaction open with the records and the offsets in it."""
         instance.begin_transaction()
         self.book.began(self.example, [shipments])
-        send(instance, [(shipments, b"ship " + (order.value() or b"")) for order in orders], self.world.stop)
+        send(instance, [(shipments, b"ship " + (order.value() or b"")) for order in orders], self.context.stop)
         shipped = [TopicPartition(o.topic(), o.partition(), o.offset() + 1) for o in orders]
         group = self._consumer.consumer_group_metadata()
-        insist(self.world.stop, instance.send_offsets_to_transaction, _last(shipped), group)
+        retry(self.context.stop, instance.send_offsets_to_transaction, _last(shipped), group)
         self.book.began(self.example, [(OFFSETS, self._offsets_partition())])
 
     def _offsets_partition(self) -> int:
         """Returns the partition in which the coordinator keeps the group's offsets
         (GroupMetadataManager.partitionFor)."""
-        return abs(java_hash(self.named("shipping"))) % partition_count(self.world.bootstrap, OFFSETS, self.world.stop)
+        return abs(java_hash(self.named("shipping"))) % partition_count(
+            self.context.bootstrap, OFFSETS, self.context.stop
+        )
 
     def close(self) -> None:
         self._consumer.close()

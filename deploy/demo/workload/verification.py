@@ -40,4 +40,4 @@ def _set(connection: Connection, value: str) -> None:
     def attempt(client: KafkaClient) -> tuple[int, Any]:
         return client.ask(request).responses[0].error_code, None
 
-    connection.insist(f"{CONFIG}={value}", attempt)
+    connection.retry(f"{CONFIG}={value}", attempt)

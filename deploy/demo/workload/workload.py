@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from deploy.demo.workload.app import App, World
+from deploy.demo.workload.app import App, AppContext
 from deploy.demo.workload.audit import Audit
-from deploy.demo.workload.bookkeeping import Ledger, merged
+from deploy.demo.workload.bookkeeping import WorkloadRecord, merged
 from deploy.demo.workload.clients import Stopped, create_topics
 from deploy.demo.workload.imports import Imports
 from deploy.demo.workload.inventory import Inventory
@@ -33,11 +33,11 @@ class Workload:
     """
 
     def __init__(self, bootstrap: str, seed: int, *, prefix: str = "", timeout_ms: int = 1_000) -> None:
-        self._world = World(bootstrap, seed, prefix, timeout_ms, threading.Event())
+        self._context = AppContext(bootstrap, seed, prefix, timeout_ms, threading.Event())
         self._failure: WorkloadError | None = None
         self.apps: tuple[App, ...] = ()
 
-    def run(self, rounds: int) -> Ledger:
+    def run(self, rounds: int) -> WorkloadRecord:
         """Runs `rounds` steps of every application. When it returns, the coordinator reports all transactions as ended.
 
         Raises WorkloadError.
@@ -50,11 +50,11 @@ class Workload:
         threads = self._start(work)
         for thread in threads:
             thread.join()
-        ledger = self._finish()
-        self._settle(ledger)
-        return ledger
+        record = self._finish()
+        self._settle(record)
+        return record
 
-    def run_until(self, stop: threading.Event) -> Ledger:
+    def run_until(self, stop: threading.Event) -> WorkloadRecord:
         """Runs every application at its own pace until `stop` is set, then returns within two seconds. Transactions may
         stay open.
 
@@ -62,14 +62,14 @@ class Workload:
         """
 
         def work(app: App) -> None:
-            while not self._world.stop.is_set():
+            while not self._context.stop.is_set():
                 app.step()
-                self._world.stop.wait(app.pause_s)
+                self._context.stop.wait(app.pause_s)
 
         threads = self._start(work)
-        while not stop.wait(0.1) and not self._world.stop.is_set():
+        while not stop.wait(0.1) and not self._context.stop.is_set():
             pass
-        self._world.stop.set()
+        self._context.stop.set()
         for thread in threads:
             thread.join(JOIN_S)
         return self._finish()
@@ -77,12 +77,12 @@ class Workload:
     def prepare(self) -> None:
         """Creates the topics, and the applications that this cluster supports. Raises WorkloadError."""
         try:
-            with Connection(self._world.bootstrap, self._world.stop) as connection:
+            with Connection(self._context.bootstrap, self._context.stop) as connection:
                 has_tv2 = transaction_version(connection) >= 2
             kinds: list[type[App]] = [*ON_ANY_CLUSTER, *([Audit] if has_tv2 else [])]
-            topics = {self._world.prefix + name: count for kind in kinds for name, count in kind.topics.items()}
-            create_topics(self._world.bootstrap, topics)
-            self.apps = tuple(kind(self._world) for kind in kinds)
+            topics = {self._context.prefix + name: count for kind in kinds for name, count in kind.topics.items()}
+            create_topics(self._context.bootstrap, topics)
+            self.apps = tuple(kind(self._context) for kind in kinds)
         except Exception as e:
             raise WorkloadError(f"the workload cannot begin: {e}") from e
 
@@ -104,18 +104,18 @@ class Workload:
             return
         except Exception as e:
             self._failure = self._failure or WorkloadError(f"{app.name}: {type(e).__name__}: {e}")
-            self._world.stop.set()
+            self._context.stop.set()
         finally:
             app.close()
 
-    def _finish(self) -> Ledger:
+    def _finish(self) -> WorkloadRecord:
         if self._failure is not None:
             raise self._failure
         return merged(app.book for app in self.apps)
 
-    def _settle(self, ledger: Ledger) -> None:
+    def _settle(self, record: WorkloadRecord) -> None:
         """Waits for CompleteX of every id: EndTxn answers before the markers are written."""
-        with Connection(self._world.bootstrap, self._world.stop) as connection:
-            for transactional_id, account in ledger.accounts.items():
+        with Connection(self._context.bootstrap, self._context.stop) as connection:
+            for transactional_id, account in record.accounts.items():
                 assert account.state is not None, f"{transactional_id} was left open"
-                wait_for_state(connection, transactional_id, account.state, self._world.stop)
+                wait_for_state(connection, transactional_id, account.state, self._context.stop)

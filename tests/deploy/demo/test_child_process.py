@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from deploy.demo import child_process
-from deploy.demo.child_process import ROOT, Leashed
+from deploy.demo.child_process import ROOT, ChildProcess
 from tests.helpers.processes import is_alive
 from tests.helpers.waiting import wait_until, wait_until_equal
 
@@ -25,9 +25,9 @@ STUBBORN = "trap '' TERM; echo $$; while :; do sleep 0.1; done"
 A_PARENT = """
 import signal, sys, time
 from pathlib import Path
-from deploy.demo.child_process import Leashed
+from deploy.demo.child_process import ChildProcess
 with Path(sys.argv[1]).open("wb") as out:
-    child = Leashed(["sh", "-c", sys.argv[2]], out)
+    child = ChildProcess(["sh", "-c", sys.argv[2]], out)
 while not Path(sys.argv[1]).read_text().endswith("\\n"):
     time.sleep(0.01)
 if sys.argv[3] == "paused":
@@ -53,9 +53,9 @@ def output(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def leashed(output: Path) -> Iterator[Leashed]:
+def running_child(output: Path) -> Iterator[ChildProcess]:
     with output.open("wb") as out:
-        child = Leashed(["sh", "-c", SLEEPER], out)
+        child = ChildProcess(["sh", "-c", SLEEPER], out)
     yield child
     child.kill()
 
@@ -90,41 +90,41 @@ def test_no_stop_goes_unheard_on_a_busy_machine(tmp_path: Path) -> None:
         children = []
         for number in range(20):
             with (tmp_path / str(number)).open("wb") as out:
-                children.append(Leashed(["sh", "-c", SLEEPER], out))
+                children.append(ChildProcess(["sh", "-c", SLEEPER], out))
             running.callback(children[-1].kill)
         for number in range(20):
             wait_for_pid(tmp_path / str(number))
         for _ in range(2 * (os.cpu_count() or 1)):
-            running.callback(Leashed(["sh", "-c", "while :; do :; done"], nothing).kill)
+            running.callback(ChildProcess(["sh", "-c", "while :; do :; done"], nothing).kill)
         time.sleep(0.5)
         # one that is not heard is killed in the end, which is another code
         assert {child.stop() for child in children} == {128 + signal.SIGTERM}
 
 
-def test_pause_resume_and_kill_reach_the_child(leashed: Leashed, output: Path) -> None:
+def test_pause_resume_and_kill_reach_the_child(running_child: ChildProcess, output: Path) -> None:
     pid = wait_for_pid(output)
     state = {signal.SIGSTOP: "T", signal.SIGCONT: "S"}
     for number, expected in state.items():
-        leashed.signal(number)
+        running_child.signal(number)
         wait_until_equal(partial(state_of, pid), expected, "the state of the process")
-    assert leashed.poll() is None
-    assert leashed.kill() == 128 + signal.SIGKILL
+    assert running_child.poll() is None
+    assert running_child.kill() == 128 + signal.SIGKILL
     assert not is_alive(pid)
 
 
 def test_the_exit_code_is_the_childs(output: Path) -> None:
     with output.open("wb") as out:
-        child = Leashed(["sh", "-c", "exit 7"], out)
+        child = ChildProcess(["sh", "-c", "exit 7"], out)
     assert wait_until(child.poll, lambda code: code is not None, "its end") == 7
     assert child.stop() == 7
 
 
 def test_a_child_outlives_the_thread_that_started_it(output: Path) -> None:
-    started: list[Leashed] = []
+    started: list[ChildProcess] = []
 
     def start() -> None:
         with output.open("wb") as out:
-            started.append(Leashed(["sh", "-c", SLEEPER], out))
+            started.append(ChildProcess(["sh", "-c", SLEEPER], out))
 
     thread = threading.Thread(target=start)
     thread.start()

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from deploy.demo.broker import is_free
-from deploy.demo.options import BadOption, Options, Watchers, read
+from deploy.demo.options import BadOption, MonitoringPorts, Options, read
 from tests.deploy.demo.running import Demo
 from tests.helpers.brokers import free_ports
 from tests.helpers.paths import ROOT
@@ -73,9 +73,9 @@ def test_reads_its_environment() -> None:
 
 def test_reads_where_the_watchers_are_only_if_they_are_wanted() -> None:
     chosen = {"PROMETHEUS_PORT": "1234", "ALERTMANAGER_PORT": "2345"}
-    assert read({}, full=True).watchers == Watchers(prometheus_port=9090, alertmanager_port=9093)
-    assert read(chosen, full=True).watchers == Watchers(1234, 2345)
-    assert read(chosen | {"PROMETHEUS_PORT": "http"}, full=False).watchers is None
+    assert read({}, full=True).monitoring_ports == MonitoringPorts(prometheus_port=9090, alertmanager_port=9093)
+    assert read(chosen, full=True).monitoring_ports == MonitoringPorts(1234, 2345)
+    assert read(chosen | {"PROMETHEUS_PORT": "http"}, full=False).monitoring_ports is None
 
 
 @pytest.mark.parametrize(
@@ -148,8 +148,8 @@ def test_tells_an_alert_and_how_to_end_it(start: Callable[..., Demo]) -> None:
     demo = start("--full")
     demo.read_until("Ctrl-C ends all of it.")
     urls = demo.urls()
-    watchers = [url for url in urls if urlsplit(url).port in demo.ports[2:4]]
-    assert [status(url) for url in watchers] == [302, 200]  # Prometheus has its pages elsewhere, by its version
+    monitoring_urls = [url for url in urls if urlsplit(url).port in demo.ports[2:4]]
+    assert [status(url) for url in monitoring_urls] == [302, 200]  # Prometheus has its pages elsewhere, by its version
     finding = next(url for url in urls if "/findings/" in url)
     what = "firing    KafkaTransactionHanging (critical): A transaction hangs on refunds-0 of demo"
     demo.read_until(f"{what}  {finding}\n")

@@ -15,8 +15,15 @@ import yaml
 
 from dashboards.rules.build import RULES, alerts
 from deploy.demo.broker import is_free
-from deploy.demo.monitoring import EXAMPLE, Monitoring, NotInstalled, find_programs, routing, scraping
-from deploy.demo.options import Watchers
+from deploy.demo.monitoring import (
+    EXAMPLE,
+    Monitoring,
+    NotInstalled,
+    alertmanager_config,
+    find_programs,
+    prometheus_config,
+)
+from deploy.demo.options import MonitoringPorts
 from deploy.demo.webhook import Notice, Webhook
 from tests.dashboards.rules.files import run
 from tests.helpers.brokers import free_port, free_ports
@@ -47,7 +54,7 @@ def test_alertmanager_is_found_under_both_its_names(tmp_path: Path, name: str) -
 
 
 def test_people_of_the_example_are_the_webhook_and_the_routes_stay() -> None:
-    example, ours = yaml.safe_load(EXAMPLE.read_text()), routing("http://127.0.0.1:1/")
+    example, ours = yaml.safe_load(EXAMPLE.read_text()), alertmanager_config("http://127.0.0.1:1/")
     assert {key: ours[key] for key in ("route", "inhibit_rules")} == {
         key: example[key] for key in ("route", "inhibit_rules")
     }
@@ -59,8 +66,8 @@ def test_people_of_the_example_are_the_webhook_and_the_routes_stay() -> None:
 def test_their_own_tools_take_the_configuration(tmp_path: Path) -> None:
     (tmp_path / "rules.yml").write_text("groups: []")
     for tool, name, document in (
-        ("promtool", "prometheus.yml", scraping(1, 2, tmp_path / "rules.yml")),
-        ("amtool", "alertmanager.yml", routing("http://127.0.0.1:1/")),
+        ("promtool", "prometheus.yml", prometheus_config(1, 2, tmp_path / "rules.yml")),
+        ("amtool", "alertmanager.yml", alertmanager_config("http://127.0.0.1:1/")),
     ):
         (tmp_path / name).write_text(yaml.safe_dump(document))
         arguments = ("check", "config") if tool == "promtool" else ("check-config",)
@@ -91,7 +98,7 @@ def monitoring(tmp_path: Path, told: Told) -> Iterator[Monitoring]:
     except NotInstalled as e:
         pytest.skip(str(e))
     with Webhook(told) as webhook:
-        monitoring = Monitoring(programs, Watchers(*free_ports(2)), tmp_path, free_port(), webhook.url)
+        monitoring = Monitoring(programs, MonitoringPorts(*free_ports(2)), tmp_path, free_port(), webhook.url)
         try:
             monitoring.start()
             for url in (monitoring.prometheus, monitoring.alertmanager):
@@ -118,12 +125,12 @@ def test_runs_the_shipped_rules_and_sends_to_the_webhook(monitoring: Monitoring,
     ).close()
     wait_for(lambda: told.notices, "a notice")
     assert told.notices == [Notice("firing", "KafkaTransactionHanging", "critical", "It hangs", link)]
-    assert monitoring.dead() is None
+    assert monitoring.ended_program() is None
 
 
 def test_one_that_dies_is_named_with_the_end_of_its_log(monitoring: Monitoring, tmp_path: Path) -> None:
     _process_of(f"--storage.tsdb.path={tmp_path}").kill()
-    said = wait_for(lambda: monitoring.dead(3), "its death to be told")
+    said = wait_for(lambda: monitoring.ended_program(3), "its death to be told")
     first, *log = said.splitlines()
     assert (first, len(log)) == ("Prometheus ended with code 137; its log ends:", 3)
     monitoring.kill()

@@ -13,7 +13,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
-from deploy.demo.scenarios import INVOICES_ID, LATE_AT, REFUNDS, REFUNDS_ID
+from deploy.demo.scenarios import INVOICES_ID, LATE_OFFSET, REFUNDS, REFUNDS_ID
 from deploy.demo.tour import CLUSTER
 from service.web.guide import RUNBOOKS
 from tests.deploy.demo.running import Demo, showing
@@ -72,15 +72,15 @@ def test_the_search_leads_to_the_page_of_what_is_typed(browse: Browse, service: 
     for typed, where in (
         (REFUNDS_ID, f"{PAGE}/transaction?id={REFUNDS_ID}"),
         (f"{REFUNDS}-0", f"{PAGE}/partitions/{REFUNDS}/0"),
-        (f"{REFUNDS}-0@{LATE_AT}", f"{PAGE}/partitions/{REFUNDS}/0?offset={LATE_AT}"),
+        (f"{REFUNDS}-0@{LATE_OFFSET}", f"{PAGE}/partitions/{REFUNDS}/0?offset={LATE_OFFSET}"),
         (_producer_id(page, service), f"{PAGE}/transaction?id={REFUNDS_ID}"),
     ):
         page.keyboard.press("/")
         page.get_by_role("searchbox", name="Go to").fill(typed)
         page.keyboard.press("Enter")
         expect(page).to_have_url(service + where)
-    page = browse(service).open(f"{PAGE}/partitions/{REFUNDS}/0?offset={LATE_AT}")
-    expect(page.locator("#explained")).to_contain_text(f"Offset {LATE_AT} belongs to")
+    page = browse(service).open(f"{PAGE}/partitions/{REFUNDS}/0?offset={LATE_OFFSET}")
+    expect(page.locator("#explained")).to_contain_text(f"Offset {LATE_OFFSET} belongs to")
     expect(page.locator("#explained")).to_contain_text(REFUNDS_ID)
 
 
@@ -110,7 +110,7 @@ def test_what_hangs_is_ended_while_somebody_looks_on(browse: Browse, service: st
     expect(page.locator("h1")).to_contain_text(f"{REFUNDS}-0")
     page.locator(".cmd").filter(has_text=" abort ").get_by_role("button", name="Copy").click()
     copied = page.evaluate("navigator.clipboard.readText()")
-    assert f"--topic {REFUNDS} --partition 0 --start-offset {LATE_AT}" in copied
+    assert f"--topic {REFUNDS} --partition 0 --start-offset {LATE_OFFSET}" in copied
 
     paused = browse(service).open(PAGE)
     paused.get_by_role("button", name="Pause").click()

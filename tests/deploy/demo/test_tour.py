@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import ClassVar
 
 from deploy.demo import tour
-from deploy.demo.options import Options, Watchers
-from deploy.demo.workload.app import App, World
+from deploy.demo.options import MonitoringPorts, Options
+from deploy.demo.workload.app import App, AppContext
 from service.cli.parser import parse
 
 KEY = Path("/tmp/a demo/operator.key")
@@ -29,7 +29,7 @@ class Shop(App):
         """Never."""
 
 
-SHOP = Shop(World("nowhere:1", 1, "", 1_000, threading.Event()))
+SHOP = Shop(AppContext("nowhere:1", 1, "", 1_000, threading.Event()))
 
 
 def addresses(said: str) -> list[str]:
@@ -58,12 +58,14 @@ def test_the_page_comes_first_then_rest() -> None:
 
 def test_what_is_printed_is_waited_for() -> None:
     said = tour.text(Options(port=1234), [SHOP], FINDING, KEY)
-    waited_for = [f"http://127.0.0.1:1234{sight.path}" for sight in tour.sights([SHOP], FINDING)]
+    waited_for = [f"http://127.0.0.1:1234{sight.path}" for sight in tour.stops([SHOP], FINDING)]
     assert addresses(said) == waited_for
 
 
 def test_who_watches_is_named_where_it_runs() -> None:
-    without, full = (tour.text(Options(watchers=one), [SHOP], FINDING, KEY) for one in (None, Watchers(1234, 2345)))
+    without, full = (
+        tour.text(Options(monitoring_ports=one), [SHOP], FINDING, KEY) for one in (None, MonitoringPorts(1234, 2345))
+    )
     added = [url for url in addresses(full) if url not in addresses(without)]
     assert added == ["http://127.0.0.1:1234/", "http://127.0.0.1:2345/api/v2/alerts"]
 

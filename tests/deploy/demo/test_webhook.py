@@ -55,10 +55,10 @@ def test_tells_changes_and_no_repetitions() -> None:
     told: list[Notice] = []
     webhook = Webhook(told.append)
     with webhook:
-        webhook.take(body(alert()))
-        webhook.take(body(alert(), alert(fingerprint="b", summary="Another one")))
-        webhook.take(body(alert("resolved"), alert(fingerprint="b", summary="Another one")))
-        webhook.take(body(alert()))
+        webhook.receive(body(alert()))
+        webhook.receive(body(alert(), alert(fingerprint="b", summary="Another one")))
+        webhook.receive(body(alert("resolved"), alert(fingerprint="b", summary="Another one")))
+        webhook.receive(body(alert()))
     assert [(one.status, one.summary) for one in told] == [
         ("firing", "A transaction hangs"),
         ("firing", "Another one"),
@@ -70,7 +70,7 @@ def test_tells_changes_and_no_repetitions() -> None:
 def test_an_id_cannot_break_the_line_or_speak_to_the_terminal() -> None:
     told: list[Notice] = []
     with Webhook(told.append) as webhook:
-        webhook.take(body(alert(summary="hangs: a\nb\x1b[31m")))
+        webhook.receive(body(alert(summary="hangs: a\nb\x1b[31m")))
     assert "hangs: a\\nb\\x1b[31m  http" in told[0].line
 
 

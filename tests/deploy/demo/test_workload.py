@@ -12,8 +12,8 @@ from uuid import uuid4
 import pytest
 
 from deploy.demo.broker import Broker
-from deploy.demo.workload.app import World
-from deploy.demo.workload.bookkeeping import Aborts, Book, Ledger, merged
+from deploy.demo.workload.app import AppContext
+from deploy.demo.workload.bookkeeping import Aborts, Book, WorkloadRecord, merged
 from deploy.demo.workload.clients import create_topics, partition_count
 from deploy.demo.workload.orders import PARTITIONS, Orders
 from deploy.demo.workload.shipping import Shipping
@@ -40,11 +40,11 @@ def test_a_book_counts_by_kind_and_knows_the_last_state() -> None:
     assert book.accounts()["a"].state is None
     book.aborted("a", "timeout")
     book.aborted_nothing("b")
-    ledger = merged([book])
-    assert ledger.accounts["a"] == ("shop", 1, Aborts(timeout=1), 0, (("t", 0), ("t", 1)), "CompleteAbort")
-    assert ledger.accounts["b"].aborts.total == 0
-    assert (ledger.commits, ledger.aborts) == (1, 1)
-    assert json.loads(json.dumps(ledger.to_json()))["a"]["participants"] == [["t", 0], ["t", 1]]
+    record = merged([book])
+    assert record.accounts["a"] == ("shop", 1, Aborts(timeout=1), 0, (("t", 0), ("t", 1)), "CompleteAbort")
+    assert record.accounts["b"].aborts.total == 0
+    assert (record.commits, record.aborts) == (1, 1)
+    assert json.loads(json.dumps(record.to_json()))["a"]["participants"] == [["t", 0], ["t", 1]]
 
 
 @pytest.mark.broker
@@ -52,35 +52,35 @@ def test_a_book_counts_by_kind_and_knows_the_last_state() -> None:
 def test_the_ledger_is_what_kafka_says(version: str, request: pytest.FixtureRequest, broker_431: Broker) -> None:
     broker = request.getfixturevalue(f"broker_{version.replace('.', '')}")
     prefix = a_prefix()
-    ledger = Workload(broker.bootstrap, 7, prefix=prefix).run(ROUNDS)
+    record = Workload(broker.bootstrap, 7, prefix=prefix).run(ROUNDS)
 
     states = {i: state for i, state in transactional_ids(broker.bootstrap).items() if i.startswith(prefix)}
-    assert states == {i: account.state for i, account in ledger.accounts.items()}
+    assert states == {i: account.state for i, account in record.accounts.items()}
     assert {
-        i for i, a in ledger.accounts.items() if describe_transaction(broker.bootstrap, i).state != a.state
+        i for i, a in record.accounts.items() if describe_transaction(broker.bootstrap, i).state != a.state
     } == set()
     told = {i: ends for i, ends in completed(broker_431, broker.bootstrap).items() if i.startswith(prefix)}
-    assert told == {i: (a.commits, a.aborts.total + a.empty_aborts) for i, a in ledger.accounts.items()}
+    assert told == {i: (a.commits, a.aborts.total + a.empty_aborts) for i, a in record.accounts.items()}
 
-    apps = {account.app for account in ledger.accounts.values()}
+    apps = {account.app for account in record.accounts.values()}
     assert apps == {"orders", "payments", "shipping", "reports", "inventory", "imports"} | (
         {"audit"} if version == "4.3.1" else set()
     )
-    assert ledger.accounts[f"{prefix}nightly-report"].aborts == Aborts(timeout=ROUNDS)
-    assert ledger.accounts[f"{prefix}inventory"].aborts == Aborts(fenced=ROUNDS)
-    assert "__consumer_offsets" in {topic for topic, _ in ledger.accounts[f"{prefix}shipping-1"].participants}
+    assert record.accounts[f"{prefix}nightly-report"].aborts == Aborts(timeout=ROUNDS)
+    assert record.accounts[f"{prefix}inventory"].aborts == Aborts(fenced=ROUNDS)
+    assert "__consumer_offsets" in {topic for topic, _ in record.accounts[f"{prefix}shipping-1"].participants}
 
 
 @pytest.mark.broker
 def test_the_seed_alone_decides_what_happens(broker_431: Broker) -> None:
     prefix = a_prefix()
 
-    def ledger(seed: int) -> Ledger:
+    def record(seed: int) -> WorkloadRecord:
         return Workload(broker_431.bootstrap, seed, prefix=prefix).run(ROUNDS)
 
-    first = ledger(7)
-    assert ledger(7) == first
-    assert ledger(8) != first
+    first = record(7)
+    assert record(7) == first
+    assert record(8) != first
 
 
 @pytest.mark.broker
@@ -103,20 +103,20 @@ def test_stops_within_two_seconds(broker_431: Broker) -> None:
 
     stopping = threading.Thread(target=stop_later)
     stopping.start()
-    ledger = workload.run_until(stop)
+    record = workload.run_until(stop)
     stopping.join(LIMIT_S)
     assert 0 < time.monotonic() - stopped_after < 2.5
-    assert ledger.commits > 0
-    report = next(account for i, account in ledger.accounts.items() if i.endswith("nightly-report"))
+    assert record.commits > 0
+    report = next(account for i, account in record.accounts.items() if i.endswith("nightly-report"))
     assert report.state is None  # in the middle of its transaction: nobody may rely on a state
 
 
 @pytest.mark.broker
 def test_counts_stay_exact_when_the_broker_restarts(make_broker: MakeBroker) -> None:
     broker = make_broker("4.3.1")
-    ledgers: list[Ledger] = []
+    records: list[WorkloadRecord] = []
     workload = Workload(broker.bootstrap, 7, timeout_ms=5_000)
-    run = threading.Thread(target=lambda: ledgers.append(workload.run(2)))
+    run = threading.Thread(target=lambda: records.append(workload.run(2)))
     run.start()
     wait_for(lambda: merged(app.book for app in workload.apps).commits or not run.is_alive(), "the first commit")
     time.sleep(1)
@@ -124,7 +124,7 @@ def test_counts_stay_exact_when_the_broker_restarts(make_broker: MakeBroker) -> 
     broker.start()
     run.join()
     told = completed(broker, broker.bootstrap)
-    assert told == {i: (a.commits, a.aborts.total + a.empty_aborts) for i, a in ledgers[0].accounts.items()}
+    assert told == {i: (a.commits, a.aborts.total + a.empty_aborts) for i, a in records[0].accounts.items()}
 
 
 class Dropped:
@@ -141,16 +141,16 @@ class Dropped:
 @pytest.mark.broker
 def test_orders_that_a_consumer_read_whose_group_dropped_it_are_shipped_later(broker_431: Broker) -> None:
     """As after a broker was away for longer than the group waits for its members."""
-    world = World(broker_431.bootstrap, 5, a_prefix(), 1_000, threading.Event())
-    create_topics(world.bootstrap, {world.prefix + name: count for name, count in Shipping.topics.items()})
-    orders, shipping = Orders(world), Shipping(world)
+    context = AppContext(broker_431.bootstrap, 5, a_prefix(), 1_000, threading.Event())
+    create_topics(context.bootstrap, {context.prefix + name: count for name, count in Shipping.topics.items()})
+    orders, shipping = Orders(context), Shipping(context)
     orders.step()
     read = shipping._read(PARTITIONS)
     shipping._producer = shipping._start()
     shipping._consumer = Dropped(shipping._consumer)
     shipping._ship(read, commit=True)
     assert merged([shipping.book]).accounts[shipping.example].state == "CompleteAbort"
-    again = Shipping(world)
+    again = Shipping(context)
     again.step()
     again.close()
     assert merged([again.book]).commits == 1
