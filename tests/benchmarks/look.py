@@ -16,7 +16,7 @@ from service.kafka.metadata import TopicLayout, all_topics
 from tests.benchmarks.figures import Figure, show
 from tests.benchmarks.prepared_broker import VERSION
 from tests.helpers.brokers import connect, free_port
-from tests.integration.producers import SILENT
+from tests.integration.producers import NULL_LOGGER
 
 MEDIAN_MS = 60.0
 OF_A_TOPIC = 1_000
@@ -64,7 +64,7 @@ def _measure(client: KafkaClient, layouts: dict[str, TopicLayout], count: int) -
 
 
 def create(bootstrap: str, topics: int) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap, "logger": SILENT})
+    admin = AdminClient({"bootstrap.servers": bootstrap, "logger": NULL_LOGGER})
     for number in range(topics):
         wanted = NewTopic(f"look-{number}", OF_A_TOPIC, 1)
         admin.create_topics([wanted], request_timeout=TIMEOUT_S)[wanted.topic].result(TIMEOUT_S)

@@ -14,7 +14,7 @@ from tests.benchmarks.figures import Figure, show
 from tests.benchmarks.large_store import fill, settle
 from tests.benchmarks.reads import METRICS, SERIES_BAR, STORES, database
 from tests.benchmarks.served import Client, serving
-from tests.helpers.crowds import stalled
+from tests.helpers.many_rows import stalled
 
 IDS, LAGGING = 100_000, 10_000
 SCRAPES = 30

@@ -31,7 +31,7 @@ from tests.harm.watched import Watch
 from tests.helpers.brokers import describe_transaction
 from tests.helpers.paths import ROOT
 from tests.helpers.waiting import ANSWER_S, LIMIT_S, wait_for, wait_until, wait_until_equal
-from tests.integration.producers import SILENT, create_topic, open_producer, transact
+from tests.integration.producers import NULL_LOGGER, create_topic, open_producer, transact
 
 KAFKAJS: Final = "kafkajs"
 AIOKAFKA: Final = "aiokafka"
@@ -206,7 +206,7 @@ class Scenario:
 @contextmanager
 def _feeding(bootstrap: str) -> Iterator[Order]:
     """Orders come all the time, on every partition."""
-    producer, stop = Producer({"bootstrap.servers": bootstrap, "logger": SILENT}), threading.Event()
+    producer, stop = Producer({"bootstrap.servers": bootstrap, "logger": NULL_LOGGER}), threading.Event()
 
     def order(text: str, partition: int) -> None:
         producer.produce(_ORDERS, text, key=f"customer-{partition}", partition=partition)

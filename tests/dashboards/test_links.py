@@ -9,7 +9,7 @@ from urllib.parse import quote, unquote
 import pytest
 
 from tests.dashboards.boards import FILES, Json, links, load, panels
-from tests.helpers.partitions import WithPartitions, hangs, stands
+from tests.helpers.partitions import WithPartitions, hanging_finding, stalled_partition
 from tests.helpers.stores import client_of, open_id
 
 SITE = "${txnscope:raw}"
@@ -78,8 +78,8 @@ def test_the_service_answers_at_these_addresses(board: Json, tmp_path: Path) -> 
     name, topic = "pay/ment & co?#%", "orders"
     cluster = WithPartitions(f"sqlite:///{tmp_path / 'store.db'}")
     cluster.read([open_id(name, 30_000, topic)])
-    cluster.look(stands())
-    cluster.see(hangs(name=name.encode()))
+    cluster.look(stalled_partition())
+    cluster.see(hanging_finding(name=name.encode()))
     with client_of(cluster.url) as client:
         (finding,) = client.get("/api/v1/clusters/orders/hanging").json()["items"]
         values = {"cluster": "orders", "finding": finding["id"], "transactional_id": name} | {

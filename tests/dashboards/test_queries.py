@@ -15,7 +15,7 @@ from service.store.writers.counters import count_detection
 from service.store.writers.groups import GroupSeen, GroupWriter
 from tests.dashboards.boards import FILES, Json, load
 from tests.dashboards.check_queries import BUILT_IN, QueryRefusedError, failures_of, substituted, targets
-from tests.helpers.partitions import LSO, WithPartitions, hangs, stands
+from tests.helpers.partitions import LSO, WithPartitions, hanging_finding, stalled_partition
 from tests.helpers.stores import NOW_MS, client_of, open_id
 
 PROMQL = {
@@ -29,8 +29,8 @@ def exported(tmp_path: Path) -> dict[str, set[str]]:
     """Labels by name of every sample on the page of a service that has seen one of everything."""
     cluster = WithPartitions(f"sqlite:///{tmp_path / 'store.db'}")
     cluster.read([open_id("pay", 30_000, "orders"), open_id("ship", 20_000, "orders", state=states.PREPARE_COMMIT)])
-    cluster.look(stands())
-    cluster.see(hangs())
+    cluster.look(stalled_partition())
+    cluster.see(hanging_finding())
     GroupWriter(cluster.engine, cluster.lease).replace([GroupSeen("at", "orders", 0, LSO, 2, False)], NOW_MS)
     with cluster.engine.begin() as connection:
         count_detection(connection, cluster.id, NOW_MS - 1_000, NOW_MS)

@@ -27,7 +27,7 @@ from tests.harm.starvation import Outcome, starve
 from tests.harm.watched import KINDS, Watch, restarted
 from tests.helpers.brokers import VERSIONS, free_port
 from tests.helpers.waiting import wait_for, wait_until_equal
-from tests.integration.kafka_says import completed
+from tests.integration.kafka_tools import completed
 from tests.integration.producers import create_topic, load
 from tests.lab.hangs import UNGUARDED
 

@@ -12,7 +12,7 @@ import psutil
 
 from service.store.engine import StoreUnavailable
 from tests.harm.watched import SERVICE, Watch
-from tests.helpers.processes import left, send
+from tests.helpers.processes import send, still_running
 from tests.helpers.waiting import wait_until
 
 KILL: Final = "killed"
@@ -67,7 +67,7 @@ def harm(app: Watch, how: str, kinds: Sequence[str]) -> Round:
     def look() -> tuple[list[psutil.Process], dict[str, float]]:
         """The victims that are left, and for how long each source has moved since it was clear what becomes of them."""
         nonlocal gone_s
-        there = left(victims)
+        there = still_running(victims)
         elapsed_s = time.time() - began_s
         if not there and gone_s is None:
             gone_s = elapsed_s

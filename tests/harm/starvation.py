@@ -16,7 +16,7 @@ from tests.harm.starved import starved
 from tests.harm.watched import Watch, restarted
 from tests.helpers.waiting import wait_for, wait_until_equal
 from tests.integration.application import log_ends
-from tests.integration.kafka_says import completed
+from tests.integration.kafka_tools import completed
 from tests.integration.producers import create_topic, load
 from tests.lab.hangs import Hang, late_write, never_added, old_producer
 

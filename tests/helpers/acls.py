@@ -48,8 +48,8 @@ def cluster() -> Resource:
     return Resource(*CLUSTER)
 
 
-class Guarded:
-    """`with Guarded("4.3.1", directory, ["ann"]) as guarded`: nobody may anything, but who comes to `admin`.
+class BrokerWithAcls:
+    """`with BrokerWithAcls("4.3.1", directory, ["ann"]) as guarded`: nobody may anything, but who comes to `admin`.
 
     `users` log in at `bootstrap` (`properties(user)` is their client.properties).
     """
@@ -160,7 +160,7 @@ class Guarded:
         with connect(self.admin) as client:
             return sum(len(resource.acls) for resource in client.ask(request).resources)
 
-    def __enter__(self) -> Guarded:
+    def __enter__(self) -> BrokerWithAcls:
         self.broker.start()
         return self
 

@@ -23,7 +23,7 @@ from service.store.engine import open_reader
 from service.store.queries.metrics import EXPIRES_WITHIN_MS, HANGING_NAMED, TOP_OPEN
 from service.store.writers.counters import count_batch, count_detection
 from service.store.writers.groups import GroupSeen, GroupWriter
-from tests.helpers.partitions import LSO, WithPartitions, hangs, moves, stands
+from tests.helpers.partitions import LSO, WithPartitions, hanging_finding, moving_partition, stalled_partition
 from tests.helpers.paths import ROOT
 from tests.helpers.stores import DESCRIPTION, NOW_MS, Id, open_id
 from tests.service.store.histories import aborted, committed
@@ -176,8 +176,8 @@ def _fill(cluster: WithPartitions) -> None:
         ],
         behind=3,
     )
-    cluster.look(stands(7, "payments"), *(moves(number) for number in range(3)))
-    cluster.see(hangs(7, owner="team payments"))
+    cluster.look(stalled_partition(7, "payments"), *(moving_partition(number) for number in range(3)))
+    cluster.see(hanging_finding(7, owner="team payments"))
     waiting = GroupSeen("invoices", "payments", 7, LSO, 2, False)
     GroupWriter(cluster.engine, cluster.lease).replace([waiting], NOW_MS)
     with cluster.engine.begin() as connection:

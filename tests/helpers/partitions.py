@@ -35,17 +35,19 @@ class WithPartitions(WithFindings):
         self.partitions.apply(PartitionsBatch(at_ms, looks, reads, trouble=trouble)._replace(**more), at_ms)
 
 
-def moves(partition: int = 0, topic: str = "orders", at_ms: int = NOW_MS, **more: Any) -> PartitionLook:
+def moving_partition(partition: int = 0, topic: str = "orders", at_ms: int = NOW_MS, **more: Any) -> PartitionLook:
     """A partition where nothing is open."""
     return PartitionLook(topic, partition, "T", 1, 5, 10, END, END, at_ms, None)._replace(**more)
 
 
-def stands(partition: int = 0, topic: str = "orders", at_ms: int = NOW_MS, **more: Any) -> PartitionLook:
+def stalled_partition(partition: int = 0, topic: str = "orders", at_ms: int = NOW_MS, **more: Any) -> PartitionLook:
     """A partition whose LSO stands 10 offsets below the high watermark, since SINCE_MS."""
-    return moves(partition, topic, at_ms, last_stable_offset=LSO, stalled_since_ms=SINCE_MS)._replace(**more)
+    return moving_partition(partition, topic, at_ms, last_stable_offset=LSO, stalled_since_ms=SINCE_MS)._replace(**more)
 
 
-def silent(why: Reason | str, partition: int = 0, topic: str = "orders", at_ms: int = NOW_MS) -> PartitionLook:
+def unanswered_partition(
+    why: Reason | str, partition: int = 0, topic: str = "orders", at_ms: int = NOW_MS
+) -> PartitionLook:
     return PartitionLook(topic, partition, "T", -1, -1, -1, -1, -1, at_ms, None, reason(why))
 
 
@@ -72,7 +74,9 @@ def owner(name: bytes, partition: int = 0, producer_id: int = PID, state: int = 
     return own._replace(topics=(Participants("orders", (partition,)),))._replace(**more)
 
 
-def hangs(partition: int = 0, producer_id: int = PID, name: bytes | None = b"pay", **more: Any) -> Observation:
+def hanging_finding(
+    partition: int = 0, producer_id: int = PID, name: bytes | None = b"pay", **more: Any
+) -> Observation:
     """A confirmed hanging transaction at the LSO."""
     subject = Subject("orders", partition, name, producer_id, 3, LSO)
     return observe(kinds.HANGING, subject=subject, severity=kinds.CRITICAL, log_partition=None)._replace(**more)

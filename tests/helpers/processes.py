@@ -37,13 +37,13 @@ def command_of(process: psutil.Process) -> str:
     return ""
 
 
-def left(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
+def still_running(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
     """Of these, those that have not ended."""
     return [one for one in processes if one.is_running() and is_alive(one.pid)]
 
 
 def send(number: signal.Signals, processes: Iterable[psutil.Process]) -> None:
     """To those that are left."""
-    for one in left(processes):
+    for one in still_running(processes):
         with suppress(psutil.NoSuchProcess):
             one.send_signal(number)

@@ -21,7 +21,7 @@ from service.kafka.producers import ActiveProducer
 from service.remediation import marker, owner, proof, way_out
 from service.store.schema import audit
 from tests.helpers.builders.entry_facts import facts_of
-from tests.helpers.partitions import END, LSO, PID, WithPartitions, hangs, stands
+from tests.helpers.partitions import END, LSO, PID, WithPartitions, hanging_finding, stalled_partition
 from tests.helpers.stores import NOW_MS, Id
 
 EPOCH, COORDINATOR_EPOCH = 3, 6
@@ -73,7 +73,7 @@ class Brokers:
         return TopicLayout(TOPIC, "T", {p: one.leader for (topic, p), one in self.seen.items() if topic == TOPIC})
 
 
-class Resolving:
+class ResolveApi:
     """`cluster` is the store behind `client`."""
 
     def __init__(self, cluster: WithPartitions, client: TestClient, brokers: Brokers) -> None:
@@ -106,15 +106,15 @@ def shows(*open_: ActiveProducer, described: bool = True) -> Seen:
 
 
 @contextmanager
-def resolving(
+def resolve_api(
     url: str, patch: pytest.MonkeyPatch, operators: dict[str, str] | None = KEYS, **finding: Any
-) -> Iterator[Resolving]:
+) -> Iterator[ResolveApi]:
     """A hanging transaction is confirmed, its id is fenced, and everything is as the judge saw it."""
     cluster, brokers = WithPartitions(url), Brokers()
     cluster.read([FENCED])
-    cluster.look(stands())
+    cluster.look(stalled_partition())
     brokers.log_ends(1)
-    cluster.see(hangs(**{"decision": "none", "command": "kafka-transactions.sh abort", **finding}))
+    cluster.see(hanging_finding(**{"decision": "none", "command": "kafka-transactions.sh abort", **finding}))
     patch.setattr(way_out, "Bracket", lambda *_: brokers)
     brokers.facts = facts_of(finding.get("decision"), PID, EPOCH, LSO, NOW_MS)
     patch.setattr(proof, "read_facts", lambda *_: brokers.facts)
@@ -124,7 +124,7 @@ def resolving(
     app = create_app(url, "1.2.3", None, operators)
     app.state.kafka = _Connected()
     with TestClient(app, raise_server_exceptions=False) as client:
-        yield Resolving(cluster, client, brokers)
+        yield ResolveApi(cluster, client, brokers)
     cluster.close()
 
 

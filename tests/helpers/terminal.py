@@ -32,7 +32,7 @@ def service_of(store_url: str) -> Iterator[str]:
         listening.close()
 
 
-def asking(url: str, capsys: pytest.CaptureFixture[str]) -> Ask:
+def command_line(url: str, capsys: pytest.CaptureFixture[str]) -> Ask:
     def ask(name: str, *arguments: str) -> tuple[int, str, str]:
         code = main([name, "--url", url, *arguments])
         return code, *capsys.readouterr()

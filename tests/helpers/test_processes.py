@@ -9,7 +9,7 @@ import threading
 
 import psutil
 
-from tests.helpers.processes import is_alive, left, send
+from tests.helpers.processes import is_alive, send, still_running
 
 
 def test_the_number_of_a_thread_is_nobody() -> None:
@@ -28,9 +28,9 @@ def test_who_was_given_a_number_again_is_let_alone() -> None:
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"]) as another:
         try:
             ended = psutil.Process(another.pid)
-            assert left([ended]) == [ended]
+            assert still_running([ended]) == [ended]
             ended._ident = (ended.pid, ended.create_time() - 60)  # type: ignore[attr-defined]
-            assert left([ended]) == []
+            assert still_running([ended]) == []
             send(signal.SIGKILL, [ended])
             assert is_alive(another.pid)
         finally:

@@ -40,7 +40,7 @@ _COUNTED = {
 }
 
 
-class Told(NamedTuple):
+class IdHistory(NamedTuple):
     """Of one id: counted commits, `State cause confidence` of its rows in the order of the log, aborts by cause."""
 
     commits: int
@@ -48,11 +48,11 @@ class Told(NamedTuple):
     aborts: dict[str, int]
 
 
-def told(commits: int, *rows: str) -> Told:
+def id_history(commits: int, *rows: str) -> IdHistory:
     """Every abort is counted once, under the cause its row shows; one of nothing is none."""
     aborts = Counter(row.split()[1] for row in rows if row.startswith("PrepareAbort"))
     del aborts[causes.EMPTY_ABORT]
-    return Told(commits, list(rows), dict(aborts))
+    return IdHistory(commits, list(rows), dict(aborts))
 
 
 @dataclass
@@ -84,13 +84,13 @@ class Lab:
         assert producer.flush(ANSWER_S) == 0
         return producer
 
-    def expect(self, expected: dict[str, Told]) -> None:
+    def expect(self, expected: dict[str, IdHistory]) -> None:
         """The store says exactly this of these ids, or comes to say it."""
-        wait_until_equal(lambda: self.told(expected), expected, f"the causes ({self.app.log})")
+        wait_until_equal(lambda: self.id_history(expected), expected, f"the causes ({self.app.log})")
 
-    def told(self, names: Collection[str]) -> dict[str, Told]:
+    def id_history(self, names: Collection[str]) -> dict[str, IdHistory]:
         ids = {row.transactional_id.decode(): row for row in self.app.rows(transactional_ids)}
-        return {name: Told(r.commits, self._rows(name), aborts_of(r)) for name, r in ids.items() if name in names}
+        return {name: IdHistory(r.commits, self._rows(name), aborts_of(r)) for name, r in ids.items() if name in names}
 
     def state(self, name: str) -> str | None:
         stored = self.app.ids().get(name)

@@ -23,7 +23,7 @@ from tests.helpers.brokers import free_port
 from tests.helpers.stores import client_of
 from tests.helpers.waiting import ANSWER_S, wait_until, wait_until_equal
 from tests.integration.application import Ingest, running
-from tests.integration.producers import SILENT, create_topic
+from tests.integration.producers import NULL_LOGGER, create_topic
 from tests.lab.asking import ends
 from tests.lab.hangs import UNGUARDED, Hang, old_producer
 
@@ -38,7 +38,7 @@ EXPIRING: Final = UNGUARDED | {
 }
 """Ids expire while a test waits for it, and not before it has done with them."""
 
-MAY_BE_SAID = {"commit": {"commit"}, "abort": {"abort"}, "none": {"none", "abort"}}
+ALLOWED_DECISIONS = {"commit": {"commit"}, "abort": {"abort"}, "none": {"none", "abort"}}
 """By the truth. What is not proven to be of no transaction may be of one that was aborted: the marker is the same."""
 
 
@@ -58,14 +58,14 @@ class HangLab(NamedTuple):
         create_topic(self.bootstrap, name, partitions)
 
     def delete_topic(self, name: str) -> None:
-        admin = AdminClient({"bootstrap.servers": self.bootstrap, "logger": SILENT})
+        admin = AdminClient({"bootstrap.servers": self.bootstrap, "logger": NULL_LOGGER})
         admin.delete_topics([name])[name].result(ANSWER_S)
 
     def tool(self, *arguments: str) -> None:
         """`kafka-transactions.sh` of this broker's version."""
         self.broker.tool(TOOL, *arguments)
 
-    def paste(self, command: str) -> None:
+    def run_command(self, command: str) -> None:
         """What an operator does with the command of a finding."""
         program, *arguments = shlex.split(command)
         assert Path(program).name == "kafka-transactions.sh", command
@@ -81,7 +81,7 @@ class HangLab(NamedTuple):
         assert answer.status_code == 200, answer.text
         return answer.json()
 
-    def is_dark(self, topic: str, partition: int) -> bool:
+    def is_unjudged(self, topic: str, partition: int) -> bool:
         """Whether it is watched by now, and cannot be judged."""
         answer = self.rest.get(self._place(topic, partition))
         return answer.status_code == 200 and not answer.json()["judged"]
@@ -94,15 +94,15 @@ class HangLab(NamedTuple):
         stored = self.app.ids().get(name)
         return None if stored is None else stored.state
 
-    def found(self, kind: str, **subject: Any) -> list[Any]:
+    def findings_about(self, kind: str, **subject: Any) -> list[Any]:
         """Findings of the kind, of any status, about what has these values."""
         rows = [row for row in self.app.rows(findings) if row.kind == kind]
         return [row for row in rows if all(getattr(row, name) == value for name, value in subject.items())]
 
-    def hanging(self, hang: Hang) -> Any:
+    def wait_until_confirmed(self, hang: Hang) -> Any:
         """The confirmed finding about it, and nothing but the right answer in it."""
         where = self._where(hang)
-        row = self.until(kinds.HANGING, lambda one: one.status == kinds.CONFIRMED, **where)
+        row = self.wait_for_finding(kinds.HANGING, lambda one: one.status == kinds.CONFIRMED, **where)
         name = None if hang.transactional_id is None else hang.transactional_id.encode()
         assert (row.producer_id, row.producer_epoch, row.transactional_id) == (
             hang.producer_id,
@@ -110,7 +110,7 @@ class HangLab(NamedTuple):
             name,
         )
         assert row.severity == kinds.CRITICAL
-        assert row.decision in MAY_BE_SAID[hang.decision], row.evidence
+        assert row.decision in ALLOWED_DECISIONS[hang.decision], row.evidence
         assert row.advice
         assert row.confirmed_at_ms >= row.opened_at_ms
         assert (row.command is None) == (hang.decision == "commit")
@@ -119,7 +119,7 @@ class HangLab(NamedTuple):
             assert place in row.command
         return row
 
-    def is_judged_anew(self) -> None:
+    def wait_until_judged_again(self) -> None:
         """What was started again has derived every decision once more: they carry the times of their proofs."""
         started_ms = int(time.time() * 1000)
 
@@ -131,15 +131,15 @@ class HangLab(NamedTuple):
 
         wait_until_equal(old, [], f"hanging transactions with proofs from before the start; {self.app.log}")
 
-    def is_over(self, hang: Hang, resolution: str) -> Any:
+    def wait_until_resolved(self, hang: Hang, resolution: str) -> Any:
         """Its finding, ended so, all by itself."""
         where = self._where(hang)
-        row = self.until(kinds.HANGING, lambda one: one.status == kinds.RESOLVED, **where)
+        row = self.wait_for_finding(kinds.HANGING, lambda one: one.status == kinds.RESOLVED, **where)
         assert row.resolution == resolution, f"{row.resolution}; {self.app.log}"
         assert row.confirmed_at_ms is not None
         return row
 
-    def is_free(self, topic: str, partition: int = 0) -> None:
+    def wait_until_free(self, topic: str, partition: int = 0) -> None:
         """Kafka says so, and so does the application, of which nobody is told to wait any more."""
         now = ends(self.connection, topic, partition)
         assert now.last_stable_offset == now.high_watermark
@@ -151,18 +151,18 @@ class HangLab(NamedTuple):
         what = f"(LSO, high watermark, blocker, groups) of {topic}-{partition}; {self.app.log}:"
         wait_until_equal(told, (now.high_watermark, now.high_watermark, None, []), what)
 
-    def until(self, kind: str, is_so: Callable[[Any], bool], **subject: Any) -> Any:
+    def wait_for_finding(self, kind: str, is_so: Callable[[Any], bool], **subject: Any) -> Any:
         """The only finding of the kind about this, once it is so."""
 
         def row() -> Any:
-            rows = self.found(kind, **subject)
+            rows = self.findings_about(kind, **subject)
             assert len(rows) <= 1, rows
             return rows[0] if rows else None
 
         what = f"such a {kind} of {subject}; {self.app.log}"
         return wait_until(row, lambda found: found is not None and is_so(found), what)
 
-    def relation(self, topic: str, partition: int, word: str) -> Any:
+    def wait_for_blocker(self, topic: str, partition: int, word: str) -> Any:
         """What blocks the partition, once it is said to be that."""
 
         def blocker() -> Any:
@@ -172,9 +172,9 @@ class HangLab(NamedTuple):
         what = f"what blocks {topic}-{partition} is {word}; {self.app.log}"
         return wait_until(blocker, lambda told: told is not None and told["relation"] == word, what)
 
-    def nothing_hangs(self, topic: str) -> None:
+    def assert_nothing_hung(self, topic: str) -> None:
         """Nobody was told so, not even for a moment that passed (a withdrawn candidate was never confirmed)."""
-        told = [row for row in self.found(kinds.HANGING, topic=topic) if row.confirmed_at_ms is not None]
+        told = [row for row in self.findings_about(kinds.HANGING, topic=topic) if row.confirmed_at_ms is not None]
         assert told == []
 
     @staticmethod

@@ -13,9 +13,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.helpers.waiting import ANSWER_S, LIMIT_S
 
-SILENT = logging.getLogger("librdkafka.silent")
-SILENT.setLevel(logging.CRITICAL + 1)  # librdkafka tells of every refused connect; the tests look at results
-SILENT.propagate = False
+NULL_LOGGER = logging.getLogger("librdkafka.silent")
+NULL_LOGGER.setLevel(logging.CRITICAL + 1)  # librdkafka tells of every refused connect; the tests look at results
+NULL_LOGGER.propagate = False
 
 
 def create_topic(bootstrap: str, topic: str, partitions: int = 3) -> None:
@@ -25,7 +25,7 @@ def create_topic(bootstrap: str, topic: str, partitions: int = 3) -> None:
 def create_topics(bootstrap: str, *topics: NewTopic) -> None:
     """Asked again where librdkafka gave a request up because its broker was not among those of the cluster for a
     moment, as one that just starts is not."""
-    admin = AdminClient({"bootstrap.servers": bootstrap, "logger": SILENT})
+    admin = AdminClient({"bootstrap.servers": bootstrap, "logger": NULL_LOGGER})
     wanted, again = {topic.topic: topic for topic in topics}, set[str]()
     give_up = time.monotonic() + LIMIT_S
     while wanted:
@@ -49,7 +49,7 @@ def open_producer(bootstrap: str, transactional_id: str, timeout_ms: int = 60_00
             "transactional.id": transactional_id,
             "transaction.timeout.ms": timeout_ms,
             "compression.type": codec,
-            "logger": SILENT,
+            "logger": NULL_LOGGER,
         }
     )
     producer.init_transactions(ANSWER_S)

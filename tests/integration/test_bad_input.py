@@ -31,7 +31,7 @@ from tests.conftest import MakeBroker
 from tests.helpers.builders.transaction_log import key
 from tests.helpers.waiting import ANSWER_S, wait_for, wait_until_equal
 from tests.integration.application import ingesting, log_starts
-from tests.integration.producers import SILENT, create_topic, open_producer, transact
+from tests.integration.producers import NULL_LOGGER, create_topic, open_producer, transact
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
@@ -40,12 +40,12 @@ ONE_PARTITION = {"transaction.state.log.num.partitions": 1}
 
 
 def admin_of(broker: Broker) -> AdminClient:
-    return AdminClient({"bootstrap.servers": broker.bootstrap, "logger": SILENT})
+    return AdminClient({"bootstrap.servers": broker.bootstrap, "logger": NULL_LOGGER})
 
 
 def plant(broker: Broker, record_key: bytes | None, value: bytes | None) -> None:
     """Brokers let a client of this name write to internal topics."""
-    producer = Producer({"bootstrap.servers": broker.bootstrap, "client.id": "__admin_client", "logger": SILENT})
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "client.id": "__admin_client", "logger": NULL_LOGGER})
     producer.produce(TOPIC, key=record_key, value=value, partition=0)
     assert producer.flush(ANSWER_S) == 0
 

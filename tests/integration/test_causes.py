@@ -28,8 +28,8 @@ from tests.integration.causes_lab import (
     TV2_CLIENT,
     TV2_FENCED,
     Lab,
+    id_history,
     labs,
-    told,
 )
 from tests.integration.producers import create_topic, open_producer, transact
 
@@ -56,11 +56,11 @@ def test_a_healthy_mixture_and_a_few_who_run_out_or_are_fenced(lab: Callable[[st
     by_word = {name: _positive(dict(zip(words, account.aborts, strict=True))) for name, account in book.items()}
 
     def counted() -> dict[str, tuple[int, dict[str, int]]]:
-        return {name: (said.commits, said.aborts) for name, said in here.told(book).items()}
+        return {name: (said.commits, said.aborts) for name, said in here.id_history(book).items()}
 
     expected = {name: (account.commits, by_word[name]) for name, account in book.items()}
     wait_until_equal(counted, expected, f"what is counted ({here.app.log})")
-    for name, said in here.told(book).items():
+    for name, said in here.id_history(book).items():
         rows = Counter(row for row in said.rows if row.startswith("PrepareAbort"))
         by_hand = name == "a-audit-tv2"
         clients = rows[TV2_CLIENT] + rows[NO_WITNESS] if by_hand else rows[CLIENT]
@@ -86,7 +86,7 @@ def test_g_two_instances_of_an_old_client_fence_each_other(lab: Callable[[str], 
         first.commit_transaction(ANSWER_S)
     for _ in range(3):  # then idle, in turns
         open_producer(here.bootstrap, "g-shared")
-    here.expect({"g-shared": told(1, INIT, FENCED, *[INIT] * 4)})
+    here.expect({"g-shared": id_history(1, INIT, FENCED, *[INIT] * 4)})
 
 
 @on("4.3.1")
@@ -104,7 +104,9 @@ def test_n_java_and_librdkafka_in_every_codec(lab: Callable[[str], Lab], version
         *("--transactional-id", "n-java", "--transaction-duration-ms", "60000"),
         *("--producer-props", f"bootstrap.servers={here.bootstrap}", "compression.type=zstd"),
     )
-    here.expect({"n-java": told(1, INIT)} | {f"n-rdkafka-{codec}": told(2, INIT, CLIENT) for codec in CODECS})
+    here.expect(
+        {"n-java": id_history(1, INIT)} | {f"n-rdkafka-{codec}": id_history(2, INIT, CLIENT) for codec in CODECS}
+    )
 
 
 @on("4.3.1")
@@ -122,7 +124,7 @@ def test_an_administrator_ends_it(lab: Callable[[str], Lab], version: str) -> No
             here.broker.tool(*tool, "forceTerminateTransaction", "--transactionalId", name)
     else:
         here.raw("q-old", 30_000)
-    here.expect(dict.fromkeys(names, told(0, INIT, ADMIN, INIT)))
+    here.expect(dict.fromkeys(names, id_history(0, INIT, ADMIN, INIT)))
 
 
 def test_tv2_clients(lab: Callable[[str], Lab]) -> None:
@@ -159,12 +161,12 @@ def test_tv2_clients(lab: Callable[[str], Lab]) -> None:
     late.end(commit=True)
     here.expect(
         {
-            "tv2-last-word": told(0, INIT, NO_WITNESS),
-            "tv2-lives-on": told(2, INIT, TV2_CLIENT),
-            "tv2-nothing": told(0, INIT, EMPTY_ABORT),
-            "tv2-aborts-twice": told(0, INIT, TV2_CLIENT, EMPTY_ABORT),
-            "tv2-restarts": told(0, INIT, TV2_FENCED, INIT),  # not so: hence ambiguous
-            "tv2-late": told(1, INIT, TIMEOUT),
-            "tv2-fenced": told(1, INIT, TV2_FENCED, INIT),
+            "tv2-last-word": id_history(0, INIT, NO_WITNESS),
+            "tv2-lives-on": id_history(2, INIT, TV2_CLIENT),
+            "tv2-nothing": id_history(0, INIT, EMPTY_ABORT),
+            "tv2-aborts-twice": id_history(0, INIT, TV2_CLIENT, EMPTY_ABORT),
+            "tv2-restarts": id_history(0, INIT, TV2_FENCED, INIT),  # not so: hence ambiguous
+            "tv2-late": id_history(1, INIT, TIMEOUT),
+            "tv2-fenced": id_history(1, INIT, TV2_FENCED, INIT),
         }
     )

@@ -21,8 +21,8 @@ from service.domain.transaction_log.causes import INITIALIZED
 from service.store.schema import id_minutes
 from tests.helpers.brokers import free_ports, on
 from tests.helpers.waiting import ANSWER_S, OPEN_MS, wait_for, wait_until_equal
-from tests.integration.causes_lab import CLIENT, EXPIRED, INIT, TIMEOUT, Lab, lab, told
-from tests.integration.producers import SILENT, create_topic, create_topics, open_producer, transact
+from tests.integration.causes_lab import CLIENT, EXPIRED, INIT, TIMEOUT, Lab, id_history, lab
+from tests.integration.producers import NULL_LOGGER, create_topic, create_topics, open_producer, transact
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
@@ -46,7 +46,7 @@ class Pair(NamedTuple):
         create_topics(self.lab.bootstrap, NewTopic(name, 2, replica_assignment=[[2], [1]]))
 
     def has_lost(self, topic: str) -> bool:
-        admin = AdminClient({"bootstrap.servers": self.lab.bootstrap, "logger": SILENT})
+        admin = AdminClient({"bootstrap.servers": self.lab.bootstrap, "logger": NULL_LOGGER})
         return bool(admin.list_topics(topic, timeout=ANSWER_S).topics[topic].partitions[0].leader == -1)
 
 
@@ -85,7 +85,7 @@ def _running(broker: Broker, stack: ExitStack) -> Broker:
 
 
 def _is_late(here: Lab, name: str) -> None:
-    here.expect({name: told(1, INIT, EXPIRED)})
+    here.expect({name: id_history(1, INIT, EXPIRED)})
     marker_ms = here.marker_ms(name)
     assert marker_ms is not None
     assert marker_ms >= LOST_MS
@@ -102,7 +102,7 @@ def test_f_old_clients_run_out_of_time_or_abort_themselves(pair: Callable[[str],
     wait_until_equal(lambda: describe(here.connection, "f-old").transaction_state, "CompleteAbort", "its state")
     with pytest.raises(KafkaException):
         zombie.commit_transaction(ANSWER_S)  # leaves no record
-    here.expect({"f-old": told(0, INIT, TIMEOUT, EXPIRED), "f-alive": told(2, INIT, CLIENT, EXPIRED)})
+    here.expect({"f-old": id_history(0, INIT, TIMEOUT, EXPIRED), "f-alive": id_history(2, INIT, CLIENT, EXPIRED)})
     minutes = [r for r in here.app.rows(id_minutes) if r.transactional_id == b"f-alive"]
     assert (sum(r.commits for r in minutes), sum(r.aborts_client for r in minutes)) == (2, 1)
 
@@ -114,9 +114,11 @@ def test_h_a_new_id_at_every_start_leaves_zombies(pair: Callable[[str], Pair], v
     for n in range(6):
         here.begin(f"h-app-{n}", "h-churn", SHORT_MS)
     alive = here.begin("h-app-6", "h-churn", OPEN_MS)
-    here.expect({f"h-app-{n}": told(0, INIT, TIMEOUT, EXPIRED) for n in range(6)} | {"h-app-6": told(0, INIT)})
+    here.expect(
+        {f"h-app-{n}": id_history(0, INIT, TIMEOUT, EXPIRED) for n in range(6)} | {"h-app-6": id_history(0, INIT)}
+    )
     alive.abort_transaction(ANSWER_S)
-    here.expect({"h-app-6": told(0, INIT, CLIENT, EXPIRED)})
+    here.expect({"h-app-6": id_history(0, INIT, CLIENT, EXPIRED)})
 
 
 @on("3.9.2")
@@ -144,11 +146,11 @@ def test_k2_a_participant_has_no_leader(pair: Callable[[str], Pair], version: st
         wait_for(lambda: both.has_lost("k2-part"), "the loss of the leader")
         producer.commit_transaction(ANSWER_S)
         if version in SKIPS_THE_LOST:
-            here.expect({"k2-lost": told(1, INIT, EXPIRED)})  # nothing in this log tells that a marker is missing
+            here.expect({"k2-lost": id_history(1, INIT, EXPIRED)})  # nothing in this log tells that a marker is missing
         else:
             time.sleep(LOST_MS / 1_000)
             wait_until_equal(lambda: here.state("k2-lost"), "PrepareCommit", f"the state of it ({here.app.log})")
-            assert here.told(["k2-lost"]) == {"k2-lost": told(0, INIT)}
+            assert here.id_history(["k2-lost"]) == {"k2-lost": id_history(0, INIT)}
     finally:
         other.start()
     if version not in SKIPS_THE_LOST:
@@ -164,10 +166,10 @@ def test_m_a_participant_is_deleted(pair: Callable[[str], Pair], version: str) -
     for producer in producers:
         producer.produce("m-goes", b"gone", partition=0)
         assert producer.flush(ANSWER_S) == 0
-    admin = AdminClient({"bootstrap.servers": here.bootstrap, "logger": SILENT})
+    admin = AdminClient({"bootstrap.servers": here.bootstrap, "logger": NULL_LOGGER})
     admin.delete_topics(["m-goes"])["m-goes"].result(ANSWER_S)
     producers[0].commit_transaction(ANSWER_S)
-    here.expect({"m-commit": told(1, INIT, EXPIRED), "m-timeout": told(0, INIT, TIMEOUT, EXPIRED)})
+    here.expect({"m-commit": id_history(1, INIT, EXPIRED), "m-timeout": id_history(0, INIT, TIMEOUT, EXPIRED)})
 
 
 @on("3.9.2")
@@ -178,11 +180,11 @@ def test_i_ids_expire_and_are_born_again(pair: Callable[[str], Pair], version: s
     transact(open_producer(here.bootstrap, "i-done"), "i-expiry")
     open_producer(here.bootstrap, "i-idle")
     here.expect(
-        {"i-done": told(1, INIT, EXPIRED), "i-idle": told(0, INIT, EXPIRED), "i-busy": told(0, INIT)},
+        {"i-done": id_history(1, INIT, EXPIRED), "i-idle": id_history(0, INIT, EXPIRED), "i-busy": id_history(0, INIT)},
     )
     time.sleep(0.5)  # the coordinator forgets an id when its tombstone is written
     transact(open_producer(here.bootstrap, "i-done"), "i-expiry")
     busy.abort_transaction(ANSWER_S)
-    here.expect({"i-done": told(2, INIT, EXPIRED, INIT, EXPIRED), "i-busy": told(0, INIT, CLIENT, EXPIRED)})
+    here.expect({"i-done": id_history(2, INIT, EXPIRED, INIT, EXPIRED), "i-busy": id_history(0, INIT, CLIENT, EXPIRED)})
     first, second = (row.producer_id for row in here.transitions("i-done") if row.cause == INITIALIZED)
     assert first != second

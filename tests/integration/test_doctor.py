@@ -14,11 +14,11 @@ from confluent_kafka import Consumer
 from deploy.demo.broker import Broker
 from service.cli import main
 from tests.helpers import acls
-from tests.helpers.acls import Guarded
+from tests.helpers.acls import BrokerWithAcls
 from tests.helpers.brokers import free_ports, on
 from tests.helpers.commits import commit_offsets
 from tests.helpers.waiting import ANSWER_S
-from tests.integration.producers import SILENT, create_topic, load, open_producer, transact
+from tests.integration.producers import NULL_LOGGER, create_topic, load, open_producer, transact
 
 pytestmark = pytest.mark.broker
 
@@ -26,18 +26,20 @@ LOG, OFFSETS = "__transaction_state", "__consumer_offsets"
 TOPICS = ("orders", "payments", "vault")
 USERS = ["all", "topics", "nolog", "named", "group", "id", "topic", "clock", "wishes", "old"]
 
-Of = Callable[[str], Guarded]
+Of = Callable[[str], BrokerWithAcls]
 
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Of]:
     """One broker a version, with ids, groups and topics that no test changes; each test has a user of its own."""
     with ExitStack() as running:
-        started: dict[str, Guarded] = {}
+        started: dict[str, BrokerWithAcls] = {}
 
-        def of(version: str) -> Guarded:
+        def of(version: str) -> BrokerWithAcls:
             if version not in started:
-                started[version] = running.enter_context(Guarded(version, tmp_path_factory.mktemp("guarded"), USERS))
+                started[version] = running.enter_context(
+                    BrokerWithAcls(version, tmp_path_factory.mktemp("guarded"), USERS)
+                )
                 _furnish(started[version].admin)
             return started[version]
 
@@ -54,7 +56,7 @@ def _furnish(bootstrap: str) -> None:
     keeper.produce("vault", b"closed")
     keeper.flush(ANSWER_S)
     for group in ("readers", "auditors"):
-        consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "logger": SILENT})
+        consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "logger": NULL_LOGGER})
         commit_offsets(consumer, {("orders", 0): 1})
         consumer.close()
 
@@ -75,7 +77,7 @@ class Doctor:
     def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
         self._capsys = capsys
 
-    def __call__(self, guarded: Guarded, user: str, *more: str) -> Said:
+    def __call__(self, guarded: BrokerWithAcls, user: str, *more: str) -> Said:
         where = ["--bootstrap-servers", guarded.bootstrap, "--kafka-config", str(guarded.properties(user))]
         code = main(["doctor", *where, *more])
         captured = self._capsys.readouterr()
@@ -92,7 +94,7 @@ def doctor(capsys: pytest.CaptureFixture[str]) -> Doctor:
     return Doctor(capsys)
 
 
-def allow_all(guarded: Guarded, user: str, but: str = "") -> None:
+def allow_all(guarded: BrokerWithAcls, user: str, but: str = "") -> None:
     """What doctor asks for at most; `but` one kind of resource."""
     if but != "topics":
         guarded.allow(user, acls.topic(), "READ")

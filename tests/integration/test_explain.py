@@ -33,11 +33,11 @@ from service.kafka.markers import write_marker
 from service.kafka.settings import ClientSettings
 from service.store.schema import clusters
 from tests.helpers import acls
-from tests.helpers.acls import Guarded
+from tests.helpers.acls import BrokerWithAcls
 from tests.helpers.brokers import VERSIONS, Described, connect, describe_transaction
 from tests.helpers.findings import WithFindings, observe
 from tests.helpers.waiting import ANSWER_S, LIMIT_S, OPEN_MS, wait_until
-from tests.integration.producers import SILENT, create_topic, open_producer
+from tests.integration.producers import NULL_LOGGER, create_topic, open_producer
 from tests.service.store.histories import aborted, committed
 from tests.service.store.logs import batch, entry
 from tests.service.store.logs import read as span
@@ -82,7 +82,7 @@ def story(request: pytest.FixtureRequest, brokers: Callable[[str], Broker]) -> I
     paid, doomed, by_hand, stuck, late = producers = [
         open_producer(broker.bootstrap, f"explain-{n}", OPEN_MS) for n in names
     ]
-    plain = Producer({"bootstrap.servers": broker.bootstrap, "logger": SILENT, "enable.idempotence": False})
+    plain = Producer({"bootstrap.servers": broker.bootstrap, "logger": NULL_LOGGER, "enable.idempotence": False})
     paid.begin_transaction()
     write(paid, topic, 3)
     paid.commit_transaction(ANSWER_S)
@@ -127,7 +127,7 @@ def write(producer: Producer, topic: str, records: int) -> None:
 
 def wait_for_end(broker: Broker, topic: str, end: int) -> None:
     """EndTxn is answered before its markers are written."""
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap, "logger": SILENT})
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap, "logger": NULL_LOGGER})
     place = TopicPartition(topic, 0)
     wait_until(
         lambda: admin.list_offsets({place: OffsetSpec.latest()})[place].result(ANSWER_S).offset,
@@ -238,8 +238,8 @@ def ms(text: str) -> int:
 def test_deleted_records_are_a_gap(brokers: Callable[[str], Broker], tmp_path: Path) -> None:
     broker = brokers("4.3.1")
     create_topic(broker.bootstrap, "explain-deleted", 1)
-    write(Producer({"bootstrap.servers": broker.bootstrap, "logger": SILENT}), "explain-deleted", 5)
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap, "logger": SILENT})
+    write(Producer({"bootstrap.servers": broker.bootstrap, "logger": NULL_LOGGER}), "explain-deleted", 5)
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap, "logger": NULL_LOGGER})
     (deleted,) = admin.delete_records([TopicPartition("explain-deleted", 0, 3)]).values()
     deleted.result(ANSWER_S)
     for offset, to, expected in (
@@ -301,10 +301,10 @@ def test_brokers_of_another_cluster_are_not_asked(story: Story, cluster: WithFin
 
 
 def test_a_missing_permission_is_named(cluster: WithFindings, tmp_path: Path) -> None:
-    with Guarded("4.3.1", tmp_path, ["ann"]) as guarded:
+    with BrokerWithAcls("4.3.1", tmp_path, ["ann"]) as guarded:
         for topic in ("hidden", "unread"):
             create_topic(guarded.admin, topic, 1)
-            write(Producer({"bootstrap.servers": guarded.admin, "logger": SILENT}), topic, 1)
+            write(Producer({"bootstrap.servers": guarded.admin, "logger": NULL_LOGGER}), topic, 1)
         guarded.allow("ann", acls.topic("unread"), "DESCRIBE")
         app = create_app(cluster.url, "1.2.3", ClientSettings.load(guarded.bootstrap, guarded.properties("ann")))
         with connect(guarded.admin) as client, cluster.engine.begin() as connection:

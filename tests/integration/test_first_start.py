@@ -42,7 +42,7 @@ def test_what_hung_before_and_whose_id_has_expired_is_named_and_decided(version:
         wait_until_equal(lambda: _known(broker.bootstrap, hangs), set(), "the producer ids that coordinators know")
         with hang_lab(broker, tmp_path) as here:
             for hang in hangs:
-                row = here.hanging(hang)
+                row = here.wait_until_confirmed(hang)
                 assert row.possible == ["none"], row.proofs
                 assert row.proofs
 
@@ -54,7 +54,7 @@ def test_a_commit_that_was_skipped_before_is_decided(version: str, tmp_path: Pat
             pass
         assert still_hangs(brokers, torn)
         with hang_lab(brokers.nodes[1], tmp_path, brokers.bootstrap) as here:
-            row = here.hanging(torn.hang())
+            row = here.wait_until_confirmed(torn.hang())
             assert row.possible == ["commit"], row.proofs
 
 

@@ -38,12 +38,12 @@ from service.store.writers.groups import GroupWriter
 from service.store.writers.partitions import PartitionWriter
 from spark_jobs.judge.group_prober import GroupProber
 from tests.helpers import acls
-from tests.helpers.acls import Guarded
+from tests.helpers.acls import BrokerWithAcls
 from tests.helpers.brokers import connect
 from tests.helpers.commits import commit_offsets
 from tests.helpers.stores import SeededCluster
 from tests.helpers.waiting import ANSWER_S, OPEN_MS, wait_for, wait_until_equal
-from tests.integration.producers import SILENT, create_topic, open_producer
+from tests.integration.producers import NULL_LOGGER, create_topic, open_producer
 
 pytestmark = pytest.mark.broker
 
@@ -150,7 +150,9 @@ def watched(broker: Broker, tmp_path: Path, *topics: str, settings: ClientSettin
 @contextmanager
 def member(bootstrap: str, group: str, topic: str) -> Iterator[Consumer]:
     """Of a group that has the topic."""
-    one = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "enable.auto.commit": False, "logger": SILENT})
+    one = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": group, "enable.auto.commit": False, "logger": NULL_LOGGER}
+    )
     try:
         one.subscribe([topic])
         wait_for(lambda: (one.poll(0.1), one.assignment())[1], f"a partition for {group}")
@@ -261,7 +263,7 @@ def test_two_hundred_groups_are_known_in_one_round(broker_431: Broker, tmp_path:
     create_topic(broker_431.bootstrap, topic, 1)
     names = [f"many-{number:03d}" for number in range(200)]
     for name in names:
-        one = Consumer({"bootstrap.servers": broker_431.bootstrap, "group.id": name, "logger": SILENT})
+        one = Consumer({"bootstrap.servers": broker_431.bootstrap, "group.id": name, "logger": NULL_LOGGER})
         commit(one, topic, 0)
         one.close()
     producer = open_producer(broker_431.bootstrap, "groups-many-open", OPEN_MS)
@@ -292,10 +294,10 @@ def test_where_nothing_stands_no_broker_is_asked(broker_431: Broker, tmp_path: P
 
 
 def test_a_group_that_may_not_be_asked_about_is_told_and_the_others_are_known(tmp_path: Path) -> None:
-    with Guarded("4.3.1", tmp_path, ["ann"]) as guarded:
+    with BrokerWithAcls("4.3.1", tmp_path, ["ann"]) as guarded:
         create_topic(guarded.admin, "orders", 1)
         for name in ("billing", "secret"):
-            one = Consumer({"bootstrap.servers": guarded.admin, "group.id": name, "logger": SILENT})
+            one = Consumer({"bootstrap.servers": guarded.admin, "group.id": name, "logger": NULL_LOGGER})
             commit(one, "orders", 0)
             one.close()
         producer = open_producer(guarded.admin, "open", OPEN_MS)
@@ -316,7 +318,7 @@ def test_a_group_that_may_not_be_asked_about_is_told_and_the_others_are_known(tm
 
 def test_a_group_that_may_not_be_asked_about_is_named_where_its_offset_is_pending(tmp_path: Path) -> None:
     """READ on `__consumer_offsets` is enough for that."""
-    with Guarded("4.3.1", tmp_path, ["ann"]) as guarded:
+    with BrokerWithAcls("4.3.1", tmp_path, ["ann"]) as guarded:
         create_topic(guarded.admin, "orders", 1)
         producer = open_producer(guarded.admin, "open", OPEN_MS)
         guarded.allow("ann", acls.cluster(), "DESCRIBE")

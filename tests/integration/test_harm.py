@@ -30,7 +30,7 @@ from tests.harm.watched import (
 )
 from tests.helpers.waiting import wait_until_equal
 from tests.integration.application import Ingest
-from tests.integration.kafka_says import completed
+from tests.integration.kafka_tools import completed
 from tests.integration.producers import create_topic, load
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]

@@ -43,17 +43,17 @@ def test_c_a_late_write_after_an_abort_and_the_group_behind_it(lab: Callable[[st
     commit_one(old_producer(here.connection, "c-before"), "c-late", 0)
     hang = late_write(old_producer(here.connection, "c-late-1"), "c-late", 0)
     with waiting_reader(here.bootstrap, "c-readers", "c-late", expected=1):
-        row = here.hanging(hang)
-        assert here.relation("c-late", 0, "hanging")["blocking_now"]
-        here.until(kinds.HANGING, lambda one: one.blocked_groups == ["c-readers"], topic="c-late")
+        row = here.wait_until_confirmed(hang)
+        assert here.wait_for_blocker("c-late", 0, "hanging")["blocking_now"]
+        here.wait_for_finding(kinds.HANGING, lambda one: one.blocked_groups == ["c-readers"], topic="c-late")
         (group,) = here.groups("c-readers")
         assert group["relation"] in ("stopped", "will_stop")  # the marker before the LSO is not told from a record
         assert (group["committed_offset"], group["last_stable_offset"]) == (1, hang.start_offset)
         listed = [item["subject"] for item in here.get("/hanging?limit=200")["items"]]
         assert ("c-late-1", hang.start_offset) in [(one["transactional_id"], one["start_offset"]) for one in listed]
-        here.paste(row.command)
-        here.is_over(hang, kinds.FOREIGN_ABORT)
-        here.is_free("c-late")
+        here.run_command(row.command)
+        here.wait_until_resolved(hang, kinds.FOREIGN_ABORT)
+        here.wait_until_free("c-late")
         assert here.groups("c-readers") == []
 
 
@@ -63,9 +63,9 @@ def test_c_a_late_write_after_a_commit_belongs_to_nothing(lab: Callable[[str], H
     here = lab(version)
     here.create_topic("c-committed")
     hang = late_write(old_producer(here.connection, "c-committed-1"), "c-committed", 0, commit=True)
-    here.paste(here.hanging(hang).command)
-    here.is_over(hang, kinds.FOREIGN_ABORT)
-    here.is_free("c-committed")
+    here.run_command(here.wait_until_confirmed(hang).command)
+    here.wait_until_resolved(hang, kinds.FOREIGN_ABORT)
+    here.wait_until_free("c-committed")
 
 
 @on("4.3.1")
@@ -73,10 +73,10 @@ def test_c2_records_on_a_partition_that_was_never_added(lab: Callable[[str], Han
     here = lab(version)
     here.create_topic("c2-never")
     hang = never_added(old_producer(here.connection, "c2-never-1"), "c2-never", 0)
-    here.hanging(hang)
+    here.wait_until_confirmed(hang)
     mark(here.connection, "c2-never", 0, hang.open, commit=True)  # whoever did that: it is told apart
-    here.is_over(hang, kinds.FOREIGN_COMMIT)
-    here.is_free("c2-never")
+    here.wait_until_resolved(hang, kinds.FOREIGN_COMMIT)
+    here.wait_until_free("c2-never")
 
 
 @on("4.3.1")
@@ -84,8 +84,8 @@ def test_d_a_producer_id_that_nobody_ever_had(lab: Callable[[str], HangLab], ver
     here = lab(version)
     here.create_topic("d-orphan")
     hang = never_added(orphan_producer(here.connection, "d-nobody"), "d-orphan", 0)
-    here.paste(here.hanging(hang).command)
-    here.is_over(hang, kinds.FOREIGN_ABORT)
+    here.run_command(here.wait_until_confirmed(hang).command)
+    here.wait_until_resolved(hang, kinds.FOREIGN_ABORT)
 
 
 @on("4.3.1")
@@ -99,16 +99,18 @@ def test_e_offsets_of_a_group_hang_and_a_member_cannot_begin(lab: Callable[[str]
     hang = offsets_never_added(old_producer(here.connection, "e-offsets-1"), "e-readers", {("e-orders", 0): 7})
     assert hang.topic == OFFSETS
     with stuck_reader(here.bootstrap, "e-readers", "e-orders"):
-        row = here.hanging(hang)
-        here.until(kinds.HANGING, lambda one: "e-readers" in one.blocked_groups, producer_id=hang.producer_id)
+        row = here.wait_until_confirmed(hang)
+        here.wait_for_finding(
+            kinds.HANGING, lambda one: "e-readers" in one.blocked_groups, producer_id=hang.producer_id
+        )
 
         def told() -> list[tuple[str, str, int]]:
             return [(one["topic"], one["relation"], one["offsets_partition"]) for one in here.groups("e-readers")]
 
         cannot_begin = [("e-orders", "unstable_offsets", hang.partition)]
         wait_until_equal(told, cannot_begin, f"what is said of the group ({here.app.log})")
-        here.paste(row.command)
-        here.is_over(hang, kinds.FOREIGN_ABORT)
+        here.run_command(row.command)
+        here.wait_until_resolved(hang, kinds.FOREIGN_ABORT)
         wait_until_equal(lambda: here.groups("e-readers"), [], f"the groups that wait ({here.app.log})")
 
 
@@ -120,7 +122,7 @@ def test_e_the_first_offsets_of_a_group_hang_and_it_is_named(lab: Callable[[str]
     offsets = {("e-first", 0): 7, ("e-first", 1): 8}
     hang = offsets_never_added(old_producer(here.connection, "e-first-1"), "e-first-readers", offsets)
     with stuck_reader(here.bootstrap, "e-first-readers", "e-first"):
-        row = here.hanging(hang)
+        row = here.wait_until_confirmed(hang)
 
         def told() -> list[tuple[str, int, str, int, int]]:
             names = ("topic", "partition", "relation", "offsets_partition", "producer_id")
@@ -134,15 +136,17 @@ def test_e_the_first_offsets_of_a_group_hang_and_it_is_named(lab: Callable[[str]
             has_it = any("commit offsets of e-first-readers (e-first-0 and e-first-1)" in text for text in texts)
             return has_it and one.blocked_groups == ["e-first-readers"]
 
-        here.until(kinds.HANGING, is_named, topic=OFFSETS, start_offset=hang.start_offset, partition=hang.partition)
-        here.until(
+        here.wait_for_finding(
+            kinds.HANGING, is_named, topic=OFFSETS, start_offset=hang.start_offset, partition=hang.partition
+        )
+        here.wait_for_finding(
             kinds.BLOCKED_GROUP,
             lambda one: one.status == kinds.CONFIRMED and "hanging transaction of e-first-1" in one.summary,
             group="e-first-readers",
             partition=1,
         )
-        here.paste(row.command)
-        here.is_over(hang, kinds.FOREIGN_ABORT)
+        here.run_command(row.command)
+        here.wait_until_resolved(hang, kinds.FOREIGN_ABORT)
         wait_until_equal(lambda: here.groups("e-first-readers"), [], f"the groups that wait ({here.app.log})")
 
 
@@ -152,21 +156,21 @@ def test_l_two_hang_on_one_partition_and_end_one_by_one(lab: Callable[[str], Han
     here.create_topic("l-two")
     first = late_write(old_producer(here.connection, "l-first"), "l-two", 0)
     second = never_added(old_producer(here.connection, "l-second"), "l-two", 0)
-    row = here.hanging(first)
-    here.hanging(second)
+    row = here.wait_until_confirmed(first)
+    here.wait_until_confirmed(second)
 
     def told() -> list[tuple[int, bool]]:
         return [(one["start_offset"], one["blocking_now"]) for one in here.partition("l-two")["open_transactions"]]
 
     both = [(first.start_offset, True), (second.start_offset, False)]
     wait_until_equal(told, both, f"what is open ({here.app.log})")
-    here.paste(row.command)
-    here.is_over(first, kinds.FOREIGN_ABORT)
+    here.run_command(row.command)
+    here.wait_until_resolved(first, kinds.FOREIGN_ABORT)
     wait_until_equal(told, [(second.start_offset, True)], f"what is open ({here.app.log})")
     assert open_on(here.connection, "l-two", 0) == [second.open]
-    here.paste(here.hanging(second).command)
-    here.is_over(second, kinds.FOREIGN_ABORT)
-    here.is_free("l-two")
+    here.run_command(here.wait_until_confirmed(second).command)
+    here.wait_until_resolved(second, kinds.FOREIGN_ABORT)
+    here.wait_until_free("l-two")
 
 
 @on("4.3.1")
@@ -175,9 +179,9 @@ def test_o_it_outlives_its_records(lab: Callable[[str], HangLab], version: str) 
     here = lab(version)
     here.create_topic("o-past")
     hang, now = outlives_its_records(old_producer(here.connection, "o-past-1"), "o-past", 0)
-    row = here.hanging(hang)
+    row = here.wait_until_confirmed(hang)
     told = here.partition("o-past")
     assert (told["log_start_offset"], told["last_stable_offset"]) == (now.log_start, now.last_stable_offset)
-    here.paste(row.command)
-    here.is_over(hang, kinds.FOREIGN_ABORT)
-    here.is_free("o-past")
+    here.run_command(row.command)
+    here.wait_until_resolved(hang, kinds.FOREIGN_ABORT)
+    here.wait_until_free("o-past")

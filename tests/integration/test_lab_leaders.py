@@ -54,16 +54,20 @@ def test_k_the_leader_of_a_participant_is_frozen(cluster: Callable[..., tuple[Cl
     brokers, here = cluster(version, PROPERTIES)
     with frozen_leader(brokers, "k-frozen") as torn:
         missing = f"no marker yet on k-frozen-{LOST} (leader broker {torn.victim})"
-        row = here.until(kinds.STUCK_COMPLETION, lambda one: missing in str(one.evidence), transactional_id=b"k-frozen")
+        row = here.wait_for_finding(
+            kinds.STUCK_COMPLETION, lambda one: missing in str(one.evidence), transactional_id=b"k-frozen"
+        )
         assert (row.severity, row.decision) == (kinds.WARNING, None)
         assert f"k-frozen-{1 - LOST}" not in row.summary
-        wait_for(lambda: here.is_dark("k-frozen", LOST), "that the leader does not answer")
+        wait_for(lambda: here.is_unjudged("k-frozen", LOST), "that the leader does not answer")
         for _ in range(4):  # whichever broker comes first
             with KafkaClient(ClientSettings.load(brokers.bootstrap, None)) as client:
                 assert cluster_id(client)
-    here.until(kinds.STUCK_COMPLETION, lambda one: one.status == kinds.RESOLVED, transactional_id=b"k-frozen")
-    here.is_free("k-frozen", LOST)
-    here.nothing_hangs("k-frozen")
+    here.wait_for_finding(
+        kinds.STUCK_COMPLETION, lambda one: one.status == kinds.RESOLVED, transactional_id=b"k-frozen"
+    )
+    here.wait_until_free("k-frozen", LOST)
+    here.assert_nothing_hung("k-frozen")
 
 
 @on("4.3.1")
@@ -74,17 +78,19 @@ def test_k2_a_committed_transaction_loses_a_participant(
     brokers, here = cluster(version, BACK_SOON)
     with stopped_leader(brokers, "k2-lost") as torn:
         if version not in SKIPS_THE_LOST:
-            here.until(kinds.STUCK_COMPLETION, lambda _: True, transactional_id=b"k2-lost")
+            here.wait_for_finding(kinds.STUCK_COMPLETION, lambda _: True, transactional_id=b"k2-lost")
     if version in SKIPS_THE_LOST:
         assert still_hangs(brokers, torn)
-        row = here.hanging(torn.hang())
+        row = here.wait_until_confirmed(torn.hang())
         assert "COMMIT" in row.advice
         mark(here.connection, "k2-lost", LOST, torn.hang().open, commit=True)
-        here.is_over(torn.hang(), kinds.FOREIGN_COMMIT)
+        here.wait_until_resolved(torn.hang(), kinds.FOREIGN_COMMIT)
     else:
-        here.until(kinds.STUCK_COMPLETION, lambda one: one.status == kinds.RESOLVED, transactional_id=b"k2-lost")
-        here.nothing_hangs("k2-lost")
-    here.is_free("k2-lost", LOST)
+        here.wait_for_finding(
+            kinds.STUCK_COMPLETION, lambda one: one.status == kinds.RESOLVED, transactional_id=b"k2-lost"
+        )
+        here.assert_nothing_hung("k2-lost")
+    here.wait_until_free("k2-lost", LOST)
 
 
 STORIES = {
@@ -106,22 +112,22 @@ def test_k2_what_follows_a_skipped_marker_does_not_change_the_decision(
     brokers, here = cluster(version, BACK_SOON)
     torn = {name: begin(brokers, name) for name in STORIES}
     for name in STORIES:
-        here.relation(name, LOST, "open")
+        here.wait_for_blocker(name, LOST, "open")
     with outage(brokers, {torn[name]: story for name, (story, _) in STORIES.items()}):
         pass
     hangs = {name: torn[name].hang(decision) for name, (_, decision) in STORIES.items()}
     expected = {name: decision for name, (_, decision) in STORIES.items()}
     assert all(still_hangs(brokers, one) for one in torn.values())
-    assert {name: here.hanging(hang).decision for name, hang in hangs.items()} == expected
+    assert {name: here.wait_until_confirmed(hang).decision for name, hang in hangs.items()} == expected
     here.app.kill()
     here.app.start()
-    here.is_judged_anew()
-    assert {name: here.hanging(hang).decision for name, hang in hangs.items()} == expected
+    here.wait_until_judged_again()
+    assert {name: here.wait_until_confirmed(hang).decision for name, hang in hangs.items()} == expected
     here.app.stop()
     with hang_lab(brokers.nodes[1], _made(tmp_path / "empty"), brokers.bootstrap) as anew:
         for name, hang in hangs.items():
             where = {"topic": hang.topic, "producer_id": hang.producer_id}
-            row = anew.until(kinds.HANGING, lambda one: one.status == kinds.CONFIRMED, **where)
+            row = anew.wait_for_finding(kinds.HANGING, lambda one: one.status == kinds.CONFIRMED, **where)
             may_be_said = {expected[name], "unknown"} if name == NEEDS_SAMPLES else {expected[name]}
             assert row.decision in may_be_said, row.evidence
 

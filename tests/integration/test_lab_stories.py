@@ -41,24 +41,28 @@ def test_b_long_and_legal_with_a_group_behind_it(lab: Callable[[str], HangLab], 
     start = producer.produce("b-long", 0, [b"x"] * 3)
     old = producer.produce("b-long", 1, [b"y"], timestamp_ms=an_hour_ago())
     with waiting_reader(here.bootstrap, "b-readers", "b-long", expected=2):
-        row = here.until(kinds.LONG_RUNNING, lambda _: True, transactional_id=producer.name.encode())
+        row = here.wait_for_finding(kinds.LONG_RUNNING, lambda _: True, transactional_id=producer.name.encode())
         assert (row.severity, row.owner, row.decision) == (kinds.WARNING, "reports", None)
         assert row.self_heals_at_ms is not None
         for partition, at in ((0, start), (1, old)):
-            blocker = here.relation("b-long", partition, "open")
+            blocker = here.wait_for_blocker("b-long", partition, "open")
             assert (blocker["transactional_id"], blocker["start_offset"]) == (producer.name, at)
         wait_for(lambda: here.groups("b-readers"), f"the group that waits; {here.app.log}")
         assert {one["relation"] for one in here.groups("b-readers")} <= {"stopped", "will_stop"}
-        blocked = here.until(kinds.BLOCKED_GROUP, lambda _: True, group="b-readers", topic="b-long", partition=0)
+        blocked = here.wait_for_finding(
+            kinds.BLOCKED_GROUP, lambda _: True, group="b-readers", topic="b-long", partition=0
+        )
         assert blocked.severity == row.severity
         producer.end(commit=True)
-        here.until(
+        here.wait_for_finding(
             kinds.LONG_RUNNING, lambda one: one.resolution == kinds.HEALED, transactional_id=row.transactional_id
         )
-        here.until(kinds.BLOCKED_GROUP, lambda one: one.status == kinds.RESOLVED, group="b-readers", partition=0)
-    here.is_free("b-long", 0)
-    here.is_free("b-long", 1)
-    here.nothing_hangs("b-long")
+        here.wait_for_finding(
+            kinds.BLOCKED_GROUP, lambda one: one.status == kinds.RESOLVED, group="b-readers", partition=0
+        )
+    here.wait_until_free("b-long", 0)
+    here.wait_until_free("b-long", 1)
+    here.assert_nothing_hung("b-long")
 
 
 @on("3.9.2")
@@ -68,11 +72,11 @@ def test_d2_its_id_expires_under_it(lab: Callable[[str], HangLab], version: str)
     here.create_topic("d2-expired")
     hang = late_write(old_producer(here.connection, "d2-gone"), "d2-expired", 0)
     wait_until_equal(lambda: here.state("d2-gone"), "Expired", f"its state ({here.app.log})")
-    here.hanging(hang)
-    here.until(kinds.HANGING, lambda one: one.confidence == kinds.CERTAIN, topic="d2-expired")
-    assert here.relation("d2-expired", 0, "hanging")["transactional_id"] == "d2-gone"
+    here.wait_until_confirmed(hang)
+    here.wait_for_finding(kinds.HANGING, lambda one: one.confidence == kinds.CERTAIN, topic="d2-expired")
+    assert here.wait_for_blocker("d2-expired", 0, "hanging")["transactional_id"] == "d2-gone"
     mark(here.connection, "d2-expired", 0, hang.open, commit=False)
-    here.is_over(hang, kinds.FOREIGN_ABORT)
+    here.wait_until_resolved(hang, kinds.FOREIGN_ABORT)
 
 
 @on("3.9.2")
@@ -82,21 +86,21 @@ def test_stale_records_are_adopted_by_a_later_transaction(lab: Callable[[str], H
     here.create_topic("adopted")
     producer = old_producer(here.connection, "adopted-1", OPEN_MS)
     hang = late_write(producer, "adopted", 0)
-    here.hanging(hang)
+    here.wait_until_confirmed(hang)
     time.sleep(ADOPTED_AFTER_S)
     producer.add("adopted", 0)
-    adopted = here.until(kinds.ADOPTED, lambda one: one.status == kinds.CONFIRMED, topic="adopted")
+    adopted = here.wait_for_finding(kinds.ADOPTED, lambda one: one.status == kinds.CONFIRMED, topic="adopted")
     assert (adopted.severity, adopted.transactional_id, adopted.start_offset) == (
         kinds.WARNING,
         b"adopted-1",
         hang.start_offset,
     )
-    here.is_over(hang, kinds.ADOPTION)
-    here.relation("adopted", 0, "adopted")
+    here.wait_until_resolved(hang, kinds.ADOPTION)
+    here.wait_for_blocker("adopted", 0, "adopted")
     producer.end(commit=True)
-    over = here.until(kinds.ADOPTED, lambda one: one.status == kinds.RESOLVED, topic="adopted")
+    over = here.wait_for_finding(kinds.ADOPTED, lambda one: one.status == kinds.RESOLVED, topic="adopted")
     assert over.resolution == kinds.COORDINATOR_MARKER
-    here.is_free("adopted")
+    here.wait_until_free("adopted")
 
 
 @on("3.9.2")
@@ -104,9 +108,9 @@ def test_m_the_topic_is_deleted_under_it(lab: Callable[[str], HangLab], version:
     here = lab(version)
     here.create_topic("m-goes")
     hang = never_added(old_producer(here.connection, "m-goes-1"), "m-goes", 0)
-    here.hanging(hang)
+    here.wait_until_confirmed(hang)
     here.delete_topic("m-goes")
-    here.is_over(hang, kinds.TOPIC_DELETED)
+    here.wait_until_resolved(hang, kinds.TOPIC_DELETED)
 
 
 @on("3.9.2")
@@ -120,13 +124,13 @@ def test_m_a_topic_is_deleted_under_a_transaction(lab: Callable[[str], HangLab],
     for topic in ("m-stays", "m-vanishes"):
         producer.add(topic, 0)
         producer.produce(topic, 0, [b"1"])
-    here.relation("m-vanishes", 0, "open")
+    here.wait_for_blocker("m-vanishes", 0, "open")
     here.delete_topic("m-vanishes")
     producer.end(commit=True)
-    here.is_free("m-stays")
+    here.wait_until_free("m-stays")
     wait_until_equal(lambda: here.state("m-commit"), "CompleteCommit", f"its state ({here.app.log})")
     for topic in ("m-stays", "m-vanishes"):
-        here.nothing_hangs(topic)
+        here.assert_nothing_hung(topic)
 
 
 @on("3.9.2")
@@ -136,14 +140,14 @@ def test_a_marker_that_is_refused_for_good(lab: Callable[[str], HangLab], versio
     here.create_topic("k-refused")
     producer = old_producer(here.connection, "k-refused-1")
     start = leave_prepared(producer, "k-refused", 0)
-    row = here.until(
+    row = here.wait_for_finding(
         kinds.STUCK_COMPLETION,
         lambda one: "no marker yet on k-refused-0" in str(one.evidence),
         transactional_id=b"k-refused-1",
     )
     assert (row.severity, row.status) == (kinds.WARNING, kinds.CONFIRMED)
-    assert here.relation("k-refused", 0, "completing")["start_offset"] == start
+    assert here.wait_for_blocker("k-refused", 0, "completing")["start_offset"] == start
     (one,) = open_on(here.connection, "k-refused", 0)
     mark(here.connection, "k-refused", 0, one, commit=True)
-    here.is_free("k-refused")
-    here.nothing_hangs("k-refused")
+    here.wait_until_free("k-refused")
+    here.assert_nothing_hung("k-refused")

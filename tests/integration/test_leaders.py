@@ -21,8 +21,8 @@ from tests.helpers.brokers import Cluster, connect
 from tests.helpers.builders import transaction_log as records
 from tests.helpers.waiting import ANSWER_S, wait_for, wait_until, wait_until_equal
 from tests.integration.application import Ingest, ingesting
-from tests.integration.kafka_says import completed
-from tests.integration.producers import SILENT, create_topic, create_topics, load, open_producer, transact
+from tests.integration.kafka_tools import completed
+from tests.integration.producers import NULL_LOGGER, create_topic, create_topics, load, open_producer, transact
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
@@ -135,7 +135,7 @@ def test_partitions_that_are_added_are_read_from_their_start_and_counted(
             transact(open_producer(broker.bootstrap, name), "grown")
         app.wait_for_counts(dict.fromkeys(names, (1, 0)))
 
-        admin = AdminClient({"bootstrap.servers": broker.bootstrap, "logger": SILENT})
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap, "logger": NULL_LOGGER})
         admin.create_partitions([NewPartitions(TOPIC, 3)])[TOPIC].result(ANSWER_S)
         plant_a_commit(broker, "planted", partition=1)
         app.wait_for_counts(dict.fromkeys(names, (1, 0)) | {"planted": (1, 0)})
@@ -153,7 +153,7 @@ def test_partitions_that_are_added_are_read_from_their_start_and_counted(
 def plant_a_commit(broker: Broker, transactional_id: str, partition: int) -> None:
     """The records of one transaction, as a coordinator would write them."""
     # brokers let a client of this name write to internal topics
-    producer = Producer({"bootstrap.servers": broker.bootstrap, "client.id": "__admin_client", "logger": SILENT})
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "client.id": "__admin_client", "logger": NULL_LOGGER})
     now = time.time_ns() // 1_000_000
     for status in (records.ONGOING, records.PREPARE_COMMIT, records.COMPLETE_COMMIT):
         topics = [] if status == records.COMPLETE_COMMIT else [("grown", [0])]

@@ -19,7 +19,7 @@ from tests.helpers.brokers import connect, on
 from tests.helpers.stores import client_of
 from tests.helpers.waiting import ANSWER_S, wait_for, wait_until_equal
 from tests.integration.application import Ingest, running
-from tests.integration.producers import SILENT, create_topic, open_producer
+from tests.integration.producers import NULL_LOGGER, create_topic, open_producer
 from tests.service.wire.dumps import DumpedBatch, read_dump
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
@@ -44,7 +44,7 @@ def write(producer: Producer, transactions: int) -> None:
 
 
 def write_plain(broker: Broker, records: int) -> None:
-    producer = Producer({"bootstrap.servers": broker.bootstrap, "logger": SILENT})
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "logger": NULL_LOGGER})
     for _ in range(records):
         producer.produce(TOPIC, b"plain", partition=1)
     producer.flush(ANSWER_S)

@@ -17,12 +17,12 @@ from service.domain.transaction_log.states import TOPIC as LOG
 from service.store.engine import StoreUnavailable
 from service.store.schema import partition_watch
 from tests.helpers import acls
-from tests.helpers.acls import Guarded
+from tests.helpers.acls import BrokerWithAcls
 from tests.helpers.brokers import on
 from tests.helpers.stores import client_of
 from tests.helpers.waiting import wait_for, wait_until
 from tests.integration.application import Ingest
-from tests.integration.hang_lab import CLUSTER, MAY_BE_SAID, HangLab
+from tests.integration.hang_lab import ALLOWED_DECISIONS, CLUSTER, HangLab
 from tests.lab.hangs import UNGUARDED, commit_one, late_write, old_producer
 from tests.lab.readers import waiting_reader
 
@@ -32,9 +32,9 @@ USER = "scope"
 
 
 @contextmanager
-def reading(version: str, tmp_path: Path, *topics: str) -> Iterator[Guarded]:
+def reading(version: str, tmp_path: Path, *topics: str) -> Iterator[BrokerWithAcls]:
     """A broker on which transactions may hang, and USER may see all there is but other topics."""
-    with Guarded(version, tmp_path, [USER], UNGUARDED) as there:
+    with BrokerWithAcls(version, tmp_path, [USER], UNGUARDED) as there:
         for topic in topics:
             there.allow(USER, acls.topic(topic), "READ")
         there.allow(USER, acls.group(), "DESCRIBE")
@@ -44,13 +44,13 @@ def reading(version: str, tmp_path: Path, *topics: str) -> Iterator[Guarded]:
 
 
 @pytest.fixture
-def guarded(version: str, tmp_path: Path) -> Iterator[Guarded]:
+def guarded(version: str, tmp_path: Path) -> Iterator[BrokerWithAcls]:
     with reading(version, tmp_path, "*") as there:
         yield there
 
 
 @contextmanager
-def watching(guarded: Guarded, directory: Path) -> Iterator[HangLab]:
+def watching(guarded: BrokerWithAcls, directory: Path) -> Iterator[HangLab]:
     """The application logs in as USER; tests come by the door that asks nobody."""
     with Connection(guarded.admin, threading.Event()) as connection:
         old_producer(connection, "before")  # brokers create the log for the first one
@@ -94,7 +94,9 @@ def not_judged(lab: HangLab, topic: str, because: str) -> Any:
 
 
 @on("4.3.1")
-def test_one_id_one_topic_and_one_group_that_may_not_be_seen(version: str, guarded: Guarded, tmp_path: Path) -> None:
+def test_one_id_one_topic_and_one_group_that_may_not_be_seen(
+    version: str, guarded: BrokerWithAcls, tmp_path: Path
+) -> None:
     guarded.deny(USER, acls.transactional_id("secret"), "DESCRIBE")
     guarded.deny(USER, acls.topic("vault"), "READ")
     guarded.deny(USER, acls.group("auditors"), "DESCRIBE")
@@ -112,19 +114,19 @@ def test_one_id_one_topic_and_one_group_that_may_not_be_seen(version: str, guard
         unseen = late_write(old_producer(lab.connection, "shop-1"), "vault", 0)
         seen = late_write(old_producer(lab.connection, "shop-2"), "orders", 0)
         with waiting_reader(guarded.admin, "auditors", "orders", expected=1):
-            lab.hanging(seen)
+            lab.wait_until_confirmed(seen)
             not_judged(lab, "vault", "grant READ on it")
-            assert lab.relation("open", 0, "open")["transactional_id"] == "secret"
-            gap = lab.until(kinds.COVERAGE_GAP, lambda one: True, group="auditors")
+            assert lab.wait_for_blocker("open", 0, "open")["transactional_id"] == "secret"
+            gap = lab.wait_for_finding(kinds.COVERAGE_GAP, lambda one: True, group="auditors")
             assert "DESCRIBE" in gap.advice
             assert lab.groups("auditors") == []
-            gap = lab.until(kinds.COVERAGE_GAP, lambda one: True, topic="vault")
+            gap = lab.wait_for_finding(kinds.COVERAGE_GAP, lambda one: True, topic="vault")
             assert "READ" in gap.advice
         vault = lab.partition("vault")
         assert (vault["last_stable_offset"], vault["blocker"]) == (unseen.start_offset, None)
         assert "READ on topic vault" in grants(lab)
-        lab.nothing_hangs("vault")
-        lab.nothing_hangs("open")
+        lab.assert_nothing_hung("vault")
+        lab.assert_nothing_hung("open")
         assert [one["subject"]["topic"] for one in lab.get("/hanging")["items"]] == ["orders"]
 
 
@@ -146,29 +148,31 @@ def test_without_the_log_coordinators_tell_what_is_likely(version: str, tmp_path
             old_producer(lab.connection, "shop-1")  # it goes on with another epoch
             late_write(old_producer(lab.connection, "secret"), "hidden", 0)
 
-            row = lab.until(kinds.HANGING, lambda one: one.status == kinds.CONFIRMED, topic="orders")
+            row = lab.wait_for_finding(kinds.HANGING, lambda one: one.status == kinds.CONFIRMED, topic="orders")
             told = (row.transactional_id, row.producer_id, row.producer_epoch, row.start_offset)
             assert told == (b"shop-1", hang.producer_id, hang.producer_epoch, hang.start_offset)
             assert (row.confidence, row.decision, row.command) == (kinds.LIKELY, "unknown", None)
-            assert lab.relation("orders", 0, "hanging")["blocking_now"]
+            assert lab.wait_for_blocker("orders", 0, "hanging")["blocking_now"]
             for topic in ("open", "hidden"):
                 why = not_judged(lab, topic, "grant READ on it")["why"]
                 assert LOG in why
                 assert lab.partition(topic)["blocker"]["relation"] == "unknown"
             assert f"READ on topic {LOG}" in grants(lab)
             # the finding comes after half a minute: brokers restart
-            (gap,) = wait_for(lambda: lab.found(kinds.COVERAGE_GAP), f"the gap; {lab.app.log}")
+            (gap,) = wait_for(lambda: lab.findings_about(kinds.COVERAGE_GAP), f"the gap; {lab.app.log}")
             assert (gap.topic, "grant READ on it" in gap.summary) == (LOG, True)
-            lab.nothing_hangs("open")
-            lab.nothing_hangs("hidden")
+            lab.assert_nothing_hung("open")
+            lab.assert_nothing_hung("hidden")
 
             guarded.allow(USER, acls.topic(LOG), "READ")
             lab.app.wait_until_read()
-            known = lab.until(kinds.HANGING, lambda one: one.decision in MAY_BE_SAID["none"], topic="orders")
+            known = lab.wait_for_finding(
+                kinds.HANGING, lambda one: one.decision in ALLOWED_DECISIONS["none"], topic="orders"
+            )
             assert (known.id, known.confidence, known.command is None) == (row.id, kinds.CERTAIN, False)
-            found = lab.until(kinds.HANGING, lambda one: one.status == kinds.CONFIRMED, topic="hidden")
+            found = lab.wait_for_finding(kinds.HANGING, lambda one: one.status == kinds.CONFIRMED, topic="hidden")
             assert found.transactional_id == b"secret"
-            assert found.decision in MAY_BE_SAID["none"]
-            assert lab.relation("open", 0, "open")["transactional_id"] == "keeper"
-            lab.until(kinds.COVERAGE_GAP, lambda one: one.status == kinds.RESOLVED, topic=LOG)
-            lab.nothing_hangs("open")
+            assert found.decision in ALLOWED_DECISIONS["none"]
+            assert lab.wait_for_blocker("open", 0, "open")["transactional_id"] == "keeper"
+            lab.wait_for_finding(kinds.COVERAGE_GAP, lambda one: one.status == kinds.RESOLVED, topic=LOG)
+            lab.assert_nothing_hung("open")

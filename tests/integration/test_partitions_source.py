@@ -14,7 +14,7 @@ from service.store.schema import data_partitions, open_entries, partition_watch,
 from tests.helpers.brokers import describe_transaction, on_broker
 from tests.helpers.waiting import ANSWER_S, OPEN_MS, wait_for, wait_until, wait_until_equal
 from tests.integration.application import Ingest, running
-from tests.integration.producers import SILENT, create_topic, open_producer, transact
+from tests.integration.producers import NULL_LOGGER, create_topic, open_producer, transact
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
@@ -67,7 +67,7 @@ def test_an_open_transaction_is_shown_and_goes_when_it_ends(broker: Broker, tmp_
             f"the stalled partition ({app.log})",
         )
 
-        admin = AdminClient({"bootstrap.servers": broker.bootstrap, "logger": SILENT})
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap, "logger": NULL_LOGGER})
         admin.delete_topics(["open-one"])["open-one"].result(ANSWER_S)
         wait_until(
             lambda: of(app, data_partitions, "open-one"),

@@ -18,10 +18,10 @@ from service.store.schema import clusters, findings, transactional_ids
 from tests.clients.scenario import AIOKAFKA, CHURN, KAFKAJS, PROPERTIES, SHIPPING, SHOP, STREAMS, Scenario
 from tests.harm.watched import Watch
 from tests.helpers.brokers import free_port
-from tests.integration import kafka_says
+from tests.integration import kafka_tools
 from tests.integration.application import running
 from tests.integration.causes_lab import aborts_of
-from tests.integration.kafka_says import Printed
+from tests.integration.kafka_tools import Printed
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
@@ -72,7 +72,7 @@ def _look(scenario: Scenario) -> Seen:
     ids = {row.transactional_id.decode(): row for row in app.rows(transactional_ids)}
     with app.reader() as engine, engine.connect() as connection:
         timeline = {name: read_timeline(connection, cluster.id, name.encode(), Mark(), 10_000).items for name in ids}
-    history = kafka_says.history(scenario.broker, scenario.broker.bootstrap)
+    history = kafka_tools.history(scenario.broker, scenario.broker.bootstrap)
     counted = {name: Ends(row.commits, aborts_of(row)) for name, row in ids.items()}
     return Seen(scenario, app.rows(findings), counted, timeline, history)
 

@@ -20,7 +20,7 @@ from service.store import audit
 from tests.helpers.brokers import Cluster, on
 from tests.helpers.waiting import OPEN_MS
 from tests.integration.hang_lab import HangLab, hang_lab, hang_labs
-from tests.integration.resolve_desk import KEYS, Desk, committed_on, desk
+from tests.integration.resolve_clients import KEYS, ResolveClients, committed_on, resolve_clients
 from tests.lab.asking import ends, open_on
 from tests.lab.hangs import UNGUARDED, Hang, late_write, never_added, old_producer, orphan_producer
 from tests.lab.lost_leaders import LOST, PROPERTIES, SKIPS_THE_LOST, still_hangs, stopped_leader
@@ -32,16 +32,16 @@ GUARDLESS_CLUSTER = PROPERTIES | UNGUARDED | {"broker.session.timeout.ms": "3000
 
 
 @pytest.fixture(scope="module")
-def at(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Desk]]:
+def at(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], ResolveClients]]:
     """An operator's desk at the lab of a version."""
     directory = tmp_path_factory.mktemp("resolving")
     with ExitStack() as everything:
         lab = everything.enter_context(hang_labs(directory))
-        desks: dict[str, Desk] = {}
+        desks: dict[str, ResolveClients] = {}
 
-        def of(version: str) -> Desk:
+        def of(version: str) -> ResolveClients:
             if version not in desks:
-                desks[version] = everything.enter_context(desk(lab(version), lab(version).bootstrap))
+                desks[version] = everything.enter_context(resolve_clients(lab(version), lab(version).bootstrap))
             return desks[version]
 
         yield of
@@ -54,12 +54,12 @@ def fenced(lab: HangLab, hang: Hang) -> None:
 
 
 @on("3.9.2")
-def test_a_late_write_is_aborted_once_its_id_is_fenced(at: Callable[[str], Desk], version: str) -> None:
+def test_a_late_write_is_aborted_once_its_id_is_fenced(at: Callable[[str], ResolveClients], version: str) -> None:
     here = at(version)
     lab = here.lab
     lab.create_topic("r-late")
     hang = late_write(old_producer(lab.connection, "r-late-1"), "r-late", 0)
-    finding = lab.hanging(hang).id
+    finding = lab.wait_until_confirmed(hang).id
     for body in ({}, {"dry_run": False}):
         answer = here.post(finding, body)
         assert answer.status_code == 409
@@ -76,8 +76,8 @@ def test_a_late_write_is_aborted_once_its_id_is_fenced(at: Callable[[str], Desk]
     assert here.audited(hang) == []
     told = here.post(finding, {"dry_run": False}, key=KEYS["bob"]).json()
     assert (told["executed"], told["marker"]) == (True, "ABORT")
-    lab.is_over(hang, kinds.OUR_MARKER)
-    lab.is_free("r-late")
+    lab.wait_until_resolved(hang, kinds.OUR_MARKER)
+    lab.wait_until_free("r-late")
     assert here.audited(hang) == [("bob", audit.BEGUN), ("bob", audit.WRITTEN)]
     assert committed_on(lab.bootstrap, "r-late", 1) == []
     answer = here.post(finding, {"dry_run": False})
@@ -85,13 +85,13 @@ def test_a_late_write_is_aborted_once_its_id_is_fenced(at: Callable[[str], Desk]
 
 
 @on("3.9.2")
-def test_the_command_line_ends_what_nobody_ever_had(at: Callable[[str], Desk], version: str) -> None:
+def test_the_command_line_ends_what_nobody_ever_had(at: Callable[[str], ResolveClients], version: str) -> None:
     here = at(version)
     lab = here.lab
     lab.create_topic("r-cli")
     producer = orphan_producer(lab.connection, "r-nobody")
     hang = never_added(producer, "r-cli", 0)
-    finding = lab.hanging(hang).id
+    finding = lab.wait_until_confirmed(hang).id
     before = here.finding(finding)
 
     dry = here.cli(finding)
@@ -122,18 +122,18 @@ def test_the_command_line_ends_what_nobody_ever_had(at: Callable[[str], Desk], v
     done = here.cli(finding, "--execute")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith(f"wrote ABORT to r-cli-0 for {who}")
-    lab.is_over(hang, kinds.OUR_MARKER)
+    lab.wait_until_resolved(hang, kinds.OUR_MARKER)
     late = here.cli(finding, "--execute")
     assert (late.returncode, "it has ended already" in late.stderr) == (2, True)
 
     again = never_added(producer, "r-cli", 0)
     says = f"it began at offset {again.start_offset} with epoch {again.producer_epoch}"
     assert says in here.refusal(before), "the same producer id, another transaction"
-    lab.hanging(again)
+    lab.wait_until_confirmed(again)
 
 
 @on("3.9.2")
-def test_what_a_coordinator_will_end_is_never_touched(at: Callable[[str], Desk], version: str) -> None:
+def test_what_a_coordinator_will_end_is_never_touched(at: Callable[[str], ResolveClients], version: str) -> None:
     """Whatever a finding says of it."""
     here = at(version)
     lab = here.lab
@@ -156,13 +156,13 @@ def test_what_a_coordinator_will_end_is_never_touched(at: Callable[[str], Desk],
 
 
 @on("3.9.2")
-def test_not_while_the_log_is_not_read(at: Callable[[str], Desk], version: str) -> None:
+def test_not_while_the_log_is_not_read(at: Callable[[str], ResolveClients], version: str) -> None:
     """What is written to it then may be that somebody ends it after all."""
     here = at(version)
     lab = here.lab
     lab.create_topic("r-behind")
     hang = late_write(old_producer(lab.connection, "r-behind-1"), "r-behind", 0)
-    finding = lab.hanging(hang).id
+    finding = lab.wait_until_confirmed(hang).id
     fenced(lab, hang)
     lab.app.wait_until_read()
     with paused(lab.app.process.pid):
@@ -176,8 +176,8 @@ def test_not_while_the_log_is_not_read(at: Callable[[str], Desk], version: str) 
     with ThreadPoolExecutor(2) as both:  # two replicas of the service, and neither knows of the other
         answers = list(both.map(lambda one: one.post(finding, {"dry_run": False}), (here, here.other())))
     assert sorted({answer.status_code for answer in answers}) in ([200], [200, 409]), [a.text for a in answers]
-    lab.is_over(hang, kinds.OUR_MARKER)
-    lab.is_free("r-behind")
+    lab.wait_until_resolved(hang, kinds.OUR_MARKER)
+    lab.wait_until_free("r-behind")
 
 
 @on("4.3.1")
@@ -186,15 +186,15 @@ def test_a_committed_transaction_gets_the_commit_that_it_lost(tmp_path: Path, ve
     with (
         Cluster(version, tmp_path / "kafka", GUARDLESS_CLUSTER) as brokers,
         hang_lab(brokers.nodes[1], tmp_path, brokers.bootstrap) as lab,
-        desk(lab, brokers.bootstrap) as here,
+        resolve_clients(lab, brokers.bootstrap) as here,
     ):
         with stopped_leader(brokers, "r-lost") as torn:
             assert "cannot be looked at now" in here.refusal(here.claimed(torn.hang()))
         if version not in SKIPS_THE_LOST:
-            lab.is_free("r-lost", LOST)
+            lab.wait_until_free("r-lost", LOST)
             return
         assert still_hangs(brokers, torn)
-        finding = lab.hanging(torn.hang()).id
+        finding = lab.wait_until_confirmed(torn.hang()).id
         answer = here.post(finding)
         assert (answer.status_code, "r-lost can still write" in answer.json()["detail"]) == (409, True)
         name = ["forceTerminateTransaction", "--transactionalId", "r-lost"]
@@ -211,8 +211,8 @@ def test_a_committed_transaction_gets_the_commit_that_it_lost(tmp_path: Path, ve
         assert still_hangs(brokers, torn)
         done = here.cli(finding, "--execute")
         assert done.stdout.startswith(f"wrote COMMIT to r-lost-{LOST} for "), done.stderr
-        lab.is_over(torn.hang(), kinds.OUR_MARKER)
-        lab.is_free("r-lost", LOST)
+        lab.wait_until_resolved(torn.hang(), kinds.OUR_MARKER)
+        lab.wait_until_free("r-lost", LOST)
         assert sorted(committed_on(brokers.bootstrap, "r-lost", 2)) == [b"half", b"of it", b"the rest"]
         assert here.audited(torn.hang()) == [("ann", audit.BEGUN), ("ann", audit.WRITTEN)]
 

@@ -18,8 +18,8 @@ from tests.conftest import MakeBroker
 from tests.helpers.brokers import describe_transaction, on
 from tests.helpers.waiting import ANSWER_S, LIMIT_S, wait_for, wait_until, wait_until_equal
 from tests.integration.application import ingesting
-from tests.integration.kafka_says import completed
-from tests.integration.producers import SILENT, create_topic, load, open_producer, transact
+from tests.integration.kafka_tools import completed
+from tests.integration.producers import NULL_LOGGER, create_topic, load, open_producer, transact
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
@@ -75,7 +75,7 @@ def test_a_topic_that_is_created_again_is_read_anew_and_nothing_stale_stays(
         for _ in range(5):
             transact(old, "again")
         app.wait_for_counts({"before": (5, 0)})
-        admin = AdminClient({"bootstrap.servers": broker.bootstrap, "logger": SILENT})
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap, "logger": NULL_LOGGER})
         admin.delete_topics([TOPIC])[TOPIC].result(ANSWER_S)
         broker.stop()
         broker.start()
@@ -135,7 +135,9 @@ def test_a_cluster_without_transactions_is_healthy_and_its_log_is_never_created(
         )
         assert {error for _, error in sources.values()} == {None}
         topics = (
-            AdminClient({"bootstrap.servers": broker.bootstrap, "logger": SILENT}).list_topics(timeout=ANSWER_S).topics
+            AdminClient({"bootstrap.servers": broker.bootstrap, "logger": NULL_LOGGER})
+            .list_topics(timeout=ANSWER_S)
+            .topics
         )
         assert TOPIC not in topics
         create_topic(broker.bootstrap, "late")

@@ -11,7 +11,7 @@ from deploy.demo.workload.workload import Workload
 from tests.helpers.brokers import describe_transaction, on_broker, transactional_ids
 from tests.helpers.waiting import ANSWER_S, OPEN_MS
 from tests.integration.application import ingesting
-from tests.integration.kafka_says import completed
+from tests.integration.kafka_tools import completed
 from tests.integration.producers import create_topic, open_producer
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]

@@ -21,7 +21,7 @@ from deploy.demo.workload.raw_producer import Connection, coordinator, describe
 from service.kafka.client import KafkaClient
 from tests.helpers.brokers import Cluster, connect
 from tests.helpers.waiting import ANSWER_S, OPEN_MS, wait_for, wait_until_equal
-from tests.integration.producers import SILENT, create_topics
+from tests.integration.producers import NULL_LOGGER, create_topics
 from tests.lab.asking import ends, open_on
 from tests.lab.hangs import Hang
 
@@ -203,7 +203,7 @@ def _state(connection: Connection, torn: Torn) -> str:
 
 
 def _has_lost(broker: Broker, topic: str) -> bool:
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap, "logger": SILENT})
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap, "logger": NULL_LOGGER})
     return bool(admin.list_topics(topic, timeout=ANSWER_S).topics[topic].partitions[LOST].leader == -1)
 
 

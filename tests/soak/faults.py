@@ -15,7 +15,7 @@ from service.kafka.errors import KafkaFailure
 from service.kafka.metadata import all_topics
 from tests.helpers.brokers import Cluster, connect
 from tests.helpers.waiting import ANSWER_S, wait_for
-from tests.integration.producers import SILENT
+from tests.integration.producers import NULL_LOGGER
 from tests.soak.clients import TOPICS
 
 SESSION_S: Final = 6.0
@@ -64,7 +64,7 @@ class Faults:
 
     def settle(self) -> None:
         """All replicas are in sync again."""
-        admin = AdminClient({"bootstrap.servers": self._cluster.bootstrap, "logger": SILENT})
+        admin = AdminClient({"bootstrap.servers": self._cluster.bootstrap, "logger": NULL_LOGGER})
 
         def whole() -> bool:
             topics = admin.list_topics(timeout=ANSWER_S).topics.values()
@@ -109,7 +109,7 @@ class Faults:
 
     def _move(self, topics: Collection[str]) -> None:
         """Each partition's next replica leads from now on, as an operator has it who moves load."""
-        admin = AdminClient({"bootstrap.servers": self._cluster.bootstrap, "logger": SILENT})
+        admin = AdminClient({"bootstrap.servers": self._cluster.bootstrap, "logger": NULL_LOGGER})
         by_replica = AlterPartitionReassignmentsRequest.ReassignableTopic
         by_topic = ElectLeadersRequest.TopicPartitions
         told = admin.list_topics(timeout=ANSWER_S).topics

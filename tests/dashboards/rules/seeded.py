@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 
 from service.domain.transaction_log import states
 from service.store.writers.groups import GroupSeen, GroupWriter
-from tests.helpers.partitions import LSO, WithPartitions, hangs, moves, stands
+from tests.helpers.partitions import LSO, WithPartitions, hanging_finding, moving_partition, stalled_partition
 from tests.helpers.stores import NOW_MS, Id, client_of, open_id
 
 NOT_OURS = {"up": [{"job": "txnscope", "instance": "a:8080"}]}
@@ -19,8 +19,8 @@ NOT_OURS = {"up": [{"job": "txnscope", "instance": "a:8080"}]}
 def seed(directory: Path) -> WithPartitions:
     cluster = WithPartitions(f"sqlite:///{directory / 'store.db'}")
     cluster.read([Id(b"pay"), open_id("ship", 90_000), Id(b"stuck", state=states.PREPARE_COMMIT)])
-    cluster.look(stands(), moves(1))
-    cluster.see(hangs(owner="team-a"))
+    cluster.look(stalled_partition(), moving_partition(1))
+    cluster.see(hanging_finding(owner="team-a"))
     GroupWriter(cluster.engine, cluster.lease).replace([GroupSeen("billing", "orders", 0, LSO, 2, False)], NOW_MS)
     return cluster
 

@@ -19,7 +19,7 @@ from service.metrics.page import Metrics
 from service.store import lease
 from service.store.engine import open_reader
 from tests.dashboards.rules.files import FOLDER, run
-from tests.helpers.partitions import WithPartitions, moves
+from tests.helpers.partitions import WithPartitions, moving_partition
 from tests.helpers.stores import NOW_MS
 
 MINUTE_MS: Final = 60_000
@@ -62,7 +62,7 @@ def _partitions_stall(cluster: WithPartitions, at_ms: int) -> None:
 
 def _reads(cluster: WithPartitions, at_ms: int) -> None:
     cluster.read(now_ms=at_ms)
-    cluster.look(moves(at_ms=at_ms), at_ms=at_ms)
+    cluster.look(moving_partition(at_ms=at_ms), at_ms=at_ms)
 
 
 def _nothing(trouble: str) -> LogBatch:

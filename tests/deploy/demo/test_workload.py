@@ -21,7 +21,7 @@ from deploy.demo.workload.workload import Workload, WorkloadError
 from tests.conftest import MakeBroker
 from tests.helpers.brokers import connect, describe_transaction, transactional_ids
 from tests.helpers.waiting import LIMIT_S, wait_for
-from tests.integration.kafka_says import completed
+from tests.integration.kafka_tools import completed
 from tests.integration.producers import create_topic
 
 ROUNDS = 3

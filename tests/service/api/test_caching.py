@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from service.domain.transaction_log import states
-from tests.helpers.partitions import WithPartitions, moves
+from tests.helpers.partitions import WithPartitions, moving_partition
 from tests.helpers.stores import NOW_MS, Id, SeededCluster, client_of, open_id
 
 CLUSTER = "/api/v1/clusters/orders"
@@ -71,7 +71,7 @@ def test_news_change_the_tag_at_once(cluster: SeededCluster, path: str) -> None:
 @pytest.mark.parametrize("path", ["partitions", "partitions/orders/0", "hanging"])
 def test_what_is_told_of_partitions_is_as_old_as_their_look(tmp_path: Path, path: str) -> None:
     cluster = WithPartitions(f"sqlite:///{tmp_path / 'partitions.db'}")
-    cluster.look(moves(at_ms=STEP_MS), at_ms=STEP_MS)
+    cluster.look(moving_partition(at_ms=STEP_MS), at_ms=STEP_MS)
     with client_of(cluster.url) as client:
         tag = client.get(f"{CLUSTER}/{path}").headers["etag"]
         cluster.read(now_ms=STEP_MS + 10_000)

@@ -16,7 +16,14 @@ from service.domain.partitions.ledger import LedgerBatch, Marker, TopicRange, Vo
 from service.domain.transaction_log import states
 from service.store import clusters
 from service.store.writers.ledger import LedgerWriter
-from tests.helpers.partitions import WithPartitions, entry, hangs, moves, silent, stands
+from tests.helpers.partitions import (
+    WithPartitions,
+    entry,
+    hanging_finding,
+    moving_partition,
+    stalled_partition,
+    unanswered_partition,
+)
 from tests.helpers.partitions import read as read_of
 from tests.helpers.stores import DESCRIPTION, INT64_MAX, NOW_MS, Id, client_of, mixed_ids, open_id
 from tests.service.store.histories import MINUTE, aborted, committed
@@ -34,8 +41,15 @@ def client(tmp_path: Path) -> Iterator[TestClient]:
     cluster.read(mixed_ids(60))
     cluster.read([open_id(SCRIPT, 86_400_000), open_id(b"\x00/?&", 80_000_000), Id(b"wide", producer_id=INT64_MAX)])
     held = entry(INT64_MAX, records=5, bytes=500, last_timestamp_ms=INT64_MAX)
-    cluster.look(stands(), stands(1), moves(2), silent("no leader", 3), read_of(held), not_covered=3)
-    cluster.see(hangs(producer_id=INT64_MAX))
+    cluster.look(
+        stalled_partition(),
+        stalled_partition(1),
+        moving_partition(2),
+        unanswered_partition("no leader", 3),
+        read_of(held),
+        not_covered=3,
+    )
+    cluster.see(hanging_finding(producer_id=INT64_MAX))
     markers = Marker("tailed", 0, 0, INT64_MAX - 1, INT64_MAX, 3, 1, True, INT64_MAX)
     volume = Volume("tailed", 0, MINUTE, 3, INT64_MAX, 1, 1, 0)
     tailed = LedgerBatch((TopicRange("tailed", read(0, 3, asked_at_ms=MINUTE)),), (volume,), (markers,))

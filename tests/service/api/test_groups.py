@@ -17,13 +17,13 @@ from service.app import create_app
 from service.cli import main
 from service.domain.partitions.blocked_groups import OFFSETS_TOPIC, offsets_partition
 from service.store.writers.groups import GroupSeen, GroupWriter
-from tests.helpers.partitions import END, LSO, PID, WithPartitions, moves, stands
+from tests.helpers.partitions import END, LSO, PID, WithPartitions, moving_partition, stalled_partition
 from tests.helpers.stores import INT64_MAX, NOW, NOW_MS, client_of
 from tests.service.api.test_documents import keys
 
 PATH = "/api/v1/clusters/orders/groups"
 HOME = offsets_partition("eos", 50)
-HOMES = [moves(number, OFFSETS_TOPIC) for number in range(50) if number != HOME]
+HOMES = [moving_partition(number, OFFSETS_TOPIC) for number in range(50) if number != HOME]
 
 Ask = Callable[..., tuple[int, str, str]]
 
@@ -32,7 +32,7 @@ Ask = Callable[..., tuple[int, str, str]]
 def cluster(tmp_path: Path) -> Iterator[WithPartitions]:
     """orders-0 and the home of the offsets of `eos` stand; orders-1 does not."""
     cluster = WithPartitions(f"sqlite:///{tmp_path / 'store.db'}")
-    cluster.look(stands(), moves(1), stands(HOME, OFFSETS_TOPIC), *HOMES)
+    cluster.look(stalled_partition(), moving_partition(1), stalled_partition(HOME, OFFSETS_TOPIC), *HOMES)
     seen = [
         group("at", LSO),
         group("below", LSO - 5, members=None),
@@ -94,7 +94,7 @@ def test_each_group_with_both_lags_and_its_relation(cluster: WithPartitions) -> 
 def test_nobody_is_listed_where_the_lso_is_at_the_high_watermark(cluster: WithPartitions) -> None:
     """Whatever was seen before, and however far behind they are."""
     later = NOW_MS + 1_000
-    cluster.look(moves(at_ms=later), moves(HOME, OFFSETS_TOPIC, at_ms=later), at_ms=later)
+    cluster.look(moving_partition(at_ms=later), moving_partition(HOME, OFFSETS_TOPIC, at_ms=later), at_ms=later)
     assert get(cluster)["items"] == []
 
 
@@ -145,7 +145,7 @@ def test_before_anything_was_looked_at_there_is_nothing_to_say(tmp_path: Path) -
 
 def test_wide_offsets_are_spelt_out(cluster: WithPartitions) -> None:
     ends: dict[str, Any] = {"last_stable_offset": INT64_MAX - 9, "high_watermark": INT64_MAX}
-    cluster.look(stands(2, **ends))
+    cluster.look(stalled_partition(2, **ends))
     GroupWriter(cluster.engine, cluster.lease).replace([group("at", 0, partition=2)], NOW_MS)
     (one,) = get(cluster)["items"]
     assert one["lag_to_hw_str"] == str(INT64_MAX)

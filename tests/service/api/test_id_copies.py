@@ -19,7 +19,7 @@ from service.store.display import display_id
 from tests.helpers.findings import observe
 from tests.helpers.partitions import WithPartitions
 from tests.helpers.stores import client_of, open_id
-from tests.helpers.terminal import Ask, asking, service_of
+from tests.helpers.terminal import Ask, command_line, service_of
 from tests.service.web.page_text import PageText
 
 API: Final = "/api/v1/clusters/orders"
@@ -236,7 +236,7 @@ def test_an_id_comes_before_one_that_is_shown_so(store: str) -> None:
 @pytest.fixture
 def ask(store: str, capsys: pytest.CaptureFixture[str]) -> Iterator[Ask]:
     with service_of(store) as url:
-        yield asking(url, capsys)
+        yield command_line(url, capsys)
 
 
 def test_the_terminal_calls_them_as_pages_do_and_takes_every_name(ask: Ask, copies: dict[str, dict[int, str]]) -> None:

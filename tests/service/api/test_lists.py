@@ -16,7 +16,7 @@ from service.domain.partitions.ledger import LedgerBatch, Marker, TopicRange, Vo
 from service.store.writers.groups import GroupSeen, GroupWriter
 from service.store.writers.ledger import LedgerWriter
 from tests.helpers.findings import observe
-from tests.helpers.partitions import LSO, WithPartitions, entry, hangs, stands
+from tests.helpers.partitions import LSO, WithPartitions, entry, hanging_finding, stalled_partition
 from tests.helpers.partitions import read as read_of
 from tests.helpers.stores import NOW, NOW_MS, SeededCluster, client_of
 from tests.service.store.histories import MINUTE, aborted, committed
@@ -48,8 +48,8 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     log = [*committed(0, MINUTE - 240_000, pid=PID), *aborted(3, MINUTE - 60_000, pid=PID)]
     log += [*committed(6, MINUTE - 120_000, b"former", pid=PID), *committed(9, MINUTE, b"oldest", pid=PID)]
     cluster.writer.apply(batch(log, read(0, len(log))), NOW_MS)
-    cluster.look(stands(), stands(1), read_of(entry()))
-    cluster.see(hangs(), hangs(1), observe(kinds.OVERDUE))
+    cluster.look(stalled_partition(), stalled_partition(1), read_of(entry()))
+    cluster.see(hanging_finding(), hanging_finding(1), observe(kinds.OVERDUE))
     seen = [GroupSeen(name, "orders", 0, LSO - 5, 2, False) for name in ("a", "b", "c")]
     GroupWriter(cluster.engine, cluster.lease).replace(seen, NOW_MS)
     markers = tuple(Marker("orders", 0, 0, offset, PID, 3, 5, True, NOW_MS) for offset in range(3))

@@ -21,12 +21,12 @@ from tests.helpers.partitions import (
     WithPartitions,
     entry,
     first,
-    hangs,
-    moves,
+    hanging_finding,
+    moving_partition,
     owner,
     read,
-    silent,
-    stands,
+    stalled_partition,
+    unanswered_partition,
 )
 from tests.helpers.stores import INT64_MAX, NOW, NOW_MS, client_of
 
@@ -51,7 +51,7 @@ def get(cluster: WithPartitions, path: str = f"{PATH}/orders/0") -> Any:
 
 def test_a_partition_says_all_that_is_promised(cluster: WithPartitions) -> None:
     cluster.read([owner(b"pay\xff")])
-    cluster.look(stands(), read(entry(records=9, bytes=900), is_whole=True, lag_bytes=1_000))
+    cluster.look(stalled_partition(), read(entry(records=9, bytes=900), is_whole=True, lag_bytes=1_000))
     cluster.look(at_ms=NOW_MS + 1_000)
     one = get(cluster)
     assert one.pop("as_of") == one["observed_at"] == "2026-09-21T14:13:51.123Z"
@@ -99,7 +99,7 @@ RELATIONS: dict[str, tuple[Any, ...]] = {
     "overdue": (owner(b"a", timeout_ms=1_000, start_ms=SINCE_MS - 3_000),),
     "completing": (owner(b"a", state=states.PREPARE_COMMIT),),
     "adopted": (owner(b"a", start_ms=NOW_MS - 5_000),),
-    "hanging": (owner(b"a", state=states.COMPLETE_COMMIT, topics=()), hangs(name=b"a")),
+    "hanging": (owner(b"a", state=states.COMPLETE_COMMIT, topics=()), hanging_finding(name=b"a")),
     "unknown": (owner(b"a", state=states.COMPLETE_COMMIT, topics=()),),
 }
 
@@ -108,7 +108,7 @@ RELATIONS: dict[str, tuple[Any, ...]] = {
 def test_who_will_end_it(cluster: WithPartitions, relation: str) -> None:
     """Overdue: only when its coordinator had time to scan."""
     id_, *observations = RELATIONS[relation]
-    cluster.look(stands(), read(entry()))
+    cluster.look(stalled_partition(), read(entry()))
     cluster.see(*observations)
     now_ms = NOW_MS + (40_000 if relation == "overdue" else 0)
     cluster.read([id_], now_ms=now_ms)
@@ -123,15 +123,15 @@ def test_who_will_end_it(cluster: WithPartitions, relation: str) -> None:
 
 def test_what_was_there_before_producers_were_asked_for_is_adopted(cluster: WithPartitions) -> None:
     """High watermarks are asked for four times a second, producers every other second."""
-    cluster.look(stands(), read(entry(), at_ms=SINCE_MS + 2_000))
+    cluster.look(stalled_partition(), read(entry(), at_ms=SINCE_MS + 2_000))
     cluster.read([owner(b"a", start_ms=SINCE_MS + 6_000)])
     assert get(cluster)["blocker"]["relation"] == "adopted"
 
 
 def test_what_nobody_owns_is_unknown_until_it_is_confirmed_and_says_why(cluster: WithPartitions) -> None:
     cluster.read()
-    cluster.look(stands(), read(entry()))
-    cluster.see(hangs(name=None, confirmed=False))
+    cluster.look(stalled_partition(), read(entry()))
+    cluster.see(hanging_finding(name=None, confirmed=False))
     one = get(cluster)
     assert (one["blocker"]["relation"], one["blocker"]["transactional_id"], one["blocker"]["href"]) == (
         "unknown",
@@ -140,7 +140,7 @@ def test_what_nobody_owns_is_unknown_until_it_is_confirmed_and_says_why(cluster:
     )
     assert "no transactional.id is known to have had its producer id" in one["blocker"]["why"]
     assert one["why"].startswith(f"producer id {PID}: ")
-    cluster.see(hangs(name=None))
+    cluster.see(hanging_finding(name=None))
     one = get(cluster)
     assert (one["blocker"]["relation"], one["blocker"]["why"], one["judged"]) == ("hanging", None, True)
     cluster.see(now_ms=NOW_MS + 1)
@@ -149,16 +149,16 @@ def test_what_nobody_owns_is_unknown_until_it_is_confirmed_and_says_why(cluster:
 
 def test_a_finding_of_another_start_says_nothing(cluster: WithPartitions) -> None:
     cluster.read()
-    cluster.look(stands(), read(entry(), entry(8, LSO + 3)))
-    cluster.see(hangs(producer_id=8))
+    cluster.look(stalled_partition(), read(entry(), entry(8, LSO + 3)))
+    cluster.see(hanging_finding(producer_id=8))
     assert [one["relation"] for one in get(cluster)["open_transactions"]] == ["unknown", "unknown"]
 
 
 def test_the_owner_is_named_though_its_id_expired(cluster: WithPartitions) -> None:
     cluster.read([owner(b"gone", state=states.COMPLETE_ABORT, topics=())])
     cluster.read([owner(b"gone", state=states.EXPIRED, topics=(), producer_id=-1)])
-    cluster.look(stands(), read(entry()))
-    cluster.see(hangs(name=b"gone"))
+    cluster.look(stalled_partition(), read(entry()))
+    cluster.see(hanging_finding(name=b"gone"))
     one = get(cluster)["blocker"]
     assert (one["transactional_id"], one["relation"]) == ("gone", "hanging")
 
@@ -166,7 +166,7 @@ def test_the_owner_is_named_though_its_id_expired(cluster: WithPartitions) -> No
 def test_a_marker_that_is_not_replicated_is_no_blocker_by_name(cluster: WithPartitions) -> None:
     """DescribeProducers says that it is closed, and the LSO stands."""
     cluster.read([owner(b"a", state=states.COMPLETE_COMMIT, topics=())])
-    cluster.look(stands(), read())
+    cluster.look(stalled_partition(), read())
     one = get(cluster)
     assert one["blocker"] is None
     (closed,) = one["open_transactions"]
@@ -178,12 +178,12 @@ def test_a_marker_that_is_not_replicated_is_no_blocker_by_name(cluster: WithPart
 @pytest.mark.parametrize(
     ("look", "shown"),
     [
-        (stands(log_start=LSO), read(entry(), described=False)),
-        (stands(), read(entry(), first=first(is_control=True))),
-        (stands(), read(entry(), first=first(is_transactional=False))),
-        (stands(), read(entry(), first=first(8))),
-        (stands(), read(entry(), first=None, why="broker 1 does not answer")),
-        (stands(last_stable_offset=LSO - 1), read(entry())),
+        (stalled_partition(log_start=LSO), read(entry(), described=False)),
+        (stalled_partition(), read(entry(), first=first(is_control=True))),
+        (stalled_partition(), read(entry(), first=first(is_transactional=False))),
+        (stalled_partition(), read(entry(), first=first(8))),
+        (stalled_partition(), read(entry(), first=None, why="broker 1 does not answer")),
+        (stalled_partition(last_stable_offset=LSO - 1), read(entry())),
     ],
     ids=["LSO at the log start", "a marker", "no transaction", "of another", "not read", "read elsewhere"],
 )
@@ -197,7 +197,7 @@ def test_who_is_not_sure_names_no_blocker(cluster: WithPartitions, look: Partiti
 
 def test_all_that_is_open_is_told_by_offset(cluster: WithPartitions) -> None:
     cluster.read([owner(b"a"), owner(b"b", producer_id=8)])
-    cluster.look(stands(), read(entry(), entry(9, LSO + 5), entry(8, LSO + 2, last_timestamp_ms=-1)))
+    cluster.look(stalled_partition(), read(entry(), entry(9, LSO + 5), entry(8, LSO + 2, last_timestamp_ms=-1)))
     one = get(cluster)
     told = [(each["transactional_id"], each["start_offset"], each["blocking_now"]) for each in one["open_transactions"]]
     assert told == [("a", LSO, True), ("b", LSO + 2, False), (None, LSO + 5, False)]
@@ -208,7 +208,7 @@ def test_all_that_is_open_is_told_by_offset(cluster: WithPartitions) -> None:
 
 def test_what_has_just_begun_to_stand_is_no_gap(cluster: WithPartitions) -> None:
     cluster.read()
-    cluster.look(stands(stalled_since_ms=NOW_MS - 2_900))
+    cluster.look(stalled_partition(stalled_since_ms=NOW_MS - 2_900))
     assert get(cluster)["judged"]
     cluster.look(at_ms=NOW_MS + 100)
     assert get(cluster)["why"] == "what is open there was not read yet"
@@ -219,7 +219,9 @@ def test_what_has_just_begun_to_stand_is_no_gap(cluster: WithPartitions) -> None
 )
 def test_without_describe_producers_all_has_to_be_read(cluster: WithPartitions, whole: bool, why: str | None) -> None:
     cluster.read([owner(b"a")])
-    cluster.look(stands(), read(entry(), described=False, is_whole=whole, why="no permission on topic orders"))
+    cluster.look(
+        stalled_partition(), read(entry(), described=False, is_whole=whole, why="no permission on topic orders")
+    )
     one = get(cluster)
     assert (one["judged"], one["why"]) == (why is None, why)
     assert one["blocker"]["relation"] == "open"
@@ -227,8 +229,8 @@ def test_without_describe_producers_all_has_to_be_read(cluster: WithPartitions, 
 
 def test_a_partition_that_does_not_answer_keeps_what_it_told(cluster: WithPartitions) -> None:
     cluster.read([owner(b"a")])
-    cluster.look(stands(), moves(1), read(entry()))
-    cluster.look(silent("no leader", at_ms=NOW_MS + 60_000), at_ms=NOW_MS + 60_000)
+    cluster.look(stalled_partition(), moving_partition(1), read(entry()))
+    cluster.look(unanswered_partition("no leader", at_ms=NOW_MS + 60_000), at_ms=NOW_MS + 60_000)
     one = get(cluster)
     assert (one["judged"], one["why"], one["leader"]) == (False, "no leader", None)
     assert (one["observed_at"], one["last_stable_offset"]) == (NOW, LSO)
@@ -237,7 +239,7 @@ def test_a_partition_that_does_not_answer_keeps_what_it_told(cluster: WithPartit
 
 
 def test_what_never_answered_has_no_numbers(cluster: WithPartitions) -> None:
-    cluster.look(silent("no leader"))
+    cluster.look(unanswered_partition("no leader"))
     one = get(cluster)
     numbers = ("log_start_offset", "last_stable_offset", "high_watermark", "lso_lag_records", "leader", "leader_epoch")
     assert {one[name] for name in (*numbers, "lso_stalled_since", "observed_at")} == {None}
@@ -245,7 +247,7 @@ def test_what_never_answered_has_no_numbers(cluster: WithPartitions) -> None:
 
 def test_groups_that_wait_are_named(cluster: WithPartitions) -> None:
     cluster.read([owner(b"a")])
-    cluster.look(stands(), moves(1), read(entry()))
+    cluster.look(stalled_partition(), moving_partition(1), read(entry()))
     waiting = [GroupSeen(name, "orders", 0, LSO, members, False) for name, members in (("b", 1), ("a", 2), ("i", 0))]
     GroupWriter(cluster.engine, cluster.lease).replace([*waiting, GroupSeen("x", "orders", 0, END, 1, False)], NOW_MS)
     assert get(cluster)["blocked_groups"] == ["a", "b"]
@@ -253,12 +255,15 @@ def test_groups_that_wait_are_named(cluster: WithPartitions) -> None:
 
 
 def test_wide_offsets_are_spelt_out(cluster: WithPartitions) -> None:
-    cluster.look(moves(high_watermark=INT64_MAX, last_stable_offset=INT64_MAX))
+    cluster.look(moving_partition(high_watermark=INT64_MAX, last_stable_offset=INT64_MAX))
     assert get(cluster)["high_watermark_str"] == str(INT64_MAX)
 
 
 def test_filters_and_pages(cluster: WithPartitions) -> None:
-    cluster.look(*(stands(n) if n % 3 else moves(n) for n in range(25)), *(moves(n, "a") for n in range(5)))
+    cluster.look(
+        *(stalled_partition(n) if n % 3 else moving_partition(n) for n in range(25)),
+        *(moving_partition(n, "a") for n in range(5)),
+    )
     with client_of(cluster.url) as client:
 
         def names(query: str) -> list[str]:
@@ -303,15 +308,15 @@ def test_filters_and_pages(cluster: WithPartitions) -> None:
     ],
 )
 def test_mistakes_are_problems(cluster: WithPartitions, path: str, status: int, type_: str) -> None:
-    cluster.look(moves())
+    cluster.look(moving_partition())
     with client_of(cluster.url) as client:
         answered = client.get(path)
     assert (answered.status_code, answered.json()["type"]) == (status, type_)
 
 
 def test_a_partition_that_is_gone_is_not_there(cluster: WithPartitions) -> None:
-    cluster.look(moves(), moves(1))
-    cluster.look(moves(is_gone=True, at_ms=NOW_MS + 1), at_ms=NOW_MS + 1)
+    cluster.look(moving_partition(), moving_partition(1))
+    cluster.look(moving_partition(is_gone=True, at_ms=NOW_MS + 1), at_ms=NOW_MS + 1)
     with client_of(cluster.url) as client:
         assert client.get(f"{PATH}/orders/0").status_code == 404
         assert [one["partition"] for one in client.get(PATH).json()["items"]] == [1]
@@ -319,10 +324,10 @@ def test_a_partition_that_is_gone_is_not_there(cluster: WithPartitions) -> None:
 
 
 def test_hanging_are_the_confirmed_ones_that_are_open(cluster: WithPartitions) -> None:
-    cluster.look(moves())
-    here = [hangs(n, blocked_groups=("g",), decision="none", command="abort it") for n in range(3)]
-    cluster.see(*here, hangs(3, confirmed=False), hangs(4))
-    cluster.see(*here, hangs(3, confirmed=False), now_ms=NOW_MS + 1)
+    cluster.look(moving_partition())
+    here = [hanging_finding(n, blocked_groups=("g",), decision="none", command="abort it") for n in range(3)]
+    cluster.see(*here, hanging_finding(3, confirmed=False), hanging_finding(4))
+    cluster.see(*here, hanging_finding(3, confirmed=False), now_ms=NOW_MS + 1)
     page = get(cluster, f"{CLUSTER}/hanging?limit=2")
     rest = get(cluster, f"{CLUSTER}/hanging?limit=2&cursor={page['next_cursor']}")
     items = page["items"] + rest["items"]
@@ -338,13 +343,13 @@ def test_a_cluster_counts_what_it_watches_and_says_what_it_cannot_judge(cluster:
     cluster.read([owner(b"a")])
     denied = NoPermission("secret", (READ,))
     cluster.look(
-        *(moves(n) for n in range(4, 9)),
-        *(stands(n) for n in range(3)),
+        *(moving_partition(n) for n in range(4, 9)),
+        *(stalled_partition(n) for n in range(3)),
         read(entry()),
         read(entry(), partition=1, described=False, why=denied),
         read(entry(99), partition=2),
-        silent("no leader", 3),
-        silent("no leader", 9),
+        unanswered_partition("no leader", 3),
+        unanswered_partition("no leader", 9),
         not_covered=11,
         trouble="2 of 10 partitions do not answer",
     )
@@ -377,7 +382,7 @@ def test_a_cluster_counts_what_it_watches_and_says_what_it_cannot_judge(cluster:
 
 def test_a_cluster_whose_partitions_all_answer_knows_all_of_them(cluster: WithPartitions) -> None:
     cluster.read([owner(b"a")])
-    cluster.look(moves(1), stands(), read(entry()))
+    cluster.look(moving_partition(1), stalled_partition(), read(entry()))
     body = get(cluster, CLUSTER)
     assert body["partitions"] == {"watched": 2, "judged": 2, "unknown": 0, "blocked": 1, "not_covered": 0}
     source = next(one for one in body["sources"] if one["source"] == "partitions")
@@ -386,7 +391,7 @@ def test_a_cluster_whose_partitions_all_answer_knows_all_of_them(cluster: WithPa
 
 def test_a_log_that_is_read_late_leaves_what_is_open_unknown(cluster: WithPartitions) -> None:
     cluster.read([owner(b"a", state=states.COMPLETE_COMMIT, topics=())], behind=3)
-    cluster.look(stands(), read(entry()))
+    cluster.look(stalled_partition(), read(entry()))
     assert get(cluster)["why"] == f"producer id {PID}: the coordinators' log is not read to its end"
     assert get(cluster, CLUSTER)["partitions"]["judged"] == 0
 
@@ -397,7 +402,7 @@ def test_where_too_much_is_open_the_rest_is_not_called_judged(
     monkeypatch.setattr(judged_partitions, "MOST_ENTRIES", 4)
     cluster.read([owner(b"%d" % n, n % 3, 10 + n) for n in range(6)])
     both = (read(entry(10 + n), entry(13 + n, LSO + 1), partition=n) for n in range(3))
-    cluster.look(*(stands(n) for n in range(3)), *both)
+    cluster.look(*(stalled_partition(n) for n in range(3)), *both)
     assert [one["judged"] for one in get(cluster, PATH)["items"]] == [True, False, False]
     assert get(cluster, CLUSTER)["partitions"]["judged"] == 1
 
@@ -407,7 +412,11 @@ def test_beyond_those_that_stand_longest_nothing_is_called_judged(
 ) -> None:
     monkeypatch.setattr(judged_partitions, "MOST_JUDGED", 2)
     cluster.read([owner(b"%d" % n, n, 10 + n) for n in range(5)])
-    cluster.look(*(stands(n) for n in range(5)), *(read(entry(10 + n), partition=n) for n in range(5)), moves(9))
+    cluster.look(
+        *(stalled_partition(n) for n in range(5)),
+        *(read(entry(10 + n), partition=n) for n in range(5)),
+        moving_partition(9),
+    )
     body = get(cluster, CLUSTER)
     assert body["partitions"] == {"watched": 6, "judged": 3, "unknown": 3, "blocked": 5, "not_covered": 0}
     assert "3 partitions" in [one["what"] for one in body["unknown"]]
@@ -442,7 +451,9 @@ def test_before_the_first_look_nothing_is_watched(cluster: WithPartitions) -> No
 
 def test_500_partitions_that_stand_are_judged_in_no_time(cluster: WithPartitions) -> None:
     cluster.read([owner(b"%d" % n, n, 1_000 + n) for n in range(500)])
-    cluster.look(*(stands(n) for n in range(500)), *(read(entry(1_000 + n), partition=n) for n in range(500)))
+    cluster.look(
+        *(stalled_partition(n) for n in range(500)), *(read(entry(1_000 + n), partition=n) for n in range(500))
+    )
     assert get(cluster, CLUSTER)["partitions"] == {
         "watched": 500,
         "judged": 500,

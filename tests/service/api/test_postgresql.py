@@ -13,7 +13,15 @@ from fastapi.testclient import TestClient
 from service.app import create_app
 from service.domain.transaction_log.facts import Gap
 from service.store import clusters
-from tests.helpers.partitions import WithPartitions, entry, hangs, moves, read, silent, stands
+from tests.helpers.partitions import (
+    WithPartitions,
+    entry,
+    hanging_finding,
+    moving_partition,
+    read,
+    stalled_partition,
+    unanswered_partition,
+)
 from tests.helpers.postgres import Postgres
 from tests.helpers.stores import DESCRIPTION, NOW_MS, Id, SeededCluster, client_of, mixed_ids, open_id
 
@@ -77,9 +85,15 @@ def both(tmp_path: Path, postgres: Postgres) -> Iterator[tuple[str, str]]:
             cluster.read([*mixed_ids(), *odd], behind=7)
             cluster.read([open_id(LONG, 9_000)], partition=1, gap=Gap(0, 40, "retention"), trouble="not\x00now")
             cluster.look(
-                stands(), stands(1), read(entry()), moves(2), silent("no leader", 3), moves(0, "audit"), not_covered=2
+                stalled_partition(),
+                stalled_partition(1),
+                read(entry()),
+                moving_partition(2),
+                unanswered_partition("no leader", 3),
+                moving_partition(0, "audit"),
+                not_covered=2,
             )
-            cluster.see(hangs())
+            cluster.see(hanging_finding())
             cluster.close()
         yield urls
 

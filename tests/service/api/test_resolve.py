@@ -24,17 +24,17 @@ from service.store.audit import Attempt
 from service.store.engine import StoreUnavailable
 from tests.helpers.builders.entry_facts import facts_of
 from tests.helpers.findings import observe
-from tests.helpers.partitions import LSO, PID, hangs
+from tests.helpers.partitions import LSO, PID, hanging_finding
 from tests.helpers.resolving import (
     COORDINATOR_EPOCH,
     EPOCH,
     FENCED,
     KEYS,
     PLACE,
-    Resolving,
+    ResolveApi,
     Sent,
     hanging,
-    resolving,
+    resolve_api,
     shows,
 )
 from tests.helpers.stores import NOW_MS, Id
@@ -46,12 +46,12 @@ def url(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def here(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Resolving]:
-    with resolving(url, monkeypatch) as one:
+def here(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[ResolveApi]:
+    with resolve_api(url, monkeypatch) as one:
         yield one
 
 
-def refused(here: Resolving, says: str) -> None:
+def refused(here: ResolveApi, says: str) -> None:
     """Both ways, with nothing written and nothing in the audit."""
     for body in ({"dry_run": True}, {"dry_run": False}):
         answer = here.post(body)
@@ -61,7 +61,7 @@ def refused(here: Resolving, says: str) -> None:
 
 
 @pytest.mark.parametrize("body", [None, {}, {"dry_run": True}])
-def test_without_a_word_it_only_says_what_it_would_write(here: Resolving, body: Any) -> None:
+def test_without_a_word_it_only_says_what_it_would_write(here: ResolveApi, body: Any) -> None:
     answer = here.post(body)
     told = answer.json()
     assert answer.status_code == 200
@@ -73,7 +73,7 @@ def test_without_a_word_it_only_says_what_it_would_write(here: Resolving, body: 
     assert (here.brokers.sent, here.audited()) == ([], [])
 
 
-def test_it_writes_the_marker_and_the_audit_has_it(here: Resolving) -> None:
+def test_it_writes_the_marker_and_the_audit_has_it(here: ResolveApi) -> None:
     answer = here.post({"dry_run": False}, key=KEYS["bob"])
     assert (answer.status_code, answer.json()["dry_run"], answer.json()["executed"]) == (200, False, True)
     assert answer.json()["steps"][-1] == "wrote ABORT to broker 2, its leader"
@@ -99,14 +99,14 @@ def test_it_writes_the_marker_and_the_audit_has_it(here: Resolving) -> None:
 
 @pytest.mark.parametrize(("decision", "commit"), [("commit", True), ("abort", False), ("none", False)])
 def test_the_decision_says_which_marker(url: str, monkeypatch: pytest.MonkeyPatch, decision: str, commit: bool) -> None:
-    with resolving(url, monkeypatch, decision=decision, command=None) as here:
+    with resolve_api(url, monkeypatch, decision=decision, command=None) as here:
         told = here.execute().json()
         assert (told["marker"], told["command"]) == ("COMMIT" if commit else "ABORT", None)
         assert told["marker"] in told["reason"]
         assert [one.commit for one in here.brokers.sent] == [commit]
 
 
-def test_a_partition_without_a_marker_gets_coordinator_epoch_0(here: Resolving) -> None:
+def test_a_partition_without_a_marker_gets_coordinator_epoch_0(here: ResolveApi) -> None:
     """As Kafka's own tool: the leader takes no -1 once it knows of a marker, and 0 is never below "none"."""
     here.brokers.seen[PLACE] = shows(hanging(coordinator_epoch=-1))
     assert here.execute().json()["coordinator_epoch"] == 0
@@ -117,13 +117,13 @@ def test_a_partition_without_a_marker_gets_coordinator_epoch_0(here: Resolving) 
 
 
 def test_it_is_off_where_nobody_has_a_key(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with resolving(url, monkeypatch, operators=None) as here:
+    with resolve_api(url, monkeypatch, operators=None) as here:
         answer = here.execute()
     assert (answer.status_code, answer.json()["type"]) == (403, "urn:txnscope:not-allowed")
     assert answer.json()["detail"].startswith("resolving is off: ")
 
 
-def test_no_key_and_a_wrong_one_are_the_same(here: Resolving) -> None:
+def test_no_key_and_a_wrong_one_are_the_same(here: ResolveApi) -> None:
     path = f"/api/v1/clusters/orders/findings/{here.finding()}/resolve"
     for key in (None, "", "wrong", KEYS["ann"] + "x", KEYS["ann"][:-1], "\u00fc" * 18):
         headers = {} if key is None else {b"Authorization": f"Bearer {key}".encode("latin-1")}
@@ -138,12 +138,12 @@ def test_no_key_and_a_wrong_one_are_the_same(here: Resolving) -> None:
 @pytest.mark.parametrize(
     ("header", "status"), [(f"bearer {KEYS['ann']}", 200), (KEYS["ann"], 403), (f"Basic {KEYS['ann']}", 403)]
 )
-def test_the_key_comes_as_a_bearer_token(here: Resolving, header: str, status: int) -> None:
+def test_the_key_comes_as_a_bearer_token(here: ResolveApi, header: str, status: int) -> None:
     path = f"/api/v1/clusters/orders/findings/{here.finding()}/resolve"
     assert here.client.post(path, headers={"Authorization": header}).status_code == status
 
 
-def test_a_key_is_told_to_nobody(here: Resolving, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_key_is_told_to_nobody(here: ResolveApi, caplog: pytest.LogCaptureFixture) -> None:
     def breaks() -> int:
         raise ZeroDivisionError
 
@@ -158,14 +158,14 @@ def test_a_key_is_told_to_nobody(here: Resolving, caplog: pytest.LogCaptureFixtu
 # what is asked
 
 
-def test_only_false_is_a_wish_to_write(here: Resolving) -> None:
+def test_only_false_is_a_wish_to_write(here: ResolveApi) -> None:
     bodies: list[Any] = [{"dry_run": "false"}, {"dry_run": 0}, {"dry_run": None}, {"dryrun": False}, [], 0]
     for body in bodies:
         assert here.post(body).status_code == 422, body
     assert here.brokers.looks == 0
 
 
-def test_a_body_of_another_kind_writes_nothing(here: Resolving) -> None:
+def test_a_body_of_another_kind_writes_nothing(here: ResolveApi) -> None:
     path = f"/api/v1/clusters/orders/findings/{here.finding()}/resolve"
     headers = {"Authorization": f"Bearer {KEYS['ann']}"}
     for kind in ("text/plain", "application/x-www-form-urlencoded"):
@@ -177,7 +177,7 @@ def test_a_body_of_another_kind_writes_nothing(here: Resolving) -> None:
     assert here.brokers.sent == []
 
 
-def test_it_is_no_document(here: Resolving) -> None:
+def test_it_is_no_document(here: ResolveApi) -> None:
     """No cache may keep it, and no ETag may hide what was done."""
     path = f"/api/v1/clusters/orders/findings/{here.finding()}/resolve"
     headers = {"Authorization": f"Bearer {KEYS['ann']}", "If-None-Match": "*"}
@@ -187,7 +187,7 @@ def test_it_is_no_document(here: Resolving) -> None:
         assert ask(path, headers=headers).status_code == 405
 
 
-def test_what_is_not_there_is_404(here: Resolving) -> None:
+def test_what_is_not_there_is_404(here: ResolveApi) -> None:
     answer = here.post({"dry_run": False}, finding="nope")
     assert (answer.status_code, answer.json()["type"]) == (404, "urn:txnscope:no-such-finding")
     path = f"/api/v1/clusters/nope/findings/{here.finding()}/resolve"
@@ -208,18 +208,18 @@ def test_what_is_not_there_is_404(here: Resolving) -> None:
 def test_only_what_is_confirmed_and_decided_is_ended(
     url: str, monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any], says: str
 ) -> None:
-    with resolving(url, monkeypatch, **fields) as here:
+    with resolve_api(url, monkeypatch, **fields) as here:
         refused(here, says)
         assert here.brokers.looks == 0
 
 
-def test_what_is_over_is_refused_in_its_own_words(here: Resolving) -> None:
+def test_what_is_over_is_refused_in_its_own_words(here: ResolveApi) -> None:
     here.cluster.see()
     refused(here, "it has ended already: ")
 
 
-def test_nothing_else_than_a_hanging_transaction_has_a_marker(here: Resolving) -> None:
-    here.cluster.see(hangs(decision="none"), observe(kinds.OVERDUE))
+def test_nothing_else_than_a_hanging_transaction_has_a_marker(here: ResolveApi) -> None:
+    here.cluster.see(hanging_finding(decision="none"), observe(kinds.OVERDUE))
     items = here.client.get("/api/v1/clusters/orders/findings").json()["items"]
     (other,) = (item["id"] for item in items if item["kind"] == kinds.OVERDUE)
     answer = here.post({"dry_run": False}, finding=other)
@@ -239,7 +239,7 @@ def test_nothing_else_than_a_hanging_transaction_has_a_marker(here: Resolving) -
     ids=["silent", "closed", "another's", "another start", "another epoch", "denied"],
 )
 @pytest.mark.parametrize("look", [1, 3])
-def test_a_partition_that_shows_something_else(here: Resolving, look: int, seen: Any, says: str) -> None:
+def test_a_partition_that_shows_something_else(here: ResolveApi, look: int, seen: Any, says: str) -> None:
     """At the first look, or at the one after the log was read."""
 
     def change(number: int) -> None:
@@ -268,13 +268,13 @@ def test_what_the_logs_do_not_say_themselves_is_not_written(
     url: str, monkeypatch: pytest.MonkeyPatch, stored: str, derived: str, says: str
 ) -> None:
     """A dry run derives it again, too."""
-    with resolving(url, monkeypatch, decision=stored) as here:
+    with resolve_api(url, monkeypatch, decision=stored) as here:
         here.brokers.facts = facts_of(derived, PID, EPOCH, LSO, NOW_MS)
         refused(here, says)
         assert says in here.post().json()["detail"]
 
 
-def test_what_cannot_be_proven_any_more_is_not_written(here: Resolving) -> None:
+def test_what_cannot_be_proven_any_more_is_not_written(here: ResolveApi) -> None:
     """The log was cleaned since: a committed transaction may have been among what is gone."""
     history = here.brokers.facts.history
     assert history is not None
@@ -283,7 +283,7 @@ def test_what_cannot_be_proven_any_more_is_not_written(here: Resolving) -> None:
     refused(here, "what was decided cannot be proven any more: records of __transaction_state-0 in [0, 9) are gone")
 
 
-def test_a_topic_that_was_created_again_is_another_one(here: Resolving) -> None:
+def test_a_topic_that_was_created_again_is_another_one(here: ResolveApi) -> None:
     here.brokers.seen[PLACE] = here.brokers.seen[PLACE]._replace(topic_id="another")
     refused(here, "topic orders is another one now: it was created again")
 
@@ -304,7 +304,7 @@ LISTED = (Participants("orders", (0,)),)
         (FENCED._replace(state=states.ONGOING, producer_epoch=EPOCH), "pay can still write"),
     ],
 )
-def test_an_id_that_may_still_have_to_do_with_it(here: Resolving, owner: Id, says: str) -> None:
+def test_an_id_that_may_still_have_to_do_with_it(here: ResolveApi, owner: Id, says: str) -> None:
     here.cluster.read([owner])
     here.brokers.log_ends(2)
     refused(here, says)
@@ -320,13 +320,13 @@ def test_an_id_that_may_still_have_to_do_with_it(here: Resolving, owner: Id, say
     ],
     ids=["open elsewhere", "open on another partition", "expired", "another producer id"],
 )
-def test_an_id_that_has_nothing_to_do_with_it_any_more(here: Resolving, owner: Id) -> None:
+def test_an_id_that_has_nothing_to_do_with_it_any_more(here: ResolveApi, owner: Id) -> None:
     here.cluster.read([owner])
     here.brokers.log_ends(2)
     assert here.execute().status_code == 200
 
 
-def test_how_to_fence_it_is_said(here: Resolving) -> None:
+def test_how_to_fence_it_is_said(here: ResolveApi) -> None:
     here.cluster.read([FENCED._replace(producer_epoch=EPOCH)])
     here.brokers.log_ends(2)
     told = here.post().json()["detail"]
@@ -334,23 +334,23 @@ def test_how_to_fence_it_is_said(here: Resolving) -> None:
     assert "kafka-transactions.sh forceTerminateTransaction --transactionalId pay" in told
 
 
-def test_a_log_that_is_not_read_to_its_end(here: Resolving) -> None:
+def test_a_log_that_is_not_read_to_its_end(here: ResolveApi) -> None:
     here.brokers.log_ends(2)
     refused(here, "the coordinators' log is not read to its end")
 
 
-def test_a_log_that_was_read_from_another_leader(here: Resolving) -> None:
+def test_a_log_that_was_read_from_another_leader(here: ResolveApi) -> None:
     """What it held then may be cut off."""
     here.brokers.log_ends(1, epoch=6)
     refused(here, "the coordinators' log is not read to its end")
 
 
-def test_a_log_whose_leader_cannot_be_looked_at(here: Resolving) -> None:
+def test_a_log_whose_leader_cannot_be_looked_at(here: ResolveApi) -> None:
     del here.brokers.seen[TOPIC, 0]
     refused(here, "__transaction_state-0 cannot be looked at now")
 
 
-def test_what_is_read_meanwhile_counts(here: Resolving) -> None:
+def test_what_is_read_meanwhile_counts(here: ResolveApi) -> None:
     """The end is asked for first, then the store has to get there; what it finds on the way is the owner."""
     here.brokers.log_ends(2)
     late = threading.Timer(0.05, lambda: here.cluster.read([FENCED._replace(state=states.ONGOING, topics=LISTED)]))
@@ -363,27 +363,27 @@ class TestOrphan:
     """No transactional.id ever had the producer id: any partition of the log could tell otherwise."""
 
     @pytest.fixture
-    def here(self, url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Resolving]:
-        with resolving(url, monkeypatch) as one:
-            one.cluster.see(hangs(producer_id=PID + 90, name=None, decision="none"))
+    def here(self, url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[ResolveApi]:
+        with resolve_api(url, monkeypatch) as one:
+            one.cluster.see(hanging_finding(producer_id=PID + 90, name=None, decision="none"))
             one.brokers.seen[PLACE] = shows(hanging(producer_id=PID + 90))
             yield one
 
-    def finding(self, here: Resolving) -> str:
+    def finding(self, here: ResolveApi) -> str:
         items = here.client.get("/api/v1/clusters/orders/hanging").json()["items"]
         return str(items[0]["id"])
 
-    def test_it_is_ended(self, here: Resolving) -> None:
+    def test_it_is_ended(self, here: ResolveApi) -> None:
         assert here.post({"dry_run": False}, finding=self.finding(here)).status_code == 200
         assert [one.producer_id for one in here.brokers.sent] == [PID + 90]
 
-    def test_not_while_part_of_the_log_is_not_read(self, here: Resolving) -> None:
+    def test_not_while_part_of_the_log_is_not_read(self, here: ResolveApi) -> None:
         here.brokers.log_ends(0, partition=1)
         answer = here.post({"dry_run": False}, finding=self.finding(here))
         assert answer.status_code == 409
         assert "__transaction_state is not read whole" in answer.json()["detail"]
 
-    def test_not_while_some_id_cannot_be_decoded(self, here: Resolving) -> None:
+    def test_not_while_some_id_cannot_be_decoded(self, here: ResolveApi) -> None:
         here.cluster.read([Id(b"who knows", states.UNKNOWN, producer_id=-1)])
         here.brokers.log_ends(2)
         answer = here.post({"dry_run": False}, finding=self.finding(here))
@@ -395,7 +395,7 @@ class TestOrphan:
 # what comes of the marker
 
 
-def test_a_broker_that_says_no(here: Resolving) -> None:
+def test_a_broker_that_says_no(here: ResolveApi) -> None:
     for code, status, says in (
         (47, 409, "producer id 7 went on on orders-0 meanwhile (error 47)"),
         (52, 409, "(error 52)"),
@@ -413,18 +413,18 @@ def test_a_broker_that_says_no(here: Resolving) -> None:
         assert here.audited()[before:] == [("ann", audit.BEGUN), ("ann", audit.REFUSED)]
 
 
-def test_a_broker_that_does_not_answer_may_have_written_it(here: Resolving) -> None:
-    def silent() -> int:
+def test_a_broker_that_does_not_answer_may_have_written_it(here: ResolveApi) -> None:
+    def unanswered_partition() -> int:
         raise KafkaUnavailable("broker 2 does not answer: timed out")
 
-    here.brokers.answer = silent
+    here.brokers.answer = unanswered_partition
     answer = here.execute()
     assert answer.status_code == 503
     assert "whether ABORT was written to orders-0 is not known (broker 2 does not" in answer.json()["detail"]
     assert here.audited() == [("ann", audit.BEGUN), ("ann", audit.UNKNOWN)]
 
 
-def test_a_broker_that_does_not_know_the_request_has_written_nothing(here: Resolving) -> None:
+def test_a_broker_that_does_not_know_the_request_has_written_nothing(here: ResolveApi) -> None:
     def refuses() -> int:
         raise KafkaRefused("broker 2 refuses: unsupported version")
 
@@ -433,7 +433,7 @@ def test_a_broker_that_does_not_know_the_request_has_written_nothing(here: Resol
     assert here.audited() == [("ann", audit.BEGUN), ("ann", audit.REFUSED)]
 
 
-def test_nothing_is_written_that_the_audit_cannot_keep(here: Resolving, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_written_that_the_audit_cannot_keep(here: ResolveApi, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: Any) -> None:
         raise StoreUnavailable("store: disk full")
 
@@ -444,7 +444,7 @@ def test_nothing_is_written_that_the_audit_cannot_keep(here: Resolving, monkeypa
 
 
 def test_a_marker_that_is_written_is_told_even_if_the_audit_fails_then(
-    here: Resolving, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    here: ResolveApi, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     record = audit.record
 
@@ -460,7 +460,7 @@ def test_a_marker_that_is_written_is_told_even_if_the_audit_fails_then(
     assert "the audit lacks an outcome, written" in caplog.text
 
 
-def test_looks_that_took_too_long_end_in_nothing(here: Resolving, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_looks_that_took_too_long_end_in_nothing(here: ResolveApi, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever asked may have gone."""
     monkeypatch.setattr(resolve, "LOOKS_WITHIN_S", 0.0)
     answer = here.execute()
@@ -469,7 +469,7 @@ def test_looks_that_took_too_long_end_in_nothing(here: Resolving, monkeypatch: p
     assert here.post().status_code == 200
 
 
-def test_of_two_at_once_one_finds_it_gone(here: Resolving) -> None:
+def test_of_two_at_once_one_finds_it_gone(here: ResolveApi) -> None:
     def ends_it() -> int:
         here.brokers.seen[PLACE] = shows()
         return 0

@@ -12,7 +12,15 @@ import pytest
 
 from service.store import clusters
 from service.store.writers.groups import GroupSeen, GroupWriter
-from tests.helpers.partitions import LSO, WithPartitions, entry, hangs, moves, silent, stands
+from tests.helpers.partitions import (
+    LSO,
+    WithPartitions,
+    entry,
+    hanging_finding,
+    moving_partition,
+    stalled_partition,
+    unanswered_partition,
+)
 from tests.helpers.partitions import read as read_of
 from tests.helpers.paths import ROOT
 from tests.helpers.stores import DESCRIPTION, INT64_MAX, NOW_MS, Id, mixed_ids, open_id
@@ -34,8 +42,15 @@ def address(tmp_path: Path) -> Iterator[str]:
     cluster.read(mixed_ids(60))
     cluster.read([open_id(b"\x00/?&\xff", 80_000_000), Id(b"wide", producer_id=INT64_MAX)])
     held = entry(INT64_MAX, records=5, bytes=500, last_timestamp_ms=INT64_MAX)
-    cluster.look(stands(), stands(1), moves(2), silent("no leader", 3), read_of(held), not_covered=3)
-    cluster.see(hangs(producer_id=INT64_MAX))
+    cluster.look(
+        stalled_partition(),
+        stalled_partition(1),
+        moving_partition(2),
+        unanswered_partition("no leader", 3),
+        read_of(held),
+        not_covered=3,
+    )
+    cluster.see(hanging_finding(producer_id=INT64_MAX))
     waiting = GroupSeen("eos", "orders", 0, LSO, 2, False)
     GroupWriter(cluster.engine, cluster.lease).replace([waiting], NOW_MS)
     cluster.close()

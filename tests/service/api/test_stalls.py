@@ -13,7 +13,7 @@ from service.api.schemas.sources import why_stalled
 from service.app import create_app
 from service.domain.source_state import Cause, Stall
 from service.store import lease
-from tests.helpers.partitions import WithPartitions, moves
+from tests.helpers.partitions import WithPartitions, moving_partition
 from tests.helpers.reasons import reason
 from tests.helpers.stores import NOW, NOW_MS, Id
 
@@ -27,7 +27,7 @@ def cluster(tmp_path: Path) -> Iterator[WithPartitions]:
     """Both sources were read at NOW."""
     cluster = WithPartitions(f"sqlite:///{tmp_path / 'store.db'}")
     cluster.read([Id(b"a")])
-    cluster.look(moves())
+    cluster.look(moving_partition())
     lease.renew(cluster.engine, cluster.lease, NOW_MS)
     yield cluster
     cluster.close()

@@ -12,9 +12,9 @@ import pytest
 
 from service.domain.findings import kinds
 from service.store.writers.findings import FindingWriter
-from tests.helpers.partitions import WithPartitions, hangs, moves
+from tests.helpers.partitions import WithPartitions, hanging_finding, moving_partition
 from tests.helpers.stores import client_of
-from tests.helpers.terminal import Ask, asking, service_of
+from tests.helpers.terminal import Ask, command_line, service_of
 
 LEFT_OUT = {kinds.HANGING: 50, kinds.OVERDUE: 9_500}
 
@@ -27,8 +27,8 @@ def now_ms() -> int:
 def cluster(tmp_path: Path) -> Iterator[WithPartitions]:
     cluster = WithPartitions(f"sqlite:///{tmp_path / 'store.db'}")
     at_ms = now_ms()
-    cluster.look(moves(at_ms=at_ms), at_ms=at_ms)
-    cluster.see(hangs(), now_ms=at_ms)
+    cluster.look(moving_partition(at_ms=at_ms), at_ms=at_ms)
+    cluster.see(hanging_finding(), now_ms=at_ms)
     yield cluster
     cluster.close()
 
@@ -36,7 +36,7 @@ def cluster(tmp_path: Path) -> Iterator[WithPartitions]:
 @pytest.fixture
 def ask(cluster: WithPartitions, capsys: pytest.CaptureFixture[str]) -> Iterator[Ask]:
     with service_of(cluster.url) as url:
-        yield asking(url, capsys)
+        yield command_line(url, capsys)
 
 
 def leave_out(cluster: WithPartitions) -> None:

@@ -21,7 +21,16 @@ from service.domain.partitions.blocked_groups import OFFSETS_TOPIC, offsets_part
 from service.domain.reasons.unread import NoBroker
 from service.domain.worlds.verdict import Kind, Proof
 from service.store.writers.groups import GroupSeen, GroupWriter
-from tests.helpers.partitions import WithPartitions, entry, hangs, moves, owner, read, silent, stands
+from tests.helpers.partitions import (
+    WithPartitions,
+    entry,
+    hanging_finding,
+    moving_partition,
+    owner,
+    read,
+    stalled_partition,
+    unanswered_partition,
+)
 from tests.helpers.paths import ROOT
 from tests.helpers.stores import NOW_MS
 
@@ -64,12 +73,12 @@ def test_each_hanging_one_says_who_where_since_when_who_waits_and_the_way_out(
     cluster: WithPartitions, ask: Ask
 ) -> None:
     at_ms = now_ms()
-    cluster.look(moves(at_ms=at_ms), at_ms=at_ms)
+    cluster.look(moving_partition(at_ms=at_ms), at_ms=at_ms)
     paste = "kafka-transactions.sh --bootstrap-server b:9092 abort --topic orders --partition 0 --start-offset 100"
-    stuck = hangs(blocked_groups=("billing", "audit"), decision="none", command=paste, owner="team-a")
+    stuck = hanging_finding(blocked_groups=("billing", "audit"), decision="none", command=paste, owner="team-a")
     proof = Proof(Kind.EPOCH, at_ms, "orders-0@100", "1 transaction wrote under other epochs than the entry's, 3")
     stuck = stuck._replace(possible=("abort", "none"), proofs=(proof,))
-    cluster.see(stuck, hangs(1, 8, None, decision="commit"), now_ms=at_ms - 200_000)
+    cluster.see(stuck, hanging_finding(1, 8, None, decision="commit"), now_ms=at_ms - 200_000)
     code, out, err = ask("hanging")
     assert (code, err) == (1, "")
     blocks = {block.split("  ")[0]: block for block in out.strip().split("\n\n")}
@@ -91,7 +100,7 @@ def test_each_hanging_one_says_who_where_since_when_who_waits_and_the_way_out(
 
 def test_none_is_said_with_what_it_rests_on(cluster: WithPartitions, ask: Ask) -> None:
     at_ms = now_ms()
-    cluster.look(moves(at_ms=at_ms), moves(1, at_ms=at_ms), at_ms=at_ms)
+    cluster.look(moving_partition(at_ms=at_ms), moving_partition(1, at_ms=at_ms), at_ms=at_ms)
     code, out, err = ask("hanging")
     assert (code, err) == (0, "")
     assert out.startswith("no hanging transaction: all 2 watched partitions are judged, as of 20")
@@ -102,14 +111,14 @@ def test_none_is_said_with_what_it_rests_on(cluster: WithPartitions, ask: Ask) -
 
 def test_who_cannot_judge_everything_does_not_say_that_all_is_well(cluster: WithPartitions, ask: Ask) -> None:
     at_ms = now_ms()
-    cluster.look(moves(at_ms=at_ms), silent("no leader", 1, at_ms=at_ms), at_ms=at_ms)
+    cluster.look(moving_partition(at_ms=at_ms), unanswered_partition("no leader", 1, at_ms=at_ms), at_ms=at_ms)
     code, out, err = ask("hanging")
     assert code == 4
     assert "no hanging transaction: 1 of 2 watched partitions are judged" in out
     assert err == "not everything can be judged: orders-1: no leader\n"
     assert ask("hanging", "--allow-partial")[0] == 0
     assert ask("hanging", "--json")[0] == 4
-    cluster.see(hangs())
+    cluster.see(hanging_finding())
     assert ask("hanging", "--allow-partial")[0] == 1, "what was found counts more"
 
 
@@ -125,9 +134,9 @@ def test_who_has_not_looked_does_not_say_that_all_is_well(cluster: WithPartition
     if looked == "in trouble":
         cluster.partitions.report_trouble(NoBroker("b:9092"))
     if looked == "long ago":
-        cluster.look(moves(at_ms=NOW_MS), at_ms=NOW_MS)
+        cluster.look(moving_partition(at_ms=NOW_MS), at_ms=NOW_MS)
     if looked == "set back":
-        cluster.look(moves(at_ms=now_ms() + 60_000), at_ms=now_ms() + 60_000)
+        cluster.look(moving_partition(at_ms=now_ms() + 60_000), at_ms=now_ms() + 60_000)
     if looked == "at nothing":
         cluster.look(at_ms=now_ms())
     code, _, err = ask("hanging")
@@ -137,7 +146,14 @@ def test_who_has_not_looked_does_not_say_that_all_is_well(cluster: WithPartition
 
 def test_how_partitions_stand_as_a_table(cluster: WithPartitions, ask: Ask) -> None:
     cluster.read([owner(b"pay")])
-    cluster.look(stands(), read(entry()), stands(1), read(entry(99), partition=1), moves(2), moves(0, "audit"))
+    cluster.look(
+        stalled_partition(),
+        read(entry()),
+        stalled_partition(1),
+        read(entry(99), partition=1),
+        moving_partition(2),
+        moving_partition(0, "audit"),
+    )
     code, out, err = ask("partitions")
     heads, audit, orders, unknown, well = out.splitlines()
     assert (code, heads.split()[:3]) == (0, ["PARTITION", "LAG", "LSO"])
@@ -164,14 +180,14 @@ def test_a_cluster_nobody_knows_is_one_line_and_2(cluster: WithPartitions, ask: 
 def test_what_hangs_on_the_offsets_says_whose_they_are(cluster: WithPartitions, ask: Ask) -> None:
     at_ms = now_ms()
     home = offsets_partition("billing", 50)
-    others = [moves(number, OFFSETS_TOPIC, at_ms=at_ms) for number in range(50) if number != home]
-    cluster.look(stands(home, OFFSETS_TOPIC, at_ms=at_ms), *others, at_ms=at_ms)
+    others = [moving_partition(number, OFFSETS_TOPIC, at_ms=at_ms) for number in range(50) if number != home]
+    cluster.look(stalled_partition(home, OFFSETS_TOPIC, at_ms=at_ms), *others, at_ms=at_ms)
     names = ["billing", *(f"idle-{n}" for n in range(10_000) if offsets_partition(f"idle-{n}", 50) == home)][:2]
     rows = [GroupSeen("billing", "orders", p, -1, 2, True, 7) for p in (0, 3)]
     rows += [GroupSeen(names[1], "orders", 1, -1, 0, True, 7), GroupSeen("billing", "pay", 0, 5, 2, True, 8)]
     GroupWriter(cluster.engine, cluster.lease).replace(rows, at_ms)
     subject = Subject(OFFSETS_TOPIC, home, b"pay", 7, 3, 100)
-    cluster.see(hangs(subject=subject, blocked_groups=("billing",)), now_ms=at_ms)
+    cluster.see(hanging_finding(subject=subject, blocked_groups=("billing",)), now_ms=at_ms)
     code, out, _ = ask("hanging")
     assert code == 1
     lines = [" ".join(line.split()) for line in out.splitlines()]

@@ -13,7 +13,7 @@ from service.domain.transaction_log import states
 from service.store import clusters
 from tests.helpers.findings import WithFindings, observe
 from tests.helpers.stores import DESCRIPTION, NOW_MS
-from tests.helpers.terminal import Ask, asking, service_of
+from tests.helpers.terminal import Ask, command_line, service_of
 from tests.service.store.histories import MINUTE, aborted, committed
 from tests.service.store.logs import batch, entry, read
 
@@ -28,7 +28,7 @@ def cluster(tmp_path: Path) -> Iterator[WithFindings]:
 @pytest.fixture
 def ask(cluster: WithFindings, capsys: pytest.CaptureFixture[str]) -> Iterator[Ask]:
     with service_of(cluster.url) as url:
-        yield asking(url, capsys)
+        yield command_line(url, capsys)
 
 
 def test_an_id_says_in_words_why_it_was_aborted(cluster: WithFindings, ask: Ask) -> None:

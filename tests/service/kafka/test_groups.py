@@ -24,7 +24,7 @@ from service.kafka.groups import (
 from tests.helpers.brokers import connect
 from tests.helpers.commits import commit_offsets
 from tests.helpers.waiting import ANSWER_S, wait_until_equal
-from tests.integration.producers import SILENT, open_producer
+from tests.integration.producers import NULL_LOGGER, open_producer
 from tests.service.kafka.asking import new_topic
 
 pytestmark = pytest.mark.broker
@@ -42,7 +42,8 @@ def client(broker: Broker) -> Iterator[KafkaClient]:
 @contextmanager
 def consumer(bootstrap: str, group: str, **properties: str) -> Iterator[Consumer]:
     found = Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": group, "enable.auto.commit": False, "logger": SILENT} | properties
+        {"bootstrap.servers": bootstrap, "group.id": group, "enable.auto.commit": False, "logger": NULL_LOGGER}
+        | properties
     )
     try:
         yield found

@@ -11,7 +11,7 @@ from service.kafka import jaas
 from service.kafka.client import KafkaClient
 from service.kafka.cluster import cluster_id
 from service.kafka.settings import ClientSettings
-from tests.helpers.acls import Guarded, escaped
+from tests.helpers.acls import BrokerWithAcls, escaped
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 HARD = {
@@ -71,7 +71,7 @@ def test_what_is_wrong_is_named_and_no_password(text: str, wrong: str) -> None:
 
 @pytest.mark.broker
 def test_the_file_that_kafkas_tools_log_in_with_is_good_for_us(tmp_path: Path) -> None:
-    with Guarded("4.3.1", tmp_path, list(HARD), passwords=HARD) as guarded:
+    with BrokerWithAcls("4.3.1", tmp_path, list(HARD), passwords=HARD) as guarded:
         for user in HARD:
             file = guarded.properties(user)
             tool = ("org.apache.kafka.tools.TopicCommand", "--bootstrap-server", guarded.bootstrap)

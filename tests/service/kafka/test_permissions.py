@@ -14,7 +14,7 @@ from service.kafka.markers import write_marker
 from service.kafka.metadata import Leader, TopicLayout, all_topics
 from service.kafka.producers import Producers, describe_producers
 from service.kafka.settings import ClientSettings
-from tests.helpers.acls import Guarded, topic
+from tests.helpers.acls import BrokerWithAcls, topic
 from tests.helpers.brokers import connect
 from tests.helpers.waiting import wait_for
 from tests.service.kafka.asking import new_topic, open_transaction
@@ -27,7 +27,7 @@ CLUSTER_REFUSED, GROUP_REFUSED = 31, 30
 
 @pytest.mark.parametrize("version", ["4.3.1"])
 def test_what_somebody_with_describe_on_one_topic_sees(version: str, tmp_path: Path) -> None:
-    with Guarded(version, tmp_path, ["ann"]) as guarded:
+    with BrokerWithAcls(version, tmp_path, ["ann"]) as guarded:
         with connect(guarded.admin) as admin:
             for name in ("seen", "hidden"):
                 new_topic(admin, guarded.admin, name)

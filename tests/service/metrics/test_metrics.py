@@ -24,9 +24,9 @@ from service.store import clusters, lease, progress, schema
 from service.store.engine import open_engine, open_reader
 from service.store.writers.counters import count_detection
 from service.store.writers.transaction_log import TransactionLogWriter
-from tests.helpers.crowds import open_ids, stalled
+from tests.helpers.many_rows import open_ids, stalled
 from tests.helpers.migrated import migrated
-from tests.helpers.partitions import WithPartitions, hangs, moves, silent
+from tests.helpers.partitions import WithPartitions, hanging_finding, moving_partition, unanswered_partition
 from tests.helpers.stores import NOW_MS as SEEN_MS
 from tests.service.store.logs import NOW_MS, batch, entry, read, transaction
 
@@ -311,7 +311,9 @@ def test_of_10000_lagging_partitions_the_longest_are_shown_and_the_others_counte
 
 def test_partitions_that_answer_are_judged_as_long_as_somebody_looks(tmp_path: Path) -> None:
     cluster = WithPartitions(f"sqlite:///{tmp_path / 'partitions.db'}")
-    cluster.look(*(moves(n) for n in range(3)), silent("no leader", 3), trouble="1 does not answer")
+    cluster.look(
+        *(moving_partition(n) for n in range(3)), unanswered_partition("no leader", 3), trouble="1 does not answer"
+    )
     reader = open_reader(cluster.url)
     fresh, stale = (page(create_metrics(reader), SEEN_MS + later) for later in (10_000, 31_000))
     assert by(fresh, "kafka_txn_partitions", "judged") == {"yes": 3, "no": 1}
@@ -319,7 +321,7 @@ def test_partitions_that_answer_are_judged_as_long_as_somebody_looks(tmp_path: P
     assert one(fresh, "pipeline_last_success_timestamp_seconds", source="partitions") == 0, "one does not answer"
     assert by(stale, "kafka_txn_partitions", "judged") == {"yes": 0, "no": 4}
     assert one(stale, "source_coverage_ratio", source="partitions") == 0
-    cluster.look(moves(3, at_ms=SEEN_MS + 1), at_ms=SEEN_MS + 1)
+    cluster.look(moving_partition(3, at_ms=SEEN_MS + 1), at_ms=SEEN_MS + 1)
     well = page(create_metrics(reader), SEEN_MS + 1)
     assert one(well, "pipeline_last_success_timestamp_seconds", source="partitions") == (SEEN_MS + 1) / 1000
     assert by(well, "kafka_txn_partitions_blocked", "cluster") == {"orders": 0}
@@ -331,9 +333,14 @@ def test_what_hangs_is_named_the_longest_50(tmp_path: Path) -> None:
     cluster = WithPartitions(f"sqlite:///{tmp_path / 'partitions.db'}")
     reader = open_reader(cluster.url)
     assert one(page(create_metrics(reader)), "hanging_transactions") == 0
-    seen = [hangs(0, name=b'p"\xff', owner="team-a")]
+    seen = [hanging_finding(0, name=b'p"\xff', owner="team-a")]
     cluster.see(*seen)
-    cluster.see(*seen, *(hangs(n, name=None) for n in range(1, 60)), hangs(60, confirmed=False), now_ms=SEEN_MS + 1)
+    cluster.see(
+        *seen,
+        *(hanging_finding(n, name=None) for n in range(1, 60)),
+        hanging_finding(60, confirmed=False),
+        now_ms=SEEN_MS + 1,
+    )
     found = page(create_metrics(reader))
     assert one(found, "hanging_transactions") == 60
     infos = [dict(labels) for name, labels in found if name == "kafka_txn_hanging_info"]
@@ -367,9 +374,9 @@ def test_how_long_detection_took(engine: Engine, metrics: Metrics) -> None:
 def test_how_long_batches_took(engine: Engine, metrics: Metrics) -> None:
     cluster = WithPartitions(str(engine.url))
     assert one(page(metrics), "pipeline_batch_duration_seconds_count", source="partitions") == 0
-    cluster.partitions.apply(PartitionsBatch(NOW_MS, (moves(),), ()), NOW_MS)
+    cluster.partitions.apply(PartitionsBatch(NOW_MS, (moving_partition(),), ()), NOW_MS)
     for took_ms in (40, 300, 2_000):
-        cluster.partitions.apply(PartitionsBatch(NOW_MS, (moves(),), ()), NOW_MS, took_ms)
+        cluster.partitions.apply(PartitionsBatch(NOW_MS, (moving_partition(),), ()), NOW_MS, took_ms)
     cluster.writer.apply(LogBatch((), (), ()), NOW_MS, 70)
     cluster.close()
     found = page(create_metrics(engine))

@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from service.metrics.page import SERIES_LIMIT
 from service.store.engine import open_engine
 from service.store.migrate import upgrade
-from tests.helpers.crowds import open_ids, stalled
+from tests.helpers.many_rows import open_ids, stalled
 from tests.helpers.stores import client_of
 from tests.service.metrics.test_metrics import Samples, bind, by, of_the_store, one, samples
 

@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 
 from service.domain.findings import kinds
 from tests.helpers.findings import observe
-from tests.helpers.partitions import WithPartitions, entry, moves
+from tests.helpers.partitions import WithPartitions, entry, moving_partition
 from tests.helpers.stores import Id
 from tests.service.web.browser import Tab
 from tests.service.web.stories import empty_store, hanging, on
@@ -25,7 +25,7 @@ def well(tmp_path: Path) -> Iterator[WithPartitions]:
     """payments-7 is well."""
     cluster = empty_store(f"sqlite:///{tmp_path / 'store.db'}")
     cluster.read([Id(b"payments-3", producer_id=7)])
-    cluster.look(moves(7, "payments"))
+    cluster.look(moving_partition(7, "payments"))
     yield cluster
     cluster.close()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from service.domain.transaction_log.states import SOURCE, TOPIC
 from service.store import progress
-from tests.helpers.partitions import WithPartitions, moves
+from tests.helpers.partitions import WithPartitions, moving_partition
 from tests.helpers.stores import NOW_MS, Id
 
 
@@ -16,6 +16,6 @@ def reading_for_the_first_time(url: str, *ids: Id) -> WithPartitions:
     starts = [progress.PartitionStart(0, "T", 1, 5, 0, 4 * len(ids))]
     progress.start_positions(cluster.engine, cluster.lease, SOURCE, TOPIC, starts, NOW_MS - 60_000)
     cluster._next = {0: 0}
-    cluster.look(moves())
+    cluster.look(moving_partition())
     cluster.read(ids, behind=3 * len(ids))
     return cluster

@@ -8,7 +8,7 @@ from typing import Any, Final
 from fastapi.testclient import TestClient
 
 from service.app import create_app
-from tests.helpers.partitions import WithPartitions, moves
+from tests.helpers.partitions import WithPartitions, moving_partition
 from tests.helpers.stores import NOW_MS, Id, open_id
 from tests.service.web.page_text import PageText
 
@@ -38,4 +38,4 @@ def h1(html: str) -> str:
 def quiet(cluster: WithPartitions, **more: Any) -> None:
     cluster.read([Id(b"a", commits=600)], now_ms=NOW_MS - 90_000)
     cluster.read([Id(b"a"), open_id("orders-etl-1", 3_200, timeout_ms=60_000)])
-    cluster.look(moves(0), moves(1), **more)
+    cluster.look(moving_partition(0), moving_partition(1), **more)

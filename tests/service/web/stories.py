@@ -12,7 +12,7 @@ from service.domain.transaction_log.facts import Participants
 from service.store import clusters
 from service.store.writers.groups import GroupSeen, GroupWriter
 from tests.helpers.findings import observe
-from tests.helpers.partitions import WithPartitions, entry, moves, silent, stands
+from tests.helpers.partitions import WithPartitions, entry, moving_partition, stalled_partition, unanswered_partition
 from tests.helpers.partitions import read as read_of
 from tests.helpers.reasons import denied
 from tests.helpers.stores import DESCRIPTION, NOW_MS, Id
@@ -28,7 +28,7 @@ DENIED = denied("hr.payroll")
 
 def on(topic: str, partition: int, *entries: Any) -> tuple[Any, Any]:
     """A partition whose LSO stands, and what is open on it."""
-    return stands(partition, topic), read_of(*entries, partition=partition)._replace(topic=topic)
+    return stalled_partition(partition, topic), read_of(*entries, partition=partition)._replace(topic=topic)
 
 
 def hanging(
@@ -100,9 +100,9 @@ def tell(url: str, **more: Any) -> WithPartitions:
         *on("payments", 7, entry(7)),
         *on("settlements", 2, entry(8)),
         *on("ledger", 4, entry(9)),
-        moves(0),
-        moves(1),
-        *(silent(DENIED, partition, "hr.payroll") for partition in range(6)),
+        moving_partition(0),
+        moving_partition(1),
+        *(unanswered_partition(DENIED, partition, "hr.payroll") for partition in range(6)),
     )
     wait(
         cluster,

@@ -14,7 +14,7 @@ from service.store.queries import judged_partitions, partitions
 from service.store.queries.findings import FindingSelection, read_page
 from service.web.partitions.blocking_chain import Link, by_id, by_key, links
 from tests.helpers.findings import observe
-from tests.helpers.partitions import WithPartitions, entry, stands
+from tests.helpers.partitions import WithPartitions, entry, stalled_partition
 from tests.helpers.stores import NOW_MS, Id
 from tests.service.web.stories import empty_store, group, hanging, on, wait
 from tests.service.web.test_heal import LIMITS
@@ -65,7 +65,7 @@ def test_an_orphan_is_named_by_its_producer_id(cluster: WithPartitions, chain: C
 
 
 def test_nobody_known_is_unknown_and_says_why(cluster: WithPartitions, chain: Chain) -> None:
-    cluster.look(stands(3, "payments"))
+    cluster.look(stalled_partition(3, "payments"))
     (link,) = chain()
     assert (link.who, link.relation, link.heal.text) == ("unknown", "unknown", "unknown")
     assert link.why == link.heal.more != ""
@@ -91,7 +91,7 @@ def test_the_worst_comes_first(cluster: WithPartitions, chain: Chain) -> None:
     cluster.read(ids)
     cluster.look(
         *(fact for number, topic in enumerate("abcde") for fact in on(topic, 0, entry(11 + number))),
-        stands(0, "f", stalled_since_ms=NOW_MS - 90_000),
+        stalled_partition(0, "f", stalled_since_ms=NOW_MS - 90_000),
     )
     wait(cluster, [group("g", "c", 0)])
     cluster.see(hanging("d", 0, b"hung", 14))

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import expect
 
 from service.domain.findings.finding import Subject
-from tests.helpers.partitions import LSO, PID, WithPartitions, entry, owner, read, stands
+from tests.helpers.partitions import LSO, PID, WithPartitions, entry, owner, read, stalled_partition
 from tests.helpers.stores import NOW_MS
 from tests.service.web.browser import DESK, PHONE, Browse, is_wider_than_the_window
 from tests.service.web.every_kind import ABORT, EVERY, hanging
@@ -22,7 +22,9 @@ LONG = b"warehouse-flink-sink-" + b"8f2c41d9" * 23
 def cluster(tmp_path: Path) -> Iterator[WithPartitions]:
     cluster = WithPartitions(f"sqlite:///{tmp_path / 'store.db'}")
     cluster.read([owner(LONG, state=5)])
-    cluster.look(stands(log_start=0, high_watermark=900_000), read(entry(records=3))._replace(high_watermark=900_000))
+    cluster.look(
+        stalled_partition(log_start=0, high_watermark=900_000), read(entry(records=3))._replace(high_watermark=900_000)
+    )
     own = Subject("orders", 0, LONG, PID, 3, LSO)
     others = [one for kind, one in EVERY.items() if kind != "hanging_transaction"]
     cluster.see(hanging(subject=own, owner="team-of-the-night", muted_until_ms=NOW_MS + 60_000), *others)

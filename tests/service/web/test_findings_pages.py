@@ -23,7 +23,7 @@ from service.store.queries import findings as read_findings
 from service.store.queries.findings import FindingSelection
 from service.store.schema import findings
 from service.store.writers.groups import GroupSeen, GroupWriter
-from tests.helpers.partitions import LSO, PID, WithPartitions, entry, moves, owner, read, stands
+from tests.helpers.partitions import LSO, PID, WithPartitions, entry, moving_partition, owner, read, stalled_partition
 from tests.helpers.reasons import denied
 from tests.helpers.stores import DESCRIPTION, NOW_MS, Id
 from tests.service.web.every_kind import ABORT, BLOCKS, EVERY, hanging
@@ -58,7 +58,7 @@ def cluster(tmp_path: Path) -> Iterator[WithPartitions]:
     """orders-0 stands and holds what hangs; orders-1 does not stand."""
     cluster = WithPartitions(f"sqlite:///{tmp_path / 'store.db'}")
     cluster.read([Id(b"pay", states.COMPLETE_ABORT, producer_id=PID)])
-    cluster.look(stands(), read(entry()), moves(1))
+    cluster.look(stalled_partition(), read(entry()), moving_partition(1))
     yield cluster
     cluster.close()
 
@@ -317,7 +317,7 @@ def test_owner_mute_confidence_and_that_it_came_back_are_shown(cluster: WithPart
 def test_what_a_transaction_holds_is_shown_with_its_id(cluster: WithPartitions, look: Look) -> None:
     own = owner(b"late", producer_id=9)
     cluster.read([own._replace(topics=(Participants("orders", (0, 2)),))])
-    cluster.look(stands(), read(entry(9)), stands(2), read(entry(9), partition=2))
+    cluster.look(stalled_partition(), read(entry(9)), stalled_partition(2), read(entry(9), partition=2))
     cluster.see(EVERY[kinds.OVERDUE]._replace(subject=Subject(transactional_id=b"late")))
     page = look(address(the(cluster, kinds.OVERDUE)))
     assert "What it holds 2 partitions in the transaction" in page.text
@@ -333,22 +333,24 @@ def test_filters_are_in_the_address_and_those_of_rest(cluster: WithPartitions, l
         EVERY[kinds.FENCING_CONFLICT]._replace(subject=Subject(transactional_id=odd)),
         EVERY[kinds.EXPIRING],
     )
-    hangs, fences, expires = (the(cluster, k).id for k in (kinds.HANGING, kinds.FENCING_CONFLICT, kinds.EXPIRING))
+    hanging_id, fences, expires = (the(cluster, k).id for k in (kinds.HANGING, kinds.FENCING_CONFLICT, kinds.EXPIRING))
 
     def listed(query: str) -> set[str]:
         page = look(f"{LIST}?{query}")
         assert page.status == 200, page.text
-        return {one for one in (hangs, fences, expires) if f'id="finding-{one}"' in page.html}
+        return {one for one in (hanging_id, fences, expires) if f'id="finding-{one}"' in page.html}
 
-    assert listed("") == {hangs, fences, expires}
-    assert listed("kind=hanging_transaction") == {hangs}
+    assert listed("") == {hanging_id, fences, expires}
+    assert listed("kind=hanging_transaction") == {hanging_id}
     assert listed("kind=fencing_conflict&kind=expiring_transactional_id") == {fences, expires}
-    assert listed("severity=critical&severity=info") == {hangs, expires}
+    assert listed("severity=critical&severity=info") == {hanging_id, expires}
     assert listed("transactional_id=p%FF") == {fences}
-    assert listed("topic=orders&partition=0") == {hangs}
+    assert listed("topic=orders&partition=0") == {hanging_id}
     assert listed("topic=orders&partition=1") == set()
     assert listed("status=resolved") == set()
-    assert listed("kind=&severity=&transactional_id=&topic=&partition=") == {hangs, fences, expires}, "an empty form"
+    assert listed("kind=&severity=&transactional_id=&topic=&partition=") == {hanging_id, fences, expires}, (
+        "an empty form"
+    )
     page = look(f"{LIST}?status=candidate&status=confirmed&transactional_id=p%FF")
     assert 'href="/api/v1/clusters/orders/findings?status=candidate&amp;status=confirmed' in page.html
     assert 'value="p\\x{ff}"' in page.html
@@ -407,7 +409,7 @@ def test_what_is_not_there_is_404(look: Look) -> None:
 
 
 def test_without_findings_partitions_that_cannot_be_judged_are_named(cluster: WithPartitions, look: Look) -> None:
-    cluster.look(stands(3), at_ms=NOW_MS)
+    cluster.look(stalled_partition(3), at_ms=NOW_MS)
     text = look().text
     assert "No open finding." in text
     assert "cannot be judged: whether anything is wrong there is not known." in text

@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 
 from service.domain.transaction_log import states
 from service.store.schema import producer_ids
-from tests.helpers.partitions import WithPartitions, entry, hangs, moves, read, stands
+from tests.helpers.partitions import WithPartitions, entry, hanging_finding, moving_partition, read, stalled_partition
 from tests.helpers.stores import NOW_MS, Id, client_of, open_id
 from tests.service.web.page_text import PageText
 
@@ -33,8 +33,14 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WithPartitions
             open_id("x" * 200, 5_000, producer_id=14),
         ]
     )
-    cluster.look(stands(), read(entry(4_711)), moves(1), moves(0, "twin"), moves(3, "a.b-c"))
-    cluster.see(hangs(0, 7, b"payments-3"))
+    cluster.look(
+        stalled_partition(),
+        read(entry(4_711)),
+        moving_partition(1),
+        moving_partition(0, "twin"),
+        moving_partition(3, "a.b-c"),
+    )
+    cluster.see(hanging_finding(0, 7, b"payments-3"))
     yield cluster
     cluster.close()
 

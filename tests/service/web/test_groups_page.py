@@ -13,13 +13,13 @@ from service.domain.partitions.blocked_groups import OFFSETS_TOPIC, offsets_part
 from service.store.writers.groups import GroupSeen, GroupWriter
 from service.web.partitions import groups
 from tests.helpers.findings import observe
-from tests.helpers.partitions import END, LSO, WithPartitions, moves, silent, stands
+from tests.helpers.partitions import END, LSO, WithPartitions, moving_partition, stalled_partition, unanswered_partition
 from tests.helpers.stores import NOW_MS, Id
 from tests.service.web.page_text import page_of
 
 PATH = "/clusters/orders/groups"
 HOME = offsets_partition("eos", 50)
-HOMES = [moves(number, OFFSETS_TOPIC) for number in range(50) if number != HOME]
+HOMES = [moving_partition(number, OFFSETS_TOPIC) for number in range(50) if number != HOME]
 
 
 def group(
@@ -39,7 +39,7 @@ def cluster(tmp_path: Path) -> Iterator[WithPartitions]:
 
 @pytest.fixture
 def seen(cluster: WithPartitions) -> WithPartitions:
-    cluster.look(stands(), moves(1), stands(HOME, OFFSETS_TOPIC), *HOMES)
+    cluster.look(stalled_partition(), moving_partition(1), stalled_partition(HOME, OFFSETS_TOPIC), *HOMES)
     rows = [
         group("at", LSO),
         group("below", LSO - 5, members=None),
@@ -108,9 +108,9 @@ def test_groups_that_may_not_be_asked_are_unknown(seen: WithPartitions) -> None:
 
 
 def test_nobody_is_held_back(cluster: WithPartitions) -> None:
-    cluster.look(moves())
+    cluster.look(moving_partition())
     assert "No group is held back." in page_of(cluster.url, PATH).texts["groups"]
-    cluster.look(moves(), silent("away", 1))
+    cluster.look(moving_partition(), unanswered_partition("away", 1))
     text = page_of(cluster.url, PATH).texts["groups"]
     assert "No group is known to be held back." in text
 

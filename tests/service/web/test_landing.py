@@ -9,7 +9,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from service.app import create_app
-from tests.helpers.partitions import WithPartitions, entry, moves
+from tests.helpers.partitions import WithPartitions, entry, moving_partition
 from tests.helpers.stores import NOW_MS, Id, client_of
 from tests.service.web.page_text import PageText
 from tests.service.web.stories import empty_store, hanging, on
@@ -42,7 +42,7 @@ def open_page(url: str, later_ms: int = 1_200) -> PageText:
 def test_each_cluster_has_its_verdict(cluster: WithPartitions, url: str) -> None:
     other = empty_store(url, "quiet")
     other.read([Id(b"a")])
-    other.look(moves())
+    other.look(moving_partition())
     other.close()
     page = open_page(url)
     assert page.texts["cluster-1"].startswith('o"><i>& /x 1 transaction hangs. It will not heal by itself.')

@@ -10,7 +10,7 @@ from service.app import create_app
 from service.domain.findings import kinds
 from service.store.queries import clusters
 from tests.helpers.findings import observe
-from tests.helpers.partitions import WithPartitions, moves
+from tests.helpers.partitions import WithPartitions, moving_partition
 from tests.helpers.stores import NOW_MS
 from tests.service.web.breaking import HANGS, PAGE, breaks, take, title
 from tests.service.web.browser import PHONE, Browse, Clock
@@ -27,7 +27,7 @@ def test_a_finding_appears_by_itself_and_goes(well: WithPartitions, browse: Brow
     title(page, HANGS)
     expect(page).to_have_title("1 hanging · prod-eu · txnscope")
     expect(page.locator("#nav .n--critical")).to_contain_text("1")
-    well.look(moves(7, "payments", stalled_since_ms=None))
+    well.look(moving_partition(7, "payments", stalled_since_ms=None))
     well.see()
     title(page, QUIET)
     assert page.evaluate("window.same"), "the page was never loaded anew"

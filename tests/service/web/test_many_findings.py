@@ -7,14 +7,14 @@ from pathlib import Path
 from service.domain.findings import kinds
 from service.domain.findings.lifecycle import MOST_OPEN
 from tests.helpers.findings import observe
-from tests.helpers.partitions import WithPartitions, hangs, moves
+from tests.helpers.partitions import WithPartitions, hanging_finding, moving_partition
 from tests.helpers.stores import NOW_MS, client_of, open_id
 
 
 def test_pages_count_findings_that_they_do_not_list(tmp_path: Path) -> None:
     cluster = WithPartitions(f"sqlite:///{tmp_path / 'store.db'}")
-    cluster.look(moves())
-    many = [hangs(n, 7 + n) for n in range(MOST_OPEN)]
+    cluster.look(moving_partition())
+    many = [hanging_finding(n, 7 + n) for n in range(MOST_OPEN)]
     late = [observe(kinds.OVERDUE, b"id-%d" % n, severity=kinds.CRITICAL) for n in range(50)]
     cluster.see(*many, *late, now_ms=NOW_MS)
     cluster.read([open_id("pay", 30_000, "orders")])

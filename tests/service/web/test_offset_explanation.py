@@ -17,7 +17,7 @@ from service.app import create_app
 from service.domain.partitions.offset_spans import Piece, SpanWalk
 from service.kafka.metadata import Leader
 from service.web.partitions.explanation import Asked, asked
-from tests.helpers.partitions import WithPartitions, moves
+from tests.helpers.partitions import WithPartitions, moving_partition
 from tests.helpers.stores import NOW_MS, Id
 from tests.service.web.page_text import PageText, page_of
 
@@ -46,7 +46,7 @@ def cluster(tmp_path: Path) -> Iterator[WithPartitions]:
 def test_what_cannot_be_explained_is_a_sentence_on_the_page(
     cluster: WithPartitions, query: str, status: int, says: str
 ) -> None:
-    cluster.look(moves())
+    cluster.look(moving_partition())
     page = page_of(cluster.url, f"{HERE}?{query}", status)
     assert page.texts["explained"].startswith(says) or says in page.texts["explained"]
     assert "orders-0 hides nothing" in page.texts["verdict"], "the page is there all the same"
@@ -101,7 +101,7 @@ def explain(cluster: WithPartitions, monkeypatch: pytest.MonkeyPatch) -> Callabl
         return found
 
     cluster.read([Id(b"pay", producer_id=7), Id(b"a<b>", producer_id=8)])
-    cluster.look(moves())
+    cluster.look(moving_partition())
     return page
 
 

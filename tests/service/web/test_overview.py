@@ -6,7 +6,7 @@ import re
 
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import Participants
-from tests.helpers.partitions import WithPartitions, entry, moves
+from tests.helpers.partitions import WithPartitions, entry, moving_partition
 from tests.helpers.stores import NOW_MS, Id
 from tests.service.store.histories import MINUTE, committed
 from tests.service.store.logs import batch, read
@@ -53,7 +53,7 @@ def test_medians_where_they_were_counted(cluster: WithPartitions, url: str) -> N
 def test_before_a_whole_minute_was_counted_rates_are_not_known(url: str) -> None:
     cluster = empty_store(url, started_ms=NOW_MS - 20_000)
     cluster.read([Id(b"a")])
-    cluster.look(moves())
+    cluster.look(moving_partition())
     cluster.close()
     words = words_of(page_of(url))
     assert "Commits not known yet after the first whole minute" in words
@@ -150,7 +150,7 @@ def test_a_decision_that_is_not_known_has_no_command(cluster: WithPartitions, ur
 
 def test_what_hangs_behind_another_heads_the_page_too(cluster: WithPartitions, url: str) -> None:
     cluster.read([Id(b"payments-3", producer_id=7)])
-    cluster.look(moves(7, "payments"))
+    cluster.look(moving_partition(7, "payments"))
     cluster.see(hanging())
     html = page_of(url)
     assert h1(html).startswith("1 transaction hangs.")

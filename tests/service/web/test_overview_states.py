@@ -11,7 +11,7 @@ from service.domain.transaction_log.states import SOURCE, TOPIC
 from service.store import lease, progress
 from service.store.writers.findings import FindingWriter
 from tests.helpers.findings import observe
-from tests.helpers.partitions import WithPartitions, entry, moves, silent
+from tests.helpers.partitions import WithPartitions, entry, moving_partition, unanswered_partition
 from tests.helpers.reasons import denied
 from tests.helpers.stores import NOW_MS, Id
 from tests.service.web.opened import h1, links_of, page_of, quiet, words_of
@@ -20,7 +20,7 @@ from tests.service.web.stories import DENIED, HOUR_MS, empty_store, group, hangi
 
 def test_nothing_hangs_in_what_can_be_judged(cluster: WithPartitions, url: str) -> None:
     quiet(cluster)
-    cluster.look(silent(DENIED, 0, "hr.payroll"))
+    cluster.look(unanswered_partition(DENIED, 0, "hr.payroll"))
     html = page_of(url)
     assert h1(html) == "Nothing hangs in the 2 of 3 partitions that can be judged."
     assert "verdict--info" in html
@@ -53,7 +53,7 @@ def test_what_is_muted_is_marked_and_does_not_head_the_page(cluster: WithPartiti
 
 def test_no_transactions_yet(cluster: WithPartitions, url: str) -> None:
     cluster.read()
-    cluster.look(moves(0))
+    cluster.look(moving_partition(0))
     html = page_of(url)
     assert h1(html) == "No transactions seen yet."
     assert "If you expected transactions" in words_of(html)
@@ -147,7 +147,7 @@ def test_nobody_writes_the_store(url: str) -> None:
 def test_without_the_log_the_rest_stays_fresh(cluster: WithPartitions, url: str) -> None:
     """What may not be read makes its partitions unknown, not all data old."""
     cluster.writer.report_trouble(denied("__transaction_state"))
-    cluster.look(moves(0))
+    cluster.look(moving_partition(0))
     html = page_of(url)
     assert "Live, data 1.2 s old" in words_of(html, "live")
     assert "was read yet" not in h1(html)

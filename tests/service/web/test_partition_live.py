@@ -14,7 +14,7 @@ from service.domain.transaction_log.facts import Participants
 from service.store import clusters
 from service.store.writers.groups import GroupSeen, GroupWriter
 from service.web.partitions import partition_page
-from tests.helpers.partitions import LSO, WithPartitions, entry, moves, owner, read, stands
+from tests.helpers.partitions import LSO, WithPartitions, entry, moving_partition, owner, read, stalled_partition
 from tests.helpers.stores import DESCRIPTION, NOW_MS
 from tests.service.web.browser import DESK, PHONE, WAIT_MS, Browse, Clock, is_wider_than_the_window
 
@@ -44,7 +44,7 @@ def cluster(tmp_path: Path) -> Iterator[WithPartitions]:
     clusters.describe(cluster.engine, cluster.id, DESCRIPTION, NOW_MS)
     places = (Participants("orders", (0,)),)
     cluster.read([owner(LONG.encode(), topics=places, last_update_ms=NOW_MS, timestamp_ms=NOW_MS)])
-    cluster.look(stands(), read(entry()), moves(1))
+    cluster.look(stalled_partition(), read(entry()), moving_partition(1))
     GroupWriter(cluster.engine, cluster.lease).replace([GroupSeen("g" * 200, "orders", 0, LSO, 2, False)], NOW_MS)
     yield cluster
     cluster.close()
@@ -65,7 +65,7 @@ def test_the_answer_and_what_is_typed_survive_the_refresh_that_brings_what_is_ne
     expect(page.locator("#explained")).to_contain_text("Aborted. Offset 4 belongs to")
     expect(page.locator("#verdict h1")).to_contain_text("orders-0 hides 10 records.")
     page.get_by_label("Offset", exact=True).fill("99")
-    cluster.look(moves(at_ms=NOW_MS + 1_000), at_ms=NOW_MS + 1_000)
+    cluster.look(moving_partition(at_ms=NOW_MS + 1_000), at_ms=NOW_MS + 1_000)
     expect(page.locator("#verdict h1")).to_contain_text("orders-0 hides nothing", timeout=WAIT_MS)
     expect(page.locator("#explained")).to_contain_text("Client abort", ignore_case=True)
     expect(page.get_by_label("Offset", exact=True)).to_have_value("99")

@@ -26,12 +26,12 @@ from tests.helpers.partitions import (
     SINCE_MS,
     WithPartitions,
     entry,
-    hangs,
-    moves,
+    hanging_finding,
+    moving_partition,
     owner,
     read,
-    silent,
-    stands,
+    stalled_partition,
+    unanswered_partition,
 )
 from tests.helpers.reasons import denied
 from tests.helpers.stores import DESCRIPTION, NOW_MS, Id
@@ -65,7 +65,7 @@ RELATIONS: dict[str, tuple[Any, ...]] = {
         owner(b"a", state=states.COMPLETE_COMMIT, topics=()),
         "hanging",
         "will not heal by itself",
-        hangs(name=b"a"),
+        hanging_finding(name=b"a"),
     ),
     "unknown": (owner(b"a", state=states.COMPLETE_COMMIT, topics=()), "unknown", "being looked at again"),
 }
@@ -83,7 +83,7 @@ TITLES = {
 def test_each_relation_in_words(cluster: WithPartitions, relation: str) -> None:
     id_, word, heal, *observations = RELATIONS[relation]
     now_ms = NOW_MS + (40_000 if relation == "overdue" else 0)
-    cluster.look(stands(), read(entry()))
+    cluster.look(stalled_partition(), read(entry()))
     cluster.see(*observations)
     cluster.read([id_], now_ms=now_ms)
     cluster.look(at_ms=now_ms)
@@ -101,7 +101,7 @@ def test_each_relation_in_words(cluster: WithPartitions, relation: str) -> None:
 
 def test_a_marker_that_is_not_replicated(cluster: WithPartitions) -> None:
     cluster.read([owner(b"a", state=states.COMPLETE_COMMIT, topics=())])
-    cluster.look(stands(), read())
+    cluster.look(stalled_partition(), read())
     page = page_of(cluster.url, HERE)
     assert "marker not replicated" in page.texts["open-7"]
     assert "heals when the replicas catch up" in page.texts["open-7"]
@@ -109,9 +109,9 @@ def test_a_marker_that_is_not_replicated(cluster: WithPartitions) -> None:
 
 def test_only_what_hides_records_is_listed_the_worst_first(cluster: WithPartitions) -> None:
     cluster.read([owner(b"a"), owner(LONG, 2, 8), owner(b"pay", 3, 9, states.COMPLETE_ABORT, topics=())])
-    cluster.look(stands(), stands(2), stands(3), moves(1))
+    cluster.look(stalled_partition(), stalled_partition(2), stalled_partition(3), moving_partition(1))
     cluster.look(read(entry()), read(entry(8), partition=2), read(entry(9), partition=3))
-    cluster.see(hangs(3, 9))
+    cluster.see(hanging_finding(3, 9))
     wait(cluster, ("billing", LSO), ("audit", LSO - 5))
     page = page_of(cluster.url, PATH)
     rows = [id_ for id_ in page.texts if id_.startswith("partition-")]
@@ -129,9 +129,9 @@ def test_only_what_hides_records_is_listed_the_worst_first(cluster: WithPartitio
 def test_filters_and_sorts_in_the_address(cluster: WithPartitions) -> None:
     cluster.read()
     cluster.look(
-        stands(0, "orders", high_watermark=END + 5, stalled_since_ms=NOW_MS - 9_000),
-        stands(0, "payments", high_watermark=END + 500, stalled_since_ms=NOW_MS - 5_000),
-        stands(1, "orders", stalled_since_ms=NOW_MS - 60_000),
+        stalled_partition(0, "orders", high_watermark=END + 5, stalled_since_ms=NOW_MS - 9_000),
+        stalled_partition(0, "payments", high_watermark=END + 500, stalled_since_ms=NOW_MS - 5_000),
+        stalled_partition(1, "orders", stalled_since_ms=NOW_MS - 60_000),
     )
 
     def rows(query: str) -> list[str]:
@@ -149,7 +149,7 @@ def test_filters_and_sorts_in_the_address(cluster: WithPartitions) -> None:
 def test_what_does_not_answer_is_listed_as_unknown_with_why(cluster: WithPartitions) -> None:
     hidden = denied("hr.payroll", DESCRIBE, READ)
     cluster.read()
-    cluster.look(moves(), *(silent(hidden, n, "hr.payroll") for n in range(6)))
+    cluster.look(moving_partition(), *(unanswered_partition(hidden, n, "hr.payroll") for n in range(6)))
     page = page_of(cluster.url, PATH)
     row = page.texts["silent-hr.payroll-0"]
     assert row.startswith("hr.payroll-0 to -5 6 partitions not readable unknown unknown unknown unknown unknown")
@@ -168,7 +168,7 @@ def test_what_does_not_answer_is_listed_as_unknown_with_why(cluster: WithPartiti
 
 def test_who_holds_it_is_unknown_and_says_why(cluster: WithPartitions) -> None:
     cluster.read()
-    cluster.look(stands(), read(entry()))
+    cluster.look(stalled_partition(), read(entry()))
     row = page_of(cluster.url, f"{PATH}?show=unknown").texts["partition-orders-0"]
     assert "unknown" in row
     assert row.count("no transactional.id is known to have had its producer id") == 1
@@ -179,9 +179,9 @@ def test_who_holds_it_is_unknown_and_says_why(cluster: WithPartitions) -> None:
 
 def test_the_last_numbers_of_what_fell_silent(cluster: WithPartitions) -> None:
     cluster.read([owner(b"a")])
-    cluster.look(stands(), read(entry()))
+    cluster.look(stalled_partition(), read(entry()))
     later_ms = NOW_MS + 60_000
-    cluster.look(silent("broker 1 does not answer", at_ms=later_ms), at_ms=later_ms)
+    cluster.look(unanswered_partition("broker 1 does not answer", at_ms=later_ms), at_ms=later_ms)
     page = page_of(cluster.url, HERE, now_ms=later_ms)
     assert page.texts["verdict"].startswith("Unknown: orders-0 cannot be looked at. Broker 1 does not answer.")
     assert "The numbers below are of 14:13:50" in page.texts["verdict"]
@@ -196,7 +196,7 @@ def test_nothing_is_said_to_be_fine_before_it_was_looked_at(cluster: WithPartiti
 
 def test_who_holds_it_is_not_judged_while_the_log_is_read_for_the_first_time(tmp_path: Path) -> None:
     cluster = reading_for_the_first_time(f"sqlite:///{tmp_path / 'store.db'}", Id(b"a"))
-    cluster.look(stands(), read(entry()))
+    cluster.look(stalled_partition(), read(entry()))
     assert "Who holds what is not judged yet." in page_of(cluster.url, PATH).texts["not-read"]
     verdict = page_of(cluster.url, HERE).texts["verdict"]
     assert verdict.startswith("orders-0 hides 10 records. Who holds them is not judged yet.")
@@ -213,7 +213,7 @@ def test_who_holds_it_is_not_judged_while_the_log_is_read_for_the_first_time(tmp
 )
 def test_old_data_is_not_fine(cluster: WithPartitions, age_ms: int, title: str) -> None:
     cluster.read([Id(b"a")])
-    cluster.look(moves())
+    cluster.look(moving_partition())
     with TestClient(create_app(cluster.url, "1", now_ms=lambda: NOW_MS + age_ms)) as client:
         text = client.get(HERE).text
     assert PageText(text).texts["verdict"].startswith(title)
@@ -226,7 +226,10 @@ def test_many_at_once_say_how_many_are_not_judged(cluster: WithPartitions, monke
     monkeypatch.setattr(partition_list, "MOST_JUDGED", 6)
     monkeypatch.setattr(paging.paged, "__defaults__", (4,))
     cluster.read()
-    cluster.look(*(stands(n, stalled_since_ms=NOW_MS - 2_000 - n) for n in range(10)), silent("away", 0, "other"))
+    cluster.look(
+        *(stalled_partition(n, stalled_since_ms=NOW_MS - 2_000 - n) for n in range(10)),
+        unanswered_partition("away", 0, "other"),
+    )
     page = page_of(cluster.url, PATH)
     assert page.texts["too-many"].startswith(
         "The LSO of 10 partitions stands. The 6 that stand longest are judged and listed."
@@ -243,7 +246,7 @@ def test_many_at_once_say_how_many_are_not_judged(cluster: WithPartitions, monke
 
 def test_one_partition_tells_all_that_is_known_of_it(cluster: WithPartitions) -> None:
     cluster.read([owner(b"a"), owner(b"b\xff", producer_id=8)])
-    cluster.look(stands(), read(entry(records=5, bytes=900), entry(8, LSO + 2), entry(9, LSO + 5)))
+    cluster.look(stalled_partition(), read(entry(records=5, bytes=900), entry(8, LSO + 2), entry(9, LSO + 5)))
     subject = Subject("orders", 0, b"a", 7, 3, LSO)
     cluster.see(observe(kinds.ADOPTED, subject=subject, summary="records of a were adopted", log_partition=None))
     wait(cluster, ("billing", LSO), ("audit", LSO - 5), ("dash", END))
@@ -263,7 +266,7 @@ def test_one_partition_tells_all_that_is_known_of_it(cluster: WithPartitions) ->
 
 
 def test_who_is_not_watched_is_not_there_but_an_offset_of_it_may_be_asked_for(cluster: WithPartitions) -> None:
-    cluster.look(moves())
+    cluster.look(moving_partition())
     page_of(cluster.url, f"{PATH}/other/7", 404)
     page_of(cluster.url, f"{PATH}/orders/x", 422)
     page = page_of(cluster.url, f"{PATH}/other/7?offset=5")

@@ -18,7 +18,14 @@ from service.web.cluster.unknowns import PARTITIONS_SHOWN
 from service.web.shared import words
 from service.web.shared.grants import bootstrap_of, lines_of
 from tests.helpers.findings import observe
-from tests.helpers.partitions import WithPartitions, entry, moves, read, silent, stands
+from tests.helpers.partitions import (
+    WithPartitions,
+    entry,
+    moving_partition,
+    read,
+    stalled_partition,
+    unanswered_partition,
+)
 from tests.helpers.reasons import denied
 from tests.helpers.stores import DESCRIPTION, NOW_MS, Id
 from tests.service.web.first_read import reading_for_the_first_time
@@ -56,7 +63,7 @@ def unknown(page: PageText) -> list[str]:
 
 def test_all_is_well(cluster: WithPartitions) -> None:
     cluster.read([Id(b"a")])
-    cluster.look(moves(), moves(1))
+    cluster.look(moving_partition(), moving_partition(1))
     page = page_of(cluster.url, PATH, now_ms=NOW_MS + 1_200)
     assert page.texts["verdict"] == (
         "Verdicts can be trusted. All sources are under 5 s old. 100.0 % of 2 partitions can be judged."
@@ -78,7 +85,7 @@ def test_all_is_well(cluster: WithPartitions) -> None:
 
 def test_what_is_unknown_comes_with_the_line_that_grants_it(cluster: WithPartitions) -> None:
     cluster.read([Id(b"a")])
-    cluster.look(moves(), *(silent(DENIED, n, "hr.payroll") for n in range(6)))
+    cluster.look(moving_partition(), *(unanswered_partition(DENIED, n, "hr.payroll") for n in range(6)))
     cluster.see(observe(kinds.COVERAGE_GAP, subject=Subject(group="hr sync"), log_partition=None))
     page = page_of(cluster.url, PATH)
     partitions, group = unknown(page)
@@ -100,7 +107,7 @@ def test_assumed_configs_are_marked_and_can_be_granted(tmp_path: Path) -> None:
     cluster = WithPartitions(f"sqlite:///{tmp_path / 'store.db'}")
     clusters.describe(cluster.engine, cluster.id, DESCRIPTION, NOW_MS)
     cluster.read([Id(b"a")])
-    cluster.look(moves())
+    cluster.look(moving_partition())
     page = page_of(cluster.url, PATH)
     cluster.close()
     assert page.texts["verdict"].startswith("Verdicts can be trusted, with what is said below.")
@@ -122,7 +129,7 @@ def test_assumed_configs_are_marked_and_can_be_granted(tmp_path: Path) -> None:
 )
 def test_a_source_that_is_old(cluster: WithPartitions, age_ms: int, title: str, state: str) -> None:
     """The other one is fresh: verdicts need both."""
-    cluster.look(moves())
+    cluster.look(moving_partition())
     cluster.read([Id(b"a")], now_ms=NOW_MS + age_ms)
     page = page_of(cluster.url, PATH, now_ms=NOW_MS + age_ms)
     assert page.texts["verdict"].startswith(title)
@@ -141,7 +148,7 @@ def test_a_source_that_is_old(cluster: WithPartitions, age_ms: int, title: str, 
 
 def test_a_source_in_trouble_says_what_it_is(cluster: WithPartitions) -> None:
     cluster.read([Id(b"a")])
-    cluster.look(moves())
+    cluster.look(moving_partition())
     cluster.read(trouble="broker 2 does not answer")
     page = page_of(cluster.url, PATH)
     assert "in trouble broker 2 does not answer" in page.texts["source-transaction_state"]
@@ -169,7 +176,7 @@ def test_coordinators_as_cells_with_a_table(tmp_path: Path) -> None:
     cluster = store(tmp_path, partitions=4)
     for number in range(3):
         cluster.read([Id(b"a%d" % number)], partition=number, behind=240 if number == 1 else 0)
-    cluster.look(moves())
+    cluster.look(moving_partition())
     reject = Reject(2, 0, 1, "unknown_version", b"billing", b"k", b"v" * 90)
     span = RangeRead(2, "T", 0, 1, 2, 1, 5, 0, 2, NOW_MS, 1, 100, None)
     cluster.writer.apply(LogBatch((span,), (), (reject,), None, (), ()), NOW_MS)
@@ -184,7 +191,7 @@ def test_coordinators_as_cells_with_a_table(tmp_path: Path) -> None:
 
 def test_gaps_are_told_with_what_was_done(cluster: WithPartitions) -> None:
     cluster.read([Id(b"a")], gap=Gap(0, 4_210, "retention"))
-    cluster.look(moves())
+    cluster.look(moving_partition())
     page = page_of(cluster.url, PATH)
     told = page.texts["rejects"].replace("\N{EN DASH}", " ")
     assert "0 rejects, 1 gap" in told
@@ -196,7 +203,7 @@ def test_gaps_are_told_with_what_was_done(cluster: WithPartitions) -> None:
 def test_thousands_of_reasons_are_not_all_listed(cluster: WithPartitions) -> None:
     cluster.read()
     over = PARTITIONS_SHOWN + 5
-    cluster.look(*(fact for n in range(over) for fact in (stands(n), read(entry(n), partition=n))))
+    cluster.look(*(fact for n in range(over) for fact in (stalled_partition(n), read(entry(n), partition=n))))
     page = page_of(cluster.url, PATH)
     assert len(unknown(page)) == PARTITIONS_SHOWN
     assert "5 more partitions or groups of them for reasons of their own." in page.texts["unknown"]

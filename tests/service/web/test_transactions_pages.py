@@ -24,7 +24,7 @@ from service.store import clusters
 from service.store.writers.groups import GroupSeen, GroupWriter
 from service.web.shared.causes import PROOFS, TO_DO
 from tests.helpers.findings import observe
-from tests.helpers.partitions import WithPartitions, hangs, moves, owner, read, stands
+from tests.helpers.partitions import WithPartitions, hanging_finding, moving_partition, owner, read, stalled_partition
 from tests.helpers.partitions import entry as open_entry
 from tests.helpers.paths import ROOT
 from tests.helpers.stores import NOW_MS, Id, mixed_ids, open_id
@@ -216,7 +216,7 @@ def test_an_empty_store_says_that_none_was_seen(client: TestClient, cluster: Wit
 
 def test_an_idle_id_that_hangs_says_so_where_it_stands_and_before(cluster: WithPartitions, client: TestClient) -> None:
     cluster.read([Id(b"zzz", producer_id=7), *(Id(b"idle-%d" % n, states.EMPTY) for n in range(60))])
-    cluster.see(hangs(3, name=b"zzz"))
+    cluster.see(hanging_finding(3, name=b"zzz"))
     assert "zzz hangs on orders-3 ; it is further down this list." in words(get(client, LIST))
     html = get(client, f"{LIST}?prefix=zzz")
     assert "CompleteCommit ended 14:13:00 hangs on orders-3 7 / 3" in row_of(html, "zzz")
@@ -226,7 +226,7 @@ def test_an_idle_id_that_hangs_says_so_where_it_stands_and_before(cluster: WithP
 
 def test_an_open_transaction_names_the_groups_it_blocks(cluster: WithPartitions, client: TestClient) -> None:
     cluster.read([owner(b"pay"), owner(b"other", producer_id=8)._replace(start_ms=NOW_MS - 2_000)])
-    cluster.look(stands(), read(open_entry()), moves(1))
+    cluster.look(stalled_partition(), read(open_entry()), moving_partition(1))
     GroupWriter(cluster.engine, cluster.lease).replace([GroupSeen("billing", "orders", 0, 100, 1, False)], NOW_MS)
     html = get(client, LIST)
     assert "orders-0 blocks billing" in row_of(html, "pay")
@@ -370,7 +370,7 @@ def test_an_undecodable_id_is_unknown_never_idle(cluster: WithPartitions, client
 
 def test_an_id_that_hangs_says_so_first(cluster: WithPartitions, client: TestClient) -> None:
     apply(cluster, aborted(0, NOW_MS - 90_000))
-    cluster.see(hangs(7, name=b"pay"))
+    cluster.see(hanging_finding(7, name=b"pay"))
     html = get(client, f"{ONE}?id=pay")
     text = words(html)
     assert text.index("Its transaction hangs on orders-7 and will not end by itself") < text.index("Aborted by its own")
@@ -518,7 +518,7 @@ def test_on_a_phone_nothing_is_cut_and_the_timeline_begins_at_the_newest(
     cluster: WithPartitions, browse: Browse
 ) -> None:
     cluster.read([open_id(WIDE, 9_000), open_id(MARKUP, 8_000)])
-    cluster.see(hangs(name=MARKUP), observe(kinds.OVERDUE, subject=Subject(transactional_id=WIDE)))
+    cluster.see(hanging_finding(name=MARKUP), observe(kinds.OVERDUE, subject=Subject(transactional_id=WIDE)))
     tab = browse(cluster.url, width=PHONE)
     for path in (LIST, f"{ONE}?id={quote(WIDE)}", f"{ONE}?id={quote(MARKUP)}"):
         assert not is_wider_than_the_window(tab.open(path))

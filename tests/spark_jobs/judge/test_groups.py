@@ -15,7 +15,16 @@ from service.store.queries import judged_partitions, partitions
 from service.store.writers.findings import FindingWriter, load
 from service.store.writers.groups import GroupSeen, GroupWriter
 from spark_jobs.judge.groups import BlockedGroupObserver
-from tests.helpers.partitions import LSO, WithPartitions, entry, hangs, moves, owner, read, stands
+from tests.helpers.partitions import (
+    LSO,
+    WithPartitions,
+    entry,
+    hanging_finding,
+    moving_partition,
+    owner,
+    read,
+    stalled_partition,
+)
 from tests.helpers.stores import NOW_MS
 from tests.service.domain.findings.builders import context
 
@@ -27,7 +36,7 @@ LATER_MS = NOW_MS + STANDS_AFTER_MS
 def cluster(tmp_path: Path) -> Iterator[WithPartitions]:
     cluster = WithPartitions(f"sqlite:///{tmp_path / 'store.db'}")
     cluster.read([owner(b"p\x00y")])
-    cluster.look(stands(), read(entry()))
+    cluster.look(stalled_partition(), read(entry()))
     yield cluster
     cluster.close()
 
@@ -55,7 +64,7 @@ def judge(cluster: WithPartitions, now_ms: int) -> dict[Key, Finding]:
 
 def test_a_group_that_stands_behind_what_hangs_until_the_partition_goes_on(cluster: WithPartitions) -> None:
     cluster.read([owner(b"p\x00y", partition=9, start_ms=NOW_MS)])  # another transaction: this one is nobody's
-    cluster.see(hangs(name=b"p\x00y"))
+    cluster.see(hanging_finding(name=b"p\x00y"))
     seen = GroupSeen("billing", "orders", 0, LSO, 2, False), GroupSeen("other", "orders", 0, LSO + 3, 1, False)
     see(cluster, NOW_MS, *seen)
     assert BILLING not in judge(cluster, NOW_MS)
@@ -65,14 +74,14 @@ def test_a_group_that_stands_behind_what_hangs_until_the_partition_goes_on(clust
     one = found[BILLING]
     assert (one.status, one.severity) == (kinds.CONFIRMED, kinds.CRITICAL)
     assert r"the hanging transaction of p\u{0}y" in one.summary
-    cluster.look(moves(at_ms=LATER_MS + 1), at_ms=LATER_MS + 1)
+    cluster.look(moving_partition(at_ms=LATER_MS + 1), at_ms=LATER_MS + 1)
     one = judge(cluster, LATER_MS + 2)[BILLING]
     assert (one.status, one.resolution) == (kinds.RESOLVED, kinds.HEALED)
 
 
 def test_a_group_that_goes_on_by_itself_is_no_victim_any_more(cluster: WithPartitions) -> None:
     cluster.read([owner(b"p\x00y", partition=9, start_ms=NOW_MS)])
-    cluster.see(hangs(name=b"p\x00y"))
+    cluster.see(hanging_finding(name=b"p\x00y"))
     for now_ms in (NOW_MS, LATER_MS):
         see(cluster, now_ms, GroupSeen("billing", "orders", 0, LSO, 2, False))
     assert judge(cluster, LATER_MS)[BILLING].is_open

@@ -19,7 +19,7 @@ from spark_jobs.source.ledger_requests import LedgerBrokers
 from spark_jobs.source.watched import WatchedTopics
 from tests.helpers.brokers import connect, describe_transaction
 from tests.helpers.waiting import ANSWER_S, wait_for, wait_until_equal
-from tests.integration.producers import SILENT, create_topic, open_producer
+from tests.integration.producers import NULL_LOGGER, create_topic, open_producer
 
 pytestmark = pytest.mark.broker
 
@@ -63,7 +63,7 @@ class Tailing:
 
 
 def test_the_life_of_a_topic(broker_431: Broker) -> None:
-    admin = AdminClient({"bootstrap.servers": broker_431.bootstrap, "logger": SILENT})
+    admin = AdminClient({"bootstrap.servers": broker_431.bootstrap, "logger": NULL_LOGGER})
     create_topic(broker_431.bootstrap, TOPIC, 2)
 
     def write(partition: int, records: int) -> None:

@@ -22,7 +22,7 @@ from spark_jobs.source.log_identity import LogObservation, LogPosition, divergen
 from spark_jobs.source.planner import LogPlanner, Plan
 from tests.helpers.reasons import denied
 from tests.helpers.waiting import ANSWER_S, wait_until_equal
-from tests.integration.producers import SILENT, create_topic, open_producer, transact
+from tests.integration.producers import NULL_LOGGER, create_topic, open_producer, transact
 
 
 class Planned:
@@ -38,7 +38,7 @@ class Planned:
         create_topic(self.bootstrap, self.topic, partitions)
 
     def delete(self) -> None:
-        admin = AdminClient({"bootstrap.servers": self.bootstrap, "logger": SILENT})
+        admin = AdminClient({"bootstrap.servers": self.bootstrap, "logger": NULL_LOGGER})
         admin.delete_topics([self.topic])[self.topic].result(ANSWER_S)
 
     def plan(self) -> dict[int, RangeRead]:

@@ -34,7 +34,7 @@ from tests.lab.hangs import Hang
 KEYS: Final = {"ann": "the-key-of-ann-000", "bob": "the-key-of-bob-000"}
 
 
-class Desk(NamedTuple):
+class ResolveClients(NamedTuple):
     """`rest` answers as one service, `replica` as another one, and a third listens at `url`. `key_file`: ann's."""
 
     lab: HangLab
@@ -48,7 +48,7 @@ class Desk(NamedTuple):
         path = f"/api/v1/clusters/{CLUSTER}/findings/{finding}/resolve"
         return self.rest.post(path, json=body or {}, headers={"Authorization": f"Bearer {key}"})
 
-    def other(self) -> Desk:
+    def other(self) -> ResolveClients:
         return self._replace(rest=self.replica)
 
     def cli(self, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -133,7 +133,7 @@ class Desk(NamedTuple):
 
 
 @contextmanager
-def desk(lab: HangLab, bootstrap: str) -> Iterator[Desk]:
+def resolve_clients(lab: HangLab, bootstrap: str) -> Iterator[ResolveClients]:
     """`bootstrap`: of all brokers."""
     kafka = ClientSettings.load(bootstrap, None)
     key_file = lab.app.directory / "ann.key"
@@ -149,7 +149,9 @@ def desk(lab: HangLab, bootstrap: str) -> Iterator[Desk]:
         serving = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         serving.start()
         try:
-            yield Desk(lab, bootstrap, rest, replica, f"http://127.0.0.1:{listening.getsockname()[1]}", key_file)
+            yield ResolveClients(
+                lab, bootstrap, rest, replica, f"http://127.0.0.1:{listening.getsockname()[1]}", key_file
+            )
         finally:
             server.should_exit = True
             serving.join()
