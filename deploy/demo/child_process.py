@@ -33,7 +33,8 @@ _SENT_AS = {passed_on: sent for sent, passed_on in _FORWARDED.items()}
 
 
 class ChildProcess:
-    """A child on a leash, in a session of its own so that a Ctrl-C of the terminal does not reach it first."""
+    """A child process that ends with this one, in a session of its own so that a Ctrl-C of the terminal does not reach
+    it first."""
 
     def __init__(self, command: list[str], output: IO[bytes], environment: dict[str, str] | None = None) -> None:
         reading_end, self._writing_end = os.pipe()
