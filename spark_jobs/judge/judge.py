@@ -30,7 +30,7 @@ from spark_jobs.judge.events import EventObserver
 from spark_jobs.judge.group_prober import GroupProber, probing_groups
 from spark_jobs.judge.groups import BlockedGroupObserver
 from spark_jobs.judge.partition_prober import PartitionProber
-from spark_jobs.judge.partitions import PartitionLooks
+from spark_jobs.judge.partitions import OpenEntryObserver
 from spark_jobs.runtime.liveness import JUDGE_S, Liveness
 from spark_jobs.runtime.periodic import repeated
 from spark_jobs.settings import IngestSettings
@@ -71,7 +71,7 @@ class RoundTimer:
 
 
 class Judge:
-    """The judge of one cluster; `round` reads through `reader` and writes findings. `probe` None: coordinators are not
+    """The judge of one cluster; `round` reads through `reader` and writes findings. `coordinators` None: they are not
     asked. `partitions` None: open entries on data partitions are not judged."""
 
     def __init__(
@@ -80,8 +80,8 @@ class Judge:
         writer: FindingWriter,
         cluster_id: int,
         rules: Rules,
-        probe: CoordinatorProber | None = None,
-        partitions: PartitionLooks | None = None,
+        coordinators: CoordinatorProber | None = None,
+        partitions: OpenEntryObserver | None = None,
         groups: GroupProber | None = None,
     ) -> None:
         self._reader, self._writer, self._cluster_id, self._rules = reader, writer, cluster_id, rules
@@ -93,14 +93,14 @@ class Judge:
         self._may_skip_markers: bool | None = None
         self._events = EventObserver(cluster_id)
         self._partitions, self._groups = partitions, BlockedGroupObserver(cluster_id, groups)
-        self._conditions = ConditionObserver(cluster_id, probe, self._gaps)
+        self._conditions = ConditionObserver(cluster_id, coordinators, self._gaps)
         self._conditions_due, self._limits_due = RoundTimer(CONDITIONS_EVERY_MS), RoundTimer(LIMITS_EVERY_MS)
         self._events_due, self._partitions_due = RoundTimer(0), RoundTimer(0, PARTITIONS_PAUSE_FACTOR)
 
     @property
-    def waits(self) -> bool:
+    def is_urgent(self) -> bool:
         """Returns whether the next round should come soon."""
-        return self._partitions is not None and self._partitions.waits
+        return self._partitions is not None and self._partitions.is_urgent
 
     def round(self, now_ms: int) -> int:
         """Runs one round, and returns how many findings changed. Raises LeaseLost and StoreUnavailable as the writer
@@ -215,16 +215,16 @@ def judging(
         disturbances = disturbances_at_start(connection, lease.cluster_id, wall_clock_ms())
     reader = open_reader(store)
     with (
-        CoordinatorProber(client, liveness) as probe,
+        CoordinatorProber(client, liveness) as coordinators,
         PartitionProber(client, liveness, wake_judge) as prober,
         probing_groups(store, engine, lease, client, liveness) as groups,
     ):
-        partitions = PartitionLooks(lease.cluster_id, prober, ",".join(client.bootstrap_servers), disturbances)
-        judge = Judge(reader, FindingWriter(engine, lease), lease.cluster_id, rules, probe, partitions, groups)
+        partitions = OpenEntryObserver(lease.cluster_id, prober, ",".join(client.bootstrap_servers), disturbances)
+        judge = Judge(reader, FindingWriter(engine, lease), lease.cluster_id, rules, coordinators, partitions, groups)
 
         def work(now_ms: int) -> float:
             judge.round(now_ms)
-            return SOON_S if judge.waits else ROUND_S
+            return SOON_S if judge.is_urgent else ROUND_S
 
         try:
             with repeated("the judge of findings", work, liveness, limit_s=JUDGE_S, holds_lease=True, wake=wake_judge):

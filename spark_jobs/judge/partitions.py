@@ -8,8 +8,8 @@ entry open. Where the log cannot be read, step 2 asks the coordinator instead, t
 from __future__ import annotations
 
 import logging
-from collections.abc import Container, Iterable, Mapping, Sequence
-from typing import Final
+from collections.abc import Container, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from sqlalchemy import Connection
 
@@ -18,7 +18,7 @@ from service.domain.findings.adopted import adopted, unreplicated
 from service.domain.findings.confirmation import Open, settled_at_ms
 from service.domain.findings.context import Context
 from service.domain.findings.finding import Finding, Key, Observation, Subject
-from service.domain.findings.hanging import entry_place
+from service.domain.findings.hanging import EntryPlace, entry_place
 from service.domain.findings.lifecycle import Look
 from service.domain.findings.unreadable import NotJudged, unreadable_topics
 from service.domain.partitions.coverage import ANSWERS_WITHIN_MS
@@ -60,12 +60,26 @@ _CLOSING: Final = (OPENED, OVERDUE, COMPLETING)
 whether it also wrote it."""
 
 
-class PartitionLooks:
-    """Makes the looks at open entries, and keeps a case for each entry without an owner. `bootstrap`: servers, for the
-    commands in findings. `unrest`: the disturbances known from before."""
+class _Round(NamedTuple):
+    """The inputs of one round. `shown`: the open entries, each with its partition. `findings`: the open ones about
+    hanging entries, by subject. `has_log`: the transaction log can be read, to where `read` has it."""
 
-    def __init__(self, cluster_id: int, looker: PartitionProber, bootstrap: str, unrest: Disturbances) -> None:
-        self._cluster_id, self._looker, self._bootstrap, self._unrest = cluster_id, looker, bootstrap, unrest
+    connection: Connection
+    context: Context
+    now_ms: int
+    read: LogRead
+    shown: Sequence[tuple[PartitionRow, JudgedEntry]]
+    findings: Mapping[Subject, Finding]
+    has_log: bool
+
+
+class OpenEntryObserver:
+    """Judges open entries round by round, and keeps a case for each entry without an owner. `bootstrap`: servers, for
+    the commands in findings. `disturbances`: those known from before."""
+
+    def __init__(self, cluster_id: int, prober: PartitionProber, bootstrap: str, disturbances: Disturbances) -> None:
+        self._cluster_id, self._prober, self._bootstrap = cluster_id, prober, bootstrap
+        self._disturbances = disturbances
         self._cases: dict[EntryKey, HangingCase] = {}
         self._closed_ms: dict[EntryKey, int] = {}
         self._stored: set[EntryKey] = set()
@@ -75,7 +89,7 @@ class PartitionLooks:
         """The entries that were open at the last round, and who will end each."""
         self._gaps: list[Observation] = []
         self._without_case = 0
-        self.waits = False
+        self.is_urgent = False
         """True while an entry is about to be confirmed: the next round should come soon."""
 
     def gaps(self) -> list[Observation]:
@@ -87,196 +101,175 @@ class PartitionLooks:
         return next((case.stalled_since_ms for case in self._cases.values() if case.subject == subject), None)
 
     def looks(self, connection: Connection, context: Context, known: Mapping[Key, Finding], now_ms: int) -> list[Look]:
+        """Runs one round, and returns what it shows of hanging, adopted and unreplicated entries. `known`: findings."""
         read = log_read(connection, self._cluster_id)
-        context = context._replace(has_undecodable=read.has_undecodable)
-        self._see_unrest(connection, read, now_ms)
-        rows = read_partitions.stalled(connection, self._cluster_id)
-        partitions = judged_partitions.judge(connection, self._cluster_id, rows)
-        shown = [(partition.row, one) for partition in partitions for one in partition.entries]
-        self.judged = [(one.entry, one.relation) for _, one in shown]
+        partitions = judged_partitions.judge(
+            connection, self._cluster_id, read_partitions.stalled(connection, self._cluster_id)
+        )
+        hanging = {subject: one for (kind, subject), one in known.items() if kind == kinds.HANGING}
+        current = _Round(
+            connection,
+            context._replace(has_undecodable=read.has_undecodable),
+            now_ms,
+            read,
+            [(partition.row, one) for partition in partitions for one in partition.entries],
+            {subject: one for subject, one in hanging.items() if one.is_open},
+            has_log=judged_partitions.why_no_log(connection, self._cluster_id) is None,
+        )
+        self.judged = [(one.entry, one.relation) for _, one in current.shown]
         self._gaps = unreadable_topics(
             NotJudged(one.row.topic, one.row.partition, one.row.stalled_since_ms, one.why) for one in partitions
         )
-        no_log = judged_partitions.why_no_log(connection, self._cluster_id) is not None
-        open_ = {s: one for (kind, s), one in known.items() if kind == kinds.HANGING and one.is_open}
-        ends = self._take_answers(connection, read, context, now_ms)
-        ends |= self._take_rows(connection, shown, open_, now_ms, no_log=no_log)
+        self._note_disturbances(current)
+        ends = self._apply_answers(current) | self._apply_rows(current)
         self._cases = {key: case for key, case in self._cases.items() if case.subject not in ends}
-        for _, (entry, relation) in shown:
-            case = self._cases.get(_key(entry))
-            if relation.is_unowned and case is not None and case.has_log:
-                case.owner = relation.owner or case.owner  # its newest state: it may be superseded, or gone
-                case.apply_log_read(read.read_to, now_ms)
-        self._ask(read, context, open_, now_ms, no_log=no_log)
+        self._apply_log(current)
+        self._ask(current)
         unread = _unread(connection, self._cluster_id, partitions)
-        hanging = [observed(case, context, self._bootstrap, now_ms) for case in self._cases.values() if case.is_unowned]
-        looked_at_ms = read_partitions.looked_at_ms(connection, self._cluster_id) or 0
-        committed = {
-            entry_place(s) for (kind, s), one in known.items() if kind == kinds.HANGING and one.decision == World.COMMIT
-        }
-        closing = [case for word in _CLOSING for case in cases_of(shown, word, context)]
-        lost_marker = [case for case in closing if entry_place(case.subject) in committed]
-        stale = [*cases_of(shown, ADOPTED, context), *lost_marker]
-        of_committed = [case.subject for case in stale if entry_place(case.subject) in committed]
-        found = adopted(stale, context.rules, of_committed)
-        waiting = unreplicated(cases_of(shown, UNREPLICATED, context), context.rules, now_ms)
+        committed = {entry_place(subject) for subject, one in hanging.items() if one.decision == World.COMMIT}
         return [
-            Look(
-                tuple(hanging),
-                frozenset({kinds.HANGING}),
-                ends=ends,
-                unread={kinds.HANGING: unread + self._without_case},
-            ),
-            Look(
-                tuple(found),
-                frozenset({kinds.ADOPTED}),
-                frozenset(context.seen_until),
-                context.whole,
-                unread={kinds.ADOPTED: unread},
-            ),
-            Look(
-                tuple(waiting),
-                frozenset({kinds.UNREPLICATED}),
-                whole=now_ms - looked_at_ms <= ANSWERS_WITHIN_MS,
-                unread={kinds.UNREPLICATED: unread},
-            ),
+            self._hanging(current, ends, unread),
+            _adopted(current, committed, unread),
+            self._unreplicated(current, unread),
         ]
 
-    def _see_unrest(self, connection: Connection, read: LogRead, now_ms: int) -> None:
-        self._unrest.note_leaders(read.leaders, now_ms)
-        if read_partitions.some_broker_is_silent(connection, self._cluster_id):
-            self._unrest.note_broker_failure(now_ms)
+    def _hanging(self, current: _Round, ends: Mapping[Subject, str], unread: int) -> Look:
+        """Returns the look at hanging entries. `ends`: how cases have ended; `unread`: as of `_unread`."""
+        found = (case for case in self._cases.values() if case.is_unowned)
+        return Look(
+            tuple(observed(case, current.context, self._bootstrap, current.now_ms) for case in found),
+            frozenset({kinds.HANGING}),
+            ends=ends,
+            unread={kinds.HANGING: unread + self._without_case},
+        )
+
+    def _unreplicated(self, current: _Round, unread: int) -> Look:
+        """Returns the look at entries whose marker is written and not replicated."""
+        cases = cases_of(current.shown, UNREPLICATED, current.context)
+        looked_at_ms = read_partitions.looked_at_ms(current.connection, self._cluster_id) or 0
+        return Look(
+            tuple(unreplicated(cases, current.context.rules, current.now_ms)),
+            frozenset({kinds.UNREPLICATED}),
+            whole=current.now_ms - looked_at_ms <= ANSWERS_WITHIN_MS,
+            unread={kinds.UNREPLICATED: unread},
+        )
+
+    def _note_disturbances(self, current: _Round) -> None:
+        self._disturbances.note_leaders(current.read.leaders, current.now_ms)
+        if read_partitions.some_broker_is_silent(current.connection, self._cluster_id):
+            self._disturbances.note_broker_failure(current.now_ms)
 
     def _log_from_ms(self, case: HangingCase, context: Context, now_ms: int) -> int:
         """Returns the earliest time (ms) at which the end of the log, or the coordinator's answer, shows whether any
         transaction will end the entry: until then an AddPartitionsToTxn may be in flight."""
         if not case.has_log:
-            return settled_at_ms(case.there_since_ms, self._unrest.broker_failure_ms)
+            return settled_at_ms(case.there_since_ms, self._disturbances.broker_failure_ms)
         if case.owner is None or not case.may_be_added(context, now_ms):
             return case.begun_ms
-        disturbed_ms = NEVER_MS if case.decision.was_listed else self._unrest.newest_ms(case.owner.log_partition)
-        return settled_at_ms(case.there_since_ms, disturbed_ms)
+        newest_ms = self._disturbances.newest_ms(case.owner.log_partition)
+        return settled_at_ms(case.there_since_ms, NEVER_MS if case.decision.was_listed else newest_ms)
 
-    def _take_unrest(self, answered: Iterable[Answers], context: Context, now_ms: int) -> None:
-        """Notes the broker failures in the answers, and discards step 2 of cases whose log ends were requested too
-        early for them: these are requested again."""
+    def _apply_answers(self, current: _Round) -> dict[Subject, str]:
+        """Applies the prober's answers to the cases. Returns how cases have ended.
+
+        Broker failures come first: step 2 of a case whose log ends were requested too early for them is discarded, and
+        its log ends are requested again.
+        """
+        ends: dict[Subject, str] = {}
+        answered = self._prober.answers()
         for answers in answered:
             if answers.broker_failure_at_ms is not None:
-                self._unrest.note_broker_failure(answers.broker_failure_at_ms)
+                self._disturbances.note_broker_failure(answers.broker_failure_at_ms)
         for case in self._cases.values():
-            case.discard_log_read_before(self._log_from_ms(case, context, now_ms))
-
-    def _take_answers(self, connection: Connection, read: LogRead, context: Context, now_ms: int) -> dict[Subject, str]:
-        """Applies the prober's answers to the cases. Returns how cases have ended."""
-        ends: dict[Subject, str] = {}
-        answered = self._looker.answers()
-        self._take_unrest(answered, context, now_ms)
+            case.discard_log_read_before(self._log_from_ms(case, current.context, current.now_ms))
         for answers in answered:
-            asked_at_ms = answers.log_asked_at_ms
-            # without leaders that the store does not have yet: since when they lead must be known first
-            log_ends = {
-                p: e for p, e in answers.log_ends.items() if answers.log_leaders.get(p) in (None, read.leaders.get(p))
-            }
             for key, case in self._cases.items():
-                from_ms = self._log_from_ms(case, context, asked_at_ms)
-                # the stored row may be older than the end of the transaction: a later look has to show the entry open
-                seen = answers.seen.get(key.place)
-                if asked_at_ms >= from_ms and seen is not None and is_open(key, seen):
-                    case.apply_log_ends(asked_at_ms, log_ends, read.read_to)
-                if answers.coordinator_answers is not None and case.apply_coordinators(
-                    answers.coordinator_answers, from_ms
-                ):
-                    ends[case.subject] = kinds.ADOPTION
-                elif (how := self._take_seen(connection, context, key, case, answers, read)) is not None:
+                if (how := self._apply(current, answers, key, case)) is not None:
                     ends[case.subject] = how
         return ends
 
-    def _take_seen(
-        self,
-        connection: Connection,
-        context: Context,
-        key: EntryKey,
-        case: HangingCase,
-        answers: Answers,
-        read: LogRead,
-    ) -> str | None:
-        """Applies an observation of the partition to the case. Returns how the entry has ended; None if it has not, or
-        that is not known yet."""
+    def _apply(self, current: _Round, answers: Answers, key: EntryKey, case: HangingCase) -> str | None:
+        """Applies the answers to one case. Returns how the entry has ended; None if it has not, or that is not known
+        yet."""
+        read, asked_at_ms = current.read, answers.log_asked_at_ms
+        from_ms = self._log_from_ms(case, current.context, asked_at_ms)
         seen = answers.seen.get(key.place)
+        # the stored row may be older than the end of the transaction: a later look has to show the entry open
+        if asked_at_ms >= from_ms and seen is not None and is_open(key, seen):
+            # without leaders that the store does not have yet: since when they lead must be known first
+            leaders = answers.log_leaders
+            ends = {p: end for p, end in answers.log_ends.items() if leaders.get(p) in (None, read.leaders.get(p))}
+            case.apply_log_ends(asked_at_ms, ends, read.read_to)
+        coordinators = answers.coordinator_answers
+        if coordinators is not None and case.apply_coordinators(coordinators, from_ms):
+            return kinds.ADOPTION
         if seen is None or seen.asked_at_ms < case.begun_ms:
             return None
         if case.topic_id not in ("", seen.topic_id):
             return kinds.TOPIC_DELETED
         if is_open(key, seen):
-            case.apply_open(seen, context)
+            case.apply_open(seen, current.context)
             if key in answers.facts:
                 _decide(case, *answers.facts[key], read)
             return None
-        how = how_it_ended(connection, self._cluster_id, case, seen, answers.ended.get(key), context)
+        how = how_it_ended(current.connection, self._cluster_id, case, seen, answers.ended.get(key), current.context)
         if how is not None:
             self._closed_ms[key] = seen.asked_at_ms
         return how
 
-    def _take_rows(
-        self,
-        connection: Connection,
-        shown: Iterable[tuple[PartitionRow, JudgedEntry]],
-        open_: Mapping[Subject, Finding],
-        now_ms: int,
-        *,
-        no_log: bool,
-    ) -> dict[Subject, str]:
-        """Begins a case for each entry that no transaction will end (or, with `no_log`, where that is not known).
-        Returns how cases have ended: a transaction will end the entry, or its partition is gone. `open_`: the open
-        findings."""
+    def _apply_rows(self, current: _Round) -> dict[Subject, str]:
+        """Begins a case for each entry that no transaction will end (or, without the log, where that is not known).
+        Returns how cases have ended: a transaction will end the entry, or its partition is gone."""
         ends: dict[Subject, str] = {}
         there = self._stored = set()
         self._without_case = 0
-        for row, (entry, relation) in shown:
+        for row, (entry, relation) in current.shown:
             key = _key(entry)
             there.add(key)
             case = self._cases.get(key)
-            has_log = not (relation.is_unread and no_log)
+            has_log = current.has_log or not relation.is_unread
             if relation.is_unowned or not has_log:
                 is_begun = case is not None and not case.must_begin_anew(relation, has_log=has_log)
                 is_news = not is_begun and entry.seen_at_ms > self._closed_ms.get(key, -1)
                 if is_news and row.why is None:
-                    self._begin(row, entry, relation, now_ms, open_, has_log=has_log)
+                    self._begin(current, row, entry, relation, has_log=has_log)
             elif relation.word not in (NOT_KNOWN, UNREPLICATED) and case is not None:
                 ends[case.subject] = kinds.ADOPTION
-        gone = {(row.topic, row.partition) for row in read_partitions.gone(connection, self._cluster_id)}
-        for subject in open_.keys() - {case.subject for case in self._cases.values()}:
-            case = case_of_finding(open_[subject], now_ms, has_log=not no_log)
+        gone = {(row.topic, row.partition) for row in read_partitions.gone(current.connection, self._cluster_id)}
+        for subject in current.findings.keys() - {case.subject for case in self._cases.values()}:
+            case = case_of_finding(current.findings[subject], current.now_ms, has_log=current.has_log)
             self._cases.setdefault(_key(case.entry), case)
         for key, case in self._cases.items():
             if key.place in gone:
                 ends[case.subject] = kinds.TOPIC_DELETED
         # drop entries that were gone before any finding was about them
-        self._cases = {key: case for key, case in self._cases.items() if key in there or case.subject in open_}
+        self._cases = {
+            key: case for key, case in self._cases.items() if key in there or case.subject in current.findings
+        }
         self._closed_ms = {key: ms for key, ms in self._closed_ms.items() if key in there}
         return ends
 
-    def _begin(
-        self,
-        row: PartitionRow,
-        entry: Entry,
-        relation: Relation,
-        now_ms: int,
-        open_: Mapping[Subject, Finding],
-        *,
-        has_log: bool,
-    ) -> None:
+    def _begin(self, current: _Round, row: PartitionRow, entry: Entry, relation: Relation, *, has_log: bool) -> None:
         """Begins a case, replacing one for the same entry; above MOST_CASES the entry is only counted."""
         key = _key(entry)
         if key not in self._cases and len(self._cases) >= MOST_CASES:
             self._without_case += 1
             return
-        self._cases[key] = new_case(row, entry, relation, now_ms, open_, has_log=has_log)
+        self._cases[key] = new_case(row, entry, relation, current.now_ms, current.findings, has_log=has_log)
 
-    def _ask(self, read: LogRead, context: Context, open_: Container[Subject], now_ms: int, *, no_log: bool) -> None:
+    def _apply_log(self, current: _Round) -> None:
+        """Makes step 2 of the cases up to whose ends the transaction log is stored by now."""
+        for _, (entry, relation) in current.shown:
+            case = self._cases.get(_key(entry))
+            if relation.is_unowned and case is not None and case.has_log:
+                case.owner = relation.owner or case.owner  # its newest state: it may be superseded, or gone
+                case.apply_log_read(current.read.read_to, current.now_ms)
+
+    def _ask(self, current: _Round) -> None:
         """Sends the prober all questions that are due now, in one go."""
-        self.waits = False
-        may_ask = no_log and now_ms - self._coordinators_asked_ms >= ASK_COORDINATORS_MS
+        self.is_urgent = False
+        now_ms, context = current.now_ms, current.context
+        may_ask = not current.has_log and now_ms - self._coordinators_asked_ms >= ASK_COORDINATORS_MS
         producers: set[int] = set()
         partitions: set[int] = set()
         entries: dict[EntryKey, int] = {}
@@ -285,21 +278,38 @@ class PartitionLooks:
             is_due = now_ms >= self._log_from_ms(case, context, now_ms)
             is_at_step_1 = isinstance(case.confirmation, Open)
             if is_due:
-                partitions |= case.log_partitions_needed(read.read_to)
+                partitions |= case.log_partitions_needed(current.read.read_to)
             if is_asked := may_ask and case.must_ask_coordinators(now_ms):
                 producers.add(key.producer_id)
-            if not case.has_log and not (case.subject in open_ or (is_asked and not is_at_step_1)):
+            if not case.has_log and not (case.subject in current.findings or (is_asked and not is_at_step_1)):
                 continue  # without the log every long transaction has a case, and there are many
             is_urgent = is_due and case.has_log and not case.is_confirmed
-            self.waits |= is_urgent
+            self.is_urgent |= is_urgent
             is_wanted = is_urgent and (is_at_step_1 or case.can_confirm(context, now_ms))
             if is_wanted or key not in self._stored or now_ms - case.observed_ms >= OBSERVE_AGAIN_MS:
                 entries[key] = case.high_watermark
             if (question := case.facts_to_read(now_ms)) is not None:
                 facts[key] = question
         questions = Questions(frozenset(partitions), entries, facts, frozenset(producers))
-        if questions and self._looker.ask(questions) and producers:
+        if questions and self._prober.ask(questions) and producers:
             self._coordinators_asked_ms = now_ms
+
+
+def _adopted(current: _Round, committed: Container[EntryPlace], unread: int) -> Look:
+    """Returns the look at entries that end with a transaction they are no part of. `committed`: the entries with a
+    finding that calls for COMMIT."""
+    context = current.context
+    closing = [case for word in _CLOSING for case in cases_of(current.shown, word, context)]
+    lost_marker = [case for case in closing if entry_place(case.subject) in committed]
+    cases = [*cases_of(current.shown, ADOPTED, context), *lost_marker]
+    of_committed = [case.subject for case in cases if entry_place(case.subject) in committed]
+    return Look(
+        tuple(adopted(cases, context.rules, of_committed)),
+        frozenset({kinds.ADOPTED}),
+        frozenset(context.seen_until),
+        context.whole,
+        unread={kinds.ADOPTED: unread},
+    )
 
 
 def _unread(connection: Connection, cluster_id: int, partitions: Sequence[JudgedPartition]) -> int:

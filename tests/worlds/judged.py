@@ -33,7 +33,7 @@ from service.store.writers.transaction_log import TransactionLogWriter
 from spark_jobs.judge.disturbances import disturbances_at_start
 from spark_jobs.judge.judge import Judge
 from spark_jobs.judge.partition_prober import Answers, Questions
-from spark_jobs.judge.partitions import PartitionLooks
+from spark_jobs.judge.partitions import OpenEntryObserver
 from tests.service.store.logs import Entry, batch
 from tests.worlds.cluster import JUDGED, Batch, Cluster, LogRecord
 from tests.worlds.observer import (
@@ -76,7 +76,7 @@ def opened_store(folder: Path) -> Iterator[Store]:
         engine.dispose()
 
 
-class _Looker:
+class _Prober:
     """Keeps what it is asked until the model answers."""
 
     def __init__(self) -> None:
@@ -107,9 +107,9 @@ class Judged:
         self._log = TransactionLogWriter(store.engine, held)
         self._partitions = PartitionWriter(store.engine, held)
         with store.reader.connect() as connection:
-            unrest = disturbances_at_start(connection, self._id, self.now_ms)
-        self._looker = _Looker()
-        looks = PartitionLooks(self._id, self._looker, "broker:9092", unrest)  # type: ignore[arg-type]
+            disturbances = disturbances_at_start(connection, self._id, self.now_ms)
+        self._prober = _Prober()
+        looks = OpenEntryObserver(self._id, self._prober, "broker:9092", disturbances)  # type: ignore[arg-type]
         writer = FindingWriter(store.engine, held)
         self._judge = Judge(store.reader, writer, self._id, Rules(()), partitions=looks)
         self._stood: tuple[int, int] | None = None
@@ -205,9 +205,9 @@ class Judged:
         ]
 
     def _answer(self) -> None:
-        for questions in self._looker.asked:
-            self._looker.ready.append(self._answers(questions))
-        self._looker.asked.clear()
+        for questions in self._prober.asked:
+            self._prober.ready.append(self._answers(questions))
+        self._prober.asked.clear()
 
     def _answers(self, questions: Questions) -> Answers:
         cluster, at_ms = self._cluster, self.now_ms

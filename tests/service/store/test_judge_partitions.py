@@ -28,7 +28,7 @@ from service.store.writers.findings import FindingWriter, load
 from spark_jobs.judge.disturbances import disturbances_at_start
 from spark_jobs.judge.judge import Judge
 from spark_jobs.judge.partition_prober import Answers, EntryKey, Questions
-from spark_jobs.judge.partitions import PartitionLooks
+from spark_jobs.judge.partitions import OpenEntryObserver
 from spark_jobs.judge.resolution import LOG_WAIT_MS, MARKER_WAIT_MS
 from tests.helpers.builders.entry_facts import facts_of
 from tests.service.store.conftest import Cluster, only_on
@@ -85,10 +85,10 @@ class Lab:
         self.restart()
 
     def restart(self, now_ms: int = NOW_MS) -> None:
-        self.looker = Scripted()
+        self.prober = Scripted()
         with self.reader.connect() as connection:
-            unrest = disturbances_at_start(connection, self.cluster.id, now_ms)
-        partitions = PartitionLooks(self.cluster.id, self.looker, "broker:9092", unrest)  # type: ignore[arg-type]
+            disturbances = disturbances_at_start(connection, self.cluster.id, now_ms)
+        partitions = OpenEntryObserver(self.cluster.id, self.prober, "broker:9092", disturbances)  # type: ignore[arg-type]
         writer = FindingWriter(self.cluster.engine, self.cluster.lease)
         self.judge = Judge(self.reader, writer, self.cluster.id, self.rules, partitions=partitions)
 
@@ -130,7 +130,7 @@ class Lab:
         leaders = {} if leader is None else {0: leader}
         seen = _seen(asked_at_ms, is_open)
         seen = seen._replace(open=(*seen.open, *others))
-        self.looker.ready.append(Answers(asked_at_ms, log_ends, leaders, seen={PLACE: seen}))
+        self.prober.ready.append(Answers(asked_at_ms, log_ends, leaders, seen={PLACE: seen}))
 
     def seen(
         self,
@@ -144,13 +144,13 @@ class Lab:
         answers = Answers(
             seen={PLACE: _seen(asked_at_ms, is_open, topic_id)}, broker_failure_at_ms=broker_failure_at_ms
         )
-        asked = self.looker.asked[-1].facts.get(KEY) if self.looker.asked else None
+        asked = self.prober.asked[-1].facts.get(KEY) if self.prober.asked else None
         if is_open and asked is not None:
             history = self.facts.history if asked.transactional_id else None
             answers.facts[KEY] = asked, self.facts._replace(history=history, read_at_ms=asked_at_ms)
         if not is_open:
             answers.ended[KEY] = BatchesRead(markers, (), 111, True, 0)
-        self.looker.ready.append(answers)
+        self.prober.ready.append(answers)
 
     def two_looks(self, now_ms: int = NOW_MS) -> None:
         """Shows the entry open, and the end of the log after that; no round has judged the second look yet."""
@@ -200,7 +200,7 @@ def test_one_look_at_the_partition_and_one_at_the_log_make_a_candidate(lab: Lab)
     lab.ended(NOW_MS)
     lab.opened(NOW_MS)
     assert lab.round(NOW_MS + 1_000) is None
-    assert lab.looker.asked[0].log_partitions == {0}
+    assert lab.prober.asked[0].log_partitions == {0}
     lab.ends(NOW_MS + 1_500)
     found = lab.round(NOW_MS + 2_000)
     assert found is not None
@@ -212,10 +212,10 @@ def test_the_end_of_the_log_counts_only_with_a_look_that_still_shows_it_open(lab
     lab.ended(NOW_MS)
     lab.opened(NOW_MS)
     lab.round(NOW_MS + 1_000)
-    lab.looker.ready.append(Answers(NOW_MS + 1_500, {0: lab.next_offset}))
+    lab.prober.ready.append(Answers(NOW_MS + 1_500, {0: lab.next_offset}))
     lab.seen(NOW_MS + 1_900)
     assert lab.round(NOW_MS + 2_000) is None
-    asked = lab.looker.asked[-1]
+    asked = lab.prober.asked[-1]
     assert asked.log_partitions == {0}
     assert KEY in asked.entries, "looked at again, though that was done a moment ago"
     lab.ends(NOW_MS + 2_500, is_open=False)
@@ -269,19 +269,19 @@ def test_the_third_look_is_asked_for_as_soon_as_it_counts_and_not_all_the_time_b
     lab.seen(NOW_MS + 1_900)
     lab.round(NOW_MS + 2_000)
     lab.round(NOW_MS + 2_000 + SETTLES_MS - 1)
-    assert KEY not in lab.looker.asked[-1].entries
+    assert KEY not in lab.prober.asked[-1].entries
     lab.round(NOW_MS + 2_000 + SETTLES_MS)
-    assert KEY in lab.looker.asked[-1].entries
+    assert KEY in lab.prober.asked[-1].entries
 
 
 def test_an_end_asked_for_before_an_early_producer_can_be_in_the_log_is_no_look(lab: Lab) -> None:
     lab.ended(NOW_MS)
     lab.opened(NOW_MS)
     assert lab.round(NOW_MS + SETTLES_MS - 100) is None
-    assert not any(questions.log_partitions for questions in lab.looker.asked)
+    assert not any(questions.log_partitions for questions in lab.prober.asked)
     lab.ends(NOW_MS + SETTLES_MS - 50)
     assert lab.round(NOW_MS + SETTLES_MS) is None
-    assert lab.looker.asked[-1].log_partitions == {0}
+    assert lab.prober.asked[-1].log_partitions == {0}
 
 
 def told_when_nobody_can_be_waiting(lab: Lab) -> None:
@@ -450,10 +450,10 @@ def test_what_the_store_has_no_more_as_open_is_looked_at_at_once(lab: Lab) -> No
     lab.confirmed()
     lab.seen(NOW_MS + 4_000)
     lab.round(NOW_MS + 4_100)
-    assert KEY not in lab.looker.asked[-1].entries, "looked at a moment ago"
+    assert KEY not in lab.prober.asked[-1].entries, "looked at a moment ago"
     lab.watched.see(look(NOW_MS + 4_200, 111, 111), now_ms=NOW_MS + 4_200)
     lab.round(NOW_MS + 4_300)
-    assert KEY in lab.looker.asked[-1].entries
+    assert KEY in lab.prober.asked[-1].entries
 
 
 @pytest.mark.parametrize(("is_commit", "how"), [(True, "foreign_commit"), (False, "foreign_abort")])
@@ -586,7 +586,7 @@ def test_what_ended_while_nobody_looked_is_resolved_after_a_restart(lab: Lab) ->
     lab.watched.see(look(NOW_MS + 9_000, 120, 120), now_ms=NOW_MS + 9_000)
     lab.restart()
     lab.round(NOW_MS + 10_000)
-    assert KEY in lab.looker.asked[-1].entries
+    assert KEY in lab.prober.asked[-1].entries
     lab.seen(NOW_MS + 10_100, is_open=False, markers=(Marker(110, 0, NOW_MS + 8_000, False),))
     found = lab.round(NOW_MS + 11_000)
     assert found is not None

@@ -61,7 +61,7 @@ class Blind(Lab):
 
     def coordinator_answers(self, at_ms: int, told: Told | None) -> None:
         """Asked for and answered at once."""
-        self.looker.ready.append(Answers(coordinator_answers=CoordinatorAnswers(at_ms, at_ms, {7: told})))
+        self.prober.ready.append(Answers(coordinator_answers=CoordinatorAnswers(at_ms, at_ms, {7: told})))
 
     def heard_and_seen(self, at_ms: int, told: Told | None) -> None:
         self.coordinator_answers(at_ms, told)
@@ -192,7 +192,7 @@ def test_a_partition_that_may_not_be_asked_any_more_confirms_nothing(lab: Blind)
     lab.coordinator_answers(NOW_MS + S + 1, DONE)
     lab.at(NOW_MS + S + 100)
     lab.heard_and_seen(NOW_MS + 2 * S, DONE)
-    (answers,) = lab.looker.ready[-1:]
+    (answers,) = lab.prober.ready[-1:]
     answers.seen[PLACE] = answers.seen[PLACE]._replace(described=False, open=())
     assert lab.at(NOW_MS + 3 * S) == "candidate"
 
@@ -210,19 +210,19 @@ def test_an_answer_from_before_the_entry_was_known_is_none(lab: Blind) -> None:
 def test_coordinators_are_not_asked_while_the_log_is_being_read(lab: Blind) -> None:
     lab.opened(NOW_MS)
     lab.at(NOW_MS + S)
-    assert lab.looker.asked == []
+    assert lab.prober.asked == []
 
 
 def test_long_transactions_are_asked_about_seldom_and_their_partitions_not_at_all(lab: Blind) -> None:
     lab.denied()
     lab.opened(NOW_MS)
     for after_ms in range(0, 20 * ASK_AGAIN_MS, 250):
-        asked = len(lab.looker.asked)
+        asked = len(lab.prober.asked)
         lab.at(NOW_MS + S + after_ms)
-        if len(lab.looker.asked) > asked:
+        if len(lab.prober.asked) > asked:
             lab.coordinator_answers(NOW_MS + S + after_ms + 1, ONGOING)
-    assert 15 <= len(lab.looker.asked) <= 21
-    assert not any(one.entries or one.log_partitions or one.facts for one in lab.looker.asked)
+    assert 15 <= len(lab.prober.asked) <= 21
+    assert not any(one.entries or one.log_partitions or one.facts for one in lab.prober.asked)
 
 
 def test_a_transaction_of_the_same_producer_takes_it_over(lab: Blind) -> None:
@@ -258,7 +258,7 @@ def test_a_restart_goes_on_with_it_also_when_the_id_is_hidden_by_then(lab: Blind
     assert before is not None
     assert found is not None
     assert found.id == before.id
-    assert KEY in lab.looker.asked[-1].entries
+    assert KEY in lab.prober.asked[-1].entries
     lab.seen(NOW_MS + 17 * S, is_open=False, markers=(Marker(110, 0, NOW_MS + 16 * S, False),))
     assert lab.at(NOW_MS + 18 * S) == "resolved"
 
