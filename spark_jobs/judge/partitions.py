@@ -56,8 +56,8 @@ ASK_COORDINATORS_MS: Final = 1_000
 MOST_CASES: Final = 2_000
 
 _CLOSING: Final = (OPENED, OVERDUE, COMPLETING)
-"""Relations of an entry to a transaction that will close it. The transaction began too soon after the entry to tell
-whether it also wrote it."""
+"""Relations of an entry to a transaction that will close it. The transaction began too soon after the entry, or too
+soon before the last look at it, to tell whether it also wrote it."""
 
 
 class _Round(NamedTuple):

@@ -22,8 +22,8 @@ NOT_KNOWN: Final = "unknown"
 RELATIONS: Final = (OPENED, OVERDUE, COMPLETING, ADOPTED, UNREPLICATED, HANGING, NOT_KNOWN)
 
 ADOPTED_AFTER_MS: Final = 5_000
-"""Time by which an entry has to be seen before a transaction's start to be none of its own: clocks differ, and some
-clients write before AddPartitionsToTxn is accepted."""
+"""Time by which an entry has to be seen before a transaction's start to be none of its own, and after it to be left
+over: clocks differ, and some clients write before AddPartitionsToTxn is accepted."""
 
 
 class Entry(NamedTuple):
@@ -81,9 +81,12 @@ def will_close(entry: Entry, owner: Owner | Told) -> bool:
 
 
 def is_stale(entry: Entry, owner: Owner) -> bool:
-    """Returns whether the entry was there before the start (on the coordinator's clock) of the transaction that will
-    end it."""
-    return is_time(owner.start_ms) and entry.first_seen_ms + ADOPTED_AFTER_MS < owner.start_ms
+    """Returns whether the entry was open before the start (on the coordinator's clock) of the transaction that will
+    end it, and after it. An entry not seen since may have ended before the start: a look at the partition can be older
+    than the record in the log."""
+    if not is_time(owner.start_ms):
+        return False
+    return entry.first_seen_ms + ADOPTED_AFTER_MS < owner.start_ms < entry.seen_at_ms - ADOPTED_AFTER_MS
 
 
 def relate(entry: Entry, owners: Sequence[Owner], context: Context, *, is_hanging: bool) -> Relation:

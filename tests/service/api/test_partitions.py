@@ -98,7 +98,7 @@ RELATIONS: dict[str, tuple[Any, ...]] = {
     "open": (owner(b"a"),),
     "overdue": (owner(b"a", timeout_ms=1_000, start_ms=SINCE_MS - 3_000),),
     "completing": (owner(b"a", state=states.PREPARE_COMMIT),),
-    "adopted": (owner(b"a", start_ms=NOW_MS - 5_000),),
+    "adopted": (owner(b"a", start_ms=SINCE_MS + 7_000),),
     "hanging": (owner(b"a", state=states.COMPLETE_COMMIT, topics=()), hanging_finding(name=b"a")),
     "unknown": (owner(b"a", state=states.COMPLETE_COMMIT, topics=()),),
 }
@@ -112,7 +112,7 @@ def test_who_will_end_it(cluster: WithPartitions, relation: str) -> None:
     cluster.see(*observations)
     now_ms = NOW_MS + (40_000 if relation == "overdue" else 0)
     cluster.read([id_], now_ms=now_ms)
-    cluster.look(at_ms=now_ms)
+    cluster.look(read(entry(), at_ms=now_ms), at_ms=now_ms)
     one = get(cluster)
     assert one["blocker"]["relation"] == relation
     assert one["blocker"]["transactional_id"] == "a"
@@ -123,7 +123,8 @@ def test_who_will_end_it(cluster: WithPartitions, relation: str) -> None:
 
 def test_what_was_there_before_producers_were_asked_for_is_adopted(cluster: WithPartitions) -> None:
     """High watermarks are asked for four times a second, producers every other second."""
-    cluster.look(stalled_partition(), read(entry(), at_ms=SINCE_MS + 2_000))
+    for at_ms in (SINCE_MS + 2_000, SINCE_MS + 12_000):
+        cluster.look(stalled_partition(), read(entry(), at_ms=at_ms))
     cluster.read([owner(b"a", start_ms=SINCE_MS + 6_000)])
     assert get(cluster)["blocker"]["relation"] == "adopted"
 

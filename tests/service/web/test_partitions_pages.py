@@ -60,7 +60,7 @@ RELATIONS: dict[str, tuple[Any, ...]] = {
     "open": (owner(b"a"), "open, in time", "aborts itself in"),
     "overdue": (owner(b"a", timeout_ms=1_000, start_ms=SINCE_MS - 3_000), "overdue", "overdue"),
     "completing": (owner(b"a", state=states.PREPARE_COMMIT), "completing", "heals when broker 1 acknowledges"),
-    "adopted": (owner(b"a", start_ms=NOW_MS - 5_000), "adopted records", "ends with the id's present transaction"),
+    "adopted": (owner(b"a", start_ms=SINCE_MS + 7_000), "adopted records", "ends with the id's present transaction"),
     "hanging": (
         owner(b"a", state=states.COMPLETE_COMMIT, topics=()),
         "hanging",
@@ -86,7 +86,7 @@ def test_each_relation_in_words(cluster: WithPartitions, relation: str) -> None:
     cluster.look(stalled_partition(), read(entry()))
     cluster.see(*observations)
     cluster.read([id_], now_ms=now_ms)
-    cluster.look(at_ms=now_ms)
+    cluster.look(read(entry(), at_ms=now_ms), at_ms=now_ms)
     row = page_of(cluster.url, PATH, now_ms=now_ms).texts["partition-orders-0"]
     assert f"a {word}" in row
     assert heal in row

@@ -53,14 +53,30 @@ def related(owner: Owner | None, context: Context = KNOWN, *, is_hanging: bool =
         (OWNER._replace(start_ms=NOW_MS - 80_000), "overdue"),
         (OWNER._replace(state=states.PREPARE_COMMIT), "completing"),
         (OWNER._replace(state=states.PREPARE_ABORT, producer_epoch=5), "completing"),
-        (OWNER._replace(start_ms=ENTRY.first_seen_ms + ADOPTED_AFTER_MS + 1), "adopted"),
-        (OWNER._replace(start_ms=ENTRY.first_seen_ms + ADOPTED_AFTER_MS), "open"),
     ],
 )
 def test_somebody_will_end_it(owner: Owner, word: str) -> None:
     relation = related(owner)
     assert (relation.word, relation.is_unowned, relation.why) == (word, False, None)
     assert related(owner, NOT_READ, is_hanging=True).is_unowned is False
+
+
+@pytest.mark.parametrize(
+    ("first_seen_ms", "seen_at_ms", "word"),
+    [
+        (-ADOPTED_AFTER_MS - 1, ADOPTED_AFTER_MS + 1, "adopted"),
+        (-ADOPTED_AFTER_MS, ADOPTED_AFTER_MS + 1, "open"),  # clocks differ: it may have written it
+        (-ADOPTED_AFTER_MS - 1, ADOPTED_AFTER_MS, "open"),  # it may have ended before, and nobody has looked since
+        (-ADOPTED_AFTER_MS - 1, -ADOPTED_AFTER_MS, "open"),
+    ],
+)
+def test_records_are_left_over_if_they_were_open_before_and_after_a_start(
+    first_seen_ms: int, seen_at_ms: int, word: str
+) -> None:
+    """A look at the partition may be older than the record in the log: what it shows may have ended since."""
+    start_ms = OWNER.start_ms
+    entry = ENTRY._replace(first_seen_ms=start_ms + first_seen_ms, seen_at_ms=start_ms + seen_at_ms)
+    assert relate(entry, [OWNER], KNOWN, is_hanging=False).word == word
 
 
 @pytest.mark.parametrize(
