@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from service.domain.reasons.reason import Reason
-from service.domain.reasons.unread import Told
+from service.domain.reasons.unread import ErrorText
 
 NONE: Final = 0
 OFFSET_OUT_OF_RANGE: Final = 1
@@ -44,7 +44,7 @@ class KafkaFailure(Exception):
     with; a plain text is the message of Kafka or of the library."""
 
     def __init__(self, reason: Reason | str) -> None:
-        self.reason = Told(reason) if isinstance(reason, str) else reason
+        self.reason = ErrorText(reason) if isinstance(reason, str) else reason
         super().__init__(self.reason)
 
 

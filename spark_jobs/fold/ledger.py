@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from service.domain.partitions.ledger import LedgerBatch, Marker, TopicRange, Volume
-from service.domain.reasons.reason import Reason, together
+from service.domain.reasons.reason import Reason, combined
 from service.domain.transaction_log.facts import Gap, RangeRead
 from service.domain.transaction_log.minutes import MINUTE_MS
 from service.wire.header_columns import HeaderColumns, header_columns, marker_at
@@ -125,7 +125,7 @@ def batches_from_rows(table: pa.Table) -> Iterator[LedgerBatch]:
             markers += map(Marker._make, _columns(facts))
         else:
             troubles += troubles_from_rows(facts)
-    yield LedgerBatch(tuple(ranges), tuple(volumes), tuple(markers), together(troubles))
+    yield LedgerBatch(tuple(ranges), tuple(volumes), tuple(markers), combined(troubles))
 
 
 def _structs(facts: Sequence[Any], fields: pa.StructType) -> pa.StructArray:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from service.domain.reasons.coding import decode, encode
-from service.domain.reasons.reason import Reason, together
+from service.domain.reasons.reason import Reason, combined
 from service.domain.transaction_log.facts import (
     Durations,
     Gap,
@@ -177,7 +177,7 @@ def _batch(found: dict[str, list[Any]]) -> LogBatch:
         ranges=tuple(found["read"]),
         runs=tuple(found["run"]),
         rejects=tuple(found["reject"]),
-        trouble=together(found["trouble"]),
+        trouble=combined(found["trouble"]),
         steps=tuple(found["step"]),
         minutes=tuple(found["minute"]),
         durations=tuple(found["durations"]),

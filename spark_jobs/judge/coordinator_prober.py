@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from service.clock import wall_clock_ms
-from service.domain.findings.conditions import IdNow
-from service.domain.findings.mismatch import NOT_FOUND, Answer
+from service.domain.findings.conditions import IdState
+from service.domain.findings.mismatch import NOT_FOUND, CoordinatorAnswer
 from service.kafka.client import KafkaClient
 from service.kafka.errors import KafkaFailure
 from service.kafka.metadata import TopicLayout, topic_layout
@@ -27,11 +27,11 @@ TIMEOUT_MS: Final = 3_000
 class Question(NamedTuple):
     """A question about an id, as the store has it now, to the broker that leads its log partition."""
 
-    stored: IdNow
+    stored: IdState
     coordinator: int
 
 
-class CoordinatorProber(KafkaWorker[Sequence[Question], Answer]):
+class CoordinatorProber(KafkaWorker[Sequence[Question], CoordinatorAnswer]):
     """Asks coordinators about ids. An id without an answer is left out: the next question comes soon."""
 
     def __init__(self, client: ClientSettings, liveness: Liveness) -> None:
@@ -62,7 +62,7 @@ class CoordinatorProber(KafkaWorker[Sequence[Question], Answer]):
                     self._missing(described, node, layouts) if (described.state or "").startswith("Prepare") else ()
                 )
                 self._answers.put(
-                    Answer(
+                    CoordinatorAnswer(
                         one.transactional_id,
                         one.offset,
                         asked_at_ms,
@@ -90,6 +90,6 @@ class CoordinatorProber(KafkaWorker[Sequence[Question], Answer]):
         return tuple(found)
 
 
-def _is_plain(one: IdNow) -> bool:
+def _is_plain(one: IdState) -> bool:
     """Returns whether the id is plain text in Kafka's requests; other ids cannot be asked about."""
     return display_id(one.transactional_id).encode() == one.transactional_id

@@ -8,12 +8,12 @@ from typing import Final
 from sqlalchemy import Connection
 
 from service.domain.findings import ids_running_out, kinds, open_too_long, unreadable
-from service.domain.findings.conditions import IdNow
+from service.domain.findings.conditions import IdState
 from service.domain.findings.context import Context
 from service.domain.findings.finding import Finding, Key, Observation
-from service.domain.findings.lifecycle import QUIET_MS, Look
-from service.domain.findings.mismatch import Answer, Compared, is_comparable, mismatches
-from service.domain.findings.unreadable import Source
+from service.domain.findings.lifecycle import QUIET_MS, RoundResult
+from service.domain.findings.mismatch import Compared, CoordinatorAnswer, is_comparable, mismatches
+from service.domain.findings.unreadable import SourceReport
 from service.domain.partitions.facts import SOURCE as PARTITIONS
 from service.domain.transaction_log.states import COMPLETE_ABORT, COMPLETE_COMMIT, EMPTY, SOURCE, TOPIC
 from service.store.queries import clusters, judge_inputs
@@ -37,11 +37,13 @@ class ConditionObserver:
         self._cluster_id, self._prober, self._gaps = cluster_id, prober, gaps
         self._running_out_at_ms = self._ask_at_ms = 0
         self._began_ms: int | None = None
-        self._answers: list[Answer] = []
+        self._answers: list[CoordinatorAnswer] = []
         self._missing: dict[bytes, tuple[tuple[str, int, int], ...]] = {}
         self._idle_cursor: tuple[int, bytes] = (0, b"")
 
-    def looks(self, connection: Connection, context: Context, known: Mapping[Key, Finding], now_ms: int) -> list[Look]:
+    def looks(
+        self, connection: Connection, context: Context, known: Mapping[Key, Finding], now_ms: int
+    ) -> list[RoundResult]:
         self._began_ms = self._began_ms or now_ms
         open_, prepared, found = self._open(connection, context, now_ms)
         looks = [found, self._sources(connection, context, now_ms)]
@@ -59,7 +61,9 @@ class ConditionObserver:
                 self._ask_at_ms = now_ms + ASK_EVERY_MS
         return looks
 
-    def _open(self, connection: Connection, context: Context, now_ms: int) -> tuple[list[IdNow], list[IdNow], Look]:
+    def _open(
+        self, connection: Connection, context: Context, now_ms: int
+    ) -> tuple[list[IdState], list[IdState], RoundResult]:
         shortest = context.rules.shortest_long_ms
         long_ms = min(open_too_long.LONG_AFTER_MS, open_too_long.LONG_AFTER_MS if shortest is None else shortest)
         open_ = judge_inputs.open_ids(connection, self._cluster_id, now_ms - long_ms)
@@ -81,23 +85,25 @@ class ConditionObserver:
             kinds.LONG_RUNNING: open_.unread,
             kinds.UNDECODABLE: undecoded.unread,
         }
-        look = Look(tuple(found), frozenset(unread), frozenset(context.seen_until), context.whole, unread=unread)
+        look = RoundResult(
+            tuple(found), frozenset(unread), frozenset(context.known_until_ms), context.is_log_complete, unread=unread
+        )
         return open_.read, prepared.read, look
 
-    def _sources(self, connection: Connection, context: Context, now_ms: int) -> Look:
+    def _sources(self, connection: Connection, context: Context, now_ms: int) -> RoundResult:
         statuses = clusters.statuses(connection, self._cluster_id)
         sources = []
         for name, topic in ((SOURCE, TOPIC), (PARTITIONS, None)):
             if (status := statuses.get(name)) is not None:
                 since_ms = self._began_ms if status.as_of_ms is None else status.as_of_ms
-                sources.append(Source(name, topic, status.as_of_ms, status.error, since_ms))
+                sources.append(SourceReport(name, topic, status.as_of_ms, status.error, since_ms))
         gaps = judge_inputs.gaps(connection, self._cluster_id, now_ms - QUIET_MS)
         found = [*unreadable.coverage_gaps(sources, now_ms), *unreadable.data_gaps(gaps.read), *self._gaps()]
         judged, unread = frozenset({kinds.COVERAGE_GAP}), {kinds.DATA_GAP: gaps.unread}
         # `whole` is True: whether a source answers is known, also if it fails
-        return Look(tuple(found), judged, frozenset(context.seen_until), True, unread=unread)
+        return RoundResult(tuple(found), judged, frozenset(context.known_until_ms), True, unread=unread)
 
-    def _ids_running_out(self, connection: Connection, context: Context, now_ms: int) -> Look:
+    def _ids_running_out(self, connection: Connection, context: Context, now_ms: int) -> RoundResult:
         limits = context.limits
         soon_ms = ids_running_out.soon_ms(limits.expiration_ms)
         # ids that should have been removed two sweeps ago are their coordinator's trouble, and may be many
@@ -111,9 +117,11 @@ class ConditionObserver:
             *ids_running_out.epoch_exhaustion(near_exhaustion.read, context),
         ]
         unread = {kinds.EXPIRING: idle.unread, kinds.EPOCH_EXHAUSTION: near_exhaustion.unread}
-        return Look(tuple(found), frozenset(unread), frozenset(context.seen_until), context.whole, unread=unread)
+        return RoundResult(
+            tuple(found), frozenset(unread), frozenset(context.known_until_ms), context.is_log_complete, unread=unread
+        )
 
-    def _compare(self, connection: Connection, context: Context, suspects: list[bytes], now_ms: int) -> Look:
+    def _compare(self, connection: Connection, context: Context, suspects: list[bytes], now_ms: int) -> RoundResult:
         """Compares answers with the stored rows. An answer waits, up to PROBE_EVERY_MS, until the transaction log has
         been read to a later time."""
         assert self._prober is not None
@@ -122,7 +130,7 @@ class ConditionObserver:
                 self._missing[answer.transactional_id] = answer.missing
             self._answers.append(answer)
         if not self._answers:
-            return Look((), frozenset())
+            return RoundResult((), frozenset())
         rows = judge_inputs.ids_now(connection, self._cluster_id, [a.transactional_id for a in self._answers])
         compared, waiting = [], []
         for answer in self._answers:
@@ -134,7 +142,7 @@ class ConditionObserver:
         self._answers = waiting
         return mismatches(compared, suspects, context)
 
-    def _ask(self, connection: Connection, context: Context, suspects: list[bytes], busy: list[IdNow]) -> bool:
+    def _ask(self, connection: Connection, context: Context, suspects: list[bytes], busy: list[IdState]) -> bool:
         assert self._prober is not None
         first = judge_inputs.ids_now(connection, self._cluster_id, suspects[:IDS_OF_EACH_KIND]) if suspects else {}
         chosen = {**first, **{one.transactional_id: one for one in busy[: IDS_AT_ONCE - IDS_OF_EACH_KIND - len(first)]}}
@@ -147,7 +155,7 @@ class ConditionObserver:
         ]
         return not questions or self._prober.ask(questions)
 
-    def _idle(self, connection: Connection, limit: int) -> list[IdNow]:
+    def _idle(self, connection: Connection, limit: int) -> list[IdState]:
         number, after = self._idle_cursor
         found = judge_inputs.idle_ids(connection, self._cluster_id, _IDLE[number], after, limit)
         self._idle_cursor = (number, found[-1].transactional_id) if found else ((number + 1) % len(_IDLE), b"")

@@ -11,10 +11,10 @@ from sqlalchemy import Connection
 from service.domain.findings import kinds
 from service.domain.findings.churn import UNUSED_MS
 from service.domain.findings.context import Context
+from service.domain.findings.event_findings import REMEMBERED_MS, Lookups, find_in_events
 from service.domain.findings.events import Event
 from service.domain.findings.finding import Key
-from service.domain.findings.happened import REMEMBERED_MS, Lookups, happened
-from service.domain.findings.lifecycle import QUIET_MS, Look
+from service.domain.findings.lifecycle import QUIET_MS, RoundResult
 from service.domain.findings.settling import SKEW_MS, TOGETHER_MS, Settling, gap_ms
 from service.domain.findings.timed_out import Burst, Participants
 from service.domain.transaction_log import causes
@@ -91,7 +91,7 @@ class EventObserver:
         self._drop(since_ms)
         return self._has_unjudged
 
-    def look(self, connection: Connection, context: Context) -> Look:
+    def look(self, connection: Connection, context: Context) -> RoundResult:
         settling = Settling(context.settled_ms, self._read_ms, self._begun_ms, self._now_ms)
         self._settling, self._settles_ms = settling, gap_ms(context) + SKEW_MS
         events = sorted(self._events.values())
@@ -99,10 +99,10 @@ class EventObserver:
             lambda bursts: self._participants(connection, bursts),
             lambda ids: judge_inputs.last_uses(connection, self._cluster_id, ids),
         )
-        found, self._held = happened(events, lookups, settling, context)
+        found, self._held = find_in_events(events, lookups, settling, context)
         event_kinds = kinds.EVENTS - {kinds.DATA_GAP}
-        judged = frozenset(context.seen_until), context.whole
-        return Look(found, event_kinds, *judged, held=self._held, unread=self.unread)
+        judged = frozenset(context.known_until_ms), context.is_log_complete
+        return RoundResult(found, event_kinds, *judged, unsettled=self._held, unread=self.unread)
 
     def mark_judged(self) -> None:
         """Notes that the findings are stored. Events that are too fresh to be reported are still news."""

@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 from service.domain.findings import blocked_group, kinds
 from service.domain.findings.context import Context
 from service.domain.findings.finding import Finding, Key, Observation
-from service.domain.findings.lifecycle import Look
+from service.domain.findings.lifecycle import RoundResult
 from service.domain.findings.stall_causes import Blocker
 from service.domain.partitions.blocked_groups import Victim
 from service.domain.partitions.facts import Place
@@ -42,7 +42,7 @@ class BlockedGroupObserver:
         known: Mapping[Key, Finding],
         blocked_groups: Sequence[Victim],
         judged: Judged,
-    ) -> Look:
+    ) -> RoundResult:
         """Returns the look at blocked groups. `known`: with this round's findings about what blocks them. A group no
         longer waits when its partition goes on, or when its coordinator says so: both are in the store, however old the
         last answer is."""
@@ -50,13 +50,16 @@ class BlockedGroupObserver:
         found = blocked_group.blocked_groups(blocked_groups, _by_place(judged), known, context, as_of_ms)
         unread = {kinds.BLOCKED_GROUP: self.unread(connection)}
         judged_kinds = frozenset({kinds.BLOCKED_GROUP})
-        return Look(tuple(found), judged_kinds, frozenset(context.seen_until), True, unread=unread)
+        return RoundResult(tuple(found), judged_kinds, frozenset(context.known_until_ms), True, unread=unread)
 
     def gaps(self) -> list[Observation]:
         """Returns what is not known of groups, for the look at coverage gaps: only that look ends these findings."""
         if self._prober is None:
             return []
-        return [*blocked_group.unreadable(self._prober.denied), *blocked_group.not_named(self._prober.unread)]
+        return [
+            *blocked_group.unreadable_groups(self._prober.denied),
+            *blocked_group.incompletely_read(self._prober.unread),
+        ]
 
     def unread(self, connection: Connection) -> int:
         """Returns how much is not read because there is too much: groups that are not asked about, stored rows of

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from service.domain.findings.confirmation import (
-    SETTLES_MS,
+    ADD_IN_FLIGHT_MS,
     Confirmation,
     Confirmed,
     EndsKnown,
@@ -24,9 +24,9 @@ from service.domain.findings.confirmation import (
 )
 from service.domain.findings.context import Context
 from service.domain.findings.finding import Evidence, Finding, Subject
-from service.domain.findings.hanging import can_still_write, entry_place, is_certain, subject_of
+from service.domain.findings.hanging import can_still_write, entry_identity, is_certain, subject_of
 from service.domain.partitions.open_entries import Entry, Owner, Relation, will_close
-from service.domain.reasons.unread import Told
+from service.domain.reasons.unread import ErrorText
 from service.domain.transaction_log.states import NAMES, TOPIC
 from service.domain.worlds.decision import Decision, State
 from service.domain.worlds.facts import EntryAsk, ask_about
@@ -99,7 +99,7 @@ class HangingCase:
         entry, with an id that is hidden by now."""
         self.has_log, self.owner = False, None
         self.decision = self.decision.without_log()
-        same = (subject for subject in reported if entry_place(subject) == entry_place(self.subject))
+        same = (subject for subject in reported if entry_identity(subject) == entry_identity(self.subject))
         self.subject = next(same, self.subject)
 
     def must_begin_anew(self, relation: Relation, *, has_log: bool) -> bool:
@@ -149,12 +149,12 @@ class HangingCase:
         return owner.ended_offset < unowned.log.ends.get(owner.log_partition, -1)
 
     def must_ask_coordinators(self, now_ms: int) -> bool:
-        """Returns whether the coordinators are to be asked now. The second question comes SETTLES_MS after the first
-        answer: an AddPartitionsToTxn in flight has been accepted by then."""
+        """Returns whether the coordinators are to be asked now. The second question comes ADD_IN_FLIGHT_MS after the
+        first answer: an AddPartitionsToTxn in flight has been accepted by then."""
         if self.has_log:
             return False
         if isinstance(self.confirmation, Released):
-            return now_ms >= self.confirmation.since_ms + SETTLES_MS
+            return now_ms >= self.confirmation.since_ms + ADD_IN_FLIGHT_MS
         return self.coordinators_asked_ms < 0 or now_ms - self.coordinators_asked_ms >= ASK_AGAIN_MS
 
     def apply_coordinators(self, answer: CoordinatorAnswers, from_ms: int) -> bool:
@@ -177,7 +177,7 @@ class HangingCase:
         match state:
             case Open():
                 self._move(Released(answer.answered_at_ms))
-            case Released(since_ms) if answer.asked_at_ms >= max(since_ms + SETTLES_MS, from_ms):
+            case Released(since_ms) if answer.asked_at_ms >= max(since_ms + ADD_IN_FLIGHT_MS, from_ms):
                 name = display_id(found.transactional_id)
                 text = f"{name} is {NAMES[found.state]} and does not list the partition, asked twice"
                 source = f"DescribeTransactions, broker {found.coordinator}"
@@ -209,7 +209,7 @@ class HangingCase:
         """Returns whether an observation requested at `asked_at_ms` is late enough after step 2 to make step 3."""
         if self.unowned_ms is None:
             return False
-        return asked_at_ms >= self.unowned_ms + (SETTLES_MS if self.may_be_added(context, asked_at_ms) else 0)
+        return asked_at_ms >= self.unowned_ms + (ADD_IN_FLIGHT_MS if self.may_be_added(context, asked_at_ms) else 0)
 
     def apply_closed(self, seen: Seen) -> int:
         """Notes that an observation found the entry closed. Returns the time of the first such observation (ms)."""
@@ -231,7 +231,7 @@ class HangingCase:
     def recall(self, finding: Finding) -> None:
         """Takes over what a finding from before a restart says: a known decision, or a contradiction."""
         if finding.contradiction is not None:
-            self.decision = self.decision.recalled(contradictory(Told(finding.contradiction)))
+            self.decision = self.decision.recalled(contradictory(ErrorText(finding.contradiction)))
         elif finding.decision in tuple(World) and finding.possible:
             possible = frozenset(map(World, finding.possible))
             self.decision = self.decision.recalled(Verdict(possible, finding.decision, finding.proofs, None))
@@ -284,9 +284,9 @@ def new_case(
         high_watermark=row.high_watermark,
         begun_ms=now_ms,
     )
-    place = entry_place(case.subject)
+    place = entry_identity(case.subject)
     for subject, finding in findings.items():
-        if entry_place(subject) == place:
+        if entry_identity(subject) == place:
             case.recall(finding)
     if not has_log:
         case.continue_without_log(findings)

@@ -14,7 +14,7 @@ from service.clock import wall_clock_ms
 from service.domain.findings import kinds
 from service.domain.findings.context import Context, Limits, context_of, limits_of
 from service.domain.findings.finding import Finding, Key, Observation
-from service.domain.findings.lifecycle import REOPENS_WITHIN_MS, Change, Look, reconcile
+from service.domain.findings.lifecycle import REOPENS_WITHIN_MS, Change, RoundResult, reconcile
 from service.domain.findings.rules import Rules
 from service.domain.findings.truncation import Truncation
 from service.domain.partitions.blocked_groups import GroupsBehind, Victim
@@ -116,7 +116,7 @@ class Judge:
                     self._limits = limits_of(judge_inputs.configs(connection, self._cluster_id))
                     versions = judge_inputs.metadata_versions(connection, self._cluster_id)
                     self._may_skip_markers = may_skip_markers(versions)
-            looks: list[Look] = []
+            looks: list[RoundResult] = []
             has_news = self._events.read(connection, now_ms) and self._events_due.is_due(now_ms)
             is_due = self._conditions_due.is_due(now_ms)
             has_partitions = self._partitions is not None and self._partitions_due.is_due(now_ms)
@@ -159,14 +159,14 @@ class Judge:
         waiting = self._groups.look(connection, context, known, blocked_groups, self._partitions.judged)
         return changes + self._reconcile(known, [waiting], now_ms)
 
-    def _reconcile(self, known: dict[Key, Finding], looks: Iterable[Look], now_ms: int) -> list[Change]:
+    def _reconcile(self, known: dict[Key, Finding], looks: Iterable[RoundResult], now_ms: int) -> list[Change]:
         """Returns the changes that the looks cause, and applies them to `known`."""
         changes = []
         for look in looks:
             for change in reconcile(known, look, now_ms, self._kafka_id):
                 known[change.finding.kind, change.finding.subject] = change.finding
                 changes.append(change)
-            self._truncation.take(known, look, now_ms)
+            self._truncation.apply_round(known, look, now_ms)
         return changes
 
     def _keep(self, changes: list[Change], known: Mapping[Key, Finding], now_ms: int) -> None:
@@ -199,10 +199,10 @@ class Judge:
         return sum((old := self._known.get(key)) is None or old.contradiction is None for key in found)
 
 
-def _without_new_events(context: Context, events: EventObserver) -> Look:
+def _without_new_events(context: Context, events: EventObserver) -> RoundResult:
     """Returns a look without new events, which ends the event findings that have been quiet for long enough."""
-    seen = frozenset(context.seen_until), context.whole
-    return Look((), kinds.EVENTS, *seen, held=events.held, unread=events.unread)
+    seen = frozenset(context.known_until_ms), context.is_log_complete
+    return RoundResult((), kinds.EVENTS, *seen, unsettled=events.held, unread=events.unread)
 
 
 @contextmanager

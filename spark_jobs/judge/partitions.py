@@ -18,8 +18,8 @@ from service.domain.findings.adopted import adopted, unreplicated
 from service.domain.findings.confirmation import Open, settled_at_ms
 from service.domain.findings.context import Context
 from service.domain.findings.finding import Finding, Key, Observation, Subject
-from service.domain.findings.hanging import EntryPlace, entry_place
-from service.domain.findings.lifecycle import Look
+from service.domain.findings.hanging import EntryIdentity, entry_identity
+from service.domain.findings.lifecycle import RoundResult
 from service.domain.findings.unreadable import NotJudged, unreadable_topics
 from service.domain.partitions.coverage import ANSWERS_WITHIN_MS
 from service.domain.partitions.open_entries import (
@@ -100,7 +100,9 @@ class OpenEntryObserver:
         """Returns when (ms) the LSO began to stall at the hanging entry; None where something else held the LSO."""
         return next((case.stalled_since_ms for case in self._cases.values() if case.subject == subject), None)
 
-    def looks(self, connection: Connection, context: Context, known: Mapping[Key, Finding], now_ms: int) -> list[Look]:
+    def looks(
+        self, connection: Connection, context: Context, known: Mapping[Key, Finding], now_ms: int
+    ) -> list[RoundResult]:
         """Runs one round, and returns what it shows of hanging, adopted and unreplicated entries. `known`: findings."""
         read = log_read(connection, self._cluster_id)
         partitions = judged_partitions.judge(
@@ -126,31 +128,31 @@ class OpenEntryObserver:
         self._apply_log(current)
         self._ask(current)
         unread = _unread(connection, self._cluster_id, partitions)
-        committed = {entry_place(subject) for subject, one in hanging.items() if one.decision == World.COMMIT}
+        committed = {entry_identity(subject) for subject, one in hanging.items() if one.decision == World.COMMIT}
         return [
             self._hanging(current, ends, unread),
             _adopted(current, committed, unread),
             self._unreplicated(current, unread),
         ]
 
-    def _hanging(self, current: _Round, ends: Mapping[Subject, str], unread: int) -> Look:
+    def _hanging(self, current: _Round, ends: Mapping[Subject, str], unread: int) -> RoundResult:
         """Returns the look at hanging entries. `ends`: how cases have ended; `unread`: as of `_unread`."""
         found = (case for case in self._cases.values() if case.is_unowned)
-        return Look(
+        return RoundResult(
             tuple(observed(case, current.context, self._bootstrap, current.now_ms) for case in found),
             frozenset({kinds.HANGING}),
-            ends=ends,
+            resolutions=ends,
             unread={kinds.HANGING: unread + self._without_case},
         )
 
-    def _unreplicated(self, current: _Round, unread: int) -> Look:
+    def _unreplicated(self, current: _Round, unread: int) -> RoundResult:
         """Returns the look at entries whose marker is written and not replicated."""
         cases = cases_of(current.shown, UNREPLICATED, current.context)
         looked_at_ms = read_partitions.looked_at_ms(current.connection, self._cluster_id) or 0
-        return Look(
+        return RoundResult(
             tuple(unreplicated(cases, current.context.rules, current.now_ms)),
             frozenset({kinds.UNREPLICATED}),
-            whole=current.now_ms - looked_at_ms <= ANSWERS_WITHIN_MS,
+            is_log_complete=current.now_ms - looked_at_ms <= ANSWERS_WITHIN_MS,
             unread={kinds.UNREPLICATED: unread},
         )
 
@@ -295,19 +297,19 @@ class OpenEntryObserver:
             self._coordinators_asked_ms = now_ms
 
 
-def _adopted(current: _Round, committed: Container[EntryPlace], unread: int) -> Look:
+def _adopted(current: _Round, committed: Container[EntryIdentity], unread: int) -> RoundResult:
     """Returns the look at entries that end with a transaction they are no part of. `committed`: the entries with a
     finding that calls for COMMIT."""
     context = current.context
     closing = [case for word in _CLOSING for case in cases_of(current.shown, word, context)]
-    lost_marker = [case for case in closing if entry_place(case.subject) in committed]
+    lost_marker = [case for case in closing if entry_identity(case.subject) in committed]
     cases = [*cases_of(current.shown, ADOPTED, context), *lost_marker]
-    of_committed = [case.subject for case in cases if entry_place(case.subject) in committed]
-    return Look(
+    of_committed = [case.subject for case in cases if entry_identity(case.subject) in committed]
+    return RoundResult(
         tuple(adopted(cases, context.rules, of_committed)),
         frozenset({kinds.ADOPTED}),
-        frozenset(context.seen_until),
-        context.whole,
+        frozenset(context.known_until_ms),
+        context.is_log_complete,
         unread={kinds.ADOPTED: unread},
     )
 

@@ -76,7 +76,7 @@ def _may_be_a_younger_ones(entry: Entry, owner: Owner | None, context: Context, 
     of the transaction log that has not been read yet."""
     if owner is None or not can_still_write(entry, owner):
         return False
-    return context.seen_until.get(owner.log_partition, -1) < closed_ms
+    return context.known_until_ms.get(owner.log_partition, -1) < closed_ms
 
 
 def ended_of(owner: Owner) -> Ended | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from service.domain.reasons.reason import Reason
-from service.domain.reasons.unread import Told
+from service.domain.reasons.unread import ErrorText
 from service.kafka.errors import KafkaFailure
 from service.store.engine import StoreError
 from service.store.writers.source import SourceWriter
@@ -30,7 +30,7 @@ def reason_of(failure: BaseException) -> Reason:
     text."""
     if isinstance(failure, KafkaFailure):
         return failure.reason
-    return encoded_reason(str(failure)) or Told(_line(str(failure)) or type(failure).__name__)
+    return encoded_reason(str(failure)) or ErrorText(_line(str(failure)) or type(failure).__name__)
 
 
 def error_summary(failure: BaseException) -> str:

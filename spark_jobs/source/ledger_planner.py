@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from service.domain.partitions.ledger import TopicRange
-from service.domain.reasons.reason import Reason, together
+from service.domain.reasons.reason import Reason, combined
 from service.domain.transaction_log.facts import RangeRead
 from service.kafka.ends import Ends
 from service.kafka.errors import KafkaFailure
@@ -101,7 +101,7 @@ class LedgerPlanner:
         for one in tailed:
             ranges += one.ranges(limits.get(one.topic))
             self._positions[one.topic] = one.followed.positions
-        return LedgerPlan(tuple(ranges), together(troubles))
+        return LedgerPlan(tuple(ranges), combined(troubles))
 
     def advance(self, plan: LedgerPlan) -> None:
         """Moves the positions behind the batch of `plan`, which is being read now."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from service.domain.reasons.reason import Reason
-from service.domain.reasons.unread import DESCRIBE, READ, LeadersSilent, NoPermission
+from service.domain.reasons.unread import DESCRIBE, READ, LeadersUnresponsive, NoPermission
 from service.domain.transaction_log.facts import Gap
 from service.kafka import errors
 from service.kafka.client import KafkaClient
@@ -83,7 +83,7 @@ def unanswered_reason(seen: LogObservation) -> Reason | None:
     if denied:
         return NoPermission(topic, (DESCRIBE, READ))
     if seen.unanswered:
-        return LeadersSilent(topic, len(seen.unanswered), len(seen.layout.leaders), tuple(seen.unanswered)[:5])
+        return LeadersUnresponsive(topic, len(seen.unanswered), len(seen.layout.leaders), tuple(seen.unanswered)[:5])
     return None
 
 

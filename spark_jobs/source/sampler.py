@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from service.domain.partitions.facts import PartitionLook, PartitionsBatch
 from service.domain.reasons.reason import Reason
-from service.domain.reasons.unread import PartitionsSilent
+from service.domain.reasons.unread import PartitionsUnresponsive
 from service.domain.transaction_log.states import TOPIC as LOG
 from service.domain.worlds.order import LogEnd
 from service.kafka.ends import Ends
@@ -268,4 +268,4 @@ class Sampler:
         if not self._unresponsive:
             return None
         reasons = Counter(one.why for one in self._unresponsive.values() if one.why is not None).most_common(3)
-        return PartitionsSilent(len(self._unresponsive), len(self._watched), tuple(reasons))
+        return PartitionsUnresponsive(len(self._unresponsive), len(self._watched), tuple(reasons))

@@ -10,7 +10,7 @@ from itertools import groupby
 from typing import Final
 
 from service.domain.partitions.facts import OpenEntry, StalledRead
-from service.domain.reasons.reason import Reason, together
+from service.domain.reasons.reason import Reason, combined
 from service.domain.reasons.unread import READ, ErrorAnswer, NoPermission
 from service.kafka import errors
 from service.kafka.client import KafkaClient
@@ -98,7 +98,7 @@ def _read(request: ReadRequest, read_at_ms: int, read: WindowRead, described: Pr
         entries=_entries(described, seen) if described is not None and not described.error else seen,
         is_whole=is_whole,
         lag_bytes=window.size if window and is_whole else None,
-        why=together(whys),
+        why=combined(whys),
     )
 
 

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from service.domain.partitions.facts import PartitionLook
 from service.domain.reasons.reason import Reason
-from service.domain.reasons.unread import DESCRIBE, ErrorAnswer, NewLeader, NoLeader, NoPermission, SilentBroker
+from service.domain.reasons.unread import DESCRIBE, ErrorAnswer, NewLeader, NoLeader, NoPermission, UnresponsiveBroker
 from service.domain.worlds.order import encode
 from service.kafka import errors
 from service.kafka.ends import Ends
@@ -124,7 +124,7 @@ class WatchedPartition:
         if self.leader.node < 0:
             return NoLeader()
         if error == errors.LEADER_NOT_AVAILABLE:
-            return SilentBroker(broker)
+            return UnresponsiveBroker(broker)
         if error == errors.OFFSET_NOT_AVAILABLE:
             return NewLeader(broker)
         return ErrorAnswer(broker, "", error)

@@ -20,7 +20,7 @@ def test_what_the_service_judges_by_itself_it_judges_by_the_same_numbers() -> No
     assert thresholds.PREPARE_SLOW_S * 1000 == open_too_long.STUCK_AFTER_MS
     assert thresholds.PREPARE_STUCK_S * 1000 == kinds.CRITICAL_AFTER_MS
     assert thresholds.OPEN_LONG_S * 1000 == open_too_long.LONG_AFTER_MS
-    assert (thresholds.EPOCH_WARN, thresholds.EPOCH_LAST) == (ids_running_out.WORN_FROM, LAST_EPOCH - 1)
+    assert (thresholds.EPOCH_WARN, thresholds.EPOCH_LAST) == (ids_running_out.HIGH_EPOCH_FROM, LAST_EPOCH - 1)
     assert EXPIRES_WITHIN_MS[thresholds.EXPIRING_WITHIN] == ids_running_out.SOON_MS
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from service.domain.findings import kinds
 from service.domain.findings.finding import Evidence, Finding, Key, Observation, Subject
-from service.domain.findings.lifecycle import Look, reconcile
+from service.domain.findings.lifecycle import RoundResult, reconcile
 from service.store.writers.findings import FindingWriter, load
 from tests.helpers.stores import NOW_MS, SeededCluster
 
@@ -18,7 +18,7 @@ class WithFindings(SeededCluster):
         """These are there; all that was there before and is not among them has ended."""
         with self.engine.connect() as connection:
             stored: dict[Key, Finding] = load(connection, self.id, now_ms)
-        look = Look(observations, frozenset(kinds.KINDS), frozenset({0}), True)
+        look = RoundResult(observations, frozenset(kinds.KINDS), frozenset({0}), True)
         FindingWriter(self.engine, self.lease).save(reconcile(stored, look, now_ms, "kafka-orders"), now_ms)
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from service.domain.reasons.reason import Reason
-from service.domain.reasons.unread import READ, NoPermission, Told
+from service.domain.reasons.unread import READ, ErrorText, NoPermission
 
 
 def reason(said: Reason | str | None) -> Reason | None:
     """Text is what a broker, or a library, said."""
-    return Told(said) if isinstance(said, str) else said
+    return ErrorText(said) if isinstance(said, str) else said
 
 
 def denied(topic: str, *operations: str) -> NoPermission:

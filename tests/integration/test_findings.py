@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 
 from service.domain.findings import kinds
-from service.domain.findings.churn import RANDOM_IDS, START_MS, STARTS
+from service.domain.findings.churn import MIN_STARTS, RANDOM_IDS, START_MS
 from service.domain.findings.rules import Rule, Rules
 from service.store.schema import findings
 from tests.conftest import MakeBroker
@@ -88,7 +88,7 @@ def test_every_trouble_is_named_and_nothing_else(version: str, make_broker: Make
 
             for _ in range(RANDOM_IDS + 1):  # restarts, not one start; each gives up the id before
                 transact(open_producer(bootstrap, f"report-{uuid.uuid4()}"), TOPIC)
-                time.sleep(STARTS * START_MS / 1_000 / RANDOM_IDS)
+                time.sleep(MIN_STARTS * START_MS / 1_000 / RANDOM_IDS)
             churn = wait_for_finding(app, kinds.CHURN)
             assert churn.prefix == "report-"
 

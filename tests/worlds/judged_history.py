@@ -22,7 +22,8 @@ ROUNDS: Final = 4
 """How often it is judged in a longer pause."""
 LAST_ROUNDS: Final = 10
 EARLY_MS: Final = 100
-"""Within so much a client that writes early has added the partition (`findings.confirmation.SETTLES_MS` is 500)."""
+"""Within so much a client that writes early has added the partition (`findings.confirmation.ADD_IN_FLIGHT_MS` is
+500)."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -9,8 +9,8 @@ from typing import Any, Final
 from sqlalchemy import Connection
 
 from service.api.http.fields import text_of_time
-from service.domain.findings.words import moment
-from service.domain.findings.words import partitions as named
+from service.domain.findings.formatting import join_partitions as named
+from service.domain.findings.formatting import utc
 from service.domain.partitions.facts import SOURCE as PARTITIONS
 from service.domain.reasons.reason import text_of
 from service.domain.source_state import Cause, Stall, stall_of
@@ -159,4 +159,4 @@ def _unread(stall: Stall, now_ms: int, is_dated: bool) -> str:
 
 def _time(ms: int, now_ms: int) -> str:
     """Returns a time like "10:34:12 UTC", with the date if that is another day than now."""
-    return moment(ms).removeprefix(moment(now_ms)[: len("2026-03-14 ")])
+    return utc(ms).removeprefix(utc(now_ms)[: len("2026-03-14 ")])

@@ -7,9 +7,9 @@ from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
 from service.domain.doctor.acls import CONFIGS_GRANT, Grant, grant_for
+from service.domain.findings.formatting import describe_counts
+from service.domain.findings.formatting import join_partitions as named
 from service.domain.findings.unreadable import what_happened
-from service.domain.findings.words import left_out
-from service.domain.findings.words import partitions as named
 from service.domain.reasons.reason import Reason
 from service.store.queries.clusters import GapRow, StatusRow
 from service.store.queries.judged_partitions import Coverage, Missing
@@ -63,7 +63,7 @@ def of_cluster(
         found.append(Unknown(UnknownKind.NOT_WATCHED, f"{coverage.not_covered} partitions", why))
     if truncated:
         why = "too many at once: they have no finding, or were not read"
-        found.append(Unknown(UnknownKind.LEFT_OUT, left_out(truncated), why))
+        found.append(Unknown(UnknownKind.LEFT_OUT, describe_counts(truncated), why))
     found += [_gap(gap) for gap in gaps]
     if unknown_ids:
         what = f"state of {unknown_ids} transactional ids"

@@ -8,8 +8,8 @@ from typing import Any
 
 from service.cli.rest import Service
 from service.cli.text import print_page
+from service.domain.findings.formatting import describe_counts
 from service.domain.findings.kinds import CANDIDATE, CONFIRMED
-from service.domain.findings.words import left_out
 from service.settings import Settings
 
 _FILTERS = ("kind", "severity", "transactional_id", "topic", "partition")
@@ -29,7 +29,7 @@ def run(flags: Namespace, settings: Settings) -> int:
     if page["truncated"]:
         by_kind = {one["kind"]: one["count"] for one in service.summary()["truncated"]}
         if asked := {kind: number for kind, number in by_kind.items() if not flags.kind or kind in flags.kind}:
-            print(f"left out, too many at once: {left_out(asked)}", file=sys.stderr)
+            print(f"left out, too many at once: {describe_counts(asked)}", file=sys.stderr)
     return answer
 
 

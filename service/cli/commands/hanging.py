@@ -13,7 +13,7 @@ from typing import Any, Final
 from service.cli.errors import FINE, FOUND, PARTIAL
 from service.cli.rest import Service
 from service.cli.text import age, name_of, span, table
-from service.domain.findings.words import listed
+from service.domain.findings.formatting import join_names
 from service.domain.partitions.blocked_groups import OFFSETS_TOPIC
 from service.settings import Settings
 
@@ -107,7 +107,7 @@ def _lines(one: dict[str, Any], as_of: str | None, pending: Pending) -> Iterator
     yield "waiting", ", ".join(one["blocked_groups"]) or "no consumer group that is known"
     if subject["topic"] == OFFSETS_TOPIC:
         for group, places in pending.get((subject["partition"], subject["producer_id"]), {}).items():
-            yield "offsets of", f"{group} on {listed(places)}: a member that starts waits"
+            yield "offsets of", f"{group} on {join_names(places)}: a member that starts waits"
     yield "confidence", one["confidence"]
     yield "decision", _DECISIONS.get(one["decision"], str(one["decision"]))
     if len(one["possible"]) > 1:

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from service.domain.doctor import acls
 from service.domain.doctor.acls import Acl
 from service.domain.doctor.seen import BrokerSeen, Seen
-from service.domain.findings.words import listed, moment, partitions, span
+from service.domain.findings.formatting import duration, join_names, join_partitions, utc
 from service.domain.releases import FIRST_OF_38, may_skip_markers, release_of
 from service.domain.transaction_log.states import CONFIG_DEFAULTS, TOPIC
 
@@ -71,7 +71,7 @@ def _brokers(seen: Seen) -> Iterator[Line]:
             continue
         lacking = [name for key, name in _NEEDED_APIS.items() if key not in broker.apis]
         if lacking:
-            yield Line(GAP, what, f"{address} answers, but does not speak {listed(lacking)}")
+            yield Line(GAP, what, f"{address} answers, but does not speak {join_names(lacking)}")
         else:
             yield Line(OK, what, f"{address} answers, {_release(broker)}")
 
@@ -128,7 +128,7 @@ def _log(seen: Seen) -> Iterator[Line]:
         )
         return
     if log.leaderless:
-        missing = partitions([(TOPIC, number) for number in log.leaderless])
+        missing = join_partitions([(TOPIC, number) for number in log.leaderless])
         yield Line(GAP, TOPIC, f"no leader: {missing}; their transactions cannot be followed")
     if log.may_read is False:
         yield Line(GAP, TOPIC, f"{log.partitions} partitions, READ is denied", read)
@@ -153,24 +153,28 @@ def _topics(seen: Seen) -> Iterator[Line]:
         + _aside(seen, topics.left_out, "left out by --topics"),
     )
     if topics.absent:
-        yield Line(NOTE, "coverage", f"--topics: there is no topic {listed(topics.absent)}")
+        yield Line(NOTE, "coverage", f"--topics: there is no topic {join_names(topics.absent)}")
     if topics.unseen:
         missing = tuple(acls.each_or_all("--topic", topics.unseen, -1, "Read"))
-        yield Line(GAP, "coverage", f"may not be described (or are deleted): {listed(topics.unseen)}", missing)
+        yield Line(GAP, "coverage", f"may not be described (or are deleted): {join_names(topics.unseen)}", missing)
     hidden = tuple(acls.pattern(glob, "Read") for glob in topics.beyond if glob not in topics.unseen)
     if hidden:
-        which = "topics" if "*" in topics.beyond else f"topics like {listed(topics.beyond)}"
+        which = "topics" if "*" in topics.beyond else f"topics like {join_names(topics.beyond)}"
         text = f"{which} without DESCRIBE are not shown by Kafka: how many there are cannot be told"
         yield Line(GAP, "coverage", text, hidden)
     if topics.leaderless:
-        text = f"{len(topics.leaderless)} without a leader: {partitions(topics.leaderless)}; nobody can tell of them"
+        text = (
+            f"{len(topics.leaderless)} without a leader: {join_partitions(topics.leaderless)}; nobody can tell of them"
+        )
         yield Line(GAP, "coverage", text)
 
 
 def _aside(seen: Seen, topics: Sequence[str], why: str) -> str:
     if not topics:
         return ""
-    return f"; {_count(sum(seen.topics.partitions[topic] for topic in topics), 'partition')} of {listed(topics)} {why}"
+    return (
+        f"; {_count(sum(seen.topics.partitions[topic] for topic in topics), 'partition')} of {join_names(topics)} {why}"
+    )
 
 
 def _readable(seen: Seen) -> Iterator[Line]:
@@ -181,12 +185,14 @@ def _readable(seen: Seen) -> Iterator[Line]:
             missing = [acls.pattern(glob, "Read") for glob in topics.globs]
         else:
             missing = acls.each_or_all("--topic", topics.unreadable, count, "Read")
-        text = f"READ is denied on {len(topics.unreadable)} of {_count(count, 'topic')}: {listed(topics.unreadable)}"
+        text = (
+            f"READ is denied on {len(topics.unreadable)} of {_count(count, 'topic')}: {join_names(topics.unreadable)}"
+        )
         yield Line(GAP, what, text, tuple(missing))
     elif topics.readable:
         yield Line(OK, what, f"READ is allowed on {'the topic' if count == 1 else f'all {count} topics'} watched")
     if topics.silent:
-        yield Line(GAP, what, f"could not be asked about {listed(topics.silent)}: {topics.why_silent}")
+        yield Line(GAP, what, f"could not be asked about {join_names(topics.silent)}: {topics.why_silent}")
 
 
 def _ids(seen: Seen) -> Iterator[Line]:
@@ -196,7 +202,7 @@ def _ids(seen: Seen) -> Iterator[Line]:
     elif ids.hidden:
         text = (
             f"shows {_count(ids.listed, 'id')} and hides {_count(len(ids.hidden), 'id')} of the log, silently:"
-            f" {listed(ids.hidden)}. Our verdicts do not rest on it; those of Kafka's find-hanging do"
+            f" {join_names(ids.hidden)}. Our verdicts do not rest on it; those of Kafka's find-hanging do"
         )
         missing = acls.each_or_all("--transactional-id", ids.hidden, log.ids, "Describe")
         yield Line(GAP, what, text, tuple(missing))
@@ -215,7 +221,7 @@ def _groups(seen: Seen) -> Iterator[Line]:
         yield Line(GAP, what, f"could not be asked: {groups.why}")
         return
     if groups.denied:
-        text = f"DESCRIBE is denied on {len(groups.denied)} of {groups.listed}: {listed(groups.denied)}"
+        text = f"DESCRIBE is denied on {len(groups.denied)} of {groups.listed}: {join_names(groups.denied)}"
         missing = acls.each_or_all("--group", groups.denied, groups.listed, "Describe")
         yield Line(GAP, what, text, tuple(missing))
     elif groups.any_denied is not False and (seen.cluster_operations is None or not groups.listed):
@@ -228,12 +234,14 @@ def _groups(seen: Seen) -> Iterator[Line]:
 def _clocks(seen: Seen) -> Iterator[Line]:
     for clock in seen.clocks:
         about = f" (give or take {clock.within_ms} ms)"
-        ahead = f"{span(abs(clock.ahead_ms))} {'ahead of' if clock.ahead_ms >= 0 else 'behind'} this machine's{about}"
+        ahead = (
+            f"{duration(abs(clock.ahead_ms))} {'ahead of' if clock.ahead_ms >= 0 else 'behind'} this machine's{about}"
+        )
         is_far = abs(clock.ahead_ms) > SKEW_MS + clock.within_ms
         yield Line(NOTE if is_far else OK, "clock", f"{clock.whose}: {ahead}, by {clock.how}")
     if not seen.clocks:
         newest = seen.newest_record_ms
-        last = "" if newest is None else f"; the newest record of {TOPIC} says {moment(newest)}"
+        last = "" if newest is None else f"; the newest record of {TOPIC} says {utc(newest)}"
         yield Line(NOTE, "clock", f"could not be measured: no transaction went on while looking{last}")
 
 

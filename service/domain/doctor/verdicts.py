@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from service.domain.doctor.seen import Seen
-from service.domain.findings.words import listed
+from service.domain.findings.formatting import join_names
 from service.domain.transaction_log.states import TOPIC
 
 CERTAIN: Final = "certain"
@@ -55,7 +55,7 @@ def _hanging(seen: Seen) -> Verdict:
         )
     but = _not_looked_at(seen)
     if topics.unreadable:
-        but.append(f"not at all on {listed(topics.unreadable)} (READ is denied)")
+        but.append(f"not at all on {join_names(topics.unreadable)} (READ is denied)")
     but += _not_coordinated(seen)
     if not seen.log.may_read:
         if seen.ids.any_denied is not False:
@@ -65,7 +65,7 @@ def _hanging(seen: Seen) -> Verdict:
     if not topics.readable:
         return Verdict(what, LIKELY, _except(["DescribeProducers could not be asked", *but]))
     if topics.silent:
-        but.append(f"likely at most on {listed(topics.silent)} (DescribeProducers could not be asked)")
+        but.append(f"likely at most on {join_names(topics.silent)} (DescribeProducers could not be asked)")
     return Verdict(what, CERTAIN, _except(but))
 
 
@@ -82,7 +82,7 @@ def _names(seen: Seen) -> Verdict:
     if not seen.topics.readable and not seen.topics.silent:
         return Verdict(what, NONE, "READ is denied on every topic" if seen.topics.unreadable else "no topic is seen")
     denied = seen.topics.unreadable
-    but = [f"not at all on {listed(denied)} (READ is denied)"] if denied else []
+    but = [f"not at all on {join_names(denied)} (READ is denied)"] if denied else []
     return Verdict(what, CERTAIN, _except([*_not_looked_at(seen), *but]))
 
 
@@ -106,7 +106,7 @@ def _coordinators(seen: Seen) -> Verdict:
     if ids.listed is None:
         return Verdict(what, NONE, f"they could not be asked: {ids.why}")
     if ids.hidden:
-        return Verdict(what, CERTAIN, f"not at all about {listed(ids.hidden)} (DESCRIBE is denied)")
+        return Verdict(what, CERTAIN, f"not at all about {join_names(ids.hidden)} (DESCRIBE is denied)")
     if ids.any_denied and not (seen.log.may_read and seen.log.ids):
         return Verdict(what, NONE, "DESCRIBE on transactional ids is denied")
     return Verdict(what, CERTAIN, "")
@@ -118,7 +118,7 @@ def _groups(seen: Seen) -> Verdict:
         return Verdict(what, NONE, f"they could not be asked: {groups.why}")
     if (not groups.listed and groups.any_denied) or len(groups.denied) == groups.listed > 0:
         return Verdict(what, NONE, "DESCRIBE on groups is denied")
-    but = [f"not at all {listed(groups.denied)} (DESCRIBE is denied)"] if groups.denied else []
+    but = [f"not at all {join_names(groups.denied)} (DESCRIBE is denied)"] if groups.denied else []
     if seen.cluster_operations is None:
         but.append("groups that Kafka does not show are missed")
     return Verdict(what, CERTAIN, _except(but))
@@ -130,7 +130,7 @@ def _explain(seen: Seen) -> Verdict:
         return Verdict(what, NONE, "READ is denied on every topic" if topics.unreadable else "no topic could be read")
     but = _not_looked_at(seen)
     if topics.unreadable:
-        but.append(f"not at all on {listed(topics.unreadable)} (READ is denied)")
+        but.append(f"not at all on {join_names(topics.unreadable)} (READ is denied)")
     if not seen.log.may_read:
         return Verdict(what, CERTAIN, _except([*but, "without names and causes"]))
     return Verdict(what, CERTAIN, _except(but))
@@ -140,7 +140,7 @@ def _not_looked_at(seen: Seen) -> list[str]:
     but = []
     away = [str(broker.node) for broker in seen.brokers if broker.why is not None]
     if away:
-        but.append(f"not what broker {listed(away)} leads (it does not answer)")
+        but.append(f"not what broker {join_names(away)} leads (it does not answer)")
     if seen.topics.leaderless:
         but.append(f"not {len(seen.topics.leaderless)} without a leader")
     if seen.topics.unseen or seen.topics.beyond:
@@ -150,9 +150,9 @@ def _not_looked_at(seen: Seen) -> list[str]:
 
 def _not_coordinated(seen: Seen) -> list[str]:
     away = [str(broker.node) for broker in seen.brokers if broker.why is not None]
-    but = [f"not ids that broker {listed(away)} coordinates"] if away else []
+    but = [f"not ids that broker {join_names(away)} coordinates"] if away else []
     if seen.log.leaderless:
-        but.append(f"not ids of partitions {listed([str(n) for n in seen.log.leaderless])} of {TOPIC}")
+        but.append(f"not ids of partitions {join_names([str(n) for n in seen.log.leaderless])} of {TOPIC}")
     return but
 
 

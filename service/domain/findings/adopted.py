@@ -8,9 +8,9 @@ from typing import Final
 
 from service.domain.findings import kinds
 from service.domain.findings.finding import Evidence, Observation, Subject
-from service.domain.findings.hanging import Case, about_owner
+from service.domain.findings.formatting import utc
+from service.domain.findings.hanging import Case, owner_evidence
 from service.domain.findings.rules import Rules
-from service.domain.findings.words import moment
 
 _OF_NOTHING: Final = (
     "Nothing has to be done to end it. If the present transaction commits, consumers read the left-over records as if"
@@ -41,11 +41,11 @@ def _adopted(case: Case, rules: Rules, *, is_committed: bool) -> Observation:
         " over from before its present transaction, and will be committed or aborted with it",
         advice=_OF_COMMITTED if is_committed else _OF_NOTHING,
         evidence=(
-            *about_owner(case),
+            *owner_evidence(case),
             Evidence(
                 entry.first_seen_ms,
                 f"{entry.topic}-{entry.partition}@{entry.start_offset}",
-                f"open already then; the present transaction began at {moment(owner.start_ms)}",
+                f"open already then; the present transaction began at {utc(owner.start_ms)}",
             ),
         ),
         log_partition=owner.log_partition,
@@ -76,12 +76,12 @@ def _unreplicated(case: Case, rules: Rules, now_ms: int) -> Observation:
         advice=f"Nothing is hanging. Bring the replicas of {place} back in sync (look at its ISR and at"
         " min.insync.replicas): it heals when they have the marker. Do not write another one.",
         evidence=(
-            *about_owner(case),
+            *owner_evidence(case),
             Evidence(
                 entry.seen_at_ms,
                 "DescribeProducers",
                 f"nothing is open there, and the LSO stands at {case.last_stable_offset} since"
-                f" {moment(entry.first_seen_ms)}",
+                f" {utc(entry.first_seen_ms)}",
             ),
         ),
         owner=rule.owner,

@@ -8,15 +8,15 @@ from typing import Final, NamedTuple
 
 from service.domain.findings import kinds
 from service.domain.findings.conditions import bounded
-from service.domain.findings.context import Context, ruled
+from service.domain.findings.context import Context, with_rule
 from service.domain.findings.finding import Evidence, Finding, Key, Observation, Subject
+from service.domain.findings.formatting import utc
 from service.domain.findings.open_too_long import LONG_AFTER_MS
-from service.domain.findings.stall_causes import NOT_READ, Blocker, Cause, StallCauses, worst_of
-from service.domain.findings.words import moment
+from service.domain.findings.stall_causes import NOT_READ, Blocker, StallCause, StallCauses, worst_of
 from service.domain.partitions.blocked_groups import OFFSETS_TOPIC, UNSTABLE_OFFSETS, Victim
 from service.domain.partitions.facts import Place
 
-STANDS_AFTER_MS: Final = 6_000
+COMMIT_EXPECTED_MS: Final = 6_000
 """Time by which a group that makes progress has committed: once in the default auto.commit.interval.ms of 5 s."""
 
 
@@ -34,11 +34,11 @@ def blocked_groups(
     causes = StallCauses(known, context)
     found = []
     for victim in victims:
-        if victim.is_blocked and victim.offset.stood_ms >= STANDS_AFTER_MS:
+        if victim.is_blocked and victim.offset.stood_ms >= COMMIT_EXPECTED_MS:
             behind = _blockers(victim, blockers.get(victim.behind, ()))
             cause = _cause(behind, causes)
-            if cause.is_told or as_of_ms - victim.stalled_since_ms >= LONG_AFTER_MS:
-                found.append((victim, cause, _held(victim, cause, behind)))
+            if cause.has_finding or as_of_ms - victim.stalled_since_ms >= LONG_AFTER_MS:
+                found.append((victim, cause, _hold_evidence(victim, cause, behind)))
     found.sort(key=lambda one: (kinds.SEVERITIES.index(one[1].severity), one[0].key))
     return bounded(
         found,
@@ -47,7 +47,7 @@ def blocked_groups(
     )
 
 
-def unreadable(denied: Iterable[str]) -> list[Observation]:
+def unreadable_groups(denied: Iterable[str]) -> list[Observation]:
     """Returns observations of groups that are listed but whose offsets may not be read, so it is not known whether they
     wait."""
     return bounded(
@@ -77,16 +77,16 @@ class UnreadCommits(NamedTuple):
     damaged: int
 
 
-def not_named(unread: Iterable[UnreadCommits]) -> list[Observation]:
+def incompletely_read(unread: Iterable[UnreadCommits]) -> list[Observation]:
     """Returns observations of open transactions that may block more groups than are shown."""
     return bounded(
         list(unread),
-        _not_named,
+        _incompletely_read,
         lambda rest: f"{len(rest):,} more open transactions may commit offsets of groups that are not known",
     )
 
 
-def _not_named(one: UnreadCommits) -> Observation:
+def _incompletely_read(one: UnreadCommits) -> Observation:
     place = f"{OFFSETS_TOPIC}-{one.partition}"
     found = [] if one.reached is None else [f"its batches are read up to offset {one.reached} only"]
     found += [f"{count:,} of its records cannot be decoded ({reason})" for reason, count in one.undecodable]
@@ -117,13 +117,13 @@ def _blockers(victim: Victim, blockers: Iterable[Blocker]) -> list[Blocker]:
     return in_order if victim.is_pending else in_order[:1]
 
 
-def _cause(blockers: Sequence[Blocker], causes: StallCauses) -> Cause:
+def _cause(blockers: Sequence[Blocker], causes: StallCauses) -> StallCause:
     if not blockers:
         return NOT_READ
     return worst_of([causes.of(one) for one in blockers]) if len(blockers) > 1 else causes.of(blockers[0])
 
 
-def _held(victim: Victim, cause: Cause, blockers: Sequence[Blocker]) -> Evidence:
+def _hold_evidence(victim: Victim, cause: StallCause, blockers: Sequence[Blocker]) -> Evidence:
     place = f"{victim.behind[0]}-{victim.behind[1]}"
     if victim.waits_for is not None and blockers:
         entry = blockers[0].entry
@@ -133,23 +133,23 @@ def _held(victim: Victim, cause: Cause, blockers: Sequence[Blocker]) -> Evidence
     return Evidence(victim.stalled_since_ms, f"{place}@{victim.lso_behind}", text)
 
 
-def _observe(victim: Victim, cause: Cause, held: Evidence, context: Context) -> Observation:
+def _observe(victim: Victim, cause: StallCause, hold: Evidence, context: Context) -> Observation:
     group, topic, partition = victim.key
-    stands, advice = (_unstable if victim.relation == UNSTABLE_OFFSETS else _behind)(victim, cause)
+    problem, advice = (_unstable if victim.relation == UNSTABLE_OFFSETS else _behind)(victim, cause)
     observation = Observation(
         kind=kinds.BLOCKED_GROUP,
         severity=cause.severity,
         subject=Subject(group=group, topic=topic, partition=partition),
-        summary=f"{group} {stands}",
-        advice=f"{advice} {_way_out(cause)}",
-        evidence=(held, Evidence(victim.offset.standing_since_ms, "OffsetFetch", _committed(victim))),
+        summary=f"{group} {problem}",
+        advice=f"{advice} {_outlook(cause)}",
+        evidence=(hold, Evidence(victim.offset.standing_since_ms, "OffsetFetch", _committed(victim))),
         confidence=victim.confidence,
         self_heals_at_ms=cause.heals_at_ms,
     )
-    return ruled(observation, context.rules.of(cause.owner_name, (topic,)))
+    return with_rule(observation, context.rules.of(cause.owner_name, (topic,)))
 
 
-def _behind(victim: Victim, cause: Cause) -> tuple[str, str]:
+def _behind(victim: Victim, cause: StallCause) -> tuple[str, str]:
     _, topic, partition = victim.key
     return (
         f"stands still on {topic}-{partition}: at offset {victim.lso_behind} {cause.text} keeps readers of committed"
@@ -159,7 +159,7 @@ def _behind(victim: Victim, cause: Cause) -> tuple[str, str]:
     )
 
 
-def _unstable(victim: Victim, cause: Cause) -> tuple[str, str]:
+def _unstable(victim: Victim, cause: StallCause) -> tuple[str, str]:
     _, topic, partition = victim.key
     return (
         f"cannot fetch its offset of {topic}-{partition}: it is part of {cause.text}"
@@ -169,12 +169,12 @@ def _unstable(victim: Victim, cause: Cause) -> tuple[str, str]:
     )
 
 
-def _way_out(cause: Cause) -> str:
+def _outlook(cause: StallCause) -> str:
     if cause.heals_at_ms is not None:
-        return f"It goes on when the transaction ends, at {moment(cause.heals_at_ms)} at the latest."
+        return f"It goes on when the transaction ends, at {utc(cause.heals_at_ms)} at the latest."
     if cause.is_legal:
         return "It goes on when the application of the transaction ends it."
-    if cause.is_told:
+    if cause.has_finding:
         return "It goes on when the transaction ends: the finding about that says how."
     return "It goes on when the transaction ends; who will end it is not known yet."
 

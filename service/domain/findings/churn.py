@@ -15,20 +15,20 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from service.domain.findings import kinds
-from service.domain.findings.context import Context, ruled
+from service.domain.findings.context import Context, with_rule
 from service.domain.findings.events import (
-    ALL,
+    ALL_EVENTS,
     Event,
-    Told,
+    ReportWindow,
     evidence,
+    generated_part,
+    is_generated,
     is_of_streams,
-    is_random,
-    made_up,
     prefix_of,
 )
 from service.domain.findings.finding import EVIDENCE_KEPT, Observation, Occurrence, Subject
+from service.domain.findings.formatting import duration, join_names
 from service.domain.findings.lifecycle import QUIET_MS
-from service.domain.findings.words import listed, span
 from service.domain.transaction_log import causes
 from service.domain.transaction_log.minutes import minute_of
 from service.domain.transaction_log.states import EXPIRATION_CONFIG, NEVER_SEEN
@@ -38,7 +38,7 @@ RANDOM_IDS: Final = 5
 of one process (Kafka Streams) count as one."""
 
 START_MS: Final = 10_000
-STARTS: Final = 3
+MIN_STARTS: Final = 3
 """Number of spans of START_MS, at least, in which the ids are born: ids born together belong to one start."""
 
 COUNTED_IDS: Final = 20
@@ -54,7 +54,7 @@ SHORT_LIVED_MS: Final = 2 * QUIET_MS
 """Longest life of an id that counts as one of many starts. Includes the longest transaction.timeout.ms that brokers
 allow by default: a transaction that a crash leaves open counts as in use for that long."""
 
-CROWD: Final = 1_000
+MANY_PROCESSES: Final = 1_000
 """From this many processes within 15 minutes on it is no first start, even if their ids stay in use."""
 
 IN_USE: Final = (1 << 63) - 1
@@ -73,7 +73,7 @@ _FOR_OTHERS: Final = "Give each instance a transactional.id that stays the same 
 T = TypeVar("T")
 
 
-class _Ids:
+class _IdCounter:
     """Counts ids of one prefix in a span of time."""
 
     def __init__(self) -> None:
@@ -83,10 +83,10 @@ class _Ids:
         self._starts: Counter[int] = Counter()
 
     def change(self, born: Event, by: int) -> None:
-        name = made_up(born.name)
+        name = generated_part(born.name)
         _add(self._all, name, by)
         _add(self._minutes, minute_of(born.at_ms), by)
-        if is_random(born.name):
+        if is_generated(born.name):
             _add(self._made_up, name, by)
             _add(self._starts, born.at_ms // START_MS, by)
 
@@ -96,29 +96,29 @@ class _Ids:
 
     @property
     def are_many(self) -> bool:
-        are_made_up = len(self._made_up) >= RANDOM_IDS and len(self._starts) >= STARTS
+        are_made_up = len(self._made_up) >= RANDOM_IDS and len(self._starts) >= MIN_STARTS
         return are_made_up or (len(self._all) >= COUNTED_IDS and len(self._minutes) >= COUNTED_MINUTES)
 
 
-def churn(new: Iterable[Event], uses: Uses, context: Context, told: Told = ALL) -> list[Observation]:
+def churn(new: Iterable[Event], uses: Uses, context: Context, window: ReportWindow = ALL_EVENTS) -> list[Observation]:
     """Returns an observation for each prefix whose ids are given up, the worst first. `new`: from `new_ids`. A CROWD is
-    reported completely, also the events that are not in `told` yet."""
-    shown = [(prefix, _shown(of_prefix, uses, told)) for prefix, of_prefix in _by_prefix(new).items()]
+    reported completely, also the events that are not in `window` yet."""
+    shown = [(prefix, _shown(of_prefix, uses, window)) for prefix, of_prefix in _by_prefix(new).items()]
     found = sorted((each for each in shown if each[1]), key=lambda each: (-len(each[1]), each[0]))
     return [_observe(prefix, events, uses, context) for prefix, events in found]
 
 
-def churned(events: Iterable[Event]) -> dict[str, list[int]]:
+def churn_times(events: Iterable[Event]) -> dict[str, list[int]]:
     """Returns the times at which too many new ids had come, by prefix; ids that are still in use count too."""
     found = {prefix: _times_of_many(of_prefix) for prefix, of_prefix in _by_prefix(events).items()}
     return {prefix: times_ms for prefix, times_ms in found.items() if times_ms}
 
 
-def is_churned(prefix: str, at_ms: int, times_ms: Mapping[str, Sequence[int]]) -> bool:
+def is_churning(prefix: str, at_ms: int, times_ms: Mapping[str, Sequence[int]]) -> bool:
     """Returns whether too many new ids of the prefix had come in the QUIET_MS before."""
     times = times_ms.get(prefix, ())
-    behind = bisect_right(times, at_ms)
-    return behind > 0 and at_ms - times[behind - 1] <= QUIET_MS
+    earlier = bisect_right(times, at_ms)
+    return earlier > 0 and at_ms - times[earlier - 1] <= QUIET_MS
 
 
 def new_ids(events: Iterable[Event], prefixes: Collection[str]) -> list[Event]:
@@ -138,7 +138,7 @@ def _by_prefix(events: Iterable[Event]) -> dict[str, list[Event]]:
 
 
 def _times_of_many(new: Sequence[Event]) -> list[int]:
-    ids, times_ms, begin = _Ids(), [], 0
+    ids, times_ms, begin = _IdCounter(), [], 0
     for event in new:
         ids.change(event, 1)
         while event.at_ms - new[begin].at_ms > QUIET_MS:
@@ -149,10 +149,10 @@ def _times_of_many(new: Sequence[Event]) -> list[int]:
     return times_ms
 
 
-def _shown(new: Sequence[Event], uses: Uses, told: Told) -> list[Event]:
+def _shown(new: Sequence[Event], uses: Uses, window: ReportWindow) -> list[Event]:
     """Returns the births of one prefix that came while too many other ids were given up."""
     ended = _ended(new, uses)
-    born, given_up, shown = _Ids(), _Ids(), list[Event]()
+    born, given_up, shown = _IdCounter(), _IdCounter(), list[Event]()
     begin = first = came = went = 0
     for end, event in enumerate(new):
         born.change(event, 1)
@@ -165,8 +165,8 @@ def _shown(new: Sequence[Event], uses: Uses, told: Told) -> list[Event]:
         while went < came and event.at_ms - ended[went][0] > QUIET_MS:
             given_up.change(ended[went][1], -1)
             went += 1
-        replaces = given_up.are_many and event.transactional_id in uses and told.has(event)
-        if replaces or (born.processes >= CROWD and event.at_ms >= told.since_ms):
+        replaces = given_up.are_many and event.transactional_id in uses and window.includes(event)
+        if replaces or (born.processes >= MANY_PROCESSES and event.at_ms >= window.since_ms):
             shown.extend(new[max(first, begin) : end + 1])
             first = end + 1
     return sorted(shown)
@@ -178,7 +178,7 @@ def _ended(new: Sequence[Event], uses: Uses) -> list[tuple[int, Event]]:
     births: dict[str, Event] = {}
     last_ms: dict[str, int] = {}
     for event in new:
-        process = made_up(event.name)
+        process = generated_part(event.name)
         births.setdefault(process, event)
         if event.transactional_id in uses:
             last_ms[process] = max(last_ms.get(process, event.at_ms), uses[event.transactional_id])
@@ -192,14 +192,14 @@ def _add(counter: Counter[T], one: T, more: int) -> None:
 
 
 def _observe(prefix: str, new: Sequence[Event], uses: Uses, context: Context) -> Observation:
-    kept = span(context.limits.expiration_ms) + context.assumed(EXPIRATION_CONFIG)
-    return ruled(
+    kept = duration(context.limits.expiration_ms) + context.assumed(EXPIRATION_CONFIG)
+    return with_rule(
         Observation(
             kind=kinds.CHURN,
             severity=kinds.WARNING,
             subject=Subject(prefix=prefix),
             summary=f"{prefix}: new transactional ids keep coming, as if every start made up its own"
-            f" ({listed([e.name for e in new[-2:]])})",
+            f" ({join_names([e.name for e in new[-2:]])})",
             advice=(_FOR_STREAMS if is_of_streams(new[-1].name) else _FOR_OTHERS)
             + " Only then does a start abort what the one before left open. Now such a transaction blocks readers until"
             f" its timeout, and each id takes memory in the coordinator for {kept} after its last use.",
@@ -216,5 +216,5 @@ def _described(event: Event, uses: Uses) -> str:
     if last_ms is None:
         used = "without a transaction"
     else:
-        used = "in use" if last_ms == IN_USE else f"used for {span(last_ms - event.at_ms)}"
+        used = "in use" if last_ms == IN_USE else f"used for {duration(last_ms - event.at_ms)}"
     return f"{event.name}: first seen, producer id {event.producer_id}, {used}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple, TypeVar
 
-from service.domain.findings.context import Context, ruled
+from service.domain.findings.context import Context, with_rule
 from service.domain.findings.finding import Evidence, Observation, Subject
 from service.domain.findings.rules import Rule
 from service.domain.transaction_log.states import NAMES, TOPIC
@@ -14,7 +14,7 @@ MOST_IDS: Final = 30
 """Number of findings of one kind that name an id; the rest share one finding."""
 
 
-class IdNow(NamedTuple):
+class IdState(NamedTuple):
     """The newest record of an id. `topics`: (topic, partition) of its open transaction.
 
     `state_since_ms`: in a PrepareX the time of its first record; `timestamp_ms` is that of the newest one.
@@ -73,24 +73,24 @@ def bounded(
     return shown
 
 
-def judged(ids: Iterable[IdNow], context: Context) -> list[IdNow]:
+def judgeable(ids: Iterable[IdState], context: Context) -> list[IdState]:
     """Returns the ids whose log partition can be judged now."""
-    return [one for one in ids if one.partition in context.seen_until]
+    return [one for one in ids if one.partition in context.known_until_ms]
 
 
-def about(one: IdNow, context: Context, observation: Observation) -> Observation:
+def with_owner_and_groups(one: IdState, context: Context, observation: Observation) -> Observation:
     """Returns the observation with the owner and mute time of the rule for the id, and with the consumer groups that
     wait for it."""
-    return ruled(observation, rule_of(one, context))._replace(
+    return with_rule(observation, rule_of(one, context))._replace(
         blocked_groups=context.groups.waiting(one.topics, one.producer_id)
     )
 
 
-def rule_of(one: IdNow, context: Context) -> Rule:
+def rule_of(one: IdState, context: Context) -> Rule:
     return context.rules.of(one.name, (topic for topic, _ in one.topics))
 
 
-def coordinator(one: IdNow, context: Context) -> str:
+def coordinator(one: IdState, context: Context) -> str:
     """Returns the text that names the id's coordinator, which has to act."""
     leader = context.leaders.get(one.partition, -1)
     who = f"broker {leader}" if leader >= 0 else "no broker"

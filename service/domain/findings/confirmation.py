@@ -3,7 +3,7 @@
 - `Open`: step 1 holds, a sample of the partition shows the entry open. Next, the end offsets of the transaction log are
   requested; without log access, the coordinator is asked.
 - `EndsKnown`: the end offsets are there. Next, the log is stored up to them, and no transaction there ends the entry.
-- `Released`, without log access: the coordinator will not end the entry. It is asked again after SETTLES_MS.
+- `Released`, without log access: the coordinator will not end the entry. It is asked again after ADD_IN_FLIGHT_MS.
 - `Unowned`: step 2 holds, no transaction will end the entry; the finding is a candidate. Next, the partition is asked
   once more.
 - `Confirmed`: step 3 holds, the partition still showed the entry open.
@@ -20,7 +20,7 @@ from typing import Final
 
 from service.domain.findings.finding import Evidence
 
-SETTLES_MS: Final = 500
+ADD_IN_FLIGHT_MS: Final = 500
 """Time for which an entry has to be without owner while its producer is still the current one: some clients write a
 moment before AddPartitionsToTxn is accepted."""
 
@@ -99,9 +99,10 @@ def step_2(state: Confirmation) -> Unowned | None:
             return None
 
 
-def settled_at_ms(there_since_ms: int, disturbed_ms: int) -> int:
+def settled_at_ms(written_before_ms: int, disturbed_ms: int) -> int:
     """Returns the earliest time (ms) at which a read of the transaction log can rule out an AddPartitionsToTxn still in
-    flight. `there_since_ms`: the entry was written before then. `disturbed_ms`: the last broker failure or coordinator
-    move; after one the client may be waiting for that broker for CLIENT_WAITS_MS, otherwise SETTLES_MS is enough."""
-    may_wait = disturbed_ms > there_since_ms - CLIENT_WAITS_MS
-    return there_since_ms + (CLIENT_WAITS_MS if may_wait else SETTLES_MS)
+    flight. `written_before_ms`: the entry was written before then. `disturbed_ms`: the last broker failure or
+    coordinator move; after one the client may be waiting for that broker for CLIENT_WAITS_MS, otherwise
+    ADD_IN_FLIGHT_MS is enough."""
+    may_wait = disturbed_ms > written_before_ms - CLIENT_WAITS_MS
+    return written_before_ms + (CLIENT_WAITS_MS if may_wait else ADD_IN_FLIGHT_MS)

@@ -14,10 +14,10 @@ from service.domain.transaction_log.states import CONFIG_DEFAULTS, EXPIRATION_CO
 SCAN_CONFIG: Final = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
 SWEEP_CONFIG: Final = "transaction.remove.expired.transaction.cleanup.interval.ms"
 
-VIEW_LASTS_MS: Final = 10_000
+PROGRESS_FRESH_MS: Final = 10_000
 """Time for which the end offset of a log partition, once requested and read to, shows everything that was written."""
 
-AHEAD_MS: Final = 1_000
+CLOCK_AHEAD_MS: Final = 1_000
 """Time by which a view may be newer than the start of the round that reads it. A view further ahead was written before
 the clock was set back, so its age is unknown."""
 
@@ -34,17 +34,17 @@ class Limits(NamedTuple):
 
 def limits_of(configs: Mapping[str, Mapping[str, str]]) -> Limits:
     """Returns the limits from `{name: {"value", "source"}}`, the form in which a cluster's configs are stored."""
-    told = {name: config["value"] for name, config in configs.items() if config["source"] == "broker"}
-    values = CONFIG_DEFAULTS | told
+    reported = {name: config["value"] for name, config in configs.items() if config["source"] == "broker"}
+    values = CONFIG_DEFAULTS | reported
     return Limits(
         int(values[SCAN_CONFIG]),
         int(values[EXPIRATION_CONFIG]),
         int(values[SWEEP_CONFIG]),
-        frozenset(CONFIG_DEFAULTS) - told.keys(),
+        frozenset(CONFIG_DEFAULTS) - reported.keys(),
     )
 
 
-class View(NamedTuple):
+class LogProgress(NamedTuple):
     """A partition of the transaction log: read up to `next_offset`, with the end offset that ListOffsets returned at
     `end_asked_at_ms`."""
 
@@ -55,24 +55,24 @@ class View(NamedTuple):
     end_asked_at_ms: int
 
 
-AWAY_MS: Final = 30_000
+UNANSWERED_AFTER_MS: Final = 30_000
 """Time after which a partition that does not answer, while others do, is not waited for any more: its coordinator is
 down, or hidden from us."""
 
 
 class Context(NamedTuple):
-    """Everything that rules depend on besides the facts. `seen_until`: by log partition, the time up to which
+    """Everything that rules depend on besides the facts. `known_until_ms`: by log partition, the time up to which
     everything that was written is known. Partitions that cannot be judged now (not read to their end, or asked too long
-    ago) are not in it. `whole`: all partitions can be judged, and there are some. `groups`: the consumer groups that
-    wait for open transactions. `settled_ms`: the time up to which all partitions have been read, however long ago that
-    was; None while one is not read to its end. `has_undecodable`: the newest record of some id cannot be decoded.
-    `may_skip_markers`: from `service.domain.releases`, for the brokers of the cluster."""
+    ago) are not in it. `is_log_complete`: all partitions can be judged, and there are some. `groups`: the consumer
+    groups that wait for open transactions. `settled_ms`: the time up to which all partitions have been read, however
+    long ago that was; None while one is not read to its end. `has_undecodable`: the newest record of some id cannot be
+    decoded. `may_skip_markers`: from `service.domain.releases`, for the brokers of the cluster."""
 
     limits: Limits
     rules: Rules
-    seen_until: Mapping[int, int]
+    known_until_ms: Mapping[int, int]
     leaders: Mapping[int, int]
-    whole: bool
+    is_log_complete: bool
     groups: GroupsBehind = NOBODY
     settled_ms: int | None = None
     has_undecodable: bool = False
@@ -83,26 +83,29 @@ class Context(NamedTuple):
         return f" (assumed: the brokers' {config} could not be read)" if config in self.limits.assumed else ""
 
 
-def context_of(limits: Limits, rules: Rules, views: Iterable[View], now_ms: int) -> Context:
+def context_of(limits: Limits, rules: Rules, progress: Iterable[LogProgress], now_ms: int) -> Context:
     """Returns the context for these views of the transaction log."""
-    views = list(views)
-    fresh = {v.partition: v.end_asked_at_ms for v in views if _is_fresh(v, now_ms)}
-    leaders = {v.partition: v.leader for v in views}
-    whole = bool(views) and len(fresh) == len(views)
-    return Context(limits, rules, fresh, leaders, whole, settled_ms=_settled_ms(views, now_ms))
+    progress = list(progress)
+    fresh = {v.partition: v.end_asked_at_ms for v in progress if _is_fresh(v, now_ms)}
+    leaders = {v.partition: v.leader for v in progress}
+    is_log_complete = bool(progress) and len(fresh) == len(progress)
+    return Context(limits, rules, fresh, leaders, is_log_complete, settled_ms=_settled_ms(progress, now_ms))
 
 
-def _settled_ms(views: Iterable[View], now_ms: int) -> int | None:
-    newest_ms = max((v.end_asked_at_ms for v in views), default=0)
-    answering = [v for v in views if newest_ms - v.end_asked_at_ms <= AWAY_MS]
-    is_known = all(v.next_offset >= v.end_offset and v.end_asked_at_ms - now_ms <= AHEAD_MS for v in answering)
+def _settled_ms(progress: Iterable[LogProgress], now_ms: int) -> int | None:
+    newest_ms = max((v.end_asked_at_ms for v in progress), default=0)
+    answering = [v for v in progress if newest_ms - v.end_asked_at_ms <= UNANSWERED_AFTER_MS]
+    is_known = all(v.next_offset >= v.end_offset and v.end_asked_at_ms - now_ms <= CLOCK_AHEAD_MS for v in answering)
     return min(v.end_asked_at_ms for v in answering) if answering and is_known else None
 
 
-def _is_fresh(view: View, now_ms: int) -> bool:
-    return view.next_offset >= view.end_offset and -AHEAD_MS <= now_ms - view.end_asked_at_ms <= VIEW_LASTS_MS
+def _is_fresh(progress: LogProgress, now_ms: int) -> bool:
+    return (
+        progress.next_offset >= progress.end_offset
+        and -CLOCK_AHEAD_MS <= now_ms - progress.end_asked_at_ms <= PROGRESS_FRESH_MS
+    )
 
 
-def ruled(observation: Observation, rule: Rule) -> Observation:
+def with_rule(observation: Observation, rule: Rule) -> Observation:
     """Returns the observation with the owner and the mute time of the rule."""
     return observation._replace(owner=rule.owner, muted_until_ms=rule.mute_until_ms)

@@ -43,17 +43,18 @@ class Event(NamedTuple):
     confidence: str
 
 
-class Told(NamedTuple):
-    """The events that may be reported: those at `since_ms` or later, numbered below `before` (None: all of them)."""
+class ReportWindow(NamedTuple):
+    """The events that may be reported: those at `since_ms` or later, numbered below `before_sequence` (None: all of
+    them)."""
 
     since_ms: int = 0
-    before: int | None = None
+    before_sequence: int | None = None
 
-    def has(self, event: Event) -> bool:
-        return event.at_ms >= self.since_ms and (self.before is None or event.sequence < self.before)
+    def includes(self, event: Event) -> bool:
+        return event.at_ms >= self.since_ms and (self.before_sequence is None or event.sequence < self.before_sequence)
 
 
-ALL: Final = Told()
+ALL_EVENTS: Final = ReportWindow()
 
 
 class Group(NamedTuple):
@@ -92,7 +93,7 @@ def prefix_of(name: str) -> str:
     return "".join(parts[:kept]).rstrip("0123456789") or name
 
 
-def is_random(name: str) -> bool:
+def is_generated(name: str) -> bool:
     """Returns whether the part behind the prefix looks made up, that is, not like a small number."""
     return _COUNTED.fullmatch(name[len(prefix_of(name)) :]) is None
 
@@ -102,7 +103,7 @@ def is_of_streams(name: str) -> bool:
     return _STREAMS.fullmatch(name) is not None
 
 
-def made_up(name: str) -> str:
+def generated_part(name: str) -> str:
     """Returns the part of the id that one start makes up. All threads of one Kafka Streams process share it."""
     found = _STREAMS.fullmatch(name)
     return name if found is None else found["process"]
@@ -175,14 +176,14 @@ def subjects(events: Iterable[Event], after_ms: int) -> Iterator[tuple[Event, Su
         yield event, *window.subject(event, prefix)
 
 
-def group_by_subject(events: Iterable[Event], after_ms: int = 0, told: Told = ALL) -> list[Group]:
-    """Returns the groups of the events in `told`: the largest first, the group beyond MOST_SUBJECTS last.
+def group_by_subject(events: Iterable[Event], after_ms: int = 0, window: ReportWindow = ALL_EVENTS) -> list[Group]:
+    """Returns the groups of the events in `window`: the largest first, the group beyond MOST_SUBJECTS last.
 
     The other events only count towards the number of ids of a prefix.
     """
     groups: dict[Subject, tuple[int, list[Event]]] = {}
     for event, subject, ids in subjects(events, after_ms):
-        if told.has(event):
+        if window.includes(event):
             of_subject = groups.get(subject, (0, []))[1]
             of_subject.append(event)
             groups[subject] = ids, of_subject

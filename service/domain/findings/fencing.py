@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from service.domain.findings import kinds
-from service.domain.findings.context import Context, ruled
-from service.domain.findings.events import ALL, Event, Group, Told, evidence, group_by_subject
+from service.domain.findings.context import Context, with_rule
+from service.domain.findings.events import ALL_EVENTS, Event, Group, ReportWindow, evidence, group_by_subject
 from service.domain.findings.finding import EVIDENCE_KEPT, Observation, Occurrence
 from service.domain.findings.lifecycle import QUIET_MS
 from service.domain.findings.settling import gap_ms
@@ -19,7 +19,7 @@ TAKEOVERS: Final = 3
 """Number of takeovers within QUIET_MS, by the log's times, that make a conflict: a restart or two is none."""
 
 
-def fights(events: Iterable[Event]) -> dict[int, tuple[Event, ...]]:
+def takeover_conflicts(events: Iterable[Event]) -> dict[int, tuple[Event, ...]]:
     """Returns the takeovers that make a conflict, by sequence: TAKEOVERS or more of the id within QUIET_MS.
 
     Each comes with the takeovers that it adds to the conflict, itself the last. A takeover is an open transaction
@@ -30,22 +30,24 @@ def fights(events: Iterable[Event]) -> dict[int, tuple[Event, ...]]:
         if _is_takeover(event):
             of_id[event.transactional_id].append(event)
     found = {}
-    for taken in of_id.values():
-        taken.sort(key=lambda e: (e.at_ms, e.sequence))
+    for takeovers in of_id.values():
+        takeovers.sort(key=lambda e: (e.at_ms, e.sequence))
         begin = first = 0
-        for end, event in enumerate(taken):
-            while event.at_ms - taken[begin].at_ms > QUIET_MS:
+        for end, event in enumerate(takeovers):
+            while event.at_ms - takeovers[begin].at_ms > QUIET_MS:
                 begin += 1
             if end - begin + 1 >= TAKEOVERS:
-                found[event.sequence] = tuple(taken[max(first, begin) : end + 1])
+                found[event.sequence] = tuple(takeovers[max(first, begin) : end + 1])
                 first = end + 1
     return found
 
 
-def fencing_conflicts(events: Iterable[Event], context: Context, told: Told = ALL) -> list[Observation]:
+def fencing_conflicts(
+    events: Iterable[Event], context: Context, window: ReportWindow = ALL_EVENTS
+) -> list[Observation]:
     """Returns an observation for each id or prefix."""
-    found = fights(events)
-    groups = group_by_subject((shown[-1] for shown in found.values()), gap_ms(context), told)
+    found = takeover_conflicts(events)
+    groups = group_by_subject((shown[-1] for shown in found.values()), gap_ms(context), window)
     return [
         _observe(group, [(last, e) for last in group.events for e in found[last.sequence]], context) for group in groups
     ]
@@ -57,11 +59,11 @@ def _is_takeover(event: Event) -> bool:
     return event.cause == causes.FENCED or (event.cause == causes.INITIALIZED and event.from_state == EMPTY)
 
 
-def _observe(group: Group, taken: Sequence[tuple[Event, Event]], context: Context) -> Observation:
-    """Returns the observation. `taken`: each takeover, after the one that proved it. It counts under the sequence of
-    the latter, so that both are settled together."""
+def _observe(group: Group, takeovers: Sequence[tuple[Event, Event]], context: Context) -> Observation:
+    """Returns the observation. `takeovers`: each takeover, after the one that proved it. It counts under the sequence
+    of the latter, so that both are settled together."""
     who = "two producers fence" if group.ids == 1 else "producers of the same id fence"
-    return ruled(
+    return with_rule(
         Observation(
             kind=kinds.FENCING_CONFLICT,
             severity=kinds.WARNING,
@@ -70,10 +72,10 @@ def _observe(group: Group, taken: Sequence[tuple[Event, Event]], context: Contex
             advice="Every start with a transactional.id fences the producer that had it and aborts its open"
             " transaction. Find the second instance (a forgotten deployment, another environment on the same cluster,"
             " a copied id) and give each its own transactional.id; if there is only one, find out why it restarts.",
-            evidence=tuple(evidence(e, _described(e)) for _, e in taken[-EVIDENCE_KEPT:]),
+            evidence=tuple(evidence(e, _described(e)) for _, e in takeovers[-EVIDENCE_KEPT:]),
             confidence=kinds.LIKELY,
             log_partition=group.log_partition,
-            occurrences=tuple(sorted({Occurrence(shown_by.sequence, e.at_ms) for shown_by, e in taken})),
+            occurrences=tuple(sorted({Occurrence(shown_by.sequence, e.at_ms) for shown_by, e in takeovers})),
         ),
         context.rules.of(group.name),
     )

@@ -10,12 +10,12 @@ from typing import NamedTuple
 from service.domain.findings import kinds
 from service.domain.findings.context import Context
 from service.domain.findings.finding import Evidence, Observation, Subject
+from service.domain.findings.formatting import join_names, join_partitions
 from service.domain.findings.rules import Rule
-from service.domain.findings.words import listed, partitions
 from service.domain.partitions.blocked_groups import Victim
 from service.domain.partitions.facts import Place
 from service.domain.partitions.open_entries import Entry, Owner
-from service.domain.reasons.hanging import HangCause, Hangs
+from service.domain.reasons.hanging import HangCause, HangReason
 from service.domain.transaction_log.states import EXPIRED, NAMES, TOPIC
 from service.domain.worlds.decision import NOT_READ
 from service.domain.worlds.verdict import Verdict, World
@@ -25,9 +25,9 @@ class Case(NamedTuple):
     """An entry without owner, as the judge reports it. `name`: its transactional.id as text; None if no id is known to
     have had its producer id. `owner` is None also if the log that names it cannot be read.
 
-    `log_start` and `last_stable_offset`: of its partition; `looks`: the evidence of each confirmation step so far;
-    `groups`: the consumer groups that wait for it; `pending`: on a partition of `__consumer_offsets`, the groups whose
-    offsets its records commit.
+    `log_start` and `last_stable_offset`: of its partition; `step_evidence`: the evidence of each confirmation step so
+    far; `groups`: the consumer groups that wait for it; `pending`: on a partition of `__consumer_offsets`, the groups
+    whose offsets its records commit.
     """
 
     entry: Entry
@@ -35,7 +35,7 @@ class Case(NamedTuple):
     name: str | None
     log_start: int
     last_stable_offset: int
-    looks: tuple[Evidence, ...]
+    step_evidence: tuple[Evidence, ...]
     verdict: Verdict = NOT_READ
     groups: tuple[str, ...] = ()
     pending: tuple[Victim, ...] = ()
@@ -56,11 +56,11 @@ def subject_of(entry: Entry, owner: Owner | None) -> Subject:
     )
 
 
-EntryPlace = tuple[str | None, int | None, int | None, int | None]
+EntryIdentity = tuple[str | None, int | None, int | None, int | None]
 """Topic, partition, producer id and start offset."""
 
 
-def entry_place(subject: Subject) -> EntryPlace:
+def entry_identity(subject: Subject) -> EntryIdentity:
     """Returns the part of an entry's subject that stays the same while the entry is open: a later writer of the
     producer id may raise the epoch, and the transactional.id may have become hidden."""
     return subject.topic, subject.partition, subject.producer_id, subject.start_offset
@@ -80,7 +80,7 @@ def is_certain(entry: Entry, owner: Owner | None, context: Context, now_ms: int)
     """Returns whether only an accident can still end the entry: its producer id or epoch is superseded, its id is gone,
     or its transaction would have timed out by now."""
     if owner is None:
-        return context.whole and not context.has_undecodable
+        return context.is_log_complete and not context.has_undecodable
     if not can_still_write(entry, owner):
         return (
             owner.state == EXPIRED
@@ -101,7 +101,7 @@ def observe(
     who = (
         f"{case.name} (producer id {entry.producer_id}, epoch {entry.producer_epoch})"
         if case.name
-        else (f"producer id {entry.producer_id}, epoch {entry.producer_epoch}, {_nobody(case.verdict)}")
+        else (f"producer id {entry.producer_id}, epoch {entry.producer_epoch}, {_unknown_owner(case.verdict)}")
     )
     blocks = is_blocking(entry, case.log_start, case.last_stable_offset)
     effect = (
@@ -119,9 +119,9 @@ def observe(
         f" will end it; {effect}",
         advice=_advice(case, verdict.decision),
         evidence=(
-            *about_owner(case),
-            *case.looks,
-            *_offsets(case),
+            *owner_evidence(case),
+            *case.step_evidence,
+            *_pending_offsets(case),
             Evidence(entry.first_seen_ms, "txnscope", f"{why}. Decision: {verdict.decision}: {verdict.why}"),
         ),
         confidence=kinds.CERTAIN if certain else kinds.LIKELY,
@@ -139,7 +139,7 @@ def observe(
     )
 
 
-def _nobody(verdict: Verdict) -> str:
+def _unknown_owner(verdict: Verdict) -> str:
     is_proven = verdict.possible == {World.NONE}
     return "which never belonged to a transactional.id" if is_proven else "whose transactional.id is not known"
 
@@ -159,7 +159,7 @@ def command(entry: Entry, bootstrap: str) -> str:
     )
 
 
-def about_owner(case: Case) -> tuple[Evidence, ...]:
+def owner_evidence(case: Case) -> tuple[Evidence, ...]:
     owner = case.owner
     if owner is None or case.name is None:
         return ()
@@ -168,7 +168,7 @@ def about_owner(case: Case) -> tuple[Evidence, ...]:
     return (Evidence(owner.timestamp_ms, f"{TOPIC}-{owner.log_partition}@{owner.offset}", text),)
 
 
-def _offsets(case: Case) -> tuple[Evidence, ...]:
+def _pending_offsets(case: Case) -> tuple[Evidence, ...]:
     """Returns the groups whose offsets the entry's records commit, as evidence; also groups without members, which wait
     as soon as they have one."""
     if not case.pending:
@@ -177,16 +177,16 @@ def _offsets(case: Case) -> tuple[Evidence, ...]:
     for one in case.pending:
         group, topic, partition = one.key
         places.setdefault(group, []).append((topic, partition))
-    groups = listed([f"{group} ({partitions(of_group)})" for group, of_group in places.items()])
+    groups = join_names([f"{group} ({join_partitions(of_group)})" for group, of_group in places.items()])
     entry = case.entry
     where = f"{entry.topic}-{entry.partition}@{entry.start_offset}"
     text = f"its records commit offsets of {groups}: a member that starts waits until it ends"
     return (Evidence(entry.first_seen_ms, where, text),)
 
 
-def _why(case: Case, may_skip_markers: bool | None, *, is_behind: bool) -> Hangs:
+def _why(case: Case, may_skip_markers: bool | None, *, is_behind: bool) -> HangReason:
     verdict = case.verdict
-    return Hangs(_cause(case), case.log_start, may_skip_markers, verdict.why, is_behind)
+    return HangReason(_cause(case), case.log_start, may_skip_markers, verdict.why, is_behind)
 
 
 def _cause(case: Case) -> HangCause:

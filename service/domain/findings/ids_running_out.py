@@ -7,21 +7,21 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from service.domain.findings import kinds
-from service.domain.findings.conditions import IdNow, about, bounded, judged
-from service.domain.findings.context import Context, ruled
+from service.domain.findings.conditions import IdState, bounded, judgeable, with_owner_and_groups
+from service.domain.findings.context import Context, with_rule
 from service.domain.findings.events import (
-    ALL,
+    ALL_EVENTS,
     SINGLE_IDS,
     Event,
     Group,
-    Told,
+    ReportWindow,
     evidence,
     group_by_subject,
     prefix_of,
 )
 from service.domain.findings.finding import EVIDENCE_KEPT, Evidence, Observation, Subject
+from service.domain.findings.formatting import duration, utc
 from service.domain.findings.settling import gap_ms
-from service.domain.findings.words import moment, span
 from service.domain.transaction_log import causes
 from service.domain.transaction_log.states import EXPIRATION_CONFIG, TOPIC, expires_at_ms
 from service.domain.transaction_log.transitions import LAST_EPOCH
@@ -35,12 +35,12 @@ def soon_ms(expiration_ms: int) -> int:
     return min(SOON_MS, expiration_ms // _SHARE)
 
 
-def expiring(ids: Iterable[IdNow], context: Context) -> list[Observation]:
+def expiring(ids: Iterable[IdState], context: Context) -> list[Observation]:
     """Returns observations of ids that are about to expire. `ids`: those that expire first."""
-    by_prefix: dict[str, list[IdNow]] = defaultdict(list)
-    for one in judged(ids, context):
+    by_prefix: dict[str, list[IdState]] = defaultdict(list)
+    for one in judgeable(ids, context):
         by_prefix[prefix_of(one.name)].append(one)
-    found: list[list[IdNow]] = []
+    found: list[list[IdState]] = []
     for some in by_prefix.values():
         found += [some] if len(some) > SINGLE_IDS else [[one] for one in some]
     return bounded(
@@ -50,7 +50,7 @@ def expiring(ids: Iterable[IdNow], context: Context) -> list[Observation]:
     )
 
 
-def _expiring(some: Sequence[IdNow], context: Context) -> Observation:
+def _expiring(some: Sequence[IdState], context: Context) -> Observation:
     first = some[0]
     limits = context.limits
     expires = expires_at_ms(first.state, first.last_update_ms, limits.expiration_ms) or 0
@@ -61,15 +61,15 @@ def _expiring(some: Sequence[IdNow], context: Context) -> Observation:
         name = prefix_of(first.name)
         subject, who = Subject(prefix=name), f"{len(some):,} ids that begin with {name} expire, {first.name} first,"
     due = (
-        f"{first.name}: last used {moment(first.last_update_ms)}, kept for {span(limits.expiration_ms)}{assumed};"
-        f" swept every {span(limits.sweep_ms)}"
+        f"{first.name}: last used {utc(first.last_update_ms)}, kept for {duration(limits.expiration_ms)}{assumed};"
+        f" swept every {duration(limits.sweep_ms)}"
     )
-    return ruled(
+    return with_rule(
         Observation(
             kind=kinds.EXPIRING,
             severity=kinds.INFO,
             subject=subject,
-            summary=f"{who} at {moment(expires)} if nobody uses it before",
+            summary=f"{who} at {utc(expires)} if nobody uses it before",
             advice="Any transaction renews it. A producer that still has it open would fail with"
             " INVALID_PRODUCER_ID_MAPPING afterwards and has to be started again. Nothing to do if the id is not used"
             " any more.",
@@ -87,19 +87,19 @@ def expiries(events: Iterable[Event]) -> Iterator[Event]:
     return (e for e in events if e.cause == causes.EXPIRY)
 
 
-def expired(events: Iterable[Event], context: Context, told: Told = ALL) -> list[Observation]:
+def expired(events: Iterable[Event], context: Context, window: ReportWindow = ALL_EVENTS) -> list[Observation]:
     """Returns an observation for each id or prefix."""
-    return [_expired(group, context) for group in group_by_subject(expiries(events), gap_ms(context), told)]
+    return [_expired(group, context) for group in group_by_subject(expiries(events), gap_ms(context), window)]
 
 
 def _expired(group: Group, context: Context) -> Observation:
-    return ruled(
+    return with_rule(
         Observation(
             kind=kinds.EXPIRED,
             severity=kinds.INFO,
             subject=group.subject,
             summary=f"{group.label} expired: the coordinator removed what nobody had used for"
-            f" {span(context.limits.expiration_ms)}{context.assumed(EXPIRATION_CONFIG)}",
+            f" {duration(context.limits.expiration_ms)}{context.assumed(EXPIRATION_CONFIG)}",
             advice="A producer that still has it open fails with INVALID_PRODUCER_ID_MAPPING at its next transaction:"
             " start it again. Nothing to do if the id is not used any more.",
             evidence=tuple(evidence(e, f"{e.name}: tombstone") for e in group.events[-EVIDENCE_KEPT:]),
@@ -110,22 +110,22 @@ def _expired(group: Group, context: Context) -> Observation:
     )
 
 
-WORN_FROM: Final = 30_000
+HIGH_EPOCH_FROM: Final = 30_000
 """Epoch from which an id is reported; clients may have the epochs 0 to 32,766."""
 
 
-def epoch_exhaustion(ids: Iterable[IdNow], context: Context) -> list[Observation]:
-    """Returns observations of ids that run out of epochs. `ids`: of the old protocol with an epoch from WORN_FROM on,
-    the highest first."""
+def epoch_exhaustion(ids: Iterable[IdState], context: Context) -> list[Observation]:
+    """Returns observations of ids that run out of epochs. `ids`: of the old protocol with an epoch from HIGH_EPOCH_FROM
+    on, the highest first."""
     return bounded(
-        judged(ids, context),
+        judgeable(ids, context),
         lambda one: _observe(one, context),
         lambda rest: f"{len(rest):,} more ids have used up most of their epochs",
     )
 
 
-def _observe(one: IdNow, context: Context) -> Observation:
-    return about(
+def _observe(one: IdState, context: Context) -> Observation:
+    return with_owner_and_groups(
         one,
         context,
         Observation(

@@ -33,39 +33,39 @@ OPENED, CONFIRMED, REOPENED, RESOLVED, UPDATED = "opened", "confirmed", "reopene
 _RESOLUTIONS: Final = {kinds.STUCK_COMPLETION: kinds.COORDINATOR_MARKER, kinds.ADOPTED: kinds.COORDINATOR_MARKER}
 
 
-class Look(NamedTuple):
+class RoundResult(NamedTuple):
     """The result of one judge round: a finding that could have been observed in it, and was not, has ended.
 
     The round judges the kinds in `kinds`: of these the findings that depend on a log partition in `partitions`, and the
-    others if `whole` (all partitions are read). `ids` (None: all) narrows it to findings about these ids. If `ends` is
-    given, exactly the findings about these subjects have ended, in these ways. `held`: findings of which more is known
-    that cannot be reported yet (see `settling`); they have not ended. `unread`: by kind, how much was not read because
-    a bound was reached; for a kind that is not in it, the number of an earlier round stays.
+    others if `is_log_complete` (all partitions are read). `ids` (None: all) narrows it to findings about these ids. If
+    `resolutions` is given, exactly the findings about these subjects have ended, in these ways. `unsettled`: findings
+    of which more is known that cannot be reported yet (see `settling`); they have not ended. `unread`: by kind, how
+    much was not read because a bound was reached; for a kind that is not in it, the number of an earlier round stays.
     """
 
     observations: tuple[Observation, ...]
     kinds: frozenset[str]
     partitions: frozenset[int] = frozenset()
-    whole: bool = False
+    is_log_complete: bool = False
     ids: frozenset[bytes] | None = None
-    ends: Mapping[Subject, str] | None = None
-    held: frozenset[Key] = frozenset()
+    resolutions: Mapping[Subject, str] | None = None
+    unsettled: frozenset[Key] = frozenset()
     unread: Mapping[str, int] = MappingProxyType({})
 
     def judges(self, finding: Finding) -> bool:
-        if finding.kind not in self.kinds or (finding.kind, finding.subject) in self.held:
+        if finding.kind not in self.kinds or (finding.kind, finding.subject) in self.unsettled:
             return False
-        if self.ends is not None:
-            return finding.subject in self.ends
+        if self.resolutions is not None:
+            return finding.subject in self.resolutions
         return self.covers(finding.subject, finding.log_partition)
 
     def covers(self, subject: Subject, log_partition: int | None) -> bool:
         if self.ids is not None and subject.transactional_id not in self.ids:
             return False
-        return self.whole if log_partition is None else log_partition in self.partitions
+        return self.is_log_complete if log_partition is None else log_partition in self.partitions
 
 
-class LeftOut(NamedTuple):
+class OmittedObservation(NamedTuple):
     """An observation without a finding. `seen_ms`: the time it was last seen, or last happened."""
 
     seen_ms: int
@@ -79,16 +79,16 @@ class Change(NamedTuple):
     event: str | None
 
 
-def reconcile(stored: Mapping[Key, Finding], look: Look, now_ms: int, cluster: str) -> list[Change]:
+def reconcile(stored: Mapping[Key, Finding], result: RoundResult, now_ms: int, cluster: str) -> list[Change]:
     """Returns the changes that the round makes. `stored`: the newest episode of each subject, at least those open and
     those resolved in the last 24 h; `cluster`: its id in Kafka. The order of observations, and seeing one twice, makes
     no difference.
     """
     open_of = Counter(finding.kind for finding in stored.values() if finding.is_open)
     changes = []
-    seen = _news(stored, look.observations)
-    for key in _in_order(seen):
-        observation, fresh = seen[key]
+    observed = _uncounted(stored, result.observations)
+    for key in _in_order(observed):
+        observation, fresh = observed[key]
         found = stored.get(key)
         if found is None or (not found.is_open and now_ms - (found.resolved_at_ms or 0) > REOPENS_WITHIN_MS):
             if open_of[key[0]] < MOST_OPEN:
@@ -100,33 +100,35 @@ def reconcile(stored: Mapping[Key, Finding], look: Look, now_ms: int, cluster: s
                 changes.append(Change(_reopened(found, observation, fresh, now_ms), REOPENED))
         elif (change := _seen_again(found, observation, fresh, now_ms)) is not None:
             changes.append(change)
-    for key in _in_order(stored.keys() - seen.keys()):
+    for key in _in_order(stored.keys() - observed.keys()):
         finding = stored[key]
-        if finding.is_open and look.judges(finding) and _is_over(finding, now_ms):
-            changes.append(Change(_resolved(finding, (look.ends or {}).get(finding.subject), now_ms), RESOLVED))
+        if finding.is_open and result.judges(finding) and _is_over(finding, now_ms):
+            changes.append(
+                Change(_resolved(finding, (result.resolutions or {}).get(finding.subject), now_ms), RESOLVED)
+            )
     return changes
 
 
-def left_out(known: Mapping[Key, Finding], look: Look, now_ms: int) -> dict[Key, LeftOut]:
+def omitted(known: Mapping[Key, Finding], result: RoundResult, now_ms: int) -> dict[Key, OmittedObservation]:
     """Returns the observations of the round that have no open finding, because MOST_OPEN of their kind are open.
     `known`: the findings after the changes of the round."""
     return {
-        key: LeftOut(_last_seen(fresh, now_ms), observation.log_partition)
-        for key, (observation, fresh) in _news(known, look.observations).items()
+        key: OmittedObservation(_last_seen(fresh, now_ms), observation.log_partition)
+        for key, (observation, fresh) in _uncounted(known, result.observations).items()
         if not (key in known and known[key].is_open)
     }
 
 
-def _news(
+def _uncounted(
     stored: Mapping[Key, Finding], observations: Iterable[Observation]
 ) -> dict[Key, tuple[Observation, tuple[Occurrence, ...]]]:
     """Returns the observations by subject, with the occurrences that were not counted yet. An event kind without such
     occurrences is left out."""
-    told: dict[Key, list[Observation]] = {}
+    by_key: dict[Key, list[Observation]] = {}
     for observation in observations:
-        told.setdefault((observation.kind, observation.subject), []).append(observation)
+        by_key.setdefault((observation.kind, observation.subject), []).append(observation)
     seen: dict[Key, tuple[Observation, tuple[Occurrence, ...]]] = {}
-    for key, of_key in told.items():
+    for key, of_key in by_key.items():
         observation = of_key[0] if len(of_key) == 1 else max(of_key, key=repr)
         if observation.kind not in kinds.EVENTS:
             seen[key] = observation, ()

@@ -11,16 +11,16 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from service.domain.findings import kinds
-from service.domain.findings.conditions import IdNow, about, coordinator
+from service.domain.findings.conditions import IdState, coordinator, with_owner_and_groups
 from service.domain.findings.context import Context
 from service.domain.findings.finding import Evidence, Observation, Subject
-from service.domain.findings.lifecycle import Look
+from service.domain.findings.lifecycle import RoundResult
 from service.domain.transaction_log.states import NAMES
 
 NOT_FOUND: Final = "not found"
 
 
-class Answer(NamedTuple):
+class CoordinatorAnswer(NamedTuple):
     """A coordinator's answer about an id, between `asked_at_ms` and `answered_at_ms`; `state`: Kafka's word or
     NOT_FOUND.
 
@@ -37,30 +37,30 @@ class Answer(NamedTuple):
     producer_epoch: int
     missing: tuple[tuple[str, int, int], ...] = ()
 
-    def agrees(self, one: IdNow) -> bool:
-        said = self.state, self.producer_id, self.producer_epoch
-        return said == (NAMES[one.state], one.producer_id, one.producer_epoch)
+    def agrees(self, one: IdState) -> bool:
+        reported = self.state, self.producer_id, self.producer_epoch
+        return reported == (NAMES[one.state], one.producer_id, one.producer_epoch)
 
 
 class Compared(NamedTuple):
     """An answer and the id's row, read when the log was known up to a time after the answer."""
 
-    answer: Answer
-    now: IdNow
+    answer: CoordinatorAnswer
+    now: IdState
 
 
-def is_comparable(answer: Answer, now: IdNow | None, context: Context) -> bool:
+def is_comparable(answer: CoordinatorAnswer, now: IdState | None, context: Context) -> bool:
     """Returns whether nothing was written about the id from before the question until after the answer."""
     if now is None or now.offset != answer.offset:
         return False
-    return context.seen_until.get(now.partition, -1) > answer.answered_at_ms
+    return context.known_until_ms.get(now.partition, -1) > answer.answered_at_ms
 
 
-def mismatches(compared: Iterable[Compared], suspects: Iterable[bytes], context: Context) -> Look:
+def mismatches(compared: Iterable[Compared], suspects: Iterable[bytes], context: Context) -> RoundResult:
     """Returns the result of the comparison. `suspects`: ids that differed in an earlier round. A first difference is
     only a candidate, because an append may just be under way."""
     compared, known = list(compared), set(suspects)
-    return Look(
+    return RoundResult(
         tuple(_observe(c, c.now.transactional_id in known, context) for c in compared if not c.answer.agrees(c.now)),
         frozenset({kinds.COORDINATOR_MISMATCH}),
         frozenset(c.now.partition for c in compared),
@@ -69,29 +69,29 @@ def mismatches(compared: Iterable[Compared], suspects: Iterable[bytes], context:
     )
 
 
-def _observe(compared: Compared, again: bool, context: Context) -> Observation:
+def _observe(compared: Compared, is_repeated: bool, context: Context) -> Observation:
     answer, one = compared
     if answer.state == NOT_FOUND:
-        said = "does not know it (TRANSACTIONAL_ID_NOT_FOUND)"
+        reported = "does not know it (TRANSACTIONAL_ID_NOT_FOUND)"
     else:
-        said = f"says {answer.state}, producer id {answer.producer_id}, epoch {answer.producer_epoch}"
-    return about(
+        reported = f"says {answer.state}, producer id {answer.producer_id}, epoch {answer.producer_epoch}"
+    return with_owner_and_groups(
         one,
         context,
         Observation(
             kind=kinds.COORDINATOR_MISMATCH,
             severity=kinds.CRITICAL,
             subject=Subject(transactional_id=one.transactional_id),
-            summary=f"{one.name}: {coordinator(one, context)} {said}, but its log says {NAMES[one.state]}",
+            summary=f"{one.name}: {coordinator(one, context)} {reported}, but its log says {NAMES[one.state]}",
             advice="The coordinator has loaded its partition only in part, so it may never end open transactions of"
             ' these ids. Look for "Error loading transactions" in its log; move the leadership of the partition to'
             " another broker, or upgrade if it stumbles over a record (fixed in 4.3).",
             evidence=(
                 one.newest_record(),
-                Evidence(one.timestamp_ms, "DescribeTransactions", f"the coordinator {said}"),
+                Evidence(one.timestamp_ms, "DescribeTransactions", f"the coordinator {reported}"),
             ),
-            confidence=kinds.CERTAIN if again and answer.state == NOT_FOUND else kinds.LIKELY,
+            confidence=kinds.CERTAIN if is_repeated and answer.state == NOT_FOUND else kinds.LIKELY,
             log_partition=one.partition,
-            confirmed=again,
+            confirmed=is_repeated,
         ),
     )

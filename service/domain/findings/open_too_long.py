@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from service.domain.findings import kinds
-from service.domain.findings.conditions import IdNow, about, bounded, coordinator, judged, rule_of
+from service.domain.findings.conditions import IdState, bounded, coordinator, judgeable, rule_of, with_owner_and_groups
 from service.domain.findings.context import SCAN_CONFIG, Context
 from service.domain.findings.finding import Evidence, Observation, Subject
-from service.domain.findings.words import moment, partitions, span
+from service.domain.findings.formatting import duration, join_partitions, utc
 from service.domain.transaction_log.states import (
     NAMES,
     ONGOING,
@@ -25,9 +25,9 @@ LONG_AFTER_MS: Final = 60_000
 aborted."""
 
 
-def long_running(ids: Iterable[IdNow], context: Context) -> list[Observation]:
+def long_running(ids: Iterable[IdState], context: Context) -> list[Observation]:
     """Returns observations of transactions that are open for long and in time. `ids`: open ones, oldest first."""
-    found = [one for one in judged(ids, context) if _is_long(one, context) and not is_overdue(one, context)]
+    found = [one for one in judgeable(ids, context) if _is_long(one, context) and not is_overdue(one, context)]
     return bounded(
         found,
         lambda one: _long_running(one, context),
@@ -35,15 +35,15 @@ def long_running(ids: Iterable[IdNow], context: Context) -> list[Observation]:
     )
 
 
-def _is_long(one: IdNow, context: Context) -> bool:
+def _is_long(one: IdState, context: Context) -> bool:
     if one.state != ONGOING or one.started_at_ms is None or not is_time(one.started_at_ms):
         return False
     long_after = rule_of(one, context).long_after_ms
     limit = LONG_AFTER_MS if long_after is None else long_after
-    return context.seen_until[one.partition] - one.started_at_ms >= limit
+    return context.known_until_ms[one.partition] - one.started_at_ms >= limit
 
 
-def _long_running(one: IdNow, context: Context) -> Observation:
+def _long_running(one: IdState, context: Context) -> Observation:
     rule = rule_of(one, context)
     started = one.started_at_ms or 0
     times_out = times_out_at_ms(one.state, one.started_at_ms, one.timeout_ms)
@@ -52,21 +52,21 @@ def _long_running(one: IdNow, context: Context) -> Observation:
     else:
         heals = times_out + context.limits.scan_ms
         ends = (
-            f"at {moment(times_out)} its time is up; the coordinator aborts it by {moment(heals)} at the latest, and"
+            f"at {utc(times_out)} its time is up; the coordinator aborts it by {utc(heals)} at the latest, and"
             f" its records are then discarded{context.assumed(SCAN_CONFIG)}"
         )
-    evidence = [one.newest_record(), Evidence(started, "coordinator's log", f"open since {moment(started)}; {ends}")]
+    evidence = [one.newest_record(), Evidence(started, "coordinator's log", f"open since {utc(started)}; {ends}")]
     if rule.long_after_ms is not None:
-        evidence.append(Evidence(started + rule.long_after_ms, "rules", f"long after {span(rule.long_after_ms)}"))
-    return about(
+        evidence.append(Evidence(started + rule.long_after_ms, "rules", f"long after {duration(rule.long_after_ms)}"))
+    return with_owner_and_groups(
         one,
         context,
         Observation(
             kind=kinds.LONG_RUNNING,
             severity=kinds.INFO if rule.long_after_ms is None else kinds.WARNING,
             subject=Subject(transactional_id=one.transactional_id),
-            summary=f"{one.name} is open since {moment(started)}, in time; readers of committed records wait behind it"
-            f" on {partitions(one.topics)}",
+            summary=f"{one.name} is open since {utc(started)}, in time; readers of committed records wait behind it"
+            f" on {join_partitions(one.topics)}",
             advice="Its application has to commit or abort it. If it is gone, starting it again with the same"
             " transactional.id ends the transaction at once.",
             evidence=tuple(evidence),
@@ -80,21 +80,21 @@ SLACK_MS: Final = 5_000
 """Allowance for the difference of two clocks, and the time an abort takes to be written."""
 
 
-def deadline_ms(one: IdNow, context: Context) -> int | None:
+def deadline_ms(one: IdState, context: Context) -> int | None:
     """Returns the time by which the transaction's abort has to be in the log; None if none is due."""
     times_out = times_out_at_ms(one.state, one.started_at_ms, one.timeout_ms)
     return None if times_out is None else times_out + context.limits.scan_ms + SLACK_MS
 
 
-def is_overdue(one: IdNow, context: Context) -> bool:
+def is_overdue(one: IdState, context: Context) -> bool:
     """Returns whether the log, read to an end offset requested after the deadline, has no end of the transaction."""
     deadline = deadline_ms(one, context)
-    return deadline is not None and context.seen_until.get(one.partition, deadline - 1) >= deadline
+    return deadline is not None and context.known_until_ms.get(one.partition, deadline - 1) >= deadline
 
 
-def overdue(ids: Iterable[IdNow], context: Context) -> list[Observation]:
+def overdue(ids: Iterable[IdState], context: Context) -> list[Observation]:
     """Returns observations of overdue transactions. `ids`: open ones, those due first."""
-    found = [one for one in judged(ids, context) if is_overdue(one, context)]
+    found = [one for one in judgeable(ids, context) if is_overdue(one, context)]
     return bounded(
         found,
         lambda one: _overdue(one, context),
@@ -102,17 +102,18 @@ def overdue(ids: Iterable[IdNow], context: Context) -> list[Observation]:
     )
 
 
-def _overdue(one: IdNow, context: Context) -> Observation:
+def _overdue(one: IdState, context: Context) -> Observation:
     deadline = deadline_ms(one, context) or 0
-    late_ms = context.seen_until[one.partition] - deadline
+    late_ms = context.known_until_ms[one.partition] - deadline
     is_sure = late_ms >= kinds.CRITICAL_AFTER_MS and SCAN_CONFIG not in context.limits.assumed
     due = Evidence(
         deadline,
         "brokers' configs",
-        f"open since {moment(one.started_at_ms or 0)}, may be open for {span(one.timeout_ms)}; the coordinator looks"
-        f" every {span(context.limits.scan_ms)}{context.assumed(SCAN_CONFIG)}: its abort was due by {moment(deadline)}",
+        f"open since {utc(one.started_at_ms or 0)}, may be open for {duration(one.timeout_ms)}; the coordinator looks"
+        f" every {duration(context.limits.scan_ms)}{context.assumed(SCAN_CONFIG)}: its abort was due by"
+        f" {utc(deadline)}",
     )
-    return about(
+    return with_owner_and_groups(
         one,
         context,
         Observation(
@@ -120,7 +121,7 @@ def _overdue(one: IdNow, context: Context) -> Observation:
             severity=kinds.CRITICAL if late_ms >= kinds.CRITICAL_AFTER_MS else kinds.WARNING,
             subject=Subject(transactional_id=one.transactional_id),
             summary=f"{one.name} is overdue: its transaction timed out, and the coordinator has not aborted it."
-            f" It blocks {partitions(one.topics)}",
+            f" It blocks {join_partitions(one.topics)}",
             advice=f"Look at {coordinator(one, context)}: it is not aborting what timed out. A coordinator that"
             " failed to load its partition, a partition without leader or below min.insync.replicas, or clocks that"
             " differ do this. Restarting the application does not help before the coordinator works.",
@@ -140,10 +141,10 @@ Missing = Mapping[bytes, tuple[tuple[str, int, int], ...]]
 (DescribeTransactions)."""
 
 
-def stuck(ids: Iterable[IdNow], missing: Missing, context: Context) -> list[Observation]:
+def stuck(ids: Iterable[IdState], missing: Missing, context: Context) -> list[Observation]:
     """Returns observations of transactions that are stuck in PrepareX. `ids`: those in PrepareX, the longest in it
     first. The time of the record counts, not the one inside its value."""
-    found = [one for one in judged(ids, context) if _is_stuck(one, context)]
+    found = [one for one in judgeable(ids, context) if _is_stuck(one, context)]
     return bounded(
         found,
         lambda one: _stuck(one, missing.get(one.transactional_id), context),
@@ -151,13 +152,13 @@ def stuck(ids: Iterable[IdNow], missing: Missing, context: Context) -> list[Obse
     )
 
 
-def _is_stuck(one: IdNow, context: Context) -> bool:
+def _is_stuck(one: IdState, context: Context) -> bool:
     is_prepared = one.state in (PREPARE_COMMIT, PREPARE_ABORT)
-    return is_prepared and context.seen_until[one.partition] - one.state_since_ms >= STUCK_AFTER_MS
+    return is_prepared and context.known_until_ms[one.partition] - one.state_since_ms >= STUCK_AFTER_MS
 
 
-def _stuck(one: IdNow, missing: tuple[tuple[str, int, int], ...] | None, context: Context) -> Observation:
-    late_ms = context.seen_until[one.partition] - one.state_since_ms - STUCK_AFTER_MS
+def _stuck(one: IdState, missing: tuple[tuple[str, int, int], ...] | None, context: Context) -> Observation:
+    late_ms = context.known_until_ms[one.partition] - one.state_since_ms - STUCK_AFTER_MS
     word = "commit" if one.state == PREPARE_COMMIT else "abort"
     places = [place[:2] for place in missing] if missing else one.topics
     which = "of" if missing else "of at least one of"
@@ -166,20 +167,20 @@ def _stuck(one: IdNow, missing: tuple[tuple[str, int, int], ...] | None, context
         Evidence(
             one.state_since_ms,
             "coordinator's log",
-            f"the {word} was decided then; no Complete record followed within {span(STUCK_AFTER_MS)}",
+            f"the {word} was decided then; no Complete record followed within {duration(STUCK_AFTER_MS)}",
         ),
     ]
     if missing:
         leaders = ", ".join(f"{t}-{p} (leader {'none' if n < 0 else f'broker {n}'})" for t, p, n in missing)
         evidence.append(Evidence(one.timestamp_ms, "DescribeTransactions", f"no marker yet on {leaders}"))
-    return about(
+    return with_owner_and_groups(
         one,
         context,
         Observation(
             kind=kinds.STUCK_COMPLETION,
             severity=kinds.CRITICAL if late_ms >= kinds.CRITICAL_AFTER_MS else kinds.WARNING,
             subject=Subject(transactional_id=one.transactional_id),
-            summary=f"{one.name} is stuck in {NAMES[one.state]}: the leader {which} {partitions(places)} has not"
+            summary=f"{one.name} is stuck in {NAMES[one.state]}: the leader {which} {join_partitions(places)} has not"
             " acknowledged its marker",
             advice="Bring the leaders of these partitions back, or above min.insync.replicas; the markers are sent"
             " again without end. If these leaders are well, move the leadership of the log partition:"

@@ -75,9 +75,9 @@ def first_unsettled(events: Iterable[Event], settling: Settling, after_ms: int) 
 
 
 def first_unsettled_timeout(
-    timeouts: Iterable[Event], alone: Iterable[Event], settling: Settling, context: Context
+    timeouts: Iterable[Event], single: Iterable[Event], settling: Settling, context: Context
 ) -> int | None:
-    """Returns the same as `first_unsettled`, for the timeouts that are in no burst so far (`alone`).
+    """Returns the same as `first_unsettled`, for the timeouts that are in no burst so far (`single`).
 
     A timeout that nothing follows within `gap_ms` can be in no burst any more. While others follow, those that are more
     than TOGETHER_MS later make no burst with it, and the way in which these are reported is settled a gap later.
@@ -90,4 +90,4 @@ def first_unsettled_timeout(
         if follows or not settling.is_past(event, after_ms + SKEW_MS):
             growing.add(event.sequence)
         later = event
-    return first_unsettled((e for e in alone if e.sequence in growing), settling, TOGETHER_MS + after_ms)
+    return first_unsettled((e for e in single if e.sequence in growing), settling, TOGETHER_MS + after_ms)

@@ -53,22 +53,22 @@ class Blocker(NamedTuple):
     name: str | None
 
     @property
-    def who(self) -> str:
+    def display_name(self) -> str:
         return self.name or f"producer id {self.entry.producer_id}"
 
 
-class Cause(NamedTuple):
-    """The cause of a stall. `is_told`: a confirmed finding reports it. `owner_name`: the id whose rules apply."""
+class StallCause(NamedTuple):
+    """The cause of a stall. `has_finding`: a confirmed finding reports it. `owner_name`: the id whose rules apply."""
 
     text: str
     severity: str
     heals_at_ms: int | None
-    is_told: bool
+    has_finding: bool
     is_legal: bool
     owner_name: str
 
 
-NOT_READ: Final = Cause("a transaction that could not be read yet", kinds.WARNING, None, False, False, "")
+NOT_READ: Final = StallCause("a transaction that could not be read yet", kinds.WARNING, None, False, False, "")
 
 
 class StallCauses:
@@ -76,25 +76,25 @@ class StallCauses:
 
     def __init__(self, known: Mapping[Key, Finding], context: Context) -> None:
         self._known, self._context = known, context
-        self._told = {
+        self._entry_findings = {
             (kind, s.topic, s.partition, s.start_offset, s.producer_id): finding
             for (kind, s), finding in known.items()
             if finding.status == kinds.CONFIRMED and s.start_offset is not None
         }
 
-    def of(self, blocker: Blocker) -> Cause:
-        word, owner = blocker.relation.word, blocker.relation.owner
+    def of(self, blocker: Blocker) -> StallCause:
+        relation, owner = blocker.relation.word, blocker.relation.owner
         heals_at_ms = None
-        if word == OPENED and owner is not None:
+        if relation == OPENED and owner is not None:
             times_out = times_out_at_ms(owner.state, owner.start_ms, owner.timeout_ms)
             heals_at_ms = None if times_out is None else times_out + self._context.limits.scan_ms
         finding = self._finding(blocker)
-        return Cause(
-            text=_WHAT[word].format(blocker.who),
-            severity=_SEVERITIES.get(word, kinds.WARNING) if finding is None else finding.severity,
+        return StallCause(
+            text=_WHAT[relation].format(blocker.display_name),
+            severity=_SEVERITIES.get(relation, kinds.WARNING) if finding is None else finding.severity,
             heals_at_ms=heals_at_ms,
-            is_told=word == HANGING or finding is not None,
-            is_legal=word == OPENED,
+            has_finding=relation == HANGING or finding is not None,
+            is_legal=relation == OPENED,
             owner_name=blocker.name or "",
         )
 
@@ -103,13 +103,13 @@ class StallCauses:
         kind = _KINDS.get(blocker.relation.word)
         if kind is None:
             return None
-        found = self._told.get((kind, *entry.place, entry.start_offset, entry.producer_id))
+        found = self._entry_findings.get((kind, *entry.place, entry.start_offset, entry.producer_id))
         if found is None and owner is not None:
             found = self._known.get((kind, Subject(transactional_id=owner.transactional_id)))
         return found if found is not None and found.status == kinds.CONFIRMED else None
 
 
-def worst_of(causes: Sequence[Cause]) -> Cause:
+def worst_of(causes: Sequence[StallCause]) -> StallCause:
     """Returns the worst cause, for a group that may wait for any of several entries."""
     worst = min(causes, key=lambda one: kinds.SEVERITIES.index(one.severity))
     text = f"one of {len(causes)} transactions that are open there, at worst {worst.text}"

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Final, NamedTuple
 
 from service.domain.findings import kinds
-from service.domain.findings.churn import is_churned
-from service.domain.findings.context import SCAN_CONFIG, Context, ruled
-from service.domain.findings.events import ALL, Event, Group, Told, evidence, group_by_subject, prefix_of
+from service.domain.findings.churn import is_churning
+from service.domain.findings.context import SCAN_CONFIG, Context, with_rule
+from service.domain.findings.events import ALL_EVENTS, Event, Group, ReportWindow, evidence, group_by_subject, prefix_of
 from service.domain.findings.finding import EVIDENCE_KEPT, Evidence, Observation, Occurrence, Subject
+from service.domain.findings.formatting import duration, join_names, join_partitions, utc
 from service.domain.findings.settling import TOGETHER_MS, gap_ms
-from service.domain.findings.words import listed, moment, partitions, span
 from service.domain.transaction_log import causes
 from service.domain.transaction_log.states import TOPIC
 
@@ -21,19 +21,21 @@ def timeouts(events: Iterable[Event]) -> Iterator[Event]:
     return (e for e in events if e.cause == causes.TIMEOUT)
 
 
-def timed_out(events: Iterable[Event], elsewhere: Set[int], context: Context, told: Told = ALL) -> list[Observation]:
-    """Returns an observation for each id or prefix. `elsewhere`: sequences of events that another finding reports
-    (correlated timeouts)."""
-    own = (e for e in timeouts(events) if e.sequence not in elsewhere)
-    return [_observe(group, context) for group in group_by_subject(own, gap_ms(context), told)]
+def timed_out(
+    events: Iterable[Event], reported_elsewhere: Set[int], context: Context, window: ReportWindow = ALL_EVENTS
+) -> list[Observation]:
+    """Returns an observation for each id or prefix. `reported_elsewhere`: sequences of events that another finding
+    reports (correlated timeouts)."""
+    own = (e for e in timeouts(events) if e.sequence not in reported_elsewhere)
+    return [_observe(group, context) for group in group_by_subject(own, gap_ms(context), window)]
 
 
 def one_abort(event: Event, context: Context) -> Evidence:
     """Describes one abort by timeout."""
-    opened = "" if event.duration_ms is None else f", open for {span(event.duration_ms)}"
+    opened = "" if event.duration_ms is None else f", open for {duration(event.duration_ms)}"
     scan_ms = context.limits.scan_ms
     short = (
-        f"; a timeout below the coordinator's scan of {span(scan_ms)} ends later{context.assumed(SCAN_CONFIG)}"
+        f"; a timeout below the coordinator's scan of {duration(scan_ms)} ends later{context.assumed(SCAN_CONFIG)}"
         if event.timeout_ms < scan_ms
         else ""
     )
@@ -45,7 +47,7 @@ def one_abort(event: Event, context: Context) -> Evidence:
 def _observe(group: Group, context: Context) -> Observation:
     last = group.events[-1]
     times = "its transactions were" if group.ids == 1 else "transactions were"
-    return ruled(
+    return with_rule(
         Observation(
             kind=kinds.TIMED_OUT,
             severity=kinds.WARNING,
@@ -68,7 +70,7 @@ def _needed(group: Group) -> str:
     so their duration is only a lower bound of the time needed."""
     longest_ms = max(e.duration_ms or e.timeout_ms for e in group.events)
     which = "it was" if len(group.events) == 1 else "the longest was"
-    return f"{which} open for {span(longest_ms)} when the coordinator ended it, and needed at least that"
+    return f"{which} open for {duration(longest_ms)} when the coordinator ended it, and needed at least that"
 
 
 MANY_IDS: Final = 5
@@ -87,15 +89,15 @@ class Burst(NamedTuple):
         return list(dict.fromkeys(e.transactional_id for e in self.events))
 
 
-def bursts(events: Iterable[Event], churned: Mapping[str, Sequence[int]], context: Context) -> list[Burst]:
+def bursts(events: Iterable[Event], churn_times: Mapping[str, Sequence[int]], context: Context) -> list[Burst]:
     """Returns the bursts, oldest first.
 
     A timeout is in a burst if MANY_IDS ids time out in some TOGETHER_MS around it, none more than `gap_ms` after the
     one before: a steady trickle is no outage. Timeouts further away make no difference, so each timeout is settled
-    within a bounded time (see `settling`). `churned`: from `churn.churned`; left out are the timeouts of ids that are
-    made up at every start, because that is why they time out.
+    within a bounded time (see `settling`). `churn_times`: from `churn.churned`; left out are the timeouts of ids that
+    are made up at every start, because that is why they time out.
     """
-    own = (e for e in timeouts(events) if not is_churned(prefix_of(e.name), e.at_ms, churned))
+    own = (e for e in timeouts(events) if not is_churning(prefix_of(e.name), e.at_ms, churn_times))
     aborted = sorted(own, key=lambda e: (e.at_ms, e.sequence))
     apart_ms = gap_ms(context)
     found: list[tuple[int, int]] = []
@@ -107,7 +109,7 @@ def bursts(events: Iterable[Event], churned: Mapping[str, Sequence[int]], contex
             linked = begin = end
         within[event.transactional_id] += 1
         while event.at_ms - aborted[begin].at_ms > TOGETHER_MS:
-            _take_one(within, aborted[begin].transactional_id)
+            _decrement(within, aborted[begin].transactional_id)
             begin += 1
         if len(within) >= MANY_IDS:
             continues = found and linked <= found[-1][1] and begin <= found[-1][1] + 1
@@ -115,7 +117,7 @@ def bursts(events: Iterable[Event], churned: Mapping[str, Sequence[int]], contex
     return [Burst(tuple(aborted[first : last + 1])) for first, last in found]
 
 
-def _take_one(within: Counter[bytes], one: bytes) -> None:
+def _decrement(within: Counter[bytes], one: bytes) -> None:
     within[one] -= 1
     if not within[one]:
         del within[one]
@@ -135,15 +137,15 @@ def correlated(
     names = sorted({e.name for e in burst.events})
     where = _common(burst, participants)
     facts = [
-        f"ids: {listed(names, 20)}",
-        f"coordinators: {listed([f'{TOPIC}-{log}' for log in logs], 20)}, led by"
-        f" {listed([f'broker {b}' for b in brokers], 10) or 'nobody'}",
+        f"ids: {join_names(names, 20)}",
+        f"coordinators: {join_names([f'{TOPIC}-{log}' for log in logs], 20)}, led by"
+        f" {join_names([f'broker {b}' for b in brokers], 10) or 'nobody'}",
         f"partitions that most of them wrote to: {where}",
     ]
-    needed = f"a timeout of {span(survived)} would have survived"
+    needed = f"a timeout of {duration(survived)} would have survived"
     if came_back < len(names):
         needed = (
-            f"{came_back} of {len(names)} ids are back; so far it takes a timeout above {span(survived)} to survive"
+            f"{came_back} of {len(names)} ids are back; so far it takes a timeout above {duration(survived)} to survive"
         )
     first, last = burst.events[0], burst.events[-1]
     own = f"broker {brokers[0]} coordinates them all; " if len(brokers) == 1 else ""
@@ -152,7 +154,7 @@ def correlated(
             kind=kinds.CORRELATED_TIMEOUTS,
             severity=kinds.WARNING,
             subject=Subject(),
-            summary=f"{len(names):,} ids timed out together from {moment(first.at_ms)} on; {own}{needed}",
+            summary=f"{len(names):,} ids timed out together from {utc(first.at_ms)} on; {own}{needed}",
             advice="This is what an outage leaves behind: for longer than their transaction.timeout.ms these producers"
             " could not commit. Their producers are fenced without a second instance being there; start them again. To"
             " survive the like, raise transaction.timeout.ms (up to the brokers' transaction.max.timeout.ms).",
@@ -191,4 +193,4 @@ def _common(burst: Burst, participants: Participants) -> str:
     if not counts:
         return "unknown"
     half = [place for place, n in counts.most_common() if 2 * n >= len(burst.ids)]
-    return partitions(half or [place for place, _ in counts.most_common(5)], 10)
+    return join_partitions(half or [place for place, _ in counts.most_common(5)], 10)

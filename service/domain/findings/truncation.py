@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from service.domain.findings import kinds
 from service.domain.findings.finding import Finding, Key
-from service.domain.findings.lifecycle import QUIET_MS, LeftOut, Look, left_out
+from service.domain.findings.lifecycle import QUIET_MS, OmittedObservation, RoundResult, omitted
 
 
 class Truncation:
@@ -15,32 +15,32 @@ class Truncation:
     event as long as its finding would be open."""
 
     def __init__(self) -> None:
-        self._left_out: dict[Key, LeftOut] = {}
+        self._omitted: dict[Key, OmittedObservation] = {}
         self._unread: dict[str, int] = {}
 
-    def take(self, known: Mapping[Key, Finding], look: Look, now_ms: int) -> None:
+    def apply_round(self, known: Mapping[Key, Finding], result: RoundResult, now_ms: int) -> None:
         """Applies one round. `known`: the findings after the changes of the round."""
-        self._left_out = {
+        self._omitted = {
             key: one
-            for key, one in self._left_out.items()
-            if not (key in known and known[key].is_open) and not _is_over(key, one, look, now_ms)
+            for key, one in self._omitted.items()
+            if not (key in known and known[key].is_open) and not _is_over(key, one, result, now_ms)
         }
-        self._left_out |= left_out(known, look, now_ms)
-        self._unread |= look.unread
+        self._omitted |= omitted(known, result, now_ms)
+        self._unread |= result.unread
 
     def counts(self) -> dict[str, int]:
         """Returns how many of each kind are left out; kinds without any are absent."""
         found = Counter(self._unread)
-        found.update(kind for kind, _ in self._left_out)
+        found.update(kind for kind, _ in self._omitted)
         return {kind: number for kind, number in sorted(found.items()) if number}
 
 
-def _is_over(key: Key, one: LeftOut, look: Look, now_ms: int) -> bool:
+def _is_over(key: Key, one: OmittedObservation, result: RoundResult, now_ms: int) -> bool:
     """Returns whether the condition or event that was left out is over: an event is quiet, or the round covers the
     condition and would have shown it again."""
     kind, subject = key
     if kind in kinds.EVENTS:
         return now_ms - one.seen_ms >= QUIET_MS
-    if kind not in look.kinds:
+    if kind not in result.kinds:
         return False
-    return look.ends is not None or look.covers(subject, one.log_partition)
+    return result.resolutions is not None or result.covers(subject, one.log_partition)

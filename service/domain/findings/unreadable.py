@@ -11,9 +11,9 @@ from service.domain.findings import kinds
 from service.domain.findings.conditions import bounded
 from service.domain.findings.context import Context
 from service.domain.findings.finding import Evidence, Observation, Occurrence, Subject
-from service.domain.findings.words import listed, moment, partitions
+from service.domain.findings.formatting import join_names, join_partitions, utc
 from service.domain.reasons.reason import Reason
-from service.domain.reasons.unread import READ, NoPermission, Told, missing_permissions
+from service.domain.reasons.unread import READ, ErrorText, NoPermission, missing_permissions
 from service.domain.transaction_log.states import TOPIC
 
 GAP_AFTER_MS: Final = 30_000
@@ -43,7 +43,7 @@ class Undecoded(NamedTuple):
     """(offset, seen at, reason)"""
 
 
-class GapSeen(NamedTuple):
+class DataGap(NamedTuple):
     """A row of `data_gaps`."""
 
     sequence: int
@@ -56,7 +56,7 @@ class GapSeen(NamedTuple):
     missing: int | None = None
 
 
-class Source(NamedTuple):
+class SourceReport(NamedTuple):
     """The newest report of a source: its last success (None: never), and its error if it fails now. `topic` None: it
     reads all there are."""
 
@@ -69,11 +69,13 @@ class Source(NamedTuple):
 
 def undecodable(found: Iterable[Undecoded], context: Context) -> list[Observation]:
     """Returns an observation for each partition of the log that has undecodable records."""
-    return [_undecodable(one) for one in found if (one.names or one.rejects) and one.partition in context.seen_until]
+    return [
+        _undecodable(one) for one in found if (one.names or one.rejects) and one.partition in context.known_until_ms
+    ]
 
 
 def _undecodable(one: Undecoded) -> Observation:
-    what = f"the newest record of {listed(one.names)}" if one.names else "records"
+    what = f"the newest record of {join_names(one.names)}" if one.names else "records"
     return Observation(
         kind=kinds.UNDECODABLE,
         severity=kinds.WARNING,
@@ -89,15 +91,15 @@ def _undecodable(one: Undecoded) -> Observation:
     )
 
 
-def data_gaps(gaps: Iterable[GapSeen]) -> list[Observation]:
+def data_gaps(gaps: Iterable[DataGap]) -> list[Observation]:
     """Returns an observation for each partition with gaps."""
-    by_partition: dict[tuple[str, int], list[GapSeen]] = {}
+    by_partition: dict[tuple[str, int], list[DataGap]] = {}
     for gap in sorted(gaps):
         by_partition.setdefault((gap.topic, gap.partition), []).append(gap)
     return [_data_gap(topic, partition, seen) for (topic, partition), seen in sorted(by_partition.items())]
 
 
-def _data_gap(topic: str, partition: int, gaps: list[GapSeen]) -> Observation:
+def _data_gap(topic: str, partition: int, gaps: list[DataGap]) -> Observation:
     return Observation(
         kind=kinds.DATA_GAP,
         severity=kinds.WARNING,
@@ -121,14 +123,14 @@ def _data_gap(topic: str, partition: int, gaps: list[GapSeen]) -> Observation:
     )
 
 
-def coverage_gaps(sources: Iterable[Source], now_ms: int) -> list[Observation]:
+def coverage_gaps(sources: Iterable[SourceReport], now_ms: int) -> list[Observation]:
     """Returns observations of sources that have failed for GAP_AFTER_MS, or whose last success is that far ahead of
     `now_ms` because the clock was set back: what depends on them is not judged."""
     gaps = []
     for one in sources:
         if one.as_of_ms is not None and one.as_of_ms - now_ms >= GAP_AFTER_MS:
-            until = moment(one.as_of_ms)
-            error = Told(f"the clock was set back: until it is {until} again, all that is seen passes for old")
+            until = utc(one.as_of_ms)
+            error = ErrorText(f"the clock was set back: until it is {until} again, all that is seen passes for old")
             gaps.append(_coverage_gap(one, one.as_of_ms, error))
         elif one.error is None or one.failing_since_ms is None:
             continue
@@ -137,7 +139,7 @@ def coverage_gaps(sources: Iterable[Source], now_ms: int) -> list[Observation]:
     return gaps
 
 
-def _coverage_gap(one: Source, since_ms: int, error: Reason) -> Observation:
+def _coverage_gap(one: SourceReport, since_ms: int, error: Reason) -> Observation:
     return Observation(
         kind=kinds.COVERAGE_GAP,
         severity=kinds.WARNING,
@@ -179,7 +181,7 @@ def _is_denied(one: NotJudged) -> bool:
 
 def _observe(denied: list[NotJudged]) -> Observation:
     topic, _, since_ms, why = denied[0]
-    where = partitions([(topic, one.partition) for one in denied])
+    where = join_partitions([(topic, one.partition) for one in denied])
     return Observation(
         kind=kinds.COVERAGE_GAP,
         severity=kinds.WARNING,

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from service.domain.findings.context import Context
 from service.domain.findings.open_too_long import SLACK_MS
 from service.domain.reasons.reason import Reason
-from service.domain.reasons.unjudged import LogUnread, LookedAtAgain, OwnerUndecodable
+from service.domain.reasons.unjudged import BeingConfirmed, LogUnread, OwnerUndecodable
 from service.domain.transaction_log.states import EXPIRED, NAMES, ONGOING, OPEN, UNKNOWN, is_time, times_out_at_ms
 
 OPENED: Final = "open"
@@ -97,12 +97,12 @@ def relate(entry: Entry, owners: Sequence[Owner], context: Context, *, is_hangin
         return Relation(NOT_KNOWN, owner, OwnerUndecodable())
     if owner is not None and will_close(entry, owner):
         return Relation(_kept(entry, owner, context), owner)
-    is_unread = not context.whole if owner is None else owner.log_partition not in context.seen_until
+    is_unread = not context.is_log_complete if owner is None else owner.log_partition not in context.known_until_ms
     if is_hanging:
         return Relation(HANGING, owner, is_unowned=True, is_unread=is_unread)
     if is_unread:
         return Relation(NOT_KNOWN, owner, LogUnread(), is_unread=True)
-    return Relation(NOT_KNOWN, owner, LookedAtAgain(None if owner is None else NAMES[owner.state]), is_unowned=True)
+    return Relation(NOT_KNOWN, owner, BeingConfirmed(None if owner is None else NAMES[owner.state]), is_unowned=True)
 
 
 def _kept(entry: Entry, owner: Owner, context: Context) -> str:
@@ -114,7 +114,7 @@ def _kept(entry: Entry, owner: Owner, context: Context) -> str:
     if times_out is None:
         return OPENED
     deadline = times_out + context.limits.scan_ms + SLACK_MS
-    return OVERDUE if context.seen_until.get(owner.log_partition, deadline - 1) >= deadline else OPENED
+    return OVERDUE if context.known_until_ms.get(owner.log_partition, deadline - 1) >= deadline else OPENED
 
 
 class Told(NamedTuple):

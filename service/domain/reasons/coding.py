@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from service.domain.reasons import decided, hanging, reason, unjudged, unread
 from service.domain.reasons.reason import Reason
-from service.domain.reasons.unread import Told
+from service.domain.reasons.unread import ErrorText
 
 _CODE: Final = "code"
 _KNOWN: Final = {
@@ -64,4 +64,4 @@ def _value(plain: Any) -> Any:
     try:
         return _KNOWN[code](**{name: _value(value) for name, value in plain.items()})
     except (KeyError, TypeError, ValueError):
-        return Told(f"{code}, which a later version of txnscope explains")
+        return ErrorText(f"{code}, which a later version of txnscope explains")

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Final
 
 from service.domain.reasons.reason import Reason
-from service.domain.reasons.unread import Told
+from service.domain.reasons.unread import ErrorText
 
 
 class HangCause(StrEnum):
@@ -47,7 +47,7 @@ _MISSING: Final = (HangCause.NO_MARKER, HangCause.NO_MARKER_OR_OUTSIDE)
 
 
 @dataclass(frozen=True)
-class Hangs(Reason):
+class HangReason(Reason):
     """Reason why an entry hangs. `log_start`: up to where records were deleted. `may_skip_markers`: from
     `service.domain.releases`, for the brokers of the cluster. `decided_by`: how the coordinator's decision about its
     transaction is known. `is_behind`: an older entry still pins the LSO below this one."""
@@ -64,7 +64,7 @@ class Hangs(Reason):
         for a cause that only a later version knows."""
         object.__setattr__(self, "cause", HangCause(self.cause))
         if isinstance(self.decided_by, str):
-            object.__setattr__(self, "decided_by", Told(self.decided_by))
+            object.__setattr__(self, "decided_by", ErrorText(self.decided_by))
 
     def __str__(self) -> str:
         text = _TEXTS[self.cause].format(log_start=self.log_start)

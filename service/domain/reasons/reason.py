@@ -37,10 +37,10 @@ def text_of(reason: Reason | None) -> str | None:
     return None if reason is None else str(reason)
 
 
-def together(reasons: Iterable[Reason | None]) -> Reason | None:
+def combined(reasons: Iterable[Reason | None]) -> Reason | None:
     """Returns all of these as one reason that contains each of them once; None for none."""
-    said = tuple(dict.fromkeys(one for one in reasons if one is not None))
-    return Several(said) if len(said) > 1 else said[0] if said else None
+    distinct = tuple(dict.fromkeys(one for one in reasons if one is not None))
+    return Several(distinct) if len(distinct) > 1 else distinct[0] if distinct else None
 
 
 def parts(reason: Reason | None) -> Iterator[Reason]:

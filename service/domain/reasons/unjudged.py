@@ -46,7 +46,7 @@ class LogUnread(Reason):
 
 
 @dataclass(frozen=True)
-class LookedAtAgain(Reason):
+class BeingConfirmed(Reason):
     """No id is known that will end the entry; the three confirmation steps decide. `owner_state`: in the words of the
     API; None if no id is known to have had the producer id."""
 
@@ -70,7 +70,7 @@ class ProducerUnknown(Reason):
 
 
 @dataclass(frozen=True)
-class TooManyStand(Reason):
+class TooManyStalled(Reason):
     """More than `most` partitions are stalled; only `most` of them are judged at once."""
 
     most: int

@@ -19,7 +19,7 @@ def _one_line(text: str) -> str:
 
 
 @dataclass(frozen=True)
-class Told(Reason):
+class ErrorText(Reason):
     """An error text of a library, of Spark or of a broker, shown to people and never interpreted."""
 
     text: str
@@ -64,7 +64,7 @@ class NoLeader(Reason):
 
 
 @dataclass(frozen=True)
-class SilentBroker(Reason):
+class UnresponsiveBroker(Reason):
     """The broker leads the partition and does not answer in time."""
 
     broker: int
@@ -125,7 +125,7 @@ class TopicGone(Reason):
 
 
 @dataclass(frozen=True)
-class LeadersSilent(Reason):
+class LeadersUnresponsive(Reason):
     """`silent` of the `all` partitions of one topic have no leader that answers. `named`: the first of them."""
 
     topic: str
@@ -149,7 +149,7 @@ class FirstStartIncomplete(Reason):
 
 
 @dataclass(frozen=True)
-class PartitionsSilent(Reason):
+class PartitionsUnresponsive(Reason):
     """`silent` of the `watched` partitions do not answer. `reasons`: the commonest, each with its partition count."""
 
     silent: int
@@ -158,8 +158,8 @@ class PartitionsSilent(Reason):
     code = "partitions_silent"
 
     def __str__(self) -> str:
-        told = ", ".join(f"{reason} ({count})" for reason, count in self.reasons)
-        return f"{self.silent} of {self.watched} partitions do not answer: {told}"
+        listed = ", ".join(f"{reason} ({count})" for reason, count in self.reasons)
+        return f"{self.silent} of {self.watched} partitions do not answer: {listed}"
 
 
 def missing_permissions(reason: Reason | None) -> Iterator[NoPermission]:

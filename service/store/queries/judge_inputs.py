@@ -9,10 +9,10 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 from sqlalchemy import Connection, Select, bindparam, func, literal, select, text
 
 from service.domain.findings.churn import IN_USE, Uses
-from service.domain.findings.conditions import IdNow
-from service.domain.findings.context import View
-from service.domain.findings.ids_running_out import WORN_FROM
-from service.domain.findings.unreadable import GapSeen, Undecoded
+from service.domain.findings.conditions import IdState
+from service.domain.findings.context import LogProgress
+from service.domain.findings.ids_running_out import HIGH_EPOCH_FROM
+from service.domain.findings.unreadable import DataGap, Undecoded
 from service.domain.transaction_log.states import (
     EXPIRED,
     ONGOING,
@@ -68,15 +68,15 @@ _NOW = (
     _T.started_at_ms,
     _T.state_since_ms,
 )
-_VIEWS = select(*(log_partitions.c[name] for name in View._fields)).where(
+_VIEWS = select(*(log_partitions.c[name] for name in LogProgress._fields)).where(
     log_partitions.c.cluster_id == bindparam("cluster_id"), log_partitions.c.source == SOURCE
 )
 _DESCRIPTION = select(clusters.c.description).where(clusters.c.id == bindparam("cluster_id"))
 
 
-def views(connection: Connection, cluster_id: int) -> list[View]:
+def views(connection: Connection, cluster_id: int) -> list[LogProgress]:
     """Returns the views of the transaction log's partitions."""
-    return [View(*row) for row in connection.execute(_VIEWS, {"cluster_id": cluster_id})]
+    return [LogProgress(*row) for row in connection.execute(_VIEWS, {"cluster_id": cluster_id})]
 
 
 def configs(connection: Connection, cluster_id: int) -> Mapping[str, Mapping[str, str]]:
@@ -112,12 +112,12 @@ def last_uses(connection: Connection, cluster_id: int, ids: Sequence[bytes]) -> 
     return found
 
 
-def open_ids(connection: Connection, cluster_id: int, until_ms: int) -> Some[IdNow]:
+def open_ids(connection: Connection, cluster_id: int, until_ms: int) -> Some[IdState]:
     """Returns transactions that began until then and are Ongoing, the oldest first."""
     return _some(connection, cluster_id, _ongoing(until_ms))
 
 
-def overdue_ids(connection: Connection, cluster_id: int, due_ms: int) -> Some[IdNow]:
+def overdue_ids(connection: Connection, cluster_id: int, due_ms: int) -> Some[IdState]:
     """Returns Ongoing transactions that had reached their timeout by `due_ms`, the oldest first."""
     has_ended = (_T.timeout_ms != TWO_PHASE_TIMEOUT_MS) & (_T.started_at_ms + _T.timeout_ms <= due_ms)
     return _some(connection, cluster_id, _ongoing(due_ms).where(has_ended))
@@ -138,35 +138,35 @@ def _ongoing(until_ms: int) -> Select[Any]:
     )
 
 
-def prepared_ids(connection: Connection, cluster_id: int, until_ms: int) -> Some[IdNow]:
+def prepared_ids(connection: Connection, cluster_id: int, until_ms: int) -> Some[IdState]:
     """Returns ids that are in PrepareX since `until_ms` or longer, the longest first."""
     statement = select(*_NOW).where(_T.state.in_((PREPARE_COMMIT, PREPARE_ABORT)), _T.state_since_ms <= until_ms)
     return _some(connection, cluster_id, statement.order_by(_T.state_since_ms))
 
 
-def expiring_ids(connection: Connection, cluster_id: int, from_ms: int, until_ms: int) -> Some[IdNow]:
+def expiring_ids(connection: Connection, cluster_id: int, from_ms: int, until_ms: int) -> Some[IdState]:
     """Returns idle ids last updated in [from_ms, until_ms], the longest idle first; without partitions."""
     statement = select(*_NOW).where(text(CAN_EXPIRE), _T.last_update_ms >= from_ms, _T.last_update_ms <= until_ms)
     return _some(connection, cluster_id, statement.order_by(_T.last_update_ms), with_topics=0)
 
 
-def worn_ids(connection: Connection, cluster_id: int, log_partitions_: Iterable[int]) -> Some[IdNow]:
-    """Returns ids of the old protocol with an epoch from WORN_FROM on, the highest first."""
+def worn_ids(connection: Connection, cluster_id: int, log_partitions_: Iterable[int]) -> Some[IdState]:
+    """Returns ids of the old protocol with an epoch from HIGH_EPOCH_FROM on, the highest first."""
     statement = select(*_NOW).where(
         _T.partition.in_(sorted(log_partitions_)),
         _T.client_transaction_version.in_((0, 1)),
-        _T.producer_epoch >= WORN_FROM,
+        _T.producer_epoch >= HIGH_EPOCH_FROM,
         _T.state + 0 < EXPIRED,
     )
     return _some(connection, cluster_id, statement.order_by(_T.producer_epoch.desc()), with_topics=0)
 
 
-def ids_now(connection: Connection, cluster_id: int, ids: Sequence[bytes]) -> dict[bytes, IdNow]:
+def ids_now(connection: Connection, cluster_id: int, ids: Sequence[bytes]) -> dict[bytes, IdState]:
     found = _read(connection, cluster_id, select(*_NOW).where(_T.transactional_id.in_(ids)), with_topics=0)
     return {one.transactional_id: one for one in found}
 
 
-def idle_ids(connection: Connection, cluster_id: int, state: int, after: bytes, limit: int) -> list[IdNow]:
+def idle_ids(connection: Connection, cluster_id: int, state: int, after: bytes, limit: int) -> list[IdState]:
     """Returns the next ids of a walk through those in a state."""
     statement = select(*_NOW).where(_T.state == state, _T.transactional_id > after).order_by(_T.transactional_id)
     return _read(connection, cluster_id, statement, with_topics=0, limit=limit)
@@ -174,7 +174,7 @@ def idle_ids(connection: Connection, cluster_id: int, state: int, after: bytes, 
 
 def _some(
     connection: Connection, cluster_id: int, statement: Select[Any], with_topics: int = WITH_TOPICS
-) -> Some[IdNow]:
+) -> Some[IdState]:
     found = _read(connection, cluster_id, statement, with_topics)
     return Some(found, _behind(connection, statement.where(_T.cluster_id == cluster_id), len(found), IDS_READ))
 
@@ -194,11 +194,11 @@ def _read(
     statement: Select[Any],
     with_topics: int = WITH_TOPICS,
     limit: int = IDS_READ,
-) -> list[IdNow]:
+) -> list[IdState]:
     rows = connection.execute(statement.where(_T.cluster_id == cluster_id).limit(limit)).all()
     named = [row[0] for row in rows[:with_topics]]
     topics = participants(connection, cluster_id, named) if named else {}
-    return [IdNow(*row)._replace(topics=tuple(topics.get(row[0], ()))) for row in rows]
+    return [IdState(*row)._replace(topics=tuple(topics.get(row[0], ()))) for row in rows]
 
 
 def undecoded(connection: Connection, cluster_id: int, since_ms: int) -> Some[Undecoded]:
@@ -225,14 +225,14 @@ def undecoded(connection: Connection, cluster_id: int, since_ms: int) -> Some[Un
     return Some(found, max(_behind(connection, unknown, len(ids), UNDECODED_READ), unread_rejects))
 
 
-def gaps(connection: Connection, cluster_id: int, since_ms: int) -> Some[GapSeen]:
+def gaps(connection: Connection, cluster_id: int, since_ms: int) -> Some[DataGap]:
     """Returns the newest gaps seen since then."""
     g = data_gaps.c
     statement = select(g.id, g.topic, g.partition, g.from_offset, g.to_offset, g.reason, g.seen_at_ms, g.missing).where(
         g.cluster_id == cluster_id, g.seen_at_ms >= since_ms
     )
     rows = connection.execute(statement.order_by(g.seen_at_ms.desc()).limit(GAPS_READ))
-    found = [GapSeen(*row) for row in rows]
+    found = [DataGap(*row) for row in rows]
     return Some(found, _behind(connection, statement, len(found), GAPS_READ))
 
 

@@ -15,7 +15,7 @@ from service.domain.partitions.facts import Place
 from service.domain.partitions.open_entries import UNREPLICATED, Entry, Owner, Relation, owner_of, relate
 from service.domain.reasons.coding import decode
 from service.domain.reasons.reason import Reason
-from service.domain.reasons.unjudged import LessCommon, LogUnread, TooManyOpen, TooManyStand
+from service.domain.reasons.unjudged import LessCommon, LogUnread, TooManyOpen, TooManyStalled
 from service.domain.reasons.unread import is_denied
 from service.domain.transaction_log.states import SOURCE
 from service.store.queries import clusters, judge_inputs
@@ -27,7 +27,7 @@ from service.store.schema import data_partitions, findings, log_partitions, part
 MOST_JUDGED: Final = 2_000
 """Most stalled partitions that are judged, the longest stalled first; the others are reported as unknown."""
 
-TOO_MANY: Final = TooManyStand(MOST_JUDGED)
+TOO_MANY: Final = TooManyStalled(MOST_JUDGED)
 MOST_ENTRIES: Final = 10_000
 """Most open entries that are read at once."""
 

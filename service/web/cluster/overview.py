@@ -10,9 +10,9 @@ from sqlalchemy import Connection
 
 from service.domain.findings.context import limits_of
 from service.domain.findings.finding import Finding
+from service.domain.findings.formatting import join_names
 from service.domain.findings.kinds import CONFIRMED, HANGING, OVERDUE
 from service.domain.findings.lifecycle import MOST_OPEN, MOST_OPEN_IN_ALL
-from service.domain.findings.words import listed
 from service.domain.partitions import open_entries
 from service.domain.reasons.reason import parts
 from service.domain.reasons.unread import NoBroker
@@ -136,7 +136,7 @@ def stalled_alone(frame: Frame) -> str:
     """Returns the names of the sources that stall while others do not; empty where none or all of them do."""
     lines = frame.stall_lines
     is_all = frame.statuses.keys() <= {source for line in lines for source in line.sources}
-    return "" if is_all else listed([line.names for line in lines])
+    return "" if is_all else join_names([line.names for line in lines])
 
 
 def left_ms(frame: Frame) -> int | None:

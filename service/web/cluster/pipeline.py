@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from fastapi import APIRouter, Request, Response
 from sqlalchemy import Connection
 
-from service.domain.findings.words import listed
+from service.domain.findings.formatting import join_names
 from service.domain.transaction_log import states
 from service.domain.transaction_log.states import CONFIG_DEFAULTS
 from service.domain.transaction_log.states import SOURCE as LOG
@@ -174,7 +174,7 @@ def pipeline_verdict(
     but = [words.plural(unknown_partitions, "partition")] if unknown_partitions else []
     but += [words.plural(unknown_ids, "id")] if unknown_ids else []
     if but:
-        return Verdict(PARTLY, "info", f"Verdicts can be trusted, except for {listed(but)}.")
+        return Verdict(PARTLY, "info", f"Verdicts can be trusted, except for {join_names(but)}.")
     if others or freshness.word == LATE or not all(source.is_well for source in sources):
         return Verdict(PARTLY, "info", "Verdicts can be trusted, with what is said below.")
     return Verdict(TRUSTED, "ok", "Verdicts can be trusted.")

@@ -7,9 +7,9 @@ from typing import Any, Final, NamedTuple
 
 from service.api.schemas.unknowns import Unknown, UnknownKind
 from service.domain.findings.finding import Finding
-from service.domain.findings.words import listed
+from service.domain.findings.formatting import join_names
 from service.domain.partitions.facts import SOURCE as PARTITIONS
-from service.domain.reasons.unjudged import LookedAtAgain, ProducerUnknown, TooManyOpen, TooManyStand
+from service.domain.reasons.unjudged import BeingConfirmed, ProducerUnknown, TooManyOpen, TooManyStalled
 from service.domain.transaction_log.states import SOURCE as LOG
 from service.web.shared.grants import bootstrap_of, lines_of, lines_of_groups
 
@@ -64,7 +64,9 @@ def unknown_rows(
         names = sorted(one.subject.group or "" for one in denied)
         found.append(
             UnknownRow(
-                f"consumer groups {listed(names, GROUPS_NAMED)}" if len(names) > 1 else f"consumer group {names[0]}",
+                f"consumer groups {join_names(names, GROUPS_NAMED)}"
+                if len(names) > 1
+                else f"consumer group {names[0]}",
                 "whether they wait" if len(names) > 1 else "whether it waits",
                 "no permission to read their offsets" if len(names) > 1 else "no permission to read its offsets",
                 tuple(lines_of_groups(denied, bootstrap)),
@@ -87,9 +89,9 @@ def _row(one: Unknown, bootstrap: str | None) -> UnknownRow:
     commands = tuple(lines_of(one.grant, bootstrap))
     if one.grant is not None:
         advice = f"Grant {one.grant.text} to txnscope's principal."
-    elif isinstance(one.reason, ProducerUnknown) and isinstance(one.reason.because, LookedAtAgain):
+    elif isinstance(one.reason, ProducerUnknown) and isinstance(one.reason.because, BeingConfirmed):
         advice = "Nothing yet: three looks decide it, within seconds."
-    elif isinstance(one.reason, TooManyStand | TooManyOpen):
+    elif isinstance(one.reason, TooManyStalled | TooManyOpen):
         advice = "Those that stand longest come first; the others are judged when there are fewer."
     if one.kind is UnknownKind.SOURCE:
         takes = {LOG: _LOG_VERDICTS, PARTITIONS: _PARTITION_VERDICTS}.get(one.source or "", takes)

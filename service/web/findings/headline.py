@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from service.domain.findings import kinds
 from service.domain.findings.finding import Finding
 from service.domain.findings.lifecycle import QUIET_MS
-from service.domain.reasons.hanging import Hangs
+from service.domain.reasons.hanging import HangReason
 from service.domain.worlds.verdict import UNKNOWN, World
 from service.store.display import display_id
 from service.web.shared import words
@@ -89,13 +89,13 @@ def lost_data(finding: Finding) -> bool:
 def cause_of(finding: Finding) -> tuple[str, str]:
     """Returns why the transaction hangs, and how its decision is known; "" for each that is not known."""
     why = finding.reason
-    return (str(why), str(why.decided_by)) if isinstance(why, Hangs) else ("", "")
+    return (str(why), str(why.decided_by)) if isinstance(why, HangReason) else ("", "")
 
 
 def _hanging(finding: Finding) -> Story:
     place = f"{finding.subject.topic}-{finding.subject.partition}"
     who = who_of(finding)
-    is_behind = isinstance(finding.reason, Hangs) and finding.reason.is_behind
+    is_behind = isinstance(finding.reason, HangReason) and finding.reason.is_behind
     if finding.status == kinds.RESOLVED:
         verb = (
             f"A transaction of {who} hung on {place}"

@@ -13,8 +13,8 @@ from service.api.http.store import store_of
 from service.api.routes.clusters import describe_cluster, known_cluster
 from service.api.schemas.sources import read_stalls
 from service.api.schemas.unknowns import Unknown
+from service.domain.findings.formatting import describe_counts
 from service.domain.findings.kinds import CONFIRMED, CRITICAL
-from service.domain.findings.words import left_out
 from service.domain.partitions.facts import SOURCE as PARTITIONS
 from service.domain.source_state import Cause, Stall
 from service.domain.transaction_log.states import SOURCE
@@ -68,7 +68,7 @@ class Frame(NamedTuple):
         none."""
         if not (truncated := {one["kind"]: one["count"] for one in self.body["truncated"]}):
             return ""
-        return f"Left out, too many at once: {left_out(truncated)}. They have no finding of their own."
+        return f"Left out, too many at once: {describe_counts(truncated)}. They have no finding of their own."
 
     @property
     def stall_lines(self) -> tuple[StallLine, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from service.api.schemas.sources import why_stalled
-from service.domain.findings.words import listed
+from service.domain.findings.formatting import join_names
 from service.domain.partitions.facts import SOURCE as PARTITIONS
 from service.domain.partitions.ledger import SOURCE as LEDGER
 from service.domain.source_state import Cause, Stall
@@ -58,7 +58,7 @@ def _is_near(one_ms: int | None, other_ms: int | None) -> bool:
 def _line(group: Mapping[str, Stall], now_ms: int) -> StallLine:
     stall = next(iter(group.values()))
     since_ms = min((one.since_ms for one in group.values() if one.since_ms is not None), default=None)
-    names = listed([_NAMES.get(source, source) for source in group])
+    names = join_names([_NAMES.get(source, source) for source in group])
     # despite an error, a part of the source may still be read: a log with one partition that has no leader
     lead = f"No complete read of {names}" if stall.cause is Cause.FAILING else f"Nothing new of {names}"
     return StallLine(

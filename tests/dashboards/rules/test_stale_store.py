@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 
 from dashboards.rules.build import RULES
 from dashboards.rules.pipeline import STALE_NAME
-from service.domain.reasons.unread import Told
+from service.domain.reasons.unread import ErrorText
 from service.domain.transaction_log.facts import LogBatch
 from service.metrics import create_metrics
 from service.metrics.page import Metrics
@@ -66,7 +66,7 @@ def _reads(cluster: WithPartitions, at_ms: int) -> None:
 
 
 def _nothing(trouble: str) -> LogBatch:
-    return LogBatch((), (), (), Told(trouble), (), ())
+    return LogBatch((), (), (), ErrorText(trouble), (), ())
 
 
 @pytest.fixture

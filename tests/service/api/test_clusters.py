@@ -10,7 +10,7 @@ import pytest
 
 from service.api.schemas.models import UnknownWord
 from service.api.schemas.unknowns import UnknownKind
-from service.domain.reasons.unread import Told
+from service.domain.reasons.unread import ErrorText
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import Gap
 from service.domain.transaction_log.states import CONFIG_DEFAULTS
@@ -121,7 +121,7 @@ def test_a_source_tells_how_far_it_has_read(cluster: SeededCluster) -> None:
 
 def test_a_source_in_trouble_says_so_and_its_as_of_stands_still(cluster: SeededCluster) -> None:
     cluster.read([Id(b"a")])
-    cluster.writer.report_trouble(Told("no broker answers: broker-1:9092"))
+    cluster.writer.report_trouble(ErrorText("no broker answers: broker-1:9092"))
     body = get(cluster)
     (source,) = body["sources"]
     assert (source["as_of"], source["error"]) == (NOW, "no broker answers: broker-1:9092")
@@ -135,7 +135,7 @@ def test_a_source_in_trouble_says_so_and_its_as_of_stands_still(cluster: SeededC
 
 def test_a_source_that_never_succeeded_has_no_as_of(tmp_path: Path) -> None:
     cluster = SeededCluster(f"sqlite:///{tmp_path / 'store.db'}", partitions=0)
-    cluster.writer.report_trouble(Told("topic __transaction_state does not exist (yet)"))
+    cluster.writer.report_trouble(ErrorText("topic __transaction_state does not exist (yet)"))
     body = get(cluster)
     cluster.close()
     (source,) = body["sources"]

@@ -18,7 +18,7 @@ from service.domain.partitions.coverage import (
 from service.domain.partitions.facts import FirstBatch
 from service.domain.partitions.open_entries import HANGING, NOT_KNOWN, OPENED, Entry, Relation
 from service.domain.reasons.reason import Reason
-from service.domain.reasons.unjudged import LogUnread, LookedAtAgain, NotAllRead, NotReadYet, ProducerUnknown
+from service.domain.reasons.unjudged import BeingConfirmed, LogUnread, NotAllRead, NotReadYet, ProducerUnknown
 from service.domain.transaction_log import states
 from tests.helpers.reasons import denied
 from tests.service.domain.findings.test_open_entries import OWNER
@@ -107,7 +107,7 @@ def test_what_a_living_producer_may_take_over_may_be_looked_at_as_long_as_it_wai
     """All that is needed to judge it is there. What nobody can take over needs no such patience."""
     looked_at = entry(7, 105, NOW_MS - LOOKS_TAKE_MS + 1)
     living = OWNER._replace(state=states.COMPLETE_COMMIT, producer_epoch=3, partitions=())
-    relation = Relation(NOT_KNOWN, living, LookedAtAgain(None), is_unowned=True)
+    relation = Relation(NOT_KNOWN, living, BeingConfirmed(None), is_unowned=True)
     assert why_not_judged(STALL, [(looked_at, relation)], NOW_MS) is None
     assert why_not_judged(STALL, [(looked_at, relation)], NOW_MS + 1) is not None
     for owner in (None, living._replace(producer_epoch=4), living._replace(state=states.EXPIRED)):

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.domain.reasons.decided import SeveralLeft
-from service.domain.reasons.unread import Told
+from service.domain.reasons.unread import ErrorText
 from service.domain.worlds.decision import NEXT, READ_AGAIN_MS, Decision, State
 from service.domain.worlds.verdict import UNKNOWN, Kind, Proof, Verdict, World, contradictory
 
@@ -97,7 +97,7 @@ def test_a_recalled_decision_is_derived_again_once() -> None:
 
 
 def test_a_recalled_contradiction_stays() -> None:
-    recalled = Decision().recalled(verdict(World.COMMIT)).recalled(contradictory(Told("first this, then that")))
+    recalled = Decision().recalled(verdict(World.COMMIT)).recalled(contradictory(ErrorText("first this, then that")))
     assert recalled.recalled(verdict(World.COMMIT)) == recalled
     assert read(recalled, verdict(World.COMMIT)) == recalled
 

@@ -11,19 +11,19 @@ from service.domain.doctor.acls import Acl, grant_for
 from service.domain.reasons import decided, hanging, unjudged, unread
 from service.domain.reasons.coding import decode, encode
 from service.domain.reasons.decided import Contradiction, Proven, RecordsGone, SeveralLeft
-from service.domain.reasons.hanging import HangCause, Hangs
-from service.domain.reasons.reason import Reason, Several, parts, together
-from service.domain.reasons.unjudged import LogUnread, LookedAtAgain, NotAllRead, NotReadYet, OwnerUndecodable
+from service.domain.reasons.hanging import HangCause, HangReason
+from service.domain.reasons.reason import Reason, Several, combined, parts
+from service.domain.reasons.unjudged import BeingConfirmed, LogUnread, NotAllRead, NotReadYet, OwnerUndecodable
 from service.domain.reasons.unread import (
     DESCRIBE,
     READ,
     ErrorAnswer,
-    LeadersSilent,
+    ErrorText,
+    LeadersUnresponsive,
     NoBroker,
     NoLeader,
     NoPermission,
-    PartitionsSilent,
-    Told,
+    PartitionsUnresponsive,
     is_denied,
     missing_permissions,
 )
@@ -35,7 +35,7 @@ EVERY_KIND = [
     for cls in vars(module).values()
     if isinstance(cls, type) and issubclass(cls, Reason) and cls.__module__ == module.__name__
 ]
-NESTED = PartitionsSilent(3, 9, ((denied("vault", DESCRIBE, READ), 2), (NoLeader(), 1)))
+NESTED = PartitionsUnresponsive(3, 9, ((denied("vault", DESCRIBE, READ), 2), (NoLeader(), 1)))
 SAID = [
     (
         NESTED,
@@ -44,7 +44,7 @@ SAID = [
     ),
     (ErrorAnswer(2, "", 74), "broker 2 answers with error 74"),
     (ErrorAnswer(2, "a fetch", 3), "broker 2 answers a fetch with error 3"),
-    (LeadersSilent("t", 7, 9, (0, 1)), "7 of 9 partitions have no leader that answers: t-0, t-1 …"),
+    (LeadersUnresponsive("t", 7, 9, (0, 1)), "7 of 9 partitions have no leader that answers: t-0, t-1 …"),
     (NoBroker("a:1,b:2"), "no broker of a:1,b:2 answers"),
     (NotAllRead(None), "not all that is open there could be read"),
     (
@@ -52,10 +52,10 @@ SAID = [
         "the coordinators' log is not read to its end: no permission on topic log: grant READ on it",
     ),
     (
-        LookedAtAgain("CompleteCommit"),
+        BeingConfirmed("CompleteCommit"),
         "its transactional.id is CompleteCommit and does not list the partition: being looked at again",
     ),
-    (Told("two\nlines \0"), "two lines \\x00"),
+    (ErrorText("two\nlines \0"), "two lines \\x00"),
     (
         Contradiction(Proven("none"), SeveralLeft(True, True)),
         "two readings contradict each other: first no committed transaction can have written it: it belongs to none;"
@@ -67,7 +67,7 @@ SAID = [
         " been among them",
     ),
     (
-        Hangs(HangCause.NO_MARKER, 0, None, Proven("commit"), is_behind=False),
+        HangReason(HangCause.NO_MARKER, 0, None, Proven("commit"), is_behind=False),
         "its marker was never written here; if its brokers run Kafka 4.3.0 or 4.3.1, they skip the marker of a"
         " partition without leader (KAFKA-20734)",
     ),
@@ -86,17 +86,17 @@ def test_every_kind_has_a_code_of_its_own() -> None:
 
 
 def test_a_decisions_reason_that_was_stored_as_text_is_shown_as_it_was() -> None:
-    stored = encode(Hangs(HangCause.LATE, 0, False, Proven("none"), is_behind=False))
+    stored = encode(HangReason(HangCause.LATE, 0, False, Proven("none"), is_behind=False))
     before = stored.replace(json.dumps({"code": "proven", "decision": "none"}), '"it belongs to none"')
     assert before != stored
     found = decode(before)
-    assert isinstance(found, Hangs)
+    assert isinstance(found, HangReason)
     assert str(found.decided_by) == "it belongs to none"
 
 
 @pytest.mark.parametrize("cause", HangCause)
 def test_every_cause_has_words(cause: HangCause) -> None:
-    hangs = Hangs(cause, 7, False, SeveralLeft(True, False), is_behind=True)
+    hangs = HangReason(cause, 7, False, SeveralLeft(True, False), is_behind=True)
     assert decode(encode(hangs)) == hangs
     assert str(hangs)
 
@@ -112,7 +112,7 @@ def test_what_is_no_reason_is_refused(text: str) -> None:
     [
         '{"code": "new_one", "why": "x"}',
         '{"code": "no_leader", "since": 1}',
-        encode(Hangs(HangCause.LATE, 7, False, Proven("none"), is_behind=True)).replace(
+        encode(HangReason(HangCause.LATE, 7, False, Proven("none"), is_behind=True)).replace(
             '"late"', '"of a later version"'
         ),
     ],
@@ -129,17 +129,17 @@ def test_kinds_without_fields_are_told_apart() -> None:
 
 
 def test_together_says_each_once() -> None:
-    assert together([]) is None
-    assert together([None, NoLeader(), None, NoLeader()]) == NoLeader()
-    assert together([NoLeader(), denied("t"), NoLeader()]) == Several((NoLeader(), denied("t")))
-    assert str(together([NoLeader(), Told("b")])) == "no leader; b"
+    assert combined([]) is None
+    assert combined([None, NoLeader(), None, NoLeader()]) == NoLeader()
+    assert combined([NoLeader(), denied("t"), NoLeader()]) == Several((NoLeader(), denied("t")))
+    assert str(combined([NoLeader(), ErrorText("b")])) == "no leader; b"
 
 
 def test_a_missing_permission_is_found_wherever_it_is_named() -> None:
-    deep = Several((Told("something"), NotAllRead(LogUnread(NESTED))))
+    deep = Several((ErrorText("something"), NotAllRead(LogUnread(NESTED))))
     assert list(missing_permissions(deep)) == [NoPermission("vault", (DESCRIBE, READ))]
     assert is_denied(deep)
-    assert not is_denied(Told("no permission on topic t: grant READ on it")), "words decide nothing"
+    assert not is_denied(ErrorText("no permission on topic t: grant READ on it")), "words decide nothing"
     assert not is_denied(None)
     assert list(parts(None)) == []
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from service.domain.reasons.reason import Reason
-from service.domain.reasons.unread import Told
+from service.domain.reasons.unread import ErrorText
 from service.domain.source_state import (
     LEASE_LAPSES_AFTER_MS,
     STALLED_AFTER_MS,
@@ -21,7 +21,7 @@ OLD = NOW - 120_000
 HELD = LeaseState(NOW - 1_000, released=False)
 LAPSED = LeaseState(OLD + 200, released=False)
 RELEASED = LeaseState(OLD + 200, released=True)
-ERROR = Told("no broker of kafka:9092 answers")
+ERROR = ErrorText("no broker of kafka:9092 answers")
 
 
 def test_the_lease_lapses_here_when_it_does_in_the_store() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from service.domain.findings.lifecycle import Look, reconcile
+from service.domain.findings.lifecycle import RoundResult, reconcile
 from service.domain.transaction_log import causes, states
 from service.domain.transaction_log.facts import Gap, Reject
 from service.store.queries import findings, id_events, judge_inputs
@@ -92,7 +92,7 @@ def test_what_is_left_out_replaces_what_was(cluster: Cluster) -> None:
 
 
 def test_findings_are_counted_by_filter(cluster: Cluster) -> None:
-    seen = Look(tuple(observe(name=b"id-%d" % n) for n in range(3)), frozenset())
+    seen = RoundResult(tuple(observe(name=b"id-%d" % n) for n in range(3)), frozenset())
     FindingWriter(cluster.engine, cluster.lease).save(reconcile({}, seen, NOW_MS, "kafka"), NOW_MS)
     with cluster.engine.connect() as connection:
         confirmed = FindingSelection(statuses=frozenset({"confirmed"}))

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, update
 
 from service.domain.findings import kinds
 from service.domain.findings.finding import Subject
-from service.domain.findings.lifecycle import Look, reconcile
+from service.domain.findings.lifecycle import RoundResult, reconcile
 from service.domain.partitions.endings import CLOCKS_MS, Known, cause_of_marker
 from service.domain.transaction_log import states
 from service.domain.transaction_log.causes import Cause
@@ -129,7 +129,7 @@ def test_findings_of_what_hung_and_how_it_ended(cluster: Cluster) -> None:
     subjects = [Subject("orders", 3, b"pay", pid, 0, start) for pid, start in ((7, 40), (8, 50), (9, 60))]
     others = [Subject("orders", 2, b"pay", 7, 0, 40), Subject("payments", 3, b"pay", 7, 0, 40)]
     observed = tuple(observe(kinds.HANGING)._replace(subject=subject) for subject in (*subjects, *others))
-    look = Look(observed, frozenset({kinds.HANGING}), frozenset({0}), True)
+    look = RoundResult(observed, frozenset({kinds.HANGING}), frozenset({0}), True)
     changes = [
         change._replace(finding=replace(change.finding, status=kinds.CONFIRMED, confirmed_at_ms=NOW_MS))
         for change in reconcile({}, look, NOW_MS, "kafka")

@@ -14,7 +14,7 @@ from service.domain.findings.lifecycle import QUIET_MS
 from service.domain.findings.rules import Rule, Rules
 from service.domain.findings.settling import SKEW_MS
 from service.domain.partitions.facts import PartitionsBatch
-from service.domain.reasons.unread import DESCRIBE, PartitionsSilent
+from service.domain.reasons.unread import DESCRIBE, PartitionsUnresponsive
 from service.domain.transaction_log import states
 from service.store import clusters, lease, schema
 from service.store.engine import LeaseLost, open_reader
@@ -305,7 +305,7 @@ def test_a_source_that_fails(judged: Judged) -> None:
 def test_partitions_that_are_not_looked_at(judged: Judged) -> None:
     partitions = PartitionWriter(judged.cluster.engine, judged.cluster.lease)
     partitions.apply(PartitionsBatch(NOW_MS), NOW_MS)
-    why = PartitionsSilent(1, 1, ((denied("vault", DESCRIBE), 1),))
+    why = PartitionsUnresponsive(1, 1, ((denied("vault", DESCRIBE), 1),))
     partitions.apply(PartitionsBatch(NOW_MS + 29_000, trouble=why), NOW_MS + 29_000)
     judged.at(NOW_MS + 29_000)
     assert kinds.COVERAGE_GAP not in judged.found()

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import Engine, select
 
 from service.domain.findings import kinds
-from service.domain.findings.confirmation import CLIENT_WAITS_MS, SETTLES_MS
+from service.domain.findings.confirmation import ADD_IN_FLIGHT_MS, CLIENT_WAITS_MS
 from service.domain.findings.finding import Finding
 from service.domain.findings.rules import Rule, Rules
 from service.domain.partitions.open_entries import ADOPTED_AFTER_MS
@@ -167,7 +167,7 @@ class Lab:
         """All three looks, a second apart."""
         self.two_looks(now_ms)
         self.round(now_ms + 2_000)
-        self.seen(now_ms + 2_000 + SETTLES_MS)
+        self.seen(now_ms + 2_000 + ADD_IN_FLIGHT_MS)
         found = self.round(now_ms + 3_000)
         assert found is not None
         return found
@@ -257,7 +257,7 @@ def test_a_producer_that_may_be_early_is_given_a_moment(lab: Lab) -> None:
     """Some clients write before AddPartitionsToTxn is accepted."""
     lab.two_looks()
     lab.round(NOW_MS + 2_000)
-    lab.seen(NOW_MS + 2_000 + SETTLES_MS - 1)
+    lab.seen(NOW_MS + 2_000 + ADD_IN_FLIGHT_MS - 1)
     found = lab.round(NOW_MS + 2_600)
     assert found is not None
     assert found.status == "candidate"
@@ -272,19 +272,19 @@ def test_the_third_look_is_asked_for_as_soon_as_it_counts_and_not_all_the_time_b
     lab.two_looks()
     lab.seen(NOW_MS + 1_900)
     lab.round(NOW_MS + 2_000)
-    lab.round(NOW_MS + 2_000 + SETTLES_MS - 1)
+    lab.round(NOW_MS + 2_000 + ADD_IN_FLIGHT_MS - 1)
     assert KEY not in lab.prober.asked[-1].entries
-    lab.round(NOW_MS + 2_000 + SETTLES_MS)
+    lab.round(NOW_MS + 2_000 + ADD_IN_FLIGHT_MS)
     assert KEY in lab.prober.asked[-1].entries
 
 
 def test_an_end_asked_for_before_an_early_producer_can_be_in_the_log_is_no_look(lab: Lab) -> None:
     lab.ended(NOW_MS)
     lab.opened(NOW_MS)
-    assert lab.round(NOW_MS + SETTLES_MS - 100) is None
+    assert lab.round(NOW_MS + ADD_IN_FLIGHT_MS - 100) is None
     assert not any(questions.log_partitions for questions in lab.prober.asked)
-    lab.ends(NOW_MS + SETTLES_MS - 50)
-    assert lab.round(NOW_MS + SETTLES_MS) is None
+    lab.ends(NOW_MS + ADD_IN_FLIGHT_MS - 50)
+    assert lab.round(NOW_MS + ADD_IN_FLIGHT_MS) is None
     assert lab.prober.asked[-1].log_partitions == {0}
 
 
@@ -338,7 +338,7 @@ def test_whoever_takes_over_does_not_know_who_was_silent_before(lab: Lab) -> Non
 def test_looks_from_before_a_broker_was_seen_to_be_silent_are_made_again(lab: Lab) -> None:
     lab.two_looks()
     lab.round(NOW_MS + 2_000)
-    lab.seen(NOW_MS + 2_000 + SETTLES_MS, broker_failure_at_ms=NOW_MS + 2_400)
+    lab.seen(NOW_MS + 2_000 + ADD_IN_FLIGHT_MS, broker_failure_at_ms=NOW_MS + 2_400)
     found = lab.round(NOW_MS + 3_000)
     assert found is not None
     assert found.status == "candidate"
@@ -478,7 +478,7 @@ def test_a_marker_by_hand_for_a_transaction_that_was_seen_open_before_its_commit
     lab.round(NOW_MS + 1_100)
     lab.ends(NOW_MS + 1_500)
     lab.round(NOW_MS + 2_000)
-    lab.seen(NOW_MS + 2_000 + SETTLES_MS)
+    lab.seen(NOW_MS + 2_000 + ADD_IN_FLIGHT_MS)
     found = lab.round(NOW_MS + 3_000)
     assert found is not None
     assert found.status == "confirmed"

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import Engine
 
 from service.domain.findings import kinds
-from service.domain.findings.confirmation import CLIENT_WAITS_MS, SETTLES_MS
+from service.domain.findings.confirmation import ADD_IN_FLIGHT_MS, CLIENT_WAITS_MS
 from service.domain.partitions.open_entries import Told
 from service.domain.reasons.reason import text_of
 from service.domain.transaction_log import states
@@ -170,7 +170,7 @@ def test_two_answers_within_a_moment_are_one(lab: Blind) -> None:
     lab.at(NOW_MS + S)
     lab.coordinator_answers(NOW_MS + S + 1, DONE)
     lab.at(NOW_MS + S + 100)
-    lab.heard_and_seen(NOW_MS + S + SETTLES_MS, DONE)
+    lab.heard_and_seen(NOW_MS + S + ADD_IN_FLIGHT_MS, DONE)
     assert lab.at(NOW_MS + 2 * S) is None
 
 
@@ -274,7 +274,7 @@ def test_with_the_log_it_becomes_certain_what_was_decided(lab: Blind) -> None:
     lab.judge.round(now_ms)
     lab.ends(now_ms + 100)
     lab.round(now_ms + 200)
-    lab.seen(now_ms + 300 + SETTLES_MS)
+    lab.seen(now_ms + 300 + ADD_IN_FLIGHT_MS)
     found = lab.round(now_ms + S)
     assert before is not None
     assert found is not None

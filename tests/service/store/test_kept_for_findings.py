@@ -10,9 +10,9 @@ import pytest
 from sqlalchemy import Table, event
 
 from service.domain.findings import kinds
+from service.domain.findings.event_findings import REMEMBERED_MS
 from service.domain.findings.finding import Observation, Subject
-from service.domain.findings.happened import REMEMBERED_MS
-from service.domain.findings.lifecycle import QUIET_MS, Look, reconcile
+from service.domain.findings.lifecycle import QUIET_MS, RoundResult, reconcile
 from service.domain.partitions.facts import PartitionsBatch
 from service.domain.partitions.open_entries import owner_of
 from service.domain.retention_policy import DEFAULT, Keep, parse
@@ -132,14 +132,14 @@ CASES = {
 
 def find(cluster: Cluster, kind: str, subject: Subject) -> None:
     about = Observation(kind, kinds.CRITICAL, subject, "it hangs", "", ())
-    save(cluster, Look((about,), frozenset({kind})), NOW_MS)
+    save(cluster, RoundResult((about,), frozenset({kind})), NOW_MS)
 
 
 def end(cluster: Cluster, kind: str, now_ms: int) -> None:
-    save(cluster, Look((), frozenset({kind}), whole=True), now_ms)
+    save(cluster, RoundResult((), frozenset({kind}), is_log_complete=True), now_ms)
 
 
-def save(cluster: Cluster, look_: Look, now_ms: int) -> None:
+def save(cluster: Cluster, look_: RoundResult, now_ms: int) -> None:
     with cluster.engine.connect() as connection:
         known = load(connection, cluster.id, now_ms)
     FindingWriter(cluster.engine, cluster.lease).save(reconcile(known, look_, now_ms, "kafka"), now_ms)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from service.domain.reasons.unread import SilentBroker
+from service.domain.reasons.unread import UnresponsiveBroker
 from service.store import lease
 from service.store.engine import LeaseLost
 from service.store.lease import EXPIRES_AFTER_MS
@@ -46,7 +46,7 @@ def test_the_driver_that_was_replaced_writes_nothing_more(cluster: Cluster) -> N
         with pytest.raises(LeaseLost, match="'driver' at epoch 1 was lost; it is 'standby' at epoch 2"):
             cluster.writer.apply(stale, later_ms)
     with pytest.raises(LeaseLost):
-        cluster.writer.report_trouble(SilentBroker(1))
+        cluster.writer.report_trouble(UnresponsiveBroker(1))
     with pytest.raises(LeaseLost):
         start_positions(cluster.engine, cluster.lease, "s", "t", [], later_ms)
     assert everything(cluster.engine, cluster.id) == before

@@ -8,7 +8,7 @@ import pytest
 
 from service.domain.partitions.ledger import SOURCE, LedgerBatch, Marker, TopicRange, Volume
 from service.domain.reasons.reason import Reason
-from service.domain.reasons.unread import Told
+from service.domain.reasons.unread import ErrorText
 from service.domain.transaction_log.facts import NO_LEADER, Gap, RangeRead
 from service.store import lease, progress, schema
 from service.store.engine import LeaseLost, OutOfSequence
@@ -183,7 +183,7 @@ def test_trouble_is_told_beside_what_could_be_read(cluster: Cluster, writer: Led
     writer.apply(batch(span(10, 12), trouble=denied("secret")), NOW_MS + 5)
     assert status(cluster) == clusters.StatusRow(SOURCE, NOW_MS, denied("secret"))
     assert counted(cluster) == (12, 2)
-    writer.report_trouble(Told("broker 1\ndoes not answer"))
+    writer.report_trouble(ErrorText("broker 1\ndoes not answer"))
     told = status(cluster)
     assert told is not None
     assert str(told.error) == "broker 1 does not answer"

@@ -10,8 +10,8 @@ from sqlalchemy import Engine, inspect
 
 from service.domain.findings import kinds
 from service.domain.findings.finding import Finding, Observation, Subject
-from service.domain.findings.lifecycle import Look, reconcile
-from service.domain.reasons.unread import DESCRIBE, READ, NoPermission, Told
+from service.domain.findings.lifecycle import RoundResult, reconcile
+from service.domain.reasons.unread import DESCRIBE, READ, ErrorText, NoPermission
 from service.store import clusters, lease
 from service.store.engine import open_engine
 from service.store.migrate import config, upgrade
@@ -53,7 +53,7 @@ def test_a_finding_of_an_earlier_version_is_read_and_goes_on(at_0003: Engine) ->
     assert (old.decision, old.command, old.blocked_groups) == (None, None, ())
     seen = Observation(kinds.OVERDUE, kinds.WARNING, Subject(transactional_id=b"pay"), "late", "wait", ())
     seen = seen._replace(blocked_groups=("readers", "billing"), decision="abort", command="kafka-transactions.sh abort")
-    changes = reconcile({(old.kind, old.subject): old}, Look((seen,), frozenset()), NOW_MS, "kafka")
+    changes = reconcile({(old.kind, old.subject): old}, RoundResult((seen,), frozenset()), NOW_MS, "kafka")
     held = lease.acquire(at_0003, 1, "driver", NOW_MS)
     assert held is not None
     FindingWriter(at_0003, held).save(changes, NOW_MS)
@@ -87,7 +87,7 @@ def test_sentences_of_an_earlier_version_become_reasons(at_0003: Engine) -> None
         assert partitions.some_broker_is_silent(connection, 1), "the one that has no permission is not silent"
     missing = NoPermission("vault", (DESCRIBE, READ))
     assert (denied.why, denied.read_why) == (missing, None)
-    assert (silent.why, silent.read_why) == (Told("no leader"), missing)
+    assert (silent.why, silent.read_why) == (ErrorText("no leader"), missing)
     assert status.error == missing
     (gap,) = stored(at_0003)
     assert gap.reason == missing

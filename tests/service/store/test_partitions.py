@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from service.domain.partitions.facts import SOURCE
-from service.domain.reasons.unread import NoBroker, NoLeader, SilentBroker, Told
+from service.domain.reasons.unread import ErrorText, NoBroker, NoLeader, UnresponsiveBroker
 from service.store import lease
 from service.store.engine import LeaseLost
 from service.store.queries import clusters, partitions
@@ -45,9 +45,9 @@ def clocks(watched: Watched) -> dict[tuple[str, int], StallClock]:
 
 def test_a_look_and_a_read_come_back_field_by_field(watched: Watched) -> None:
     seen = look(NOW_MS, samples="[1]")
-    read_ = described(NOW_MS + 5, entry(), is_whole=True, lag_bytes=4_096, why=SilentBroker(1))
+    read_ = described(NOW_MS + 5, entry(), is_whole=True, lag_bytes=4_096, why=UnresponsiveBroker(1))
     assert watched.see(seen, read_) == Written(1, 1)
-    told = (NOW_MS + 5, 100, True, True, 4_096, SilentBroker(1), FIRST)
+    told = (NOW_MS + 5, 100, True, True, 4_096, UnresponsiveBroker(1), FIRST)
     assert watched.there() == PartitionRow(*seen, NOW_MS, *told)
     free = look(NOW_MS, 110, partition=1)
     watched.see(free)
@@ -57,7 +57,9 @@ def test_a_look_and_a_read_come_back_field_by_field(watched: Watched) -> None:
 def test_what_is_older_than_what_is_stored_is_left_out(watched: Watched) -> None:
     watched.see(look(NOW_MS + 1_000), described(NOW_MS + 1_001, entry(8)))
     before = everything(watched.cluster.engine, watched.cluster.id)
-    assert watched.see(look(NOW_MS, 90, 200), described(NOW_MS, entry(7)), trouble=Told("old news")) == Written(0, 0)
+    assert watched.see(look(NOW_MS, 90, 200), described(NOW_MS, entry(7)), trouble=ErrorText("old news")) == Written(
+        0, 0
+    )
     assert everything(watched.cluster.engine, watched.cluster.id) == before
 
 
@@ -159,14 +161,14 @@ def test_it_is_remembered_for_a_while_that_a_partition_is_gone(watched: Watched)
 
 
 def test_trouble_is_told_beside_what_was_seen_last_without_it(watched: Watched) -> None:
-    watched.see(silent(NOW_MS), trouble=Told("broker 2 did not\nanswer\0"))
-    assert status(watched) == (SOURCE, None, Told("broker 2 did not answer\\x00"))
+    watched.see(silent(NOW_MS), trouble=ErrorText("broker 2 did not\nanswer\0"))
+    assert status(watched) == (SOURCE, None, ErrorText("broker 2 did not answer\\x00"))
     watched.see(look(NOW_MS + 1))
     assert status(watched) == (SOURCE, NOW_MS + 1, None)
     watched.writer.report_trouble(NoBroker("b:9092"))
     assert status(watched) == (SOURCE, NOW_MS + 1, NoBroker("b:9092"))
-    watched.see(look(NOW_MS + 3), trouble=SilentBroker(2))
-    assert status(watched) == (SOURCE, NOW_MS + 1, SilentBroker(2))
+    watched.see(look(NOW_MS + 3), trouble=UnresponsiveBroker(2))
+    assert status(watched) == (SOURCE, NOW_MS + 1, UnresponsiveBroker(2))
     assert counts(watched).looked_at_ms == NOW_MS + 3
 
 
@@ -177,7 +179,7 @@ def test_the_driver_that_was_replaced_writes_nothing_more(watched: Watched) -> N
     with pytest.raises(LeaseLost):
         watched.see(look(NOW_MS + 1))
     with pytest.raises(LeaseLost):
-        watched.writer.report_trouble(Told("late"))
+        watched.writer.report_trouble(ErrorText("late"))
     assert everything(watched.cluster.engine, watched.cluster.id) == before
 
 

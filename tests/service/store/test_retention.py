@@ -11,7 +11,7 @@ from sqlalchemy import Engine, event
 
 from service.domain.findings import kinds
 from service.domain.findings.finding import Observation, Subject
-from service.domain.findings.lifecycle import Look, reconcile
+from service.domain.findings.lifecycle import RoundResult, reconcile
 from service.domain.partitions.facts import PartitionsBatch
 from service.domain.partitions.ledger import LedgerBatch, Marker, TopicRange, Volume
 from service.domain.retention_policy import Keep
@@ -104,7 +104,7 @@ def test_producer_ids_go_when_long_unseen_unless_an_id_has_them(cluster: Cluster
 def test_a_producer_id_under_which_something_hangs_is_the_way_to_its_name(cluster: Cluster) -> None:
     seed(cluster)
     hangs = Observation(kinds.HANGING, kinds.CRITICAL, Subject("orders", 0, b"old", 8, 0, 100), "hangs", "", ())
-    changes = reconcile({}, Look((hangs,), frozenset({kinds.HANGING})), NOW_MS, "cluster")
+    changes = reconcile({}, RoundResult((hangs,), frozenset({kinds.HANGING})), NOW_MS, "cluster")
     FindingWriter(cluster.engine, cluster.lease).save(changes, NOW_MS)
     PartitionWriter(cluster.engine, cluster.lease).apply(
         PartitionsBatch(NOW_MS, (look(NOW_MS),), (described(NOW_MS, open_entry()),)), NOW_MS
@@ -171,8 +171,8 @@ def test_rejects_and_resolved_findings_are_kept_as_long_as_people_say(cluster: C
     broken = Reject(0, 0, 3, "value version 9", b"pay", b"key", b"value")
     cluster.writer.apply(batch([], span(0, 4))._replace(rejects=(broken,)), NOW_MS)
     about = Observation(kinds.OVERDUE, kinds.WARNING, Subject(transactional_id=b"pay"), "late", "wait", ())
-    (opened,) = reconcile({}, Look((about,), frozenset()), NOW_MS, "kafka")
-    (still_open,) = reconcile({}, Look((about._replace(kind=kinds.LONG_RUNNING),), frozenset()), NOW_MS, "kafka")
+    (opened,) = reconcile({}, RoundResult((about,), frozenset()), NOW_MS, "kafka")
+    (still_open,) = reconcile({}, RoundResult((about._replace(kind=kinds.LONG_RUNNING),), frozenset()), NOW_MS, "kafka")
     over = opened._replace(finding=replace(opened.finding, status=kinds.RESOLVED, resolved_at_ms=NOW_MS))
     FindingWriter(cluster.engine, cluster.lease).save([over, still_open], NOW_MS)
     retention = Retention(cluster.engine, cluster.lease, keep=Keep(rejects=DAY_MS, findings=2 * DAY_MS))

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from service.domain.findings import kinds
 from service.domain.findings.finding import Evidence, Observation, Occurrence, Subject
-from service.domain.reasons.hanging import HangCause, Hangs
-from service.domain.reasons.unread import Told
+from service.domain.reasons.hanging import HangCause, HangReason
+from service.domain.reasons.unread import ErrorText
 from service.domain.transaction_log.states import TOPIC
 from tests.helpers.partitions import LSO, PID
 from tests.helpers.reasons import denied
@@ -38,7 +38,7 @@ def hanging(decision: str = "none", subject: Subject = ORDERS, **more: Any) -> O
         "unknown": "the log that tells may not be read",
         "commit": "it listed the partition and was committed",
     }
-    why = Hangs(cause, 0, False, Told(decided_by.get(decision, "it was seen not to be")), is_behind=False)
+    why = HangReason(cause, 0, False, ErrorText(decided_by.get(decision, "it was seen not to be")), is_behind=False)
     looks = (
         _LINE,
         Evidence(NOW_MS - 9_000, "orders-0@100", "open: producer id 7, epoch 3"),

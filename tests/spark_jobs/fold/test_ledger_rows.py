@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from service.domain.partitions.ledger import LedgerBatch, Marker, TopicRange, Volume
 from service.domain.reasons.reason import Several
-from service.domain.reasons.unread import NoBatch, SilentBroker
+from service.domain.reasons.unread import NoBatch, UnresponsiveBroker
 from service.domain.transaction_log.facts import Gap, RangeRead
 from spark_jobs.fold.ledger import batches_from_rows, markers_to_rows, ranges_to_rows, volumes_to_rows
 from spark_jobs.fold.rows import trouble_to_rows
@@ -28,12 +28,12 @@ def arrived(*rows: pa.RecordBatch) -> LedgerBatch:
 def test_all_that_executors_tell_arrives() -> None:
     rows = [volumes_to_rows(VOLUMES), markers_to_rows([MARKER]), ranges_to_rows(RANGES)]
     troubles = [
-        trouble_to_rows(SilentBroker(1)),
+        trouble_to_rows(UnresponsiveBroker(1)),
         trouble_to_rows(NoBatch("pay", 0, 7)),
-        trouble_to_rows(SilentBroker(1)),
+        trouble_to_rows(UnresponsiveBroker(1)),
     ]
     assert arrived(*rows, *troubles) == LedgerBatch(
-        RANGES, VOLUMES, (MARKER,), Several((SilentBroker(1), NoBatch("pay", 0, 7)))
+        RANGES, VOLUMES, (MARKER,), Several((UnresponsiveBroker(1), NoBatch("pay", 0, 7)))
     )
 
 

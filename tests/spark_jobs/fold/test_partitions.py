@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from service.domain.partitions.facts import FirstBatch, OpenEntry, PartitionLook, PartitionsBatch, StalledRead
 from service.domain.reasons.unjudged import NotAllRead
-from service.domain.reasons.unread import NoLeader, PartitionsSilent
+from service.domain.reasons.unread import NoLeader, PartitionsUnresponsive
 from spark_jobs.fold.partitions import batches_from_rows, reads_to_rows, seen_to_rows
 from tests.helpers.reasons import denied
 
@@ -39,7 +39,7 @@ def arrived(*rows: pa.RecordBatch) -> list[PartitionsBatch]:
 
 
 def test_all_that_was_seen_and_read_arrives() -> None:
-    seen = PartitionsBatch(5_000, LOOKS, (), True, 4, PartitionsSilent(1, 3, ((NoLeader(), 1),)))
+    seen = PartitionsBatch(5_000, LOOKS, (), True, 4, PartitionsUnresponsive(1, 3, ((NoLeader(), 1),)))
     rows = [*seen_to_rows(seen), reads_to_rows(READS[:1]), reads_to_rows(READS[1:])]
     assert arrived(*rows) == [seen._replace(reads=READS)]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from service.domain.reasons.unread import SilentBroker
+from service.domain.reasons.unread import UnresponsiveBroker
 from service.domain.transaction_log.facts import UNSEEN, Gap, LogBatch, RangeRead, Reject
 from spark_jobs.fold.rows import batches_from_rows, folded_to_rows, reads_to_rows, rejects_to_rows, trouble_to_rows
 from tests.spark_jobs.fold.test_transaction_log import singles
@@ -27,7 +27,7 @@ def arrived(*batches: pa.RecordBatch, at_once: int) -> list[LogBatch]:
 
 def test_all_that_executors_tell_arrives() -> None:
     (batch,) = arrived(
-        trouble_to_rows(SilentBroker(1)),
+        trouble_to_rows(UnresponsiveBroker(1)),
         a_log(0, 2),
         rejects_to_rows([REJECT]),
         reads_to_rows(READS),
@@ -36,7 +36,7 @@ def test_all_that_executors_tell_arrives() -> None:
     assert batch.ranges == tuple(READS)
     assert [run.transactional_id for run in batch.runs] == [b"id-0", b"id-1"]
     assert batch.rejects == (REJECT,)
-    assert batch.trouble == SilentBroker(1)
+    assert batch.trouble == UnresponsiveBroker(1)
 
 
 def test_what_does_not_fit_into_memory_at_once_is_cut_behind_whole_ranges() -> None:

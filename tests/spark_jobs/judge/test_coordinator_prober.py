@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from service.domain.findings.conditions import IdNow
+from service.domain.findings.conditions import IdState
 from service.domain.transaction_log.states import PREPARE_COMMIT
 from service.kafka.errors import KafkaUnavailable
 from service.kafka.settings import ClientSettings
@@ -48,7 +48,7 @@ def _about(request: Any) -> Any:
 
 
 def _question(name: str, coordinator: int) -> Question:
-    row = IdNow(name.encode(), name, 0, 9, 0, PREPARE_COMMIT, 7, 2, 60_000, 0, 0, 0, (("orders", 1),))
+    row = IdState(name.encode(), name, 0, 9, 0, PREPARE_COMMIT, 7, 2, 60_000, 0, 0, 0, (("orders", 1),))
     return Question(row, coordinator)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from service.domain.findings import kinds
-from service.domain.findings.blocked_group import STANDS_AFTER_MS
+from service.domain.findings.blocked_group import COMMIT_EXPECTED_MS
 from service.domain.findings.finding import Finding, Key, Subject
 from service.domain.findings.lifecycle import reconcile
 from service.store.queries import judged_partitions, partitions
@@ -29,7 +29,7 @@ from tests.helpers.stores import NOW_MS
 from tests.service.domain.findings.builders import context
 
 BILLING = (kinds.BLOCKED_GROUP, Subject(group="billing", topic="orders", partition=0))
-LATER_MS = NOW_MS + STANDS_AFTER_MS
+LATER_MS = NOW_MS + COMMIT_EXPECTED_MS
 
 
 @pytest.fixture

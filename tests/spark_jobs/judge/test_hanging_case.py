@@ -13,7 +13,7 @@ from service.domain.findings import kinds
 from service.domain.findings.confirmation import EndsKnown, Unowned
 from service.domain.findings.finding import Finding
 from service.domain.findings.hanging import subject_of
-from service.domain.findings.lifecycle import Look, reconcile
+from service.domain.findings.lifecycle import RoundResult, reconcile
 from service.domain.partitions.open_entries import Owner
 from service.domain.transaction_log import states
 from service.domain.worlds.facts import EntryAsk
@@ -48,7 +48,7 @@ def facts_of(case: HangingCase, now_ms: int = NOW_MS) -> EntryAsk:
 def stored(case: HangingCase) -> Finding:
     """The finding as the store keeps it."""
     observation = observed(case, KNOWN, "broker:9092", NOW_MS)
-    (change,) = reconcile({}, Look((observation,), frozenset({kinds.HANGING})), NOW_MS, "cluster")
+    (change,) = reconcile({}, RoundResult((observation,), frozenset({kinds.HANGING})), NOW_MS, "cluster")
     return change.finding
 
 

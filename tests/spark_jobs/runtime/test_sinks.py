@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import DataFrame
 
 from service.domain.reasons.reason import text_of
-from service.domain.reasons.unread import Told
+from service.domain.reasons.unread import ErrorText
 from service.domain.transaction_log.facts import LogBatch
 from service.store.engine import OutOfSequence, StoreUnavailable
 from spark_jobs.fold.rows import batches_from_rows, trouble_to_rows
@@ -26,7 +26,7 @@ class Frame:
         self.trouble = trouble
 
     def toArrow(self) -> pa.Table:  # noqa: N802 - Spark's name
-        return pa.Table.from_batches([trouble_to_rows(Told(self.trouble))])
+        return pa.Table.from_batches([trouble_to_rows(ErrorText(self.trouble))])
 
 
 def give(sink: StoreSink[LogBatch], trouble: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from service.domain.reasons.unread import DESCRIBE, Told
+from service.domain.reasons.unread import DESCRIBE, ErrorText
 from service.domain.transaction_log.facts import Gap, RangeRead
 from service.kafka import errors
 from service.kafka.ends import Ends
@@ -239,7 +239,7 @@ def test_while_nobody_answers_nothing_is_planned_and_it_is_said() -> None:
     planned = Planned(cluster := Cluster(pay=[(0, 50)]))
     planned.plan()
     cluster.away = True
-    assert planned.plan() == LedgerPlan((), Told("broker 1 does not answer"))
+    assert planned.plan() == LedgerPlan((), ErrorText("broker 1 does not answer"))
     cluster.away, cluster.logs["pay"] = False, [(0, 60)]
     assert spans(planned.read()) == {("pay", 0): (50, 60)}
 

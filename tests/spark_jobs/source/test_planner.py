@@ -9,7 +9,7 @@ from confluent_kafka.admin import AdminClient
 
 from deploy.demo.broker import Broker
 from service.domain.reasons.reason import Reason
-from service.domain.reasons.unread import Told
+from service.domain.reasons.unread import ErrorText
 from service.domain.transaction_log.facts import NO_LEADER, Gap, RangeRead
 from service.kafka import errors
 from service.kafka.client import KafkaClient
@@ -111,7 +111,7 @@ def test_a_gap_is_not_lost_where_a_later_partition_does_not_answer(
     with monkeypatch.context() as patched:
         patched.setattr(planning, "divergence", asked)
         # the topic is gone at first where a broker is slow to learn that it is there again
-        wait_until_equal(planned.planner.plan, Plan((), Told("broker 1 does not answer")), "the plan")
+        wait_until_equal(planned.planner.plan, Plan((), ErrorText("broker 1 does not answer")), "the plan")
     assert {p: gap.reason for p, gap in gaps(planned.plan()).items()} == {0: "recreated", 1: "recreated"}
 
 

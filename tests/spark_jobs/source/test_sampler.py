@@ -8,7 +8,7 @@ import pytest
 
 from service.domain.partitions.facts import PartitionLook
 from service.domain.reasons.reason import Reason
-from service.domain.reasons.unread import DESCRIBE, NoLeader, SilentBroker
+from service.domain.reasons.unread import DESCRIBE, NoLeader, UnresponsiveBroker
 from service.domain.transaction_log.states import TOPIC as LOG
 from service.domain.worlds.order import LogEnd, decode
 from service.kafka import errors
@@ -185,7 +185,7 @@ def test_a_stall_goes_on_while_nobody_answers(cluster: Cluster) -> None:
     standing = cluster.now["orders", 0]
     cluster.now["orders", 0] = SILENT
     (told,) = cluster.looks(8)
-    assert (told.why, told.last_stable_offset, told.stalled_since_ms) == (SilentBroker(1), -1, since)
+    assert (told.why, told.last_stable_offset, told.stalled_since_ms) == (UnresponsiveBroker(1), -1, since)
     assert cluster.take().requests == (), "nobody is asked who does not answer"
     cluster.now["orders", 0] = standing
     (told,) = cluster.looks()
@@ -287,7 +287,7 @@ def test_one_look_without_an_answer_is_not_worth_a_word(cluster: Cluster) -> Non
     cluster.look(2)
     assert cluster.sampler.is_due()
     seen = cluster.take().seen
-    assert [look.why for look in seen.looks] == [SilentBroker(1)]
+    assert [look.why for look in seen.looks] == [UnresponsiveBroker(1)]
     assert str(seen.trouble) == "1 of 1 partitions do not answer: broker 1 does not answer (1)"
 
 
@@ -295,7 +295,7 @@ def test_one_look_without_an_answer_is_not_worth_a_word(cluster: Cluster) -> Non
     ("leader", "error", "why"),
     [
         (Leader(-1, 0), errors.LEADER_NOT_AVAILABLE, NoLeader()),
-        (Leader(2, 0), errors.LEADER_NOT_AVAILABLE, SilentBroker(2)),
+        (Leader(2, 0), errors.LEADER_NOT_AVAILABLE, UnresponsiveBroker(2)),
         (Leader(2, 0), errors.TOPIC_AUTHORIZATION_FAILED, denied("orders", DESCRIBE)),
     ],
 )

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from service.domain.partitions.facts import NOT_TOLD, FirstBatch, OpenEntry, StalledRead
-from service.domain.reasons.unread import Told
+from service.domain.reasons.unread import ErrorText
 from service.kafka import errors
 from service.kafka.errors import KafkaRefused, KafkaUnavailable
 from service.kafka.fetch import FetchedAt, Wanted
@@ -163,7 +163,7 @@ def test_an_lso_that_moved_since_the_look_is_not_spoken_of(leader: Leader) -> No
 def test_a_broker_that_does_not_answer_is_told(leader: Leader) -> None:
     leader.failure = KafkaUnavailable("broker 1 does not answer: timeout")
     (told,) = leader.read()
-    assert (told.why, told.first, told.described) == (Told("broker 1 does not answer: timeout"), None, False)
+    assert (told.why, told.first, told.described) == (ErrorText("broker 1 does not answer: timeout"), None, False)
     leader.failure = None
     assert leader.read()[0].first == FIRST, "tried again"
 

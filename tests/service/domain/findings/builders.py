@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from service.domain.findings.conditions import IdNow
+from service.domain.findings.conditions import IdState
 from service.domain.findings.context import Context, Limits
 from service.domain.findings.events import Event
 from service.domain.findings.rules import Rule, Rules
@@ -26,12 +26,12 @@ def context(*rules: Rule, until_ms: int = NOW_MS, assumed: Sequence[str] = (), s
     )
 
 
-def id_now(name: str = "pay-1", state: int = states.ONGOING, age_ms: int = 0, **fields: Any) -> IdNow:
+def id_now(name: str = "pay-1", state: int = states.ONGOING, age_ms: int = 0, **fields: Any) -> IdState:
     """An id whose transaction began `age_ms` ago, and whose newest record is as old."""
     at_ms = NOW_MS - age_ms
     started = at_ms if state in states.OPEN else None
     topics = (("orders", 0), ("orders", 3)) if state in states.OPEN else ()
-    one = IdNow(name.encode(), name, 0, 40, at_ms, state, 7, 2, 60 * S, at_ms, started, at_ms, topics)
+    one = IdState(name.encode(), name, 0, 40, at_ms, state, 7, 2, 60 * S, at_ms, started, at_ms, topics)
     return one._replace(**fields)
 
 

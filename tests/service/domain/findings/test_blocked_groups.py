@@ -9,15 +9,15 @@ import pytest
 
 from service.domain.findings import kinds
 from service.domain.findings.blocked_group import (
-    STANDS_AFTER_MS,
+    COMMIT_EXPECTED_MS,
     UnreadCommits,
     blocked_groups,
-    not_named,
-    unreadable,
+    incompletely_read,
+    unreadable_groups,
 )
 from service.domain.findings.conditions import MOST_IDS
 from service.domain.findings.finding import Finding, Key, Observation, Subject
-from service.domain.findings.lifecycle import Look, reconcile
+from service.domain.findings.lifecycle import RoundResult, reconcile
 from service.domain.findings.rules import Rule
 from service.domain.findings.stall_causes import Blocker
 from service.domain.partitions.blocked_groups import (
@@ -90,7 +90,7 @@ def blocker(word: str, place: Place = ORDERS, start: int = LSO, name: str | None
 def known(kind: str, severity: str, subject: Subject, confirmed: bool = True) -> dict[Key, Finding]:
     """A finding of the judge's."""
     observation = Observation(kind, severity, subject, "it is", "do", (), confirmed=confirmed)
-    (change,) = reconcile({}, Look((observation,), frozenset({kind})), NOW_MS, "kafka")
+    (change,) = reconcile({}, RoundResult((observation,), frozenset({kind})), NOW_MS, "kafka")
     return {(kind, subject): change.finding}
 
 
@@ -124,8 +124,8 @@ def test_who_does_not_wait_has_no_finding(relation: str) -> None:
 def test_who_may_still_move_has_none_yet(relation: str) -> None:
     """A reader of uncommitted records is at the LSO as well until it commits again."""
     place = HOME if relation == UNSTABLE_OFFSETS else ORDERS
-    assert found([victim(relation, stood_ms=STANDS_AFTER_MS - 1)], blocker(HANGING, place)) == []
-    assert len(found([victim(relation, stood_ms=STANDS_AFTER_MS)], blocker(HANGING, place))) == 1
+    assert found([victim(relation, stood_ms=COMMIT_EXPECTED_MS - 1)], blocker(HANGING, place)) == []
+    assert len(found([victim(relation, stood_ms=COMMIT_EXPECTED_MS)], blocker(HANGING, place))) == 1
 
 
 def test_a_legal_transaction_is_worth_telling_of_when_it_is_long_and_says_when_it_heals() -> None:
@@ -231,7 +231,7 @@ def test_a_pending_offset_whose_transaction_is_known_waits_for_that_one_alone() 
 def test_transactions_that_may_block_more_groups_than_are_known() -> None:
     cut = UnreadCommits(9, 7, 100, 900, (), 0)
     strange = UnreadCommits(9, 8, 120, None, (("unknown_key_version", 3),), 1)
-    first, second = not_named([cut, strange])
+    first, second = incompletely_read([cut, strange])
     assert (first.kind, first.subject) == (
         kinds.COVERAGE_GAP,
         Subject(topic=OFFSETS_TOPIC, partition=9, producer_id=7, start_offset=100),
@@ -243,11 +243,11 @@ def test_transactions_that_may_block_more_groups_than_are_known() -> None:
     assert second.summary.endswith(
         "3 of its records cannot be decoded (unknown_key_version); 1 damaged batch may be its own"
     )
-    many = not_named(cut._replace(producer_id=number) for number in range(MOST_IDS + 2))
+    many = incompletely_read(cut._replace(producer_id=number) for number in range(MOST_IDS + 2))
     assert many[-1].summary == "2 more open transactions may commit offsets of groups that are not known"
 
 
 def test_groups_that_may_not_be_asked_about() -> None:
-    (one,) = unreadable({"billing"})
+    (one,) = unreadable_groups({"billing"})
     assert (one.kind, one.subject) == (kinds.COVERAGE_GAP, Subject(group="billing"))
     assert "DESCRIBE the group" in one.advice

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 import pytest
 
 from service.domain.findings import churn, kinds
-from service.domain.findings.churn import CROWD, IN_USE, UNUSED_MS
-from service.domain.findings.events import Event, Told
+from service.domain.findings.churn import IN_USE, MANY_PROCESSES, UNUSED_MS
+from service.domain.findings.event_findings import Lookups, find_in_events
+from service.domain.findings.events import Event, ReportWindow
 from service.domain.findings.finding import Observation, Subject
-from service.domain.findings.happened import Lookups, happened
 from service.domain.findings.lifecycle import QUIET_MS
 from service.domain.findings.settling import SKEW_MS, Settling
 from service.domain.transaction_log import causes, states
@@ -41,7 +41,7 @@ def used_for(events: Iterable[Event], for_ms: int) -> dict[bytes, int]:
 
 
 def find(new: list[Event], uses: dict[bytes, int]) -> list[Observation]:
-    return churn.churn(churn.new_ids(new, churn.churned(new)), uses, context())
+    return churn.churn(churn.new_ids(new, churn.churn_times(new)), uses, context())
 
 
 def test_ids_made_up_at_every_start_are_churn_and_counted() -> None:
@@ -128,10 +128,10 @@ def test_ids_without_a_common_prefix_are_no_churn() -> None:
 
 def test_a_crowd_is_churn_whatever_became_of_its_ids_and_does_not_wait() -> None:
     """An id a message: events are forgotten sooner than their ids would be found unused."""
-    new = one_by_one((f"etl-{n:06x}ab" for n in range(CROWD)), 30)
-    (found,) = churn.churn(new, {}, context(), Told(NOW_MS - QUIET_MS, before=0))
-    assert len(found.occurrences) == CROWD
-    assert churn.churn(new[1:], {}, context(), Told(NOW_MS - QUIET_MS, before=0)) == []
+    new = one_by_one((f"etl-{n:06x}ab" for n in range(MANY_PROCESSES)), 30)
+    (found,) = churn.churn(new, {}, context(), ReportWindow(NOW_MS - QUIET_MS, before_sequence=0))
+    assert len(found.occurrences) == MANY_PROCESSES
+    assert churn.churn(new[1:], {}, context(), ReportWindow(NOW_MS - QUIET_MS, before_sequence=0)) == []
 
 
 @pytest.mark.parametrize(("after_ms", "found"), [(UNUSED_MS + SKEW_MS - 1, 0), (UNUSED_MS + SKEW_MS, 1)])
@@ -141,13 +141,15 @@ def test_it_is_told_when_the_others_have_had_the_time_to_be_used(after_ms: int, 
     now_ms = NOW_MS + after_ms
     here = context(until_ms=now_ms)._replace(settled_ms=now_ms)
     settling = Settling(now_ms, {e.sequence: e.at_ms for e in new}, NOW_MS, now_ms)
-    told = happened(new, Lookups(lambda _: {}, lambda ids: {one: uses[one] for one in ids}), settling, here)
+    told = find_in_events(new, Lookups(lambda _: {}, lambda ids: {one: uses[one] for one in ids}), settling, here)
     assert [o.kind for o in told.observations] == [kinds.CHURN] * found
-    assert ((kinds.CHURN, Subject(prefix="etl-")) in told.held) == (not found)
+    assert ((kinds.CHURN, Subject(prefix="etl-")) in told.unsettled) == (not found)
 
 
 def test_ids_of_a_partition_that_is_not_read_to_its_end_are_not_said_to_be_unused() -> None:
     new = [e._replace(partition=9) for e in one_by_one(random_names(9))]
     asked: list[bytes] = []
     settling = Settling(NOW_MS + M, {}, NOW_MS - 10 * M, NOW_MS + 10 * M)
-    assert not happened(new, Lookups(lambda _: {}, lambda ids: dict.fromkeys(asked, len(ids))), settling, context())[0]
+    assert not find_in_events(
+        new, Lookups(lambda _: {}, lambda ids: dict.fromkeys(asked, len(ids))), settling, context()
+    )[0]

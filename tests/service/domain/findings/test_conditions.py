@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from service.domain.findings import ids_running_out, kinds, open_too_long
-from service.domain.findings.conditions import MOST_IDS, IdNow
-from service.domain.findings.context import SCAN_CONFIG, View, context_of, limits_of
+from service.domain.findings.conditions import MOST_IDS, IdState
+from service.domain.findings.context import SCAN_CONFIG, LogProgress, context_of, limits_of
 from service.domain.findings.finding import Subject
-from service.domain.findings.mismatch import NOT_FOUND, Answer, Compared, is_comparable, mismatches
+from service.domain.findings.mismatch import NOT_FOUND, Compared, CoordinatorAnswer, is_comparable, mismatches
 from service.domain.findings.rules import Rule, Rules
 from service.domain.transaction_log import states
 from service.domain.transaction_log.states import EXPIRATION_CONFIG, TWO_PHASE_TIMEOUT_MS
@@ -33,7 +33,7 @@ DUE = 60 * S + 10 * S + open_too_long.SLACK_MS
         (id_now(age_ms=H, started_at_ms=-1), None, None),
     ],
 )
-def test_overdue(one: IdNow, severity: str | None, confidence: str | None) -> None:
+def test_overdue(one: IdState, severity: str | None, confidence: str | None) -> None:
     found = open_too_long.overdue([one], context())
     assert [(o.severity, o.confidence) for o in found] == ([(severity, confidence)] if severity else [])
 
@@ -43,29 +43,29 @@ def test_overdue_needs_a_log_that_was_read_to_an_end_asked_for_after_the_deadlin
     one = id_now(age_ms=DUE + M)
     assert open_too_long.overdue([one], context(until_ms=NOW_MS - M - 1)) == []
     assert len(open_too_long.overdue([one], context(until_ms=NOW_MS - M))) == 1
-    elsewhere = context()._replace(seen_until={1: NOW_MS})
+    elsewhere = context()._replace(known_until_ms={1: NOW_MS})
     assert open_too_long.overdue([one], elsewhere) == []
 
 
 def test_a_view_is_fresh_if_read_to_an_end_asked_for_lately() -> None:
     views = [
-        View(0, 1, 50, 50, NOW_MS - 10 * S),
-        View(1, 1, 49, 50, NOW_MS),
-        View(2, 1, 50, 50, NOW_MS - 10 * S - 1),
+        LogProgress(0, 1, 50, 50, NOW_MS - 10 * S),
+        LogProgress(1, 1, 49, 50, NOW_MS),
+        LogProgress(2, 1, 50, 50, NOW_MS - 10 * S - 1),
     ]
     found = context_of(limits_of({}), Rules(), views, NOW_MS)
-    assert (dict(found.seen_until), found.whole) == ({0: NOW_MS - 10 * S}, False)
-    assert context_of(limits_of({}), Rules(), views[:1], NOW_MS).whole
-    assert not context_of(limits_of({}), Rules(), [], NOW_MS).whole
+    assert (dict(found.known_until_ms), found.is_log_complete) == ({0: NOW_MS - 10 * S}, False)
+    assert context_of(limits_of({}), Rules(), views[:1], NOW_MS).is_log_complete
+    assert not context_of(limits_of({}), Rules(), [], NOW_MS).is_log_complete
 
 
 def test_a_view_from_before_the_clock_was_set_back_says_nothing() -> None:
     """It would look fresh until the clock comes there again, whatever was written meanwhile."""
-    just_written = View(0, 1, 50, 50, NOW_MS + 1 * S)
-    assert context_of(limits_of({}), Rules(), [just_written], NOW_MS).whole
-    set_back = View(1, 1, 50, 50, NOW_MS + 1 * S + 1)
+    just_written = LogProgress(0, 1, 50, 50, NOW_MS + 1 * S)
+    assert context_of(limits_of({}), Rules(), [just_written], NOW_MS).is_log_complete
+    set_back = LogProgress(1, 1, 50, 50, NOW_MS + 1 * S + 1)
     found = context_of(limits_of({}), Rules(), [just_written, set_back], NOW_MS)
-    assert (dict(found.seen_until), found.whole) == ({0: NOW_MS + 1 * S}, False)
+    assert (dict(found.known_until_ms), found.is_log_complete) == ({0: NOW_MS + 1 * S}, False)
 
 
 def test_what_rests_on_an_assumed_config_says_so_and_is_never_certain() -> None:
@@ -155,9 +155,9 @@ def test_epochs() -> None:
     assert "31,000 of the 32,767" in found.summary
 
 
-def answer(one: IdNow, state: str = "Ongoing") -> Answer:
+def answer(one: IdState, state: str = "Ongoing") -> CoordinatorAnswer:
     said = state, one.producer_id, one.producer_epoch
-    return Answer(one.transactional_id, one.offset, NOW_MS - 2 * S, NOW_MS - S, *said)
+    return CoordinatorAnswer(one.transactional_id, one.offset, NOW_MS - 2 * S, NOW_MS - S, *said)
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from service.domain.findings.confirmation import (
+    ADD_IN_FLIGHT_MS,
     CLIENT_WAITS_MS,
     NEXT,
-    SETTLES_MS,
     Confirmation,
     Confirmed,
     EndsKnown,
@@ -47,7 +47,7 @@ def test_step_2_holds_from_the_read_of_the_log_on() -> None:
 
 @pytest.mark.parametrize(
     ("disturbed_ms", "waits_ms"),
-    [(NOW_MS - CLIENT_WAITS_MS, SETTLES_MS), (NOW_MS - CLIENT_WAITS_MS + 1, CLIENT_WAITS_MS)],
+    [(NOW_MS - CLIENT_WAITS_MS, ADD_IN_FLIGHT_MS), (NOW_MS - CLIENT_WAITS_MS + 1, CLIENT_WAITS_MS)],
 )
 def test_a_client_may_wait_for_a_broker_that_failed(disturbed_ms: int, waits_ms: int) -> None:
     assert settled_at_ms(NOW_MS, disturbed_ms) == NOW_MS + waits_ms

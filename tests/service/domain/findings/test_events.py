@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from service.domain.findings import fencing, ids_running_out, kinds, timed_out, unreadable
-from service.domain.findings.events import MOST_SUBJECTS, Event, group_by_subject, is_random, prefix_of
+from service.domain.findings.events import MOST_SUBJECTS, Event, group_by_subject, is_generated, prefix_of
 from service.domain.findings.finding import Observation, Subject
 from service.domain.findings.rules import Rule
-from service.domain.findings.unreadable import GapSeen, Source, Undecoded
+from service.domain.findings.unreadable import DataGap, SourceReport, Undecoded
 from service.domain.reasons.reason import Reason
 from service.domain.transaction_log import causes, states
 from tests.helpers.reasons import denied
@@ -35,7 +35,7 @@ UUID = "3f2a1b4c-1111-4222-8333-444455556666"
     ],
 )
 def test_the_prefix_of_an_application(name: str, prefix: str, random: bool) -> None:
-    assert (prefix_of(name), is_random(name)) == (prefix, random)
+    assert (prefix_of(name), is_generated(name)) == (prefix, random)
 
 
 def test_timeouts_of_one_id_are_one_finding_with_a_count() -> None:
@@ -157,7 +157,7 @@ def test_records_that_cannot_be_decoded() -> None:
 
 
 def test_gaps() -> None:
-    gaps = [GapSeen(n, "__transaction_state", 3, 10 * n, 10 * n + 5, "retention", NOW_MS) for n in (1, 2)]
+    gaps = [DataGap(n, "__transaction_state", 3, 10 * n, 10 * n + 5, "retention", NOW_MS) for n in (1, 2)]
     (found,) = unreadable.data_gaps(gaps)
     assert [o.sequence for o in found.occurrences] == [1, 2]
     assert found.evidence[0].text == "offsets 10 to 15 were deleted before they were read"
@@ -173,7 +173,7 @@ def test_gaps() -> None:
 )
 def test_a_source_that_fails_for_a_while(error: Reason | None, since_ms: int, gaps: int) -> None:
     found = unreadable.coverage_gaps(
-        [Source("transaction_state", "__transaction_state", None, error, since_ms)], NOW_MS
+        [SourceReport("transaction_state", "__transaction_state", None, error, since_ms)], NOW_MS
     )
     assert len(found) == gaps
     assert all("grant READ" in o.summary for o in found)
@@ -182,7 +182,7 @@ def test_a_source_that_fails_for_a_while(error: Reason | None, since_ms: int, ga
 @pytest.mark.parametrize(("ahead_ms", "gaps"), [(30 * S - 1, 0), (30 * S, 1), (H, 1)])
 def test_a_source_whose_last_success_is_yet_to_come(ahead_ms: int, gaps: int) -> None:
     """The clock was set back: until it comes there again everything new is dropped for being old."""
-    one = Source("partitions", None, NOW_MS + ahead_ms, None, None)
+    one = SourceReport("partitions", None, NOW_MS + ahead_ms, None, None)
     found = unreadable.coverage_gaps([one], NOW_MS)
     assert len(found) == gaps
     assert found == unreadable.coverage_gaps([one], NOW_MS - 1)[:gaps], (

@@ -17,7 +17,7 @@ from service.domain.findings.lifecycle import (
     REOPENS_WITHIN_MS,
     SEEN_AGAIN_MS,
     Change,
-    Look,
+    RoundResult,
     reconcile,
 )
 from tests.service.domain.findings.builders import NOW_MS, H, M, S
@@ -42,8 +42,8 @@ def happened(*sequences: int, kind: str = kinds.TIMED_OUT, name: bytes = b"a", a
     return observe(kind, name, occurrences=tuple(Occurrence(s, at_ms) for s in sequences))
 
 
-def look(*observations: Observation, partitions: frozenset[int] = frozenset({0}), whole: bool = True) -> Look:
-    return Look(observations, ALL, partitions, whole)
+def look(*observations: Observation, partitions: frozenset[int] = frozenset({0}), whole: bool = True) -> RoundResult:
+    return RoundResult(observations, ALL, partitions, whole)
 
 
 class Story:
@@ -52,7 +52,7 @@ class Story:
     def __init__(self) -> None:
         self.stored: dict[Key, Finding] = {}
 
-    def see(self, seen: Look, now_ms: int) -> list[Change]:
+    def see(self, seen: RoundResult, now_ms: int) -> list[Change]:
         changes = reconcile(self.stored, seen, now_ms, "kafka")
         self.stored |= {(c.finding.kind, c.finding.subject): c.finding for c in changes}
         return changes
@@ -83,12 +83,12 @@ def test_how_a_stuck_completion_ends_is_told() -> None:
 @pytest.mark.parametrize(
     "unjudged",
     [
-        Look((), frozenset({kinds.STUCK_COMPLETION}), frozenset({0}), True),
+        RoundResult((), frozenset({kinds.STUCK_COMPLETION}), frozenset({0}), True),
         look(partitions=frozenset({1}), whole=False),
-        Look((), ALL, frozenset({0}), True, frozenset({b"b"})),
+        RoundResult((), ALL, frozenset({0}), True, frozenset({b"b"})),
     ],
 )
-def test_what_cannot_be_judged_stays_as_it_is(unjudged: Look) -> None:
+def test_what_cannot_be_judged_stays_as_it_is(unjudged: RoundResult) -> None:
     story = Story()
     story.see(look(observe()), NOW_MS)
     assert story.see(unjudged, NOW_MS + H) == []

@@ -37,7 +37,7 @@ OWNER = Owner(
     ended_value=None,
 )
 KNOWN = Context(Limits(10_000, 604_800_000, 3_600_000, frozenset()), Rules(), {0: NOW_MS}, {0: 1}, True)
-NOT_READ = KNOWN._replace(seen_until={}, whole=False)
+NOT_READ = KNOWN._replace(known_until_ms={}, is_log_complete=False)
 
 
 def related(owner: Owner | None, context: Context = KNOWN, *, is_hanging: bool = False) -> Relation:
@@ -108,7 +108,7 @@ def test_an_undecodable_record_tells_nothing() -> None:
 
 
 def test_one_partition_of_the_log_is_enough_for_an_id_and_all_are_needed_for_nobody() -> None:
-    partly = KNOWN._replace(whole=False)
+    partly = KNOWN._replace(is_log_complete=False)
     assert related(OWNER._replace(state=states.EMPTY, partitions=()), partly).is_unowned
     assert not related(None, partly).is_unowned
 

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.domain.findings.churn import Uses
-from service.domain.findings.context import Context, Limits, View, context_of
+from service.domain.findings.context import Context, Limits, LogProgress, context_of
+from service.domain.findings.event_findings import REMEMBERED_MS, Lookups, find_in_events
 from service.domain.findings.events import MOST_SUBJECTS, Event, subjects
 from service.domain.findings.finding import Finding, Key, Subject
-from service.domain.findings.happened import REMEMBERED_MS, Lookups, happened
-from service.domain.findings.lifecycle import Look, reconcile
+from service.domain.findings.lifecycle import RoundResult, reconcile
 from service.domain.findings.rules import Rules
 from service.domain.findings.settling import Settling
 from service.domain.transaction_log import causes, states
@@ -54,8 +54,8 @@ class Judged:
         context = self._context(now_ms)
         events = [e for e in self.known.values() if e.at_ms >= now_ms - REMEMBERED_MS]
         settling = Settling(context.settled_ms, self.read_ms, self.begun_ms, now_ms)
-        found = happened(events, Lookups(lambda _: {}, lambda ids: self._uses(ids, now_ms)), settling, context)
-        for change in reconcile(self.findings, Look(found.observations, frozenset()), now_ms, "c"):
+        found = find_in_events(events, Lookups(lambda _: {}, lambda ids: self._uses(ids, now_ms)), settling, context)
+        for change in reconcile(self.findings, RoundResult(found.observations, frozenset()), now_ms, "c"):
             self.findings[change.finding.kind, change.finding.subject] = change.finding
 
     def _uses(self, ids: Iterable[bytes], now_ms: int) -> Uses:
@@ -68,7 +68,7 @@ class Judged:
         views = []
         for partition in PARTITIONS:
             behind = self.read_to[partition] < now_ms
-            views.append(View(partition, 10, 0, int(behind), now_ms))
+            views.append(LogProgress(partition, 10, 0, int(behind), now_ms))
         return context_of(LIMITS, Rules(()), views, now_ms)
 
     def counts(self) -> dict[Key, int]:
@@ -177,13 +177,13 @@ def test_what_many_subjects_are_told_as_is_settled_too() -> None:
     ("views", "settled_ms"),
     [
         ([], None),
-        ([View(0, 1, 5, 5, NOW_MS - 3 * S), View(1, 1, 5, 5, NOW_MS)], NOW_MS - 3 * S),
-        ([View(0, 1, 5, 5, NOW_MS - H)], NOW_MS - H),
-        ([View(0, 1, 4, 5, NOW_MS), View(1, 1, 5, 5, NOW_MS)], None),
-        ([View(0, 1, 4, 5, NOW_MS - 31 * S), View(1, 1, 5, 5, NOW_MS)], NOW_MS),
-        ([View(0, 1, 4, 5, NOW_MS - 30 * S), View(1, 1, 5, 5, NOW_MS)], None),
-        ([View(0, 1, 5, 5, NOW_MS + 2 * S)], None),
+        ([LogProgress(0, 1, 5, 5, NOW_MS - 3 * S), LogProgress(1, 1, 5, 5, NOW_MS)], NOW_MS - 3 * S),
+        ([LogProgress(0, 1, 5, 5, NOW_MS - H)], NOW_MS - H),
+        ([LogProgress(0, 1, 4, 5, NOW_MS), LogProgress(1, 1, 5, 5, NOW_MS)], None),
+        ([LogProgress(0, 1, 4, 5, NOW_MS - 31 * S), LogProgress(1, 1, 5, 5, NOW_MS)], NOW_MS),
+        ([LogProgress(0, 1, 4, 5, NOW_MS - 30 * S), LogProgress(1, 1, 5, 5, NOW_MS)], None),
+        ([LogProgress(0, 1, 5, 5, NOW_MS + 2 * S)], None),
     ],
 )
-def test_how_far_the_log_is_settled(views: list[View], settled_ms: int | None) -> None:
+def test_how_far_the_log_is_settled(views: list[LogProgress], settled_ms: int | None) -> None:
     assert context_of(LIMITS, Rules(()), views, NOW_MS).settled_ms == settled_ms

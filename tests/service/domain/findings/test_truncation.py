@@ -7,7 +7,7 @@ from typing import Any
 
 from service.domain.findings import kinds
 from service.domain.findings.finding import Finding, Key, Observation, Occurrence, Subject
-from service.domain.findings.lifecycle import MOST_OPEN, QUIET_MS, Look, reconcile
+from service.domain.findings.lifecycle import MOST_OPEN, QUIET_MS, RoundResult, reconcile
 from service.domain.findings.truncation import Truncation
 from tests.service.domain.findings.builders import NOW_MS
 
@@ -32,10 +32,10 @@ class Judge:
     def look(
         self, observations: Iterable[Observation], of: frozenset[str] = OVERDUE, now_ms: int = NOW_MS, **more: Any
     ) -> dict[str, int]:
-        look = Look(tuple(observations), of, whole=True)._replace(**more)
+        look = RoundResult(tuple(observations), of, is_log_complete=True)._replace(**more)
         for change in reconcile(self.known, look, now_ms, "kafka"):
             self.known[change.finding.kind, change.finding.subject] = change.finding
-        self.truncation.take(self.known, look, now_ms)
+        self.truncation.apply_round(self.known, look, now_ms)
         return self.truncation.counts()
 
     @property

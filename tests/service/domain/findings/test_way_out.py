@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from service.domain.findings import kinds
 from service.domain.findings.finding import Finding, Key, Observation, Subject
-from service.domain.findings.lifecycle import Look, reconcile
+from service.domain.findings.lifecycle import RoundResult, reconcile
 from tests.service.domain.findings.builders import NOW_MS
 
 SEEN = Observation(
@@ -20,7 +20,7 @@ SEEN = Observation(
 def after(stored: Finding | None, *seen: Observation) -> Finding:
     """What one look makes of it; unchanged without a change."""
     known: dict[Key, Finding] = {} if stored is None else {(stored.kind, stored.subject): stored}
-    changes = reconcile(known, Look(seen, frozenset({SEEN.kind}), whole=True), NOW_MS, "kafka")
+    changes = reconcile(known, RoundResult(seen, frozenset({SEEN.kind}), is_log_complete=True), NOW_MS, "kafka")
     if changes:
         return changes[0].finding
     assert stored is not None

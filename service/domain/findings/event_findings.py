@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from service.domain.findings import churn, fencing, ids_running_out, kinds, timed_out
 from service.domain.findings.churn import SHORT_LIVED_MS, Uses
 from service.domain.findings.context import Context
-from service.domain.findings.events import Event, Told, prefix_of
+from service.domain.findings.events import Event, ReportWindow, prefix_of
 from service.domain.findings.finding import Key, Observation, Subject
 from service.domain.findings.lifecycle import QUIET_MS
 from service.domain.findings.settling import Settling, first_unsettled, first_unsettled_timeout, gap_ms
@@ -30,53 +30,53 @@ class Lookups(NamedTuple):
     uses: Callable[[Sequence[bytes]], Uses]
 
 
-class Happened(NamedTuple):
-    """The observations of a round. `held`: the findings to which events may belong that are not settled yet."""
+class EventFindings(NamedTuple):
+    """The observations of a round. `unsettled`: the findings to which events may belong that are not settled yet."""
 
     observations: tuple[Observation, ...]
-    held: frozenset[Key]
+    unsettled: frozenset[Key]
 
 
-def happened(events: Sequence[Event], lookups: Lookups, settling: Settling, context: Context) -> Happened:
+def find_in_events(events: Sequence[Event], lookups: Lookups, settling: Settling, context: Context) -> EventFindings:
     since_ms = settling.now_ms - QUIET_MS
     after_ms = gap_ms(context)
-    churned = churn.churned(events)
-    new = churn.new_ids(events, churned)
+    churn_times = churn.churn_times(events)
+    births = churn.new_ids(events, churn_times)
     # whether an id is used is not known while its partition is not read to its end
-    known = [e.transactional_id for e in new if e.partition in context.seen_until]
-    told = Told(since_ms, first_unsettled(_since(new, since_ms), settling, churn.UNUSED_MS))
-    found = churn.churn(new, lookups.uses(known) if known else {}, context, told)
-    held = _held(kinds.CHURN, new, told)
+    known = [e.transactional_id for e in births if e.partition in context.known_until_ms]
+    window = ReportWindow(since_ms, first_unsettled(_since(births, since_ms), settling, churn.UNUSED_MS))
+    found = churn.churn(births, lookups.uses(known) if known else {}, context, window)
+    unsettled = _unsettled(kinds.CHURN, births, window)
 
-    bursts = timed_out.bursts(events, churned, context)
+    bursts = timed_out.bursts(events, churn_times, context)
     fresh = [burst for burst in bursts if burst.events[-1].at_ms >= since_ms]
     found += timed_out.correlated(fresh, events, lookups.participants(fresh) if fresh else {}, context)
 
-    together = {e.sequence for burst in bursts for e in burst.events}
+    in_bursts = {e.sequence for burst in bursts for e in burst.events}
     timeouts = list(timed_out.timeouts(events))
-    alone = [e for e in timeouts if e.sequence not in together]
-    told = Told(since_ms, first_unsettled_timeout(timeouts, _since(alone, since_ms), settling, context))
-    found += timed_out.timed_out(alone, together, context, told)
-    held |= _held(kinds.TIMED_OUT, alone, told)
+    single = [e for e in timeouts if e.sequence not in in_bursts]
+    window = ReportWindow(since_ms, first_unsettled_timeout(timeouts, _since(single, since_ms), settling, context))
+    found += timed_out.timed_out(single, in_bursts, context, window)
+    unsettled |= _unsettled(kinds.TIMED_OUT, single, window)
 
-    taken = [shown[-1] for shown in fencing.fights(events).values()]
-    told = Told(since_ms, first_unsettled(_since(taken, since_ms), settling, after_ms))
-    found += fencing.fencing_conflicts(events, context, told)
-    held |= _held(kinds.FENCING_CONFLICT, taken, told)
+    conflicts = [shown[-1] for shown in fencing.takeover_conflicts(events).values()]
+    window = ReportWindow(since_ms, first_unsettled(_since(conflicts, since_ms), settling, after_ms))
+    found += fencing.fencing_conflicts(events, context, window)
+    unsettled |= _unsettled(kinds.FENCING_CONFLICT, conflicts, window)
 
     expiries = list(ids_running_out.expiries(events))
-    told = Told(since_ms, first_unsettled(_since(expiries, since_ms), settling, after_ms))
-    found += ids_running_out.expired(events, context, told)
-    held |= _held(kinds.EXPIRED, expiries, told)
-    return Happened(tuple(found), held)
+    window = ReportWindow(since_ms, first_unsettled(_since(expiries, since_ms), settling, after_ms))
+    found += ids_running_out.expired(events, context, window)
+    unsettled |= _unsettled(kinds.EXPIRED, expiries, window)
+    return EventFindings(tuple(found), unsettled)
 
 
 def _since(events: Iterable[Event], since_ms: int) -> list[Event]:
     return [e for e in events if e.at_ms >= since_ms]
 
 
-def _held(kind: str, events: Iterable[Event], told: Told) -> frozenset[Key]:
-    waiting = [e for e in events if e.at_ms >= told.since_ms and not told.has(e)]
+def _unsettled(kind: str, events: Iterable[Event], window: ReportWindow) -> frozenset[Key]:
+    waiting = [e for e in events if e.at_ms >= window.since_ms and not window.includes(e)]
     ids = {Subject(transactional_id=e.transactional_id) for e in waiting}
     prefixes = {Subject(prefix=prefix_of(e.name)) for e in waiting}
     return frozenset((kind, subject) for subject in {*ids, *prefixes, *([Subject()] if waiting else [])})

@@ -10,11 +10,11 @@ from typing import Final
 from service.domain.transaction_log.states import is_time
 
 _UNITS: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s"))
-NAMED: Final = 5
+NAMES_SHOWN: Final = 5
 """Number of ids or partitions that a sentence names."""
 
 
-def span(ms: int) -> str:
+def duration(ms: int) -> str:
     """Returns the duration in at most two units: "9 m 12 s"; below 10 s one decimal; below a second "340 ms"."""
     if ms < 1_000:
         return f"{max(ms, 0)} ms"
@@ -27,14 +27,14 @@ def span(ms: int) -> str:
     return f"{ms // 1_000} s"
 
 
-def moment(ms: int) -> str:
+def utc(ms: int) -> str:
     """Returns the time, like "2026-03-14 03:12:57 UTC"; a number that is no time stays a number."""
     if not is_time(ms):
         return str(ms)
     return datetime.fromtimestamp(ms // 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def listed(names: Sequence[str], most: int = NAMED) -> str:
+def join_names(names: Sequence[str], most: int = NAMES_SHOWN) -> str:
     """Returns the names as one text, like "a, b and 3 more"."""
     shown = list(names[:most])
     if len(names) > most:
@@ -42,13 +42,13 @@ def listed(names: Sequence[str], most: int = NAMED) -> str:
     return " and ".join([", ".join(shown[:-1]), shown[-1]]) if len(shown) > 1 else "".join(shown)
 
 
-def left_out(truncated: Mapping[str, int]) -> str:
+def describe_counts(truncated: Mapping[str, int]) -> str:
     """Returns the counts as one text, like "1,240 overdue_transaction and 3 data_gap", the largest first. `truncated`:
     how many, by kind."""
     most_first = sorted(truncated.items(), key=lambda one: (-one[1], one[0]))
-    return listed([f"{number:,} {kind}" for kind, number in most_first])
+    return join_names([f"{number:,} {kind}" for kind, number in most_first])
 
 
-def partitions(places: Sequence[tuple[str, int]], most: int = NAMED) -> str:
+def join_partitions(places: Sequence[tuple[str, int]], most: int = NAMES_SHOWN) -> str:
     """Returns the partitions as one text, like "orders-0, orders-3 and 4 more"; "no partition" for none."""
-    return listed([f"{topic}-{number}" for topic, number in places], most) or "no partition"
+    return join_names([f"{topic}-{number}" for topic, number in places], most) or "no partition"
