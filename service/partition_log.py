@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from service.domain.partitions.offset_spans import ABORT, COMMIT, Piece, SpanWalk
+from service.domain.partitions.offset_spans import ABORT, COMMIT, BatchOffsets, SpanBuilder
 from service.wire import records
 from service.wire.batches import BadBatch, Batch, read_batches
 from service.wire.errors import DecodeError
@@ -12,7 +12,7 @@ from service.wire.errors import DecodeError
 _MARKERS: Final = {records.ABORT: ABORT, records.COMMIT: COMMIT}
 
 
-def walk_through(walk: SpanWalk, data: bytes, lo: int) -> int | None:
+def walk_through(walk: SpanBuilder, data: bytes, lo: int) -> int | None:
     """Hands the batches of `data` to the walk until it is done. Returns the offset at which reading continues: after
     the last whole batch (`lo` if there is none). Returns None if no batch can be found after a damaged place.
 
@@ -22,12 +22,12 @@ def walk_through(walk: SpanWalk, data: bytes, lo: int) -> int | None:
     position = lo
     for one in read_batches(data, lo):
         if isinstance(one, Batch):
-            walk.take(piece_of(one))
+            walk.add_batch(piece_of(one))
             position = one.header.next_offset
         elif one.size is None and not any(data[one.position :]):
             break
         else:
-            walk.tear()
+            walk.add_unreadable()
             if one.size is None:
                 return None
             position = max(position, _behind(one, position))
@@ -36,7 +36,7 @@ def walk_through(walk: SpanWalk, data: bytes, lo: int) -> int | None:
     return position
 
 
-def piece_of(batch: Batch) -> Piece:
+def piece_of(batch: Batch) -> BatchOffsets:
     header = batch.header
     marker, at_ms = None, header.max_timestamp_ms
     if header.is_control:
@@ -46,7 +46,7 @@ def piece_of(batch: Batch) -> Piece:
             record = None
         if record is not None:
             marker, at_ms = _MARKERS.get(record.type), record.timestamp_ms
-    return Piece(
+    return BatchOffsets(
         header.base_offset,
         header.next_offset,
         header.producer_id,

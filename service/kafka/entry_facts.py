@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from service.domain.worlds.facts import Batches, EntryAsk, EntryFacts
+from service.domain.worlds.facts import Batches, EntryFacts, EntryQuery
 from service.domain.worlds.markers import Marker
 from service.domain.worlds.transactions import Epochs, LogHistory
 from service.kafka.client import KafkaClient
@@ -24,7 +24,7 @@ _OFFSETS_BACK: Final = 10_000
 """A deep read covers at least this many offsets before the entry: a short partition is read whole and proves more."""
 
 
-def read_facts(client: KafkaClient, ask: EntryAsk, seen: Seen, log: LogEnds | None) -> EntryFacts | None:
+def read_facts(client: KafkaClient, ask: EntryQuery, seen: Seen, log: LogEnds | None) -> EntryFacts | None:
     """Returns the facts; None if the owner's log partition has no leader to rely on. `seen`: the observation of the
     partition; `log`: the end offset of the owner's log partition. Raises KafkaUnavailable, KafkaRefused."""
     history = None
@@ -47,16 +47,20 @@ def read_facts(client: KafkaClient, ask: EntryAsk, seen: Seen, log: LogEnds | No
     return EntryFacts(history, markers, markers_from, batches, seen.asked_at_ms)
 
 
-def _log_start(ask: EntryAsk) -> int:
-    known = [one.until[ask.log_partition].offset for one in ask.samples if ask.log_partition in one.until]
+def _log_start(ask: EntryQuery) -> int:
+    known = [
+        one.ends_before_last[ask.log_partition].offset
+        for one in ask.samples
+        if ask.log_partition in one.ends_before_last
+    ]
     return 0 if ask.is_deep or not known else max(min(known) - _LOG_MARGIN, 0)
 
 
-def _markers_from(client: KafkaClient, ask: EntryAsk, seen: Seen, history: LogHistory | None) -> int:
+def _markers_from(client: KafkaClient, ask: EntryQuery, seen: Seen, history: LogHistory | None) -> int:
     absent = [one for one in ask.samples if one.high_watermark <= ask.start_offset]
     lo = min([ask.start_offset, *(one.high_watermark for one in absent)])
-    if absent and absent[-1].known_at:
-        lo = min(lo, absent[-1].known_at)
+    if absent and absent[-1].earlier_high_watermark:
+        lo = min(lo, absent[-1].earlier_high_watermark)
     if (absent and not ask.is_deep) or history is None or not history.records:
         return lo
     oldest = history.records[-min(len(history.records), _RECORDS_BACK)]
@@ -66,7 +70,7 @@ def _markers_from(client: KafkaClient, ask: EntryAsk, seen: Seen, history: LogHi
     return min(lo, back) if found is None else min(lo, back, found)
 
 
-def _batches(ask: EntryAsk, markers: Sequence[Marker], data: Sequence[DataBatch], *, is_whole: bool) -> Batches:
+def _batches(ask: EntryQuery, markers: Sequence[Marker], data: Sequence[DataBatch], *, is_whole: bool) -> Batches:
     if not is_whole or not data:
         # the leader refuses records below the epoch of the last marker, and has seen none above the producer's
         lowest = max((one.producer_epoch for one in markers), default=0)

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from kafka.protocol.metadata import MetadataRequest
 
-from service.domain.partitions.facts import Place
+from service.domain.partitions.facts import TopicPartition
 from service.kafka import errors
 from service.kafka.client import KafkaClient
 from service.kafka.ends import Ends, EndsWatcher
@@ -82,7 +82,7 @@ class Bracket:
         stood = {p for p in found if before[topic, p] == after.get((topic, p))}
         return LogEnds(asked_at_ms, {p: found[p] for p in stood}, {p: layout.leaders[p] for p in stood})
 
-    def look(self, places: Collection[Place]) -> dict[Place, Seen]:
+    def look(self, places: Collection[TopicPartition]) -> dict[TopicPartition, Seen]:
         """Returns the observations of those partitions that could be observed. Raises KafkaFailure."""
         topics = {topic for topic, _ in places}
         before = self._leaders(topics)
@@ -103,12 +103,12 @@ class Bracket:
             seen[place] = Seen(*place, topic_id, asked_at_ms, leader, ends, told.error == errors.NONE, open_)
         return seen
 
-    def _leaders(self, topics: set[str]) -> dict[Place, tuple[str, Leader]]:
+    def _leaders(self, topics: set[str]) -> dict[TopicPartition, tuple[str, Leader]]:
         """Returns (topic id, leader) of each partition, as reported by a broker that is not its leader, if there is
         another. If brokers disagree about a partition, it is left out: it has no leader to rely on."""
         witnesses = self._witnesses(topics)
-        led: dict[Place, tuple[str, Leader]] = {}
-        doubtful: set[Place] = set()
+        led: dict[TopicPartition, tuple[str, Leader]] = {}
+        doubtful: set[TopicPartition] = set()
         for node, layouts in witnesses.items():
             for topic, layout in layouts.items():
                 for p, leader in layout.leaders.items():
@@ -139,7 +139,9 @@ class Bracket:
             raise failure or KafkaUnavailable("no broker answers")
         return found
 
-    def _ask_ends(self, places: set[Place], leaders: Mapping[Place, tuple[str, Leader]]) -> dict[Place, Ends]:
+    def _ask_ends(
+        self, places: set[TopicPartition], leaders: Mapping[TopicPartition, tuple[str, Leader]]
+    ) -> dict[TopicPartition, Ends]:
         layouts: dict[str, TopicLayout] = {}
         awake = set(self._awake({leader.node for _, leader in leaders.values()}))
         for topic, p in sorted(places):
@@ -148,11 +150,13 @@ class Bracket:
                 layouts.setdefault(topic, TopicLayout(topic, topic_id, {})).leaders[p] = leader
         return EndsWatcher(self._client).look(layouts, with_start=True) if layouts else {}
 
-    def _ask_producers(self, places: set[Place], leaders: Mapping[Place, tuple[str, Leader]]) -> dict[Place, Producers]:
+    def _ask_producers(
+        self, places: set[TopicPartition], leaders: Mapping[TopicPartition, tuple[str, Leader]]
+    ) -> dict[TopicPartition, Producers]:
         wanted: dict[int, dict[str, list[int]]] = {}
         for topic, p in sorted(places):
             wanted.setdefault(leaders[topic, p][1].node, {}).setdefault(topic, []).append(p)
-        found: dict[Place, Producers] = {}
+        found: dict[TopicPartition, Producers] = {}
         for node in self._awake(wanted):
             try:
                 found |= describe_producers(self._client, node, wanted[node], TIMEOUT_MS)

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from service.domain.partitions.facts import Place
+from service.domain.partitions.facts import TopicPartition
 from service.domain.transaction_log.states import EXPIRED, TOPIC
 from service.domain.worlds.transactions import IdRecord, LogHistory, Range
 from service.kafka.client import KafkaClient
@@ -26,7 +26,13 @@ _FETCH_BYTES: Final = 8 << 20
 
 
 def id_history(
-    client: KafkaClient, leader: Leader, partition: int, transactional_id: bytes, place: Place, lo: int, hi: int
+    client: KafkaClient,
+    leader: Leader,
+    partition: int,
+    transactional_id: bytes,
+    place: TopicPartition,
+    lo: int,
+    hi: int,
 ) -> LogHistory:
     """Returns the records of the id in [lo, hi) of a log partition; their `lists` is True if they list `place`.
 
@@ -73,7 +79,7 @@ def _rows_of(columns: LogColumns, transactional_id: bytes) -> list[int]:
     return [int(row) for row in np.flatnonzero(np.asarray(is_it))]
 
 
-def _record(columns: LogColumns, row: int, place: Place) -> IdRecord:
+def _record(columns: LogColumns, row: int, place: TopicPartition) -> IdRecord:
     topic, partition = place
     return IdRecord(
         offset=int(columns.offset[row]),
@@ -85,5 +91,5 @@ def _record(columns: LogColumns, row: int, place: Place) -> IdRecord:
         client_transaction_version=int(columns.client_transaction_version[row]),
         previous_producer_id=int(columns.previous_producer_id[row]),
         start_ms=int(columns.start_ms[row]),
-        lists=any(name == topic and partition in ids for name, ids in columns.participants(row)),
+        lists_partition=any(name == topic and partition in ids for name, ids in columns.participants(row)),
     )

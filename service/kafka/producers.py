@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from kafka.protocol.admin import DescribeProducersRequest
 from kafka.protocol.metadata import MetadataRequest
 
-from service.domain.partitions.open_entries import Told
+from service.domain.partitions.open_entries import DescribedOwner
 from service.domain.transaction_log.states import CODES
 from service.kafka.client import REQUEST_TIMEOUT_MS, KafkaClient
 from service.kafka.transactions import Described, describe_transactions, list_transactions
@@ -78,7 +78,7 @@ def _asked(places: Sequence[tuple[str, int]]) -> Iterator[DescribeProducersReque
         yield DescribeProducersRequest.TopicRequest(name=topic, partition_indexes=of_topic)
 
 
-def told_of(client: KafkaClient, producer_ids: Sequence[int]) -> dict[int, Told]:
+def told_of(client: KafkaClient, producer_ids: Sequence[int]) -> dict[int, DescribedOwner]:
     """Returns the owner of each producer id. A missing one proves nothing: Kafka hides ids without permission (DESCRIBE
     on the id).
 
@@ -96,7 +96,7 @@ def told_of(client: KafkaClient, producer_ids: Sequence[int]) -> dict[int, Told]
         if len(found) == 1:
             node, name = found[0]
             by_node[node].append(name)
-    told: dict[int, Told] = {}
+    told: dict[int, DescribedOwner] = {}
     for node, names in by_node.items():
         for name, said in describe_transactions(client, node, names, TIMEOUT_MS).items():
             # the transactional.id may have another producer id by now
@@ -105,7 +105,7 @@ def told_of(client: KafkaClient, producer_ids: Sequence[int]) -> dict[int, Told]
     return told
 
 
-def _told(name: str, node: int, said: Described) -> Told:
+def _told(name: str, node: int, said: Described) -> DescribedOwner:
     assert said.state is not None
     state = CODES[said.state]
-    return Told(name.encode(), node, state, said.producer_id, said.producer_epoch, said.partitions)
+    return DescribedOwner(name.encode(), node, state, said.producer_id, said.producer_epoch, said.partitions)

@@ -10,7 +10,7 @@ from typing import Final
 
 from sqlalchemy import Connection
 
-from service.domain.partitions.open_entries import Entry, Owner, owner_of, will_close
+from service.domain.partitions.open_entries import Entry, Owner, owner_of, will_end
 from service.domain.transaction_log.states import EXPIRED, NAMES, SOURCE, TOPIC, UNKNOWN
 from service.kafka.client import KafkaClient
 from service.kafka.leader_check import Bracket, Seen
@@ -38,7 +38,7 @@ def nobody_owns(entry: Entry, cluster_id: int, client: KafkaClient, bracket: Bra
     owner = _read_to_the_end(entry, cluster_id, bracket, reading, _needed(client, owner, known))
     if owner is not None and owner.state == UNKNOWN:
         raise Refused("the newest record of its transactional.id cannot be decoded: who owns it cannot be told")
-    if owner is not None and will_close(entry, owner):
+    if owner is not None and will_end(entry, owner):
         name = display_id(owner.transactional_id)
         raise Refused(f"its coordinator owns it: {name} is {NAMES[owner.state]} and will have a marker written there")
     return owner

@@ -5,7 +5,7 @@ from __future__ import annotations
 from service.domain.findings.finding import Finding
 from service.domain.partitions.open_entries import Entry, Owner
 from service.domain.transaction_log.states import TOPIC
-from service.domain.worlds.facts import ask_about
+from service.domain.worlds.facts import entry_query
 from service.domain.worlds.order import decode
 from service.domain.worlds.proving import verdict_on
 from service.domain.worlds.verdict import Verdict, World
@@ -34,7 +34,7 @@ def prove_again(
         hidden = log_read(connection, cluster_id).unseen
     if row is None or row.topic_id != seen.topic_id:
         raise Refused(f"topic {entry.topic} is another one now: it was created again")
-    ask = ask_about(entry, owner, decode(row.samples), is_deep=True)
+    ask = entry_query(entry, owner, decode(row.samples), is_deep=True)
     log = None if owner is None else bracket.ends(TOPIC, {owner.log_partition})
     facts = read_facts(client, ask, seen, log)
     if facts is None:

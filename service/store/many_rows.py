@@ -36,7 +36,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.engine.interfaces import ExecutionContext
 
-from service.domain.partitions.facts import Place
+from service.domain.partitions.facts import TopicPartition
 
 _IDS_AT_ONCE: Final = 1_000
 
@@ -83,7 +83,7 @@ def rows_at(
     statement: Select[Any],
     table: Table,
     cluster_id: int,
-    places: Sequence[Place] | None,
+    places: Sequence[TopicPartition] | None,
     **chosen: int,
 ) -> Iterator[Row[*tuple[Any, ...]]]:
     """Yields the rows of `statement` for these partitions, or for all if `places` is None; `table` has cluster_id,

@@ -79,7 +79,7 @@ def _owners(connection: Connection, cluster: ClusterRow, text: str) -> Iterator[
     for entry in partitions.entries(connection, cluster.id):
         if entry.producer_id == int(text):
             more = f"producer id {text} has a transaction open there, and no transactional.id"
-            yield Hit("partition", f"{entry.topic}-{entry.partition}", _place(cluster, *entry.place), more)
+            yield Hit("partition", f"{entry.topic}-{entry.partition}", _place(cluster, *entry.topic_partition), more)
 
 
 def _partition(connection: Connection, cluster: ClusterRow, text: str) -> Iterator[Hit]:

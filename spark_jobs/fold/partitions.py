@@ -7,14 +7,14 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from service.domain.partitions.facts import FirstBatch, OpenEntry, PartitionLook, PartitionsBatch, StalledRead
+from service.domain.partitions.facts import FirstBatch, OpenEntry, PartitionObservation, PartitionsBatch, StalledRead
 from service.domain.reasons.coding import decode, decode_if, encode_if
 from spark_jobs.fold.rows import facts_from_rows, rows_of, struct_of
 
 _LONG, _INT, _TEXT, _FLAG = pa.int64(), pa.int32(), pa.string(), pa.bool_()
 
 
-_WHY: Final = PartitionLook._fields.index("why")
+_WHY: Final = PartitionObservation._fields.index("why")
 
 
 class _Summary(NamedTuple):
@@ -28,8 +28,8 @@ class _Summary(NamedTuple):
 
 _SUMMARY = struct_of(_Summary, {"looked_at_ms": _LONG, "is_full": _FLAG, "not_covered": _LONG, "trouble": _TEXT})
 _LOOK = struct_of(
-    PartitionLook,
-    dict.fromkeys(PartitionLook._fields, _LONG)
+    PartitionObservation,
+    dict.fromkeys(PartitionObservation._fields, _LONG)
     | dict.fromkeys(("topic", "topic_id", "why", "samples"), _TEXT)
     | dict.fromkeys(("partition", "leader", "leader_epoch"), _INT)
     | {"is_gone": _FLAG},
@@ -52,8 +52,8 @@ def seen_to_rows(seen: PartitionsBatch) -> Iterator[pa.RecordBatch]:
     """Yields the rows of all but its reads, which come from elsewhere."""
     summary = _Summary(seen.looked_at_ms, seen.is_full, seen.not_covered, encode_if(seen.trouble))
     yield rows_of("summary", pa.array([summary._asdict()], _SUMMARY))
-    if seen.looks:
-        plain = [look if look.why is None else _encoded(look) for look in seen.looks]
+    if seen.observations:
+        plain = [look if look.why is None else _encoded(look) for look in seen.observations]
         columns = [pa.array([look[i] for look in plain], field.type) for i, field in enumerate(_LOOK)]
         yield rows_of("look", pa.StructArray.from_arrays(columns, fields=list(_LOOK)))
 
@@ -64,7 +64,7 @@ def reads_to_rows(reads: Iterable[StalledRead]) -> pa.RecordBatch:
 
 def batches_from_rows(table: pa.Table) -> Iterator[PartitionsBatch]:
     """Yields one batch, of all rows of a micro-batch."""
-    looks: list[PartitionLook] = []
+    looks: list[PartitionObservation] = []
     reads: list[StalledRead] = []
     summary = _Summary(0, False, 0, None)
     for kind, facts in facts_from_rows(table):
@@ -80,12 +80,12 @@ def batches_from_rows(table: pa.Table) -> Iterator[PartitionsBatch]:
     )
 
 
-def _encoded(look: PartitionLook) -> tuple[Any, ...]:
+def _encoded(look: PartitionObservation) -> tuple[Any, ...]:
     return *look[:_WHY], encode_if(look.why), *look[_WHY + 1 :]
 
 
-def _look(plain: tuple[Any, ...]) -> PartitionLook:
-    look = PartitionLook._make(plain)
+def _look(plain: tuple[Any, ...]) -> PartitionObservation:
+    look = PartitionObservation._make(plain)
     return look if look.why is None else look._replace(why=decode(plain[_WHY]))
 
 

@@ -12,8 +12,8 @@ from typing import Final
 from sqlalchemy import Engine
 
 from service.domain.findings.blocked_group import UnreadCommits
-from service.domain.partitions.blocked_groups import OFFSETS_TOPIC, Ends
-from service.domain.partitions.facts import Place
+from service.domain.partitions.blocked_groups import OFFSETS_TOPIC, LsoSample
+from service.domain.partitions.facts import TopicPartition
 from service.domain.partitions.open_entries import Entry
 from service.kafka import cluster
 from service.kafka.client import KafkaClient
@@ -111,7 +111,9 @@ class GroupProber:
             self.denied = frozenset()
             self.close()
 
-    def _ask(self, stalled: Stalls, ends: Mapping[Place, Ends], entries: Sequence[Entry], now_ms: int) -> None:
+    def _ask(
+        self, stalled: Stalls, ends: Mapping[TopicPartition, LsoSample], entries: Sequence[Entry], now_ms: int
+    ) -> None:
         started = time.monotonic()
         self._client = self._client or KafkaClient(self._settings)
         known = self._schedule.coordinators.keys()
@@ -194,7 +196,7 @@ class GroupProber:
         self._unresponsive.note_failure(node, now_ms)
 
 
-def _is_beyond_lso(row: GroupSeen, ends: Mapping[Place, Ends]) -> bool:
+def _is_beyond_lso(row: GroupSeen, ends: Mapping[TopicPartition, LsoSample]) -> bool:
     own = ends.get((row.topic, row.partition))
     return own is not None and row.committed_offset > own.last_stable_offset
 

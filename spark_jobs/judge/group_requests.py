@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from service.domain.partitions.facts import Place
+from service.domain.partitions.facts import TopicPartition
 from service.kafka import errors
 from service.kafka.client import KafkaClient
 from service.kafka.groups import UNSTABLE_OFFSET_COMMIT, GroupOffsets, committed, members
@@ -52,8 +52,8 @@ def ask_groups(
     if unlisted:
         for group, more in committed(client, node, list(unlisted), require_stable=True, places=unlisted).items():
             answering[group] |= more.offsets
-    seen: dict[str, dict[Place, int]] = {}
-    unstable: dict[str, list[Place]] = {}
+    seen: dict[str, dict[TopicPartition, int]] = {}
+    unstable: dict[str, list[TopicPartition]] = {}
     for group, offsets in answering.items():
         holds_offsets = stalled.holds_offsets_of(group)
         for place, one in offsets.items():
@@ -90,7 +90,7 @@ def ask_groups(
     return GroupsAnswer(rows, topics, denied, any(one.error in _MOVED for one in answers.values()))
 
 
-def _offset(answers: GroupOffsets | None, place: Place) -> int:
+def _offset(answers: GroupOffsets | None, place: TopicPartition) -> int:
     """Returns the committed offset; -1 if there is none."""
     one = None if answers is None else answers.offsets.get(place)
     return -1 if one is None or one.error != errors.NONE else one.offset

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from service.domain.partitions.blocked_groups import OFFSETS_TOPIC, Ends, offsets_partition, stall_of
-from service.domain.partitions.facts import Place
+from service.domain.partitions.blocked_groups import OFFSETS_TOPIC, LsoSample, offsets_partition, stalled_since_ms
+from service.domain.partitions.facts import TopicPartition
 
 CONCERNED_EVERY_MS: Final = 2_000
 OTHERS_EVERY_MS: Final = 30_000
@@ -24,7 +24,7 @@ class Stalls(NamedTuple):
     """The stalled partitions: `places` of data, and `offsets`, the numbers of those of `__consumer_offsets`, which has
     `offsets_partitions` in all (None: not known)."""
 
-    places: frozenset[Place]
+    places: frozenset[TopicPartition]
     offsets: frozenset[int]
     offsets_partitions: int | None
 
@@ -38,9 +38,15 @@ class Stalls(NamedTuple):
         return offsets_partition(group, self.offsets_partitions) in self.offsets
 
 
-def stalled_partitions(ends: Mapping[Place, Ends], offsets_partitions: int | None, as_of_ms: int | None) -> Stalls:
+def stalled_partitions(
+    ends: Mapping[TopicPartition, LsoSample], offsets_partitions: int | None, as_of_ms: int | None
+) -> Stalls:
     """Returns the partitions whose LSO has been stalled below the high watermark for long enough to matter."""
-    found = [] if as_of_ms is None else [place for place, one in ends.items() if stall_of(one, as_of_ms) is not None]
+    found = (
+        []
+        if as_of_ms is None
+        else [place for place, one in ends.items() if stalled_since_ms(one, as_of_ms) is not None]
+    )
     return Stalls(
         frozenset(place for place in found if place[0] != OFFSETS_TOPIC),
         frozenset(partition for topic, partition in found if topic == OFFSETS_TOPIC),

@@ -11,8 +11,8 @@ from service.domain.findings.context import Context
 from service.domain.findings.finding import Finding, Key, Observation
 from service.domain.findings.lifecycle import RoundResult
 from service.domain.findings.stall_causes import Blocker
-from service.domain.partitions.blocked_groups import Victim
-from service.domain.partitions.facts import Place
+from service.domain.partitions.blocked_groups import AffectedGroup
+from service.domain.partitions.facts import TopicPartition
 from service.domain.partitions.open_entries import Entry, Relation
 from service.store.display import display_id
 from service.store.queries import partitions
@@ -30,7 +30,7 @@ class BlockedGroupObserver:
     def __init__(self, cluster_id: int, prober: GroupProber | None) -> None:
         self._cluster_id, self._prober = cluster_id, prober
 
-    def blocked_groups(self, connection: Connection) -> list[Victim]:
+    def blocked_groups(self, connection: Connection) -> list[AffectedGroup]:
         """Reads the groups on stalled partitions: once a round, for `look` and for the `blocked_groups` of other
         findings (`Context.groups`)."""
         return read_victims(connection, self._cluster_id)
@@ -40,7 +40,7 @@ class BlockedGroupObserver:
         connection: Connection,
         context: Context,
         known: Mapping[Key, Finding],
-        blocked_groups: Sequence[Victim],
+        blocked_groups: Sequence[AffectedGroup],
         judged: Judged,
     ) -> RoundResult:
         """Returns the look at blocked groups. `known`: with this round's findings about what blocks them. A group no
@@ -70,9 +70,9 @@ class BlockedGroupObserver:
         return not_read + (0 if self._prober is None else self._prober.left_out)
 
 
-def _by_place(judged: Judged) -> dict[Place, list[Blocker]]:
-    found: dict[Place, list[Blocker]] = {}
+def _by_place(judged: Judged) -> dict[TopicPartition, list[Blocker]]:
+    found: dict[TopicPartition, list[Blocker]] = {}
     for entry, relation in judged:
         name = None if relation.owner is None else display_id(relation.owner.transactional_id)
-        found.setdefault(entry.place, []).append(Blocker(entry, relation, name))
+        found.setdefault(entry.topic_partition, []).append(Blocker(entry, relation, name))
     return found

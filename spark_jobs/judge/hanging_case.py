@@ -25,11 +25,11 @@ from service.domain.findings.confirmation import (
 from service.domain.findings.context import Context
 from service.domain.findings.finding import Evidence, Finding, Subject
 from service.domain.findings.hanging import can_still_write, entry_identity, is_certain, subject_of
-from service.domain.partitions.open_entries import Entry, Owner, Relation, will_close
+from service.domain.partitions.open_entries import Entry, Owner, Relation, will_end
 from service.domain.reasons.unread import ErrorText
 from service.domain.transaction_log.states import NAMES, TOPIC
 from service.domain.worlds.decision import Decision, State
-from service.domain.worlds.facts import EntryAsk, ask_about
+from service.domain.worlds.facts import EntryQuery, entry_query
 from service.domain.worlds.order import Sample, decode
 from service.domain.worlds.verdict import Verdict, World, contradictory
 from service.kafka.leader_check import Seen
@@ -45,9 +45,9 @@ ASK_AGAIN_MS: Final = 5_000
 class HangingCase:
     """All that is known of one open entry without an owner. Step 1 of the confirmation was before `begun_ms`.
 
-    `topic_id` is "" if not known. `stalled_since_ms` is as in PartitionLook; None for an entry that is not at the LSO.
-    `samples` are of the partition. `observed_ms` and the offsets are of the last observation that showed the entry
-    open. `closed_ms`: time of the first observation that showed it closed; None while it is open.
+    `topic_id` is "" if not known. `stalled_since_ms` is as in PartitionObservation; None for an entry that is not at
+    the LSO. `samples` are of the partition. `observed_ms` and the offsets are of the last observation that showed the
+    entry open. `closed_ms`: time of the first observation that showed it closed; None while it is open.
 
     `has_log`: the transaction log can be read. Without it the coordinators are asked, at `coordinators_asked_ms` last.
     """
@@ -168,7 +168,7 @@ class HangingCase:
             return False
         self.coordinators_asked_ms = answer.asked_at_ms
         state, found = self.confirmation, answer.by_producer_id[self.entry.producer_id]
-        if found is None or will_close(self.entry, found):
+        if found is None or will_end(self.entry, found):
             if isinstance(state, Released):
                 self._move(Open())
             return found is not None and self.is_unowned
@@ -236,7 +236,7 @@ class HangingCase:
             possible = frozenset(map(World, finding.possible))
             self.decision = self.decision.recalled(Verdict(possible, finding.decision, finding.proofs, None))
 
-    def facts_to_read(self, now_ms: int) -> EntryAsk | None:
+    def facts_to_read(self, now_ms: int) -> EntryQuery | None:
         """Returns the facts to be read for a verdict; None while there is no reason to read them."""
         if not self.has_log or not self.decision.is_due(now_ms, self.unowned_ms):
             return None
@@ -244,9 +244,9 @@ class HangingCase:
         if self.owner is None and (not self.is_unowned or self.subject.transactional_id is not None):
             return None
         is_deep = self.decision.state is State.UNKNOWN
-        return ask_about(self.entry, self.owner, self.samples, is_deep=is_deep)
+        return entry_query(self.entry, self.owner, self.samples, is_deep=is_deep)
 
-    def apply_verdict(self, verdict: Verdict, asked: EntryAsk, at_ms: int) -> bool:
+    def apply_verdict(self, verdict: Verdict, asked: EntryQuery, at_ms: int) -> bool:
         """Applies a verdict. Returns False if it contradicts an earlier one: the decision is unknown from then on."""
         was_contradicted = self.decision.verdict.is_contradiction
         self.decision = self.decision.after(verdict, at_ms, self.unowned_ms, is_deep=asked.is_deep)

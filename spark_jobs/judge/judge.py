@@ -17,7 +17,7 @@ from service.domain.findings.finding import Finding, Key, Observation
 from service.domain.findings.lifecycle import REOPENS_WITHIN_MS, Change, RoundResult, reconcile
 from service.domain.findings.rules import Rules
 from service.domain.findings.truncation import Truncation
-from service.domain.partitions.blocked_groups import GroupsBehind, Victim
+from service.domain.partitions.blocked_groups import AffectedGroup, BlockedGroupIndex
 from service.domain.releases import may_skip_markers
 from service.store.engine import open_reader
 from service.store.lease import Lease
@@ -124,7 +124,9 @@ class Judge:
                 return 0
             context = context_of(self._limits, self._rules, judge_inputs.views(connection, self._cluster_id), now_ms)
             blocked_groups = self._groups.blocked_groups(connection)
-            context = context._replace(groups=GroupsBehind(blocked_groups), may_skip_markers=self._may_skip_markers)
+            context = context._replace(
+                groups=BlockedGroupIndex(blocked_groups), may_skip_markers=self._may_skip_markers
+            )
             if has_news:
                 with self._events_due.timed(now_ms):
                     looks.append(self._events.look(connection, context))
@@ -150,7 +152,7 @@ class Judge:
         connection: Connection,
         context: Context,
         known: dict[Key, Finding],
-        blocked_groups: Sequence[Victim],
+        blocked_groups: Sequence[AffectedGroup],
         now_ms: int,
     ) -> list[Change]:
         assert self._partitions is not None

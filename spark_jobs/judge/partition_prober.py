@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from service.clock import wall_clock_ms
-from service.domain.partitions.facts import Place
-from service.domain.partitions.open_entries import Told
+from service.domain.partitions.facts import TopicPartition
+from service.domain.partitions.open_entries import DescribedOwner
 from service.domain.transaction_log.states import TOPIC
-from service.domain.worlds.facts import EntryAsk, EntryFacts
+from service.domain.worlds.facts import EntryFacts, EntryQuery
 from service.kafka.client import KafkaClient
 from service.kafka.entry_facts import read_facts
 from service.kafka.errors import KafkaFailure
@@ -38,7 +38,7 @@ class EntryKey(NamedTuple):
     start_offset: int
 
     @property
-    def place(self) -> Place:
+    def place(self) -> TopicPartition:
         return self.topic, self.partition
 
 
@@ -51,7 +51,7 @@ class Questions:
 
     log_partitions: frozenset[int] = frozenset()
     entries: Mapping[EntryKey, int] = field(default_factory=dict)
-    facts: Mapping[EntryKey, EntryAsk] = field(default_factory=dict)
+    facts: Mapping[EntryKey, EntryQuery] = field(default_factory=dict)
     producers: frozenset[int] = frozenset()
 
     def __bool__(self) -> bool:
@@ -63,7 +63,7 @@ class CoordinatorAnswers(NamedTuple):
 
     asked_at_ms: int
     answered_at_ms: int
-    by_producer_id: Mapping[int, Told | None]
+    by_producer_id: Mapping[int, DescribedOwner | None]
 
 
 @dataclass(slots=True)
@@ -75,9 +75,9 @@ class Answers:
     log_asked_at_ms: int = -1
     log_ends: dict[int, int] = field(default_factory=dict)
     log_leaders: dict[int, tuple[int, int]] = field(default_factory=dict)
-    seen: dict[Place, Seen] = field(default_factory=dict)
+    seen: dict[TopicPartition, Seen] = field(default_factory=dict)
     ended: dict[EntryKey, BatchesRead] = field(default_factory=dict)
-    facts: dict[EntryKey, tuple[EntryAsk, EntryFacts]] = field(default_factory=dict)
+    facts: dict[EntryKey, tuple[EntryQuery, EntryFacts]] = field(default_factory=dict)
     coordinator_answers: CoordinatorAnswers | None = None
     broker_failure_at_ms: int | None = None
 
@@ -128,7 +128,7 @@ class PartitionProber(KafkaWorker[Questions, Answers]):
         """Asks coordinators who has the producer ids. If any broker does not answer, there is no answer for any of
         them; the other looks go on."""
         asked_at_ms = wall_clock_ms()
-        told: dict[int, Told] = {}
+        told: dict[int, DescribedOwner] = {}
         try:
             told = told_of(client, sorted(producers))
         except KafkaFailure as e:

@@ -32,7 +32,7 @@ from service.domain.partitions.open_entries import (
     Entry,
     Relation,
 )
-from service.domain.worlds.facts import EntryAsk, EntryFacts
+from service.domain.worlds.facts import EntryFacts, EntryQuery
 from service.domain.worlds.proving import verdict_on
 from service.domain.worlds.verdict import World
 from service.store.queries import judged_partitions
@@ -235,7 +235,7 @@ class OpenEntryObserver:
                 is_news = not is_begun and entry.seen_at_ms > self._closed_ms.get(key, -1)
                 if is_news and row.why is None:
                     self._begin(current, row, entry, relation, has_log=has_log)
-            elif relation.word not in (NOT_KNOWN, UNREPLICATED) and case is not None:
+            elif relation.kind not in (NOT_KNOWN, UNREPLICATED) and case is not None:
                 ends[case.subject] = kinds.ADOPTION
         gone = {(row.topic, row.partition) for row in read_partitions.gone(current.connection, self._cluster_id)}
         for subject in current.findings.keys() - {case.subject for case in self._cases.values()}:
@@ -275,7 +275,7 @@ class OpenEntryObserver:
         producers: set[int] = set()
         partitions: set[int] = set()
         entries: dict[EntryKey, int] = {}
-        facts: dict[EntryKey, EntryAsk] = {}
+        facts: dict[EntryKey, EntryQuery] = {}
         for key, case in self._cases.items():
             is_due = now_ms >= self._log_from_ms(case, context, now_ms)
             is_at_step_1 = isinstance(case.confirmation, Open)
@@ -322,9 +322,9 @@ def _unread(connection: Connection, cluster_id: int, partitions: Sequence[Judged
     return stalled - len(partitions) + sum(one.why == judged_partitions.TOO_MUCH for one in partitions)
 
 
-def _decide(case: HangingCase, asked: EntryAsk, facts: EntryFacts, read: LogRead) -> None:
+def _decide(case: HangingCase, asked: EntryQuery, facts: EntryFacts, read: LogRead) -> None:
     if not case.apply_verdict(verdict_on(asked, facts, read.unseen), asked, facts.read_at_ms):
-        log.warning("%s-%s@%s: %s", *case.entry.place, case.entry.start_offset, case.decision.verdict.why)
+        log.warning("%s-%s@%s: %s", *case.entry.topic_partition, case.entry.start_offset, case.decision.verdict.why)
 
 
 def _key(entry: Entry) -> EntryKey:

@@ -15,8 +15,8 @@ from types import MappingProxyType
 from typing import Final
 
 from service.domain.findings.blocked_group import UnreadCommits
-from service.domain.partitions.blocked_groups import OFFSETS_TOPIC, STALLED_AFTER_MS, Ends
-from service.domain.partitions.facts import Place
+from service.domain.partitions.blocked_groups import OFFSETS_TOPIC, STALLED_AFTER_MS, LsoSample
+from service.domain.partitions.facts import TopicPartition
 from service.domain.partitions.open_entries import Entry
 from service.kafka.client import KafkaClient
 from service.kafka.errors import KafkaFailure
@@ -44,7 +44,7 @@ MOST_OFFSETS: Final = 5_000
 BEHIND_MS: Final = 10_000
 """A transaction that has not been read completely for so long is reported."""
 
-Pending = Mapping[str, Mapping[Place, int]]
+Pending = Mapping[str, Mapping[TopicPartition, int]]
 """The producer id of the (first) open transaction that commits an offset, by group and partition."""
 NOTHING_PENDING: Final[Pending] = MappingProxyType({})
 
@@ -82,7 +82,9 @@ class PendingOffsets:
         self._read_ms: dict[int, int] = {}
         self._leaders: dict[int, int] = {}
 
-    def read_more(self, client: KafkaClient, entries: Iterable[Entry], ends: Mapping[Place, Ends], now_ms: int) -> None:
+    def read_more(
+        self, client: KafkaClient, entries: Iterable[Entry], ends: Mapping[TopicPartition, LsoSample], now_ms: int
+    ) -> None:
         """Reads on in the transactions that have written more. `entries`: all that are known to be open on stalled
         partitions of `__consumer_offsets`. Raises KafkaFailure if no broker reports the leaders of these partitions."""
         by_age = sorted(entries, key=lambda one: (one.first_seen_ms, one.start_offset))
@@ -109,7 +111,7 @@ class PendingOffsets:
 
     def by_group(self) -> Pending:
         """Returns the groups with pending offsets, by what is read so far."""
-        found: dict[str, dict[Place, int]] = {}
+        found: dict[str, dict[TopicPartition, int]] = {}
         for entry, reading in sorted(self._open.values(), key=lambda pair: pair[0].start_offset):
             for one in reading.offsets:
                 found.setdefault(one.group, {}).setdefault((one.topic, one.partition), entry.producer_id)
@@ -163,14 +165,17 @@ class PendingOffsets:
             _apply(reading, entry, found, hi, now_ms)
 
 
-def blocking_entries(entries: Iterable[Entry], ends: Mapping[Place, Ends], as_of_ms: int) -> list[Entry]:
+def blocking_entries(entries: Iterable[Entry], ends: Mapping[TopicPartition, LsoSample], as_of_ms: int) -> list[Entry]:
     """Returns the entries that hold their partition up, or have been open for as long as an LSO is stalled before
     anybody waits for it. Other transactions go on as they should, and are not read."""
     return [
         one
         for one in entries
-        if one.place in ends
-        and (one.start_offset <= ends[one.place].last_stable_offset or as_of_ms - one.first_seen_ms >= STALLED_AFTER_MS)
+        if one.topic_partition in ends
+        and (
+            one.start_offset <= ends[one.topic_partition].last_stable_offset
+            or as_of_ms - one.first_seen_ms >= STALLED_AFTER_MS
+        )
     ]
 
 

@@ -11,7 +11,7 @@ from service.domain.findings import kinds
 from service.domain.findings.context import Context
 from service.domain.findings.finding import Observation
 from service.domain.findings.hanging import Case, can_still_write, observe
-from service.domain.partitions.endings import Ended, how_ended
+from service.domain.partitions.endings import EndedTransaction, resolution_of
 from service.domain.partitions.open_entries import Entry, Owner
 from service.domain.transaction_log.states import PREPARE_COMMIT
 from service.kafka.leader_check import Seen
@@ -53,7 +53,7 @@ def how_it_ended(
     first = found.markers[0].is_commit if found.markers else None
     if (by_us := audit.wrote(attempts, first, seen.asked_at_ms)) is None:
         return None
-    how = how_ended(
+    how = resolution_of(
         entry,
         found.markers,
         log_start=seen.ends.log_start,
@@ -79,7 +79,7 @@ def _may_be_a_younger_ones(entry: Entry, owner: Owner | None, context: Context, 
     return context.known_until_ms.get(owner.log_partition, -1) < closed_ms
 
 
-def ended_of(owner: Owner) -> Ended | None:
+def ended_of(owner: Owner) -> EndedTransaction | None:
     """Returns the owner's last transaction that ended, from the stored bytes of its PrepareX; None if none was seen, or
     the bytes cannot be decoded."""
     if owner.ended_value is None:
@@ -88,7 +88,7 @@ def ended_of(owner: Owner) -> Ended | None:
         value = decode_value(owner.ended_value)
     except DecodeError:
         return None
-    return Ended(
+    return EndedTransaction(
         is_commit=owner.ended_state == PREPARE_COMMIT,
         producer_epoch=value.producer_epoch,
         start_ms=value.start_ms,
@@ -114,8 +114,8 @@ def observed(case: HangingCase, context: Context, bootstrap: str, now_ms: int) -
         case.last_stable_offset,
         case.evidence,
         case.decision.verdict,
-        context.groups.waiting([case.entry.place], case.entry.producer_id),
-        context.groups.pending(case.entry.place, case.entry.producer_id),
+        context.groups.waiting_for([case.entry.topic_partition], case.entry.producer_id),
+        context.groups.pending(case.entry.topic_partition, case.entry.producer_id),
     )
     return observe(
         shown,
@@ -130,7 +130,7 @@ def observed(case: HangingCase, context: Context, bootstrap: str, now_ms: int) -
 def cases_of(shown: Iterable[tuple[PartitionRow, JudgedEntry]], word: str, context: Context) -> Iterator[Case]:
     """Yields a case for each entry that has the relation `word`."""
     for row, (entry, relation) in shown:
-        if relation.word == word:
+        if relation.kind == word:
             name = None if relation.owner is None else display_id(relation.owner.transactional_id)
-            waiting = context.groups.waiting([entry.place], entry.producer_id)
+            waiting = context.groups.waiting_for([entry.topic_partition], entry.producer_id)
             yield Case(entry, relation.owner, name, row.log_start, row.last_stable_offset, (), groups=waiting)

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
-from service.domain.partitions.facts import PartitionLook, PartitionsBatch
+from service.domain.partitions.facts import PartitionObservation, PartitionsBatch
 from service.domain.reasons.reason import Reason
 from service.domain.reasons.unread import PartitionsUnresponsive
 from service.domain.transaction_log.states import TOPIC as LOG
@@ -67,7 +67,7 @@ class Sampler:
         self._unreported: dict[Place, WatchedPartition] = {}
         self._stalled: dict[Place, WatchedPartition] = {}
         self._unresponsive: dict[Place, WatchedPartition] = {}
-        self._removed: list[PartitionLook] = []
+        self._removed: list[PartitionObservation] = []
         self._is_urgent = False
 
     def observe(self) -> None:
@@ -114,7 +114,7 @@ class Sampler:
         self._is_urgent = any(one.urgency(now) is Urgency.NOW for one in self._unreported.values())
         seen = PartitionsBatch(
             looked_at_ms=self._looked_at_ms,
-            looks=(*gone, *looks),
+            observations=(*gone, *looks),
             is_full=is_full,
             not_covered=self._not_covered,
             trouble=self._trouble(),

@@ -104,8 +104,8 @@ def _first_relevant(samples: Sequence[Sample], last_stable_offset: int) -> int:
 
 
 def _sample(rounds: Rounds, stretches: Sequence[Stretch]) -> Sample:
-    """Returns the sample of the last stretch. Its `known_at` comes from a round that was over before the transaction
-    log's end in `until` was requested."""
+    """Returns the sample of the last stretch. Its `earlier_high_watermark` comes from a round that was over before the
+    transaction log's end in `ends_before_last` was requested."""
     one = stretches[-1]
     known = (earlier.high_watermark for earlier in reversed(stretches) if earlier.first < one.last - 1)
     until, since = rounds.before(one.last), rounds.after(one.first)

@@ -7,7 +7,7 @@ from enum import IntEnum
 from fnmatch import fnmatchcase
 from typing import Final, NamedTuple
 
-from service.domain.partitions.facts import PartitionLook
+from service.domain.partitions.facts import PartitionObservation
 from service.domain.reasons.reason import Reason
 from service.domain.reasons.unread import DESCRIBE, ErrorAnswer, NewLeader, NoLeader, NoPermission, UnresponsiveBroker
 from service.domain.worlds.order import encode
@@ -93,7 +93,7 @@ class WatchedPartition:
     stored_samples: str | None = None
     misses: int = 0
     why: Reason | None = None
-    reported: PartitionLook | None = None
+    reported: PartitionObservation | None = None
     read_at_ms: int = 0
     read_lso: int = -1
 
@@ -165,10 +165,10 @@ class WatchedPartition:
             else Urgency.LATER
         )
 
-    def observation(self, now_ms: int, rounds: Rounds, *, is_gone: bool = False) -> PartitionLook:
+    def observation(self, now_ms: int, rounds: Rounds, *, is_gone: bool = False) -> PartitionObservation:
         """Returns the observation to report. Without an answer its offsets are -1, and the stall's clock goes on."""
         is_known = self.why is None and not is_gone
-        return PartitionLook(
+        return PartitionObservation(
             topic=self.topic,
             partition=self.partition,
             topic_id=self.topic_id,

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from service.domain.partitions.facts import NOT_TOLD, FirstBatch, OpenEntry
+from service.domain.partitions.facts import EPOCH_NOT_REPORTED, FirstBatch, OpenEntry
 from service.wire.batches import HEADER_SIZE, LENGTH_END, BatchHeader
 from service.wire.header_columns import read_headers
 
@@ -70,7 +70,7 @@ class Window:
                 header.producer_id,
                 header.producer_epoch,
                 header.base_offset,
-                NOT_TOLD,
+                EPOCH_NOT_REPORTED,
                 header.max_timestamp_ms,
                 0,
                 0,

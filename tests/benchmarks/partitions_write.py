@@ -11,7 +11,7 @@ from contextlib import ExitStack
 
 from sqlalchemy import Engine
 
-from service.domain.partitions.facts import FirstBatch, OpenEntry, PartitionLook, PartitionsBatch, StalledRead
+from service.domain.partitions.facts import FirstBatch, OpenEntry, PartitionObservation, PartitionsBatch, StalledRead
 from service.store import clusters, lease, migrate
 from service.store.engine import open_engine
 from service.store.queries import partitions
@@ -74,13 +74,13 @@ def _measure(engine: Engine) -> None:
             print(f"{read.__name__:<18} {(time.perf_counter() - began) * 1000:6.1f} ms for {rows:,} rows")
 
 
-def _looks(at_ms: int, count: int, stalled: int = 0) -> tuple[PartitionLook, ...]:
+def _looks(at_ms: int, count: int, stalled: int = 0) -> tuple[PartitionObservation, ...]:
     """The first `stalled` of them stand at 100; the others have moved."""
     moved = at_ms - NOW_MS + 200
     return tuple(
-        PartitionLook(*_place(n), "T", 1, 3, 0, 100, moved, at_ms, NOW_MS)
+        PartitionObservation(*_place(n), "T", 1, 3, 0, 100, moved, at_ms, NOW_MS)
         if n < stalled
-        else PartitionLook(*_place(n), "T", 1, 3, 0, moved, moved, at_ms, None)
+        else PartitionObservation(*_place(n), "T", 1, 3, 0, moved, moved, at_ms, None)
         for n in range(count)
     )
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from service.domain.findings import kinds
 from service.domain.findings.finding import Observation, Subject
-from service.domain.partitions.facts import FirstBatch, OpenEntry, PartitionLook, PartitionsBatch, StalledRead
+from service.domain.partitions.facts import FirstBatch, OpenEntry, PartitionObservation, PartitionsBatch, StalledRead
 from service.domain.reasons.reason import Reason
 from service.domain.transaction_log.facts import Participants
 from service.domain.transaction_log.states import ONGOING
@@ -27,28 +27,32 @@ class WithPartitions(WithFindings):
         super().__init__(*arguments, **more)
         self.partitions = PartitionWriter(self.engine, self.lease)
 
-    def look(self, *facts: PartitionLook | StalledRead, at_ms: int = NOW_MS, **more: Any) -> None:
+    def look(self, *facts: PartitionObservation | StalledRead, at_ms: int = NOW_MS, **more: Any) -> None:
         """One batch of the sampler: all partitions were looked at then, and these told about."""
-        looks = tuple(fact for fact in facts if isinstance(fact, PartitionLook))
+        looks = tuple(fact for fact in facts if isinstance(fact, PartitionObservation))
         reads = tuple(fact for fact in facts if isinstance(fact, StalledRead))
         trouble = reason(more.pop("trouble", None))
         self.partitions.apply(PartitionsBatch(at_ms, looks, reads, trouble=trouble)._replace(**more), at_ms)
 
 
-def moving_partition(partition: int = 0, topic: str = "orders", at_ms: int = NOW_MS, **more: Any) -> PartitionLook:
+def moving_partition(
+    partition: int = 0, topic: str = "orders", at_ms: int = NOW_MS, **more: Any
+) -> PartitionObservation:
     """A partition where nothing is open."""
-    return PartitionLook(topic, partition, "T", 1, 5, 10, END, END, at_ms, None)._replace(**more)
+    return PartitionObservation(topic, partition, "T", 1, 5, 10, END, END, at_ms, None)._replace(**more)
 
 
-def stalled_partition(partition: int = 0, topic: str = "orders", at_ms: int = NOW_MS, **more: Any) -> PartitionLook:
+def stalled_partition(
+    partition: int = 0, topic: str = "orders", at_ms: int = NOW_MS, **more: Any
+) -> PartitionObservation:
     """A partition whose LSO stands 10 offsets below the high watermark, since SINCE_MS."""
     return moving_partition(partition, topic, at_ms, last_stable_offset=LSO, stalled_since_ms=SINCE_MS)._replace(**more)
 
 
 def unanswered_partition(
     why: Reason | str, partition: int = 0, topic: str = "orders", at_ms: int = NOW_MS
-) -> PartitionLook:
-    return PartitionLook(topic, partition, "T", -1, -1, -1, -1, -1, at_ms, None, reason(why))
+) -> PartitionObservation:
+    return PartitionObservation(topic, partition, "T", -1, -1, -1, -1, -1, at_ms, None, reason(why))
 
 
 def entry(producer_id: int = PID, start: int = LSO, epoch: int = 3, **more: Any) -> OpenEntry:

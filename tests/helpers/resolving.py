@@ -12,7 +12,7 @@ from sqlalchemy import select
 
 from service.api.http.kafka import Kafka
 from service.app import create_app
-from service.domain.partitions.facts import Place
+from service.domain.partitions.facts import TopicPartition
 from service.domain.transaction_log.states import COMPLETE_ABORT, TOPIC
 from service.kafka.ends import Ends
 from service.kafka.leader_check import Seen
@@ -44,7 +44,7 @@ class Brokers:
     what comes of a marker."""
 
     def __init__(self) -> None:
-        self.seen: dict[Place, Seen] = {PLACE: shows(hanging())}
+        self.seen: dict[TopicPartition, Seen] = {PLACE: shows(hanging())}
         self.before_look: Callable[[int], None] = lambda _: None
         self.answer: Callable[[], int] = lambda: 0
         self.facts = facts_of(None, PID, EPOCH, LSO, NOW_MS)
@@ -55,7 +55,7 @@ class Brokers:
         ends = Ends(0, end, end, 0)
         self.seen[TOPIC, partition] = Seen(TOPIC, partition, "T", NOW_MS, Leader(1, epoch), ends, True, ())
 
-    def look(self, places: Collection[Place]) -> dict[Place, Seen]:
+    def look(self, places: Collection[TopicPartition]) -> dict[TopicPartition, Seen]:
         self.looks += 1
         self.before_look(self.looks)
         return {place: self.seen[place] for place in places if place in self.seen}

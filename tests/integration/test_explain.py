@@ -26,7 +26,7 @@ from service.app import create_app
 from service.cli import main
 from service.domain.findings import kinds
 from service.domain.findings.finding import Subject
-from service.domain.partitions.offset_spans import SpanWalk
+from service.domain.partitions.offset_spans import SpanBuilder
 from service.domain.transaction_log import states
 from service.kafka.cluster import cluster_id
 from service.kafka.markers import write_marker
@@ -248,7 +248,7 @@ def test_deleted_records_are_a_gap(brokers: Callable[[str], Broker], tmp_path: P
         (4, 9, [(4, 5, "non_transactional")]),
     ):
         with connect(broker.bootstrap) as client:
-            walk = SpanWalk(offset, to)
+            walk = SpanBuilder(offset, to)
             assert read(client, find(client, "explain-deleted", 0, offset), walk) is None
         assert [(one.first, one.next, one.kind) for one in walk.spans({})] == expected
 
@@ -260,7 +260,7 @@ def test_reading_is_bounded_and_asks_the_leader_what_is_open(story: Story) -> No
     with connect(story.broker.bootstrap) as client:
 
         def stopped(offset: int, to: int, bounds: Bounds) -> tuple[int | None, list[str]]:
-            walk = SpanWalk(offset, to)
+            walk = SpanBuilder(offset, to)
             at = read(client, find(client, story.topic, 0, offset), walk, bounds)
             return at, [f"{one.first}-{one.next - 1} {one.kind}" for one in walk.spans({})]
 

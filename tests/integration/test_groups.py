@@ -21,10 +21,10 @@ from service.domain.partitions.blocked_groups import (
     STOPPED,
     UNSTABLE_OFFSETS,
     WILL_STOP,
-    Victim,
+    AffectedGroup,
     offsets_partition,
 )
-from service.domain.partitions.facts import OpenEntry, PartitionLook, PartitionsBatch, StalledRead
+from service.domain.partitions.facts import OpenEntry, PartitionObservation, PartitionsBatch, StalledRead
 from service.domain.partitions.open_entries import Entry
 from service.kafka.client import KafkaClient
 from service.kafka.ends import EndsWatcher
@@ -77,11 +77,13 @@ class Watched:
             self._since[topic, partition] = ends.last_stable_offset, since_ms
             stalled = since_ms if ends.last_stable_offset < ends.high_watermark else None
             numbers = (ends.log_start, ends.last_stable_offset, ends.high_watermark)
-            looks.append(PartitionLook(topic, partition, layouts[topic].topic_id, 1, 0, *numbers, now_ms, stalled))
+            looks.append(
+                PartitionObservation(topic, partition, layouts[topic].topic_id, 1, 0, *numbers, now_ms, stalled)
+            )
         reads = tuple(self._read(one) for one in looks if one.stalled_since_ms is not None)
         self._writer.apply(PartitionsBatch(now_ms, tuple(looks), reads, is_full=True), now_ms)
 
-    def _read(self, look: PartitionLook) -> StalledRead:
+    def _read(self, look: PartitionObservation) -> StalledRead:
         place = look.topic, look.partition
         told = describe_producers(self.client, NODE, {look.topic: [look.partition]})[place]
         entries = tuple(
@@ -107,11 +109,11 @@ class Watched:
         time.sleep(STALLED_AFTER_MS / 1000 + 0.1)
         self.look()
 
-    def victims(self) -> dict[tuple[str, str, int], Victim]:
+    def victims(self) -> dict[tuple[str, str, int], AffectedGroup]:
         with self.reader.connect() as connection:
             return {one.key: one for one in read_victims(connection, self.cluster.id)}
 
-    def looked(self) -> dict[tuple[str, str, int], Victim]:
+    def looked(self) -> dict[tuple[str, str, int], AffectedGroup]:
         """The victims by what the partitions are now."""
         self.look()
         return self.victims()
@@ -171,7 +173,7 @@ def write(producer: Producer, topic: str, records: int) -> None:
     producer.flush(ANSWER_S)
 
 
-def relations(found: dict[tuple[str, str, int], Victim], topic: str) -> dict[str, str]:
+def relations(found: dict[tuple[str, str, int], AffectedGroup], topic: str) -> dict[str, str]:
     return {group: one.relation for (group, of, _), one in found.items() if of == topic}
 
 
@@ -214,7 +216,7 @@ def test_who_waits_behind_an_open_transaction(broker: Broker, tmp_path: Path) ->
         }
         at = found[names["at"], topic, 0]
         assert at.ends is not None
-        assert (at.offset.committed_offset, at.lso_behind, at.ends.high_watermark, at.offset.members) == (4, 4, 6, 1)
+        assert (at.offset.committed_offset, at.stalled_lso, at.ends.high_watermark, at.offset.members) == (4, 4, 6, 1)
         assert found[names["idle"], topic, 0].offset.members == 0
         assert relations(found, calm) == {names["eos"]: UNSTABLE_OFFSETS}
         pending = found[names["eos"], calm, 0]
@@ -222,7 +224,7 @@ def test_who_waits_behind_an_open_transaction(broker: Broker, tmp_path: Path) ->
         assert pending.ends is not None
         assert pending.ends.last_stable_offset == pending.ends.high_watermark
         home = one.home_of(names["eos"])
-        assert (pending.behind, pending.offsets_partition) == ((OFFSETS_TOPIC, home), home)
+        assert (pending.stalled_partition, pending.offsets_partition) == ((OFFSETS_TOPIC, home), home)
 
         producer.commit_transaction(ANSWER_S)
 
@@ -248,8 +250,10 @@ def test_a_group_whose_first_commit_is_pending_is_named_by_the_batch_that_has_it
         for victim in found.values():
             assert (victim.relation, victim.offset.committed_offset) == (UNSTABLE_OFFSETS, -1)
             assert victim.offset.members == 1
-            assert victim.behind == (OFFSETS_TOPIC, seen.home_of(group))
-            assert [entry.producer_id for entry in seen.entries(*victim.behind)] == [victim.waits_for]
+            assert victim.stalled_partition == (OFFSETS_TOPIC, seen.home_of(group))
+            assert [entry.producer_id for entry in seen.entries(*victim.stalled_partition)] == [
+                victim.waits_for_producer_id
+            ]
         assert seen.watch.unread == ()
 
         producer.abort_transaction(ANSWER_S)

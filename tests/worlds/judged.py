@@ -13,7 +13,7 @@ from sqlalchemy import Engine
 from service.domain.findings import kinds
 from service.domain.findings.finding import Finding
 from service.domain.findings.rules import Rules
-from service.domain.partitions.facts import FirstBatch, OpenEntry, PartitionLook, PartitionsBatch, StalledRead
+from service.domain.partitions.facts import FirstBatch, OpenEntry, PartitionObservation, PartitionsBatch, StalledRead
 from service.domain.reasons.unread import NoLeader
 from service.domain.transaction_log.facts import UNSEEN, Participants, RangeRead
 from service.domain.transaction_log.facts import LogRecord as Stored
@@ -164,14 +164,14 @@ class Judged:
     def _look(self) -> None:
         cluster, at_ms = self._cluster, self.now_ms
         if not cluster.tells_its_end:
-            silent = PartitionLook(*PLACE, "T", -1, -1, -1, -1, -1, at_ms, None, NoLeader())
+            silent = PartitionObservation(*PLACE, "T", -1, -1, -1, -1, -1, at_ms, None, NoLeader())
             self._partitions.apply(PartitionsBatch(at_ms, (silent,), is_full=True), at_ms)
             return
         ends = self._ends()
         lso, hw = ends.last_stable_offset, ends.high_watermark
         stands = lso < hw
         self._stood = (self._stood if self._stood and self._stood[0] == lso else (lso, at_ms)) if stands else None
-        look = PartitionLook(
+        look = PartitionObservation(
             *PLACE,
             topic_id="T",
             leader=_BROKER,

@@ -8,7 +8,7 @@ from typing import Final
 from service.domain.worlds.facts import Batches, EntryRead
 from service.domain.worlds.markers import Marker
 from service.domain.worlds.order import LogEnd, Sample
-from service.domain.worlds.proving import judge
+from service.domain.worlds.proving import prove
 from service.domain.worlds.transactions import (
     Epochs,
     IdRecord,
@@ -95,7 +95,7 @@ def history_of(cluster: Cluster) -> LogHistory:
             client_transaction_version=one.version,
             previous_producer_id=one.previous_producer_id,
             start_ms=one.start_ms,
-            lists=JUDGED in one.partitions,
+            lists_partition=JUDGED in one.partitions,
         )
         for one in cluster.log
         if one.key == "id" and not one.is_removed
@@ -140,7 +140,7 @@ def verdict(
 ) -> Verdict:
     """`markers_from`: the offset from which on markers were read."""
     entry = EntryRead(
-        place="judged-0",
+        partition_name="judged-0",
         newest_ms=max(one.timestamp_ms for one in batches),
         batches=read_whole(batches),
         markers=markers_before(cluster, producer_id, batches[0].offset, markers_from),
@@ -149,4 +149,4 @@ def verdict(
         read_at_ms=cluster.now_ms,
     )
     known, unseen = transactions_of(producer_id, history_of(cluster))
-    return judge(entry, LOG_PARTITION, known, unseen)
+    return prove(entry, LOG_PARTITION, known, unseen)

@@ -15,7 +15,7 @@ from service.api.http.problems import describe
 from service.api.http.store import store_of
 from service.api.routes.clusters import known_cluster
 from service.api.schemas.groups import Groups
-from service.domain.partitions.blocked_groups import Victim
+from service.domain.partitions.blocked_groups import AffectedGroup
 from service.store.queries.partitions import looked_at_ms, read_victims
 
 router = APIRouter(tags=["groups"], dependencies=[Depends(only_known)])
@@ -56,7 +56,7 @@ def list_groups(
     return answer(request, body, as_of_ms)
 
 
-def _describe(one: Victim) -> dict[str, Any]:
+def _describe(one: AffectedGroup) -> dict[str, Any]:
     committed = None if one.offset.committed_offset < 0 else one.offset.committed_offset
     last_stable_offset = None if one.ends is None else one.ends.last_stable_offset
     high_watermark = None if one.ends is None else one.ends.high_watermark
@@ -73,7 +73,7 @@ def _describe(one: Victim) -> dict[str, Any]:
         "members": one.offset.members,
         "relation": one.relation,
         "offsets_partition": one.offsets_partition,
-        "producer_id": one.waits_for,
+        "producer_id": one.waits_for_producer_id,
         "observed_at": text_of_time(one.offset.observed_at_ms),
     }
 

@@ -23,8 +23,8 @@ from service.api.routes import offsets_reading
 from service.api.routes.clusters import known_cluster
 from service.api.schemas.offsets import Explanation
 from service.api.schemas.span_body import describe_span
-from service.domain.partitions.endings import Known, cause_of_marker
-from service.domain.partitions.offset_spans import NON_TRANSACTIONAL, Span, SpanWalk
+from service.domain.partitions.endings import KnownPeriod, cause_of_marker
+from service.domain.partitions.offset_spans import NON_TRANSACTIONAL, Span, SpanBuilder
 from service.domain.transaction_log.causes import Cause
 from service.store.queries.clusters import ClusterRow
 from service.store.queries.decisions import Decided, Hanging, decided, hanging, known_decisions
@@ -89,7 +89,7 @@ def explained(request: Request, cluster: ClusterRow, topic: str, partition: int,
 
     This may take seconds: the caller should hold no connection to the store meanwhile.
     """
-    walk = SpanWalk(offset, end)
+    walk = SpanBuilder(offset, end)
     as_of_ms = request.app.state.now_ms()
     with kafka_of(request).asking(cluster) as client:
         place = offsets_reading.find(client, topic, partition, offset)
@@ -101,7 +101,7 @@ def explained(request: Request, cluster: ClusterRow, topic: str, partition: int,
 
 
 def _told(
-    connection: Connection, cluster: ClusterRow, walk: SpanWalk, hangs: Sequence[Hanging]
+    connection: Connection, cluster: ClusterRow, walk: SpanBuilder, hangs: Sequence[Hanging]
 ) -> list[dict[str, Any]]:
     spans = walk.spans({one.producer_id: one.start_offset for one in hangs if one.is_open})
     known = known_decisions(connection, cluster)
@@ -131,7 +131,7 @@ def _past(connection: Connection, cluster: ClusterRow, producer_id: int, spans: 
     )
 
 
-def _cause(span: Span, past: Sequence[Decided], hangs: Iterable[Hanging], known: Known | None) -> Cause | None:
+def _cause(span: Span, past: Sequence[Decided], hangs: Iterable[Hanging], known: KnownPeriod | None) -> Cause | None:
     if span.marker is None or span.ended_ms is None:
         return None
     by_hand = [

@@ -6,7 +6,7 @@ import time
 from typing import Final, NamedTuple
 
 from service.api.http.problems import NO_SUCH_OFFSET, NO_SUCH_PARTITION, ProblemError
-from service.domain.partitions.offset_spans import SpanWalk
+from service.domain.partitions.offset_spans import SpanBuilder
 from service.domain.reasons.unread import DESCRIBE, READ, NoPermission
 from service.kafka import errors
 from service.kafka.client import KafkaClient
@@ -70,7 +70,7 @@ def find(client: KafkaClient, topic: str, partition: int, offset: int) -> Place:
     return Place(topic, partition, leader, log_start, high_watermark)
 
 
-def read(client: KafkaClient, place: Place, walk: SpanWalk, bounds: Bounds = BOUNDS) -> int | None:
+def read(client: KafkaClient, place: Place, walk: SpanBuilder, bounds: Bounds = BOUNDS) -> int | None:
     """Reads from `walk.next` on and feeds the walk. Returns the offset at which it stopped before the end of the log
     with something left unknown; None if nothing is.
 
@@ -78,7 +78,7 @@ def read(client: KafkaClient, place: Place, walk: SpanWalk, bounds: Bounds = BOU
     """
     began, left, size, was_asked = time.monotonic(), bounds.bytes, bounds.first_bytes, False
     wanted_to = walk.to
-    walk.leave_out(place.log_start)
+    walk.add_gap(place.log_start)
     position = max(walk.next, place.log_start)
     high_watermark, last_stable_offset = place.high_watermark, -1
     while not walk.is_done and position < high_watermark:
@@ -97,16 +97,16 @@ def read(client: KafkaClient, place: Place, walk: SpanWalk, bounds: Bounds = BOU
         if behind <= position:  # only offsets without batches are left
             position = high_watermark
         position = max(position, behind)
-    walk.end(high_watermark, last_stable_offset, is_whole=True)
+    walk.finish(high_watermark, last_stable_offset, is_whole=True)
     return walk.to if walk.to < wanted_to else None
 
 
-def _stop(walk: SpanWalk, position: int, last_stable_offset: int) -> int:
-    walk.end(position, last_stable_offset, is_whole=False)
+def _stop(walk: SpanBuilder, position: int, last_stable_offset: int) -> int:
+    walk.finish(position, last_stable_offset, is_whole=False)
     return position
 
 
-def _settle(client: KafkaClient, place: Place, walk: SpanWalk) -> None:
+def _settle(client: KafkaClient, place: Place, walk: SpanBuilder) -> None:
     """Marks the transactions that the leader reports as open: however far the log goes on, it has no marker for them.
 
     Without permission to ask, the log has to be read.
@@ -118,7 +118,7 @@ def _settle(client: KafkaClient, place: Place, walk: SpanWalk) -> None:
     for one in answer[place.topic, place.partition].producers:
         begin = walk.waiting.get(one.producer_id)
         if begin is not None and 0 <= one.transaction_start_offset <= begin:
-            walk.is_open(one.producer_id)
+            walk.mark_open(one.producer_id)
 
 
 def _fetch(client: KafkaClient, place: Place, offset: int, max_bytes: int) -> FetchedAt:

@@ -20,8 +20,8 @@ from service.api.http.store import store_of
 from service.api.routes.clusters import known_cluster
 from service.api.schemas.partition_body import describe_partition
 from service.api.schemas.partitions import OnePartition, Partitions
-from service.domain.partitions.blocked_groups import NOBODY, GroupsBehind
-from service.domain.partitions.facts import Place
+from service.domain.partitions.blocked_groups import NO_GROUPS, BlockedGroupIndex
+from service.domain.partitions.facts import TopicPartition
 from service.store.display import printable
 from service.store.queries import partitions, transactions
 from service.store.queries.clusters import ClusterRow
@@ -90,22 +90,24 @@ def get_partition(
 
 
 def _described(connection: Connection, cluster: ClusterRow, rows: Sequence[PartitionRow]) -> list[dict[str, Any]]:
-    groups = NOBODY
+    groups = NO_GROUPS
     if any(row.stalled_since_ms is not None for row in rows):
-        groups = GroupsBehind(read_victims(connection, cluster.id))
+        groups = BlockedGroupIndex(read_victims(connection, cluster.id))
     judged = judge(connection, cluster.id, rows)
     owners = (entry.relation.owner for one in judged for entry in one.entries)
     keys = {owner.transactional_id for owner in owners if owner is not None}
     ids = transactions.whole_ids(connection, cluster.id, keys)
-    return [describe_partition(one, groups.at((one.row.topic, one.row.partition)), cluster.name, ids) for one in judged]
+    return [
+        describe_partition(one, groups.behind((one.row.topic, one.row.partition)), cluster.name, ids) for one in judged
+    ]
 
 
-def _bytes(place: Place) -> bytes:
+def _bytes(place: TopicPartition) -> bytes:
     topic, partition = place
     return _HEAD.pack(partition) + topic.encode()
 
 
-def _place(data: bytes) -> Place:
+def _place(data: bytes) -> TopicPartition:
     try:
         return data[_HEAD.size :].decode(), _HEAD.unpack_from(data)[0]
     except UnicodeDecodeError:

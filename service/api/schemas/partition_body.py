@@ -65,7 +65,7 @@ def _transaction(one: JudgedEntry, row: PartitionRow, cluster: str, ids: Mapping
         "records": entry.records,
         "bytes": entry.bytes,
         "blocking_now": is_blocking(entry, row.log_start, row.last_stable_offset),
-        "relation": relation.word,
+        "relation": relation.kind,
         "why": text_of(relation.why),
         "href": None if transactional_id is None else transaction_link(cluster, transactional_id),
     }
@@ -75,7 +75,7 @@ def _started_at_ms(one: JudgedEntry, owner: Owner | None) -> int:
     """Returns the coordinator's start time if the entry belongs to its owner's present transaction, else when the entry
     was first seen. A producer's clock is not used.
     """
-    if owner is not None and one.relation.word in _OWN and is_time(owner.start_ms):
+    if owner is not None and one.relation.kind in _OWN and is_time(owner.start_ms):
         return owner.start_ms
     return one.entry.first_seen_ms
 

@@ -11,7 +11,7 @@ from service.cli.errors import CommandFailed
 from service.cli.segments.files import is_transaction_log, map_file, segments
 from service.cli.segments.owners import Owners, owners_of
 from service.domain.partitions.endings import cause_of_marker
-from service.domain.partitions.offset_spans import Span, SpanWalk
+from service.domain.partitions.offset_spans import Span, SpanBuilder
 from service.partition_log import walk_through
 from service.wire.batches import read_batches
 
@@ -38,7 +38,7 @@ def explain_segments(names: Sequence[str], offset: int, to: int) -> tuple[dict[s
         raise CommandFailed(f"{', '.join(names)}: no batch in there")
     if offset < files[0].first:
         raise CommandFailed(f"no file has offset {offset}: the first begins at {files[0].first}")
-    walk, end, truncated_at = SpanWalk(offset, to), 0, None
+    walk, end, truncated_at = SpanBuilder(offset, to), 0, None
     for file in files:
         if file.first < end:
             raise CommandFailed(f"{file.path} begins at offset {file.first}, before {end}: of another partition?")
@@ -51,7 +51,7 @@ def explain_segments(names: Sequence[str], offset: int, to: int) -> tuple[dict[s
             break
     if truncated_at is None and offset >= end:
         raise CommandFailed(f"no file has offset {offset}: the last one ends at {end}")
-    walk.end(end, _NO_LSO, is_whole=truncated_at is None)
+    walk.finish(end, _NO_LSO, is_whole=truncated_at is None)
     if walk.to < to and truncated_at is None and walk.to < end:
         truncated_at = walk.to
     owners = owners_of(file.data for file in opened if file.is_log)

@@ -13,16 +13,16 @@ from service.domain.findings.finding import Evidence, Finding, Key, Observation,
 from service.domain.findings.formatting import utc
 from service.domain.findings.open_too_long import LONG_AFTER_MS
 from service.domain.findings.stall_causes import NOT_READ, Blocker, StallCause, StallCauses, worst_of
-from service.domain.partitions.blocked_groups import OFFSETS_TOPIC, UNSTABLE_OFFSETS, Victim
-from service.domain.partitions.facts import Place
+from service.domain.partitions.blocked_groups import OFFSETS_TOPIC, UNSTABLE_OFFSETS, AffectedGroup
+from service.domain.partitions.facts import TopicPartition
 
 COMMIT_EXPECTED_MS: Final = 6_000
 """Time by which a group that makes progress has committed: once in the default auto.commit.interval.ms of 5 s."""
 
 
 def blocked_groups(
-    victims: Iterable[Victim],
-    blockers: Mapping[Place, Sequence[Blocker]],
+    affected_groups: Iterable[AffectedGroup],
+    blockers: Mapping[TopicPartition, Sequence[Blocker]],
     known: Mapping[Key, Finding],
     context: Context,
     as_of_ms: int,
@@ -33,12 +33,12 @@ def blocked_groups(
     """
     causes = StallCauses(known, context)
     found = []
-    for victim in victims:
-        if victim.is_blocked and victim.offset.stood_ms >= COMMIT_EXPECTED_MS:
-            behind = _blockers(victim, blockers.get(victim.behind, ()))
+    for affected in affected_groups:
+        if affected.is_blocked and affected.offset.unchanged_ms >= COMMIT_EXPECTED_MS:
+            behind = _blockers(affected, blockers.get(affected.stalled_partition, ()))
             cause = _cause(behind, causes)
-            if cause.has_finding or as_of_ms - victim.stalled_since_ms >= LONG_AFTER_MS:
-                found.append((victim, cause, _hold_evidence(victim, cause, behind)))
+            if cause.has_finding or as_of_ms - affected.stalled_since_ms >= LONG_AFTER_MS:
+                found.append((affected, cause, _hold_evidence(affected, cause, behind)))
     found.sort(key=lambda one: (kinds.SEVERITIES.index(one[1].severity), one[0].key))
     return bounded(
         found,
@@ -107,14 +107,14 @@ def _incompletely_read(one: UnreadCommits) -> Observation:
     )
 
 
-def _blockers(victim: Victim, blockers: Iterable[Blocker]) -> list[Blocker]:
+def _blockers(affected: AffectedGroup, blockers: Iterable[Blocker]) -> list[Blocker]:
     """Returns the entries that the group may wait for. The first open transaction of a partition holds its LSO. If the
     batches that contain a pending offset could not be read, the offset may be in any transaction that is open there: no
     request of Kafka's returns which one."""
     in_order = sorted(blockers, key=lambda one: one.entry.start_offset)
-    if victim.waits_for is not None:
-        return [one for one in in_order if one.entry.producer_id == victim.waits_for]
-    return in_order if victim.is_pending else in_order[:1]
+    if affected.waits_for_producer_id is not None:
+        return [one for one in in_order if one.entry.producer_id == affected.waits_for_producer_id]
+    return in_order if affected.is_pending else in_order[:1]
 
 
 def _cause(blockers: Sequence[Blocker], causes: StallCauses) -> StallCause:
@@ -123,47 +123,47 @@ def _cause(blockers: Sequence[Blocker], causes: StallCauses) -> StallCause:
     return worst_of([causes.of(one) for one in blockers]) if len(blockers) > 1 else causes.of(blockers[0])
 
 
-def _hold_evidence(victim: Victim, cause: StallCause, blockers: Sequence[Blocker]) -> Evidence:
-    place = f"{victim.behind[0]}-{victim.behind[1]}"
-    if victim.waits_for is not None and blockers:
+def _hold_evidence(affected: AffectedGroup, cause: StallCause, blockers: Sequence[Blocker]) -> Evidence:
+    place = f"{affected.stalled_partition[0]}-{affected.stalled_partition[1]}"
+    if affected.waits_for_producer_id is not None and blockers:
         entry = blockers[0].entry
         text = f"{cause.text} is open there since then; its records commit the offset"
         return Evidence(entry.first_seen_ms, f"{place}@{entry.start_offset}", text)
     text = f"the LSO stands there since then, below the high watermark; {cause.text} holds it"
-    return Evidence(victim.stalled_since_ms, f"{place}@{victim.lso_behind}", text)
+    return Evidence(affected.stalled_since_ms, f"{place}@{affected.stalled_lso}", text)
 
 
-def _observe(victim: Victim, cause: StallCause, hold: Evidence, context: Context) -> Observation:
-    group, topic, partition = victim.key
-    problem, advice = (_unstable if victim.relation == UNSTABLE_OFFSETS else _behind)(victim, cause)
+def _observe(affected: AffectedGroup, cause: StallCause, hold: Evidence, context: Context) -> Observation:
+    group, topic, partition = affected.key
+    problem, advice = (_unstable if affected.relation == UNSTABLE_OFFSETS else _behind)(affected, cause)
     observation = Observation(
         kind=kinds.BLOCKED_GROUP,
         severity=cause.severity,
         subject=Subject(group=group, topic=topic, partition=partition),
         summary=f"{group} {problem}",
         advice=f"{advice} {_outlook(cause)}",
-        evidence=(hold, Evidence(victim.offset.standing_since_ms, "OffsetFetch", _committed(victim))),
-        confidence=victim.confidence,
+        evidence=(hold, Evidence(affected.offset.standing_since_ms, "OffsetFetch", _committed(affected))),
+        confidence=affected.confidence,
         self_heals_at_ms=cause.heals_at_ms,
     )
     return with_rule(observation, context.rules.of(cause.owner_name, (topic,)))
 
 
-def _behind(victim: Victim, cause: StallCause) -> tuple[str, str]:
-    _, topic, partition = victim.key
+def _behind(affected: AffectedGroup, cause: StallCause) -> tuple[str, str]:
+    _, topic, partition = affected.key
     return (
-        f"stands still on {topic}-{partition}: at offset {victim.lso_behind} {cause.text} keeps readers of committed"
+        f"stands still on {topic}-{partition}: at offset {affected.stalled_lso} {cause.text} keeps readers of committed"
         " records from reading on",
         "Restarting the group does not help, and offsets reset to behind it skip records that may yet be committed. Its"
         " lag as clients measure it, up to the LSO, may read 0.",
     )
 
 
-def _unstable(victim: Victim, cause: StallCause) -> tuple[str, str]:
-    _, topic, partition = victim.key
+def _unstable(affected: AffectedGroup, cause: StallCause) -> tuple[str, str]:
+    _, topic, partition = affected.key
     return (
         f"cannot fetch its offset of {topic}-{partition}: it is part of {cause.text}"
-        f" on {victim.behind[0]}-{victim.behind[1]} (UNSTABLE_OFFSET_COMMIT)",
+        f" on {affected.stalled_partition[0]}-{affected.stalled_partition[1]} (UNSTABLE_OFFSET_COMMIT)",
         "Consumers that run go on; one that starts, or gets the partition in a rebalance, waits. Do not delete the"
         " group: its offsets would be lost.",
     )
@@ -179,7 +179,7 @@ def _outlook(cause: StallCause) -> str:
     return "It goes on when the transaction ends; who will end it is not known yet."
 
 
-def _committed(victim: Victim) -> str:
-    one = victim.offset
+def _committed(affected: AffectedGroup) -> str:
+    one = affected.offset
     what = "no committed offset" if one.committed_offset < 0 else f"committed offset {one.committed_offset}"
     return what + (", another one pending" if one.is_unstable else "") + ", the same since then"

@@ -82,7 +82,7 @@ def with_owner_and_groups(one: IdState, context: Context, observation: Observati
     """Returns the observation with the owner and mute time of the rule for the id, and with the consumer groups that
     wait for it."""
     return with_rule(observation, rule_of(one, context))._replace(
-        blocked_groups=context.groups.waiting(one.topics, one.producer_id)
+        blocked_groups=context.groups.waiting_for(one.topics, one.producer_id)
     )
 
 

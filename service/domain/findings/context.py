@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from service.domain.findings.finding import Observation
 from service.domain.findings.rules import Rule, Rules
-from service.domain.partitions.blocked_groups import NOBODY, GroupsBehind
+from service.domain.partitions.blocked_groups import NO_GROUPS, BlockedGroupIndex
 from service.domain.transaction_log.states import CONFIG_DEFAULTS, EXPIRATION_CONFIG
 
 SCAN_CONFIG: Final = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
@@ -73,7 +73,7 @@ class Context(NamedTuple):
     known_until_ms: Mapping[int, int]
     leaders: Mapping[int, int]
     is_log_complete: bool
-    groups: GroupsBehind = NOBODY
+    groups: BlockedGroupIndex = NO_GROUPS
     settled_ms: int | None = None
     has_undecodable: bool = False
     may_skip_markers: bool | None = None

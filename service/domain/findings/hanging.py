@@ -12,8 +12,8 @@ from service.domain.findings.context import Context
 from service.domain.findings.finding import Evidence, Observation, Subject
 from service.domain.findings.formatting import join_names, join_partitions
 from service.domain.findings.rules import Rule
-from service.domain.partitions.blocked_groups import Victim
-from service.domain.partitions.facts import Place
+from service.domain.partitions.blocked_groups import AffectedGroup
+from service.domain.partitions.facts import TopicPartition
 from service.domain.partitions.open_entries import Entry, Owner
 from service.domain.reasons.hanging import HangCause, HangReason
 from service.domain.transaction_log.states import EXPIRED, NAMES, TOPIC
@@ -38,7 +38,7 @@ class Case(NamedTuple):
     step_evidence: tuple[Evidence, ...]
     verdict: Verdict = NOT_READ
     groups: tuple[str, ...] = ()
-    pending: tuple[Victim, ...] = ()
+    pending: tuple[AffectedGroup, ...] = ()
 
     @property
     def subject(self) -> Subject:
@@ -173,7 +173,7 @@ def _pending_offsets(case: Case) -> tuple[Evidence, ...]:
     as soon as they have one."""
     if not case.pending:
         return ()
-    places: dict[str, list[Place]] = {}
+    places: dict[str, list[TopicPartition]] = {}
     for one in case.pending:
         group, topic, partition = one.key
         places.setdefault(group, []).append((topic, partition))

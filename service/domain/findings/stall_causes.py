@@ -83,7 +83,7 @@ class StallCauses:
         }
 
     def of(self, blocker: Blocker) -> StallCause:
-        relation, owner = blocker.relation.word, blocker.relation.owner
+        relation, owner = blocker.relation.kind, blocker.relation.owner
         heals_at_ms = None
         if relation == OPENED and owner is not None:
             times_out = times_out_at_ms(owner.state, owner.start_ms, owner.timeout_ms)
@@ -100,10 +100,10 @@ class StallCauses:
 
     def _finding(self, blocker: Blocker) -> Finding | None:
         entry, owner = blocker.entry, blocker.relation.owner
-        kind = _KINDS.get(blocker.relation.word)
+        kind = _KINDS.get(blocker.relation.kind)
         if kind is None:
             return None
-        found = self._entry_findings.get((kind, *entry.place, entry.start_offset, entry.producer_id))
+        found = self._entry_findings.get((kind, *entry.topic_partition, entry.start_offset, entry.producer_id))
         if found is None and owner is not None:
             found = self._known.get((kind, Subject(transactional_id=owner.transactional_id)))
         return found if found is not None and found.status == kinds.CONFIRMED else None

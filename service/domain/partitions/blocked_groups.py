@@ -1,8 +1,8 @@
 """Relates consumer groups to the open transactions that block them, from a committed offset and the LSO.
 
 A committed offset does not show with which isolation level its group reads. A group whose offset is at the LSO, or has
-not moved for STOOD_STILL_MS below it, is assumed to read committed records and to wait. The log between the two is not
-read, so a group that has only markers and aborted records left to pass may wait already: a group that commits "last
+not moved for STOPPED_AFTER_MS below it, is assumed to read committed records and to wait. The log between the two is
+not read, so a group that has only markers and aborted records left to pass may wait already: a group that commits "last
 record + 1" is one marker short of the LSO, and is reported as `will_stop` until its offset has not moved for that long.
 Both relations count as blocked.
 
@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from service.domain.findings.kinds import CERTAIN, LIKELY
-from service.domain.partitions.facts import Place
+from service.domain.partitions.facts import TopicPartition
 
 INACTIVE: Final = "inactive"
 UNSTABLE_OFFSETS: Final = "unstable_offsets"
@@ -31,7 +31,7 @@ STALLED_AFTER_MS: Final = 1_000
 """Time for which a partition has to be stalled before groups count as waiting for it: shorter transactions come and go
 all the time."""
 
-STOOD_STILL_MS: Final = 30_000
+STOPPED_AFTER_MS: Final = 30_000
 """A group that makes progress commits at least once in this time: the default auto.commit.interval.ms is 5 s."""
 
 
@@ -55,11 +55,11 @@ class GroupOffset(NamedTuple):
     producer_id: int | None = None
 
     @property
-    def stood_ms(self) -> int:
+    def unchanged_ms(self) -> int:
         return self.observed_at_ms - self.standing_since_ms
 
 
-class Ends(NamedTuple):
+class LsoSample(NamedTuple):
     """The newest sample of a partition. `stalled_since_ms` None: the LSO is at the high watermark."""
 
     last_stable_offset: int
@@ -67,18 +67,18 @@ class Ends(NamedTuple):
     stalled_since_ms: int | None
 
 
-class Victim(NamedTuple):
-    """A group and a partition that an open transaction affects. `behind`: the stalled partition, since
-    `stalled_since_ms` with its LSO at `lso_behind`; for `unstable_offsets` one of `__consumer_offsets`, else the
+class AffectedGroup(NamedTuple):
+    """A group and a partition that an open transaction affects. `stalled_partition`: the stalled partition, since
+    `stalled_since_ms` with its LSO at `stalled_lso`; for `unstable_offsets` one of `__consumer_offsets`, else the
     group's own. `ends`: of the group's partition; None if that is not watched.
     """
 
     offset: GroupOffset
-    ends: Ends | None
+    ends: LsoSample | None
     relation: str
     confidence: str
-    behind: Place
-    lso_behind: int
+    stalled_partition: TopicPartition
+    stalled_lso: int
     stalled_since_ms: int
 
     @property
@@ -91,22 +91,22 @@ class Victim(NamedTuple):
 
     @property
     def is_pending(self) -> bool:
-        """Returns whether the offset is part of an open transaction on `behind`; a member that starts waits for that
-        one."""
-        return self.offset.is_unstable and self.behind != (self.offset.topic, self.offset.partition)
+        """Returns whether the offset is part of an open transaction on `stalled_partition`; a member that starts waits
+        for that one."""
+        return self.offset.is_unstable and self.stalled_partition != (self.offset.topic, self.offset.partition)
 
     @property
     def offsets_partition(self) -> int | None:
-        return self.behind[1] if self.is_pending else None
+        return self.stalled_partition[1] if self.is_pending else None
 
     @property
-    def waits_for(self) -> int | None:
+    def waits_for_producer_id(self) -> int | None:
         """Returns the producer id of the open transaction that the group waits for; None if that is whichever holds the
-        LSO of `behind`, or any that is open there."""
+        LSO of `stalled_partition`, or any that is open there."""
         return self.offset.producer_id if self.is_pending else None
 
 
-def stall_of(ends: Ends | None, as_of_ms: int) -> int | None:
+def stalled_since_ms(ends: LsoSample | None, as_of_ms: int) -> int | None:
     """Returns since when the LSO is below the high watermark, if that is STALLED_AFTER_MS or longer; else None. If both
     are equal, no group waits for the LSO."""
     if ends is None or ends.stalled_since_ms is None or ends.last_stable_offset >= ends.high_watermark:
@@ -114,9 +114,12 @@ def stall_of(ends: Ends | None, as_of_ms: int) -> int | None:
     return ends.stalled_since_ms if as_of_ms - ends.stalled_since_ms >= STALLED_AFTER_MS else None
 
 
-def victims(
-    offsets: Iterable[GroupOffset], ends: Mapping[Place, Ends], offsets_partitions: int | None, as_of_ms: int
-) -> list[Victim]:
+def affected_groups(
+    offsets: Iterable[GroupOffset],
+    ends: Mapping[TopicPartition, LsoSample],
+    offsets_partitions: int | None,
+    as_of_ms: int,
+) -> list[AffectedGroup]:
     """Returns the relation of every group on a stalled partition, blocked or not; by group, topic and partition.
 
     `ends`: of the stalled partitions at least. `offsets_partitions`: the number of partitions of `__consumer_offsets`,
@@ -124,21 +127,23 @@ def victims(
     say nothing about this stall, and offsets beyond the LSO that were reported after the sample: the LSO may have
     reached them by now.
     """
-    found = (_victim(one, ends, offsets_partitions, as_of_ms) for one in offsets)
+    found = (_affected_group(one, ends, offsets_partitions, as_of_ms) for one in offsets)
     return sorted((one for one in found if one is not None), key=lambda one: one.key)
 
 
-def _victim(
-    one: GroupOffset, all_ends: Mapping[Place, Ends], offsets_partitions: int | None, as_of_ms: int
-) -> Victim | None:
+def _affected_group(
+    one: GroupOffset, all_ends: Mapping[TopicPartition, LsoSample], offsets_partitions: int | None, as_of_ms: int
+) -> AffectedGroup | None:
     place = one.topic, one.partition
     own = all_ends.get(place)
     if one.is_unstable and offsets_partitions is not None:
-        behind = OFFSETS_TOPIC, offsets_partition(one.group, offsets_partitions)
+        stalled_partition = OFFSETS_TOPIC, offsets_partition(one.group, offsets_partitions)
         relation = INACTIVE if one.members == 0 else UNSTABLE_OFFSETS
-        victim = _behind(one, own, behind, all_ends.get(behind), relation, _stood(one), as_of_ms)
-        if victim is not None:
-            return victim
+        affected = _behind(
+            one, own, stalled_partition, all_ends.get(stalled_partition), relation, _confidence(one), as_of_ms
+        )
+        if affected is not None:
+            return affected
     if own is None or one.committed_offset < 0:
         return None
     if one.committed_offset > own.last_stable_offset and one.observed_at_ms > as_of_ms:
@@ -148,17 +153,17 @@ def _victim(
 
 def _behind(
     one: GroupOffset,
-    own: Ends | None,
-    behind: Place,
-    ends: Ends | None,
+    own: LsoSample | None,
+    stalled_partition: TopicPartition,
+    ends: LsoSample | None,
     relation: str,
     confidence: str,
     as_of_ms: int,
-) -> Victim | None:
-    since_ms = stall_of(ends, as_of_ms)
+) -> AffectedGroup | None:
+    since_ms = stalled_since_ms(ends, as_of_ms)
     if ends is None or since_ms is None or one.observed_at_ms < since_ms:
         return None
-    return Victim(one, own, relation, confidence, behind, ends.last_stable_offset, since_ms)
+    return AffectedGroup(one, own, relation, confidence, stalled_partition, ends.last_stable_offset, since_ms)
 
 
 def _relation(one: GroupOffset, last_stable_offset: int) -> tuple[str, str]:
@@ -167,33 +172,33 @@ def _relation(one: GroupOffset, last_stable_offset: int) -> tuple[str, str]:
     if one.committed_offset > last_stable_offset:
         return READS_UNCOMMITTED, CERTAIN
     if one.committed_offset == last_stable_offset:
-        return STOPPED, _stood(one)
-    return (STOPPED if one.stood_ms >= STOOD_STILL_MS else WILL_STOP), LIKELY
+        return STOPPED, _confidence(one)
+    return (STOPPED if one.unchanged_ms >= STOPPED_AFTER_MS else WILL_STOP), LIKELY
 
 
-def _stood(one: GroupOffset) -> str:
+def _confidence(one: GroupOffset) -> str:
     """Returns the confidence. A group that is reading may not have committed yet, so a short time proves little."""
-    return CERTAIN if one.members is not None and one.stood_ms >= STOOD_STILL_MS else LIKELY
+    return CERTAIN if one.members is not None and one.unchanged_ms >= STOPPED_AFTER_MS else LIKELY
 
 
-class GroupsBehind:
+class BlockedGroupIndex:
     """An index of victims that were all observed at the same time."""
 
-    def __init__(self, victims: Iterable[Victim] = ()) -> None:
-        self._blocked: dict[Place, dict[int | None, set[str]]] = {}
-        self._pending: dict[tuple[Place, int], list[Victim]] = {}
-        for one in victims:
+    def __init__(self, groups: Iterable[AffectedGroup] = ()) -> None:
+        self._blocked: dict[TopicPartition, dict[int | None, set[str]]] = {}
+        self._pending: dict[tuple[TopicPartition, int], list[AffectedGroup]] = {}
+        for one in groups:
             if one.is_blocked:
-                by_producer = self._blocked.setdefault(one.behind, {})
-                by_producer.setdefault(one.waits_for, set()).add(one.offset.group)
-            if one.waits_for is not None:
-                self._pending.setdefault((one.behind, one.waits_for), []).append(one)
+                by_producer = self._blocked.setdefault(one.stalled_partition, {})
+                by_producer.setdefault(one.waits_for_producer_id, set()).add(one.offset.group)
+            if one.waits_for_producer_id is not None:
+                self._pending.setdefault((one.stalled_partition, one.waits_for_producer_id), []).append(one)
 
-    def at(self, place: Place) -> tuple[str, ...]:
+    def behind(self, place: TopicPartition) -> tuple[str, ...]:
         """Returns all blocked groups behind the partition, by name."""
         return tuple(sorted(set().union(*self._blocked.get(place, {}).values())))
 
-    def waiting(self, places: Iterable[Place], producer_id: int) -> tuple[str, ...]:
+    def waiting_for(self, places: Iterable[TopicPartition], producer_id: int) -> tuple[str, ...]:
         """Returns the blocked groups, by name, that wait for what the producer id has open on these partitions."""
         found: set[str] = set()
         for place in places:
@@ -201,13 +206,13 @@ class GroupsBehind:
             found |= by_producer.get(None, set()) | by_producer.get(producer_id, set())
         return tuple(sorted(found))
 
-    def pending(self, place: Place, producer_id: int) -> tuple[Victim, ...]:
+    def pending(self, place: TopicPartition, producer_id: int) -> tuple[AffectedGroup, ...]:
         """Returns the groups and partitions, blocked or without members, whose offsets are known to be part of what the
         producer id has open on this partition of `__consumer_offsets`."""
         return tuple(sorted(self._pending.get((place, producer_id), ()), key=lambda one: one.key))
 
 
-NOBODY: Final = GroupsBehind()
+NO_GROUPS: Final = BlockedGroupIndex()
 
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"

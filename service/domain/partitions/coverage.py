@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from service.domain.findings.confirmation import CLIENT_WAITS_MS
 from service.domain.findings.hanging import can_still_write
-from service.domain.partitions.facts import NOT_TOLD, FirstBatch
+from service.domain.partitions.facts import EPOCH_NOT_REPORTED, FirstBatch
 from service.domain.partitions.open_entries import Entry, Relation
 from service.domain.reasons.reason import Reason
 from service.domain.reasons.unjudged import NotAllRead, NotReadYet, ProducerUnknown
@@ -20,7 +20,7 @@ YOUNG_MS: Final = 3_000
 """Age up to which missing facts about a stalled partition or an entry are no gap: the entries may not have been read
 yet, and their owner may not have reached the store."""
 
-LOOKS_TAKE_MS: Final = CLIENT_WAITS_MS + 10_000
+CONFIRMATION_TAKES_MS: Final = CLIENT_WAITS_MS + 10_000
 """The longest time that the three confirmation steps of an entry without owner take if its client may be waiting for a
 broker. Everything needed to judge the entry has been read by then."""
 
@@ -28,7 +28,7 @@ SETTLED_MS: Final = 1_000
 """Time after the end of the transaction that held the LSO, by which the LSO has moved if it moves at all."""
 
 
-class Stall(NamedTuple):
+class StalledPartition(NamedTuple):
     """A stalled partition, and the newest read of what is open there (`read_at_ms` None: there is none).
 
     `is_complete`: the read has all open entries (`described` or `is_whole` of a StalledRead); `read_why`: the reason if
@@ -53,7 +53,7 @@ class Stall(NamedTuple):
         return self.read_at_ms is not None and self.read_lso == self.last_stable_offset
 
 
-def blocker_of(stall: Stall, entries: Iterable[Entry]) -> Entry | None:
+def blocker_of(stall: StalledPartition, entries: Iterable[Entry]) -> Entry | None:
     """Returns the entry that begins at the LSO, if the batch there has the same producer id.
 
     An LSO at the log start may have been put there by the broker (3.9), or lie below it (4.3), so the batch there
@@ -69,7 +69,7 @@ def blocker_of(stall: Stall, entries: Iterable[Entry]) -> Entry | None:
     return next((one for one in at_lso if one.producer_id == stall.first.producer_id), None)
 
 
-def unreplicated(stall: Stall, entries: Iterable[Entry], as_of_ms: int) -> Entry | None:
+def unreplicated(stall: StalledPartition, entries: Iterable[Entry], as_of_ms: int) -> Entry | None:
     """Returns the entry at an LSO that has not moved although the leader lists nothing open there (DescribeProducers):
     its marker is written and not replicated yet. None if there is no such entry."""
     if stall.first is None or stall.read_at_ms is None or not (stall.described and _has_data_at_lso(stall)):
@@ -82,7 +82,7 @@ def unreplicated(stall: Stall, entries: Iterable[Entry], as_of_ms: int) -> Entry
         producer_id=stall.first.producer_id,
         producer_epoch=stall.first.producer_epoch,
         start_offset=stall.last_stable_offset,
-        coordinator_epoch=NOT_TOLD,
+        coordinator_epoch=EPOCH_NOT_REPORTED,
         last_timestamp_ms=NO_TIME,
         records=None,
         bytes=None,
@@ -91,7 +91,9 @@ def unreplicated(stall: Stall, entries: Iterable[Entry], as_of_ms: int) -> Entry
     )
 
 
-def why_not_judged(stall: Stall, relations: Sequence[tuple[Entry, Relation]], as_of_ms: int) -> Reason | None:
+def why_not_judged(
+    stall: StalledPartition, relations: Sequence[tuple[Entry, Relation]], as_of_ms: int
+) -> Reason | None:
     """Returns the reason why not everything open there can be judged; None if everything can."""
     if as_of_ms - stall.stalled_since_ms < YOUNG_MS:
         return None
@@ -101,13 +103,13 @@ def why_not_judged(stall: Stall, relations: Sequence[tuple[Entry, Relation]], as
         return NotAllRead(stall.read_why)
     for entry, relation in relations:
         may_wait = relation.is_unowned and can_still_write(entry, relation.owner)
-        takes_ms = LOOKS_TAKE_MS if may_wait else YOUNG_MS
+        takes_ms = CONFIRMATION_TAKES_MS if may_wait else YOUNG_MS
         if relation.why is not None and as_of_ms - entry.first_seen_ms >= takes_ms:
             return ProducerUnknown(entry.producer_id, relation.why)
     return None
 
 
-def _has_data_at_lso(stall: Stall) -> bool:
+def _has_data_at_lso(stall: StalledPartition) -> bool:
     first = stall.first
     return (
         stall.is_read

@@ -16,7 +16,7 @@ SKEW_MS: Final = 2_000
 """Difference that two clocks of the cluster may have."""
 
 
-class Ended(NamedTuple):
+class EndedTransaction(NamedTuple):
     """The last transaction with partitions that ended under a producer id: its PrepareX, decoded.
 
     `start_ms` and `at_ms` (of the decision) are the coordinator's clock.
@@ -29,13 +29,13 @@ class Ended(NamedTuple):
     partitions: frozenset[tuple[str, int]]
 
 
-def how_ended(
+def resolution_of(
     entry: Entry,
     markers: Sequence[Marker],
     *,
     log_start: int,
     high_watermark: int,
-    ended: Ended | None,
+    ended: EndedTransaction | None,
     by_us: bool,
 ) -> str:
     """Returns a resolution of `kinds.RESOLUTIONS`. `markers`: of its producer id, behind the offset where the entry was
@@ -54,11 +54,11 @@ def how_ended(
     return kinds.FOREIGN_COMMIT if marker.is_commit else kinds.FOREIGN_ABORT
 
 
-def _is_its_marker(marker: Marker, ended: Ended, entry: Entry) -> bool:
+def _is_its_marker(marker: Marker, ended: EndedTransaction, entry: Entry) -> bool:
     """Returns whether the coordinator wrote the marker when that transaction ended. A marker written by hand comes
     later, or lacks the epoch."""
     return (
-        entry.place in ended.partitions
+        entry.topic_partition in ended.partitions
         and marker.producer_epoch == ended.producer_epoch
         and marker.is_commit in (None, ended.is_commit)
         and ended.at_ms - SKEW_MS <= marker.at_ms
@@ -85,19 +85,19 @@ class Decision(NamedTuple):
     cause: Cause
 
 
-class Known(NamedTuple):
+class KnownPeriod(NamedTuple):
     """The span of time of which the store has every decision."""
 
     from_ms: int
     until_ms: int
 
 
-def cause_of_marker(marker: str, at_ms: int, decisions: Iterable[Decision], known: Known | None) -> Cause | None:
+def cause_of_marker(marker: str, at_ms: int, decisions: Iterable[Decision], period: KnownPeriod | None) -> Cause | None:
     """Returns the cause of the decision that fits the marker best, ambiguous if it fits only because clocks may differ.
 
-    `decisions`: all known ones of its producer id; `known`: the span of time in which these are all there were.
+    `decisions`: all known ones of its producer id; `period`: the span of time in which these are all there were.
 
-    A marker that fits no decision and lies in `known` was written without the coordinator: by `kafka-transactions.sh
+    A marker that fits no decision and lies in `period` was written without the coordinator: by `kafka-transactions.sh
     abort`, or another tool that sends WriteTxnMarkers. None: the cause cannot be known.
     """
     fitting = [
@@ -108,7 +108,7 @@ def cause_of_marker(marker: str, at_ms: int, decisions: Iterable[Decision], know
     if fitting:
         distance_ms, _, decision = min(fitting, key=lambda fit: fit[:2])
         return decision.cause if distance_ms <= CLOSE_MS else decision.cause._replace(confidence=AMBIGUOUS)
-    if known is not None and known.from_ms <= at_ms <= known.until_ms:
+    if period is not None and period.from_ms <= at_ms <= period.until_ms:
         return Cause(ADMIN, LIKELY)
     return None
 

@@ -12,15 +12,15 @@ from service.domain.reasons.reason import Reason
 
 SOURCE: Final = "partitions"
 
-Place = tuple[str, int]
+TopicPartition = tuple[str, int]
 """Topic and partition."""
 
-NOT_TOLD: Final = -2
+EPOCH_NOT_REPORTED: Final = -2
 """A coordinator epoch that could not be asked for; with -1 Kafka reports that no marker of the producer id was ever
 written there."""
 
 
-class PartitionLook(NamedTuple):
+class PartitionObservation(NamedTuple):
     """A sample of one partition, as its leader reported it. `why`: the reason if it could not be sampled; the numbers
     are -1 then. `is_gone`: the partition, or its topic, does not exist any more (or another topic has its name now).
 
@@ -58,9 +58,9 @@ class FirstBatch(NamedTuple):
 
 class OpenEntry(NamedTuple):
     """A transaction that is open on the partition, from the leader's producer state (DescribeProducers) or a window of
-    batch headers. `coordinator_epoch`: of the last marker of this producer id, -1 if there never was one, or NOT_TOLD.
-    `last_timestamp_ms`: of its newest batch, the producer's clock; -1 for none. `records`, `bytes`: between LSO and
-    high watermark, only if the whole window was read.
+    batch headers. `coordinator_epoch`: of the last marker of this producer id, -1 if there never was one, or
+    EPOCH_NOT_REPORTED. `last_timestamp_ms`: of its newest batch, the producer's clock; -1 for none. `records`, `bytes`:
+    between LSO and high watermark, only if the whole window was read.
     """
 
     producer_id: int
@@ -99,13 +99,13 @@ class PartitionsBatch(NamedTuple):
     """Everything that one micro-batch of the sampler read. `looked_at_ms`: the time of its last sample of all watched
     partitions.
 
-    `is_full`: `looks` has all watched partitions; any other partition in the store is not watched any more.
+    `is_full`: `observations` has all watched partitions; any other partition in the store is not watched any more.
     `not_covered`: the number of partitions that exist and are not watched (`--topics`, mirrored). `trouble`: the reason
     why not all could be asked; None if all brokers answered.
     """
 
     looked_at_ms: int
-    looks: tuple[PartitionLook, ...] = ()
+    observations: tuple[PartitionObservation, ...] = ()
     reads: tuple[StalledRead, ...] = ()
     is_full: bool = False
     not_covered: int = 0

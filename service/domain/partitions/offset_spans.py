@@ -29,7 +29,7 @@ MOST_SPANS: Final = 2_000
 _FATES: Final = {COMMIT: COMMITTED, ABORT: ABORTED, None: UNKNOWN}
 
 
-class Piece(NamedTuple):
+class BatchOffsets(NamedTuple):
     """A batch: offsets [first, next), including those whose records compaction removed. `marker`: COMMIT or ABORT for a
     control batch; None if compaction emptied it (or it is no transaction marker). `timestamp_ms`: of the marker.
     """
@@ -60,7 +60,7 @@ class Span(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Part:
+class _GrowingSpan:
     """A span that grows. `begin`: first offset of its first batch, which may lie before the requested offsets."""
 
     begin: int
@@ -74,7 +74,7 @@ class _Part:
     ended_ms: int | None = None
 
 
-class SpanWalk:
+class SpanBuilder:
     """Takes pieces in the order of the log, from the one that holds `offset` on, until it `is_done` or the log ends."""
 
     def __init__(self, offset: int, to: int, most_spans: int = MOST_SPANS) -> None:
@@ -82,9 +82,9 @@ class SpanWalk:
         self.to = to
         self.next = offset
         self._most_spans = most_spans
-        self._is_torn = False
-        self._parts: list[_Part] = []
-        self._waiting: dict[int, list[_Part]] = {}
+        self._follows_unreadable = False
+        self._parts: list[_GrowingSpan] = []
+        self._waiting: dict[int, list[_GrowingSpan]] = {}
 
     @property
     def is_done(self) -> bool:
@@ -97,49 +97,49 @@ class SpanWalk:
         transactions."""
         return {producer_id: parts[0].begin for producer_id, parts in self._waiting.items()}
 
-    def take(self, piece: Piece) -> None:
+    def add_batch(self, batch: BatchOffsets) -> None:
         """Adds a piece. Pieces that end before the offsets that are still missing change nothing."""
-        if piece.next <= self.next and self.next < self.to:
+        if batch.next <= self.next and self.next < self.to:
             return
         if self.next < self.to:
-            self.leave_out(piece.first)
-        if piece.first < self.to and self.next < self.to:
-            self._add(piece)
-        elif piece.is_control:
-            self._end(piece)
+            self.add_gap(batch.first)
+        if batch.first < self.to and self.next < self.to:
+            self._add(batch)
+        elif batch.is_control:
+            self._end_transaction(batch)
 
-    def leave_out(self, until: int) -> None:
+    def add_gap(self, until: int) -> None:
         """Records that the log does not hold the offsets up to `until`, even if a batch that begins before `until`
         contains them (a log start inside a batch)."""
         until = min(until, self.to)
         if until > self.next:
-            self._parts.append(_Part(self.next, self.next, until, UNKNOWN if self._is_torn else GAP))
+            self._parts.append(_GrowingSpan(self.next, self.next, until, UNKNOWN if self._follows_unreadable else GAP))
             self.next = until
-        self._is_torn = False
+        self._follows_unreadable = False
 
-    def tear(self) -> None:
+    def add_unreadable(self) -> None:
         """Records that bytes follow which cannot be read: their offsets are unknown, and they may hold the marker of
         any transaction."""
-        self._is_torn = True
+        self._follows_unreadable = True
         for parts in self._waiting.values():
             for part in parts:
                 part.kind = UNKNOWN
         self._waiting.clear()
 
-    def is_open(self, producer_id: int) -> None:
+    def mark_open(self, producer_id: int) -> None:
         """Records that the producer id's transaction is known to be open, so its marker need not be searched for."""
         for part in self._waiting.pop(producer_id, ()):
             part.kind = OPEN
 
-    def end(self, end: int, last_stable_offset: int, *, is_whole: bool) -> None:
+    def finish(self, end: int, last_stable_offset: int, *, is_whole: bool) -> None:
         """Ends the walk: no more pieces follow. `is_whole`: the log was read to its end (the high watermark); else to
-        `end`.
+        `finish`.
 
         Every transaction below the LSO is decided. If its marker is not there, compaction has removed it: that happens
         when no record of the transaction is left.
         """
         if self.next < self.to:
-            self.leave_out(end)
+            self.add_gap(end)
         for parts in self._waiting.values():
             is_open = any(
                 last_stable_offset < part.next if is_whole else part.begin <= last_stable_offset < part.next
@@ -154,33 +154,33 @@ class SpanWalk:
         hang, by producer id."""
         return [self._span(part, hanging) for part in self._parts]
 
-    def _add(self, piece: Piece) -> None:
+    def _add(self, batch: BatchOffsets) -> None:
         part = self._parts[-1] if self._parts else None
-        until = min(piece.next, self.to)
-        if part is None or piece.is_control or not _goes_on(part, piece):
+        until = min(batch.next, self.to)
+        if part is None or batch.is_control or not _continues(part, batch):
             if len(self._parts) >= self._most_spans:
                 self.to = self.next
-                self.take(piece)
+                self.add_batch(batch)
                 return
-            part = _Part(piece.first, self.next, until, None, piece.producer_id, piece.producer_epoch)
+            part = _GrowingSpan(batch.first, self.next, until, None, batch.producer_id, batch.producer_epoch)
             self._parts.append(part)
-            if piece.is_control:
+            if batch.is_control:
                 part.kind = MARKER
-                part.marker, part.marker_offset, part.ended_ms = piece.marker, piece.first, piece.timestamp_ms
-                self._end(piece)
-            elif piece.is_transactional:
-                self._waiting.setdefault(piece.producer_id, []).append(part)
+                part.marker, part.marker_offset, part.ended_ms = batch.marker, batch.first, batch.timestamp_ms
+                self._end_transaction(batch)
+            elif batch.is_transactional:
+                self._waiting.setdefault(batch.producer_id, []).append(part)
             else:
                 part.kind = NON_TRANSACTIONAL
         part.next = self.next = until
 
-    def _end(self, piece: Piece) -> None:
-        for part in self._waiting.pop(piece.producer_id, ()):
-            part.kind = _FATES[piece.marker]
-            part.marker, part.marker_offset, part.ended_ms = piece.marker, piece.first, piece.timestamp_ms
+    def _end_transaction(self, batch: BatchOffsets) -> None:
+        for part in self._waiting.pop(batch.producer_id, ()):
+            part.kind = _FATES[batch.marker]
+            part.marker, part.marker_offset, part.ended_ms = batch.marker, batch.first, batch.timestamp_ms
 
     @staticmethod
-    def _span(part: _Part, hanging: Mapping[int, int]) -> Span:
+    def _span(part: _GrowingSpan, hanging: Mapping[int, int]) -> Span:
         kind = part.kind or UNKNOWN
         if kind in (OPEN, UNKNOWN) and part.marker_offset is None and part.producer_id >= 0:
             start = hanging.get(part.producer_id)
@@ -198,9 +198,9 @@ class SpanWalk:
         )
 
 
-def _goes_on(part: _Part, piece: Piece) -> bool:
+def _continues(part: _GrowingSpan, batch: BatchOffsets) -> bool:
     """Returns whether a data batch continues the part before it: the same transaction, or the same producer without
     one."""
-    if (part.producer_id, part.producer_epoch) != (piece.producer_id, piece.producer_epoch):
+    if (part.producer_id, part.producer_epoch) != (batch.producer_id, batch.producer_epoch):
         return False
-    return part.kind is None if piece.is_transactional else part.kind == NON_TRANSACTIONAL
+    return part.kind is None if batch.is_transactional else part.kind == NON_TRANSACTIONAL

@@ -43,18 +43,18 @@ class Entry(NamedTuple):
     seen_at_ms: int
 
     @property
-    def place(self) -> tuple[str, int]:
+    def topic_partition(self) -> tuple[str, int]:
         return self.topic, self.partition
 
 
 class Relation(NamedTuple):
-    """Who will end an entry. `word`: one of RELATIONS, in the words of the API. `owner`: the id that wrote it, if its
+    """Who will end an entry. `kind`: one of RELATIONS, in the words of the API. `owner`: the id that wrote it, if its
     producer id was ever seen in the transaction log. `why`: what is missing if the word is unknown. `is_unowned`: the
     log, as far as it is read, has no transaction that will end the entry; only the three confirmation steps show
     whether that is final (`findings.hanging`). `is_unread`: the owner's present state in the log is not known.
     """
 
-    word: str
+    kind: str
     owner: Owner | None
     why: Reason | None = None
     is_unowned: bool = False
@@ -68,14 +68,14 @@ def owner_of(entry: Entry, owners: Sequence[Owner]) -> Owner | None:
     return max(current or owners, key=lambda one: one.last_seen_ms, default=None)
 
 
-def will_close(entry: Entry, owner: Owner | Told) -> bool:
+def will_end(entry: Entry, owner: Owner | DescribedOwner) -> bool:
     """Returns whether the owner's open transaction will end the entry. Any marker of the producer id with an epoch not
     below the batch's ends it (`ProducerAppendInfo`), and the owner will have one written to every partition that its
     open transaction lists."""
     return (
         owner.producer_id == entry.producer_id
         and owner.state in OPEN
-        and entry.place in owner.partitions
+        and entry.topic_partition in owner.partitions
         and owner.producer_epoch >= entry.producer_epoch
     )
 
@@ -95,8 +95,8 @@ def relate(entry: Entry, owners: Sequence[Owner], context: Context, *, is_hangin
     owner = owner_of(entry, owners)
     if owner is not None and owner.state == UNKNOWN:
         return Relation(NOT_KNOWN, owner, OwnerUndecodable())
-    if owner is not None and will_close(entry, owner):
-        return Relation(_kept(entry, owner, context), owner)
+    if owner is not None and will_end(entry, owner):
+        return Relation(_owned_relation(entry, owner, context), owner)
     is_unread = not context.is_log_complete if owner is None else owner.log_partition not in context.known_until_ms
     if is_hanging:
         return Relation(HANGING, owner, is_unowned=True, is_unread=is_unread)
@@ -105,7 +105,7 @@ def relate(entry: Entry, owners: Sequence[Owner], context: Context, *, is_hangin
     return Relation(NOT_KNOWN, owner, BeingConfirmed(None if owner is None else NAMES[owner.state]), is_unowned=True)
 
 
-def _kept(entry: Entry, owner: Owner, context: Context) -> str:
+def _owned_relation(entry: Entry, owner: Owner, context: Context) -> str:
     if is_stale(entry, owner):
         return ADOPTED
     if owner.state != ONGOING:
@@ -117,7 +117,7 @@ def _kept(entry: Entry, owner: Owner, context: Context) -> str:
     return OVERDUE if context.known_until_ms.get(owner.log_partition, deadline - 1) >= deadline else OPENED
 
 
-class Told(NamedTuple):
+class DescribedOwner(NamedTuple):
     """An id as its coordinator describes it (DescribeTransactions): the fallback without log access."""
 
     transactional_id: bytes

@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 from service.domain.partitions.open_entries import Entry, Owner
 from service.domain.worlds.markers import Marker
-from service.domain.worlds.order import Absent, LogPlace, Sample, absences, is_there_before
+from service.domain.worlds.order import AbsenceProof, LogPosition, Sample, absence_proofs, was_written_before
 from service.domain.worlds.transactions import Epochs, LogHistory
 
 
-class EntryAsk(NamedTuple):
+class EntryQuery(NamedTuple):
     """An open entry, and the owner of its producer id (`transactional_id` None: no owner is known).
 
     `newest_ms`: timestamp of its newest record, the producer's clock. `is_deep`: read as far back as the bounds allow,
@@ -29,9 +29,9 @@ class EntryAsk(NamedTuple):
     is_deep: bool
 
 
-def ask_about(entry: Entry, owner: Owner | None, samples: tuple[Sample, ...], *, is_deep: bool) -> EntryAsk:
+def entry_query(entry: Entry, owner: Owner | None, samples: tuple[Sample, ...], *, is_deep: bool) -> EntryQuery:
     """Returns the question about the entry; its answer leads to the verdict."""
-    return EntryAsk(
+    return EntryQuery(
         topic=entry.topic,
         partition=entry.partition,
         producer_id=entry.producer_id,
@@ -81,7 +81,7 @@ class EntryRead(NamedTuple):
     oldest first; complete from `markers_from` on. `samples`: of the partition, in the order taken.
     """
 
-    place: str
+    partition_name: str
     newest_ms: int
     batches: Batches
     markers: tuple[Marker, ...]
@@ -90,21 +90,21 @@ class EntryRead(NamedTuple):
     read_at_ms: int
 
     @property
-    def where(self) -> str:
-        return f"{self.place}@{self.batches.start_offset}"
+    def location(self) -> str:
+        return f"{self.partition_name}@{self.batches.start_offset}"
 
-    def absences(self, log_partition: int) -> list[Absent]:
+    def absence_proofs(self, log_partition: int) -> list[AbsenceProof]:
         """Returns the proofs that the entry was not there yet, oldest first."""
         at = self.batches
-        return absences(self.samples, log_partition, at.start_offset, at.first_leader_epoch)
+        return absence_proofs(self.samples, log_partition, at.start_offset, at.first_leader_epoch)
 
-    def absent(self, log_partition: int) -> Absent | None:
+    def newest_absence_proof(self, log_partition: int) -> AbsenceProof | None:
         """Returns the newest proof that the entry was not there yet; None without one."""
-        return next(reversed(self.absences(log_partition)), None)
+        return next(reversed(self.absence_proofs(log_partition)), None)
 
-    def is_there_before(self, log_partition: int, record: LogPlace) -> bool:
+    def was_written_before(self, log_partition: int, record: LogPosition) -> bool:
         """Returns whether all of the entry was written before a client could know of that transaction log record."""
         at = self.batches
-        return at.is_whole and is_there_before(
+        return at.is_whole and was_written_before(
             self.samples, log_partition, at.last_offset, at.last_leader_epoch, record
         )

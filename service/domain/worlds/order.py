@@ -26,57 +26,65 @@ class LogEnd(NamedTuple):
 class Sample(NamedTuple):
     """Rounds in which the partition's leader reported one and the same high watermark.
 
-    - `until`: ends of log partitions received before the last of the rounds began.
-    - `since`: ends of log partitions requested after the first of the rounds was over.
-    - `known_at`: a high watermark of the partition received before `until` was requested; 0 without one.
+    - `ends_before_last`: ends of log partitions received before the last of the rounds began.
+    - `ends_after_first`: ends of log partitions requested after the first of the rounds was over.
+    - `earlier_high_watermark`: a high watermark of the partition received before `ends_before_last` was requested; 0
+      without one.
     """
 
     high_watermark: int
     leader_epoch: int
-    known_at: int
-    until: Mapping[int, LogEnd]
-    since: Mapping[int, LogEnd]
+    earlier_high_watermark: int
+    ends_before_last: Mapping[int, LogEnd]
+    ends_after_first: Mapping[int, LogEnd]
 
 
-class Absent(NamedTuple):
+class AbsenceProof(NamedTuple):
     """A proof that the entry was not acknowledged yet when the transaction log already reached to `log_end`.
 
     Transactions decided below `log_end` were decided before the entry was written, and those completed below it have
-    their markers below `absent_at`. Transactions decided at or above it have their markers at or above `known_at`.
+    their markers below `high_watermark`. Transactions decided at or above it have their markers at or above
+    `earlier_high_watermark`.
     """
 
     log_end: int
-    absent_at: int
+    high_watermark: int
     leader_epoch: int
-    known_at: int
+    earlier_high_watermark: int
 
 
-class LogPlace(NamedTuple):
+class LogPosition(NamedTuple):
     """A record of a log partition, and the epoch of the leader that appended it."""
 
     offset: int
     leader_epoch: int
 
 
-NOWHERE: Final = LogPlace(-1, -1)
+NO_POSITION: Final = LogPosition(-1, -1)
 
 
-def absences(samples: Sequence[Sample], log_partition: int, start_offset: int, leader_epoch: int) -> list[Absent]:
+def absence_proofs(
+    samples: Sequence[Sample], log_partition: int, start_offset: int, leader_epoch: int
+) -> list[AbsenceProof]:
     """Returns the proofs of absence, in the order of `samples`. `leader_epoch`: that of the batch at `start_offset`."""
     return [
-        Absent(one.until[log_partition].offset, one.high_watermark, one.leader_epoch, one.known_at)
+        AbsenceProof(
+            one.ends_before_last[log_partition].offset, one.high_watermark, one.leader_epoch, one.earlier_high_watermark
+        )
         for one in samples
-        if log_partition in one.until and one.high_watermark <= start_offset and one.leader_epoch == leader_epoch
+        if log_partition in one.ends_before_last
+        and one.high_watermark <= start_offset
+        and one.leader_epoch == leader_epoch
     ]
 
 
-def is_there_before(
-    samples: Sequence[Sample], log_partition: int, last_offset: int, leader_epoch: int, record: LogPlace
+def was_written_before(
+    samples: Sequence[Sample], log_partition: int, last_offset: int, leader_epoch: int, record: LogPosition
 ) -> bool:
     """Returns whether everything up to `last_offset` was written before the client could know of that record of the
     transaction log. `leader_epoch` is that of the batch at `last_offset`."""
     for one in samples:
-        end = one.since.get(log_partition)
+        end = one.ends_after_first.get(log_partition)
         if end is None or one.high_watermark <= last_offset or one.leader_epoch < leader_epoch:
             continue
         if end.offset <= record.offset and end.leader_epoch == record.leader_epoch:
@@ -92,8 +100,8 @@ def encode(samples: Sequence[Sample]) -> str:
 def decode(text: str | None) -> tuple[Sample, ...]:
     """Returns the samples from the text that `encode` made; none if it is None."""
     return tuple(
-        Sample(hw, epoch, known_at, _mapped(until), _mapped(since))
-        for hw, epoch, known_at, until, since in json.loads(text or "[]")
+        Sample(hw, epoch, earlier_high_watermark, _mapped(ends_before_last), _mapped(ends_after_first))
+        for hw, epoch, earlier_high_watermark, ends_before_last, ends_after_first in json.loads(text or "[]")
     )
 
 

@@ -14,84 +14,84 @@ from typing import Final
 from service.domain.reasons.decided import RecordsGone, SeveralLeft
 from service.domain.reasons.reason import Reason
 from service.domain.transaction_log.states import TOPIC
-from service.domain.worlds.facts import EntryAsk, EntryFacts, EntryRead
+from service.domain.worlds.facts import EntryFacts, EntryQuery, EntryRead
 from service.domain.worlds.markers import Marker, ended_before, matches
-from service.domain.worlds.order import Absent, LogPlace
-from service.domain.worlds.transactions import Epochs, Transaction, Unseen, transactions_of
+from service.domain.worlds.order import AbsenceProof, LogPosition
+from service.domain.worlds.transactions import Epochs, HiddenTransactions, Transaction, transactions_of
 from service.domain.worlds.verdict import UNKNOWN, Kind, Proof, Verdict, World, decision_of
 
 LATER_MS: Final = 10_000
 """If the newest record's timestamp is later than the decision by more than this, it may have been written after it."""
 
 
-def verdict_on(ask: EntryAsk, facts: EntryFacts, elsewhere: Sequence[Unseen]) -> Verdict:
-    """Returns the verdict on an entry. `elsewhere`: the transactions of any id that the transaction log may hide; they
+def verdict_on(query: EntryQuery, facts: EntryFacts, hidden: Sequence[HiddenTransactions]) -> Verdict:
+    """Returns the verdict on an entry. `hidden`: the transactions of any id that the transaction log may hide; they
     count if the producer id has no known owner."""
     entry = EntryRead(
-        place=f"{ask.topic}-{ask.partition}",
-        newest_ms=ask.newest_ms,
+        partition_name=f"{query.topic}-{query.partition}",
+        newest_ms=query.newest_ms,
         batches=facts.batches,
         markers=facts.markers,
         markers_from=facts.markers_from,
-        samples=ask.samples,
+        samples=query.samples,
         read_at_ms=facts.read_at_ms,
     )
     if facts.history is None:
-        return judge(entry, ask.log_partition, (), elsewhere)
-    return judge(entry, ask.log_partition, *transactions_of(ask.producer_id, facts.history))
+        return prove(entry, query.log_partition, (), hidden)
+    return prove(entry, query.log_partition, *transactions_of(query.producer_id, facts.history))
 
 
-def judge(
-    entry: EntryRead, log_partition: int, transactions: Sequence[Transaction], unseen: Sequence[Unseen]
+def prove(
+    entry: EntryRead, log_partition: int, transactions: Sequence[Transaction], hidden: Sequence[HiddenTransactions]
 ) -> Verdict:
-    """Returns the verdict on an entry. `transactions`: those of its producer id, oldest first. `unseen`: others that
+    """Returns the verdict on an entry. `transactions`: those of its producer id, oldest first. `hidden`: others that
     the producer id may have had."""
     proofs = _Proofs(entry.read_at_ms)
-    log, absent = f"{TOPIC}-{log_partition}", entry.absent(log_partition)
-    hidden = _hidden(entry, unseen, proofs)
+    log, absence = f"{TOPIC}-{log_partition}", entry.newest_absence_proof(log_partition)
+    relevant_holes = _hidden(entry, hidden, proofs)
     listing = proofs.keep(
         transactions,
-        lambda one: one.lists is not False,
+        lambda one: one.lists_partition is not False,
         Kind.LISTING,
         log,
-        f"{{gone}} of the producer id ended without listing {entry.place}",
+        f"{{gone}} of the producer id ended without listing {entry.partition_name}",
     )
     left = proofs.keep(
         listing,
         lambda one: one.data_epochs.overlaps(entry.batches.epochs),
         Kind.EPOCH,
-        entry.where,
+        entry.location,
         f"the entry was written under epoch {_shown(entry.batches.epochs)}, {{gone}} under others",
     )
-    if absent is not None:
+    if absence is not None:
         left = proofs.keep(
             left,
-            lambda one: one.decided.offset >= absent.log_end,
+            lambda one: one.decided.offset >= absence.log_end,
             Kind.ORDER,
             log,
-            f"the entry was not there yet when {{gone}} had ended below {absent.log_end}",
+            f"the entry was not there yet when {{gone}} had ended below {absence.log_end}",
         )
     left = proofs.keep(
         left,
-        lambda one: not entry.is_there_before(log_partition, one.began),
+        lambda one: not entry.was_written_before(log_partition, one.began),
         Kind.ORDER,
         log,
         "all of the entry was there before {gone} began",
     )
-    over = _over(entry, log_partition, listing, unseen)
+    over = _ended_before_entry(entry, log_partition, listing, hidden)
     left = proofs.keep(
         left,
         lambda one: one.decided not in over,
         Kind.MARKER,
-        f"{entry.place}@{entry.markers[-1].offset}" if over else "",
+        f"{entry.partition_name}@{entry.markers[-1].offset}" if over else "",
         "the marker there ended {gone} that could have written the entry",
     )
     possible = {World.COMMIT if one.is_commit else World.ABORT for one in left}
-    possible |= {World.COMMIT, World.ABORT} if hidden else set()
-    if _may_be_of_none(entry, log_partition, absent, left, proofs):
+    possible |= {World.COMMIT, World.ABORT} if relevant_holes else set()
+    if _may_be_of_none(entry, log_partition, absence, left, proofs):
         possible.add(World.NONE)
     decision = decision_of(possible)
-    question = None if decision != UNKNOWN else _open_question(left, hidden)
+    question = None if decision != UNKNOWN else _open_question(left, relevant_holes)
     return Verdict(frozenset(possible), decision, proofs.found, question)
 
 
@@ -123,63 +123,65 @@ class _Proofs:
         return kept
 
 
-def _hidden(entry: EntryRead, unseen: Sequence[Unseen], proofs: _Proofs) -> list[Unseen]:
+def _hidden(entry: EntryRead, hidden: Sequence[HiddenTransactions], proofs: _Proofs) -> list[HiddenTransactions]:
     """Returns the holes of the transaction log that may hide the transaction of this entry."""
-    left = [one for one in unseen if _may_hide(entry, one, entry.absent(one.log_partition))]
-    if not unseen:
+    left = [one for one in hidden if _may_hide(entry, one, entry.newest_absence_proof(one.log_partition))]
+    if not hidden:
         text = "the transaction log was read without a hole that could hide another transaction of the producer id"
         proofs.add(Kind.COMPLETENESS, TOPIC, text)
     elif not left:
-        text = f"{_count(len(unseen), 'hole')} of the transaction log cannot hide one of the entry, by epochs and order"
+        text = f"{_count(len(hidden), 'hole')} of the transaction log cannot hide one of the entry, by epochs and order"
         proofs.add(Kind.COMPLETENESS, TOPIC, text)
     return left
 
 
-def _may_hide(entry: EntryRead, one: Unseen, absent: Absent | None) -> bool:
+def _may_hide(entry: EntryRead, one: HiddenTransactions, absence: AbsenceProof | None) -> bool:
     """Returns whether the hole may hide a transaction that could have written the entry, by this proof of absence."""
     return (
         one.data_epochs.overlaps(entry.batches.epochs)
-        and (absent is None or one.decided.hi > absent.log_end)
-        and not entry.is_there_before(one.log_partition, one.began)
+        and (absence is None or one.decided.hi > absence.log_end)
+        and not entry.was_written_before(one.log_partition, one.began)
     )
 
 
-def _over(
-    entry: EntryRead, log_partition: int, listing: Sequence[Transaction], unseen: Sequence[Unseen]
-) -> set[LogPlace]:
+def _ended_before_entry(
+    entry: EntryRead, log_partition: int, listing: Sequence[Transaction], hidden: Sequence[HiddenTransactions]
+) -> set[LogPosition]:
     """Returns the transactions, as the places of their decisions, of which the partition's markers prove that they
     ended there before the entry began.
 
     Markers are matched once without a proof of absence, and once after each such proof: a newer proof leaves fewer
     transactions, an older one more markers. Each match holds by itself, so the results are joined.
     """
-    over = _ended(listing, entry.markers, is_complete=not any(_may_hide(entry, one, None) for one in unseen))
-    for absent in entry.absences(log_partition):
-        markers = [one for one in entry.markers if one.offset >= absent.absent_at]
-        since = [one for one in listing if one.completed is None or one.completed >= absent.log_end]
-        is_complete = not any(_may_hide(entry, one, absent) for one in unseen)
+    over = _ended(listing, entry.markers, is_complete=not any(_may_hide(entry, one, None) for one in hidden))
+    for absence in entry.absence_proofs(log_partition):
+        markers = [one for one in entry.markers if one.offset >= absence.high_watermark]
+        since = [one for one in listing if one.completed is None or one.completed >= absence.log_end]
+        is_complete = not any(_may_hide(entry, one, absence) for one in hidden)
         # a new leader's high watermark may lag: what an older one wrote above it may belong to what completed before
-        by_its_leader = all(one.leader_epoch == absent.leader_epoch for one in markers)
+        by_its_leader = all(one.leader_epoch == absence.leader_epoch for one in markers)
         over |= _ended(since, markers, is_complete=is_complete and by_its_leader)
     return over
 
 
-def _ended(transactions: Sequence[Transaction], markers: Sequence[Marker], *, is_complete: bool) -> set[LogPlace]:
-    is_complete = is_complete and all(one.lists for one in transactions)
+def _ended(transactions: Sequence[Transaction], markers: Sequence[Marker], *, is_complete: bool) -> set[LogPosition]:
+    is_complete = is_complete and all(one.lists_partition for one in transactions)
     return {one.decided for one in transactions[: ended_before(transactions, markers, is_complete=is_complete)]}
 
 
 def _may_be_of_none(
-    entry: EntryRead, log_partition: int, absent: Absent | None, left: Sequence[Transaction], proofs: _Proofs
+    entry: EntryRead, log_partition: int, absence: AbsenceProof | None, left: Sequence[Transaction], proofs: _Proofs
 ) -> bool:
     """Returns whether some records of the entry may belong to no transaction: the client wrote them after its
     transaction had ended, or never called AddPartitionsToTxn."""
     log = f"{TOPIC}-{log_partition}"
-    if any(one.lists and entry.is_there_before(log_partition, one.decided) for one in left):
+    if any(one.lists_partition and entry.was_written_before(log_partition, one.decided) for one in left):
         proofs.add(Kind.ORDER, log, "all of the entry was there before its transaction was decided")
         return False
-    markers_from = 0 if absent is None else absent.known_at
-    committed = [one for one in left if one.is_commit and one.lists and _has_no_marker(entry, markers_from, one)]
+    markers_from = 0 if absence is None else absence.earlier_high_watermark
+    committed = [
+        one for one in left if one.is_commit and one.lists_partition and _has_no_marker(entry, markers_from, one)
+    ]
     if not committed or entry.newest_ms > committed[-1].decided_ms + LATER_MS:
         return True
     text = "a client that commits has written wherever it added a partition; no marker ended that here, so it lies here"
@@ -196,7 +198,7 @@ def _has_no_marker(entry: EntryRead, markers_from: int, one: Transaction) -> boo
     return are_all_read and not any(matches(m, one) for m in markers)
 
 
-def _open_question(left: Sequence[Transaction], hidden: Sequence[Unseen]) -> Reason:
+def _open_question(left: Sequence[Transaction], hidden: Sequence[HiddenTransactions]) -> Reason:
     if hidden:
         where = hidden[0]
         return RecordsGone(where.log_partition, where.decided.lo, where.decided.hi)

@@ -24,7 +24,7 @@ from service.domain.transaction_log.states import (
     PREPARE_COMMIT,
 )
 from service.domain.transaction_log.transitions import LAST_EPOCH
-from service.domain.worlds.order import NOWHERE, LogPlace
+from service.domain.worlds.order import NO_POSITION, LogPosition
 
 TV2: Final = 2
 """From this transaction version on, every end raises the epoch, so an epoch names one transaction (KIP-890)."""
@@ -63,8 +63,8 @@ ANY_EPOCH: Final = Epochs(0, LAST_EPOCH)
 class IdRecord(NamedTuple):
     """A record of a transactional.id, reduced to what one data partition needs.
 
-    `lists`: the record's partitions contain that data partition. A tombstone has state EXPIRED and producer id -1.
-    `timestamp_ms`: the coordinator's append time.
+    `lists_partition`: the record's partitions contain that data partition. A tombstone has state EXPIRED and producer
+    id -1. `timestamp_ms`: the coordinator's append time.
     """
 
     offset: int
@@ -76,11 +76,11 @@ class IdRecord(NamedTuple):
     client_transaction_version: int
     previous_producer_id: int
     start_ms: int
-    lists: bool
+    lists_partition: bool
 
     @property
-    def place(self) -> LogPlace:
-        return LogPlace(self.offset, self.leader_epoch)
+    def position(self) -> LogPosition:
+        return LogPosition(self.offset, self.leader_epoch)
 
 
 class LogHistory(NamedTuple):
@@ -104,41 +104,41 @@ class Transaction(NamedTuple):
     - `began`: its client began it when this record had been appended (NOWHERE: the log does not show when).
     - `decided`: its PrepareX; its CompleteX where the PrepareX is gone.
     - `completed`: offset of its CompleteX; None without one.
-    - `lists`: whether the coordinator owed the partition a marker; None where the PrepareX is gone.
+    - `lists_partition`: whether the coordinator owed the partition a marker; None where the PrepareX is gone.
     - `data_epochs`: epochs under which its client may have written.
     - `marker_ms`: from the first PrepareX with that outcome to CompleteX, by the coordinator's clock; None where one of
       them is missing.
     """
 
     is_commit: bool
-    lists: bool | None
+    lists_partition: bool | None
     data_epochs: Epochs
     marker_epoch: int
-    began: LogPlace
-    decided: LogPlace
+    began: LogPosition
+    decided: LogPosition
     decided_ms: int
     completed: int | None
     marker_ms: int | None
 
 
-class Unseen(NamedTuple):
+class HiddenTransactions(NamedTuple):
     """Transactions that the log may have contained and no longer shows, with any outcome and any partitions. They began
     after `began` was appended (NOWHERE: at any time), were decided in this range, and wrote under these epochs."""
 
     log_partition: int
-    began: LogPlace
+    began: LogPosition
     decided: Range
     data_epochs: Epochs
 
 
-def transactions_of(producer_id: int, history: LogHistory) -> tuple[list[Transaction], list[Unseen]]:
+def transactions_of(producer_id: int, history: LogHistory) -> tuple[list[Transaction], list[HiddenTransactions]]:
     """Returns the decided transactions of the producer id, oldest first, and those that holes may hide."""
-    decided, began = [], NOWHERE
+    decided, began = [], NO_POSITION
     for group in _groups(history.records):
         if one := _decided(producer_id, began, group):
             decided.append(one)
-        began = max([began, *(record.place for record in group if record.state in _BEGINS)])
-    return decided, list(_unseen(producer_id, history))
+        began = max([began, *(record.position for record in group if record.state in _BEGINS)])
+    return decided, list(_hidden(producer_id, history))
 
 
 def _groups(records: Iterable[IdRecord]) -> Iterator[list[IdRecord]]:
@@ -183,23 +183,23 @@ def _first_prepare(group: Sequence[IdRecord], decision: IdRecord) -> IdRecord:
     return first
 
 
-def _decided(producer_id: int, began: LogPlace, group: Sequence[IdRecord]) -> Transaction | None:
+def _decided(producer_id: int, began: LogPosition, group: Sequence[IdRecord]) -> Transaction | None:
     decision = _decision(group)
     if decision is None or group[-1].state == ONGOING or _written_under(group, decision) != producer_id:
         return None  # Ongoing after PrepareX: the coordinator took a failed append back
     has_prepare, last = decision.state in _PREPARED, group[-1]
     completed = last if last.state in _COMPLETE else None
     first = _first_prepare(group, decision)
-    lists = any(one.lists for one in group)
+    lists = any(one.lists_partition for one in group)
     ongoing = [one for one in group if one.state == ONGOING]
     is_rotated = not has_prepare and decision.producer_id != producer_id
     return Transaction(
         is_commit=last.state in _COMMITS,
-        lists=lists if has_prepare or lists else None,
+        lists_partition=lists if has_prepare or lists else None,
         data_epochs=_epochs_of(ongoing) if ongoing else _data_epochs(decision, is_rotated),
         marker_epoch=LAST_EPOCH if is_rotated else decision.producer_epoch,
         began=began,
-        decided=decision.place,
+        decided=decision.position,
         decided_ms=decision.timestamp_ms,
         completed=None if completed is None else completed.offset,
         marker_ms=completed.timestamp_ms - first.timestamp_ms if completed is not None and has_prepare else None,
@@ -230,10 +230,10 @@ def _data_epochs(decision: IdRecord, is_rotated: bool) -> Epochs:
     return Epochs(epoch if is_commit else epoch - 1, epoch)
 
 
-def _unseen(producer_id: int, history: LogHistory) -> Iterator[Unseen]:
+def _hidden(producer_id: int, history: LogHistory) -> Iterator[HiddenTransactions]:
     for offsets in history.unread:
-        yield Unseen(history.partition, NOWHERE, offsets, ANY_EPOCH)
-    began = begun = NOWHERE
+        yield HiddenTransactions(history.partition, NO_POSITION, offsets, ANY_EPOCH)
+    began = begun = NO_POSITION
     neighbours: list[IdRecord | None] = [None, *history.records, None]
     previous: IdRecord | None = None
     for before, after in pairwise(neighbours):
@@ -243,7 +243,7 @@ def _unseen(producer_id: int, history: LogHistory) -> Iterator[Unseen]:
             if previous is None or not _is_same_transaction(previous, before):
                 begun = began
             # an Ongoing after PrepareX: the coordinator took a failed append of the same transaction back
-            began = before.place if before.state in _BEGINS else begun if before.state == ONGOING else began
+            began = before.position if before.state in _BEGINS else begun if before.state == ONGOING else began
         previous = before
         lo = 0 if before is None else before.offset + 1
         hi = history.to_offset if after is None else after.offset
@@ -252,7 +252,7 @@ def _unseen(producer_id: int, history: LogHistory) -> Iterator[Unseen]:
             continue
         for hole in history.holes:
             if hole.lo < hi and lo < hole.hi:
-                yield Unseen(history.partition, began, Range(max(lo, hole.lo), min(hi, hole.hi)), epochs)
+                yield HiddenTransactions(history.partition, began, Range(max(lo, hole.lo), min(hi, hole.hi)), epochs)
 
 
 def _hidden_epochs(producer_id: int, before: IdRecord | None, after: IdRecord | None) -> Epochs:

@@ -11,8 +11,8 @@ from service.domain.reasons.coding import decode_if
 from service.domain.reasons.reason import Reason
 from service.domain.source_state import LeaseState
 from service.domain.transaction_log.states import CONFIG_DEFAULTS, EXPIRATION_CONFIG, SOURCE, UNKNOWN
-from service.domain.worlds.order import NOWHERE
-from service.domain.worlds.transactions import ANY_EPOCH, Range, Unseen
+from service.domain.worlds.order import NO_POSITION
+from service.domain.worlds.transactions import ANY_EPOCH, HiddenTransactions, Range
 from service.store.schema import (
     cluster_minutes,
     clusters,
@@ -230,17 +230,19 @@ class LogRead(NamedTuple):
 
     read_to: dict[int, int]
     leaders: dict[int, tuple[int, int]]
-    unseen: tuple[Unseen, ...] = ()
+    unseen: tuple[HiddenTransactions, ...] = ()
     has_undecodable: bool = False
 
 
 def log_read(connection: Connection, cluster_id: int) -> LogRead:
     rows = partitions(connection, cluster_id, SOURCE)
-    unseen = [Unseen(row.partition, NOWHERE, Range(0, row.witnessed_from), ANY_EPOCH) for row in rows]
+    unseen = [HiddenTransactions(row.partition, NO_POSITION, Range(0, row.witnessed_from), ANY_EPOCH) for row in rows]
     has_undecodable = any(one.state == UNKNOWN for one in state_counts(connection, cluster_id))
     if has_undecodable:
         # such an id may have any producer id
-        unseen += [Unseen(row.partition, NOWHERE, Range(0, row.next_offset + 1), ANY_EPOCH) for row in rows]
+        unseen += [
+            HiddenTransactions(row.partition, NO_POSITION, Range(0, row.next_offset + 1), ANY_EPOCH) for row in rows
+        ]
     return LogRead(
         {row.partition: row.next_offset for row in rows},
         {row.partition: (row.leader, row.leader_epoch) for row in rows},

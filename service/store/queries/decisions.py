@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import Connection, func, select
 
 from service.domain.findings import kinds
-from service.domain.partitions.endings import CLOCKS_MS, Decision, Known
+from service.domain.partitions.endings import CLOCKS_MS, Decision, KnownPeriod
 from service.domain.partitions.offset_spans import ABORT as ABORT_MARKER
 from service.domain.partitions.offset_spans import COMMIT as COMMIT_MARKER
 from service.domain.transaction_log.causes import ADMIN, CERTAIN, COMMIT, LIKELY, Cause
@@ -70,7 +70,7 @@ def decided(
     return Decided(tuple(found), history[-1].at_ms if len(history) == _MOST_ROWS else 0)
 
 
-def known_decisions(connection: Connection, cluster: ClusterRow) -> Known | None:
+def known_decisions(connection: Connection, cluster: ClusterRow) -> KnownPeriod | None:
     """Returns the period of which the store has all decisions: since counting began, as far as history is kept, behind
     the last gap, up to where the transaction log is read. None: there is no such period."""
     oldest_ms = connection.scalar(select(func.min(_T.at_ms)).where(_T.cluster_id == cluster.id))
@@ -80,7 +80,7 @@ def known_decisions(connection: Connection, cluster: ClusterRow) -> Known | None
     if any(row.next_offset < row.end_offset for row in clusters.partitions(connection, cluster.id, SOURCE)):
         return None
     gap_ms = connection.scalar(select(func.max(_G.seen_at_ms)).where(_G.cluster_id == cluster.id, _G.source == SOURCE))
-    return Known(max(cluster.counted_since_ms, oldest_ms, gap_ms or 0) + CLOCKS_MS, as_of_ms - CLOCKS_MS)
+    return KnownPeriod(max(cluster.counted_since_ms, oldest_ms, gap_ms or 0) + CLOCKS_MS, as_of_ms - CLOCKS_MS)
 
 
 def hanging(connection: Connection, cluster_id: int, topic: str, partition: int) -> list[Hanging]:

@@ -10,8 +10,14 @@ from sqlalchemy import Connection, bindparam, func, select
 from service.domain.findings import kinds
 from service.domain.findings.context import Context, context_of, limits_of
 from service.domain.findings.rules import Rules
-from service.domain.partitions.coverage import ANSWERS_WITHIN_MS, Stall, blocker_of, unreplicated, why_not_judged
-from service.domain.partitions.facts import Place
+from service.domain.partitions.coverage import (
+    ANSWERS_WITHIN_MS,
+    StalledPartition,
+    blocker_of,
+    unreplicated,
+    why_not_judged,
+)
+from service.domain.partitions.facts import TopicPartition
 from service.domain.partitions.open_entries import UNREPLICATED, Entry, Owner, Relation, owner_of, relate
 from service.domain.reasons.coding import decode
 from service.domain.reasons.reason import Reason
@@ -64,7 +70,7 @@ class Missing(NamedTuple):
 
     why: Reason
     partitions: int
-    places: tuple[Place, ...]
+    places: tuple[TopicPartition, ...]
 
 
 class Coverage(NamedTuple):
@@ -117,9 +123,9 @@ def judge(connection: Connection, cluster_id: int, rows: Sequence[PartitionRow])
     if as_of_ms is None or not standing:
         return [JudgedPartition(row, why=row.why) for row in rows]
     found = read_partitions.entries(connection, cluster_id, standing, MOST_ENTRIES)
-    entries: dict[Place, list[Entry]] = {}
+    entries: dict[TopicPartition, list[Entry]] = {}
     for one in found:
-        entries.setdefault(one.place, []).append(one)
+        entries.setdefault(one.topic_partition, []).append(one)
     producers = {one.producer_id for one in found}
     producers |= {row.first.producer_id for row in rows if row.first is not None}
     judging = _Judging(
@@ -127,7 +133,7 @@ def judge(connection: Connection, cluster_id: int, rows: Sequence[PartitionRow])
         _hanging(connection, cluster_id),
         _context(connection, cluster_id, as_of_ms),
         as_of_ms,
-        entries.keys() - {found[-1].place} if len(found) == MOST_ENTRIES else None,
+        entries.keys() - {found[-1].topic_partition} if len(found) == MOST_ENTRIES else None,
         why_no_log(connection, cluster_id),
     )
     return [judging.judge(row, entries.get((row.topic, row.partition), [])) for row in rows]
@@ -141,7 +147,7 @@ class _Judging(NamedTuple):
     hanging: frozenset[tuple[str, int, int, int]]
     context: Context
     as_of_ms: int
-    whole: Set[Place] | None
+    whole: Set[TopicPartition] | None
     no_log: Reason | None
 
     def judge(self, row: PartitionRow, entries: Sequence[Entry]) -> JudgedPartition:
@@ -161,7 +167,7 @@ class _Judging(NamedTuple):
         return JudgedPartition(row, tuple(shown), blocker, why)
 
     def _relate(self, entry: Entry) -> Relation:
-        is_hanging = (*entry.place, entry.producer_id, entry.start_offset) in self.hanging
+        is_hanging = (*entry.topic_partition, entry.producer_id, entry.start_offset) in self.hanging
         relation = relate(entry, self.owners.get(entry.producer_id, []), self.context, is_hanging=is_hanging)
         if relation.why == LogUnread() and self.no_log is not None:
             return relation._replace(why=LogUnread(self.no_log))
@@ -180,7 +186,7 @@ def coverage(connection: Connection, cluster_id: int, judged: Sequence[JudgedPar
     if as_of_ms is None:
         return Coverage()
     counts = read_partitions.counts(connection, cluster_id, as_of_ms - ANSWERS_WITHIN_MS)
-    unjudged: dict[Reason, list[Place]] = {}
+    unjudged: dict[Reason, list[TopicPartition]] = {}
     for one in judged_standing(connection, cluster_id) if judged is None else judged:
         if one.why is not None and one.row.why is None:
             unjudged.setdefault(one.why, []).append((one.row.topic, one.row.partition))
@@ -257,8 +263,8 @@ def _first_seen(entry: Entry, row: PartitionRow) -> Entry:
     return entry._replace(first_seen_ms=min(entry.first_seen_ms, row.stalled_since_ms))
 
 
-def _stall(row: PartitionRow, stalled_since_ms: int) -> Stall:
-    return Stall(
+def _stall(row: PartitionRow, stalled_since_ms: int) -> StalledPartition:
+    return StalledPartition(
         topic=row.topic,
         partition=row.partition,
         log_start=row.log_start,

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, bindparam, func, literal, select, true, union
 
 from service.domain.findings import kinds
 from service.domain.findings.finding import Finding
-from service.domain.partitions.blocked_groups import Victim
+from service.domain.partitions.blocked_groups import AffectedGroup
 from service.domain.transaction_log.states import ONGOING, PREPARE_ABORT, PREPARE_COMMIT, SOURCE
 from service.store.queries.clusters import (
     ClusterRow,
@@ -76,7 +76,7 @@ class ClusterFacts(NamedTuple):
     hanging: tuple[Finding, ...]
     coverage: Coverage
     standing: tuple[StandingRow, ...]
-    victims: tuple[Victim, ...]
+    victims: tuple[AffectedGroup, ...]
 
 
 _T = transactional_ids.c

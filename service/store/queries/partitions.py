@@ -7,8 +7,14 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, case, exists, false, func, select, tuple_
 
-from service.domain.partitions.blocked_groups import OFFSETS_TOPIC, Ends, GroupOffset, Victim, victims
-from service.domain.partitions.facts import FirstBatch, Place
+from service.domain.partitions.blocked_groups import (
+    OFFSETS_TOPIC,
+    AffectedGroup,
+    GroupOffset,
+    LsoSample,
+    affected_groups,
+)
+from service.domain.partitions.facts import FirstBatch, TopicPartition
 from service.domain.partitions.open_entries import Entry
 from service.domain.reasons.coding import decode, decode_if
 from service.domain.reasons.reason import Reason
@@ -30,11 +36,11 @@ _LOOKED_AT_MS = case(
     (and_(_D.why.is_(None), _THERE, _W.looked_at_ms > _D.looked_at_ms), _W.looked_at_ms), else_=_D.looked_at_ms
 )
 
-_ENDS = select(_D.topic, _D.partition, *(_D[name] for name in Ends._fields)).where(_D.is_gone.is_(False))
+_ENDS = select(_D.topic, _D.partition, *(_D[name] for name in LsoSample._fields)).where(_D.is_gone.is_(False))
 
 
 class PartitionRow(NamedTuple):
-    """A partition: the newest PartitionLook, field by field, and the newest StalledRead of it.
+    """A partition: the newest PartitionObservation, field by field, and the newest StalledRead of it.
 
     `looked_at_ms`: where nothing changed between the partition's own observation and the last one of all partitions,
     the time of the latter. Where `why` is set the numbers are those of `answered_at_ms` (None: it never answered, and
@@ -66,7 +72,7 @@ class PartitionRow(NamedTuple):
 
 
 class StallClock(NamedTuple):
-    """The time since when the LSO of a partition is stalled at one offset; `samples` as in PartitionLook."""
+    """The time since when the LSO of a partition is stalled at one offset; `samples` as in PartitionObservation."""
 
     topic_id: str
     last_stable_offset: int
@@ -115,7 +121,7 @@ def looked_at_ms(connection: Connection, cluster_id: int) -> int | None:
     return connection.scalar(_LOOKED_AT, {"cluster_id": cluster_id})
 
 
-def stall_clocks(connection: Connection, cluster_id: int) -> dict[Place, StallClock]:
+def stall_clocks(connection: Connection, cluster_id: int) -> dict[TopicPartition, StallClock]:
     """Returns the clocks of all partitions that were stalled when they answered last."""
     rows = connection.execute(
         select(_D.topic, _D.partition, _D.topic_id, _D.last_stable_offset, _D.stalled_since_ms, _D.samples).where(
@@ -157,12 +163,12 @@ def some_broker_is_silent(connection: Connection, cluster_id: int) -> bool:
 def page(
     connection: Connection,
     cluster_id: int,
-    after: Place | None,
+    after: TopicPartition | None,
     limit: int,
     *,
     lagging: bool | None = None,
     topic: str | None = None,
-) -> tuple[list[PartitionRow], Place | None]:
+) -> tuple[list[PartitionRow], TopicPartition | None]:
     """Returns at most `limit` partitions, by topic and partition, and where the next page begins (None: this was the
     last).
 
@@ -195,7 +201,7 @@ def counts(connection: Connection, cluster_id: int, fresh_since_ms: int) -> Part
 
 
 def entries(
-    connection: Connection, cluster_id: int, places: Sequence[Place] | None = None, limit: int = ENTRIES_READ
+    connection: Connection, cluster_id: int, places: Sequence[TopicPartition] | None = None, limit: int = ENTRIES_READ
 ) -> list[Entry]:
     """Returns the open entries of these partitions, or of all, by partition and start offset; the first `limit`."""
     named = None if places is None else sorted(set(places))
@@ -204,7 +210,7 @@ def entries(
 
 
 def groups(
-    connection: Connection, cluster_id: int, places: Sequence[Place] | None = None, limit: int = GROUPS_READ
+    connection: Connection, cluster_id: int, places: Sequence[TopicPartition] | None = None, limit: int = GROUPS_READ
 ) -> list[GroupOffset]:
     """Returns the offsets of groups on these partitions, or on all known ones, by group and partition; the first
     `limit`."""
@@ -235,7 +241,7 @@ def _count(condition: ColumnElement[bool]) -> ColumnElement[int]:
     return func.count(case((condition, 1)))
 
 
-def read_victims(connection: Connection, cluster_id: int) -> list[Victim]:
+def read_victims(connection: Connection, cluster_id: int) -> list[AffectedGroup]:
     """Returns the relation of every group on a stalled partition, by group, topic and partition; as many as the watch
     of groups keeps, a few thousand at most."""
     offsets = groups(connection, cluster_id)
@@ -245,10 +251,10 @@ def read_victims(connection: Connection, cluster_id: int) -> list[Victim]:
     places = sorted({(one.topic, one.partition) for one in offsets})
     ends = _by_place(rows_at(connection, _ENDS, data_partitions, cluster_id, places))
     ends |= _of_offsets_topic(connection, cluster_id)
-    return victims(offsets, ends, offsets_partitions(ends), as_of_ms)
+    return affected_groups(offsets, ends, offsets_partitions(ends), as_of_ms)
 
 
-def standing(connection: Connection, cluster_id: int) -> dict[Place, Ends]:
+def standing(connection: Connection, cluster_id: int) -> dict[TopicPartition, LsoSample]:
     """Returns the stalled partitions, the longest stalled first, STANDING_READ at most; if there are any, all
     partitions of `__consumer_offsets` too."""
     below = _ENDS.where(_D.cluster_id == cluster_id, _D.stalled_since_ms.is_not(None))
@@ -256,14 +262,14 @@ def standing(connection: Connection, cluster_id: int) -> dict[Place, Ends]:
     return found | _of_offsets_topic(connection, cluster_id) if found else {}
 
 
-def offsets_partitions(ends: Mapping[Place, Ends]) -> int | None:
+def offsets_partitions(ends: Mapping[TopicPartition, LsoSample]) -> int | None:
     """Returns how many partitions `__consumer_offsets` has; None if it is not watched."""
     return max((partition + 1 for topic, partition in ends if topic == OFFSETS_TOPIC), default=None)
 
 
-def _of_offsets_topic(connection: Connection, cluster_id: int) -> dict[Place, Ends]:
+def _of_offsets_topic(connection: Connection, cluster_id: int) -> dict[TopicPartition, LsoSample]:
     return _by_place(connection.execute(_ENDS.where(_D.cluster_id == cluster_id, _D.topic == OFFSETS_TOPIC)))
 
 
-def _by_place(rows: Iterable[Any]) -> dict[Place, Ends]:
-    return {(row[0], row[1]): Ends(*row[2:]) for row in rows}
+def _by_place(rows: Iterable[Any]) -> dict[TopicPartition, LsoSample]:
+    return {(row[0], row[1]): LsoSample(*row[2:]) for row in rows}

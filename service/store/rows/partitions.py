@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from service.domain.partitions.facts import OpenEntry, PartitionLook, Place, StalledRead
+from service.domain.partitions.facts import OpenEntry, PartitionObservation, StalledRead, TopicPartition
 from service.domain.partitions.open_entries import Entry
 from service.domain.reasons.reason import Reason
 
@@ -54,12 +54,12 @@ class Partitions:
     """
 
     watched_ms: int
-    rows: dict[Place, LookRow]
-    entries: dict[Place, dict[int, Entry]]
-    looked: set[Place] = field(default_factory=set)
-    reads: dict[Place, StalledRead] = field(default_factory=dict)
+    rows: dict[TopicPartition, LookRow]
+    entries: dict[TopicPartition, dict[int, Entry]]
+    looked: set[TopicPartition] = field(default_factory=set)
+    reads: dict[TopicPartition, StalledRead] = field(default_factory=dict)
 
-    def look(self, look: PartitionLook) -> bool:
+    def look(self, look: PartitionObservation) -> bool:
         """Applies an observation; returns False, and changes nothing, if it is older than the stored one."""
         place = look.topic, look.partition
         old = self.rows.get(place)
@@ -92,12 +92,12 @@ class Partitions:
         self.reads[place] = read
         return True
 
-    def forget(self, place: Place) -> None:
+    def forget(self, place: TopicPartition) -> None:
         self.rows.pop(place)
         self.entries.pop(place, None)
 
 
-def _row(known: LookRow | None, look: PartitionLook, watched_ms: int) -> LookRow:
+def _row(known: LookRow | None, look: PartitionObservation, watched_ms: int) -> LookRow:
     """Returns the row after an observation. A partition that does not answer keeps its numbers and its stall: a broker
     that is away heals nothing."""
     answers = look.why is None and not look.is_gone
@@ -125,7 +125,7 @@ def _row(known: LookRow | None, look: PartitionLook, watched_ms: int) -> LookRow
     )
 
 
-def _entry(place: Place, known: Entry | None, entry: OpenEntry, read: StalledRead) -> Entry:
+def _entry(place: TopicPartition, known: Entry | None, entry: OpenEntry, read: StalledRead) -> Entry:
     is_same = known is not None and known.start_offset == entry.start_offset
     first_seen_ms = known.first_seen_ms if known is not None and is_same else read.read_at_ms
     return Entry._make((*place, *entry, first_seen_ms, read.read_at_ms))

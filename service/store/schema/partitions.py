@@ -18,8 +18,8 @@ from sqlalchemy import (
 
 from service.store.schema.base import NAME, ROW_ID, cluster_column, metadata
 
-# The watched partitions: the newest observation of each (service.domain.partitions.facts.PartitionLook), and its newest
-# read.
+# The watched partitions: the newest observation of each (service.domain.partitions.facts.PartitionObservation), and its
+# newest read.
 data_partitions = Table(
     "data_partitions",
     metadata,

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Table, bindparam, delete, select, update
 
-from service.domain.partitions.facts import SOURCE, PartitionsBatch, Place, StalledRead
+from service.domain.partitions.facts import SOURCE, PartitionsBatch, StalledRead, TopicPartition
 from service.domain.partitions.open_entries import Entry
 from service.domain.reasons.coding import decode_if, encode_if
 from service.store.many_rows import Upsert, rows_at
@@ -77,7 +77,7 @@ class PartitionWriter(SourceWriter):
             places = _places(batch)
             before = self._stored(connection, places, watched_ms or NEVER_MS)
             after = Partitions(before.watched_ms, dict(before.rows), {at: dict(e) for at, e in before.entries.items()})
-            looks = sum([after.look(look) for look in sorted(batch.looks, key=attrgetter("looked_at_ms"))])
+            looks = sum([after.look(look) for look in sorted(batch.observations, key=attrgetter("looked_at_ms"))])
             reads = sum([after.read(read) for read in sorted(batch.reads, key=attrgetter("read_at_ms"))])
             is_newest = batch.looked_at_ms >= before.watched_ms
             if is_newest and batch.is_full:
@@ -88,7 +88,7 @@ class PartitionWriter(SourceWriter):
                 self._finish(connection, batch)
             return Written(looks, reads)
 
-    def _stored(self, connection: Connection, places: Sequence[Place] | None, watched_ms: int) -> Partitions:
+    def _stored(self, connection: Connection, places: Sequence[TopicPartition] | None, watched_ms: int) -> Partitions:
         found = Partitions(watched_ms, {}, {})
         for row in rows_at(connection, _STORED, data_partitions, self._cluster_id, places):
             found.rows[row[0], row[1]] = LookRow._make(row)._replace(why=decode_if(row.why))
@@ -96,7 +96,7 @@ class PartitionWriter(SourceWriter):
             found.entries.setdefault((row[0], row[1]), {})[row.producer_id] = Entry._make(row)
         return found
 
-    def _found(self, connection: Connection) -> set[Place]:
+    def _found(self, connection: Connection) -> set[TopicPartition]:
         """Returns the partitions that open findings are about."""
         is_open = (findings.c.cluster_id == self._cluster_id, findings.c.resolved_at_ms.is_(None))
         rows = connection.execute(select(findings.c.topic, findings.c.partition).where(*is_open))
@@ -126,7 +126,7 @@ class PartitionWriter(SourceWriter):
             connection.execute(_DROP_ENTRY, gone)
         _ENTRIES.write(connection, news)
 
-    def _key(self, place: Place) -> dict[str, Any]:
+    def _key(self, place: TopicPartition) -> dict[str, Any]:
         return {"of_cluster": self._cluster_id, "of_topic": place[0], "of_partition": place[1]}
 
     def _finish(self, connection: Connection, batch: PartitionsBatch) -> None:
@@ -134,18 +134,20 @@ class PartitionWriter(SourceWriter):
         self._save_status(connection, batch.looked_at_ms, batch.trouble)
 
 
-def _places(batch: PartitionsBatch) -> list[Place] | None:
+def _places(batch: PartitionsBatch) -> list[TopicPartition] | None:
     """Returns the partitions that the batch is about; None: all, or so many that reading all is faster."""
     if batch.is_full:
         return None
-    asked = {(fact.topic, fact.partition) for facts in (batch.looks, batch.reads) for fact in facts}
+    asked = {(fact.topic, fact.partition) for facts in (batch.observations, batch.reads) for fact in facts}
     return None if len(asked) >= ALL_FROM else sorted(asked)
 
 
-def _forget_others(partitions: Partitions, batch: PartitionsBatch, found: Container[Place], now_ms: int) -> None:
+def _forget_others(
+    partitions: Partitions, batch: PartitionsBatch, found: Container[TopicPartition], now_ms: int
+) -> None:
     """Forgets the partitions that a full batch does not name: they are not watched any more. A partition that is gone
     stays for GONE_KEPT_MS, and for as long as it is in `found`, which has the partitions with open findings."""
-    named = {(look.topic, look.partition) for look in batch.looks}
+    named = {(look.topic, look.partition) for look in batch.observations}
     for place in partitions.rows.keys() - named:
         row = partitions.rows[place]
         if not row.is_gone or (row.looked_at_ms < now_ms - GONE_KEPT_MS and place not in found):

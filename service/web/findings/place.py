@@ -10,8 +10,8 @@ from sqlalchemy import Connection
 
 from service.domain.findings import kinds
 from service.domain.findings.finding import Finding
-from service.domain.partitions.blocked_groups import Victim
-from service.domain.partitions.facts import Place
+from service.domain.partitions.blocked_groups import AffectedGroup
+from service.domain.partitions.facts import TopicPartition
 from service.domain.transaction_log.states import TOPIC
 from service.store.queries import partitions, transactions
 from service.store.queries.judged_partitions import JudgedPartition, judge
@@ -73,12 +73,17 @@ def where_of(connection: Connection, cluster_id: int, cluster: str, finding: Fin
     places = listed.get(subject.transactional_id, [])
     held = _held(connection, cluster_id, places, victims, subject.transactional_id)
     behind = {(one.judged.row.topic, one.judged.row.partition) for one in held}
-    groups = group_rows(one for one in victims if one.behind in behind)
+    groups = group_rows(one for one in victims if one.stalled_partition in behind)
     return Where(groups=tuple(groups), held=held, listed=len(places), row=row)
 
 
 def _at(
-    connection: Connection, cluster_id: int, cluster: str, finding: Finding, place: Place, victims: Sequence[Victim]
+    connection: Connection,
+    cluster_id: int,
+    cluster: str,
+    finding: Finding,
+    place: TopicPartition,
+    victims: Sequence[AffectedGroup],
 ) -> Where:
     row = partitions.find(connection, cluster_id, *place)
     if row is None:
@@ -87,26 +92,36 @@ def _at(
     if finding.kind == kinds.BLOCKED_GROUP:
         own = [one for one in victims if one.key == (finding.subject.group, *place)]
     else:
-        own = [one for one in victims if one.behind == place and _may_wait_for(one, finding.subject.producer_id)]
+        own = [
+            one for one in victims if one.stalled_partition == place and _may_wait_for(one, finding.subject.producer_id)
+        ]
     ruler = ruler_of(judged, victims, cluster)
     return Where(judged, ruler, tuple(group_rows(own)))
 
 
-def _may_wait_for(victim: Victim, producer_id: int | None) -> bool:
-    return producer_id is None or victim.waits_for in (None, producer_id)
+def _may_wait_for(victim: AffectedGroup, producer_id: int | None) -> bool:
+    return producer_id is None or victim.waits_for_producer_id in (None, producer_id)
 
 
 def _held(
-    connection: Connection, cluster_id: int, places: Sequence[Place], victims: Sequence[Victim], id_: bytes
+    connection: Connection,
+    cluster_id: int,
+    places: Sequence[TopicPartition],
+    victims: Sequence[AffectedGroup],
+    id_: bytes,
 ) -> tuple[Held, ...]:
     rows = [partitions.find(connection, cluster_id, *place) for place in places[:HELD_READ]]
     standing = [row for row in rows if row is not None and row.stalled_since_ms is not None]
     found = []
     for judged in judge(connection, cluster_id, standing):
         row, blocker = judged.row, judged.blocker
-        relation = "unknown" if blocker is None else blocker.relation.word
+        relation = "unknown" if blocker is None else blocker.relation.kind
         owner = None if blocker is None else blocker.relation.owner
-        waiting = {one.offset.group for one in victims if one.behind == (row.topic, row.partition) and one.is_blocked}
+        waiting = {
+            one.offset.group
+            for one in victims
+            if one.stalled_partition == (row.topic, row.partition) and one.is_blocked
+        }
         found.append(
             Held(
                 judged,

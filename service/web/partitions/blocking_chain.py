@@ -11,8 +11,8 @@ from service.domain.findings import kinds
 from service.domain.findings.context import Limits
 from service.domain.findings.finding import Finding
 from service.domain.findings.lifecycle import MOST_OPEN
-from service.domain.partitions.blocked_groups import GroupsBehind, Victim
-from service.domain.partitions.facts import Place
+from service.domain.partitions.blocked_groups import AffectedGroup, BlockedGroupIndex
+from service.domain.partitions.facts import TopicPartition
 from service.domain.partitions.open_entries import COMPLETING, HANGING, NOT_KNOWN, OVERDUE, UNREPLICATED, Owner
 from service.domain.reasons.reason import text_of
 from service.domain.transaction_log import states
@@ -109,7 +109,7 @@ def by_id(findings: Iterable[Finding]) -> dict[bytes, Finding]:
 
 def links(
     judged: Iterable[JudgedPartition],
-    victims: Iterable[Victim],
+    victims: Iterable[AffectedGroup],
     hanging: Mapping[Key, Finding],
     limits: Limits,
     now_ms: int,
@@ -120,10 +120,10 @@ def links(
 
     `hanging`, `of_ids`: findings as `by_key` and `by_id` return them.
     """
-    behind: dict[Place, list[Victim]] = {}
+    behind: dict[TopicPartition, list[AffectedGroup]] = {}
     for victim in victims:
         if victim.is_blocked:
-            behind.setdefault(victim.behind, []).append(victim)
+            behind.setdefault(victim.stalled_partition, []).append(victim)
     found = [
         _link(one, behind.get((one.row.topic, one.row.partition), ()), hanging, of_ids or {}, limits, now_ms)
         for one in judged
@@ -138,7 +138,7 @@ def _worst_first(link: Link) -> tuple[bool, int, int, int, int]:
 
 def _link(
     judged: JudgedPartition,
-    victims: Sequence[Victim],
+    victims: Sequence[AffectedGroup],
     hanging: Mapping[Key, Finding],
     of_ids: Mapping[bytes, Finding],
     limits: Limits,
@@ -147,7 +147,7 @@ def _link(
     row, blocker = judged.row, judged.blocker
     owner = None if blocker is None else blocker.relation.owner
     start = None if blocker is None else blocker.entry.start_offset
-    relation = NOT_KNOWN if blocker is None else blocker.relation.word
+    relation = NOT_KNOWN if blocker is None else blocker.relation.kind
     finding = hanging.get((row.topic, row.partition, start))
     if finding is None and owner is not None and relation != HANGING:
         finding = of_ids.get(owner.transactional_id)
@@ -185,10 +185,10 @@ def _state(owner: Owner | None, finding: Finding | None) -> str | None:
     return None if owner is None else f"{'stuck in' if is_stuck else 'in'} {states.NAMES[owner.state]}"
 
 
-def _waiting(victim: Victim) -> Waiting:
+def _waiting(victim: AffectedGroup) -> Waiting:
     to_go = None
     if victim.relation == "will_stop":
-        to_go = max(victim.lso_behind - victim.offset.committed_offset, 0)
+        to_go = max(victim.stalled_lso - victim.offset.committed_offset, 0)
     return Waiting(victim.offset.group, victim.relation, to_go)
 
 
@@ -202,7 +202,7 @@ class Blocking(NamedTuple):
     groups: Mapping[bytes, Sequence[str]]
 
 
-def read_blocking(connection: Connection, cluster_id: int, places: Collection[Place]) -> Blocking:
+def read_blocking(connection: Connection, cluster_id: int, places: Collection[TopicPartition]) -> Blocking:
     """Reads the hanging findings of all ids, and the groups blocked on `places`: the partitions that the open
     transactions in question list."""
     selection = FindingSelection(frozenset({kinds.HANGING}), frozenset({kinds.CONFIRMED}))
@@ -214,15 +214,17 @@ def read_blocking(connection: Connection, cluster_id: int, places: Collection[Pl
     return Blocking(hanging, _groups(connection, cluster_id, places) if places else {})
 
 
-def _groups(connection: Connection, cluster_id: int, places: Collection[Place]) -> dict[bytes, list[str]]:
-    victims = [one for one in read_victims(connection, cluster_id) if one.is_blocked and one.behind in places]
-    waiting = GroupsBehind(victims)
-    behind = sorted({one.behind for one in victims})[:_PARTITIONS_JUDGED]
+def _groups(connection: Connection, cluster_id: int, places: Collection[TopicPartition]) -> dict[bytes, list[str]]:
+    victims = [
+        one for one in read_victims(connection, cluster_id) if one.is_blocked and one.stalled_partition in places
+    ]
+    waiting = BlockedGroupIndex(victims)
+    behind = sorted({one.stalled_partition for one in victims})[:_PARTITIONS_JUDGED]
     rows = [partitions.find(connection, cluster_id, *place) for place in behind]
     groups: dict[bytes, set[str]] = {}
     for one in judge(connection, cluster_id, [row for row in rows if row is not None]):
         owner = None if one.blocker is None else one.blocker.relation.owner
         if one.blocker is not None and owner is not None:
-            names = waiting.waiting([one.blocker.entry.place], one.blocker.entry.producer_id)
+            names = waiting.waiting_for([one.blocker.entry.topic_partition], one.blocker.entry.producer_id)
             groups.setdefault(id_key(owner.transactional_id), set()).update(names)
     return {key: sorted(names) for key, names in groups.items()}

@@ -17,9 +17,9 @@ from service.domain.partitions.blocked_groups import (
     STOPPED,
     UNSTABLE_OFFSETS,
     WILL_STOP,
-    Victim,
+    AffectedGroup,
 )
-from service.domain.partitions.facts import Place
+from service.domain.partitions.facts import TopicPartition
 from service.store.queries import findings
 from service.store.queries.findings import FindingSelection
 from service.store.queries.partitions import GROUPS_READ, read_victims
@@ -40,7 +40,7 @@ class GroupRow(NamedTuple):
     topic: str
     partition: int
     relation: str
-    behind: Place
+    behind: TopicPartition
     committed: int | None
     last_stable_offset: int | None
     high_watermark: int | None
@@ -66,13 +66,13 @@ class GroupRow(NamedTuple):
         return self.is_blocked and self.lag_to_lso == 0
 
 
-def group_rows(victims: Iterable[Victim]) -> list[GroupRow]:
+def group_rows(victims: Iterable[AffectedGroup]) -> list[GroupRow]:
     """Returns the rows, those of waiting groups first, then by name."""
     rows = [_row(one) for one in victims]
     return sorted(rows, key=lambda row: (ORDER.index(row.relation), row.group, row.topic, row.partition))
 
 
-def _row(one: Victim) -> GroupRow:
+def _row(one: AffectedGroup) -> GroupRow:
     committed = None if one.offset.committed_offset < 0 else one.offset.committed_offset
     last_stable_offset = None if one.ends is None else one.ends.last_stable_offset
     high_watermark = None if one.ends is None else one.ends.high_watermark
@@ -82,7 +82,7 @@ def _row(one: Victim) -> GroupRow:
         topic=topic,
         partition=partition,
         relation=one.relation,
-        behind=one.behind,
+        behind=one.stalled_partition,
         committed=committed,
         last_stable_offset=last_stable_offset,
         high_watermark=high_watermark,
@@ -92,7 +92,7 @@ def _row(one: Victim) -> GroupRow:
         standing_since_ms=one.offset.standing_since_ms,
         is_blocked=one.is_blocked,
         is_pending=one.is_pending,
-        to_go=max(one.lso_behind - (committed or 0), 0) if one.relation == WILL_STOP else None,
+        to_go=max(one.stalled_lso - (committed or 0), 0) if one.relation == WILL_STOP else None,
     )
 
 

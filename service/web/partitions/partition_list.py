@@ -12,7 +12,7 @@ from service.domain.findings import kinds
 from service.domain.findings.context import limits_of
 from service.domain.findings.kinds import CONFIRMED
 from service.domain.findings.lifecycle import MOST_OPEN_IN_ALL
-from service.domain.partitions.blocked_groups import Victim
+from service.domain.partitions.blocked_groups import AffectedGroup
 from service.domain.partitions.open_entries import COMPLETING, OPENED, OVERDUE
 from service.domain.transaction_log.states import is_time
 from service.store.queries import findings as read_findings
@@ -49,7 +49,7 @@ class StandingRow(NamedTuple):
 
 
 def read_standing(
-    connection: Connection, frame: Frame, judged: Sequence[JudgedPartition], victims: Iterable[Victim]
+    connection: Connection, frame: Frame, judged: Sequence[JudgedPartition], victims: Iterable[AffectedGroup]
 ) -> list[StandingRow]:
     """Returns the rows of stalled partitions, the worst first."""
     confirmed = FindingSelection(kinds=_BLOCKING, statuses=frozenset({CONFIRMED}))
@@ -80,7 +80,7 @@ def opened_ms(one: JudgedEntry) -> int:
     """Returns the start of the entry's transaction: as the coordinator has it if the entry belongs to its open
     transaction, else the time at which the entry was first seen."""
     owner = one.relation.owner
-    if owner is not None and one.relation.word in _OWN and is_time(owner.start_ms):
+    if owner is not None and one.relation.kind in _OWN and is_time(owner.start_ms):
         return owner.start_ms
     return one.entry.first_seen_ms
 

@@ -12,7 +12,7 @@ from service.api.http.problems import NO_SUCH_PARTITION, ProblemError
 from service.api.routes.offsets import explained
 from service.domain.findings.context import Limits, limits_of
 from service.domain.findings.finding import Finding
-from service.domain.partitions.facts import Place
+from service.domain.partitions.facts import TopicPartition
 from service.domain.partitions.open_entries import (
     ADOPTED,
     COMPLETING,
@@ -107,7 +107,7 @@ def _seen(connection: Connection, frame: Frame, topic: str, partition: int) -> _
     findings, _ = read_findings.read_page(
         connection, frame.cluster.id, FindingSelection(topic=topic, partition=partition), None, FINDINGS_SHOWN
     )
-    felt = [one for one in victims if place in ((one.offset.topic, one.offset.partition), one.behind)]
+    felt = [one for one in victims if place in ((one.offset.topic, one.offset.partition), one.stalled_partition)]
     open_ = [_open_row(one, judged, limits) for one in judged.entries]
     ruler = None if standing is None else ruler_of(judged, victims, frame.name)
     return _Seen(judged, standing, open_, group_rows(felt), findings, ruler)
@@ -126,7 +126,7 @@ def _open_row(one: JudgedEntry, judged: JudgedPartition, limits: Limits) -> Open
     )
 
 
-def _explanation(request: Request, frame: Frame, place: Place, wanted: Asked) -> Explanation | None:
+def _explanation(request: Request, frame: Frame, place: TopicPartition, wanted: Asked) -> Explanation | None:
     if wanted.mistake is not None:
         return Explanation(wanted.offset, wanted.to, problem=wanted.mistake)
     if wanted.offset is None or wanted.to is None:
@@ -138,7 +138,7 @@ def _explanation(request: Request, frame: Frame, place: Place, wanted: Asked) ->
     return explanation_of(wanted.offset, wanted.to, told)
 
 
-def _page(frame: Frame, place: Place, seen: _Seen, explanation: Explanation | None, wanted: Asked) -> Response:
+def _page(frame: Frame, place: TopicPartition, seen: _Seen, explanation: Explanation | None, wanted: Asked) -> Response:
     topic, partition = place
     link = None if seen.standing is None else seen.standing.link
     name = f"{printable(topic)}-{partition}"

@@ -11,7 +11,7 @@ from service.domain.partitions.blocked_groups import (
     STOPPED,
     UNSTABLE_OFFSETS,
     WILL_STOP,
-    Victim,
+    AffectedGroup,
 )
 from service.domain.partitions.open_entries import ADOPTED, COMPLETING, NOT_KNOWN, OPENED, OVERDUE, UNREPLICATED
 from service.domain.partitions.open_entries import HANGING as HANGS
@@ -41,7 +41,7 @@ GROUP_WORDS: Final = {
 }
 
 
-def ruler_of(judged: JudgedPartition, victims: Iterable[Victim], cluster: str) -> Ruler | None:
+def ruler_of(judged: JudgedPartition, victims: Iterable[AffectedGroup], cluster: str) -> Ruler | None:
     """Returns the ruler of the partition; None if the partition never answered or its log is empty. `victims`: the
     groups; those of other partitions are ignored."""
     row = judged.row
@@ -60,23 +60,23 @@ def _span(one: JudgedEntry, log_start: int, end: int, cluster: str) -> Span:
     those of others."""
     entry, owner = one.entry, one.relation.owner
     first = max(entry.start_offset, log_start)
-    said = RELATION_WORDS[one.relation.word]
+    said = RELATION_WORDS[one.relation.kind]
     return Span(
         first=first,
         next=max(min(first + max(entry.records or 1, 1), end), first + 1),
-        kind=HANGING if one.relation.word == HANGS else OPEN,
+        kind=HANGING if one.relation.kind == HANGS else OPEN,
         who=f"producer id {entry.producer_id}" if owner is None else display_id(owner.transactional_id),
         words=said if entry.records is None else f"{said}, {words.plural(entry.records, 'record')}",
         href=None if owner is None else transaction_page(cluster, owner.transactional_id),
-        ended="never" if one.relation.word == HANGS else "not yet",
+        ended="never" if one.relation.kind == HANGS else "not yet",
         begins=True,
     )
 
 
-def _pin(one: Victim) -> Pin:
+def _pin(one: AffectedGroup) -> Pin:
     offset = one.offset.committed_offset
     if one.relation == WILL_STOP:
-        to_go = max(one.lso_behind - offset, 0)
+        to_go = max(one.stalled_lso - offset, 0)
         return Pin(offset, one.offset.group, SOON, f"will stop, {words.plural(to_go, 'offset')} to go")
     if one.relation == READS_UNCOMMITTED:
         return Pin(offset, one.offset.group, FREE, "reads uncommitted, not blocked")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from service.domain.findings.context import Limits
-from service.domain.partitions.facts import NOT_TOLD
+from service.domain.partitions.facts import EPOCH_NOT_REPORTED
 from service.domain.partitions.open_entries import ADOPTED, COMPLETING, HANGING, OPENED, OVERDUE, UNREPLICATED, Relation
 from service.domain.transaction_log.states import is_time, times_out_at_ms
 
@@ -31,28 +31,28 @@ HANGS: Final = Heal(0, NO, "critical", "will not heal by itself", brief="hangs")
 OF_UNKNOWN: Final = Heal(3, UNKNOWN, "unknown", "unknown", brief="cannot be judged")
 
 
-def heal_of(relation: Relation, limits: Limits, leader: int = NOT_TOLD) -> Heal:
+def heal_of(relation: Relation, limits: Limits, leader: int = EPOCH_NOT_REPORTED) -> Heal:
     """Returns the outlook of an open entry. `limits`: of the brokers, which check for timed-out transactions every
     `scan_ms`. `leader`: of the partition."""
     owner = relation.owner
-    if relation.word == HANGING:
+    if relation.kind == HANGING:
         return HANGS
-    if relation.word == COMPLETING:
+    if relation.kind == COMPLETING:
         when = f"when broker {leader} acknowledges" if leader >= 0 else "when its leader is back"
         return Heal(
             1, WHEN, "completing", f"heals {when}", more="its marker is sent without limit", brief=f"heals {when}"
         )
-    if relation.word == UNREPLICATED:
+    if relation.kind == UNREPLICATED:
         when = "when the replicas catch up"
         more = "the leader has the marker already"
         return Heal(1, WHEN, "completing", f"heals {when}", more=more, brief=f"heals {when}")
-    if relation.word == ADOPTED:
+    if relation.kind == ADOPTED:
         text = "ends with the id's present transaction"
         return Heal(2, SELF, "clock", text, more="its marker decides about these too", brief=text)
-    if relation.word == OVERDUE:
+    if relation.kind == OVERDUE:
         text = "overdue, not aborted by its coordinator"
         return Heal(1, NOW, "warning", text, more="it should have been, on its timeout", brief="is overdue")
-    if relation.word == OPENED and owner is not None:
+    if relation.kind == OPENED and owner is not None:
         times_out_ms = times_out_at_ms(owner.state, owner.start_ms, owner.timeout_ms)
         if times_out_ms is None or not is_time(times_out_ms):
             text = "no timeout: ends when its application ends it"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from service.domain.partitions.facts import PartitionLook, StalledRead
+from service.domain.partitions.facts import PartitionObservation, StalledRead
 from service.domain.reasons.unread import READ, NoBroker, NoPermission
 from service.domain.transaction_log import states
 from service.store.queries import judged_partitions
@@ -188,7 +188,9 @@ def test_a_marker_that_is_not_replicated_is_no_blocker_by_name(cluster: WithPart
     ],
     ids=["LSO at the log start", "a marker", "no transaction", "of another", "not read", "read elsewhere"],
 )
-def test_who_is_not_sure_names_no_blocker(cluster: WithPartitions, look: PartitionLook, shown: StalledRead) -> None:
+def test_who_is_not_sure_names_no_blocker(
+    cluster: WithPartitions, look: PartitionObservation, shown: StalledRead
+) -> None:
     cluster.read([owner(b"a")])
     cluster.look(look, shown)
     one = get(cluster)

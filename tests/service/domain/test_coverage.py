@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from service.domain.partitions.coverage import (
-    LOOKS_TAKE_MS,
+    CONFIRMATION_TAKES_MS,
     SETTLED_MS,
     YOUNG_MS,
-    Stall,
+    StalledPartition,
     blocker_of,
     unreplicated,
     why_not_judged,
@@ -26,7 +26,7 @@ from tests.service.domain.findings.test_open_entries import OWNER
 SINCE_MS = 1_000_000
 NOW_MS = SINCE_MS + 60_000
 FIRST = FirstBatch(100, 7, 3, True, False, SINCE_MS, SINCE_MS)
-STALL = Stall("t", 0, 10, 100, SINCE_MS, SINCE_MS + 500, 100, True, True, None, FIRST)
+STALL = StalledPartition("t", 0, 10, 100, SINCE_MS, SINCE_MS + 500, 100, True, True, None, FIRST)
 
 
 def entry(producer_id: int = 7, start: int = 100, first_seen_ms: int = SINCE_MS) -> Entry:
@@ -105,7 +105,7 @@ def test_what_was_seen_first_a_moment_ago_may_be_unknown() -> None:
 
 def test_what_a_living_producer_may_take_over_may_be_looked_at_as_long_as_it_waits() -> None:
     """All that is needed to judge it is there. What nobody can take over needs no such patience."""
-    looked_at = entry(7, 105, NOW_MS - LOOKS_TAKE_MS + 1)
+    looked_at = entry(7, 105, NOW_MS - CONFIRMATION_TAKES_MS + 1)
     living = OWNER._replace(state=states.COMPLETE_COMMIT, producer_epoch=3, partitions=())
     relation = Relation(NOT_KNOWN, living, BeingConfirmed(None), is_unowned=True)
     assert why_not_judged(STALL, [(looked_at, relation)], NOW_MS) is None

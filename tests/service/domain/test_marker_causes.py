@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from service.domain.partitions.endings import CLOCKS_MS, CLOSE_MS, Decision, Known, cause_of_marker
+from service.domain.partitions.endings import CLOCKS_MS, CLOSE_MS, Decision, KnownPeriod, cause_of_marker
 from service.domain.transaction_log.causes import (
     ADMIN,
     AMBIGUOUS,
@@ -20,7 +20,7 @@ T = 1_790_000_000_000
 COMMITTED = Cause(COMMIT, CERTAIN)
 OWN, LATE = Cause(CLIENT_ABORT, CERTAIN), Cause(TIMEOUT, LIKELY)
 BY_HAND = Cause(ADMIN, LIKELY)
-ALL = Known(T - 3_600_000, T + 3_600_000)
+ALL = KnownPeriod(T - 3_600_000, T + 3_600_000)
 DECISIONS = (
     Decision("ABORT", T, T + 20, OWN),
     Decision("COMMIT", T + 8_000, T + 9_000, COMMITTED),

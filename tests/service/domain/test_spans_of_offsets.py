@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 import pytest
 
-from service.domain.partitions.offset_spans import Piece, SpanWalk
+from service.domain.partitions.offset_spans import BatchOffsets, SpanBuilder
 
 AT_MS = 1_790_000_000_000
 
 
-def parse(text: str) -> list[Piece | None]:
+def parse(text: str) -> list[BatchOffsets | None]:
     """`7+3 a` is a transactional batch of producer a with offsets 7 to 9, `7 C a` and `7 A a` are markers, `7 E a` one
     that compaction emptied, `7+3 n` and `7+3 n a` carry no transaction, `torn` are bytes that cannot be read."""
-    pieces: list[Piece | None] = []
+    pieces: list[BatchOffsets | None] = []
     for line in filter(None, (line.strip() for line in text.split(","))):
         if line == "torn":
             pieces.append(None)
@@ -26,25 +26,25 @@ def parse(text: str) -> list[Piece | None]:
         epoch = 3 if producer >= 0 else -1
         if words[0] in ("C", "A", "E"):
             marker = {"C": "COMMIT", "A": "ABORT", "E": None}[words[0]]
-            pieces.append(Piece(offset, offset + 1, producer, epoch + 1, True, True, marker, AT_MS + offset))
+            pieces.append(BatchOffsets(offset, offset + 1, producer, epoch + 1, True, True, marker, AT_MS + offset))
         else:
-            pieces.append(Piece(offset, offset + int(count or 1), producer, epoch, words[0] != "n"))
+            pieces.append(BatchOffsets(offset, offset + int(count or 1), producer, epoch, words[0] != "n"))
     return pieces
 
 
-def walked(pieces: Sequence[Piece | None], offset: int, to: int, most_spans: int = 100) -> SpanWalk:
-    walk = SpanWalk(offset, to, most_spans)
+def walked(pieces: Sequence[BatchOffsets | None], offset: int, to: int, most_spans: int = 100) -> SpanBuilder:
+    walk = SpanBuilder(offset, to, most_spans)
     for piece in pieces:
         if walk.is_done:
             break
         if piece is None:
-            walk.tear()
+            walk.add_unreadable()
         else:
-            walk.take(piece)
+            walk.add_batch(piece)
     return walk
 
 
-def told(walk: SpanWalk, hanging: dict[str, int] | None = None) -> list[str]:
+def told(walk: SpanBuilder, hanging: dict[str, int] | None = None) -> list[str]:
     """`7-9 committed a 12`: of producer a, with its marker at 12."""
     lines = []
     for span in walk.spans({ord(name): start for name, start in (hanging or {}).items()}):
@@ -57,7 +57,7 @@ def told(walk: SpanWalk, hanging: dict[str, int] | None = None) -> list[str]:
 
 def explained(text: str, offset: int, to: int, end: int, lso: int | None = None) -> list[str]:
     walk = walked(parse(text), offset, to)
-    walk.end(end, end if lso is None else lso, is_whole=True)
+    walk.finish(end, end if lso is None else lso, is_whole=True)
     return told(walk)
 
 
@@ -91,7 +91,11 @@ def test_neighbouring_batches_of_one_transaction_are_one_span_and_those_of_two_a
 
 
 def test_records_of_another_epoch_end_with_the_same_marker_but_are_no_one_span() -> None:
-    early, late, marker = Piece(0, 2, 7, 3, True), Piece(2, 4, 7, 4, True), Piece(4, 5, 7, 5, True, True, "ABORT", 1)
+    early, late, marker = (
+        BatchOffsets(0, 2, 7, 3, True),
+        BatchOffsets(2, 4, 7, 4, True),
+        BatchOffsets(4, 5, 7, 5, True, True, "ABORT", 1),
+    )
     walk = walked([early, late, marker], 0, 4)
     assert [(s.first, s.next, s.kind, s.producer_epoch) for s in walk.spans({})] == [
         (0, 2, "aborted", 3),
@@ -101,12 +105,12 @@ def test_records_of_another_epoch_end_with_the_same_marker_but_are_no_one_span()
 
 def test_reading_goes_on_behind_the_asked_offsets_only_while_a_marker_is_missing() -> None:
     pieces = parse(LOG)
-    walk = SpanWalk(0, 1)
+    walk = SpanBuilder(0, 1)
     taken = 0
     while not walk.is_done:
         piece = pieces[taken]
         assert piece is not None
-        walk.take(piece)
+        walk.add_batch(piece)
         taken += 1
     assert taken == 5, "the marker of a is the fifth batch"
     assert walked(pieces, 5, 7).is_done
@@ -157,28 +161,28 @@ def test_bytes_that_cannot_be_read_make_unknown_only_what_depends_on_them(log: s
 def test_where_reading_stops_early_only_what_the_lso_proves_is_open() -> None:
     for lso, kind in ((0, "open"), (1, "open"), (2, "unknown"), (50, "unknown")):
         walk = walked(parse("0+2 a, 2+2 n"), 0, 2)
-        walk.end(4, lso, is_whole=False)
+        walk.finish(4, lso, is_whole=False)
         assert told(walk) == [f"0-1 {kind} a"], lso
 
 
 def test_offsets_that_were_not_reached_are_not_told_of() -> None:
     walk = walked(parse("0+2 n, 2+2 a"), 0, 9)
-    walk.end(4, 9, is_whole=False)
+    walk.finish(4, 9, is_whole=False)
     assert told(walk) == ["0-1 non_transactional", "2-3 unknown a"]
 
 
 def test_what_a_leader_calls_open_needs_no_marker() -> None:
     walk = walked(parse("0+2 a, 2+2 b"), 0, 4)
-    walk.is_open(ord("a"))
-    walk.is_open(ord("z"))
-    walk.take(Piece(4, 5, ord("b"), 4, True, True, "COMMIT", AT_MS + 4))
+    walk.mark_open(ord("a"))
+    walk.mark_open(ord("z"))
+    walk.add_batch(BatchOffsets(4, 5, ord("b"), 4, True, True, "COMMIT", AT_MS + 4))
     assert walk.is_done
     assert told(walk) == ["0-1 open a", "2-3 committed b 4"]
 
 
 def test_a_transaction_hangs_from_where_its_finding_begins() -> None:
     walk = walked(parse("0+2 a, 2 A a, 3+2 a, 5+2 b, 7+2 a"), 0, 9)
-    walk.end(9, 3, is_whole=True)
+    walk.finish(9, 3, is_whole=True)
     assert told(walk, {"a": 3}) == ["0-1 aborted a 2", "2-2 marker a 2", "3-4 hanging a", "5-6 open b", "7-8 hanging a"]
     assert told(walk, {"a": 4})[2] == "3-4 open a", "a finding about something later"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from service.domain.partitions.facts import FirstBatch, OpenEntry, PartitionLook, PartitionsBatch, StalledRead
+from service.domain.partitions.facts import FirstBatch, OpenEntry, PartitionObservation, PartitionsBatch, StalledRead
 from service.domain.partitions.open_entries import Entry
 from service.domain.reasons.reason import Reason
 from service.domain.reasons.unread import NoLeader
@@ -19,13 +19,13 @@ NO_LEADER = NoLeader()
 FIRST = FirstBatch(100, 7, 0, True, False, NOW_MS - 9_000, NOW_MS - 8_000)
 
 
-def look(at_ms: int, lso: int = 100, hw: int = 110, *, partition: int = 0, **more: Any) -> PartitionLook:
+def look(at_ms: int, lso: int = 100, hw: int = 110, *, partition: int = 0, **more: Any) -> PartitionObservation:
     """Of orders-0; the LSO stands since NOW_MS where it is below the high watermark."""
     since_ms = NOW_MS if lso < hw else None
-    return PartitionLook("orders", partition, "T", 1, 5, 10, lso, hw, at_ms, since_ms)._replace(**more)
+    return PartitionObservation("orders", partition, "T", 1, 5, 10, lso, hw, at_ms, since_ms)._replace(**more)
 
 
-def silent(at_ms: int, why: Reason | str = NO_LEADER, **more: Any) -> PartitionLook:
+def silent(at_ms: int, why: Reason | str = NO_LEADER, **more: Any) -> PartitionObservation:
     """A partition that could not be looked at."""
     numbers = {"leader": -1, "leader_epoch": -1, "log_start": -1, "stalled_since_ms": None}
     return look(at_ms, -1, -1, why=reason(why))._replace(**numbers | more)
@@ -47,9 +47,9 @@ class Watched:
         self.cluster = cluster
         self.writer = PartitionWriter(cluster.engine, cluster.lease)
 
-    def see(self, *facts: PartitionLook | StalledRead, now_ms: int = 0, **more: Any) -> Written:
+    def see(self, *facts: PartitionObservation | StalledRead, now_ms: int = 0, **more: Any) -> Written:
         """One batch; all partitions were looked at when the newest of its looks was made, unless `more` says."""
-        looks = tuple(fact for fact in facts if isinstance(fact, PartitionLook))
+        looks = tuple(fact for fact in facts if isinstance(fact, PartitionObservation))
         reads = tuple(fact for fact in facts if isinstance(fact, StalledRead))
         looked_at_ms = max((one.looked_at_ms for one in looks), default=NOW_MS)
         batch = PartitionsBatch(looked_at_ms, looks, reads)._replace(**more)

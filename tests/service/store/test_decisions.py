@@ -10,7 +10,7 @@ from sqlalchemy import Connection, update
 from service.domain.findings import kinds
 from service.domain.findings.finding import Subject
 from service.domain.findings.lifecycle import RoundResult, reconcile
-from service.domain.partitions.endings import CLOCKS_MS, Known, cause_of_marker
+from service.domain.partitions.endings import CLOCKS_MS, KnownPeriod, cause_of_marker
 from service.domain.transaction_log import states
 from service.domain.transaction_log.causes import Cause
 from service.domain.transaction_log.facts import Gap
@@ -32,7 +32,7 @@ def apply(cluster: Cluster, log: list[Entry], lo: int = 0, end: int | None = Non
     cluster.writer.apply(batch(log, read(lo, lo + len(log), end=end)), NOW_MS)
 
 
-def why(cluster: Cluster, marker: str, at_ms: int, pid: int = 7, known: Known | None = None) -> Cause | None:
+def why(cluster: Cluster, marker: str, at_ms: int, pid: int = 7, known: KnownPeriod | None = None) -> Cause | None:
     with cluster.engine.connect() as connection:
         found = decided(connection, cluster.id, b"pay", pid, at_ms, at_ms)
     return cause_of_marker(marker, at_ms, found.decisions, known)
@@ -42,7 +42,7 @@ def test_aborts_by_their_rows_and_commits_by_their_minutes(cluster: Cluster) -> 
     log = [entry(0, states.EMPTY, at_ms=MINUTE - 600_000), *committed(1, MINUTE - 300_000), *committed(4, MINUTE)]
     log += [*aborted(7, MINUTE - 200_000), *committed(10, MINUTE - 100_000, markers_ms=30_000)]
     apply(cluster, sorted(log, key=lambda one: one.record.timestamp_ms))
-    everything = Known(0, 2**62)
+    everything = KnownPeriod(0, 2**62)
     assert why(cluster, "COMMIT", MINUTE - 300_005, known=everything) == COMMIT
     assert why(cluster, "COMMIT", MINUTE - 5, known=everything) == COMMIT
     assert why(cluster, "COMMIT", MINUTE - 125_000, known=everything) == COMMIT, "while the slow markers were under way"
@@ -72,7 +72,7 @@ def test_an_abort_that_was_decided_twice_is_under_way_until_it_is_complete(clust
     path = (states.ONGOING, states.PREPARE_ABORT, states.PREPARE_ABORT, states.COMPLETE_ABORT)
     log = [entry(i, state, start_ms=start_ms, at_ms=start_ms + 20_000 * i) for i, state in enumerate(path)]
     apply(cluster, log)
-    assert why(cluster, "ABORT", start_ms + 55_000, known=Known(0, 2**62)) == OWN
+    assert why(cluster, "ABORT", start_ms + 55_000, known=KnownPeriod(0, 2**62)) == OWN
 
 
 def test_a_commit_that_was_decided_twice_is_under_way_since_the_first(cluster: Cluster) -> None:
@@ -80,7 +80,7 @@ def test_a_commit_that_was_decided_twice_is_under_way_since_the_first(cluster: C
     path = (states.ONGOING, states.PREPARE_COMMIT, states.PREPARE_COMMIT)
     log = [entry(i, state, start_ms=start_ms, at_ms=start_ms + 20_000 * i) for i, state in enumerate(path)]
     apply(cluster, log)
-    assert why(cluster, "COMMIT", start_ms + 25_000, known=Known(0, 2**62)) == COMMIT
+    assert why(cluster, "COMMIT", start_ms + 25_000, known=KnownPeriod(0, 2**62)) == COMMIT
 
 
 def test_a_history_too_long_to_be_read_says_from_when_on_it_was(
@@ -99,7 +99,7 @@ def test_a_history_too_long_to_be_read_says_from_when_on_it_was(
         assert [one.from_ms for one in earlier.decisions] == [MINUTE - 2_400_010]
 
 
-def all_known(cluster: Cluster, connection: Connection) -> Known | None:
+def all_known(cluster: Cluster, connection: Connection) -> KnownPeriod | None:
     row = find_cluster(connection, "cluster-0")
     assert row is not None
     return known_decisions(connection, row)
@@ -116,7 +116,7 @@ def test_all_is_known_from_the_first_start_or_the_oldest_row_to_the_end_of_the_l
         assert all_known(cluster, connection) is None, "the log goes on"
     cluster.writer.apply(batch([], read(4, 5, asked_at_ms=later)), later + 1_000)
     with cluster.engine.connect() as connection:
-        assert all_known(cluster, connection) == Known(later - 60_000 + CLOCKS_MS, later + 1_000 - CLOCKS_MS)
+        assert all_known(cluster, connection) == KnownPeriod(later - 60_000 + CLOCKS_MS, later + 1_000 - CLOCKS_MS)
     gap = Gap(5, 9, "retention")
     cluster.writer.apply(batch([], read(5, 9, gap=gap, asked_at_ms=later)), later + 500_000)
     with cluster.engine.connect() as connection:

@@ -9,7 +9,7 @@ from sqlalchemy import Engine
 
 from service.domain.findings import kinds
 from service.domain.findings.confirmation import ADD_IN_FLIGHT_MS, CLIENT_WAITS_MS
-from service.domain.partitions.open_entries import Told
+from service.domain.partitions.open_entries import DescribedOwner
 from service.domain.reasons.reason import text_of
 from service.domain.transaction_log import states
 from service.domain.transaction_log.states import TOPIC
@@ -29,7 +29,7 @@ from tests.service.store.test_judge_partitions import KEY, PLACE, Lab
 pytestmark = only_on("sqlite")  # the reads have their own tests on both databases
 
 DENIED = denied(TOPIC)
-DONE = Told(b"pay", 1, states.COMPLETE_ABORT, 7, 0, ())
+DONE = DescribedOwner(b"pay", 1, states.COMPLETE_ABORT, 7, 0, ())
 ONGOING = DONE._replace(state=states.ONGOING, partitions=(PLACE,))
 S = 1_000
 
@@ -59,11 +59,11 @@ class Blind(Lab):
         found = self.found(now_ms)
         return None if found is None else found.status
 
-    def coordinator_answers(self, at_ms: int, told: Told | None) -> None:
+    def coordinator_answers(self, at_ms: int, told: DescribedOwner | None) -> None:
         """Asked for and answered at once."""
         self.prober.ready.append(Answers(coordinator_answers=CoordinatorAnswers(at_ms, at_ms, {7: told})))
 
-    def heard_and_seen(self, at_ms: int, told: Told | None) -> None:
+    def heard_and_seen(self, at_ms: int, told: DescribedOwner | None) -> None:
         self.coordinator_answers(at_ms, told)
         self.seen(at_ms)
 
@@ -84,7 +84,7 @@ class Blind(Lab):
             rows = partitions.stalled(connection, self.cluster.id)
             (partition,) = judged_partitions.judge(connection, self.cluster.id, rows)
         (one,) = partition.entries
-        return one.relation.word, text_of(partition.why)
+        return one.relation.kind, text_of(partition.why)
 
 
 @pytest.fixture
@@ -154,7 +154,7 @@ def test_a_transaction_that_lists_the_partition_will_end(lab: Blind) -> None:
 
 
 @pytest.mark.parametrize("between", [ONGOING, None])
-def test_it_takes_two_answers_in_a_row(lab: Blind, between: Told | None) -> None:
+def test_it_takes_two_answers_in_a_row(lab: Blind, between: DescribedOwner | None) -> None:
     """A client that was early is accepted in between; a coordinator that moves is not heard for a while."""
     lab.denied()
     lab.opened(NOW_MS)

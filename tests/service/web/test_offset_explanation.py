@@ -14,7 +14,7 @@ from service.api.http.kafka import Kafka
 from service.api.routes import offsets_reading
 from service.api.routes.offsets_reading import Place
 from service.app import create_app
-from service.domain.partitions.offset_spans import Piece, SpanWalk
+from service.domain.partitions.offset_spans import BatchOffsets, SpanBuilder
 from service.kafka.metadata import Leader
 from service.web.partitions.explanation import Asked, asked
 from tests.helpers.partitions import WithPartitions, moving_partition
@@ -69,19 +69,19 @@ class _Log(Kafka):
 def explain(cluster: WithPartitions, monkeypatch: pytest.MonkeyPatch) -> Callable[..., PageText]:
     """A page with the explanation of offsets of a log of three transactions, of which one is open, and a gap."""
     pieces = [
-        Piece(3, 6, 7, 3, True),
-        Piece(6, 7, 7, 3, True, True, "ABORT", NOW_MS - 1_000),
-        Piece(7, 9, 8, 0, True),
-        Piece(9, 10, 8, 0, True, True, "COMMIT", NOW_MS - 500),
-        Piece(10, 12, -1, -1, False),
-        Piece(12, 15, 9, 0, True),
+        BatchOffsets(3, 6, 7, 3, True),
+        BatchOffsets(6, 7, 7, 3, True, True, "ABORT", NOW_MS - 1_000),
+        BatchOffsets(7, 9, 8, 0, True),
+        BatchOffsets(9, 10, 8, 0, True, True, "COMMIT", NOW_MS - 500),
+        BatchOffsets(10, 12, -1, -1, False),
+        BatchOffsets(12, 15, 9, 0, True),
     ]
     truncated: list[int | None] = [None]
 
-    def read_(client: Any, place: Place, walk: SpanWalk) -> int | None:
+    def read_(client: Any, place: Place, walk: SpanBuilder) -> int | None:
         for piece in pieces:
-            walk.take(piece)
-        walk.end(15, 12, is_whole=True)
+            walk.add_batch(piece)
+        walk.finish(15, 12, is_whole=True)
         return truncated[0]
 
     leader = Leader(1, 5)

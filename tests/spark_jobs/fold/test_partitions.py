@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from service.domain.partitions.facts import FirstBatch, OpenEntry, PartitionLook, PartitionsBatch, StalledRead
+from service.domain.partitions.facts import FirstBatch, OpenEntry, PartitionObservation, PartitionsBatch, StalledRead
 from service.domain.reasons.unjudged import NotAllRead
 from service.domain.reasons.unread import NoLeader, PartitionsUnresponsive
 from spark_jobs.fold.partitions import batches_from_rows, reads_to_rows, seen_to_rows
 from tests.helpers.reasons import denied
 
 LOOKS = (
-    PartitionLook("orders", 0, "id", 1, 7, 3, 10, 12, 5_000, 4_000, None, False, "[]"),
-    PartitionLook("orders", 1, "id", -1, 7, -1, -1, -1, 5_000, None, NoLeader()),
-    PartitionLook("pay", 0, "old", 1, 0, -1, -1, -1, 5_000, None, None, True),
+    PartitionObservation("orders", 0, "id", 1, 7, 3, 10, 12, 5_000, 4_000, None, False, "[]"),
+    PartitionObservation("orders", 1, "id", -1, 7, -1, -1, -1, 5_000, None, NoLeader()),
+    PartitionObservation("pay", 0, "old", 1, 0, -1, -1, -1, 5_000, None, None, True),
 )
 READS = (
     StalledRead(
@@ -52,4 +52,4 @@ def test_a_sample_without_news_says_so() -> None:
 def test_more_looks_than_go_into_one_row() -> None:
     looks = tuple(LOOKS[0]._replace(partition=p) for p in range(25_000))
     (batch,) = arrived(*seen_to_rows(PartitionsBatch(5_000, looks)))
-    assert batch.looks == looks
+    assert batch.observations == looks

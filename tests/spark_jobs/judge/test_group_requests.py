@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 import pytest
 
 from service.domain.partitions.blocked_groups import offsets_partition
-from service.domain.partitions.facts import Place
+from service.domain.partitions.facts import TopicPartition
 from service.kafka import errors
 from service.kafka.client import KafkaClient
 from service.kafka.groups import UNSTABLE_OFFSET_COMMIT, Committed, GroupOffsets
@@ -30,8 +30,8 @@ class Coordinator:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.stable: dict[str, GroupOffsets] = {}
-        self.named: dict[Place, Committed] = {}
-        self.before: dict[Place, int] = {}
+        self.named: dict[TopicPartition, Committed] = {}
+        self.before: dict[TopicPartition, int] = {}
         patch.setattr(group_requests, "committed", self._committed)
         patch.setattr(
             group_requests, "members", lambda _, __, groups: {g: None if g == "denied" else 2 for g in groups}
@@ -43,7 +43,7 @@ class Coordinator:
         node: int,
         groups: Sequence[str],
         require_stable: bool,
-        places: Mapping[str, Collection[Place]] | None = None,
+        places: Mapping[str, Collection[TopicPartition]] | None = None,
     ) -> dict[str, GroupOffsets]:
         assert node == NODE
         if places is None:
@@ -55,7 +55,7 @@ class Coordinator:
             found = {g: {p: self.named[p] for p in places[g]} for g in groups}
         return {group: GroupOffsets(errors.NONE, offsets) for group, offsets in found.items()}
 
-    def ask(self, pending: Mapping[str, Mapping[Place, int]], *groups: str) -> GroupsAnswer:
+    def ask(self, pending: Mapping[str, Mapping[TopicPartition, int]], *groups: str) -> GroupsAnswer:
         client: KafkaClient = object()  # type: ignore[assignment]
         return group_requests.ask_groups(client, NODE, groups or ("billing",), NOW, pending)
 

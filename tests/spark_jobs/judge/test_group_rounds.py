@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from service.domain.partitions.blocked_groups import OFFSETS_TOPIC, STALLED_AFTER_MS, Ends, offsets_partition
+from service.domain.partitions.blocked_groups import OFFSETS_TOPIC, STALLED_AFTER_MS, LsoSample, offsets_partition
 from spark_jobs.judge.group_rounds import (
     CONCERNED_EVERY_MS,
     GROUPS_AT_ONCE,
@@ -33,10 +33,10 @@ def asked(one: GroupSchedule, stalled: Stalls, now_ms: int, topics: dict[str, se
 
 def test_what_stands_for_long_enough_matters() -> None:
     ends = {
-        ("orders", 0): Ends(5, 9, NOW_MS - STALLED_AFTER_MS),
-        ("orders", 1): Ends(5, 9, NOW_MS - STALLED_AFTER_MS + 1),
-        ("orders", 2): Ends(9, 9, None),
-        (OFFSETS_TOPIC, 3): Ends(5, 9, NOW_MS - STALLED_AFTER_MS),
+        ("orders", 0): LsoSample(5, 9, NOW_MS - STALLED_AFTER_MS),
+        ("orders", 1): LsoSample(5, 9, NOW_MS - STALLED_AFTER_MS + 1),
+        ("orders", 2): LsoSample(9, 9, None),
+        (OFFSETS_TOPIC, 3): LsoSample(5, 9, NOW_MS - STALLED_AFTER_MS),
     }
     assert stalled_partitions(ends, 50, NOW_MS) == Stalls(frozenset({("orders", 0)}), frozenset({3}), 50)
     assert not stalled_partitions(ends, 50, None)

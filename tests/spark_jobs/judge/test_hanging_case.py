@@ -16,7 +16,7 @@ from service.domain.findings.hanging import subject_of
 from service.domain.findings.lifecycle import RoundResult, reconcile
 from service.domain.partitions.open_entries import Owner
 from service.domain.transaction_log import states
-from service.domain.worlds.facts import EntryAsk
+from service.domain.worlds.facts import EntryQuery
 from service.domain.worlds.verdict import Verdict, World
 from spark_jobs.judge.hanging_case import HangingCase
 from spark_jobs.judge.resolution import observed
@@ -39,7 +39,7 @@ def unowned(owner: Owner | None = IDLE) -> HangingCase:
     return case
 
 
-def facts_of(case: HangingCase, now_ms: int = NOW_MS) -> EntryAsk:
+def facts_of(case: HangingCase, now_ms: int = NOW_MS) -> EntryQuery:
     asked = case.facts_to_read(now_ms)
     assert asked is not None
     return asked

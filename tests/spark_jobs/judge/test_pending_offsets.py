@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pytest
 
 from service.domain.findings.blocked_group import UnreadCommits
-from service.domain.partitions.blocked_groups import OFFSETS_TOPIC, STALLED_AFTER_MS, Ends
+from service.domain.partitions.blocked_groups import OFFSETS_TOPIC, STALLED_AFTER_MS, LsoSample
 from service.domain.partitions.open_entries import Entry
 from service.kafka.client import KafkaClient
 from service.kafka.errors import KafkaUnavailable
@@ -54,7 +54,7 @@ class Reading:
 
     def look(self, *entries: Entry, at_ms: int = 0) -> None:
         client: KafkaClient = object()  # type: ignore[assignment]
-        ends = {one.place: Ends(100, END, NOW_MS - 60_000) for one in entries}
+        ends = {one.topic_partition: LsoSample(100, END, NOW_MS - 60_000) for one in entries}
         self.pending.read_more(client, entries, ends, NOW_MS + at_ms)
 
     def unread(self, at_ms: int = 0) -> tuple[UnreadCommits, ...]:
@@ -188,7 +188,7 @@ def test_one_look_has_its_time_and_the_next_begins_with_the_others(
 
 
 def test_transactions_that_go_on_as_they_should_are_not_read() -> None:
-    ends = {(OFFSETS_TOPIC, HOME): Ends(100, END, NOW_MS - 60_000)}
+    ends = {(OFFSETS_TOPIC, HOME): LsoSample(100, END, NOW_MS - 60_000)}
     first = entry()._replace(first_seen_ms=NOW_MS)
     young, old = first._replace(start_offset=150), entry(start=150)
     assert blocking_entries([first, young, old, entry(partition=3)], ends, NOW_MS) == [first, old]

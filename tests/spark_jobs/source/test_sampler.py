@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 import pytest
 
-from service.domain.partitions.facts import PartitionLook
+from service.domain.partitions.facts import PartitionObservation
 from service.domain.reasons.reason import Reason
 from service.domain.reasons.unread import DESCRIBE, NoLeader, UnresponsiveBroker
 from service.domain.transaction_log.states import TOPIC as LOG
@@ -60,10 +60,10 @@ class Cluster:
     def take(self) -> Sample:
         return self.sampler.next_sample()
 
-    def looks(self, times: int = 1) -> list[PartitionLook]:
+    def looks(self, times: int = 1) -> list[PartitionObservation]:
         """What is told after so many more looks."""
         self.look(times)
-        return list(self.take().seen.looks)
+        return list(self.take().seen.observations)
 
     def topics(self) -> Topics:
         if self.failure:
@@ -105,11 +105,11 @@ def test_the_first_sample_has_all_and_the_next_ones_nothing_until_something_chan
     cluster.topic("__consumer_offsets")
     cluster.look()
     seen = cluster.take().seen
-    assert (seen.is_full, len(seen.looks), seen.trouble, seen.looked_at_ms) == (True, 3, None, T0)
-    assert seen.looks[0] == PartitionLook("__consumer_offsets", 0, "id", 1, 0, 0, 10, 10, T0, None)
+    assert (seen.is_full, len(seen.observations), seen.trouble, seen.looked_at_ms) == (True, 3, None, T0)
+    assert seen.observations[0] == PartitionObservation("__consumer_offsets", 0, "id", 1, 0, 0, 10, 10, T0, None)
     cluster.look(4)
     seen = cluster.take().seen
-    assert (seen.looks, seen.is_full, seen.looked_at_ms) == ((), False, T0 + 4 * TICK)
+    assert (seen.observations, seen.is_full, seen.looked_at_ms) == ((), False, T0 + 4 * TICK)
 
 
 def test_a_sample_is_due_every_second_also_without_news(cluster: Cluster) -> None:
@@ -128,7 +128,7 @@ def test_a_clock_that_is_set_back_stops_nothing(cluster: Cluster) -> None:
     cluster.look(5)
     seen, requests = cluster.take()
     assert (seen.is_full, seen.looked_at_ms) == (True, cluster.at_ms - TICK)
-    assert [look.stalled_since_ms for look in seen.looks] == [since]
+    assert [look.stalled_since_ms for look in seen.observations] == [since]
     assert len(requests) == 1
 
 
@@ -137,7 +137,7 @@ def test_all_are_told_again_now_and_then(cluster: Cluster) -> None:
     cluster.look()
     seen = cluster.take().seen
     assert seen.is_full
-    assert [look.looked_at_ms for look in seen.looks] == [T0 + FULL_EVERY_MS]
+    assert [look.looked_at_ms for look in seen.observations] == [T0 + FULL_EVERY_MS]
 
 
 def test_a_transaction_of_a_moment_is_nothing_to_hurry_for(cluster: Cluster) -> None:
@@ -157,7 +157,7 @@ def test_a_partition_that_stalls_moves_on_and_recovers_is_told_of_at_once(cluste
     cluster.look()
     assert cluster.sampler.is_due()
     sample = cluster.take()
-    (told,) = sample.seen.looks
+    (told,) = sample.seen.observations
     assert (told.stalled_since_ms, told.last_stable_offset, told.high_watermark) == (since, 10, 11)
     assert told.log_start == 3, "where the log starts is asked for before a blocker is named"
     assert [(request.topic, request.partition, request.last_stable_offset) for request in sample.requests] == [
@@ -169,13 +169,17 @@ def test_a_partition_that_stalls_moves_on_and_recovers_is_told_of_at_once(cluste
     cluster.stand("orders", 12, 15, start=3)
     cluster.look()
     assert cluster.sampler.is_due()
-    assert [(look.last_stable_offset, look.stalled_since_ms) for look in cluster.take().seen.looks] == [(12, None)]
+    assert [(look.last_stable_offset, look.stalled_since_ms) for look in cluster.take().seen.observations] == [
+        (12, None)
+    ]
     cluster.look(4)
-    assert [look.stalled_since_ms for look in cluster.take().seen.looks] == [cluster.at_ms - 5 * TICK]
+    assert [look.stalled_since_ms for look in cluster.take().seen.observations] == [cluster.at_ms - 5 * TICK]
     cluster.stand("orders", 15, 15, start=3)
     cluster.look()
     assert cluster.sampler.is_due()
-    assert [(look.last_stable_offset, look.stalled_since_ms) for look in cluster.take().seen.looks] == [(15, None)]
+    assert [(look.last_stable_offset, look.stalled_since_ms) for look in cluster.take().seen.observations] == [
+        (15, None)
+    ]
 
 
 def test_a_stall_goes_on_while_nobody_answers(cluster: Cluster) -> None:
@@ -229,10 +233,10 @@ def test_rounds_order_what_is_written_here_and_what_is_decided(watch: WatchedTop
     (told,) = [look for look in cluster.looks(2) if look.topic == "orders"]
     before, after = decode(told.samples)
     # round 3 was the last without the record; round 2 was over before it began
-    assert (before.high_watermark, before.until) == (10, log_at(101))
+    assert (before.high_watermark, before.ends_before_last) == (10, log_at(101))
     # round 4 had the record; round 5 began after it
-    assert (after.high_watermark, after.since) == (11, log_at(104))
-    assert before.known_at == 10
+    assert (after.high_watermark, after.ends_after_first) == (11, log_at(104))
+    assert before.earlier_high_watermark == 10
 
 
 def test_the_samples_are_those_around_the_record_at_the_lso(cluster: Cluster) -> None:
@@ -257,7 +261,7 @@ def test_rounds_before_anything_was_open_are_told_when_a_late_write_comes(cluste
     cluster.look()
     cluster.stand("orders", 12, 13)
     (told,) = [look for look in cluster.looks(5) if look.stalled_since_ms]
-    assert [(one.high_watermark, one.known_at) for one in decode(told.samples)] == [
+    assert [(one.high_watermark, one.earlier_high_watermark) for one in decode(told.samples)] == [
         (10, 10),
         (11, 10),
         (12, 10),
@@ -287,7 +291,7 @@ def test_one_look_without_an_answer_is_not_worth_a_word(cluster: Cluster) -> Non
     cluster.look(2)
     assert cluster.sampler.is_due()
     seen = cluster.take().seen
-    assert [look.why for look in seen.looks] == [UnresponsiveBroker(1)]
+    assert [look.why for look in seen.observations] == [UnresponsiveBroker(1)]
     assert str(seen.trouble) == "1 of 1 partitions do not answer: broker 1 does not answer (1)"
 
 
@@ -326,7 +330,7 @@ def test_while_no_broker_answers_the_time_of_the_last_look_stands_still(cluster:
     failure = reason(cluster.failure)
     cluster.look(FULL_EVERY_MS // TICK + 1)
     seen, requests = cluster.take()
-    assert (seen.trouble, seen.looked_at_ms, seen.looks, seen.is_full) == (
+    assert (seen.trouble, seen.looked_at_ms, seen.observations, seen.is_full) == (
         failure,
         looked_at_ms,
         (),
@@ -348,7 +352,7 @@ def test_a_topic_that_is_deleted_or_created_again_is_told_as_gone(cluster: Clust
     cluster.topic("orders", topic_id="other")
     cluster.stand("orders", 0, 0)
     cluster.look(9)
-    told = cluster.take().seen.looks
+    told = cluster.take().seen.observations
     assert [(look.topic, look.topic_id, look.is_gone) for look in told] == [
         ("orders", "id", True),
         ("deleted", "id", True),
@@ -388,7 +392,7 @@ def test_what_is_not_watched_is_counted() -> None:
         cluster.topic(topic, partitions)
     cluster.look()
     seen = cluster.take().seen
-    assert {look.topic for look in seen.looks} == {"orders", "pay"}
+    assert {look.topic for look in seen.observations} == {"orders", "pay"}
     assert seen.not_covered == 6
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from service.domain.partitions.facts import NOT_TOLD, FirstBatch, OpenEntry, StalledRead
+from service.domain.partitions.facts import EPOCH_NOT_REPORTED, FirstBatch, OpenEntry, StalledRead
 from service.domain.reasons.unread import ErrorText
 from service.kafka import errors
 from service.kafka.errors import KafkaRefused, KafkaUnavailable
@@ -132,7 +132,7 @@ def test_a_large_batch_is_asked_for_with_more_room_and_in_the_end_alone(leader: 
 def test_where_producers_are_not_told_the_batches_tell_who_is_open(leader: Leader, said: Producers | Exception) -> None:
     leader.described = said
     (told,) = leader.read()
-    assert [(e.producer_id, e.start_offset, e.coordinator_epoch) for e in told.entries] == [(1, 10, NOT_TOLD)]
+    assert [(e.producer_id, e.start_offset, e.coordinator_epoch) for e in told.entries] == [(1, 10, EPOCH_NOT_REPORTED)]
     assert (told.described, told.is_whole, told.first) == (False, True, FIRST)
     expected = None if isinstance(said, Exception) else denied("orders")
     assert told.why == expected

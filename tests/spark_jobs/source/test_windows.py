@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from service.domain.partitions.facts import NOT_TOLD, FirstBatch, OpenEntry
+from service.domain.partitions.facts import EPOCH_NOT_REPORTED, FirstBatch, OpenEntry
 from spark_jobs.source.window import Window
 from tests.helpers.builders.batches import ABORT, TRANSACTIONAL, Rec, batch, control_batch
 
@@ -22,8 +22,8 @@ def test_what_a_marker_closes_is_not_open() -> None:
     window.extend(b"".join(log))
     assert window.first == FirstBatch(10, 1, 0, True, False, 100, 100)
     size = len(log[1]) + len(log[3])
-    assert window.entries(is_whole=True) == (OpenEntry(2, 4, 11, NOT_TOLD, 102, 4, size),)
-    assert window.entries(is_whole=False) == (OpenEntry(2, 4, 11, NOT_TOLD, 102),)
+    assert window.entries(is_whole=True) == (OpenEntry(2, 4, 11, EPOCH_NOT_REPORTED, 102, 4, size),)
+    assert window.entries(is_whole=False) == (OpenEntry(2, 4, 11, EPOCH_NOT_REPORTED, 102),)
     assert (window.next_offset, window.size) == (16, sum(map(len, log)))
 
 

@@ -27,11 +27,11 @@ from service.domain.partitions.blocked_groups import (
     STOPPED,
     UNSTABLE_OFFSETS,
     WILL_STOP,
-    Ends,
+    AffectedGroup,
     GroupOffset,
-    Victim,
+    LsoSample,
 )
-from service.domain.partitions.facts import Place
+from service.domain.partitions.facts import TopicPartition
 from service.domain.partitions.open_entries import (
     ADOPTED,
     COMPLETING,
@@ -52,14 +52,18 @@ HOME = OFFSETS_TOPIC, 9
 LSO = 100
 
 
-def victim(relation: str = STOPPED, group: str = "billing", stood_ms: int = M, stalled_ms: int = 10 * S) -> Victim:
+def victim(
+    relation: str = STOPPED, group: str = "billing", stood_ms: int = M, stalled_ms: int = 10 * S
+) -> AffectedGroup:
     offset = GroupOffset(group, *ORDERS, LSO, 2, relation == UNSTABLE_OFFSETS, NOW_MS, NOW_MS - stood_ms)
     behind = HOME if relation == UNSTABLE_OFFSETS else ORDERS
     since_ms = NOW_MS - stalled_ms
-    return Victim(offset, Ends(LSO, 150, since_ms), relation, kinds.CERTAIN, behind, LSO, since_ms)
+    return AffectedGroup(offset, LsoSample(LSO, 150, since_ms), relation, kinds.CERTAIN, behind, LSO, since_ms)
 
 
-def blocker(word: str, place: Place = ORDERS, start: int = LSO, name: str | None = "pay-1", **owner: Any) -> Blocker:
+def blocker(
+    word: str, place: TopicPartition = ORDERS, start: int = LSO, name: str | None = "pay-1", **owner: Any
+) -> Blocker:
     entry = Entry(*place, 7, 2, start, 1, NOW_MS, None, None, NOW_MS - 10 * S, NOW_MS)
     owns = Owner(
         transactional_id=b"pay-1",
@@ -95,11 +99,14 @@ def known(kind: str, severity: str, subject: Subject, confirmed: bool = True) ->
 
 
 def found(
-    victims: Sequence[Victim], *blockers: Blocker, told: Mapping[Key, Finding] | None = None, rules: Sequence[Rule] = ()
+    victims: Sequence[AffectedGroup],
+    *blockers: Blocker,
+    told: Mapping[Key, Finding] | None = None,
+    rules: Sequence[Rule] = (),
 ) -> list[Observation]:
-    by_place: dict[Place, list[Blocker]] = {}
+    by_place: dict[TopicPartition, list[Blocker]] = {}
     for one in blockers:
-        by_place.setdefault(one.entry.place, []).append(one)
+        by_place.setdefault(one.entry.topic_partition, []).append(one)
     return blocked_groups(victims, by_place, told or {}, context(*rules), NOW_MS)
 
 
@@ -207,7 +214,7 @@ def test_many_groups_share_a_finding_behind_the_first() -> None:
 def test_the_same_facts_give_the_same_words() -> None:
     """Whatever the high watermark does meanwhile, or how long it lasts."""
     before = victim()
-    ends = Ends(LSO, 9_999, before.stalled_since_ms)
+    ends = LsoSample(LSO, 9_999, before.stalled_since_ms)
     later = before._replace(ends=ends, offset=before.offset._replace(observed_at_ms=NOW_MS + M))
     assert found([before], blocker(HANGING)) == found([later], blocker(HANGING))
 

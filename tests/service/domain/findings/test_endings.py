@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from service.domain.partitions.endings import Ended, how_ended
+from service.domain.partitions.endings import EndedTransaction, resolution_of
 from service.domain.worlds.markers import Marker
 from tests.service.domain.findings.test_open_entries import ENTRY, NOW_MS, PLACE
 
 COMMIT, ABORT = Marker(200, 4, NOW_MS, True), Marker(200, 4, NOW_MS, False)
-RESENT = Ended(False, 4, ENTRY.first_seen_ms - 50_000, NOW_MS - 5, frozenset({PLACE}))
-LATER = Ended(True, 4, ENTRY.first_seen_ms + 8_000, NOW_MS - 5, frozenset({PLACE}))
+RESENT = EndedTransaction(False, 4, ENTRY.first_seen_ms - 50_000, NOW_MS - 5, frozenset({PLACE}))
+LATER = EndedTransaction(True, 4, ENTRY.first_seen_ms + 8_000, NOW_MS - 5, frozenset({PLACE}))
 
 
 @pytest.mark.parametrize(
@@ -27,10 +27,10 @@ LATER = Ended(True, 4, ENTRY.first_seen_ms + 8_000, NOW_MS - 5, frozenset({PLACE
         ((), None, False, "healed"),
     ],
 )
-def test_by_a_marker(markers: tuple[Marker, ...], ended: Ended | None, by_us: bool, how: str) -> None:
-    assert how_ended(ENTRY, markers, log_start=0, high_watermark=300, ended=ended, by_us=by_us) == how
+def test_by_a_marker(markers: tuple[Marker, ...], ended: EndedTransaction | None, by_us: bool, how: str) -> None:
+    assert resolution_of(ENTRY, markers, log_start=0, high_watermark=300, ended=ended, by_us=by_us) == how
 
 
 def test_by_losing_its_records() -> None:
-    assert how_ended(ENTRY, (), log_start=121, high_watermark=300, ended=None, by_us=False) == "retention"
-    assert how_ended(ENTRY, (), log_start=0, high_watermark=120, ended=None, by_us=False) == "truncated"
+    assert resolution_of(ENTRY, (), log_start=121, high_watermark=300, ended=None, by_us=False) == "retention"
+    assert resolution_of(ENTRY, (), log_start=0, high_watermark=120, ended=None, by_us=False) == "truncated"

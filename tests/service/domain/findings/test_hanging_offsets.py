@@ -8,7 +8,13 @@ from service.domain.findings.finding import Evidence
 from service.domain.findings.hanging import Case, observe
 from service.domain.findings.kinds import CERTAIN
 from service.domain.findings.rules import Rule
-from service.domain.partitions.blocked_groups import INACTIVE, OFFSETS_TOPIC, UNSTABLE_OFFSETS, GroupOffset, Victim
+from service.domain.partitions.blocked_groups import (
+    INACTIVE,
+    OFFSETS_TOPIC,
+    UNSTABLE_OFFSETS,
+    AffectedGroup,
+    GroupOffset,
+)
 from service.domain.partitions.open_entries import Entry
 from tests.service.domain.findings.builders import NOW_MS
 
@@ -16,12 +22,12 @@ HOME = OFFSETS_TOPIC, 9
 ENTRY = Entry(*HOME, 7, 2, 100, -1, NOW_MS, None, None, NOW_MS - 5_000, NOW_MS)
 
 
-def victim(group: str, partition: int, members: int = 2) -> Victim:
+def victim(group: str, partition: int, members: int = 2) -> AffectedGroup:
     offset = GroupOffset(group, "orders", partition, -1, members, True, NOW_MS, NOW_MS, 7)
-    return Victim(offset, None, UNSTABLE_OFFSETS if members else INACTIVE, CERTAIN, HOME, 100, NOW_MS)
+    return AffectedGroup(offset, None, UNSTABLE_OFFSETS if members else INACTIVE, CERTAIN, HOME, 100, NOW_MS)
 
 
-def evidence(pending: Sequence[Victim]) -> list[Evidence]:
+def evidence(pending: Sequence[AffectedGroup]) -> list[Evidence]:
     case = Case(ENTRY, None, None, 0, 100, (), pending=tuple(pending))
     found = observe(case, Rule(), "b:9092", confirmed=True, certain=True, may_skip_markers=None)
     return [one for one in found.evidence if "commit offsets of" in one.text]

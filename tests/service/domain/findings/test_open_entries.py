@@ -57,12 +57,12 @@ def related(owner: Owner | None, context: Context = KNOWN, *, is_hanging: bool =
 )
 def test_somebody_will_end_it(owner: Owner, word: str) -> None:
     relation = related(owner)
-    assert (relation.word, relation.is_unowned, relation.why) == (word, False, None)
+    assert (relation.kind, relation.is_unowned, relation.why) == (word, False, None)
     assert related(owner, NOT_READ, is_hanging=True).is_unowned is False
 
 
 @pytest.mark.parametrize(
-    ("first_seen_ms", "seen_at_ms", "word"),
+    ("first_seen_ms", "seen_at_ms", "kind"),
     [
         (-ADOPTED_AFTER_MS - 1, ADOPTED_AFTER_MS + 1, "adopted"),
         (-ADOPTED_AFTER_MS, ADOPTED_AFTER_MS + 1, "open"),  # clocks differ: it may have written it
@@ -71,12 +71,12 @@ def test_somebody_will_end_it(owner: Owner, word: str) -> None:
     ],
 )
 def test_records_are_left_over_if_they_were_open_before_and_after_a_start(
-    first_seen_ms: int, seen_at_ms: int, word: str
+    first_seen_ms: int, seen_at_ms: int, kind: str
 ) -> None:
     """A look at the partition may be older than the record in the log: what it shows may have ended since."""
     start_ms = OWNER.start_ms
     entry = ENTRY._replace(first_seen_ms=start_ms + first_seen_ms, seen_at_ms=start_ms + seen_at_ms)
-    assert relate(entry, [OWNER], KNOWN, is_hanging=False).word == word
+    assert relate(entry, [OWNER], KNOWN, is_hanging=False).kind == kind
 
 
 @pytest.mark.parametrize(
@@ -94,16 +94,16 @@ def test_records_are_left_over_if_they_were_open_before_and_after_a_start(
 def test_nobody_will_end_it(owner: Owner | None) -> None:
     """Not known to hang before it was looked at again; and not even that where the log is not read to its end."""
     relation = related(owner)
-    assert (relation.word, relation.is_unowned) == ("unknown", True)
-    assert related(owner, is_hanging=True).word == "hanging"
+    assert (relation.kind, relation.is_unowned) == ("unknown", True)
+    assert related(owner, is_hanging=True).kind == "hanging"
     unread = related(owner, NOT_READ)
-    assert (unread.word, unread.is_unowned) == ("unknown", False)
+    assert (unread.kind, unread.is_unowned) == ("unknown", False)
     assert "not read to its end" in str(unread.why)
 
 
 def test_an_undecodable_record_tells_nothing() -> None:
     relation = related(OWNER._replace(state=states.UNKNOWN))
-    assert (relation.word, relation.is_unowned) == ("unknown", False)
+    assert (relation.kind, relation.is_unowned) == ("unknown", False)
     assert "cannot be decoded" in str(relation.why)
 
 

@@ -12,21 +12,21 @@ from service.domain.partitions.blocked_groups import (
     OFFSETS_TOPIC,
     READS_UNCOMMITTED,
     STALLED_AFTER_MS,
-    STOOD_STILL_MS,
     STOPPED,
+    STOPPED_AFTER_MS,
     UNSTABLE_OFFSETS,
     WILL_STOP,
-    Ends,
+    AffectedGroup,
     GroupOffset,
-    Victim,
+    LsoSample,
+    affected_groups,
     offsets_partition,
-    victims,
 )
 
 NOW_MS = 1_790_000_000_000
 SINCE_MS = NOW_MS - 60_000
 LSO, HW = 100, 150
-STANDS = Ends(LSO, HW, SINCE_MS)
+STANDS = LsoSample(LSO, HW, SINCE_MS)
 PLACE = "orders", 0
 
 
@@ -35,30 +35,30 @@ def offset(committed: int, stood_ms: int = 0, **fields: Any) -> GroupOffset:
     return one._replace(**fields)
 
 
-def seen(one: GroupOffset, ends: Ends = STANDS, **more: Ends) -> list[Victim]:
+def seen(one: GroupOffset, ends: LsoSample = STANDS, **more: LsoSample) -> list[AffectedGroup]:
     places = {PLACE: ends} | {(OFFSETS_TOPIC, int(name.removeprefix("p"))): more[name] for name in more}
-    return victims([one], places, 50 if more else None, NOW_MS)
+    return affected_groups([one], places, 50 if more else None, NOW_MS)
 
 
 @pytest.mark.parametrize(
     ("one", "relation", "confidence"),
     [
         (offset(LSO), STOPPED, LIKELY),  # it may read on and not have committed yet
-        (offset(LSO, STOOD_STILL_MS), STOPPED, CERTAIN),
-        (offset(LSO, STOOD_STILL_MS, members=None), STOPPED, LIKELY),
+        (offset(LSO, STOPPED_AFTER_MS), STOPPED, CERTAIN),
+        (offset(LSO, STOPPED_AFTER_MS, members=None), STOPPED, LIKELY),
         (offset(LSO - 1), WILL_STOP, LIKELY),
-        (offset(LSO - 1, STOOD_STILL_MS - 1), WILL_STOP, LIKELY),
-        (offset(LSO - 1, STOOD_STILL_MS), STOPPED, LIKELY),  # a marker may be all that is between
-        (offset(0, STOOD_STILL_MS), STOPPED, LIKELY),
+        (offset(LSO - 1, STOPPED_AFTER_MS - 1), WILL_STOP, LIKELY),
+        (offset(LSO - 1, STOPPED_AFTER_MS), STOPPED, LIKELY),  # a marker may be all that is between
+        (offset(0, STOPPED_AFTER_MS), STOPPED, LIKELY),
         (offset(LSO + 1), READS_UNCOMMITTED, CERTAIN),
-        (offset(HW, STOOD_STILL_MS), READS_UNCOMMITTED, CERTAIN),
-        (offset(LSO, STOOD_STILL_MS, members=0), INACTIVE, CERTAIN),
+        (offset(HW, STOPPED_AFTER_MS), READS_UNCOMMITTED, CERTAIN),
+        (offset(LSO, STOPPED_AFTER_MS, members=0), INACTIVE, CERTAIN),
         (offset(HW, members=0), INACTIVE, CERTAIN),
     ],
 )
 def test_how_a_group_stands_to_an_lso_that_stands(one: GroupOffset, relation: str, confidence: str) -> None:
     (victim,) = seen(one)
-    assert (victim.relation, victim.confidence, victim.behind) == (relation, confidence, PLACE)
+    assert (victim.relation, victim.confidence, victim.stalled_partition) == (relation, confidence, PLACE)
     assert victim.is_blocked == (relation in (STOPPED, WILL_STOP))
     assert victim.offsets_partition is None
 
@@ -66,13 +66,13 @@ def test_how_a_group_stands_to_an_lso_that_stands(one: GroupOffset, relation: st
 @pytest.mark.parametrize("committed", [0, HW - 1, HW])
 def test_nobody_waits_where_the_lso_is_at_the_high_watermark(committed: int) -> None:
     """An idle partition that ends in a marker (lag 1 for ever), a client that is stuck by itself."""
-    assert seen(offset(committed, STOOD_STILL_MS), Ends(HW, HW, None)) == []
-    assert seen(offset(committed, STOOD_STILL_MS), Ends(HW, HW, SINCE_MS)) == []
+    assert seen(offset(committed, STOPPED_AFTER_MS), LsoSample(HW, HW, None)) == []
+    assert seen(offset(committed, STOPPED_AFTER_MS), LsoSample(HW, HW, SINCE_MS)) == []
 
 
 def test_short_transactions_make_no_victims() -> None:
-    assert seen(offset(LSO), Ends(LSO, HW, NOW_MS - STALLED_AFTER_MS + 1)) == []
-    assert len(seen(offset(LSO), Ends(LSO, HW, NOW_MS - STALLED_AFTER_MS))) == 1
+    assert seen(offset(LSO), LsoSample(LSO, HW, NOW_MS - STALLED_AFTER_MS + 1)) == []
+    assert len(seen(offset(LSO), LsoSample(LSO, HW, NOW_MS - STALLED_AFTER_MS))) == 1
 
 
 def test_what_was_asked_before_the_lso_came_to_stand_says_nothing() -> None:
@@ -94,28 +94,32 @@ def unstable(**fields: Any) -> GroupOffset:
 def test_pending_offsets_block_though_nothing_is_open_on_the_data() -> None:
     """`behind` is the group's partition of __consumer_offsets, where the LSO stands; on the data nobody holds it."""
     home = offsets_partition("billing", 50)
-    (victim,) = seen(unstable(), Ends(HW, HW, None), **{f"p{home}": Ends(9, 12, SINCE_MS), "p49": Ends(5, 5, None)})
+    (victim,) = seen(
+        unstable(), LsoSample(HW, HW, None), **{f"p{home}": LsoSample(9, 12, SINCE_MS), "p49": LsoSample(5, 5, None)}
+    )
     assert (victim.relation, victim.is_blocked) == (UNSTABLE_OFFSETS, True)
-    assert (victim.behind, victim.offsets_partition) == ((OFFSETS_TOPIC, home), home)
-    assert victim.ends == Ends(HW, HW, None)
-    assert (victim.is_pending, victim.waits_for) == (True, None)
-    (idle,) = seen(unstable(members=0, producer_id=7), Ends(HW, HW, None), **{f"p{home}": Ends(9, 12, SINCE_MS)})
-    assert (idle.relation, idle.is_blocked, idle.waits_for) == (INACTIVE, False, 7)
+    assert (victim.stalled_partition, victim.offsets_partition) == ((OFFSETS_TOPIC, home), home)
+    assert victim.ends == LsoSample(HW, HW, None)
+    assert (victim.is_pending, victim.waits_for_producer_id) == (True, None)
+    (idle,) = seen(
+        unstable(members=0, producer_id=7), LsoSample(HW, HW, None), **{f"p{home}": LsoSample(9, 12, SINCE_MS)}
+    )
+    assert (idle.relation, idle.is_blocked, idle.waits_for_producer_id) == (INACTIVE, False, 7)
 
 
 def test_pending_offsets_of_a_moment_ago_block_nobody() -> None:
     """Healthy consume-process-produce: offsets are pending whenever one looks, and their partition goes on."""
     home = offsets_partition("billing", 50)
-    assert seen(unstable(), Ends(HW, HW, None), **{f"p{home}": Ends(9, 12, NOW_MS)}) == []
-    assert seen(unstable(), Ends(HW, HW, None), **{f"p{home}": Ends(9, 9, None)}) == []
-    (by_data,) = seen(unstable(producer_id=7), **{f"p{home}": Ends(9, 9, None)})
-    assert (by_data.relation, by_data.is_pending, by_data.waits_for) == (WILL_STOP, False, None)
+    assert seen(unstable(), LsoSample(HW, HW, None), **{f"p{home}": LsoSample(9, 12, NOW_MS)}) == []
+    assert seen(unstable(), LsoSample(HW, HW, None), **{f"p{home}": LsoSample(9, 9, None)}) == []
+    (by_data,) = seen(unstable(producer_id=7), **{f"p{home}": LsoSample(9, 9, None)})
+    assert (by_data.relation, by_data.is_pending, by_data.waits_for_producer_id) == (WILL_STOP, False, None)
 
 
 def test_groups_of_many_places_come_in_order() -> None:
     rows = [offset(LSO, group=name, partition=number) for name in ("b", "a") for number in (1, 0)]
     ends = {("orders", 0): STANDS, ("orders", 1): STANDS}
-    assert [one.key for one in victims(rows, ends, None, NOW_MS)] == [
+    assert [one.key for one in affected_groups(rows, ends, None, NOW_MS)] == [
         ("a", "orders", 0),
         ("a", "orders", 1),
         ("b", "orders", 0),

@@ -5,15 +5,15 @@ from __future__ import annotations
 from service.domain.findings.kinds import CERTAIN
 from service.domain.partitions.blocked_groups import (
     INACTIVE,
-    NOBODY,
+    NO_GROUPS,
     OFFSETS_TOPIC,
     STOPPED,
     UNSTABLE_OFFSETS,
     WILL_STOP,
-    Ends,
+    AffectedGroup,
+    BlockedGroupIndex,
     GroupOffset,
-    GroupsBehind,
-    Victim,
+    LsoSample,
 )
 
 NOW_MS = 1_790_000_000_000
@@ -21,36 +21,41 @@ ORDERS, HOME = ("orders", 0), (OFFSETS_TOPIC, 9)
 PID, OTHER = 7, 8
 
 
-def behind_lso(relation: str, group: str) -> Victim:
+def behind_lso(relation: str, group: str) -> AffectedGroup:
     offset = GroupOffset(group, *ORDERS, 100, 2, False, NOW_MS, NOW_MS)
-    return Victim(offset, Ends(100, 150, NOW_MS), relation, CERTAIN, ORDERS, 100, NOW_MS)
+    return AffectedGroup(offset, LsoSample(100, 150, NOW_MS), relation, CERTAIN, ORDERS, 100, NOW_MS)
 
 
-def pending(group: str, producer_id: int | None, relation: str = UNSTABLE_OFFSETS, partition: int = 0) -> Victim:
+def pending(group: str, producer_id: int | None, relation: str = UNSTABLE_OFFSETS, partition: int = 0) -> AffectedGroup:
     offset = GroupOffset(group, "orders", partition, 5, 2, True, NOW_MS, NOW_MS, producer_id)
-    return Victim(offset, None, relation, CERTAIN, HOME, 100, NOW_MS)
+    return AffectedGroup(offset, None, relation, CERTAIN, HOME, 100, NOW_MS)
 
 
 def test_behind_an_lso_a_group_waits_for_whoever_holds_it() -> None:
-    groups = GroupsBehind(
+    groups = BlockedGroupIndex(
         [behind_lso(STOPPED, "b"), behind_lso(WILL_STOP, "a"), behind_lso(INACTIVE, "idle"), behind_lso(STOPPED, "b")]
     )
-    assert groups.at(ORDERS) == groups.waiting([ORDERS], PID) == groups.waiting([ORDERS, HOME], OTHER) == ("a", "b")
+    assert (
+        groups.behind(ORDERS)
+        == groups.waiting_for([ORDERS], PID)
+        == groups.waiting_for([ORDERS, HOME], OTHER)
+        == ("a", "b")
+    )
     assert groups.pending(ORDERS, PID) == ()
-    assert groups.at(HOME) == NOBODY.at(ORDERS) == ()
+    assert groups.behind(HOME) == NO_GROUPS.behind(ORDERS) == ()
 
 
 def test_a_pending_offset_waits_for_the_transaction_that_has_it() -> None:
-    groups = GroupsBehind([pending("eos", PID), pending("other", OTHER), pending("any", None)])
-    assert groups.at(HOME) == ("any", "eos", "other")
-    assert groups.waiting([HOME], PID) == ("any", "eos")
-    assert groups.waiting([HOME], OTHER) == ("any", "other")
+    groups = BlockedGroupIndex([pending("eos", PID), pending("other", OTHER), pending("any", None)])
+    assert groups.behind(HOME) == ("any", "eos", "other")
+    assert groups.waiting_for([HOME], PID) == ("any", "eos")
+    assert groups.waiting_for([HOME], OTHER) == ("any", "other")
 
 
 def test_pending_offsets_of_groups_without_members_block_nobody_yet() -> None:
     idle, eos = pending("idle", PID, INACTIVE), pending("eos", PID, partition=3)
-    groups = GroupsBehind([idle, eos])
-    assert groups.waiting([HOME], PID) == ("eos",)
+    groups = BlockedGroupIndex([idle, eos])
+    assert groups.waiting_for([HOME], PID) == ("eos",)
     assert groups.pending(HOME, PID) == (eos, idle)
-    assert (idle.offsets_partition, idle.waits_for) == (HOME[1], PID)
+    assert (idle.offsets_partition, idle.waits_for_producer_id) == (HOME[1], PID)
     assert groups.pending(HOME, OTHER) == ()
