@@ -9,8 +9,8 @@ from service.cli.errors import FINE, UNREACHABLE, CommandFailed
 from service.cli.kafka import client_settings
 from service.cli.text import table
 from service.domain.doctor import acls
+from service.domain.doctor.cluster_report import ClusterReport
 from service.domain.doctor.lines import GAP, Line, lines, to_resolve
-from service.domain.doctor.seen import Seen
 from service.domain.doctor.verdicts import verdicts
 from service.kafka.client import KafkaClient
 from service.kafka.errors import KafkaFailure
@@ -38,7 +38,7 @@ def run(_flags: Namespace, settings: Settings) -> int:
     return FOUND if any(line.mark == GAP for line in found) else FINE
 
 
-def _print(seen: Seen, found: list[Line]) -> None:
+def _print(seen: ClusterReport, found: list[Line]) -> None:
     who = seen.principal or "a principal that client.properties does not tell"
     print(f"cluster {seen.cluster_id or 'of an id that is not told'} at {seen.bootstrap}, as {who}\n")
     for line in found:

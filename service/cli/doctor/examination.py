@@ -8,7 +8,15 @@ from typing import Final, NamedTuple
 
 from service.cli.doctor.transaction_log import LogRead, read_log
 from service.clock import wall_clock_ms
-from service.domain.doctor.seen import BrokerSeen, ClockSeen, GroupsSeen, IdsSeen, LogSeen, Seen, TopicsSeen
+from service.domain.doctor.cluster_report import (
+    BrokerReport,
+    ClockReport,
+    ClusterReport,
+    GroupsReport,
+    IdsReport,
+    LogReport,
+    TopicsReport,
+)
 from service.domain.transaction_log.states import CONFIG_DEFAULTS, TOPIC
 from service.kafka import errors, permissions
 from service.kafka.client import KafkaClient
@@ -40,7 +48,7 @@ class Wish(NamedTuple):
         return any(fnmatchcase(topic, glob) for glob in self.mirrored)
 
 
-def examine(client: KafkaClient, settings: ClientSettings, wish: Wish) -> Seen:
+def examine(client: KafkaClient, settings: ClientSettings, wish: Wish) -> ClusterReport:
     """Examines the cluster, bounded in time and bytes. Raises KafkaUnavailable or KafkaRefused when Kafka fails."""
     brokers, features = _brokers(client)
     nodes = [broker.node for broker in brokers if broker.why is None]
@@ -54,7 +62,7 @@ def examine(client: KafkaClient, settings: ClientSettings, wish: Wish) -> Seen:
     layout = everything.layouts.get(TOPIC)
     log = _NOT_ASKED if layout is None else read_log(client, layout, wall_clock_ms)
     clock = permissions.controller_clock(client, node)
-    return Seen(
+    return ClusterReport(
         bootstrap=bootstrap,
         principal=principal_of(settings),
         cluster_id=cluster.cluster_id,
@@ -84,7 +92,7 @@ def principal_of(settings: ClientSettings) -> str | None:
     return f"User:{name}" if name else None
 
 
-def _brokers(client: KafkaClient) -> tuple[tuple[BrokerSeen, ...], dict[str, int]]:
+def _brokers(client: KafkaClient) -> tuple[tuple[BrokerReport, ...], dict[str, int]]:
     """Asks each broker at the address that it advertises. Returns the brokers, and the features that are in force."""
     seen = []
     features: dict[str, int] = {}
@@ -92,35 +100,35 @@ def _brokers(client: KafkaClient) -> tuple[tuple[BrokerSeen, ...], dict[str, int
         try:
             found = permissions.versions(client, broker.node)
         except KafkaFailure as e:
-            seen.append(BrokerSeen(broker.node, broker.host, broker.port, str(e), {}, None))
+            seen.append(BrokerReport(broker.node, broker.host, broker.port, str(e), {}, None))
             continue
         features = features or found.finalized
         newest = found.supported.get("metadata.version")
-        seen.append(BrokerSeen(broker.node, broker.host, broker.port, None, found.apis, newest))
+        seen.append(BrokerReport(broker.node, broker.host, broker.port, None, found.apis, newest))
     return tuple(seen), features
 
 
-def _log(client: KafkaClient, node: int, everything: Topics, read: LogRead) -> LogSeen:
+def _log(client: KafkaClient, node: int, everything: Topics, read: LogRead) -> LogReport:
     layout = everything.layouts.get(TOPIC)
     if layout is None:
         denied = permissions.topic_errors(client, node, [TOPIC])[TOPIC] == errors.TOPIC_AUTHORIZATION_FAILED
-        return LogSeen(None if denied else False, 0, (), False if denied else None, None, 0, False)
+        return LogReport(None if denied else False, 0, (), False if denied else None, None, 0, False)
     leaderless = tuple(p for p, leader in layout.leaders.items() if leader.node < 0)
-    return LogSeen(True, len(layout.leaders), leaderless, read.may_read, read.why, len(read.ids), read.is_whole)
+    return LogReport(True, len(layout.leaders), leaderless, read.may_read, read.why, len(read.ids), read.is_whole)
 
 
-def _ids(client: KafkaClient, nodes: Sequence[int], log: LogRead) -> IdsSeen:
+def _ids(client: KafkaClient, nodes: Sequence[int], log: LogRead) -> IdsReport:
     """Asks by name for ids of the log that ListTransactions leaves out: hidden ids are denied, expired ones are not."""
     try:
         listed = {one.transactional_id for node in nodes for one in list_transactions(client, node)}
         missing = sorted(name for name in (_text(one) for one in log.ids) if name is not None and name not in listed)
         hidden = permissions.denied_ids(client, nodes[0], missing[:_IDS_ASKED])
-        return IdsSeen(len(listed), tuple(hidden), bool(permissions.denied_ids(client, nodes[0], [_INVENTED])), None)
+        return IdsReport(len(listed), tuple(hidden), bool(permissions.denied_ids(client, nodes[0], [_INVENTED])), None)
     except KafkaFailure as e:
-        return IdsSeen(None, (), None, str(e))
+        return IdsReport(None, (), None, str(e))
 
 
-def _topics(client: KafkaClient, nodes: Sequence[int], everything: Topics, log: LogRead, wish: Wish) -> TopicsSeen:
+def _topics(client: KafkaClient, nodes: Sequence[int], everything: Topics, log: LogRead, wish: Wish) -> TopicsReport:
     known = sorted(everything.layouts)
     watched = [topic for topic in known if wish.wants(topic) and not wish.is_mirrored(topic)]
     globs = wish.topics or ("*",)
@@ -131,7 +139,7 @@ def _topics(client: KafkaClient, nodes: Sequence[int], everything: Topics, log: 
     codes = permissions.topic_errors(client, nodes[0], [*invented, *(t for t in mentioned if t not in invented)])
     denied = {name for name, code in codes.items() if code == errors.TOPIC_AUTHORIZATION_FAILED}
     readable, unreadable, silent, why = _readable(client, nodes, everything, watched)
-    return TopicsSeen(
+    return TopicsReport(
         globs=globs,
         partitions={topic: len(everything.layouts[topic].leaders) for topic in known},
         mirrored=tuple(topic for topic in known if wish.is_mirrored(topic)),
@@ -139,15 +147,15 @@ def _topics(client: KafkaClient, nodes: Sequence[int], everything: Topics, log: 
         absent=tuple(
             g for name, g in invented.items() if name == g and name not in denied and g not in everything.layouts
         ),
-        unseen=tuple(sorted(name for name in denied if name in mentioned or name in globs)),
-        beyond=tuple(glob for name, glob in invented.items() if name in denied and name != glob),
+        not_describable=tuple(sorted(name for name in denied if name in mentioned or name in globs)),
+        denied_globs=tuple(glob for name, glob in invented.items() if name in denied and name != glob),
         readable=readable,
         unreadable=unreadable,
-        silent=silent,
+        unanswered=silent,
         leaderless=tuple(
             (t, p) for t in watched for p, leader in everything.layouts[t].leaders.items() if leader.node < 0
         ),
-        why_silent=why,
+        unanswered_why=why,
     )
 
 
@@ -182,26 +190,28 @@ def _readable(
     return allowed, denied, silent, why or next((f"error {found[t]}" for t in silent if t in found), None)
 
 
-def _groups(client: KafkaClient, nodes: Sequence[int]) -> GroupsSeen:
+def _groups(client: KafkaClient, nodes: Sequence[int]) -> GroupsReport:
     try:
         listed = sorted({one.group for node in nodes for one in list_groups(client, node)})
         denied = tuple(permissions.denied_groups(client, nodes[0], listed))
         any_denied = bool(permissions.denied_groups(client, nodes[0], [_INVENTED]))
     except KafkaFailure as e:
-        return GroupsSeen(None, (), None, str(e))
-    return GroupsSeen(len(listed), denied, any_denied, None)
+        return GroupsReport(None, (), None, str(e))
+    return GroupsReport(len(listed), denied, any_denied, None)
 
 
-def _controller(clock: permissions.ControllerClock) -> ClockSeen:
+def _controller(clock: permissions.ControllerClock) -> ClockReport:
     middle_ms = (clock.asked_at_ms + clock.answered_at_ms) // 2
     within_ms = (clock.answered_at_ms - clock.asked_at_ms) // 2 + 1
-    return ClockSeen(f"controller {clock.node}", clock.time_ms - middle_ms, within_ms, "what it answers DescribeQuorum")
+    return ClockReport(
+        f"controller {clock.node}", clock.time_ms - middle_ms, within_ms, "what it answers DescribeQuorum"
+    )
 
 
-def _nobody(bootstrap: str, principal: str | None, brokers: tuple[BrokerSeen, ...], wish: Wish) -> Seen:
+def _nobody(bootstrap: str, principal: str | None, brokers: tuple[BrokerReport, ...], wish: Wish) -> ClusterReport:
     """Returns what was seen if the bootstrap address answers, but no broker does at the address that it advertises."""
     why = "no broker answers"
-    return Seen(
+    return ClusterReport(
         bootstrap=bootstrap,
         principal=principal,
         cluster_id=None,
@@ -209,10 +219,10 @@ def _nobody(bootstrap: str, principal: str | None, brokers: tuple[BrokerSeen, ..
         features={},
         assumed_configs=(),
         cluster_operations=None,
-        log=LogSeen(True, 0, (), None, why, 0, False),
-        ids=IdsSeen(None, (), None, why),
-        topics=TopicsSeen(wish.topics or ("*",), {}, (), (), (), (), (), (), (), (), (), why),
-        groups=GroupsSeen(None, (), None, why),
+        log=LogReport(True, 0, (), None, why, 0, False),
+        ids=IdsReport(None, (), None, why),
+        topics=TopicsReport(wish.topics or ("*",), {}, (), (), (), (), (), (), (), (), (), why),
+        groups=GroupsReport(None, (), None, why),
         clocks=(),
         newest_record_ms=None,
         has_authorizer=None,

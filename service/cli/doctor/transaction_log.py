@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from service.domain.doctor.seen import ClockSeen
+from service.domain.doctor.cluster_report import ClockReport
 from service.domain.transaction_log.states import TOPIC
 from service.kafka import errors
 from service.kafka.client import KafkaClient
@@ -41,7 +41,7 @@ class LogRead(NamedTuple):
     topics: frozenset[str]
     is_whole: bool
     newest_record_ms: int | None
-    clocks: tuple[ClockSeen, ...]
+    clocks: tuple[ClockReport, ...]
 
 
 class _Found:
@@ -136,7 +136,7 @@ def _fetch(client: KafkaClient, leader: Leader, positions: Mapping[int, int], wa
     return fetch_many(client, leader.node, {TOPIC: wanted}, _FETCH_BYTES, wait_ms, _TIMEOUT_MS + wait_ms)
 
 
-def _listen(client: KafkaClient, led: TopicLayout, clock_ms: Clock) -> tuple[ClockSeen, ...]:
+def _listen(client: KafkaClient, led: TopicLayout, clock_ms: Clock) -> tuple[ClockReport, ...]:
     """Returns the coordinators' clocks, from records that arrive while we wait: a coordinator stamps a record when it
     appends it. The value is exact but for the time that two requests take.
     """
@@ -156,7 +156,7 @@ def _listen(client: KafkaClient, led: TopicLayout, clock_ms: Clock) -> tuple[Clo
         fresh = [stamp for stamp in stamps if stamp is not None]
         if fresh:
             ahead_ms, within_ms = max(fresh) - arrived_ms, 2 * way_ms + 1
-            clocks.append(ClockSeen(f"broker {node}", ahead_ms, within_ms, "a transaction record just written"))
+            clocks.append(ClockReport(f"broker {node}", ahead_ms, within_ms, "a transaction record just written"))
     return tuple(clocks)
 
 

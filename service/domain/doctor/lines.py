@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from service.domain.doctor import acls
 from service.domain.doctor.acls import Acl
-from service.domain.doctor.seen import BrokerSeen, Seen
+from service.domain.doctor.cluster_report import BrokerReport, ClusterReport
 from service.domain.findings.formatting import duration, join_names, join_partitions, utc
 from service.domain.releases import FIRST_OF_38, may_skip_markers, release_of
 from service.domain.transaction_log.states import CONFIG_DEFAULTS, TOPIC
@@ -37,34 +37,36 @@ class Line(NamedTuple):
     missing: tuple[Acl, ...] = ()
 
 
-def lines(seen: Seen) -> list[Line]:
+def lines(report: ClusterReport) -> list[Line]:
     """Returns all lines; each part of the examination comes before those that depend on it."""
     return [
-        *_brokers(seen),
-        *_features(seen),
-        *_cluster(seen),
-        *_log(seen),
-        *_topics(seen),
-        *_readable(seen),
-        *_ids(seen),
-        *_groups(seen),
-        *_clocks(seen),
+        *_brokers(report),
+        *_features(report),
+        *_cluster(report),
+        *_log(report),
+        *_topics(report),
+        *_readable(report),
+        *_ids(report),
+        *_groups(report),
+        *_clocks(report),
     ]
 
 
-def to_resolve(seen: Seen) -> tuple[str, Acl] | None:
+def to_resolve(report: ClusterReport) -> tuple[str, Acl] | None:
     """Returns what prevents writing markers and the ACL to grant; None if nothing does (KafkaApis
     handleWriteTxnMarkersRequest: ALTER is enough since 3.8, KAFKA-16513).
     """
-    if seen.has_authorizer is False or (seen.cluster_operations or frozenset()) & {"ALTER", "CLUSTER_ACTION"}:
+    if report.has_authorizer is False or (report.cluster_operations or frozenset()) & {"ALTER", "CLUSTER_ACTION"}:
         return None
-    known = "it is not granted" if seen.cluster_operations else "whether it is granted cannot be asked without writing"
-    levels = [broker.newest_metadata_version or 0 for broker in seen.brokers if broker.why is None]
+    known = (
+        "it is not granted" if report.cluster_operations else "whether it is granted cannot be asked without writing"
+    )
+    levels = [broker.newest_metadata_version or 0 for broker in report.brokers if broker.why is None]
     return known, acls.CLUSTER_ALTER if min(levels, default=0) >= FIRST_OF_38 else acls.CLUSTER_ACTION
 
 
-def _brokers(seen: Seen) -> Iterator[Line]:
-    for broker in seen.brokers:
+def _brokers(report: ClusterReport) -> Iterator[Line]:
+    for broker in report.brokers:
         what, address = f"broker {broker.node}", f"{broker.host}:{broker.port}"
         if broker.why is not None:
             yield Line(GAP, what, f"does not answer at {address}, which is how it advertises itself: {broker.why}")
@@ -76,21 +78,21 @@ def _brokers(seen: Seen) -> Iterator[Line]:
             yield Line(OK, what, f"{address} answers, {_release(broker)}")
 
 
-def _release(broker: BrokerSeen) -> str:
+def _release(broker: BrokerReport) -> str:
     release, level = release_of(broker.newest_metadata_version), broker.newest_metadata_version
     if release is not None:
         return f"Kafka {release} (metadata.version up to {level}; it does not tell its patch release)"
     return "of a Kafka newer than this txnscope" if level is not None else "of a Kafka that it does not tell"
 
 
-def _features(seen: Seen) -> Iterator[Line]:
-    if not any(broker.why is None for broker in seen.brokers):
+def _features(report: ClusterReport) -> Iterator[Line]:
+    if not any(broker.why is None for broker in report.brokers):
         return
-    metadata = seen.features.get("metadata.version")
-    version = seen.features.get("transaction.version", 0)
+    metadata = report.features.get("metadata.version")
+    version = report.features.get("transaction.version", 0)
     protocol = "transactions end in a new epoch (KIP-890)" if version >= 2 else "the older protocol, without KIP-890"
     yield Line(OK, "features", f"transaction.version {version}: {protocol}; metadata.version {metadata or 'not told'}")
-    may_skip = may_skip_markers([broker.newest_metadata_version for broker in seen.brokers])
+    may_skip = may_skip_markers([broker.newest_metadata_version for broker in report.brokers])
     if may_skip is not False:
         which = "Kafka 4.3.0 and 4.3.1" if may_skip else "if the brokers run Kafka 4.3.0 or 4.3.1, they"
         yield Line(
@@ -101,15 +103,15 @@ def _features(seen: Seen) -> Iterator[Line]:
         )
 
 
-def _cluster(seen: Seen) -> Iterator[Line]:
-    if seen.has_authorizer is False:
+def _cluster(report: ClusterReport) -> Iterator[Line]:
+    if report.has_authorizer is False:
         yield Line(OK, "ACLs", "the brokers have no authorizer: everybody may everything")
-    elif seen.cluster_operations is None:
+    elif report.cluster_operations is None:
         text = "DESCRIBE on the cluster is denied: groups may be hidden, the controller's clock cannot be read"
         yield Line(GAP, "ACLs", text, (acls.CLUSTER_DESCRIBE,))
     else:
-        yield Line(OK, "ACLs", f"may do with the cluster: {', '.join(sorted(seen.cluster_operations))}")
-    assumed = seen.assumed_configs
+        yield Line(OK, "ACLs", f"may do with the cluster: {', '.join(sorted(report.cluster_operations))}")
+    assumed = report.assumed_configs
     if assumed:
         text = f"{', '.join(f'{name}={CONFIG_DEFAULTS[name]}' for name in assumed)}: assumed, they could not be read"
         yield Line(GAP, "configs", text, (acls.CLUSTER_CONFIGS,))
@@ -117,12 +119,12 @@ def _cluster(seen: Seen) -> Iterator[Line]:
         yield Line(OK, "configs", "timeouts and expiry are as the brokers are configured")
 
 
-def _log(seen: Seen) -> Iterator[Line]:
-    log, read = seen.log, (acls.topic(TOPIC, "Read"),)
-    if log.is_there is None:
+def _log(report: ClusterReport) -> Iterator[Line]:
+    log, read = report.log, (acls.topic(TOPIC, "Read"),)
+    if log.exists is None:
         yield Line(GAP, TOPIC, "may not be described: the coordinators' log is what all names and causes rest on", read)
         return
-    if not log.is_there:
+    if not log.exists:
         yield Line(
             NOTE, TOPIC, "does not exist: nobody has used a transaction yet; whether it may be read is not known"
         )
@@ -141,25 +143,27 @@ def _log(seen: Seen) -> Iterator[Line]:
         )
 
 
-def _topics(seen: Seen) -> Iterator[Line]:
-    topics = seen.topics
+def _topics(report: ClusterReport) -> Iterator[Line]:
+    topics = report.topics
     watched = topics.watched
     count = sum(topics.partitions[topic] for topic in watched)
     yield Line(
-        OK if watched or not topics.beyond else GAP,
+        OK if watched or not topics.denied_globs else GAP,
         "coverage",
         f"{_count(len(watched), 'topic')} with {_count(count, 'partition')} would be watched"
-        + _aside(seen, topics.mirrored, "mirrored, never judged")
-        + _aside(seen, topics.left_out, "left out by --topics"),
+        + _aside(report, topics.mirrored, "mirrored, never judged")
+        + _aside(report, topics.left_out, "left out by --topics"),
     )
     if topics.absent:
         yield Line(NOTE, "coverage", f"--topics: there is no topic {join_names(topics.absent)}")
-    if topics.unseen:
-        missing = tuple(acls.each_or_all("--topic", topics.unseen, -1, "Read"))
-        yield Line(GAP, "coverage", f"may not be described (or are deleted): {join_names(topics.unseen)}", missing)
-    hidden = tuple(acls.pattern(glob, "Read") for glob in topics.beyond if glob not in topics.unseen)
+    if topics.not_describable:
+        missing = tuple(acls.each_or_all("--topic", topics.not_describable, -1, "Read"))
+        yield Line(
+            GAP, "coverage", f"may not be described (or are deleted): {join_names(topics.not_describable)}", missing
+        )
+    hidden = tuple(acls.pattern(glob, "Read") for glob in topics.denied_globs if glob not in topics.not_describable)
     if hidden:
-        which = "topics" if "*" in topics.beyond else f"topics like {join_names(topics.beyond)}"
+        which = "topics" if "*" in topics.denied_globs else f"topics like {join_names(topics.denied_globs)}"
         text = f"{which} without DESCRIBE are not shown by Kafka: how many there are cannot be told"
         yield Line(GAP, "coverage", text, hidden)
     if topics.leaderless:
@@ -169,16 +173,15 @@ def _topics(seen: Seen) -> Iterator[Line]:
         yield Line(GAP, "coverage", text)
 
 
-def _aside(seen: Seen, topics: Sequence[str], why: str) -> str:
+def _aside(report: ClusterReport, topics: Sequence[str], why: str) -> str:
     if not topics:
         return ""
-    return (
-        f"; {_count(sum(seen.topics.partitions[topic] for topic in topics), 'partition')} of {join_names(topics)} {why}"
-    )
+    partitions = sum(report.topics.partitions[topic] for topic in topics)
+    return f"; {_count(partitions, 'partition')} of {join_names(topics)} {why}"
 
 
-def _readable(seen: Seen) -> Iterator[Line]:
-    topics, what = seen.topics, "DescribeProducers"
+def _readable(report: ClusterReport) -> Iterator[Line]:
+    topics, what = report.topics, "DescribeProducers"
     count = len(topics.readable) + len(topics.unreadable)
     if topics.unreadable:
         if len(topics.unreadable) == count > 1:
@@ -191,12 +194,12 @@ def _readable(seen: Seen) -> Iterator[Line]:
         yield Line(GAP, what, text, tuple(missing))
     elif topics.readable:
         yield Line(OK, what, f"READ is allowed on {'the topic' if count == 1 else f'all {count} topics'} watched")
-    if topics.silent:
-        yield Line(GAP, what, f"could not be asked about {join_names(topics.silent)}: {topics.why_silent}")
+    if topics.unanswered:
+        yield Line(GAP, what, f"could not be asked about {join_names(topics.unanswered)}: {topics.unanswered_why}")
 
 
-def _ids(seen: Seen) -> Iterator[Line]:
-    ids, log, what = seen.ids, seen.log, "ListTransactions"
+def _ids(report: ClusterReport) -> Iterator[Line]:
+    ids, log, what = report.ids, report.log, "ListTransactions"
     if ids.listed is None:
         yield Line(GAP, what, f"could not be asked: {ids.why}")
     elif ids.hidden:
@@ -215,8 +218,8 @@ def _ids(seen: Seen) -> Iterator[Line]:
         yield Line(OK, what, f"shows {_count(ids.listed, 'id')}; ids of any name may be described")
 
 
-def _groups(seen: Seen) -> Iterator[Line]:
-    groups, what = seen.groups, "groups"
+def _groups(report: ClusterReport) -> Iterator[Line]:
+    groups, what = report.groups, "groups"
     if groups.listed is None:
         yield Line(GAP, what, f"could not be asked: {groups.why}")
         return
@@ -224,23 +227,23 @@ def _groups(seen: Seen) -> Iterator[Line]:
         text = f"DESCRIBE is denied on {len(groups.denied)} of {groups.listed}: {join_names(groups.denied)}"
         missing = acls.each_or_all("--group", groups.denied, groups.listed, "Describe")
         yield Line(GAP, what, text, tuple(missing))
-    elif groups.any_denied is not False and (seen.cluster_operations is None or not groups.listed):
+    elif groups.any_denied is not False and (report.cluster_operations is None or not groups.listed):
         text = f"{groups.listed} listed; Kafka does not show groups without DESCRIBE: whether there are any is not told"
         yield Line(GAP, what, text, (Acl("--group", "*", "Describe"),))
     else:
         yield Line(OK, what, f"{groups.listed} listed, all may be described")
 
 
-def _clocks(seen: Seen) -> Iterator[Line]:
-    for clock in seen.clocks:
+def _clocks(report: ClusterReport) -> Iterator[Line]:
+    for clock in report.clocks:
         about = f" (give or take {clock.within_ms} ms)"
         ahead = (
             f"{duration(abs(clock.ahead_ms))} {'ahead of' if clock.ahead_ms >= 0 else 'behind'} this machine's{about}"
         )
         is_far = abs(clock.ahead_ms) > SKEW_MS + clock.within_ms
-        yield Line(NOTE if is_far else OK, "clock", f"{clock.whose}: {ahead}, by {clock.how}")
-    if not seen.clocks:
-        newest = seen.newest_record_ms
+        yield Line(NOTE if is_far else OK, "clock", f"{clock.owner}: {ahead}, by {clock.read_from}")
+    if not report.clocks:
+        newest = report.newest_record_ms
         last = "" if newest is None else f"; the newest record of {TOPIC} says {utc(newest)}"
         yield Line(NOTE, "clock", f"could not be measured: no transaction went on while looking{last}")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from service.domain.doctor.seen import Seen
+from service.domain.doctor.cluster_report import ClusterReport
 from service.domain.findings.formatting import join_names
 from service.domain.transaction_log.states import TOPIC
 
@@ -21,148 +21,150 @@ class Verdict(NamedTuple):
     why: str
 
 
-def verdicts(seen: Seen) -> list[Verdict]:
+def verdicts(report: ClusterReport) -> list[Verdict]:
     """Returns all rows. The transaction log is the only source of names and owners; DescribeProducers and batch headers
     need READ on a topic."""
     return [
-        _partitions(seen),
-        _hanging(seen),
-        _names(seen),
-        _from_log(seen, "causes and history"),
-        _times(seen),
-        _coordinators(seen),
-        _groups(seen),
-        _explain(seen),
+        _partitions(report),
+        _hanging(report),
+        _names(report),
+        _from_log(report, "causes and history"),
+        _times(report),
+        _coordinators(report),
+        _groups(report),
+        _explain(report),
     ]
 
 
-def _partitions(seen: Seen) -> Verdict:
+def _partitions(report: ClusterReport) -> Verdict:
     what = "blocked partitions"
-    if not seen.topics.watched:
+    if not report.topics.watched:
         return Verdict(what, NONE, "no topic may be described")
-    return Verdict(what, CERTAIN, _except(_not_looked_at(seen)))
+    return Verdict(what, CERTAIN, _joined(_not_sampled(report)))
 
 
-def _hanging(seen: Seen) -> Verdict:
+def _hanging(report: ClusterReport) -> Verdict:
     """Returns the row for hanging transactions. Without the log only coordinators report the owner of an entry, or hide
     it. Without READ on a topic the open entries there are not known."""
-    what, topics = "hanging transactions", seen.topics
-    if not (seen.log.may_read or _tell_coordinators(seen)):
-        return Verdict(what, NONE, _why_no_log(seen))
-    if not topics.readable and not topics.silent:
+    what, topics = "hanging transactions", report.topics
+    if not (report.log.may_read or _coordinators_describe(report)):
+        return Verdict(what, NONE, _why_no_log(report))
+    if not topics.readable and not topics.unanswered:
         return Verdict(
             what, NONE, "READ is denied on every topic" if topics.unreadable else "no topic may be described"
         )
-    but = _not_looked_at(seen)
+    exceptions = _not_sampled(report)
     if topics.unreadable:
-        but.append(f"not at all on {join_names(topics.unreadable)} (READ is denied)")
-    but += _not_coordinated(seen)
-    if not seen.log.may_read:
-        if seen.ids.any_denied is not False:
-            but.append("not of ids that may not be described")
-        but.append("without what was decided")
-        return Verdict(what, LIKELY, _except([f"{_why_no_log(seen)}: by the word of coordinators alone", *but]))
+        exceptions.append(f"not at all on {join_names(topics.unreadable)} (READ is denied)")
+    exceptions += _not_coordinated(report)
+    if not report.log.may_read:
+        if report.ids.any_denied is not False:
+            exceptions.append("not of ids that may not be described")
+        exceptions.append("without what was decided")
+        return Verdict(
+            what, LIKELY, _joined([f"{_why_no_log(report)}: by the word of coordinators alone", *exceptions])
+        )
     if not topics.readable:
-        return Verdict(what, LIKELY, _except(["DescribeProducers could not be asked", *but]))
-    if topics.silent:
-        but.append(f"likely at most on {join_names(topics.silent)} (DescribeProducers could not be asked)")
-    return Verdict(what, CERTAIN, _except(but))
+        return Verdict(what, LIKELY, _joined(["DescribeProducers could not be asked", *exceptions]))
+    if topics.unanswered:
+        exceptions.append(f"likely at most on {join_names(topics.unanswered)} (DescribeProducers could not be asked)")
+    return Verdict(what, CERTAIN, _joined(exceptions))
 
 
-def _tell_coordinators(seen: Seen) -> bool:
+def _coordinators_describe(report: ClusterReport) -> bool:
     """Returns whether there is a log, and coordinators describe at least some ids to this principal."""
-    is_there = seen.log.is_there is not False
-    return is_there and seen.ids.listed is not None and (seen.ids.listed > 0 or seen.ids.any_denied is False)
+    is_there = report.log.exists is not False
+    return is_there and report.ids.listed is not None and (report.ids.listed > 0 or report.ids.any_denied is False)
 
 
-def _names(seen: Seen) -> Verdict:
+def _names(report: ClusterReport) -> Verdict:
     what = "names of those who block"
-    if not seen.log.may_read:
-        return Verdict(what, NONE, _why_no_log(seen))
-    if not seen.topics.readable and not seen.topics.silent:
-        return Verdict(what, NONE, "READ is denied on every topic" if seen.topics.unreadable else "no topic is seen")
-    denied = seen.topics.unreadable
-    but = [f"not at all on {join_names(denied)} (READ is denied)"] if denied else []
-    return Verdict(what, CERTAIN, _except([*_not_looked_at(seen), *but]))
+    if not report.log.may_read:
+        return Verdict(what, NONE, _why_no_log(report))
+    if not report.topics.readable and not report.topics.unanswered:
+        return Verdict(what, NONE, "READ is denied on every topic" if report.topics.unreadable else "no topic is seen")
+    denied = report.topics.unreadable
+    exceptions = [f"not at all on {join_names(denied)} (READ is denied)"] if denied else []
+    return Verdict(what, CERTAIN, _joined([*_not_sampled(report), *exceptions]))
 
 
-def _from_log(seen: Seen, what: str) -> Verdict:
-    if not seen.log.may_read:
-        return Verdict(what, NONE, _why_no_log(seen))
-    return Verdict(what, CERTAIN, _except(_not_coordinated(seen)))
+def _from_log(report: ClusterReport, what: str) -> Verdict:
+    if not report.log.may_read:
+        return Verdict(what, NONE, _why_no_log(report))
+    return Verdict(what, CERTAIN, _joined(_not_coordinated(report)))
 
 
-def _times(seen: Seen) -> Verdict:
+def _times(report: ClusterReport) -> Verdict:
     what = "timeouts and expiry"
-    if not seen.log.may_read:
-        return Verdict(what, NONE, _why_no_log(seen))
-    if seen.assumed_configs:
+    if not report.log.may_read:
+        return Verdict(what, NONE, _why_no_log(report))
+    if report.assumed_configs:
         return Verdict(what, LIKELY, "with Kafka's defaults: the brokers' configs could not be read")
-    return Verdict(what, CERTAIN, _except(_not_coordinated(seen)))
+    return Verdict(what, CERTAIN, _joined(_not_coordinated(report)))
 
 
-def _coordinators(seen: Seen) -> Verdict:
-    what, ids = "coordinators' answers", seen.ids
+def _coordinators(report: ClusterReport) -> Verdict:
+    what, ids = "coordinators' answers", report.ids
     if ids.listed is None:
         return Verdict(what, NONE, f"they could not be asked: {ids.why}")
     if ids.hidden:
         return Verdict(what, CERTAIN, f"not at all about {join_names(ids.hidden)} (DESCRIBE is denied)")
-    if ids.any_denied and not (seen.log.may_read and seen.log.ids):
+    if ids.any_denied and not (report.log.may_read and report.log.ids):
         return Verdict(what, NONE, "DESCRIBE on transactional ids is denied")
     return Verdict(what, CERTAIN, "")
 
 
-def _groups(seen: Seen) -> Verdict:
-    what, groups = "groups that wait", seen.groups
+def _groups(report: ClusterReport) -> Verdict:
+    what, groups = "groups that wait", report.groups
     if groups.listed is None:
         return Verdict(what, NONE, f"they could not be asked: {groups.why}")
     if (not groups.listed and groups.any_denied) or len(groups.denied) == groups.listed > 0:
         return Verdict(what, NONE, "DESCRIBE on groups is denied")
-    but = [f"not at all {join_names(groups.denied)} (DESCRIBE is denied)"] if groups.denied else []
-    if seen.cluster_operations is None:
-        but.append("groups that Kafka does not show are missed")
-    return Verdict(what, CERTAIN, _except(but))
+    exceptions = [f"not at all {join_names(groups.denied)} (DESCRIBE is denied)"] if groups.denied else []
+    if report.cluster_operations is None:
+        exceptions.append("groups that Kafka does not show are missed")
+    return Verdict(what, CERTAIN, _joined(exceptions))
 
 
-def _explain(seen: Seen) -> Verdict:
-    what, topics = "explain: whose a record is", seen.topics
+def _explain(report: ClusterReport) -> Verdict:
+    what, topics = "explain: whose a record is", report.topics
     if not topics.readable:
         return Verdict(what, NONE, "READ is denied on every topic" if topics.unreadable else "no topic could be read")
-    but = _not_looked_at(seen)
+    exceptions = _not_sampled(report)
     if topics.unreadable:
-        but.append(f"not at all on {join_names(topics.unreadable)} (READ is denied)")
-    if not seen.log.may_read:
-        return Verdict(what, CERTAIN, _except([*but, "without names and causes"]))
-    return Verdict(what, CERTAIN, _except(but))
+        exceptions.append(f"not at all on {join_names(topics.unreadable)} (READ is denied)")
+    if not report.log.may_read:
+        return Verdict(what, CERTAIN, _joined([*exceptions, "without names and causes"]))
+    return Verdict(what, CERTAIN, _joined(exceptions))
 
 
-def _not_looked_at(seen: Seen) -> list[str]:
-    but = []
-    away = [str(broker.node) for broker in seen.brokers if broker.why is not None]
+def _not_sampled(report: ClusterReport) -> list[str]:
+    exceptions = []
+    away = [str(broker.node) for broker in report.brokers if broker.why is not None]
     if away:
-        but.append(f"not what broker {join_names(away)} leads (it does not answer)")
-    if seen.topics.leaderless:
-        but.append(f"not {len(seen.topics.leaderless)} without a leader")
-    if seen.topics.unseen or seen.topics.beyond:
-        but.append("not on topics that may not be described")
-    return but
+        exceptions.append(f"not what broker {join_names(away)} leads (it does not answer)")
+    if report.topics.leaderless:
+        exceptions.append(f"not {len(report.topics.leaderless)} without a leader")
+    if report.topics.not_describable or report.topics.denied_globs:
+        exceptions.append("not on topics that may not be described")
+    return exceptions
 
 
-def _not_coordinated(seen: Seen) -> list[str]:
-    away = [str(broker.node) for broker in seen.brokers if broker.why is not None]
-    but = [f"not ids that broker {join_names(away)} coordinates"] if away else []
-    if seen.log.leaderless:
-        but.append(f"not ids of partitions {join_names([str(n) for n in seen.log.leaderless])} of {TOPIC}")
-    return but
+def _not_coordinated(report: ClusterReport) -> list[str]:
+    away = [str(broker.node) for broker in report.brokers if broker.why is not None]
+    exceptions = [f"not ids that broker {join_names(away)} coordinates"] if away else []
+    if report.log.leaderless:
+        exceptions.append(f"not ids of partitions {join_names([str(n) for n in report.log.leaderless])} of {TOPIC}")
+    return exceptions
 
 
-def _except(but: list[str]) -> str:
-    return "; ".join(but)
+def _joined(exceptions: list[str]) -> str:
+    return "; ".join(exceptions)
 
 
-def _why_no_log(seen: Seen) -> str:
-    if seen.log.is_there is False:
+def _why_no_log(report: ClusterReport) -> str:
+    if report.log.exists is False:
         return f"there is no {TOPIC} yet"
-    if seen.log.may_read is None and seen.log.is_there:
-        return f"{TOPIC} could not be read: {seen.log.why}"
+    if report.log.may_read is None and report.log.exists:
+        return f"{TOPIC} could not be read: {report.log.why}"
     return f"READ on {TOPIC} is denied"

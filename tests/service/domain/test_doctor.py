@@ -8,28 +8,36 @@ import pytest
 
 from service.domain.doctor import acls
 from service.domain.doctor.acls import Acl
+from service.domain.doctor.cluster_report import (
+    BrokerReport,
+    ClockReport,
+    ClusterReport,
+    GroupsReport,
+    IdsReport,
+    LogReport,
+    TopicsReport,
+)
 from service.domain.doctor.lines import GAP, NOTE, lines, to_resolve
-from service.domain.doctor.seen import BrokerSeen, ClockSeen, GroupsSeen, IdsSeen, LogSeen, Seen, TopicsSeen
 from service.domain.doctor.verdicts import CERTAIN, LIKELY, NONE, Verdict, verdicts
 from service.domain.releases import release_of
 
 APIS = {61: 0, 65: 0, 66: 2}
-BROKER = BrokerSeen(1, "kafka-1", 9092, None, APIS, 30)
-TOPICS = TopicsSeen(
+BROKER = BrokerReport(1, "kafka-1", 9092, None, APIS, 30)
+TOPICS = TopicsReport(
     globs=("*",),
     partitions={"orders": 3, "payments": 2},
     mirrored=(),
     left_out=(),
     absent=(),
-    unseen=(),
-    beyond=(),
+    not_describable=(),
+    denied_globs=(),
     readable=("orders", "payments"),
     unreadable=(),
-    silent=(),
+    unanswered=(),
     leaderless=(),
-    why_silent=None,
+    unanswered_why=None,
 )
-FINE = Seen(
+FINE = ClusterReport(
     bootstrap="kafka-1:9092",
     principal="User:scope",
     cluster_id="abc",
@@ -37,21 +45,21 @@ FINE = Seen(
     features={"transaction.version": 2, "metadata.version": 30},
     assumed_configs=(),
     cluster_operations=frozenset({"DESCRIBE", "DESCRIBE_CONFIGS"}),
-    log=LogSeen(True, 50, (), True, None, 7, True),
-    ids=IdsSeen(7, (), False, None),
+    log=LogReport(True, 50, (), True, None, 7, True),
+    ids=IdsReport(7, (), False, None),
     topics=TOPICS,
-    groups=GroupsSeen(4, (), False, None),
+    groups=GroupsReport(4, (), False, None),
     clocks=(),
     newest_record_ms=None,
     has_authorizer=True,
 )
 
 
-def gaps(seen: Seen) -> list[str]:
+def gaps(seen: ClusterReport) -> list[str]:
     return [f"{line.what}: {line.text}" for line in lines(seen) if line.mark == GAP]
 
 
-def verdict(seen: Seen, what: str) -> Verdict:
+def verdict(seen: ClusterReport, what: str) -> Verdict:
     (found,) = (one for one in verdicts(seen) if one.what == what)
     return found
 
@@ -62,7 +70,7 @@ def test_where_all_can_be_seen_all_is_certain() -> None:
 
 
 def test_a_broker_that_does_not_answer_is_named_with_its_address_and_what_it_costs() -> None:
-    away = BrokerSeen(2, "10.0.0.7", 9093, "timed out", {}, None)
+    away = BrokerReport(2, "10.0.0.7", 9093, "timed out", {}, None)
     seen = FINE._replace(brokers=(BROKER, away))
     assert gaps(seen) == [
         "broker 2: does not answer at 10.0.0.7:9093, which is how it advertises itself: timed out",
@@ -73,7 +81,7 @@ def test_a_broker_that_does_not_answer_is_named_with_its_address_and_what_it_cos
 
 def test_without_describe_producers_a_broker_leaves_hanging_likely_at_most() -> None:
     old = BROKER._replace(apis={65: 0, 66: 0}, newest_metadata_version=None)
-    topics = TOPICS._replace(readable=(), silent=("orders", "payments"), why_silent="unsupported")
+    topics = TOPICS._replace(readable=(), unanswered=("orders", "payments"), unanswered_why="unsupported")
     seen = FINE._replace(brokers=(old,), topics=topics)
     assert any("does not speak DescribeProducers" in gap for gap in gaps(seen))
     assert verdict(seen, "hanging transactions").trust == LIKELY
@@ -91,7 +99,7 @@ def test_without_the_log_what_hangs_is_likely_by_what_coordinators_tell() -> Non
 
 
 def test_some_topics_that_could_not_be_asked_are_likely_at_most() -> None:
-    topics = TOPICS._replace(readable=("orders",), silent=("payments",), why_silent="timed out")
+    topics = TOPICS._replace(readable=("orders",), unanswered=("payments",), unanswered_why="timed out")
     found = verdict(FINE._replace(topics=topics), "hanging transactions")
     assert (found.trust, "likely at most on payments" in found.why) == (CERTAIN, True)
 
@@ -118,10 +126,10 @@ def test_partitions_without_leaders_are_gaps() -> None:
 
 
 def test_a_clock_that_is_off_is_pointed_out_and_no_gap() -> None:
-    seen = FINE._replace(clocks=(ClockSeen("broker 1", -95_000, 5, "a record"),))
+    seen = FINE._replace(clocks=(ClockReport("broker 1", -95_000, 5, "a record"),))
     (line,) = (line for line in lines(seen) if line.what == "clock")
     assert (line.mark, "1 m 35 s behind" in line.text) == (NOTE, True)
-    near = FINE._replace(clocks=(ClockSeen("broker 1", 1_400, 900, "a record"),))  # may be half a second
+    near = FINE._replace(clocks=(ClockReport("broker 1", 1_400, 900, "a record"),))  # may be half a second
     assert [line.mark for line in lines(near) if line.what == "clock"] != [NOTE]
 
 

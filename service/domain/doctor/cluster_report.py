@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 
-class BrokerSeen(NamedTuple):
+class BrokerReport(NamedTuple):
     """A broker. `why`: the reason if it does not answer at the address that it advertises; `apis` (highest version by
     API key) is empty then.
 
@@ -22,14 +22,14 @@ class BrokerSeen(NamedTuple):
     newest_metadata_version: int | None
 
 
-class LogSeen(NamedTuple):
-    """The topic `__transaction_state`. `is_there` None: it may not be described, so its existence is unknown.
+class LogReport(NamedTuple):
+    """The topic `__transaction_state`. `exists` None: it may not be described, so its existence is unknown.
     `may_read` None: not known.
 
     `ids`: the number of ids in the part that was read; `is_whole`: that part is the whole log.
     """
 
-    is_there: bool | None
+    exists: bool | None
     partitions: int
     leaderless: tuple[int, ...]
     may_read: bool | None
@@ -38,7 +38,7 @@ class LogSeen(NamedTuple):
     is_whole: bool
 
 
-class IdsSeen(NamedTuple):
+class IdsReport(NamedTuple):
     """Transactional ids. `listed`: their number in ListTransactions; None if that failed, `why` gives the reason.
     `hidden`: ids that are in the log and denied when asked for by name. `any_denied`: an id of an invented name is
     denied; None: not known.
@@ -50,16 +50,16 @@ class IdsSeen(NamedTuple):
     why: str | None
 
 
-class TopicsSeen(NamedTuple):
+class TopicsReport(NamedTuple):
     """Topics. `globs`: those of `--topics`, `*` if there are none. `partitions`: their number by topic, for all topics
     that may be described. `mirrored` and `left_out` (`--topics`) are not watched. `absent`: names in `--topics` that no
     topic has.
 
-    `unseen`: topics to be watched that may not be described, known from `--topics` or the transaction log; `beyond`:
-    those of `globs` under which a topic of an invented name is denied, so there may be more.
+    `not_describable`: topics to be watched that may not be described, known from `--topics` or the transaction log;
+    `denied_globs`: those of `globs` under which a topic of an invented name is denied, so there may be more.
 
     Of the watched topics, DescribeProducers is allowed on `readable` and denied on `unreadable`; it could not be sent
-    for `silent`.
+    for `unanswered`.
     """
 
     globs: tuple[str, ...]
@@ -67,13 +67,13 @@ class TopicsSeen(NamedTuple):
     mirrored: tuple[str, ...]
     left_out: tuple[str, ...]
     absent: tuple[str, ...]
-    unseen: tuple[str, ...]
-    beyond: tuple[str, ...]
+    not_describable: tuple[str, ...]
+    denied_globs: tuple[str, ...]
     readable: tuple[str, ...]
     unreadable: tuple[str, ...]
-    silent: tuple[str, ...]
+    unanswered: tuple[str, ...]
     leaderless: tuple[tuple[str, int], ...]
-    why_silent: str | None
+    unanswered_why: str | None
 
     @property
     def watched(self) -> tuple[str, ...]:
@@ -81,7 +81,7 @@ class TopicsSeen(NamedTuple):
         return tuple(topic for topic in self.partitions if topic not in aside)
 
 
-class GroupsSeen(NamedTuple):
+class GroupsReport(NamedTuple):
     """Consumer groups. `listed`: their number in ListGroups (None: no answer); `denied`: those of them that may not be
     described. `any_denied`: a group of an invented name is denied."""
 
@@ -91,17 +91,17 @@ class GroupsSeen(NamedTuple):
     why: str | None
 
 
-class ClockSeen(NamedTuple):
-    """A clock of the cluster. `ahead_ms`: by how much it is ahead of this machine's, give or take `within_ms`. `how`:
-    what it was read from, for people."""
+class ClockReport(NamedTuple):
+    """A clock of the cluster. `ahead_ms`: by how much it is ahead of this machine's, give or take `within_ms`.
+    `read_from`: what it was read from, for people."""
 
-    whose: str
+    owner: str
     ahead_ms: int
     within_ms: int
-    how: str
+    read_from: str
 
 
-class Seen(NamedTuple):
+class ClusterReport(NamedTuple):
     """The whole result. `cluster_operations`: what the principal may do with the cluster, in Kafka's words; None if
     Kafka does not report it (no DESCRIBE on the cluster). `has_authorizer`: None if not known.
     """
@@ -109,14 +109,14 @@ class Seen(NamedTuple):
     bootstrap: str
     principal: str | None
     cluster_id: str | None
-    brokers: tuple[BrokerSeen, ...]
+    brokers: tuple[BrokerReport, ...]
     features: Mapping[str, int]
     assumed_configs: tuple[str, ...]
     cluster_operations: frozenset[str] | None
-    log: LogSeen
-    ids: IdsSeen
-    topics: TopicsSeen
-    groups: GroupsSeen
-    clocks: tuple[ClockSeen, ...]
+    log: LogReport
+    ids: IdsReport
+    topics: TopicsReport
+    groups: GroupsReport
+    clocks: tuple[ClockReport, ...]
     newest_record_ms: int | None
     has_authorizer: bool | None
