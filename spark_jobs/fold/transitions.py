@@ -151,11 +151,11 @@ class Pairs(NamedTuple):
         both without the marker times of steps."""
         prepares = (after.state == PREPARE_COMMIT) & (after.start_ms >= 0) & (after.partition_count > 0)
         prepares &= ~transitions.is_repetition(before, after)
-        rows = np.flatnonzero((outcomes.commits(before, after) | prepares) & counting)
+        rows = np.flatnonzero((outcomes.completes_commit(before, after) | prepares) & counting)
         if not len(rows):
             return None, ()
         before, after, right = before.take(rows), after.take(rows), self.right[rows]
-        commits = outcomes.commits(before, after)
+        commits = outcomes.completes_commit(before, after)
         opened = prepares[rows]
         marked = commits & ~is_step[rows] & (before.state == PREPARE_COMMIT) & (before.partition_count > 0)
         marked &= transitions.is_same_transaction(before, after)

@@ -13,7 +13,7 @@ from service.app import create_app
 from service.domain.reasons.reason import Reason
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import (
-    UNSEEN,
+    NO_RECORD,
     Gap,
     LogBatch,
     LogRecord,
@@ -138,7 +138,7 @@ def _run(partition: int, offset: int, one: Id) -> Run:
 def _ends(run: Run, one: Id) -> tuple[list[Step], Minute]:
     """What would have come with the record: its commits, and its aborts, of which nobody knows the cause."""
     aborted = run.last._replace(state=states.COMPLETE_ABORT, offset=-1)
-    steps = [Step(run.partition, run.transactional_id, UNSEEN, aborted)] * one.aborts
+    steps = [Step(run.partition, run.transactional_id, NO_RECORD, aborted)] * one.aborts
     minute_ms = max(one.timestamp_ms, 0) // 60_000 * 60_000
     times = (minute_ms, minute_ms) if one.commits else (0, 0)
     return steps, Minute(run.partition, run.transactional_id, minute_ms, one.commits, 0, 0, 0, 0, 0, 0, *times)

@@ -12,7 +12,7 @@ import pytest
 from deploy.demo.broker import Broker
 from service.domain.findings import kinds
 from service.domain.transaction_log import causes, states
-from service.domain.transaction_log.timeline import Folded, Mark, Row
+from service.domain.transaction_log.timeline import Folded, Row, TimelineCursor
 from service.store.queries.history import read_timeline
 from service.store.schema import clusters, findings, transactional_ids
 from tests.clients.scenario import AIOKAFKA, CHURN, KAFKAJS, PROPERTIES, SHIPPING, SHOP, STREAMS, Scenario
@@ -71,7 +71,9 @@ def _look(scenario: Scenario) -> Seen:
     (cluster,) = app.rows(clusters)
     ids = {row.transactional_id.decode(): row for row in app.rows(transactional_ids)}
     with app.reader() as engine, engine.connect() as connection:
-        timeline = {name: read_timeline(connection, cluster.id, name.encode(), Mark(), 10_000).items for name in ids}
+        timeline = {
+            name: read_timeline(connection, cluster.id, name.encode(), TimelineCursor(), 10_000).items for name in ids
+        }
     history = kafka_tools.history(scenario.broker, scenario.broker.bootstrap)
     counted = {name: Ends(row.commits, aborts_of(row)) for name, row in ids.items()}
     return Seen(scenario, app.rows(findings), counted, timeline, history)

@@ -15,7 +15,7 @@ from service.domain.findings.finding import Finding
 from service.domain.findings.rules import Rules
 from service.domain.partitions.facts import FirstBatch, OpenEntry, PartitionObservation, PartitionsBatch, StalledRead
 from service.domain.reasons.unread import NoLeader
-from service.domain.transaction_log.facts import UNSEEN, Participants, RangeRead
+from service.domain.transaction_log.facts import NO_RECORD, Participants, RangeRead
 from service.domain.transaction_log.facts import LogRecord as Stored
 from service.domain.transaction_log.states import EXPIRED, SOURCE, TOPIC
 from service.domain.worlds.facts import EntryFacts
@@ -235,7 +235,7 @@ class Judged:
 def _entry(one: LogRecord) -> Entry:
     if one.state == EXPIRED:
         return Entry(
-            one.key.encode(), UNSEEN._replace(offset=one.offset, timestamp_ms=one.timestamp_ms, state=EXPIRED), ()
+            one.key.encode(), NO_RECORD._replace(offset=one.offset, timestamp_ms=one.timestamp_ms, state=EXPIRED), ()
         )
     record = Stored(
         offset=one.offset,

@@ -17,7 +17,7 @@ from service.api.routes.one_id import Id, IdBase64, id_of, known_id
 from service.api.schemas.history import Timeline
 from service.domain.transaction_log.facts import NO_ID
 from service.domain.transaction_log.states import NAMES
-from service.domain.transaction_log.timeline import Folded, Mark, Row
+from service.domain.transaction_log.timeline import Folded, Row, TimelineCursor
 from service.store.queries import clusters
 from service.store.queries.history import read_timeline
 
@@ -48,7 +48,7 @@ def get_timeline(
     """
     asked = id_of(request, id, id_b64)
     filters = (cluster, "timeline", *asked)
-    begin = Mark() if cursor is None else _read_mark(unseal(cursor, _MARK.size, *filters))
+    begin = TimelineCursor() if cursor is None else _read_mark(unseal(cursor, _MARK.size, *filters))
     with store_of(request).read() as connection:
         found, row = known_id(connection, cluster, asked)
         as_of_ms = clusters.log_as_of_ms(connection, found.id)
@@ -92,12 +92,12 @@ def _folded(item: Folded) -> dict[str, Any]:
     }
 
 
-def _write_mark(mark: Mark) -> bytes:
+def _write_mark(mark: TimelineCursor) -> bytes:
     return _MARK.pack(mark.row is not None, *(mark.row or (0, 0, 0)), mark.minute_ms is not None, mark.minute_ms or 0)
 
 
-def _read_mark(data: bytes) -> Mark:
+def _read_mark(data: bytes) -> TimelineCursor:
     if len(data) != _MARK.size:
         raise foreign_cursor()
     has_row, generation, offset, number, has_minute, minute_ms = _MARK.unpack(data)
-    return Mark((generation, offset, number) if has_row else None, minute_ms if has_minute else None)
+    return TimelineCursor((generation, offset, number) if has_row else None, minute_ms if has_minute else None)

@@ -20,6 +20,6 @@ def describe_span(span: Span, transactional_id: bytes | None = None, cause: Caus
         "marker": span.marker,
         "marker_offset": span.marker_offset,
         **time_field("ended_at", span.ended_ms),
-        "cause": None if cause is None else cause.word,
+        "cause": None if cause is None else cause.code,
         "confidence": None if cause is None else cause.confidence,
     }

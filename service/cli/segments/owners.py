@@ -12,7 +12,7 @@ from service.domain.partitions.endings import Decision
 from service.domain.partitions.offset_spans import ABORT, COMMIT
 from service.domain.transaction_log import journal
 from service.domain.transaction_log.causes import Cause
-from service.domain.transaction_log.facts import UNSEEN, LogRecord
+from service.domain.transaction_log.facts import NO_RECORD, LogRecord
 from service.domain.transaction_log.states import EXPIRED, PREPARE_ABORT, PREPARE_COMMIT, UNKNOWN
 from service.wire.batches import read_batches
 from service.wire.errors import DecodeError
@@ -51,7 +51,7 @@ def _decisions(records: list[LogRecord]) -> Iterator[tuple[int, Decision]]:
     """
     causes: dict[int, Cause] = {}
     last_abort = journal.NO_ABORT
-    for before, after in pairwise([UNSEEN, *records]):
+    for before, after in pairwise([NO_RECORD, *records]):
         judged = journal.judge(last_abort, before, after, counts=True)
         last_abort = judged.last_abort
         if judged.transition.cause is not None and judged.transition.confidence is not None:
@@ -79,7 +79,7 @@ def _by_id(logs: Iterable[bytes]) -> dict[bytes, list[LogRecord]]:
 
 
 def _log_record(record: Record) -> LogRecord:
-    gone = UNSEEN._replace(offset=record.offset, timestamp_ms=record.timestamp_ms)
+    gone = NO_RECORD._replace(offset=record.offset, timestamp_ms=record.timestamp_ms)
     if record.value is None:
         return gone._replace(state=EXPIRED)
     try:

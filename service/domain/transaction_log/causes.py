@@ -3,7 +3,7 @@
 Source: `TransactionCoordinator` (endTransaction, InitProducerId, timeout scan), `TransactionMetadata.prepare*`,
 KIP-890.
 Under TV2 a client's abort, a timeout and a fence all raise the epoch by one, so no abort cause is certain there. The
-next record of the id often decides (`refined`).
+next record of the id often decides (`refine`).
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ _LAST_CLIENT_EPOCH: Final = 32_766
 
 
 class Cause(NamedTuple):
-    """Why a transaction ended: `word` is part of the API, `confidence` is certain, likely or ambiguous.
+    """Why a transaction ended: `code` is part of the API, `confidence` is certain, likely or ambiguous.
 
-    `certain` means that the log allows no other explanation, whichever records compaction removed before. While `open`,
-    the id's next record may still change the cause.
+    `certain` means that the log allows no other explanation, whichever records compaction removed before. While
+    `is_open`, the id's next record may still change the cause.
     """
 
-    word: str
+    code: str
     confidence: str
-    open: bool = False
+    is_open: bool = False
 
 
 def cause_of(before: LogRecord, after: LogRecord) -> Cause | None:
@@ -95,8 +95,8 @@ def _abort(before: LogRecord, after: LogRecord) -> Cause:
     if _ran_out(after):
         return Cause(TIMEOUT, LIKELY)  # a client's abort or a fence in the seconds before the scan looks the same
     if by_tv2_client and bump == 1:
-        return Cause(CLIENT_ABORT, AMBIGUOUS, open=True)
-    return Cause(FENCED, LIKELY, open=True)
+        return Cause(CLIENT_ABORT, AMBIGUOUS, is_open=True)
+    return Cause(FENCED, LIKELY, is_open=True)
 
 
 def _ran_out(abort: LogRecord) -> bool:
@@ -119,7 +119,7 @@ def _rotated(before: LogRecord, after: LogRecord) -> Cause | None:
     return Cause(PID_ROTATED, LIKELY) if is_same_transaction(before, after) else None
 
 
-def refined(cause: Cause, complete: LogRecord, after: LogRecord) -> Cause:
+def refine(cause: Cause, complete: LogRecord, after: LogRecord) -> Cause:
     """Returns the cause of an abort in the light of the id's next record, `after`; `complete` is the CompleteAbort
     before it.
 
@@ -128,18 +128,18 @@ def refined(cause: Cause, complete: LogRecord, after: LogRecord) -> Cause:
     any timeout, also the id's own.
     """
     if complete.state == COMPLETE_ABORT:
-        if cause.open and _is_next_init(complete, after):
+        if cause.is_open and _is_next_init(complete, after):
             return _fence_or_admin(cause, complete, after)
         if cause[:2] == (CLIENT_ABORT, AMBIGUOUS) and _goes_on(complete, after):
             return Cause(CLIENT_ABORT, LIKELY)
-    return cause._replace(open=False)
+    return cause._replace(is_open=False)
 
 
 def _fence_or_admin(cause: Cause, complete: LogRecord, empty: LogRecord) -> Cause:
     if empty.timeout_ms in ADMIN_TIMEOUTS_MS and empty.timeout_ms != complete.timeout_ms:
         return Cause(ADMIN, LIKELY)
     # under TV2 a client that aborts and starts anew at once leaves the same records
-    return Cause(FENCED, LIKELY if cause.word == FENCED else AMBIGUOUS)
+    return Cause(FENCED, LIKELY if cause.code == FENCED else AMBIGUOUS)
 
 
 def _is_next_init(complete: LogRecord, after: LogRecord) -> bool:

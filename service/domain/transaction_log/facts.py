@@ -44,7 +44,7 @@ class LogRecord(NamedTuple):
     partition_count: int
 
 
-UNSEEN = LogRecord(-1, -1, -1, states.NEVER_SEEN, NO_ID, -1, -1, -1, -1, 0, NO_ID, 0)
+NO_RECORD = LogRecord(-1, -1, -1, states.NEVER_SEEN, NO_ID, -1, -1, -1, -1, 0, NO_ID, 0)
 """Stands in for an unknown predecessor of a record (first record of an id, or the one before was compacted away)."""
 
 

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from service.domain.transaction_log import causes, outcomes, transitions
 from service.domain.transaction_log.causes import Cause
 from service.domain.transaction_log.facts import LogRecord
-from service.domain.transaction_log.outcomes import between
+from service.domain.transaction_log.outcomes import duration_between
 from service.domain.transaction_log.states import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
@@ -40,12 +40,12 @@ class LastAbort(NamedTuple):
     @property
     def is_waiting(self) -> bool:
         """True if the abort is complete but not counted yet, because the next record may still change its cause."""
-        return self.cause.open and self.completed_at_ms is not None
+        return self.cause.is_open and self.completed_at_ms is not None
 
     @property
     def settles_at_ms(self) -> int | None:
         """The time from which no record can change the cause any more; None if the cause is not waiting for one."""
-        if not self.cause.open or self.completed_at_ms is None:
+        if not self.cause.is_open or self.completed_at_ms is None:
             return None
         return self.completed_at_ms + SETTLES_AFTER_MS
 
@@ -70,7 +70,7 @@ class Transition(NamedTuple):
     note: str | None
 
 
-class Judged(NamedTuple):
+class JudgedPair(NamedTuple):
     """The result of judging one pair.
 
     - `decision`: the row of the PrepareCommit before, which was plain until this step turned out to be notable. The
@@ -87,31 +87,31 @@ class Judged(NamedTuple):
     aborts: tuple[tuple[str, int], ...]
 
 
-def judge(last_abort: LastAbort, before: LogRecord, after: LogRecord, *, counts: bool) -> Judged:
+def judge(last_abort: LastAbort, before: LogRecord, after: LogRecord, *, counts: bool) -> JudgedPair:
     """Judges a pair. `before` is UNSEEN if the predecessor is not known. `counts`: `after` lies in the part of the log
     that is counted."""
     revised: tuple[int, Cause] | None = None
     aborts: list[tuple[str, int]] = []
-    note = transitions.oddity(before, after)
+    note = transitions.anomaly(before, after)
     repeated = before.state != NEVER_SEEN and bool(transitions.is_repetition(before, after))
     if last_abort.completed_at_ms is not None and not repeated:
         complete = before._replace(timestamp_ms=last_abort.completed_at_ms)  # `before` may be a repetition of it
-        cause = causes.refined(last_abort.cause, complete, after)
+        cause = causes.refine(last_abort.cause, complete, after)
         if cause[:2] != last_abort.cause[:2]:
             revised = (last_abort.offset, cause)
         if last_abort.is_waiting and last_abort.counts:
-            aborts.append((cause.word, last_abort.completed_at_ms))
+            aborts.append((cause.code, last_abort.completed_at_ms))
         last_abort = last_abort._replace(cause=cause)
     cause_here = None if repeated else causes.cause_of(before, after)
     if cause_here is not None and after.state == PREPARE_ABORT:
         last_abort = LastAbort(after.offset, cause_here, None, False)
-    elif outcomes.aborts(before, after):
-        prepared = last_abort if _prepared(before, after) else NO_ABORT
+    elif outcomes.completes_abort(before, after):
+        prepared = last_abort if _is_completion(before, after) else NO_ABORT
         last_abort = prepared._replace(completed_at_ms=after.timestamp_ms, counts=counts)
-        if counts and not last_abort.cause.open:
-            aborts.append((last_abort.cause.word, after.timestamp_ms))
+        if counts and not last_abort.cause.is_open:
+            aborts.append((last_abort.cause.code, after.timestamp_ms))
     is_notable = _is_notable(before, after, cause_here, note)
-    return Judged(
+    return JudgedPair(
         last_abort,
         _transition(before, after, cause_here, note),
         is_notable,
@@ -121,11 +121,11 @@ def judge(last_abort: LastAbort, before: LogRecord, after: LogRecord, *, counts:
     )
 
 
-def settled(last_abort: LastAbort) -> tuple[LastAbort, str]:
+def settle(last_abort: LastAbort) -> tuple[LastAbort, str]:
     """Closes the cause of an abort after which no record came in time. Returns the abort with its cause closed, and the
     cause under which it counts, if it counts."""
-    closed = last_abort.cause._replace(open=False)
-    return last_abort._replace(cause=closed), closed.word
+    closed = last_abort.cause._replace(is_open=False)
+    return last_abort._replace(cause=closed), closed.code
 
 
 def open_ms(before: LogRecord, after: LogRecord) -> int | None:
@@ -138,14 +138,14 @@ def marker_ms(before: LogRecord, after: LogRecord) -> int | None:
     """Returns the time that the markers took: between the appends of PrepareX and CompleteX (the times inside the
     values do not show it). None if the pair is not these two, or the transaction has no partitions.
 
-    `before` is a record that `counted_from_first` returned.
+    `before` is a record that `with_first_append_time` returned.
     """
-    if not _prepared(before, after) or before.partition_count == 0:
+    if not _is_completion(before, after) or before.partition_count == 0:
         return None
-    return between(before.timestamp_ms, after.timestamp_ms)
+    return duration_between(before.timestamp_ms, after.timestamp_ms)
 
 
-def counted_from_first(before: LogRecord, after: LogRecord) -> LogRecord:
+def with_first_append_time(before: LogRecord, after: LogRecord) -> LogRecord:
     """Returns `after` as the next pair needs it: a PrepareX that was appended again gets the append time of the first
     one. `before` is itself a record that this function returned.
     """
@@ -155,7 +155,7 @@ def counted_from_first(before: LogRecord, after: LogRecord) -> LogRecord:
 def _open_until(prepare: LogRecord) -> int | None:
     if prepare.state not in (PREPARE_COMMIT, PREPARE_ABORT) or prepare.start_ms < 0 or prepare.partition_count == 0:
         return None
-    return between(prepare.start_ms, prepare.timestamp_ms)
+    return duration_between(prepare.start_ms, prepare.timestamp_ms)
 
 
 def _decision(prepare: LogRecord) -> Transition:
@@ -177,7 +177,7 @@ def _decision(prepare: LogRecord) -> Transition:
     )
 
 
-def _prepared(before: LogRecord, after: LogRecord) -> bool:
+def _is_completion(before: LogRecord, after: LogRecord) -> bool:
     pair = (before.state, after.state)
     ends = pair in ((PREPARE_COMMIT, COMPLETE_COMMIT), (PREPARE_ABORT, COMPLETE_ABORT))
     return ends and transitions.is_same_transaction(before, after)
@@ -194,7 +194,7 @@ def _transition(before: LogRecord, after: LogRecord, cause: Cause | None, note: 
         after.timeout_ms,
         open_ms(before, after),
         marker_ms(before, after),
-        cause and cause.word,
+        cause and cause.code,
         cause and cause.confidence,
         note,
     )
@@ -205,4 +205,4 @@ def _is_notable(before: LogRecord, after: LogRecord, cause: Cause | None, note: 
     if note is not None or after.state in (PREPARE_ABORT, COMPLETE_ABORT):
         return True
     slow = (marker_ms(before, after) or 0) >= transitions.SLOW_MARKERS_MS
-    return slow or (cause is not None and cause.word != causes.COMMIT)
+    return slow or (cause is not None and cause.code != causes.COMMIT)

@@ -24,7 +24,7 @@ COUNTED_AS: Final = {
 ABORT_WORDS: Final = tuple(COUNTED_AS.values())
 
 
-class Told(NamedTuple):
+class MinuteDelta(NamedTuple):
     """The commit and durations that a pair of neighbouring records adds to a minute. The journal counts the aborts.
 
     `commits` is 0 or 1; a duration is None if the pair does not contain it.
@@ -46,18 +46,20 @@ def minute_of(ms: int) -> int:
     return min(max(ms, FIRST_MS), LAST_MS) // MINUTE_MS * MINUTE_MS
 
 
-def told(before: LogRecord, after: LogRecord) -> Told | None:
+def minute_delta(before: LogRecord, after: LogRecord) -> MinuteDelta | None:
     """Returns what a pair of neighbouring records adds for a commit; None if it adds nothing.
     `spark_jobs.fold.transitions` does the same for columns of pairs."""
-    commits = int(outcomes.commits(before, after))
+    commits = int(outcomes.completes_commit(before, after))
     open_ms = journal.open_ms(before, after) if after.state == PREPARE_COMMIT else None
     if not commits and open_ms is None:
         return None
-    return Told(minute_of(after.timestamp_ms), commits, open_ms, journal.marker_ms(before, after) if commits else None)
+    return MinuteDelta(
+        minute_of(after.timestamp_ms), commits, open_ms, journal.marker_ms(before, after) if commits else None
+    )
 
 
 @dataclass(slots=True)
-class Cell:
+class MinuteSums:
     """The sums of one minute of an id: those of `facts.Minute`, and its aborts by the words of COUNTED_AS."""
 
     commits: int = 0
@@ -80,12 +82,12 @@ class Cell:
         self.marker_max_ms = max(self.marker_max_ms, more.marker_max_ms)
         self._completed(more.commits, more.first_ms, more.last_ms)
 
-    def add_pair(self, at_ms: int, told: Told) -> None:
-        self._completed(told.commits, at_ms, at_ms)
-        if told.open_ms is not None:
-            self.add_open(told.open_ms)
-        if told.marker_ms is not None:
-            self.add_marker(told.marker_ms)
+    def add_pair(self, at_ms: int, delta: MinuteDelta) -> None:
+        self._completed(delta.commits, at_ms, at_ms)
+        if delta.open_ms is not None:
+            self.add_open(delta.open_ms)
+        if delta.marker_ms is not None:
+            self.add_marker(delta.marker_ms)
 
     def add_open(self, ms: int) -> None:
         self.opened += 1

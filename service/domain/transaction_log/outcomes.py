@@ -25,12 +25,12 @@ class Ending(Protocol):
     def partition_count(self) -> Any: ...
 
 
-def commits(before: Ending, after: Ending) -> Any:
+def completes_commit(before: Ending, after: Ending) -> Any:
     """Returns whether `after` completes a commit that `before` had not completed yet (bool, or an array of bool)."""
     return (after.state == COMPLETE_COMMIT) & _first_time(before, after)
 
 
-def aborts(before: Ending, after: Ending) -> Any:
+def completes_abort(before: Ending, after: Ending) -> Any:
     """Returns whether `after` completes the abort of a transaction that had partitions.
 
     An abort with an empty partition list (KIP-890, TV2: PrepareAbort) is not counted: no transaction had begun.
@@ -67,7 +67,7 @@ LONGEST_MS: Final = 2**40
 """35 years. A longer duration, between absurd times, is cut to this, so that sums stay far from the limit of int64."""
 
 
-def between(first_ms: int, last_ms: int) -> int:
+def duration_between(first_ms: int, last_ms: int) -> int:
     """Returns the duration from the first time to the last: 0 if the clocks disagree, LONGEST_MS at most."""
     return min(max(last_ms - first_ms, 0), LONGEST_MS)
 

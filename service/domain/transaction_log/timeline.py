@@ -48,7 +48,7 @@ class Folded(NamedTuple):
     to_ms: int
 
 
-class Mark(NamedTuple):
+class TimelineCursor(NamedTuple):
     """The place in a timeline from which the next page continues: after this row (its generation, offset, number) and
     this minute. None: no row, or no minute, was returned yet.
     """
@@ -63,7 +63,9 @@ def is_from_the_beginning(oldest: Row | Folded | None) -> bool:
     return isinstance(oldest, Row) and oldest.from_state == NEVER_SEEN
 
 
-def told(rows: Iterable[Row], minutes: Iterable[Commits], begin: Mark) -> Iterator[tuple[Row | Folded, Mark]]:
+def timeline_items(
+    rows: Iterable[Row], minutes: Iterable[Commits], begin: TimelineCursor
+) -> Iterator[tuple[Row | Folded, TimelineCursor]]:
     """Yields the items, newest first, each with the mark after it. `rows` and `minutes` come newest first, from `begin`
     on.
 

@@ -46,21 +46,21 @@ SLOW_MARKERS_MS: Final = 1_000
 
 
 REPEATED: Final = "written again: the coordinator repeats an append whose answer it missed"
-_WHY_ODD: Final = "a failed append, or records are gone"
+_ANOMALY_REASON: Final = "a failed append, or records are gone"
 
 
-def oddity(before: LogRecord, after: LogRecord) -> str | None:
+def anomaly(before: LogRecord, after: LogRecord) -> str | None:
     """Returns, in words, what is odd about `after` following `before`; None if Kafka writes that sequence."""
     if NEVER_SEEN in (before.state, after.state) or UNKNOWN in (before.state, after.state):
         return None
     if is_repetition(before, after):
         return REPEATED
     if before.state not in BEFORE[after.state]:
-        return f"Kafka allows no {NAMES[after.state]} after {NAMES[before.state]}: {_WHY_ODD}"
+        return f"Kafka allows no {NAMES[after.state]} after {NAMES[before.state]}: {_ANOMALY_REASON}"
     if before.state in OPEN and not is_same_transaction(before, after):
-        return f"the record before speaks of another transaction, which has no end here: {_WHY_ODD}"
+        return f"the record before speaks of another transaction, which has no end here: {_ANOMALY_REASON}"
     if before.state in _IDLE and after.state in OPEN and not _may_begin(before, after):
-        return f"what led to this is not here: {_WHY_ODD}"
+        return f"what led to this is not here: {_ANOMALY_REASON}"
     return None
 
 

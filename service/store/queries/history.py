@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Select, and_, exists, false, func, select, tu
 
 from service.domain.transaction_log import timeline
 from service.domain.transaction_log.states import EXPIRED
-from service.domain.transaction_log.timeline import Commits, Folded, Mark, Row
+from service.domain.transaction_log.timeline import Commits, Folded, Row, TimelineCursor
 from service.store.id_key import id_key, whole_id
 from service.store.queries.clusters import Ends
 from service.store.schema import id_minutes, producer_ids, transactional_ids, transitions
@@ -37,7 +37,7 @@ class TimelinePage(NamedTuple):
     """A page of a timeline; `after` is where the next page begins, None: this was the last."""
 
     items: tuple[Row | Folded, ...]
-    after: Mark | None
+    after: TimelineCursor | None
 
 
 class MinuteRow(NamedTuple):
@@ -71,13 +71,13 @@ class Owner(NamedTuple):
 
 
 def read_timeline(
-    connection: Connection, cluster_id: int, transactional_id: bytes, begin: Mark, limit: int
+    connection: Connection, cluster_id: int, transactional_id: bytes, begin: TimelineCursor, limit: int
 ) -> TimelinePage:
     """Returns at most `limit` items of the id, newest first, from behind `begin`."""
     key = id_key(transactional_id)
     rows = _rows(connection, cluster_id, key, begin)
     minutes = _commits(connection, cluster_id, key, begin)
-    found = list(islice(timeline.told(rows, minutes, begin), limit + 1))
+    found = list(islice(timeline.timeline_items(rows, minutes, begin), limit + 1))
     after = found[limit - 1][1] if len(found) > limit else None
     return TimelinePage(tuple(item for item, _ in found[:limit]), after)
 
@@ -144,7 +144,7 @@ def rows_of(cluster_id: int, transactional_id: bytes, after: tuple[int, int, int
     return statement if after is None else statement.where(tuple_(*_PLACE) < after)
 
 
-def _rows(connection: Connection, cluster_id: int, transactional_id: bytes, begin: Mark) -> Iterator[Row]:
+def _rows(connection: Connection, cluster_id: int, transactional_id: bytes, begin: TimelineCursor) -> Iterator[Row]:
     after = begin.row
     while True:
         found = [Row(*row) for row in connection.execute(rows_of(cluster_id, transactional_id, after))]
@@ -166,7 +166,9 @@ def commits_of(cluster_id: int, transactional_id: bytes, before_ms: int | None) 
     return statement if before_ms is None else statement.where(_M.minute_ms < before_ms)
 
 
-def _commits(connection: Connection, cluster_id: int, transactional_id: bytes, begin: Mark) -> Iterator[Commits]:
+def _commits(
+    connection: Connection, cluster_id: int, transactional_id: bytes, begin: TimelineCursor
+) -> Iterator[Commits]:
     before_ms = begin.minute_ms
     while True:
         found = [Commits(*row) for row in connection.execute(commits_of(cluster_id, transactional_id, before_ms))]

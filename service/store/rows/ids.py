@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from service.domain.transaction_log import states
 from service.domain.transaction_log.causes import Cause
-from service.domain.transaction_log.facts import UNSEEN, LogRecord, Run
+from service.domain.transaction_log.facts import NO_RECORD, LogRecord, Run
+from service.domain.transaction_log.id_delta import IdDelta
 from service.domain.transaction_log.journal import NO_ABORT, LastAbort
-from service.domain.transaction_log.story import Story
 from service.store.display import display_id
 from service.store.id_key import is_cut
 
@@ -55,7 +55,7 @@ class IdRow(NamedTuple):
 def newest_record(row: IdRow) -> LogRecord:
     """Returns the record the row was made of; a PrepareX has the append time of the first one of its transaction."""
     if row.state >= states.EXPIRED:  # it named no producer: the row has the values of the record before
-        return UNSEEN._replace(
+        return NO_RECORD._replace(
             offset=row.offset, timestamp_ms=row.timestamp_ms, leader_epoch=row.leader_epoch, state=row.state
         )
     record = LogRecord._make(getattr(row, name) for name in LogRecord._fields)
@@ -71,7 +71,7 @@ def last_abort(row: IdRow) -> LastAbort:
     return LastAbort(row.abort_offset, cause, row.abort_completed_ms, bool(row.abort_counts))
 
 
-def new_row(cluster_id: int, stored: IdRow | None, generation: int, runs: Sequence[Run], story: Story) -> IdRow:
+def new_row(cluster_id: int, stored: IdRow | None, generation: int, runs: Sequence[Run], story: IdDelta) -> IdRow:
     """Returns the row after the runs of one id, which are in log order."""
     newest, key = runs[-1].last, runs[0].transactional_id
     known = _newest_decodable(runs) or stored or newest
@@ -104,16 +104,16 @@ def new_row(cluster_id: int, stored: IdRow | None, generation: int, runs: Sequen
         (stored.aborts_admin if stored else 0) + story.aborts["admin"],
         (stored.aborts_unattributed if stored else 0) + story.aborts["unattributed"],
         last and last.offset,
-        last and last.cause.word,
+        last and last.cause.code,
         last and last.cause.confidence,
-        last and last.cause.open,
+        last and last.cause.is_open,
         last and last.completed_at_ms,
         last and last.counts,
         last and last.settles_at_ms,
     )
 
 
-def _state_since_ms(newest: LogRecord, story: Story) -> int:
+def _state_since_ms(newest: LogRecord, story: IdDelta) -> int:
     if newest.state == states.ONGOING:
         return newest.start_ms
     is_told_of = newest.offset == story.newest_prepare.offset

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, delete, func, select, update
 
 from service.domain.transaction_log.facts import Durations, Reject
 from service.domain.transaction_log.minutes import MINUTE_MS
-from service.domain.transaction_log.outcomes import BATCH, DETECTION, between, bucket
+from service.domain.transaction_log.outcomes import BATCH, DETECTION, bucket, duration_between
 from service.store.id_key import id_key
 from service.store.many_rows import Upsert
 from service.store.rows.counters import (
@@ -77,7 +77,7 @@ def count_detection(connection: Connection, cluster_id: int, standing_since_ms: 
 
     Call it in the transaction that stores the finding, so that both count once.
     """
-    _count_one(connection, cluster_id, DETECTION, CONFIRMED, between(standing_since_ms, confirmed_at_ms))
+    _count_one(connection, cluster_id, DETECTION, CONFIRMED, duration_between(standing_since_ms, confirmed_at_ms))
 
 
 def count_contradictions(connection: Connection, cluster_id: int, number: int) -> None:

@@ -7,8 +7,8 @@ from typing import Any, Final
 from sqlalchemy import Connection, bindparam, update
 
 from service.domain.transaction_log.causes import Cause
-from service.domain.transaction_log.minutes import ABORT_WORDS, MINUTE_MS, Cell
-from service.domain.transaction_log.story import Story
+from service.domain.transaction_log.id_delta import IdDelta
+from service.domain.transaction_log.minutes import ABORT_WORDS, MINUTE_MS, MinuteSums
 from service.store.many_rows import Upsert
 from service.store.rows.ids import IdRow
 from service.store.schema import id_minutes, transitions
@@ -46,12 +46,12 @@ class HistoryRows:
         self._minutes: list[tuple[Any, ...]] = []
         self._revised: list[dict[str, Any]] = []
 
-    def add(self, row: IdRow, story: Story) -> None:
+    def add(self, row: IdRow, story: IdDelta) -> None:
         place = (self._cluster_id, row.transactional_id, row.partition, row.generation)
         for one in story.transitions:
             if one.at_ms >= self._oldest_ms:
                 self._transitions.append((*place, *one, self._counts))
-        for minute_ms, cell in story.cells.items():
+        for minute_ms, cell in story.minutes.items():
             if minute_ms >= self._oldest_ms:
                 self._minutes.append(minute_row(cell, self._cluster_id, row.transactional_id, minute_ms))
         self._revised += [self._revision(row, offset, cause) for offset, cause in story.revised]
@@ -68,12 +68,12 @@ class HistoryRows:
             "log_partition": row.partition,
             "log_generation": row.generation,
             "at": offset,
-            "word": cause.word,
+            "word": cause.code,
             "sure": cause.confidence,
         }
 
 
-def minute_row(cell: Cell, cluster_id: int, transactional_id: bytes, minute_ms: int) -> tuple[Any, ...]:
+def minute_row(cell: MinuteSums, cluster_id: int, transactional_id: bytes, minute_ms: int) -> tuple[Any, ...]:
     """Returns a row of `id_minutes`. Without commits, `first_ms` is the minute's end and `last_ms` its start, so that
     any commit replaces them."""
     return (

@@ -11,10 +11,10 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, select, update
 
-from service.domain.transaction_log.facts import NO_ID, UNSEEN, Run
+from service.domain.transaction_log.facts import NO_ID, NO_RECORD, Run
+from service.domain.transaction_log.id_delta import IdDelta, judge_records
 from service.domain.transaction_log.journal import NO_ABORT
 from service.domain.transaction_log.states import EXPIRED, OPEN
-from service.domain.transaction_log.story import Story, tell
 from service.store.display import printable
 from service.store.many_rows import Upsert, look_up
 from service.store.rows.ids import IdRow, last_abort, new_row, newest_record
@@ -89,19 +89,19 @@ class IdWriter:
         _PRODUCERS.write(connection, [_producer(self.cluster_id, run) for run in runs if _names_producer(run)])
         return ended
 
-    def _story(self, old: IdRow | None, runs: Sequence[Run], told: Told, counts: bool) -> Story:
+    def _story(self, old: IdRow | None, runs: Sequence[Run], told: Told, counts: bool) -> IdDelta:
         place = runs[0].transactional_id, runs[0].partition
-        before, last = UNSEEN, NO_ABORT
+        before, last = NO_RECORD, NO_ABORT
         if old is not None and old.partition == runs[0].partition:  # a row of another log is no predecessor
             before, last = newest_record(old), last_abort(old)
-        return tell(
+        return judge_records(
             before,
             last,
             runs,
             told.steps.get(place, ()),
             told.minutes.get(place, ()) if counts else (),
             counts=counts,
-            keeps_all=place[0].startswith(self.kept) if self.kept else False,
+            full_history=place[0].startswith(self.kept) if self.kept else False,
         )
 
 
@@ -136,7 +136,7 @@ class _Changes:
         _STATES.write(connection, moved)
 
 
-def _plus(ended: Ended, story: Story) -> Ended:
+def _plus(ended: Ended, story: IdDelta) -> Ended:
     ended.by_cause.update(story.aborts)
     ended.durations.extend(story.durations)
     return ended._replace(

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Engine, bindparam, select, update
 from service.domain.retention_policy import Keep
 from service.domain.transaction_log import journal
 from service.domain.transaction_log.facts import LogBatch, RangeRead
-from service.domain.transaction_log.minutes import COUNTED_AS, Cell, minute_of
+from service.domain.transaction_log.minutes import COUNTED_AS, MinuteSums, minute_of
 from service.domain.transaction_log.states import SOURCE, TOPIC
 from service.store.lease import Lease
 from service.store.progress import positions
@@ -143,11 +143,11 @@ def settle_causes(connection: Connection, cluster_id: int, reads: Iterable[Range
         row = IdRow(*found)
         if row.settles_at_ms is None or row.settles_at_ms > proven.get(row.partition, -1):
             continue
-        last, cause = journal.settled(last_abort(row))
+        last, cause = journal.settle(last_abort(row))
         settle, word = _SETTLE, COUNTED_AS[cause]
         if last.counts and last.completed_at_ms is not None:
             ended.by_cause[word] += 1
-            cell, minute_ms = Cell(), minute_of(last.completed_at_ms)
+            cell, minute_ms = MinuteSums(), minute_of(last.completed_at_ms)
             cell.aborts[word] += 1
             cells.append(minute_row(cell, cluster_id, row.transactional_id, minute_ms))
             column = transactional_ids.c[f"aborts_{word}"]

@@ -20,7 +20,7 @@ from service.domain.findings.kinds import CANDIDATE, CONFIRMED, HANGING
 from service.domain.findings.lifecycle import MOST_OPEN_IN_ALL
 from service.domain.transaction_log import states
 from service.domain.transaction_log.states import expires_at_ms, is_time
-from service.domain.transaction_log.timeline import Mark, Row, is_from_the_beginning
+from service.domain.transaction_log.timeline import Row, TimelineCursor, is_from_the_beginning
 from service.store.display import display_id
 from service.store.id_key import id_key
 from service.store.queries import clusters, findings, transactions
@@ -79,7 +79,9 @@ def get_transaction(
         return _one(connection, frame, row, WINDOWS[window], _mark(older), _offset(at))
 
 
-def _one(connection: Connection, frame: Frame, row: IdRow, window: Window, begin: Mark, offset: int | None) -> Response:
+def _one(
+    connection: Connection, frame: Frame, row: IdRow, window: Window, begin: TimelineCursor, offset: int | None
+) -> Response:
     cluster_id, now_ms = frame.cluster.id, frame.now_ms
     limits = limits_of(frame.body["configs"])
     as_of_ms = clusters.log_as_of_ms(connection, cluster_id)
@@ -128,7 +130,7 @@ def _one(connection: Connection, frame: Frame, row: IdRow, window: Window, begin
         counted_since_ms=_counted_since_ms(frame, timeline),
         is_time=is_time,
         older=None if timeline.after is None else f"{address}&window={window.word}&older={_text(timeline.after)}#rows",
-        newest=f"{address}&window={window.word}#rows" if begin != Mark() else None,
+        newest=f"{address}&window={window.word}#rows" if begin != TimelineCursor() else None,
         address=address,
         json_address=transaction_link(frame.name, row.transactional_id),
     )
@@ -188,20 +190,20 @@ def _offset(text: str) -> int | None:
     return int(text)
 
 
-def _text(mark: Mark) -> str:
+def _text(mark: TimelineCursor) -> str:
     row = "" if mark.row is None else ".".join(map(str, mark.row))
     return f"{row}_{'' if mark.minute_ms is None else mark.minute_ms}"
 
 
-def _mark(text: str) -> Mark:
+def _mark(text: str) -> TimelineCursor:
     """Parses a mark that `_text` wrote. Raises ProblemError (400) for any other text."""
     if not text:
-        return Mark()
+        return TimelineCursor()
     match = _OLDER.fullmatch(text)
     numbers = [] if match is None else [None if part is None else int(part) for part in match.groups()]
     if not numbers or any(number is not None and abs(number) >= 2**63 for number in numbers):
         raise foreign_cursor()
     generation, offset, number, minute_ms = numbers
     if generation is None or offset is None or number is None:
-        return Mark(None, minute_ms)
-    return Mark((generation, offset, number), minute_ms)
+        return TimelineCursor(None, minute_ms)
+    return TimelineCursor((generation, offset, number), minute_ms)

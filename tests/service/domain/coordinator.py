@@ -22,7 +22,7 @@ from service.domain.transaction_log.causes import (
     PID_ROTATED,
 )
 from service.domain.transaction_log.causes import TIMEOUT as RAN_OUT
-from service.domain.transaction_log.facts import NO_ID, UNSEEN, LogRecord
+from service.domain.transaction_log.facts import NO_ID, NO_RECORD, LogRecord
 
 DAY_MS = 86_400_000
 SCAN_MS = 10_000
@@ -173,7 +173,7 @@ class Coordinator:
         self.next_scan_ms = self.now_ms
         self.wait(0)
         if self.memory.state in states.EXPIRABLE:
-            self._append(UNSEEN._replace(state=states.EXPIRED), EXPIRY)
+            self._append(NO_RECORD._replace(state=states.EXPIRED), EXPIRY)
             self.memory = Memory()
 
     def move(self, skew_ms: int) -> None:

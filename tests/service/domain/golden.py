@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from service.domain.transaction_log import states
-from service.domain.transaction_log.facts import UNSEEN, LogRecord
+from service.domain.transaction_log.facts import NO_RECORD, LogRecord
 from service.wire.batches import Batch, read_batches
 from service.wire.errors import DecodeError
 from service.wire.records import Record, read_records
@@ -27,7 +27,7 @@ def logs(version: str) -> dict[str, list[LogRecord]]:
 
 
 def _of(record: Record) -> LogRecord:
-    here = UNSEEN._replace(offset=record.offset, timestamp_ms=record.timestamp_ms, state=states.EXPIRED)
+    here = NO_RECORD._replace(offset=record.offset, timestamp_ms=record.timestamp_ms, state=states.EXPIRED)
     if record.value is None:
         return here
     try:

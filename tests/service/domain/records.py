@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from service.domain.transaction_log import causes, journal, states
 from service.domain.transaction_log.causes import Cause
-from service.domain.transaction_log.facts import NO_ID, UNSEEN, LogRecord
+from service.domain.transaction_log.facts import NO_ID, NO_RECORD, LogRecord
 from service.domain.transaction_log.journal import NO_ABORT, LastAbort, Transition
 
 WORDS = {**states.NAMES, states.EXPIRED: "tombstone"}
@@ -40,9 +40,9 @@ def _record(before: LogRecord | None, offset: int, at: str, what: str, *fields: 
     name, _, numbers = what.partition("(")
     state, at_ms = STATES[name], int(at)
     if state in (states.EXPIRED, states.UNKNOWN):
-        return UNSEEN._replace(offset=offset, timestamp_ms=at_ms, state=state)
+        return NO_RECORD._replace(offset=offset, timestamp_ms=at_ms, state=state)
     pid, epoch = map(int, numbers.rstrip(")").split(","))
-    before = before or UNSEEN
+    before = before or NO_RECORD
     begins = state == states.ONGOING and before.state not in states.OPEN
     start_ms = -1 if state == states.EMPTY else at_ms if begins or before.start_ms < 0 else before.start_ms
     timeout_ms = before.timeout_ms if before.timeout_ms > 0 else 60_000
@@ -81,7 +81,7 @@ Pairs = Sequence[tuple[LogRecord, LogRecord]]
 
 
 def pairs(records: Sequence[LogRecord]) -> Pairs:
-    return tuple(pairwise([UNSEEN, *records]))
+    return tuple(pairwise([NO_RECORD, *records]))
 
 
 def told(records: Sequence[LogRecord] | str) -> Told:
@@ -114,10 +114,10 @@ def judged(steps: Pairs, *, settles_early: bool = False) -> Told:
 
 
 def _settle(last_abort: LastAbort, counts: Counter[str]) -> LastAbort:
-    last_abort, word = journal.settled(last_abort)
+    last_abort, word = journal.settle(last_abort)
     counts[word] += 1
     return last_abort
 
 
 def _with_cause(row: Transition, cause: Cause) -> Transition:
-    return row._replace(cause=cause.word, confidence=cause.confidence)
+    return row._replace(cause=cause.code, confidence=cause.confidence)

@@ -51,8 +51,8 @@ RULES = (
     transitions.is_plain,
     transitions.is_repetition,
     transitions.is_same_transaction,
-    outcomes.commits,
-    outcomes.aborts,
+    outcomes.completes_commit,
+    outcomes.completes_abort,
 )
 
 
@@ -89,5 +89,5 @@ def test_no_record_is_too_strange_to_be_judged(records: list[LogRecord]) -> None
     story = told(records)
     durations = [ms for row in story.rows for ms in (row.duration_ms, row.marker_ms) if ms is not None]
     assert min(durations, default=0) >= 0
-    ends = sum(bool(outcomes.aborts(before, after)) for before, after in pairs(records))
+    ends = sum(bool(outcomes.completes_abort(before, after)) for before, after in pairs(records))
     assert story.counts.total() == ends

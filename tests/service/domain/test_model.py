@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from service.domain.transaction_log import causes, states
 from service.domain.transaction_log.causes import CERTAIN, INITIALIZED, PID_ROTATED
-from service.domain.transaction_log.facts import UNSEEN, LogRecord
+from service.domain.transaction_log.facts import NO_RECORD, LogRecord
 from service.domain.transaction_log.transitions import is_plain
 from tests.service.domain.coordinator import Coordinator, a_life
 from tests.service.domain.records import Told, judged, pairs, told
@@ -52,7 +52,7 @@ def test_certain_is_never_wrong_where_records_are_gone(life: Coordinator, data: 
 
 
 def damaged(record: LogRecord) -> LogRecord:
-    return UNSEEN._replace(offset=record.offset, timestamp_ms=record.timestamp_ms, state=states.UNKNOWN)
+    return NO_RECORD._replace(offset=record.offset, timestamp_ms=record.timestamp_ms, state=states.UNKNOWN)
 
 
 @given(lives())

@@ -32,7 +32,9 @@ def test_what_kafka_never_writes_is_a_fact_to_report(before: str, after: str) ->
     if before in TABLE[after]:
         assert notes == []
     else:
-        assert notes == [f"{after}: Kafka allows no {_said(after)} after {_said(before)}: {transitions._WHY_ODD}"]
+        assert notes == [
+            f"{after}: Kafka allows no {_said(after)} after {_said(before)}: {transitions._ANOMALY_REASON}"
+        ]
 
 
 def _said(name: str) -> str:

@@ -10,7 +10,7 @@ from sqlalchemy import Engine, Table, select
 
 from service.domain.transaction_log import minutes, states, transitions
 from service.domain.transaction_log.facts import (
-    UNSEEN,
+    NO_RECORD,
     Durations,
     Gap,
     LogBatch,
@@ -54,7 +54,7 @@ def entry(
     """A record at `offset`, of an old client; appended at 10,000 + offset unless `at_ms` says otherwise."""
     timestamp_ms = 10_000 + offset if at_ms is None else at_ms
     if state >= states.EXPIRED:
-        return Entry(transactional_id, UNSEEN._replace(offset=offset, timestamp_ms=timestamp_ms, state=state), ())
+        return Entry(transactional_id, NO_RECORD._replace(offset=offset, timestamp_ms=timestamp_ms, state=state), ())
     if topics is None:
         topics = ORDERS if state in states.OPEN else ()
     count = sum(len(topic.partitions) for topic in topics)
@@ -91,7 +91,7 @@ def fold(partition: int, entries: Iterable[Entry], counts: bool = True) -> LogBa
             is_step = not transitions.is_plain(before, after) or (is_completion(before, after) and not is_first_prepare)
             if is_step:
                 steps.append(Step(partition, key, before, after))
-            told = minutes.told(before, after) if counts else None
+            told = minutes.minute_delta(before, after) if counts else None
             if told is not None:
                 told = told._replace(marker_ms=None) if is_step else told
                 folded.append(_minute(partition, key, after, told))
@@ -122,13 +122,13 @@ def is_completion(before: LogRecord, after: LogRecord) -> bool:
     return (before.state, after.state) == (states.PREPARE_COMMIT, states.COMPLETE_COMMIT)
 
 
-def _minute(partition: int, key: bytes, after: LogRecord, told: minutes.Told) -> Minute:
+def _minute(partition: int, key: bytes, after: LogRecord, told: minutes.MinuteDelta) -> Minute:
     at = after.timestamp_ms if told.commits else 0
     times = [(int(ms is not None), ms or 0, ms or 0) for ms in (told.open_ms, told.marker_ms)]
     return Minute(partition, key, told.minute_ms, told.commits, *times[0], *times[1], at, at)
 
 
-def _histograms(partition: int, told: minutes.Told) -> Iterator[Durations]:
+def _histograms(partition: int, told: minutes.MinuteDelta) -> Iterator[Durations]:
     for kind, ms in ((OPEN, told.open_ms), (MARKER, told.marker_ms)):
         if ms is not None:
             buckets = [0] * (len(BOUNDS_MS[kind]) + 1)

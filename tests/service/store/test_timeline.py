@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Engine
 
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import Gap, Step
-from service.domain.transaction_log.timeline import Commits, Folded, Mark, Row, told
+from service.domain.transaction_log.timeline import Commits, Folded, Row, TimelineCursor, timeline_items
 from service.domain.transaction_log.transitions import REPEATED
 from service.store.queries.history import commits_of, read_owners, read_timeline, rows_of
 from service.store.writers.transaction_log import TransactionLogWriter
@@ -27,7 +27,7 @@ def apply(cluster: Cluster, entries: Sequence[Entry], lo: int = 0) -> None:
 
 def walk(engine: Engine, cluster_id: int, limit: int = 200, key: bytes = b"pay") -> list[Row | Folded]:
     items: list[Row | Folded] = []
-    mark: Mark | None = Mark()
+    mark: TimelineCursor | None = TimelineCursor()
     with engine.connect() as connection:
         while mark is not None:
             page = read_timeline(connection, cluster_id, key, mark, limit)
@@ -162,7 +162,7 @@ def test_a_clock_that_steps_back_changes_no_order_of_the_log() -> None:
 
     rows = [row(9, 5_000_000), row(8, 9_000_000), row(7, -5), row(6, 7_000_000)]
     minutes = [Commits(8_400_000, 5, 8_400_001, 8_400_002), Commits(0, 2, 1, 2)]
-    items = [item for item, _ in told(rows, minutes, Mark())]
+    items = [item for item, _ in timeline_items(rows, minutes, TimelineCursor())]
     assert [item.offset for item in items if isinstance(item, Row)] == [9, 8, 7, 6]
     assert sum(item.commits for item in items if isinstance(item, Folded)) == 7
 

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from service.domain.reasons.unread import UnresponsiveBroker
-from service.domain.transaction_log.facts import UNSEEN, Gap, LogBatch, RangeRead, Reject
+from service.domain.transaction_log.facts import NO_RECORD, Gap, LogBatch, RangeRead, Reject
 from spark_jobs.fold.rows import batches_from_rows, folded_to_rows, reads_to_rows, rejects_to_rows, trouble_to_rows
 from tests.spark_jobs.fold.test_transaction_log import singles
 
@@ -17,7 +17,7 @@ REJECT = Reject(0, 0, 5, "unknown_value_version", b"id", b"\x00\xff", None)
 
 
 def a_log(partition: int, ids: int) -> pa.RecordBatch:
-    (rows,) = folded_to_rows(singles([(partition, b"id-%d" % n, UNSEEN) for n in range(ids)]))
+    (rows,) = folded_to_rows(singles([(partition, b"id-%d" % n, NO_RECORD) for n in range(ids)]))
     return rows
 
 
@@ -49,4 +49,4 @@ def test_what_does_not_fit_into_memory_at_once_is_cut_behind_whole_ranges() -> N
 def test_more_runs_than_go_into_one_row() -> None:
     (batch,) = arrived(a_log(0, 25_000), reads_to_rows(READS[:1]), at_once=10**6)
     assert len({run.transactional_id for run in batch.runs}) == 25_000
-    assert np.all([run.first == UNSEEN for run in batch.runs])
+    assert np.all([run.first == NO_RECORD for run in batch.runs])

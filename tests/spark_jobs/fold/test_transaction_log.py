@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.domain.transaction_log import states
-from service.domain.transaction_log.facts import UNSEEN, LogBatch, LogRecord, Step
+from service.domain.transaction_log.facts import NO_RECORD, LogBatch, LogRecord, Step
+from service.domain.transaction_log.id_delta import judge_records
 from service.domain.transaction_log.journal import NO_ABORT
-from service.domain.transaction_log.minutes import Cell
+from service.domain.transaction_log.minutes import MinuteSums
 from service.domain.transaction_log.outcomes import bucket
-from service.domain.transaction_log.story import tell
 from service.store.rows.ids import new_row
 from spark_jobs.fold.rows import batches_from_rows, folded_to_rows
 from spark_jobs.fold.transaction_log import Folded, Runs, concat, merge
@@ -63,9 +63,9 @@ def facts(folded: Folded) -> LogBatch:
 
 def told(batch: LogBatch) -> tuple[Any, ...]:
     """A batch in a form that does not show the pieces it was put together from."""
-    cells: dict[Any, Cell] = {}
+    cells: dict[Any, MinuteSums] = {}
     for minute in batch.minutes:
-        cells.setdefault((minute.partition, minute.transactional_id, minute.minute_ms), Cell()).add(minute)
+        cells.setdefault((minute.partition, minute.transactional_id, minute.minute_ms), MinuteSums()).add(minute)
     durations: Counter[tuple[int, str, int]] = Counter()
     for one in batch.durations:
         durations.update({(one.partition, one.kind, index): n for index, n in enumerate(one.buckets)})
@@ -86,11 +86,11 @@ def kept(batch: LogBatch) -> tuple[Any, ...]:
         own = list(of_id)
         steps = [step for step in batch.steps if (step.partition, step.transactional_id) == place]
         minutes = [one for one in batch.minutes if (one.partition, one.transactional_id) == place]
-        story = tell(UNSEEN, NO_ABORT, own, steps, minutes, counts=True, keeps_all=False)
+        story = judge_records(NO_RECORD, NO_ABORT, own, steps, minutes, counts=True, full_history=False)
         for outcome, kind, ms in story.durations:
             if outcome == "commit":
                 durations.update({(kind, bucket(kind, ms)): 1, (kind, -1): ms})
-        stories[place] = (new_row(1, None, 0, own, story), story.transitions, story.cells, story.commits)
+        stories[place] = (new_row(1, None, 0, own, story), story.transitions, story.minutes, story.commits)
     return stories, +durations
 
 
@@ -119,7 +119,7 @@ def logs(draw: st.DrawFn) -> list[Entry]:
             newest[key] = before._replace(offset=offset, timestamp_ms=at_ms, state=state)
             log.append((*key, newest[key]))
             continue
-        newest[key] = UNSEEN._replace(
+        newest[key] = NO_RECORD._replace(
             offset=offset,
             timestamp_ms=draw(st.sampled_from([at_ms] * 5 + [-(2**63), 2**63 - 1])),
             state=draw(st.sampled_from([*states.PERSISTED, *states.PERSISTED, states.EXPIRED, states.UNKNOWN])),
@@ -154,7 +154,7 @@ def test_history_tells_steps_and_counts_nothing(log: list[Entry]) -> None:
 def a_commit(key: bytes) -> list[Entry]:
     path = (states.ONGOING, states.PREPARE_COMMIT, states.COMPLETE_COMMIT)
     fields = {"producer_id": 1, "start_ms": 5, "partition_count": 1, "timestamp_ms": 6}
-    return [(0, key, UNSEEN._replace(offset=i, state=state, **fields)) for i, state in enumerate(path)]
+    return [(0, key, NO_RECORD._replace(offset=i, state=state, **fields)) for i, state in enumerate(path)]
 
 
 def test_of_chosen_ids_every_step_is_kept() -> None:
@@ -165,8 +165,8 @@ def test_of_chosen_ids_every_step_is_kept() -> None:
 
 def test_a_new_producer_id_begins_a_new_run_that_knows_its_predecessor() -> None:
     """Epoch exhaustion under TV2: the completing record carries the next producer id."""
-    prepared = UNSEEN._replace(state=states.PREPARE_COMMIT, producer_id=1, start_ms=5, partition_count=1)
-    done = UNSEEN._replace(offset=1, state=states.COMPLETE_COMMIT, producer_id=2, start_ms=5)
+    prepared = NO_RECORD._replace(state=states.PREPARE_COMMIT, producer_id=1, start_ms=5, partition_count=1)
+    done = NO_RECORD._replace(offset=1, state=states.COMPLETE_COMMIT, producer_id=2, start_ms=5)
     batch = facts(merge(singles([(0, b"id", prepared), (0, b"id", done)]), COUNTED))
     old, new = batch.runs
     assert (old.last.producer_id, old.joined, new.joined) == (1, False, True)
@@ -184,7 +184,9 @@ def test_markers_take_since_the_first_prepare_in_whatever_piece_it_lies(cuts: tu
         (states.COMPLETE_COMMIT, 9_200),
     )
     fields = {"producer_id": 1, "start_ms": 0, "partition_count": 1}
-    log = [(0, b"a", UNSEEN._replace(offset=i, state=s, timestamp_ms=ms, **fields)) for i, (s, ms) in enumerate(path)]
+    log = [
+        (0, b"a", NO_RECORD._replace(offset=i, state=s, timestamp_ms=ms, **fields)) for i, (s, ms) in enumerate(path)
+    ]
     pieces = [merge(singles(log[a:b]), COUNTED) for a, b in pairwise((0, *cuts, len(log)))]
     stories, durations = kept(facts(merge(concat(pieces), COUNTED)))
     ((_, rows, cells, commits),) = stories.values()

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 from service.domain.transaction_log import causes, journal, minutes, outcomes, states, transitions
 from service.domain.transaction_log.causes import Cause
-from service.domain.transaction_log.facts import UNSEEN, LogRecord, Minute, Run, Step
-from service.domain.transaction_log.journal import Judged, LastAbort, Transition
-from service.domain.transaction_log.minutes import COUNTED_AS, Cell
+from service.domain.transaction_log.facts import NO_RECORD, LogRecord, Minute, Run, Step
+from service.domain.transaction_log.journal import JudgedPair, LastAbort, Transition
+from service.domain.transaction_log.minutes import COUNTED_AS, MinuteSums
 from service.domain.transaction_log.outcomes import MARKER, OPEN
 
 COMMIT, ABORT = "commit", "abort"
@@ -18,7 +18,7 @@ _PREPARED = (states.PREPARE_COMMIT, states.PREPARE_ABORT)
 
 
 @dataclass(slots=True)
-class Story:
+class IdDelta:
     """Everything that new records add to an id, collected while its pairs are judged one after another. Records that do
     not count leave the counts unchanged.
     """
@@ -26,7 +26,7 @@ class Story:
     last_abort: LastAbort
     transitions: list[Transition] = field(default_factory=list)
     revised: list[tuple[int, Cause]] = field(default_factory=list)
-    cells: dict[int, Cell] = field(default_factory=dict)
+    minutes: dict[int, MinuteSums] = field(default_factory=dict)
     commits: int = 0
     ended_aborts: int = 0
     aborts: Counter[str] = field(default_factory=Counter)
@@ -34,14 +34,14 @@ class Story:
     durations: list[tuple[str, str, int]] = field(default_factory=list)
     """(outcome, kind, ms) of the pairs judged here; the durations of folded commits arrive as histograms."""
     last_outcome: int | None = None
-    newest_prepare: LogRecord = UNSEEN
+    newest_prepare: LogRecord = NO_RECORD
     """The newest PrepareX in the pairs so far, with the append time of the first PrepareX of its transaction."""
 
-    def cell(self, at_ms: int) -> Cell:
-        return self.cells.setdefault(minutes.minute_of(at_ms), Cell())
+    def minute_sums(self, at_ms: int) -> MinuteSums:
+        return self.minutes.setdefault(minutes.minute_of(at_ms), MinuteSums())
 
 
-def tell(
+def judge_records(
     before: LogRecord,
     last_abort: LastAbort,
     runs: Sequence[Run],
@@ -49,48 +49,48 @@ def tell(
     folded: Iterable[Minute],
     *,
     counts: bool,
-    keeps_all: bool,
-) -> Story:
+    full_history: bool,
+) -> IdDelta:
     """Judges the new records of an id, all of one log partition.
 
     `before` is the id's last stored record (UNSEEN: none); if that is a PrepareX, it has the append time of the first
-    one of its transaction. With `keeps_all` plain steps get a row, too.
+    one of its transaction. With `full_history` plain steps get a row, too.
     """
-    story = Story(last_abort, newest_prepare=before)
-    border = [] if runs[0].joined else [(before, runs[0].first)]
-    told = sorted(((step.before, step.after) for step in steps), key=lambda pair: pair[1].offset)
-    pairs = list(_counted_from_first(story, [*border, *told]))
+    delta = IdDelta(last_abort, newest_prepare=before)
+    first_pair = [] if runs[0].joined else [(before, runs[0].first)]
+    inner_pairs = sorted(((step.before, step.after) for step in steps), key=lambda pair: pair[1].offset)
+    pairs = list(_with_first_append_times(delta, [*first_pair, *inner_pairs]))
     if counts:
-        for pair in border:
-            _count_commit(story, *pair)
-        for pair in pairs[len(border) :]:
-            _count_markers(story, *pair)
+        for pair in first_pair:
+            _count_first_commit(delta, *pair)
+        for pair in pairs[len(first_pair) :]:
+            _count_markers(delta, *pair)
     for minute in folded:
-        story.cell(minute.minute_ms).add(minute)
-        story.commits += minute.commits
-    story.last_outcome = _outcome(runs, pairs)
+        delta.minute_sums(minute.minute_ms).add(minute)
+        delta.commits += minute.commits
+    delta.last_outcome = _outcome(runs, pairs)
     for earlier, later in pairs:
         if earlier.state == states.NEVER_SEEN and not counts:
             continue  # uncounted: the oldest record of the id that the log still has
         is_plain = bool(transitions.is_plain(earlier, later))
-        if is_plain and not keeps_all:
+        if is_plain and not full_history:
             continue
-        judged = journal.judge(story.last_abort, earlier, later, counts=counts)
+        judged = journal.judge(delta.last_abort, earlier, later, counts=counts)
         if is_plain:
-            story.transitions.append(judged.transition)
+            delta.transitions.append(judged.transition)
         else:
-            _take(story, earlier, later, judged, counts)
-    return story
+            _add_pair(delta, earlier, later, judged, counts)
+    return delta
 
 
-def _counted_from_first(
-    story: Story, pairs: Iterable[tuple[LogRecord, LogRecord]]
+def _with_first_append_times(
+    delta: IdDelta, pairs: Iterable[tuple[LogRecord, LogRecord]]
 ) -> Iterator[tuple[LogRecord, LogRecord]]:
     """Yields the pairs; a PrepareX that was appended again gets the append time of the first one of its transaction."""
     for before, after in pairs:
-        earlier = story.newest_prepare if before.offset == story.newest_prepare.offset else before
+        earlier = delta.newest_prepare if before.offset == delta.newest_prepare.offset else before
         if after.state in _PREPARED:
-            story.newest_prepare = journal.counted_from_first(earlier, after)
+            delta.newest_prepare = journal.with_first_append_time(earlier, after)
         yield earlier, after
 
 
@@ -105,47 +105,47 @@ def _outcome(runs: Sequence[Run], pairs: Sequence[tuple[LogRecord, LogRecord]]) 
     return max(ends)[1] if ends else None
 
 
-def _count_commit(story: Story, before: LogRecord, after: LogRecord) -> None:
-    told = minutes.told(before, after)
-    if told is None:
+def _count_first_commit(delta: IdDelta, before: LogRecord, after: LogRecord) -> None:
+    added = minutes.minute_delta(before, after)
+    if added is None:
         return
-    story.cell(told.minute_ms).add_pair(after.timestamp_ms, told)
-    story.commits += told.commits
-    if told.open_ms is not None:
-        story.durations.append((COMMIT, OPEN, told.open_ms))
-    if told.marker_ms is not None:
-        story.durations.append((COMMIT, MARKER, told.marker_ms))
+    delta.minute_sums(added.minute_ms).add_pair(after.timestamp_ms, added)
+    delta.commits += added.commits
+    if added.open_ms is not None:
+        delta.durations.append((COMMIT, OPEN, added.open_ms))
+    if added.marker_ms is not None:
+        delta.durations.append((COMMIT, MARKER, added.marker_ms))
 
 
-def _count_markers(story: Story, before: LogRecord, after: LogRecord) -> None:
+def _count_markers(delta: IdDelta, before: LogRecord, after: LogRecord) -> None:
     """Counts the marker duration of a commit among the steps. The executors count those of all other commits."""
-    told = minutes.told(before, after)
-    if told is not None and told.marker_ms is not None:
-        story.cell(told.minute_ms).add_marker(told.marker_ms)
-        story.durations.append((COMMIT, MARKER, told.marker_ms))
+    added = minutes.minute_delta(before, after)
+    if added is not None and added.marker_ms is not None:
+        delta.minute_sums(added.minute_ms).add_marker(added.marker_ms)
+        delta.durations.append((COMMIT, MARKER, added.marker_ms))
 
 
-def _take(story: Story, before: LogRecord, after: LogRecord, judged: Judged, counts: bool) -> None:
-    story.last_abort = judged.last_abort
+def _add_pair(delta: IdDelta, before: LogRecord, after: LogRecord, judged: JudgedPair, counts: bool) -> None:
+    delta.last_abort = judged.last_abort
     if judged.revised is not None:
-        story.revised.append(judged.revised)
-    newest = story.transitions[-1].offset if story.transitions else None
+        delta.revised.append(judged.revised)
+    newest = delta.transitions[-1].offset if delta.transitions else None
     if judged.decision is not None and judged.decision.offset != newest:  # else it was odd, and has its row already
-        story.transitions.append(judged.decision)
+        delta.transitions.append(judged.decision)
     if judged.is_notable:
-        story.transitions.append(judged.transition)
+        delta.transitions.append(judged.transition)
     for cause, completed_at_ms in judged.aborts:
         word = COUNTED_AS[cause]
-        story.aborts[word] += 1
-        story.cell(completed_at_ms).aborts[word] += 1
+        delta.aborts[word] += 1
+        delta.minute_sums(completed_at_ms).aborts[word] += 1
     if not counts:
         return
-    story.ended_aborts += bool(outcomes.aborts(before, after))
+    delta.ended_aborts += bool(outcomes.completes_abort(before, after))
     row = judged.transition
-    story.expired += row.cause == causes.EXPIRY and before.state != states.EXPIRED
+    delta.expired += row.cause == causes.EXPIRY and before.state != states.EXPIRED
     if row.duration_ms is not None and after.state == states.PREPARE_ABORT:
-        story.durations.append((ABORT, OPEN, row.duration_ms))
-        story.cell(after.timestamp_ms).add_open(row.duration_ms)
+        delta.durations.append((ABORT, OPEN, row.duration_ms))
+        delta.minute_sums(after.timestamp_ms).add_open(row.duration_ms)
     if row.marker_ms is not None and after.state == states.COMPLETE_ABORT:
-        story.durations.append((ABORT, MARKER, row.marker_ms))
-        story.cell(after.timestamp_ms).add_marker(row.marker_ms)
+        delta.durations.append((ABORT, MARKER, row.marker_ms))
+        delta.minute_sums(after.timestamp_ms).add_marker(row.marker_ms)
