@@ -22,7 +22,7 @@ from service.wire.log_columns import (
     Reject,
     Slices,
 )
-from service.wire.scalar import Ends, LocatedChunk, decode_scalar, ends
+from service.wire.scalar import ChunkTotals, LocatedChunk, chunk_totals, decode_scalar
 from service.wire.transaction_log import KEY_VERSION, decode_key, decode_value
 from service.wire.values import ValueColumns, decode_values
 from service.wire.vectors import PADDING, Bools, Ints, byte_strings, structs
@@ -51,7 +51,7 @@ def decode(chunks: Sequence[Chunk]) -> LogColumns:
     same result slowly.
     """
     walk = locating.locate(chunks)
-    slow = {index: scalar.locate(chunks[index]) for index in np.flatnonzero(walk.odd).tolist()}
+    slow = {index: scalar.locate(chunks[index]) for index in np.flatnonzero(walk.needs_scalar).tolist()}
     records = _joined(walk.records, slow) if slow else walk.records
     readable, id_size = _keys(records)
     rejected = [_unreadable(chunks, records, row) for row in np.flatnonzero(~readable).tolist()]
@@ -89,11 +89,11 @@ def _keys(records: Located) -> tuple[Bools, Ints]:
     return fits & (head["version"] == KEY_VERSION), size
 
 
-Place = tuple[int, int]
+PartitionOffset = tuple[int, int]
 """(chunk, offset): rejects are found in two rounds and sorted by this into log order."""
 
 
-def _unreadable(chunks: Sequence[Chunk], records: Located, row: int) -> tuple[Place, Reject]:
+def _unreadable(chunks: Sequence[Chunk], records: Located, row: int) -> tuple[PartitionOffset, Reject]:
     try:
         decode_key(records.key(row))
     except DecodeError as error:
@@ -103,15 +103,15 @@ def _unreadable(chunks: Sequence[Chunk], records: Located, row: int) -> tuple[Pl
 
 def _rejected(
     chunks: Sequence[Chunk], records: Located, row: int, error: DecodeError, transactional_id: bytes | None
-) -> tuple[Place, Reject]:
+) -> tuple[PartitionOffset, Reject]:
     chunk, offset = int(records.chunk[row]), int(records.offset[row])
     key, value = records.key(row), records.value(row)
     return (chunk, offset), scalar.reject(chunks[chunk].partition, offset, error, transactional_id, key, value)
 
 
-def _ends(chunks: Sequence[Chunk], walk: locating.Walk, slow: dict[int, LocatedChunk]) -> Ends:
+def _ends(chunks: Sequence[Chunk], walk: locating.LocatedChunks, slow: dict[int, LocatedChunk]) -> ChunkTotals:
     walked = zip(walk.next_offset.tolist(), walk.batches.tolist(), walk.bytes.tolist(), strict=True)
-    return ends(chunks, [slow.get(index) or LocatedChunk([], [], *sums) for index, sums in enumerate(walked)])
+    return chunk_totals(chunks, [slow.get(index) or LocatedChunk([], [], *sums) for index, sums in enumerate(walked)])
 
 
 def _joined(records: Located, slow: dict[int, LocatedChunk]) -> Located:

@@ -55,11 +55,11 @@ def batch_starts(data: bytes) -> Ints:
     Each batch gives only the start of the next one, so only a Python loop over all of them is certain to find them. The
     guess takes a quarter of the loop's time. Its result is used if it proves equal to the loop's.
     """
-    guessed = _guess(data) if len(data) >= FEWEST_WALKS * STRETCH else None
-    return np.fromiter(_loop(data), np.int64) if guessed is None else guessed
+    guessed = _guessed_starts(data) if len(data) >= FEWEST_WALKS * STRETCH else None
+    return np.fromiter(_starts_by_loop(data), np.int64) if guessed is None else guessed
 
 
-def _loop(data: bytes) -> Iterator[int]:
+def _starts_by_loop(data: bytes) -> Iterator[int]:
     position, last = 0, len(data) - HEADER_SIZE
     while position <= last:
         length = batch_length(data, position)
@@ -69,9 +69,9 @@ def _loop(data: bytes) -> Iterator[int]:
         position += length + LENGTH_END
 
 
-def _guess(data: bytes) -> Ints | None:
+def _guessed_starts(data: bytes) -> Ints | None:
     """Walks from each place that looks like a header to the next one; returns None if they do not join into one."""
-    begin = np.array([0, *_lookalikes(data)], np.int64)
+    begin = np.array([0, *_header_candidates(data)], np.int64)
     end = np.append(begin[1:], len(data) - HEADER_SIZE + 1)
     length_at: npt.NDArray[Any] = np.ndarray((len(data) - LENGTH_END + 1,), ">i4", data, LENGTH_END - 4, (1,))
     places: list[Ints] = []
@@ -90,7 +90,7 @@ def _guess(data: bytes) -> Ints | None:
     return starts if is_one_walk and length.min() >= SHORTEST else None
 
 
-def _lookalikes(data: bytes) -> Iterator[int]:
+def _header_candidates(data: bytes) -> Iterator[int]:
     """Yields positions where headers seem to begin, one in each stretch; a value may contain the same bytes."""
     position = 0
     while (found := data.find(_USUAL_END, position + STRETCH)) >= 0:
@@ -121,11 +121,11 @@ class Located(NamedTuple):
         return Located._make([self.data, *(column[which] for column in self[1:])])
 
 
-class Walk(NamedTuple):
+class LocatedChunks(NamedTuple):
     """The records of all ordinary chunks, and per chunk: True if it is odd, offset reached, batches, bytes."""
 
     records: Located
-    odd: Bools
+    needs_scalar: Bools
     next_offset: Ints
     batches: Ints
     bytes: Ints
@@ -140,7 +140,7 @@ class _Found(NamedTuple):
     reached: Ints
 
 
-def locate(chunks: Sequence[Chunk]) -> Walk:
+def locate(chunks: Sequence[Chunk]) -> LocatedChunks:
     """Finds the records of all chunks in one pass; leaves out records outside the chunk's [lo, hi)."""
     walked = [_walk(chunk.data) for chunk in chunks]
     counts = np.array([len(positions) for positions, _, _ in walked], np.int64)
@@ -160,7 +160,7 @@ def locate(chunks: Sequence[Chunk]) -> Walk:
     some = np.flatnonzero(counts)
     next_offset = lo.copy()
     next_offset[some] = np.maximum(lo[some], np.minimum(reached[np.cumsum(counts)[some] - 1], hi[some]))
-    return Walk(records if wanted.all() else records.rows(wanted), odd, next_offset, counts, used)
+    return LocatedChunks(records if wanted.all() else records.rows(wanted), odd, next_offset, counts, used)
 
 
 def _walk(data: bytes) -> tuple[Ints, int, bool]:

@@ -66,7 +66,7 @@ def locate(chunk: Chunk) -> LocatedChunk:
         error = _collect(batch, chunk, records) if isinstance(batch, Batch) else batch.error
         if error is not None:
             limit, is_known = follows[index]
-            offset = placed(batch.base_offset, claimed, position, chunk.hi if limit is None else limit)
+            offset = plausible_offset(batch.base_offset, claimed, position, chunk.hi if limit is None else limit)
             if limit is not None and limit > offset:
                 reached = limit
             elif not is_known or offset != batch.base_offset:
@@ -112,7 +112,7 @@ def _follows(found: Sequence[Batch | BadBatch], size: int) -> list[tuple[int | N
     return following[::-1]
 
 
-def placed(base: int, end: int, position: int, limit: int) -> int:
+def plausible_offset(base: int, end: int, position: int, limit: int) -> int:
     """Returns the offset to report for a broken batch found where `position` was expected: its own base offset if that
     is possible, else `position`."""
     return base if position < end and base < max(limit, position + 1) else position
@@ -148,7 +148,7 @@ def misread(partition: int, at: int, data: bytes) -> BrokenBatch:
     found = next(read_batches(data), None)
     error = BadLength if found is None else BadOffset
     base = int.from_bytes(data[:8], "big", signed=True)
-    offset = placed(base, claimed_end(data, 0) if len(data) >= 8 else base, at, at)
+    offset = plausible_offset(base, claimed_end(data, 0) if len(data) >= 8 else base, at, at)
     return BrokenBatch(partition, offset, error.reason, None, data[:RAW_LIMIT])
 
 
@@ -168,7 +168,7 @@ def _cut(data: bytes | None) -> bytes | None:
     return None if data is None else data[:RAW_LIMIT]
 
 
-class Ends(NamedTuple):
+class ChunkTotals(NamedTuple):
     """The fields of LogColumns that describe the chunks as a whole."""
 
     next_offsets: dict[int, int]
@@ -187,16 +187,18 @@ def decode_scalar(chunks: Sequence[Chunk]) -> LogColumns:
         for record in found.records
         if (row := _row(chunk.partition, record, rejects)) is not None
     ]
-    return _columns(rows, rejects, ends(chunks, located))
+    return _columns(rows, rejects, chunk_totals(chunks, located))
 
 
-def ends(chunks: Sequence[Chunk], located: Sequence[LocatedChunk]) -> Ends:
+def chunk_totals(chunks: Sequence[Chunk], located: Sequence[LocatedChunk]) -> ChunkTotals:
     """Sums up the chunks. If a partition has several chunks, the furthest position counts."""
     next_offsets: dict[int, int] = {}
     for chunk, found in zip(chunks, located, strict=True):
         next_offsets[chunk.partition] = max(next_offsets.get(chunk.partition, 0), found.next_offset)
     broken = tuple(one for found in located for one in found.broken)
-    return Ends(next_offsets, broken, sum(found.batches for found in located), sum(found.bytes for found in located))
+    return ChunkTotals(
+        next_offsets, broken, sum(found.batches for found in located), sum(found.bytes for found in located)
+    )
 
 
 class _Row(NamedTuple):
@@ -223,7 +225,7 @@ def _row(partition: int, record: LocatedRecord, rejects: list[Reject]) -> _Row |
         return _Row(partition, record, transactional_id, UNDECODABLE, BLANK)
 
 
-def _columns(rows: list[_Row], rejects: list[Reject], ends: Ends) -> LogColumns:
+def _columns(rows: list[_Row], rejects: list[Reject], ends: ChunkTotals) -> LogColumns:
     values = [row.record.value for row in rows]
     size = np.array([-1 if value is None else len(value) for value in values], np.int64)
     taken = np.maximum(size, 0)

@@ -85,7 +85,7 @@ def test_a_log_as_coordinators_write_it_needs_no_loop(tail: bytes) -> None:
     """Also with a sweep of tombstones and an emptied batch in it, and cut where a Fetch may cut."""
     odd_ones = [batch([Rec(build.key(str(n)), None, n) for n in range(40)]), batch([], last_offset_delta=3)]
     data = b"".join([*map(usual, range(2000)), *odd_ones, *map(usual, range(2000))]) + tail
-    with patch.object(locating, "_loop", side_effect=AssertionError):
+    with patch.object(locating, "_starts_by_loop", side_effect=AssertionError):
         assert batch_starts(data).tolist() == stepped(data)
 
 
@@ -93,5 +93,5 @@ def test_one_walk_over_a_long_log_is_left_to_the_loop() -> None:
     """No header is found where batches have producers: a step for each of them would take far longer."""
     data = batch([Rec(b"k", b"v")], producer_id=7, producer_epoch=0, base_sequence=0) * 8000
     assert len(data) > locating.FEWEST_WALKS * locating.STRETCH
-    with patch.object(locating, "_loop", return_value=iter([5])):
+    with patch.object(locating, "_starts_by_loop", return_value=iter([5])):
         assert batch_starts(data).tolist() == [5]
