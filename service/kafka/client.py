@@ -35,7 +35,7 @@ class KafkaClient:
     def __init__(self, settings: ClientSettings, client_id: str = "txnscope") -> None:
         """Connects and learns the brokers. Raises KafkaUnavailable or KafkaRefused."""
         self._servers = ",".join(settings.bootstrap_servers)
-        self._silent: dict[int, KafkaFailure] = {}
+        self._failures: dict[int, KafkaFailure] = {}
         config = {
             "client_id": client_id,
             **settings.kafka_python(),
@@ -46,7 +46,7 @@ class KafkaClient:
             "metadata_max_age_ms": 30_000,
         }
         try:
-            self._client = bootstrapped(config, settings.bootstrap_servers)
+            self._client = bootstrap_client(config, settings.bootstrap_servers)
         except (ValueError, AssertionError, OSError) as e:
             raise BadClientConfig(f"client properties: {e}") from e
         except Exception as e:
@@ -65,7 +65,7 @@ class KafkaClient:
         if not others:
             return self._ask(request, first, timeout_ms)
         try:
-            return self._ask(request, first, min(timeout_ms, PASS_ON_MS))
+            return self._ask(request, first, min(timeout_ms, NEXT_SERVER_AFTER_MS))
         except KafkaUnavailable:
             return self._ask(request, others[0], timeout_ms)
 
@@ -74,7 +74,7 @@ class KafkaClient:
         try:
             return self._client.send_and_receive(node, request, timeout_ms=timeout_ms)
         except Exception as e:
-            raise self._not_asked(e, node) from e
+            raise self._request_failure(e, node) from e
 
     def ask_all(
         self, requests: Mapping[int, Sequence[Any]], timeout_ms: int = REQUEST_TIMEOUT_MS
@@ -87,9 +87,11 @@ class KafkaClient:
         """
         progress.step()
         give_up = time.monotonic() + timeout_ms / 1000
-        silent = self._silent.keys() & requests.keys()
-        back = self._connected(silent) if silent else set()
-        answers: dict[int, list[Any] | KafkaFailure] = {node: self._silent[node] for node in silent - back}
+        failed_before = self._failures.keys() & requests.keys()
+        reconnected = self._connected(failed_before) if failed_before else set()
+        answers: dict[int, list[Any] | KafkaFailure] = {
+            node: self._failures[node] for node in failed_before - reconnected
+        }
         sent: dict[int, list[Any]] = {}
         for node in sorted(requests.keys() - answers.keys(), key=self._is_held_back):
             while self._is_held_back(node) and (left_s := give_up - time.monotonic()) > 0:
@@ -100,23 +102,23 @@ class KafkaClient:
                     for request in requests[node]
                 ]
             except Exception as e:
-                answers[node] = self._silent[node] = self._not_asked(e, node)
+                answers[node] = self._failures[node] = self._request_failure(e, node)
         for node, futures in sent.items():
             for future in futures:
                 self._client.poll(timeout_ms=max(give_up - time.monotonic(), 0) * 1000, future=future)
             failed = next((f for f in futures if not f.succeeded()), None)
             if failed is None:
                 answers[node] = [f.value for f in futures]
-                self._silent.pop(node, None)
+                self._failures.pop(node, None)
             else:
                 why = failed.exception or kafka.errors.KafkaTimeoutError(f"not within {timeout_ms} ms")
-                answers[node] = self._silent[node] = self._not_asked(why, node)
+                answers[node] = self._failures[node] = self._request_failure(why, node)
         return answers
 
     def version_of(self, api_key: int) -> int:
         """Returns the highest version of an API that the brokers support; -1: none."""
-        spoken = self._client._manager.broker_version_data.api_versions
-        return int(spoken[api_key][1]) if api_key in spoken else -1
+        versions = self._client._manager.broker_version_data.api_versions
+        return int(versions[api_key][1]) if api_key in versions else -1
 
     def close(self) -> None:
         self._client.close()
@@ -128,10 +130,10 @@ class KafkaClient:
         give_up = time.monotonic() + RECONNECT_MS / 1000
         while True:
             self._client.poll(timeout_ms=0)
-            made = {node for node in nodes if self._has_connection(node)}
-            found = {node for node in made if self._client.connected(node)}
+            attempted = {node for node in nodes if self._has_connection(node)}
+            found = {node for node in attempted if self._client.connected(node)}
             left_s = give_up - time.monotonic()
-            if found == made or left_s <= 0:
+            if found == attempted or left_s <= 0:
                 return found
             self._client.poll(timeout_ms=left_s * 1000)
 
@@ -140,7 +142,7 @@ class KafkaClient:
         try:
             self._client._manager.get_connection(node)
         except Exception as e:
-            self._not_asked(e, node)
+            self._request_failure(e, node)
             return False
         return True
 
@@ -149,7 +151,7 @@ class KafkaClient:
         connection = self._client._manager._conns.get(node)
         return connection is not None and connection.connected and bool(connection.paused)
 
-    def _not_asked(self, e: Exception, node: int) -> KafkaFailure:
+    def _request_failure(self, e: Exception, node: int) -> KafkaFailure:
         if isinstance(e, kafka.errors.UnknownBrokerIdError):
             self._client.cluster.request_update()  # it came, or came back, after the last Metadata answer
         return self._failure(e, f"broker {node}")
@@ -161,7 +163,7 @@ class KafkaClient:
         self.close()
 
     @staticmethod
-    def _failure(e: Exception, whom: str) -> KafkaUnavailable | KafkaRefused:
+    def _failure(e: Exception, peer: str) -> KafkaUnavailable | KafkaRefused:
         refused = (
             kafka.errors.AuthorizationError,
             kafka.errors.SaslAuthenticationFailedError,
@@ -171,18 +173,18 @@ class KafkaClient:
         )
         text = " ".join(str(e).split())[:300] or type(e).__name__
         if isinstance(e, refused):
-            return KafkaRefused(f"{whom} refuses: {text}")
-        return KafkaUnavailable(f"{whom} does not answer: {text}")
+            return KafkaRefused(f"{peer} refuses: {text}")
+        return KafkaUnavailable(f"{peer} does not answer: {text}")
 
 
 CONNECT_TIMEOUT_MS: Final = 5_000
-PASS_ON_MS: Final = 1_500
+NEXT_SERVER_AFTER_MS: Final = 1_500
 """Time to wait for one server of several before the next is asked. Slower servers are still reached at the end, when
 all are asked with a longer timeout."""
-PASSED_ON: Final = 3
+SERVERS_TRIED: Final = 3
 
 
-def bootstrapped(config: Mapping[str, Any], servers: Sequence[str]) -> KafkaNetClient:
+def bootstrap_client(config: Mapping[str, Any], servers: Sequence[str]) -> KafkaNetClient:
     """Returns a client that knows the brokers. Raises the library's errors: KafkaError, ValueError, AssertionError,
     OSError.
 
@@ -190,15 +192,15 @@ def bootstrapped(config: Mapping[str, Any], servers: Sequence[str]) -> KafkaNetC
     cluster seems to be.
     """
     if len(servers) > 1:
-        for server in random.sample(servers, min(len(servers), PASSED_ON)):
+        for server in random.sample(servers, min(len(servers), SERVERS_TRIED)):
             try:
-                return _asked(config, [server], PASS_ON_MS)
+                return _connect(config, [server], NEXT_SERVER_AFTER_MS)
             except kafka.errors.KafkaTimeoutError:
                 continue
-    return _asked(config, servers, CONNECT_TIMEOUT_MS)
+    return _connect(config, servers, CONNECT_TIMEOUT_MS)
 
 
-def _asked(config: Mapping[str, Any], servers: Sequence[str], timeout_ms: int) -> KafkaNetClient:
+def _connect(config: Mapping[str, Any], servers: Sequence[str], timeout_ms: int) -> KafkaNetClient:
     progress.step()
     client = KafkaNetClient(**{**config, "bootstrap_servers": list(servers)})
     try:

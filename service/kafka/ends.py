@@ -47,19 +47,19 @@ class Ends(NamedTuple):
 
 
 class EndsWatcher:
-    """Asks the leaders of all partitions at once (`look`). Requests are reused while the layouts are the same."""
+    """Asks the leaders of all partitions at once (`sample`). Requests are reused while the layouts are the same."""
 
     def __init__(self, client: KafkaClient) -> None:
         self._client = client
         self._layouts: dict[str, TopicLayout] = {}
         self._places: list[tuple[str, int]] = []
-        self._led: dict[int, _Led] = {}
+        self._led: dict[int, _LedPartitions] = {}
         self._numbers = np.empty((len(_KINDS) + 1, 0), np.int64)
         self._ends: dict[tuple[str, int], Ends] = {}
         self.trouble: str | None = None
-        """The error, in one line, of a broker that did not answer the last `look`; None if all answered."""
+        """The error, in one line, of a broker that did not answer the last `sample`; None if all answered."""
 
-    def look(self, layouts: Mapping[str, TopicLayout], *, with_start: bool) -> dict[tuple[str, int], Ends]:
+    def sample(self, layouts: Mapping[str, TopicLayout], *, with_start: bool) -> dict[tuple[str, int], Ends]:
         """Returns the ends of every partition of the layouts. Needs DESCRIBE on the topics.
 
         The LSO is requested before the high watermark. So the offsets between them may be of a transaction that began
@@ -83,9 +83,9 @@ class EndsWatcher:
         is_missing = (numbers[: len(kinds)] < 0).any(axis=0)
         numbers[_CODE, is_missing & (numbers[_CODE] == errors.NONE)] = errors.OFFSET_NOT_AVAILABLE
         numbers[:_CODE, numbers[_CODE] != errors.NONE] = -1
-        return self._told(numbers)
+        return self._updated_ends(numbers)
 
-    def _told(self, numbers: npt.NDArray[np.int64]) -> dict[tuple[str, int], Ends]:
+    def _updated_ends(self, numbers: npt.NDArray[np.int64]) -> dict[tuple[str, int], Ends]:
         """Returns the ends as objects. Makes new objects only for partitions that changed: to make all of them
         every time would cost more than everything else here."""
         changed = np.flatnonzero((numbers != self._numbers).any(axis=0))
@@ -94,7 +94,7 @@ class EndsWatcher:
         self._numbers = numbers
         return self._ends.copy()
 
-    def _ask(self, kinds: Sequence[_Kind]) -> Iterator[tuple[_Led, list[RawAnswer]]]:
+    def _ask(self, kinds: Sequence[_Kind]) -> Iterator[tuple[_LedPartitions, list[RawAnswer]]]:
         self.trouble = None
         requests = {node: [led.request(kind) for kind in kinds] for node, led in self._led.items()}
         for node, answers in self._client.ask_all(requests, TIMEOUT_MS).items():
@@ -114,10 +114,10 @@ class EndsWatcher:
             if leader.node >= 0:
                 wanted.setdefault(leader.node, {}).setdefault(topic, []).append((p, leader.epoch))
                 slots.setdefault(leader.node, []).append(slot)
-        self._led = {node: _Led(of_node, slots[node]) for node, of_node in wanted.items()}
+        self._led = {node: _LedPartitions(of_node, slots[node]) for node, of_node in wanted.items()}
 
 
-class _Led:
+class _LedPartitions:
     """The partitions that one broker leads: the requests for them and the readers of its answers. `slots`: positions of
     these partitions among all that are watched.
     """
@@ -126,10 +126,10 @@ class _Led:
         places = [(topic, p) for topic, of_topic in wanted.items() for p, _ in of_topic]
         self.slots = np.array(slots, np.int64)
         self.readers = {kind: AnswerReader(places) for kind in _KINDS}
-        self._questions = {kind: question(wanted, *kind) for kind in _KINDS}
+        self._bodies = {kind: request_body(wanted, *kind) for kind in _KINDS}
 
     def request(self, kind: _Kind) -> RawRequest:
-        return RawRequest(API_KEY, VERSION, self._questions[kind], is_flexible=False)
+        return RawRequest(API_KEY, VERSION, self._bodies[kind], is_flexible=False)
 
 
 API_KEY: Final = 2
@@ -141,7 +141,7 @@ _ASKED = struct.Struct(">iiq")
 _I16, _I32 = struct.Struct(">h"), struct.Struct(">i")
 
 
-def question(wanted: Mapping[str, Sequence[tuple[int, int]]], isolation: int, which: int) -> bytes:
+def request_body(wanted: Mapping[str, Sequence[tuple[int, int]]], isolation: int, which: int) -> bytes:
     """Returns the body of a request for offset `which` (LATEST, EARLIEST) of (partition, leader epoch) by topic."""
     parts = [struct.pack(">ibi", -1, isolation, len(wanted))]
     for topic, partitions in wanted.items():
@@ -164,8 +164,8 @@ class AnswerReader:
     def read(self, body: bytes) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.int64]]:
         """Returns error code and offset of each place: LEADER_NOT_AVAILABLE and -1 if the answer omits the place."""
         data = np.frombuffer(body, np.uint8)
-        if data.size != self._size or not np.array_equal(data[self._rest], self._said):
-            self._learn(body, data)
+        if data.size != self._size or not np.array_equal(data[self._frame_at], self._frame):
+            self._locate(body, data)
         codes = np.full(len(self._order), LEADER_NOT_AVAILABLE, np.int16)
         offsets = np.full(len(self._order), -1, np.int64)
         if self._at.size:
@@ -175,7 +175,7 @@ class AnswerReader:
             offsets[self._place] = numbers["offset"]
         return codes, offsets
 
-    def _learn(self, body: bytes, data: npt.NDArray[np.uint8]) -> None:
+    def _locate(self, body: bytes, data: npt.NDArray[np.uint8]) -> None:
         starts: list[int] = []
         places: list[int] = []
         (topics,) = _I32.unpack_from(body, 4)
@@ -193,8 +193,8 @@ class AnswerReader:
                     places.append(place)
             at += count * (_INDEX + _NUMBERS.itemsize)
         self._at, self._place = np.array(starts, np.int64), np.array(places, np.int64)
-        is_rest = np.ones(data.size, bool)
-        is_rest[:4] = False  # the throttle time
-        is_rest[(self._at[:, None] + np.arange(_NUMBERS.itemsize)).ravel()] = False
-        self._rest = np.flatnonzero(is_rest)
-        self._size, self._said = data.size, data[self._rest]
+        is_frame = np.ones(data.size, bool)
+        is_frame[:4] = False  # the throttle time
+        is_frame[(self._at[:, None] + np.arange(_NUMBERS.itemsize)).ravel()] = False
+        self._frame_at = np.flatnonzero(is_frame)
+        self._size, self._frame = data.size, data[self._frame_at]

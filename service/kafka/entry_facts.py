@@ -9,7 +9,7 @@ from service.domain.worlds.facts import Batches, EntryFacts, EntryQuery
 from service.domain.worlds.markers import Marker
 from service.domain.worlds.transactions import Epochs, LogHistory
 from service.kafka.client import KafkaClient
-from service.kafka.leader_check import LogEnds, Seen
+from service.kafka.leader_check import CheckedPartition, LogEnds
 from service.kafka.log_history import id_history
 from service.kafka.log_range import DataBatch, batches_between
 from service.kafka.offsets import offset_at_time
@@ -24,61 +24,67 @@ _OFFSETS_BACK: Final = 10_000
 """A deep read covers at least this many offsets before the entry: a short partition is read whole and proves more."""
 
 
-def read_facts(client: KafkaClient, ask: EntryQuery, seen: Seen, log: LogEnds | None) -> EntryFacts | None:
-    """Returns the facts; None if the owner's log partition has no leader to rely on. `seen`: the observation of the
-    partition; `log`: the end offset of the owner's log partition. Raises KafkaUnavailable, KafkaRefused."""
+def read_facts(
+    client: KafkaClient, query: EntryQuery, partition: CheckedPartition, log: LogEnds | None
+) -> EntryFacts | None:
+    """Returns the facts; None if the owner's log partition has no leader to rely on. `partition`: the observation of
+    the partition; `log`: the end offset of the owner's log partition. Raises KafkaUnavailable, KafkaRefused."""
     history = None
-    if ask.transactional_id is not None:
-        if log is None or ask.log_partition not in log.offsets:
+    if query.transactional_id is not None:
+        if log is None or query.log_partition not in log.offsets:
             return None
-        leader, end = log.leaders[ask.log_partition], log.offsets[ask.log_partition]
-        place = ask.topic, ask.partition
-        lo = _log_start(ask)
-        history = id_history(client, leader, ask.log_partition, ask.transactional_id, place, lo, end)
-    lo = max(_markers_from(client, ask, seen, history), seen.ends.log_start)
-    before = batches_between(client, ask.topic, ask.partition, seen.leader, ask.producer_id, lo, ask.start_offset)
-    is_read = before.is_whole and before.reached >= ask.start_offset
-    markers, markers_from = (before.markers, before.unbroken_from) if is_read else ((), ask.start_offset)
-    start = max(ask.start_offset, seen.ends.log_start)
-    hi = seen.ends.high_watermark
-    after = batches_between(client, ask.topic, ask.partition, seen.leader, ask.producer_id, start, hi)
-    is_whole = start == ask.start_offset and after.is_whole and after.reached >= hi
-    batches = _batches(ask, markers, after.data, is_whole=is_whole)
-    return EntryFacts(history, markers, markers_from, batches, seen.asked_at_ms)
+        leader, end = log.leaders[query.log_partition], log.offsets[query.log_partition]
+        place = query.topic, query.partition
+        lo = _log_start(query)
+        history = id_history(client, leader, query.log_partition, query.transactional_id, place, lo, end)
+    lo = max(_markers_from(client, query, partition, history), partition.ends.log_start)
+    before = batches_between(
+        client, query.topic, query.partition, partition.leader, query.producer_id, lo, query.start_offset
+    )
+    is_read = before.is_whole and before.reached >= query.start_offset
+    markers, markers_from = (before.markers, before.unbroken_from) if is_read else ((), query.start_offset)
+    start = max(query.start_offset, partition.ends.log_start)
+    hi = partition.ends.high_watermark
+    after = batches_between(client, query.topic, query.partition, partition.leader, query.producer_id, start, hi)
+    is_whole = start == query.start_offset and after.is_whole and after.reached >= hi
+    batches = _batches(query, markers, after.data, is_whole=is_whole)
+    return EntryFacts(history, markers, markers_from, batches, partition.asked_at_ms)
 
 
-def _log_start(ask: EntryQuery) -> int:
+def _log_start(query: EntryQuery) -> int:
     known = [
-        one.ends_before_last[ask.log_partition].offset
-        for one in ask.samples
-        if ask.log_partition in one.ends_before_last
+        one.ends_before_last[query.log_partition].offset
+        for one in query.samples
+        if query.log_partition in one.ends_before_last
     ]
-    return 0 if ask.is_deep or not known else max(min(known) - _LOG_MARGIN, 0)
+    return 0 if query.is_deep or not known else max(min(known) - _LOG_MARGIN, 0)
 
 
-def _markers_from(client: KafkaClient, ask: EntryQuery, seen: Seen, history: LogHistory | None) -> int:
-    absent = [one for one in ask.samples if one.high_watermark <= ask.start_offset]
-    lo = min([ask.start_offset, *(one.high_watermark for one in absent)])
+def _markers_from(
+    client: KafkaClient, query: EntryQuery, partition: CheckedPartition, history: LogHistory | None
+) -> int:
+    absent = [one for one in query.samples if one.high_watermark <= query.start_offset]
+    lo = min([query.start_offset, *(one.high_watermark for one in absent)])
     if absent and absent[-1].earlier_high_watermark:
         lo = min(lo, absent[-1].earlier_high_watermark)
-    if (absent and not ask.is_deep) or history is None or not history.records:
+    if (absent and not query.is_deep) or history is None or not history.records:
         return lo
     oldest = history.records[-min(len(history.records), _RECORDS_BACK)]
     since_ms = oldest.timestamp_ms - _TIME_MARGIN_MS
-    found = offset_at_time(client, ask.topic, ask.partition, seen.leader, since_ms)
-    back = max(ask.start_offset - _OFFSETS_BACK, 0)
+    found = offset_at_time(client, query.topic, query.partition, partition.leader, since_ms)
+    back = max(query.start_offset - _OFFSETS_BACK, 0)
     return min(lo, back) if found is None else min(lo, back, found)
 
 
-def _batches(ask: EntryQuery, markers: Sequence[Marker], data: Sequence[DataBatch], *, is_whole: bool) -> Batches:
+def _batches(query: EntryQuery, markers: Sequence[Marker], data: Sequence[DataBatch], *, is_whole: bool) -> Batches:
     if not is_whole or not data:
         # the leader refuses records below the epoch of the last marker, and has seen none above the producer's
         lowest = max((one.producer_epoch for one in markers), default=0)
-        first = data[0].leader_epoch if data and data[0].first <= ask.start_offset <= data[0].last else -1
-        return Batches(ask.start_offset, ask.start_offset, Epochs(lowest, ask.producer_epoch), first, -1, False)
+        first = data[0].leader_epoch if data and data[0].first <= query.start_offset <= data[0].last else -1
+        return Batches(query.start_offset, query.start_offset, Epochs(lowest, query.producer_epoch), first, -1, False)
     epochs = [one.producer_epoch for one in data]
     return Batches(
-        start_offset=ask.start_offset,
+        start_offset=query.start_offset,
         last_offset=data[-1].last,
         epochs=Epochs(min(epochs), max(epochs)),
         first_leader_epoch=data[0].leader_epoch,

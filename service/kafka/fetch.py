@@ -18,7 +18,7 @@ _PIECE_TIMEOUT_MS = 3_000
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class PartitionFetch:
     """A request to read `partition` from `offset`. `leader_epoch` lets a broker that lost the lead refuse."""
 
     partition: int
@@ -58,7 +58,7 @@ def fetch(
     client: KafkaClient,
     node: int,
     topic: str,
-    wanted: Sequence[Wanted],
+    wanted: Sequence[PartitionFetch],
     max_bytes: int,
     max_wait_ms: int,
     timeout_ms: int = REQUEST_TIMEOUT_MS,
@@ -75,7 +75,7 @@ def fetch_piece(
 ) -> bytes | None:
     """Returns the bytes of the log from `offset` on, without waiting for more; None if the offset lies outside the log.
     Raises KafkaUnavailable, KafkaRefused (READ on the topic)."""
-    wanted = Wanted(partition, offset, leader.epoch, size)
+    wanted = PartitionFetch(partition, offset, leader.epoch, size)
     (answer,) = fetch(client, leader.node, topic, [wanted], size, max_wait_ms=0, timeout_ms=_PIECE_TIMEOUT_MS)
     if answer.error == errors.OFFSET_OUT_OF_RANGE:
         return None
@@ -89,7 +89,7 @@ def fetch_piece(
 def fetch_many(
     client: KafkaClient,
     node: int,
-    wanted: Mapping[str, Sequence[Wanted]],
+    wanted: Mapping[str, Sequence[PartitionFetch]],
     max_bytes: int,
     max_wait_ms: int,
     timeout_ms: int = REQUEST_TIMEOUT_MS,

@@ -70,5 +70,5 @@ def _tokens(text: str) -> Iterator[_Token]:
 
 
 def _unescaped(escape: re.Match[str]) -> str:
-    said = escape[1]
-    return chr(int(said, 8)) if said[0] in "01234567" else _LETTERS.get(said, said)
+    escaped = escape[1]
+    return chr(int(escaped, 8)) if escaped[0] in "01234567" else _LETTERS.get(escaped, escaped)

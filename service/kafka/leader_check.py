@@ -20,13 +20,13 @@ from service.kafka.offsets import LATEST, list_offsets
 from service.kafka.producers import ActiveProducer, Producers, describe_producers
 
 TIMEOUT_MS: Final = 2_000
-SILENT_FOR_MS: Final = 10_000
+SKIPPED_FOR_MS: Final = 10_000
 """Time for which a broker that did not answer in time is not asked again, so that the others need not wait."""
 
-WITNESSES: Final = 3
+BROKERS_ASKED: Final = 3
 
 
-class Seen(NamedTuple):
+class CheckedPartition(NamedTuple):
     """An observation of a partition between `asked_at_ms` and the answer. `described`: True if `open` has all
     transactions open on it, False if the principal may not ask for them (READ on the topic)."""
 
@@ -57,32 +57,32 @@ class _Witness(NamedTuple):
     layouts: dict[str, TopicLayout]
 
 
-class Bracket:
+class LeaderCheck:
     """Checks the leaders before and after each request. One client, one thread. `now_ms`: clock of all its times."""
 
     def __init__(self, client: KafkaClient, now_ms: Callable[[], int]) -> None:
         self._client, self._now_ms = client, now_ms
         self._brokers: tuple[int, ...] = ()
-        self._silent_until_ms: dict[int, int] = {}
-        self.silent_at_ms: int | None = None
+        self._skipped_until_ms: dict[int, int] = {}
+        self.unanswered_at_ms: int | None = None
         """Last time at which a broker did not answer; None: never."""
 
-    def ends(self, topic: str, partitions: Collection[int]) -> LogEnds:
+    def end_offsets(self, topic: str, partitions: Collection[int]) -> LogEnds:
         """Returns the end offsets of those partitions that kept their leader. Records that wait for a frozen replica
         count: they will be part of the log once that replica is given up. Raises KafkaFailure."""
         before = self._leaders({topic})
         asked_at_ms = self._now_ms()
         layout = TopicLayout(topic, "", {})
-        awake = set(self._awake({leader.node for _, leader in before.values()}))
-        layout.leaders.update((p, leader) for (_, p), (_, leader) in before.items() if leader.node in awake)
+        responsive = set(self._responsive({leader.node for _, leader in before.values()}))
+        layout.leaders.update((p, leader) for (_, p), (_, leader) in before.items() if leader.node in responsive)
         for p in layout.leaders.keys() - set(partitions):
             del layout.leaders[p]
         found = list_offsets(self._client, layout, LATEST, unreplicated=True).found if layout.leaders else {}
         after = self._leaders({topic})
-        stood = {p for p in found if before[topic, p] == after.get((topic, p))}
-        return LogEnds(asked_at_ms, {p: found[p] for p in stood}, {p: layout.leaders[p] for p in stood})
+        unmoved = {p for p in found if before[topic, p] == after.get((topic, p))}
+        return LogEnds(asked_at_ms, {p: found[p] for p in unmoved}, {p: layout.leaders[p] for p in unmoved})
 
-    def look(self, places: Collection[TopicPartition]) -> dict[TopicPartition, Seen]:
+    def observe(self, places: Collection[TopicPartition]) -> dict[TopicPartition, CheckedPartition]:
         """Returns the observations of those partitions that could be observed. Raises KafkaFailure."""
         topics = {topic for topic, _ in places}
         before = self._leaders(topics)
@@ -91,46 +91,48 @@ class Bracket:
         found = self._ask_ends(led, before)
         producers = self._ask_producers(led, before)
         after = self._leaders(topics)
-        seen = {}
+        checked = {}
         for place in led:
-            ends, told = found.get(place), producers.get(place)
-            if ends is None or ends.error or told is None or before[place] != after.get(place):
+            ends, answer = found.get(place), producers.get(place)
+            if ends is None or ends.error or answer is None or before[place] != after.get(place):
                 continue
-            if told.error not in (errors.NONE, errors.TOPIC_AUTHORIZATION_FAILED):
+            if answer.error not in (errors.NONE, errors.TOPIC_AUTHORIZATION_FAILED):
                 continue
             topic_id, leader = before[place]
-            open_ = tuple(one for one in told.producers if one.transaction_start_offset >= 0)
-            seen[place] = Seen(*place, topic_id, asked_at_ms, leader, ends, told.error == errors.NONE, open_)
-        return seen
+            open_ = tuple(one for one in answer.producers if one.transaction_start_offset >= 0)
+            checked[place] = CheckedPartition(
+                *place, topic_id, asked_at_ms, leader, ends, answer.error == errors.NONE, open_
+            )
+        return checked
 
     def _leaders(self, topics: set[str]) -> dict[TopicPartition, tuple[str, Leader]]:
         """Returns (topic id, leader) of each partition, as reported by a broker that is not its leader, if there is
         another. If brokers disagree about a partition, it is left out: it has no leader to rely on."""
-        witnesses = self._witnesses(topics)
+        by_broker = self._ask_layouts(topics)
         led: dict[TopicPartition, tuple[str, Leader]] = {}
         doubtful: set[TopicPartition] = set()
-        for node, layouts in witnesses.items():
+        for node, layouts in by_broker.items():
             for topic, layout in layouts.items():
                 for p, leader in layout.leaders.items():
                     if leader.node < 0 or (leader.node == node and len(self._brokers) > 1):
                         continue
-                    told = layout.topic_id, leader
-                    if led.setdefault((topic, p), told) != told:
+                    reported = layout.topic_id, leader
+                    if led.setdefault((topic, p), reported) != reported:
                         doubtful.add((topic, p))
-        return {place: told for place, told in led.items() if place not in doubtful}
+        return {place: reported for place, reported in led.items() if place not in doubtful}
 
-    def _witnesses(self, topics: set[str]) -> dict[int, dict[str, TopicLayout]]:
+    def _ask_layouts(self, topics: set[str]) -> dict[int, dict[str, TopicLayout]]:
         if not self._brokers:
-            everyone = self._client.ask(MetadataRequest(topics=[], allow_auto_topic_creation=False))
-            self._brokers = tuple(b.node_id for b in everyone.brokers)
+            metadata = self._client.ask(MetadataRequest(topics=[], allow_auto_topic_creation=False))
+            self._brokers = tuple(b.node_id for b in metadata.brokers)
         request = layouts_request(sorted(topics))
-        asked = self._awake(self._brokers)[:WITNESSES]
+        asked = self._responsive(self._brokers)[:BROKERS_ASKED]
         found: dict[int, dict[str, TopicLayout]] = {}
         failure: KafkaFailure | None = None
         for node, answers in self._client.ask_all({node: [request] for node in asked}, TIMEOUT_MS).items():
             if isinstance(answers, KafkaFailure):
                 failure = answers
-                self._is_silent(node, answers)
+                self._note_failure(node, answers)
                 continue
             found[node] = {t.name: layout_of(t) for t in answers[0].topics if not t.error_code}
             self._brokers = tuple(sorted(b.node_id for b in answers[0].brokers)) or self._brokers
@@ -143,12 +145,12 @@ class Bracket:
         self, places: set[TopicPartition], leaders: Mapping[TopicPartition, tuple[str, Leader]]
     ) -> dict[TopicPartition, Ends]:
         layouts: dict[str, TopicLayout] = {}
-        awake = set(self._awake({leader.node for _, leader in leaders.values()}))
+        responsive = set(self._responsive({leader.node for _, leader in leaders.values()}))
         for topic, p in sorted(places):
             topic_id, leader = leaders[topic, p]
-            if leader.node in awake:
+            if leader.node in responsive:
                 layouts.setdefault(topic, TopicLayout(topic, topic_id, {})).leaders[p] = leader
-        return EndsWatcher(self._client).look(layouts, with_start=True) if layouts else {}
+        return EndsWatcher(self._client).sample(layouts, with_start=True) if layouts else {}
 
     def _ask_producers(
         self, places: set[TopicPartition], leaders: Mapping[TopicPartition, tuple[str, Leader]]
@@ -157,20 +159,20 @@ class Bracket:
         for topic, p in sorted(places):
             wanted.setdefault(leaders[topic, p][1].node, {}).setdefault(topic, []).append(p)
         found: dict[TopicPartition, Producers] = {}
-        for node in self._awake(wanted):
+        for node in self._responsive(wanted):
             try:
                 found |= describe_producers(self._client, node, wanted[node], TIMEOUT_MS)
             except KafkaRefused:  # brokers before 2.8 do not know the request
                 denied = Producers(errors.TOPIC_AUTHORIZATION_FAILED, ())
                 found |= {(topic, p): denied for topic, of_topic in wanted[node].items() for p in of_topic}
             except KafkaUnavailable as e:
-                self._is_silent(node, e)
+                self._note_failure(node, e)
         return found
 
-    def _awake(self, nodes: Iterable[int]) -> list[int]:
-        return [node for node in sorted(nodes) if self._silent_until_ms.get(node, 0) <= self._now_ms()]
+    def _responsive(self, nodes: Iterable[int]) -> list[int]:
+        return [node for node in sorted(nodes) if self._skipped_until_ms.get(node, 0) <= self._now_ms()]
 
-    def _is_silent(self, node: int, failure: KafkaFailure) -> None:
+    def _note_failure(self, node: int, failure: KafkaFailure) -> None:
         if isinstance(failure, KafkaUnavailable):
-            self.silent_at_ms = self._now_ms()
-            self._silent_until_ms[node] = self.silent_at_ms + SILENT_FOR_MS
+            self.unanswered_at_ms = self._now_ms()
+            self._skipped_until_ms[node] = self.unanswered_at_ms + SKIPPED_FOR_MS

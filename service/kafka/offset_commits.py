@@ -26,7 +26,7 @@ PLAIN_BYTES: Final = 8 << 20
 """Maximum bytes of a decompressed batch; larger ones are not decoded. A group coordinator's own batches hold 1 MB."""
 
 
-class Sought(NamedTuple):
+class SearchRange(NamedTuple):
     """The range to read for an open transaction: its batches from `lo` on. `newest_ms`: the timestamp of its newest
     batch, as DescribeProducers reports it; the transaction has no batch behind that one."""
 
@@ -54,23 +54,23 @@ class CommitsRead(NamedTuple):
 
 
 def read_commits(
-    client: KafkaClient, partition: int, leader: Leader, sought: Mapping[int, Sought], hi: int
+    client: KafkaClient, partition: int, leader: Leader, searches: Mapping[int, SearchRange], hi: int
 ) -> CommitsRead:
     """Reads from the lowest `lo` until the newest batch of every transaction is found, or `hi`, PASS_BYTES or PASS_S is
-    reached. `sought`: by producer id, at least one.
+    reached. `searches`: by producer id, at least one.
 
     Raises KafkaUnavailable, or KafkaRefused (READ on the topic).
     """
-    lo = min(one.lo for one in sought.values())
-    newest_ms = max(one.newest_ms for one in sought.values())
-    found = {producer_id: Commits() for producer_id in sought}
+    lo = min(one.lo for one in searches.values())
+    newest_ms = max(one.newest_ms for one in searches.values())
+    found = {producer_id: Commits() for producer_id in searches}
     part = LogRange(client, OFFSETS_TOPIC, partition, leader, lo, hi, PASS_BYTES, PASS_S)
     for batch in part.batches():
         header = batch.header
         one = found.get(header.producer_id)
-        if one is not None and _is_data(batch) and header.base_offset >= sought[header.producer_id].lo:
-            one.has_newest |= header.max_timestamp_ms == sought[header.producer_id].newest_ms
-            _take(one, batch)
+        if one is not None and _is_data(batch) and header.base_offset >= searches[header.producer_id].lo:
+            one.has_newest |= header.max_timestamp_ms == searches[header.producer_id].newest_ms
+            _collect(one, batch)
         elif header.max_timestamp_ms > newest_ms and all(each.has_newest for each in found.values()):
             break  # several batches may have one timestamp: coordinators stamp them
     return CommitsRead(found, part.reached, part.read_bytes, part.damaged)
@@ -80,7 +80,7 @@ def _is_data(batch: Batch) -> bool:
     return batch.header.is_transactional and not batch.header.is_control
 
 
-def _take(one: Commits, batch: Batch) -> None:
+def _collect(one: Commits, batch: Batch) -> None:
     try:
         records = read_records(batch, PLAIN_BYTES)
     except DecodeError as error:

@@ -45,7 +45,7 @@ def list_offsets(client: KafkaClient, layout: TopicLayout, which: int, *, unrepl
     partition = ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition
     found: dict[int, int] = {}
     refused: dict[int, int] = {}
-    silence: errors.KafkaUnavailable | None = None
+    unavailable: errors.KafkaUnavailable | None = None
     by_leader = _by_leader(layout)
     requests = {}
     for node, led in by_leader.items():
@@ -66,7 +66,7 @@ def list_offsets(client: KafkaClient, layout: TopicLayout, which: int, *, unrepl
         ]
     for node, answers in client.ask_all(requests, TIMEOUT_MS).items():
         if isinstance(answers, errors.KafkaUnavailable):
-            silence = answers
+            unavailable = answers
             refused |= dict.fromkeys(by_leader[node], errors.LEADER_NOT_AVAILABLE)
             continue
         if isinstance(answers, errors.KafkaFailure):
@@ -76,8 +76,8 @@ def list_offsets(client: KafkaClient, layout: TopicLayout, which: int, *, unrepl
                 refused[one.partition_index] = one.error_code
             else:
                 found[one.partition_index] = one.offset
-    if silence is not None and not found:
-        raise silence
+    if unavailable is not None and not found:
+        raise unavailable
     return Offsets(found, refused)
 
 

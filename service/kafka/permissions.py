@@ -145,7 +145,7 @@ def cluster(client: KafkaClient, node: int) -> Cluster:
     return Cluster(answer.cluster_id, names or None)
 
 
-def told_configs(client: KafkaClient, node: int, names: Sequence[str]) -> set[str]:
+def readable_configs(client: KafkaClient, node: int, names: Sequence[str]) -> set[str]:
     """Returns those of the configs that the broker reports: none without DESCRIBE_CONFIGS on the cluster. Raises
     KafkaUnavailable or KafkaRefused.
     """

@@ -13,7 +13,7 @@ from kafka.protocol.metadata import MetadataRequest
 from service.domain.partitions.open_entries import DescribedOwner
 from service.domain.transaction_log.states import CODES
 from service.kafka.client import REQUEST_TIMEOUT_MS, KafkaClient
-from service.kafka.transactions import Described, describe_transactions, list_transactions
+from service.kafka.transactions import TransactionDescription, describe_transactions, list_transactions
 
 AT_ONCE: Final = 500
 """Partitions per request, as in Kafka's own tool (`TransactionsCommand`): an answer has every producer of each."""
@@ -52,7 +52,7 @@ def describe_producers(
     found: dict[tuple[str, int], Producers] = {}
     places = ((topic, p) for topic, of_topic in partitions.items() for p in of_topic)
     while some := tuple(islice(places, AT_ONCE)):
-        answer = client.ask(DescribeProducersRequest(topics=list(_asked(some))), node, timeout_ms)
+        answer = client.ask(DescribeProducersRequest(topics=list(_topic_requests(some))), node, timeout_ms)
         for topic in answer.topics:
             for one in topic.partitions:
                 producers = tuple(
@@ -70,7 +70,7 @@ def describe_producers(
     return found
 
 
-def _asked(places: Sequence[tuple[str, int]]) -> Iterator[DescribeProducersRequest.TopicRequest]:
+def _topic_requests(places: Sequence[tuple[str, int]]) -> Iterator[DescribeProducersRequest.TopicRequest]:
     by_topic: dict[str, list[int]] = {}
     for topic, partition in places:
         by_topic.setdefault(topic, []).append(partition)
@@ -78,7 +78,7 @@ def _asked(places: Sequence[tuple[str, int]]) -> Iterator[DescribeProducersReque
         yield DescribeProducersRequest.TopicRequest(name=topic, partition_indexes=of_topic)
 
 
-def told_of(client: KafkaClient, producer_ids: Sequence[int]) -> dict[int, DescribedOwner]:
+def describe_owners(client: KafkaClient, producer_ids: Sequence[int]) -> dict[int, DescribedOwner]:
     """Returns the owner of each producer id. A missing one proves nothing: Kafka hides ids without permission (DESCRIBE
     on the id).
 
@@ -96,16 +96,18 @@ def told_of(client: KafkaClient, producer_ids: Sequence[int]) -> dict[int, Descr
         if len(found) == 1:
             node, name = found[0]
             by_node[node].append(name)
-    told: dict[int, DescribedOwner] = {}
+    owners: dict[int, DescribedOwner] = {}
     for node, names in by_node.items():
-        for name, said in describe_transactions(client, node, names, TIMEOUT_MS).items():
+        for name, description in describe_transactions(client, node, names, TIMEOUT_MS).items():
             # the transactional.id may have another producer id by now
-            if said.state in CODES and listed.get(said.producer_id) == [(node, name)]:
-                told[said.producer_id] = _told(name, node, said)
-    return told
+            if description.state in CODES and listed.get(description.producer_id) == [(node, name)]:
+                owners[description.producer_id] = _described_owner(name, node, description)
+    return owners
 
 
-def _told(name: str, node: int, said: Described) -> DescribedOwner:
-    assert said.state is not None
-    state = CODES[said.state]
-    return DescribedOwner(name.encode(), node, state, said.producer_id, said.producer_epoch, said.partitions)
+def _described_owner(name: str, node: int, description: TransactionDescription) -> DescribedOwner:
+    assert description.state is not None
+    state = CODES[description.state]
+    return DescribedOwner(
+        name.encode(), node, state, description.producer_id, description.producer_epoch, description.partitions
+    )

@@ -13,7 +13,7 @@ from service.kafka.client import REQUEST_TIMEOUT_MS, KafkaClient
 TRANSACTIONAL_ID_NOT_FOUND: Final = 105
 
 
-class Described(NamedTuple):
+class TransactionDescription(NamedTuple):
     """A coordinator's description of one id. `state` is in Kafka's words; None: the coordinator does not know the id.
 
     `partitions`: in Ongoing all partitions of the transaction, in PrepareX those still without a marker, else none.
@@ -25,7 +25,7 @@ class Described(NamedTuple):
     partitions: tuple[tuple[str, int], ...]
 
 
-class Listed(NamedTuple):
+class ListedId(NamedTuple):
     """A transactional id that a coordinator knows, with the producer id it has now. `state` in Kafka's words."""
 
     transactional_id: str
@@ -35,7 +35,7 @@ class Listed(NamedTuple):
 
 def list_transactions(
     client: KafkaClient, node: int, producer_ids: Sequence[int] = (), timeout_ms: int = REQUEST_TIMEOUT_MS
-) -> list[Listed]:
+) -> list[ListedId]:
     """Returns the ids that broker `node` coordinates, with one of `producer_ids` (none given: all). Kafka leaves out
     ids without permission (DESCRIBE on the id) and gives no error: an id that is missing here may still exist.
 
@@ -45,29 +45,31 @@ def list_transactions(
     answer = client.ask(request, node, timeout_ms)
     if answer.error_code:
         raise errors.KafkaUnavailable(f"transactions of broker {node}: error {answer.error_code}")
-    return [Listed(t.transactional_id, t.producer_id, t.transaction_state) for t in answer.transaction_states]
+    return [ListedId(t.transactional_id, t.producer_id, t.transaction_state) for t in answer.transaction_states]
 
 
 def describe_transactions(
     client: KafkaClient, coordinator: int, ids: Sequence[str], timeout_ms: int = REQUEST_TIMEOUT_MS
-) -> dict[str, Described]:
+) -> dict[str, TransactionDescription]:
     """Returns what their `coordinator` reports of the ids. Raises KafkaUnavailable or KafkaRefused."""
-    return described_in(client.ask(describe_request(ids), coordinator, timeout_ms))
+    return descriptions_in(client.ask(describe_request(ids), coordinator, timeout_ms))
 
 
 def describe_request(ids: Sequence[str]) -> Any:
     return DescribeTransactionsRequest(transactional_ids=list(ids))
 
 
-def described_in(answer: Any) -> dict[str, Described]:
+def descriptions_in(answer: Any) -> dict[str, TransactionDescription]:
     """Returns the descriptions in a coordinator's answer. Leaves out ids that it cannot describe now: no permission
     (DESCRIBE on the id), not the coordinator any more, still loading.
     """
     found = {}
     for one in answer.transaction_states:
         if one.error_code == TRANSACTIONAL_ID_NOT_FOUND:
-            found[one.transactional_id] = Described(None, -1, -1, ())
+            found[one.transactional_id] = TransactionDescription(None, -1, -1, ())
         elif one.error_code == errors.NONE:
             places = tuple(sorted((t.topic, p) for t in one.topics for p in t.partitions))
-            found[one.transactional_id] = Described(one.transaction_state, one.producer_id, one.producer_epoch, places)
+            found[one.transactional_id] = TransactionDescription(
+                one.transaction_state, one.producer_id, one.producer_epoch, places
+            )
     return found

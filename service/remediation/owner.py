@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 from service.domain.partitions.open_entries import Entry, Owner, owner_of, will_end
 from service.domain.transaction_log.states import EXPIRED, NAMES, SOURCE, TOPIC, UNKNOWN
 from service.kafka.client import KafkaClient
-from service.kafka.leader_check import Bracket, Seen
+from service.kafka.leader_check import CheckedPartition, LeaderCheck
 from service.kafka.metadata import topic_layout
 from service.remediation.refused import Refused
 from service.remediation.shell import argument
@@ -29,7 +29,9 @@ _PAUSE_S: Final = 0.1
 Reading = Callable[[], AbstractContextManager[Connection]]
 
 
-def nobody_owns(entry: Entry, cluster_id: int, client: KafkaClient, bracket: Bracket, reading: Reading) -> Owner | None:
+def nobody_owns(
+    entry: Entry, cluster_id: int, client: KafkaClient, bracket: LeaderCheck, reading: Reading
+) -> Owner | None:
     """Returns the id that wrote the entry (None: there is none), once the store has read the transaction log to its
     present end. Raises Refused if the owner cannot be determined, or will end the entry itself."""
     with reading() as connection:
@@ -56,10 +58,10 @@ def _needed(client: KafkaClient, owner: Owner | None, known: set[int]) -> set[in
 
 
 def _read_to_the_end(
-    entry: Entry, cluster_id: int, bracket: Bracket, reading: Reading, needed: set[int]
+    entry: Entry, cluster_id: int, bracket: LeaderCheck, reading: Reading, needed: set[int]
 ) -> Owner | None:
     """Returns the owner according to the present content of those log partitions, under their present leaders."""
-    seen = bracket.look({(TOPIC, p) for p in needed})
+    seen = bracket.observe({(TOPIC, p) for p in needed})
     if missing := needed - {p for _, p in seen}:
         named = ", ".join(f"{TOPIC}-{p}" for p in sorted(missing)[:3])
         raise Refused(f"the coordinators' log is not seen whole: {named} cannot be looked at now")
@@ -79,7 +81,7 @@ def _read_to_the_end(
     return owner
 
 
-def _is_read(row: clusters.PartitionRow | None, seen: Seen) -> bool:
+def _is_read(row: clusters.PartitionRow | None, seen: CheckedPartition) -> bool:
     """Returns whether the store has read the partition to its high watermark. A row with another leader epoch does not
     count: it may be about a log that no longer exists."""
     return row is not None and row.leader_epoch == seen.leader.epoch and row.next_offset >= seen.ends.high_watermark

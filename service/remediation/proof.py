@@ -11,7 +11,7 @@ from service.domain.worlds.proving import verdict_on
 from service.domain.worlds.verdict import Verdict, World
 from service.kafka.client import KafkaClient
 from service.kafka.entry_facts import read_facts
-from service.kafka.leader_check import Bracket, Seen
+from service.kafka.leader_check import CheckedPartition, LeaderCheck
 from service.remediation.owner import Reading
 from service.remediation.refused import Refused
 from service.store.queries import partitions
@@ -22,10 +22,10 @@ def prove_again(
     finding: Finding,
     entry: Entry,
     owner: Owner | None,
-    seen: Seen,
+    seen: CheckedPartition,
     cluster_id: int,
     client: KafkaClient,
-    bracket: Bracket,
+    bracket: LeaderCheck,
     reading: Reading,
 ) -> Verdict:
     """Returns the verdict if it calls for the same marker as the finding. Raises Refused, KafkaFailure, StoreError."""
@@ -35,7 +35,7 @@ def prove_again(
     if row is None or row.topic_id != seen.topic_id:
         raise Refused(f"topic {entry.topic} is another one now: it was created again")
     ask = entry_query(entry, owner, decode(row.samples), is_deep=True)
-    log = None if owner is None else bracket.ends(TOPIC, {owner.log_partition})
+    log = None if owner is None else bracket.end_offsets(TOPIC, {owner.log_partition})
     facts = read_facts(client, ask, seen, log)
     if facts is None:
         raise Refused(f"{TOPIC}-{ask.log_partition} cannot be read now: what was decided cannot be derived again")

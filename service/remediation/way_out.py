@@ -18,7 +18,7 @@ from service.domain.findings.finding import Finding
 from service.domain.partitions.open_entries import Entry
 from service.domain.worlds.verdict import World
 from service.kafka.client import KafkaClient
-from service.kafka.leader_check import Bracket, Seen
+from service.kafka.leader_check import CheckedPartition, LeaderCheck
 from service.kafka.metadata import Leader
 from service.remediation.owner import Reading, is_fenced, nobody_owns
 from service.remediation.proof import prove_again
@@ -63,7 +63,7 @@ def way_out(
     """Repeats the judge's three confirmation steps and its verdict, and returns the marker that ends the transaction.
     Raises Refused, KafkaFailure, StoreError."""
     reason = _reason(finding)
-    bracket = Bracket(client, now_ms)
+    bracket = LeaderCheck(client, now_ms)
     first = _look(bracket, finding)
     entry = _entry(finding, first)
     owner = nobody_owns(entry, cluster_id, client, bracket, reading)
@@ -112,9 +112,9 @@ def _reason(finding: Finding) -> str:
     return REASONS[finding.decision]
 
 
-def _look(bracket: Bracket, finding: Finding) -> Seen:
+def _look(bracket: LeaderCheck, finding: Finding) -> CheckedPartition:
     place = finding.subject.topic or "", -1 if finding.subject.partition is None else finding.subject.partition
-    seen = bracket.look({place}).get(place)
+    seen = bracket.observe({place}).get(place)
     if seen is None:
         raise Refused(f"{place[0]}-{place[1]} cannot be looked at now: its leader does not answer, or just changed")
     if not seen.described:
@@ -122,7 +122,7 @@ def _look(bracket: Bracket, finding: Finding) -> Seen:
     return seen
 
 
-def _entry(finding: Finding, seen: Seen) -> Entry:
+def _entry(finding: Finding, seen: CheckedPartition) -> Entry:
     """Returns the hanging entry as its leader reports it now. Raises Refused if it is no longer open."""
     s = finding.subject
     active = None if s.producer_id is None else seen.entry(s.producer_id)

@@ -13,7 +13,7 @@ from service.kafka.client import KafkaClient
 from service.kafka.errors import KafkaFailure
 from service.kafka.metadata import TopicLayout, topic_layout
 from service.kafka.settings import ClientSettings
-from service.kafka.transactions import Described, describe_request, described_in
+from service.kafka.transactions import TransactionDescription, describe_request, descriptions_in
 from service.store.display import display_id
 from spark_jobs.judge.kafka_worker import KafkaWorker
 from spark_jobs.runtime.liveness import Liveness
@@ -56,7 +56,7 @@ class CoordinatorProber(KafkaWorker[Sequence[Question], CoordinatorAnswer]):
                 log.debug("about transactions: %s", answers)
                 continue
             layouts: dict[str, TopicLayout | None] = {}
-            for name, described in described_in(answers[0]).items():
+            for name, described in descriptions_in(answers[0]).items():
                 one = by_name[name].stored
                 missing = (
                     self._missing(described, node, layouts) if (described.state or "").startswith("Prepare") else ()
@@ -75,7 +75,7 @@ class CoordinatorProber(KafkaWorker[Sequence[Question], CoordinatorAnswer]):
                 )
 
     def _missing(
-        self, described: Described, coordinator: int, layouts: dict[str, TopicLayout | None]
+        self, described: TransactionDescription, coordinator: int, layouts: dict[str, TopicLayout | None]
     ) -> tuple[tuple[str, int, int], ...]:
         """Returns the partitions (at most 10) that still lack their marker, and their leaders as the coordinator sees
         them (-1: none). Another broker may be the one that does not answer."""

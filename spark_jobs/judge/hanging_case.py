@@ -32,7 +32,7 @@ from service.domain.worlds.decision import Decision, State
 from service.domain.worlds.facts import EntryQuery, entry_query
 from service.domain.worlds.order import Sample, decode
 from service.domain.worlds.verdict import Verdict, World, contradictory
-from service.kafka.leader_check import Seen
+from service.kafka.leader_check import CheckedPartition
 from service.store.display import display_id
 from service.store.queries.partitions import PartitionRow
 from spark_jobs.judge.partition_prober import CoordinatorAnswers
@@ -187,7 +187,7 @@ class HangingCase:
 
     # step 3: the partition still shows the entry open; or it has ended
 
-    def apply_open(self, seen: Seen, context: Context) -> None:
+    def apply_open(self, seen: CheckedPartition, context: Context) -> None:
         """Notes that an observation showed the entry open. It makes step 3 if it was requested late enough after
         step 2."""
         ends = seen.ends
@@ -211,7 +211,7 @@ class HangingCase:
             return False
         return asked_at_ms >= self.unowned_ms + (ADD_IN_FLIGHT_MS if self.may_be_added(context, asked_at_ms) else 0)
 
-    def apply_closed(self, seen: Seen) -> int:
+    def apply_closed(self, seen: CheckedPartition) -> int:
         """Notes that an observation found the entry closed. Returns the time of the first such observation (ms)."""
         if self.closed_ms is None:
             self.closed_ms = seen.asked_at_ms

@@ -19,9 +19,9 @@ from service.domain.worlds.facts import EntryFacts, EntryQuery
 from service.kafka.client import KafkaClient
 from service.kafka.entry_facts import read_facts
 from service.kafka.errors import KafkaFailure
-from service.kafka.leader_check import Bracket, Seen
+from service.kafka.leader_check import CheckedPartition, LeaderCheck
 from service.kafka.log_range import BatchesRead, batches_between
-from service.kafka.producers import told_of
+from service.kafka.producers import describe_owners
 from service.kafka.settings import ClientSettings
 from spark_jobs.judge.kafka_worker import KafkaWorker
 from spark_jobs.runtime.liveness import Liveness
@@ -75,7 +75,7 @@ class Answers:
     log_asked_at_ms: int = -1
     log_ends: dict[int, int] = field(default_factory=dict)
     log_leaders: dict[int, tuple[int, int]] = field(default_factory=dict)
-    seen: dict[TopicPartition, Seen] = field(default_factory=dict)
+    seen: dict[TopicPartition, CheckedPartition] = field(default_factory=dict)
     ended: dict[EntryKey, BatchesRead] = field(default_factory=dict)
     facts: dict[EntryKey, tuple[EntryQuery, EntryFacts]] = field(default_factory=dict)
     coordinator_answers: CoordinatorAnswers | None = None
@@ -88,7 +88,7 @@ class PartitionProber(KafkaWorker[Questions, Answers]):
     def __init__(self, client: ClientSettings, liveness: Liveness, wake: threading.Event) -> None:
         super().__init__("partition prober", client, liveness)
         self._wake = wake
-        self._bracket: Bracket | None = None
+        self._bracket: LeaderCheck | None = None
 
     def _answer(self, question: Questions) -> None:
         answers = Answers()
@@ -100,18 +100,18 @@ class PartitionProber(KafkaWorker[Questions, Answers]):
     def _ask(self, questions: Questions, answers: Answers) -> None:
         if self._client is None or self._bracket is None:
             self._client = KafkaClient(self._settings)
-            self._bracket = Bracket(self._client, wall_clock_ms)
+            self._bracket = LeaderCheck(self._client, wall_clock_ms)
         of_owners = {ask.log_partition for ask in questions.facts.values() if ask.transactional_id is not None}
         found = None
         if log_partitions := questions.log_partitions | of_owners:
-            found = self._bracket.ends(TOPIC, log_partitions)
+            found = self._bracket.end_offsets(TOPIC, log_partitions)
             answers.log_asked_at_ms, answers.log_ends = found.asked_at_ms, found.offsets
             answers.log_leaders = {p: (leader.node, leader.epoch) for p, leader in found.leaders.items()}
         if questions.producers:
             answers.coordinator_answers = self._ask_coordinators(self._client, questions.producers)
         places = {key.place for key in (*questions.entries, *questions.facts)}
         if places:
-            answers.seen = self._bracket.look(places)
+            answers.seen = self._bracket.observe(places)
         for key, from_offset in questions.entries.items():
             seen = answers.seen.get(key.place)
             if seen is not None and seen.described and not is_open(key, seen):
@@ -122,7 +122,7 @@ class PartitionProber(KafkaWorker[Questions, Answers]):
                 continue
             if (facts := read_facts(self._client, ask, seen, found)) is not None:
                 answers.facts[key] = ask, facts
-        answers.broker_failure_at_ms = self._bracket.silent_at_ms
+        answers.broker_failure_at_ms = self._bracket.unanswered_at_ms
 
     def _ask_coordinators(self, client: KafkaClient, producers: frozenset[int]) -> CoordinatorAnswers:
         """Asks coordinators who has the producer ids. If any broker does not answer, there is no answer for any of
@@ -130,12 +130,12 @@ class PartitionProber(KafkaWorker[Questions, Answers]):
         asked_at_ms = wall_clock_ms()
         told: dict[int, DescribedOwner] = {}
         try:
-            told = told_of(client, sorted(producers))
+            told = describe_owners(client, sorted(producers))
         except KafkaFailure as e:
             log.debug("not all coordinators could be asked: %s", e)
         return CoordinatorAnswers(asked_at_ms, wall_clock_ms(), {one: told.get(one) for one in producers})
 
-    def _markers(self, client: KafkaClient, key: EntryKey, seen: Seen, lo: int, hi: int) -> BatchesRead:
+    def _markers(self, client: KafkaClient, key: EntryKey, seen: CheckedPartition, lo: int, hi: int) -> BatchesRead:
         lo = max(lo, seen.ends.log_start)
         return batches_between(client, key.topic, key.partition, seen.leader, key.producer_id, lo, hi)
 
@@ -144,7 +144,7 @@ class PartitionProber(KafkaWorker[Questions, Answers]):
         self._bracket = None
 
 
-def is_open(key: EntryKey, seen: Seen) -> bool:
+def is_open(key: EntryKey, seen: CheckedPartition) -> bool:
     """Returns whether the entry is still open. Where DescribeProducers is denied, all that can be seen is whether the
     LSO has passed the entry."""
     if not seen.described:

@@ -21,7 +21,7 @@ from service.domain.partitions.open_entries import Entry
 from service.kafka.client import KafkaClient
 from service.kafka.errors import KafkaFailure
 from service.kafka.metadata import Leader, topic_layout
-from service.kafka.offset_commits import CommitsRead, Sought, read_commits
+from service.kafka.offset_commits import CommitsRead, SearchRange, read_commits
 from service.wire.offset_keys import OffsetKey
 from spark_jobs.judge.group_rounds import UnresponsiveBrokers
 
@@ -151,7 +151,7 @@ class PendingOffsets:
         self, client: KafkaClient, leader: Leader, some: Sequence[tuple[Entry, _Progress]], hi: int, now_ms: int
     ) -> None:
         partition = some[0][0].partition
-        sought = {entry.producer_id: Sought(reading.reached, entry.last_timestamp_ms) for entry, reading in some}
+        sought = {entry.producer_id: SearchRange(reading.reached, entry.last_timestamp_ms) for entry, reading in some}
         asked = time.monotonic()
         try:
             found = read_commits(client, partition, leader, sought, hi)

@@ -14,7 +14,7 @@ from service.domain.findings.hanging import Case, can_still_write, observe
 from service.domain.partitions.endings import EndedTransaction, resolution_of
 from service.domain.partitions.open_entries import Entry, Owner
 from service.domain.transaction_log.states import PREPARE_COMMIT
-from service.kafka.leader_check import Seen
+from service.kafka.leader_check import CheckedPartition
 from service.kafka.log_range import BatchesRead
 from service.store import audit
 from service.store.display import display_id, printable
@@ -36,7 +36,12 @@ this time the resolution names no writer."""
 
 
 def how_it_ended(
-    connection: Connection, cluster_id: int, case: HangingCase, seen: Seen, found: BatchesRead | None, context: Context
+    connection: Connection,
+    cluster_id: int,
+    case: HangingCase,
+    seen: CheckedPartition,
+    found: BatchesRead | None,
+    context: Context,
 ) -> str | None:
     """Returns the resolution; None while the marker cannot be read, or its writer is not known yet."""
     if not seen.described:

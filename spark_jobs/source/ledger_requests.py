@@ -11,7 +11,7 @@ from service.domain.transaction_log.facts import Gap
 from service.kafka import errors
 from service.kafka.client import KafkaClient
 from service.kafka.errors import KafkaRefused, KafkaUnavailable
-from service.kafka.fetch import Wanted, fetch
+from service.kafka.fetch import PartitionFetch, fetch
 from service.kafka.metadata import TopicLayout
 from service.wire.batches import LENGTH_END
 from service.wire.header_columns import read_headers
@@ -50,7 +50,7 @@ def _record_size(client: KafkaClient, layout: TopicLayout, partition: int, offse
     leader = layout.leaders[partition]
     if leader.node < 0:
         raise KafkaUnavailable(f"{layout.topic}-{partition} has no leader now")
-    wanted = Wanted(partition, offset, leader.epoch, SAMPLE_BYTES)
+    wanted = PartitionFetch(partition, offset, leader.epoch, SAMPLE_BYTES)
     (answer,) = fetch(client, leader.node, layout.topic, [wanted], SAMPLE_BYTES, 0, _TIMEOUT_MS)
     if answer.error == errors.TOPIC_AUTHORIZATION_FAILED:
         raise KafkaRefused(NoPermission(layout.topic, (READ,)))

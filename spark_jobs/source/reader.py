@@ -19,7 +19,7 @@ from service.domain.transaction_log.facts import Gap, RangeRead, Reject
 from service.kafka import errors
 from service.kafka.client import KafkaClient
 from service.kafka.errors import KafkaUnavailable
-from service.kafka.fetch import Fetched, Wanted, fetch
+from service.kafka.fetch import Fetched, PartitionFetch, fetch
 from service.kafka.metadata import topic_layout
 from service.kafka.offsets import EARLIEST, list_offsets
 from service.kafka.settings import ClientSettings
@@ -119,13 +119,13 @@ class RangeReader(ABC):
         if failure is not None:
             self._recover()
 
-    def _by_leader(self) -> dict[int, list[Wanted]]:
+    def _by_leader(self) -> dict[int, list[PartitionFetch]]:
         """Returns the unfinished ranges by leader. Partitions with the fewest bytes read come first, since a broker
         fills its response in the order of the request, up to a limit."""
-        groups: dict[int, list[Wanted]] = defaultdict(list)
+        groups: dict[int, list[PartitionFetch]] = defaultdict(list)
         for p in sorted(self.unfinished, key=lambda p: self._bytes[p]):
             node, epoch = self._leader[p]
-            groups[node].append(Wanted(p, self._next_offsets[p], epoch, self._max_bytes[p]))
+            groups[node].append(PartitionFetch(p, self._next_offsets[p], epoch, self._max_bytes[p]))
         return groups
 
     def _handle_answers(self, client: KafkaClient, answers: list[Fetched]) -> None:

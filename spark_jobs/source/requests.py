@@ -77,10 +77,10 @@ class Brokers:
         return self._ask(all_topics)
 
     def ends(self, layouts: Mapping[str, TopicLayout], *, with_start: bool) -> dict[Place, Ends]:
-        return self._ask(lambda _: self._all.look(layouts, with_start=with_start))
+        return self._ask(lambda _: self._all.sample(layouts, with_start=with_start))
 
     def starts(self, layouts: Mapping[str, TopicLayout]) -> dict[Place, Ends]:
-        return self._ask(lambda _: self._some.look(layouts, with_start=True))
+        return self._ask(lambda _: self._some.sample(layouts, with_start=True))
 
     def listing(self, topic: str) -> Listing:
         try:

@@ -10,7 +10,7 @@ from service.domain.reasons.reason import Reason
 from service.domain.reasons.unread import READ, ErrorAnswer, NoBatchAtLso, NoPermission
 from service.kafka import errors
 from service.kafka.client import KafkaClient
-from service.kafka.fetch import FetchedAt, Wanted, fetch_many
+from service.kafka.fetch import FetchedAt, PartitionFetch, fetch_many
 from spark_jobs.source.requests import ReadRequest
 from spark_jobs.source.window import Key, Window, WindowCache
 
@@ -137,12 +137,12 @@ class _Fetching:
         return extended
 
     def _fetch(self, requests: Sequence[ReadRequest], size: int) -> Iterator[tuple[ReadRequest, FetchedAt]]:
-        wanted: dict[str, list[Wanted]] = {}
+        wanted: dict[str, list[PartitionFetch]] = {}
         for request in requests:
             window = self._reads[request].window
             assert window is not None
             wanted.setdefault(request.topic, []).append(
-                Wanted(request.partition, window.next_offset, request.leader_epoch, size)
+                PartitionFetch(request.partition, window.next_offset, request.leader_epoch, size)
             )
         asked = {(request.topic, request.partition): request for request in requests}
         for answer in fetch_many(self._client, self._node, wanted, _RESPONSE_BYTES, 0, _TIMEOUT_MS):

@@ -42,16 +42,16 @@ def run() -> list[Figure]:
 def _measure(client: KafkaClient, layouts: dict[str, TopicLayout], count: int) -> list[Figure]:
     watcher = EndsWatcher(client)
     began = time.perf_counter()
-    found = watcher.look(layouts, with_start=False)
+    found = watcher.sample(layouts, with_start=False)
     first_ms = (time.perf_counter() - began) * 1000
     assert len(found) == count
     assert {ends.error for ends in found.values()} == {0}
     for _ in range(WARMING):
-        watcher.look(layouts, with_start=False)
+        watcher.sample(layouts, with_start=False)
     took_ms, cpu_began = [], time.process_time()
     for _ in range(LOOKS):
         began = time.perf_counter()
-        watcher.look(layouts, with_start=False)
+        watcher.sample(layouts, with_start=False)
         took_ms.append((time.perf_counter() - began) * 1000)
     cpu_ms = (time.process_time() - cpu_began) * 1000 / LOOKS
     bar = MEDIAN_MS if count == max(WATCHED) else None
@@ -75,7 +75,7 @@ def _layouts(client: KafkaClient) -> dict[str, TopicLayout]:
     watcher, give_up = EndsWatcher(client), time.monotonic() + TIMEOUT_S
     while True:
         layouts = {topic: layout for topic, layout in all_topics(client).layouts.items() if topic.startswith("look-")}
-        found = watcher.look(layouts, with_start=False)
+        found = watcher.sample(layouts, with_start=False)
         if len(found) == max(WATCHED) and not any(ends.error for ends in found.values()):
             return layouts
         assert time.monotonic() < give_up, "a partition does not answer"

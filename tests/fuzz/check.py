@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import LogBatch, RangeRead, Run
-from service.kafka.fetch import Fetched, Wanted
+from service.kafka.fetch import Fetched, PartitionFetch
 from service.kafka.settings import ClientSettings
 from service.wire import errors
 from service.wire.batches import claimed_end
@@ -184,7 +184,9 @@ def _read(inputs: Sequence[Input]) -> LogBatch:
     ]
     rounds = 0
 
-    def answer(_client: object, _node: int, _topic: str, wanted: Sequence[Wanted], *_: int, **__: int) -> list[Fetched]:
+    def answer(
+        _client: object, _node: int, _topic: str, wanted: Sequence[PartitionFetch], *_: int, **__: int
+    ) -> list[Fetched]:
         nonlocal rounds
         rounds += 1
         if rounds > MOST_ROUNDS:

@@ -15,7 +15,7 @@ from service.app import create_app
 from service.domain.partitions.facts import TopicPartition
 from service.domain.transaction_log.states import COMPLETE_ABORT, TOPIC
 from service.kafka.ends import Ends
-from service.kafka.leader_check import Seen
+from service.kafka.leader_check import CheckedPartition
 from service.kafka.metadata import Leader, TopicLayout
 from service.kafka.producers import ActiveProducer
 from service.remediation import marker, owner, proof, way_out
@@ -44,7 +44,7 @@ class Brokers:
     what comes of a marker."""
 
     def __init__(self) -> None:
-        self.seen: dict[TopicPartition, Seen] = {PLACE: shows(hanging())}
+        self.seen: dict[TopicPartition, CheckedPartition] = {PLACE: shows(hanging())}
         self.before_look: Callable[[int], None] = lambda _: None
         self.answer: Callable[[], int] = lambda: 0
         self.facts = facts_of(None, PID, EPOCH, LSO, NOW_MS)
@@ -53,14 +53,14 @@ class Brokers:
 
     def log_ends(self, end: int, partition: int = 0, epoch: int = 5) -> None:
         ends = Ends(0, end, end, 0)
-        self.seen[TOPIC, partition] = Seen(TOPIC, partition, "T", NOW_MS, Leader(1, epoch), ends, True, ())
+        self.seen[TOPIC, partition] = CheckedPartition(TOPIC, partition, "T", NOW_MS, Leader(1, epoch), ends, True, ())
 
-    def look(self, places: Collection[TopicPartition]) -> dict[TopicPartition, Seen]:
+    def observe(self, places: Collection[TopicPartition]) -> dict[TopicPartition, CheckedPartition]:
         self.looks += 1
         self.before_look(self.looks)
         return {place: self.seen[place] for place in places if place in self.seen}
 
-    def ends(self, *_: object) -> None:
+    def end_offsets(self, *_: object) -> None:
         """Where the log ends counts for `facts` alone, which are there already."""
 
     def write_marker(self, _: Any, node: int, **about: Any) -> int:
@@ -101,8 +101,8 @@ def hanging(**more: Any) -> ActiveProducer:
     return ActiveProducer(PID, EPOCH, 4, NOW_MS, COORDINATOR_EPOCH, LSO)._replace(**more)
 
 
-def shows(*open_: ActiveProducer, described: bool = True) -> Seen:
-    return Seen(*PLACE, "T", NOW_MS, Leader(2, 9), Ends(0, LSO, END, 0), described, open_)
+def shows(*open_: ActiveProducer, described: bool = True) -> CheckedPartition:
+    return CheckedPartition(*PLACE, "T", NOW_MS, Leader(2, 9), Ends(0, LSO, END, 0), described, open_)
 
 
 @contextmanager
@@ -115,7 +115,7 @@ def resolve_api(
     cluster.look(stalled_partition())
     brokers.log_ends(1)
     cluster.see(hanging_finding(**{"decision": "none", "command": "kafka-transactions.sh abort", **finding}))
-    patch.setattr(way_out, "Bracket", lambda *_: brokers)
+    patch.setattr(way_out, "LeaderCheck", lambda *_: brokers)
     brokers.facts = facts_of(finding.get("decision"), PID, EPOCH, LSO, NOW_MS)
     patch.setattr(proof, "read_facts", lambda *_: brokers.facts)
     patch.setattr(owner, "topic_layout", lambda *_: brokers.layout)

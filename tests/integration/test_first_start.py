@@ -10,7 +10,7 @@ import pytest
 from deploy.demo.broker import Broker
 from deploy.demo.workload.raw_producer import Connection
 from service.kafka.client import KafkaClient
-from service.kafka.producers import told_of
+from service.kafka.producers import describe_owners
 from service.kafka.settings import ClientSettings
 from tests.helpers.brokers import Cluster, free_port, on
 from tests.helpers.waiting import wait_until_equal
@@ -60,4 +60,4 @@ def test_a_commit_that_was_skipped_before_is_decided(version: str, tmp_path: Pat
 
 def _known(bootstrap: str, hangs: list[Hang]) -> set[int]:
     with KafkaClient(ClientSettings.load(bootstrap, None)) as client:
-        return set(told_of(client, [one.producer_id for one in hangs]))
+        return set(describe_owners(client, [one.producer_id for one in hangs]))

@@ -70,7 +70,7 @@ class Watched:
         now_ms = wall_clock_ms()
         layouts = {name: layout for name in self.topics if (layout := topic_layout(self.client, name)) is not None}
         looks = []
-        for (topic, partition), ends in self._ends.look(layouts, with_start=True).items():
+        for (topic, partition), ends in self._ends.sample(layouts, with_start=True).items():
             assert ends.error == 0
             lso, since_ms = self._since.get((topic, partition), (-1, now_ms))
             since_ms = since_ms if lso == ends.last_stable_offset else now_ms

@@ -21,7 +21,7 @@ from service.domain.transaction_log.states import EXPIRED, SOURCE, TOPIC
 from service.domain.worlds.facts import EntryFacts
 from service.domain.worlds.order import encode
 from service.kafka.ends import Ends
-from service.kafka.leader_check import Seen
+from service.kafka.leader_check import CheckedPartition
 from service.kafka.log_range import BatchesRead
 from service.kafka.metadata import Leader
 from service.kafka.producers import ActiveProducer
@@ -218,7 +218,7 @@ class Judged:
         if not cluster.tells_its_end:
             return answers
         leader = Leader(_BROKER, cluster.leader_epoch)
-        answers.seen[PLACE] = Seen(*PLACE, "T", at_ms, leader, self._ends(), True, tuple(self._open()))
+        answers.seen[PLACE] = CheckedPartition(*PLACE, "T", at_ms, leader, self._ends(), True, tuple(self._open()))
         there = {(pid, of_it[0].offset): of_it for pid, of_it in open_entries(cluster).items()}
         for key, from_offset in questions.entries.items():
             if (key.producer_id, key.start_offset) not in there:

@@ -11,7 +11,7 @@ from service.domain.reasons.unread import DESCRIBE, READ, NoPermission
 from service.kafka import errors
 from service.kafka.client import KafkaClient
 from service.kafka.errors import KafkaRefused, KafkaUnavailable
-from service.kafka.fetch import FetchedAt, Wanted, fetch_many
+from service.kafka.fetch import FetchedAt, PartitionFetch, fetch_many
 from service.kafka.metadata import Leader, TopicLayout, topic_layout
 from service.kafka.offsets import EARLIEST, LATEST, list_offsets
 from service.kafka.producers import describe_producers
@@ -122,7 +122,7 @@ def _settle(client: KafkaClient, place: Place, walk: SpanBuilder) -> None:
 
 
 def _fetch(client: KafkaClient, place: Place, offset: int, max_bytes: int) -> FetchedAt:
-    wanted = Wanted(place.partition, offset, place.leader.epoch, max_bytes)
+    wanted = PartitionFetch(place.partition, offset, place.leader.epoch, max_bytes)
     (found,) = fetch_many(client, place.leader.node, {place.topic: [wanted]}, max_bytes, 0)
     if found.error == errors.TOPIC_AUTHORIZATION_FAILED:
         raise KafkaRefused(NoPermission(place.topic, (READ,)))

@@ -57,7 +57,7 @@ def examine(client: KafkaClient, settings: ClientSettings, wish: Wish) -> Cluste
         return _nobody(bootstrap, principal_of(settings), brokers, wish)
     node = nodes[0]
     cluster = permissions.cluster(client, node)
-    told = permissions.told_configs(client, node, list(CONFIG_DEFAULTS))
+    told = permissions.readable_configs(client, node, list(CONFIG_DEFAULTS))
     everything = all_topics(client, node)
     layout = everything.layouts.get(TOPIC)
     log = _NOT_ASKED if layout is None else read_log(client, layout, wall_clock_ms)

@@ -11,7 +11,7 @@ from service.domain.transaction_log.states import TOPIC
 from service.kafka import errors
 from service.kafka.client import KafkaClient
 from service.kafka.errors import KafkaFailure
-from service.kafka.fetch import FetchedAt, Wanted, fetch_many
+from service.kafka.fetch import FetchedAt, PartitionFetch, fetch_many
 from service.kafka.metadata import Leader, TopicLayout
 from service.kafka.offsets import EARLIEST, LATEST, list_offsets
 from service.wire.batches import Batch, read_batches
@@ -132,7 +132,7 @@ def _read(
 
 
 def _fetch(client: KafkaClient, leader: Leader, positions: Mapping[int, int], wait_ms: int) -> list[FetchedAt]:
-    wanted = [Wanted(p, offset, -1, _FETCH_BYTES) for p, offset in positions.items()]
+    wanted = [PartitionFetch(p, offset, -1, _FETCH_BYTES) for p, offset in positions.items()]
     return fetch_many(client, leader.node, {TOPIC: wanted}, _FETCH_BYTES, wait_ms, _TIMEOUT_MS + wait_ms)
 
 

@@ -43,7 +43,7 @@ def settled(
         return not is_open and sum(e.high_watermark for e in found.values()) >= records
 
     return wait_until(
-        lambda: watcher.look(layouts, with_start=with_start), is_settled, f"nothing open, {records} records"
+        lambda: watcher.sample(layouts, with_start=with_start), is_settled, f"nothing open, {records} records"
     )
 
 
@@ -61,7 +61,7 @@ def test_an_open_transaction_stands_between_the_last_stable_offset_and_the_high_
     assert [e.log_start for e in before.values()] == [0, 0, 0, 0]
     with open_transaction(broker.bootstrap, "ends-open", "ends-open", partition=1) as producer:
         start = before["ends-open", 1].high_watermark
-        now = watcher.look(layouts, with_start=True)
+        now = watcher.sample(layouts, with_start=True)
         assert now["ends-open", 1] == Ends(0, start, start + 1, errors.NONE)
         assert {place: e for place, e in now.items() if place != ("ends-open", 1)} == {
             place: e for place, e in before.items() if place != ("ends-open", 1)
@@ -84,7 +84,7 @@ def test_what_a_broker_refuses_never_has_numbers(broker: Broker, client: KafkaCl
         77: led,
     }
     missing = TopicLayout("ends-missing", good.topic_id, {0: led})
-    found = watcher.look({"ends-missing": missing, "ends-refused": replace(good, leaders=wrong)}, with_start=True)
+    found = watcher.sample({"ends-missing": missing, "ends-refused": replace(good, leaders=wrong)}, with_start=True)
     assert found == {
         ("ends-missing", 0): Ends(-1, -1, -1, UNKNOWN_TOPIC),
         ("ends-refused", 0): Ends(0, 0, 0, errors.NONE),
@@ -94,7 +94,7 @@ def test_what_a_broker_refuses_never_has_numbers(broker: Broker, client: KafkaCl
         ("ends-refused", 77): Ends(-1, -1, -1, UNKNOWN_TOPIC),
     }
     assert f"broker {led.node + 98}" in trouble(watcher)
-    assert watcher.look({"ends-refused": good}, with_start=False).keys() == {("ends-refused", p) for p in range(4)}
+    assert watcher.sample({"ends-refused": good}, with_start=False).keys() == {("ends-refused", p) for p in range(4)}
     assert trouble(watcher) == "none"
 
 
@@ -109,14 +109,14 @@ def test_every_partition_of_the_cluster_and_what_is_added_while_it_looks(broker:
     assert sum(e.high_watermark for e in found.values()) == 2, "the record and its marker, and nothing anywhere else"
     everything = all_topics(client).layouts
     assert "__transaction_state" in everything
-    assert watcher.look(everything, with_start=False).items() >= settled(EndsWatcher(client), layouts).items()
-    assert watcher.look({}, with_start=True) == {}
+    assert watcher.sample(everything, with_start=False).items() >= settled(EndsWatcher(client), layouts).items()
+    assert watcher.sample({}, with_start=True) == {}
 
 
 def looked(watcher: EndsWatcher, layouts: Watched) -> tuple[dict[int, int], float]:
     """Error code by leader, and how long it took."""
     began = time.monotonic()
-    found = watcher.look(layouts, with_start=False)
+    found = watcher.sample(layouts, with_start=False)
     seconds = time.monotonic() - began
     return {layouts[topic].leaders[p].node: e.error for (topic, p), e in found.items()}, seconds
 

@@ -13,12 +13,12 @@ from service.kafka import errors
 from service.kafka.client import KafkaClient
 from service.kafka.ends import Ends, EndsWatcher
 from service.kafka.errors import KafkaUnavailable
-from service.kafka.fetch import FetchedAt, Wanted, fetch_many
+from service.kafka.fetch import FetchedAt, PartitionFetch, fetch_many
 from service.kafka.markers import write_marker
 from service.kafka.metadata import TopicLayout, all_topics
 from service.kafka.offsets import offset_at_time
-from service.kafka.producers import AT_ONCE, Producers, describe_producers, told_of
-from service.kafka.transactions import Listed, list_transactions
+from service.kafka.producers import AT_ONCE, Producers, describe_owners, describe_producers
+from service.kafka.transactions import ListedId, list_transactions
 from tests.helpers.brokers import connect
 from tests.helpers.waiting import ANSWER_S, wait_until, wait_until_equal
 from tests.integration.producers import open_producer, transact
@@ -38,7 +38,7 @@ def client(broker: Broker) -> Iterator[KafkaClient]:
 
 def ends(client: KafkaClient, layout: TopicLayout) -> Ends:
     """Of its first partition."""
-    return EndsWatcher(client).look({layout.topic: layout}, with_start=True)[layout.topic, 0]
+    return EndsWatcher(client).sample({layout.topic: layout}, with_start=True)[layout.topic, 0]
 
 
 def test_the_producers_of_a_partition_and_the_marker_that_ends_one(broker: Broker, client: KafkaClient) -> None:
@@ -101,7 +101,7 @@ def test_ids_of_a_producer_id(broker: Broker, client: KafkaClient) -> None:
         assert listed["listed-open"].state == "Ongoing"
         assert "listed-done" in listed
         one = listed["listed-open"].producer_id
-        assert list_transactions(client, NODE, [one, 2**62]) == [Listed("listed-open", one, "Ongoing")]
+        assert list_transactions(client, NODE, [one, 2**62]) == [ListedId("listed-open", one, "Ongoing")]
     assert list_transactions(client, NODE, [2**62]) == []
 
 
@@ -109,12 +109,12 @@ def test_who_has_a_producer_id_now(broker: Broker, client: KafkaClient) -> None:
     new_topic(client, broker.bootstrap, "had", 2)
     with open_transaction(broker.bootstrap, "had", "had", partition=1):
         (listed,) = (t for t in list_transactions(client, NODE) if t.transactional_id == "had")
-        found = told_of(client, [listed.producer_id, 2**62])
+        found = describe_owners(client, [listed.producer_id, 2**62])
         assert found.keys() == {listed.producer_id}
         one = found[listed.producer_id]
         assert (one.transactional_id, one.coordinator, one.state) == (b"had", NODE, ONGOING)
         assert (one.producer_id, one.partitions) == (listed.producer_id, (("had", 1),))
-    assert told_of(client, [2**62]) == {}
+    assert describe_owners(client, [2**62]) == {}
 
 
 def test_the_first_offset_at_a_time(broker: Broker, client: KafkaClient) -> None:
@@ -139,8 +139,8 @@ def test_a_fetch_of_several_topics(broker: Broker, client: KafkaClient) -> None:
     with open_transaction(broker.bootstrap, "fetched", "fetched", partition=1):
         epoch = layouts["fetched"].leaders[0].epoch
         wanted = {
-            "fetched": [Wanted(1, 0, epoch, 1 << 16), Wanted(0, 0, epoch, 1 << 16)],
-            "fetched-too": [Wanted(1, 0, epoch, 1 << 16), Wanted(0, 0, epoch + 9, 1 << 16)],
+            "fetched": [PartitionFetch(1, 0, epoch, 1 << 16), PartitionFetch(0, 0, epoch, 1 << 16)],
+            "fetched-too": [PartitionFetch(1, 0, epoch, 1 << 16), PartitionFetch(0, 0, epoch + 9, 1 << 16)],
         }
         found = {(f.topic, f.partition): f for f in fetch_many(client, NODE, wanted, 1 << 20, 100, timeout_ms=5_000)}
     one = found.pop(("fetched", 1))

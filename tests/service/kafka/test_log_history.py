@@ -10,7 +10,7 @@ from service.domain.transaction_log.states import COMPLETE_COMMIT, EXPIRED, ONGO
 from service.domain.worlds.transactions import LogHistory, Range
 from service.kafka import errors, fetch, log_history
 from service.kafka.client import KafkaClient
-from service.kafka.fetch import Fetched, Wanted
+from service.kafka.fetch import Fetched, PartitionFetch
 from service.kafka.log_history import id_history
 from service.kafka.metadata import Leader
 from service.kafka.offsets import Offsets
@@ -35,7 +35,7 @@ class Log:
         patch.setattr(log_history, "list_offsets", lambda *_: Offsets({3: start}, {}))
 
     def fetch(
-        self, _client: object, node: int, _topic: str, wanted: Sequence[Wanted], *_: int, **__: int
+        self, _client: object, node: int, _topic: str, wanted: Sequence[PartitionFetch], *_: int, **__: int
     ) -> list[Fetched]:
         (one,) = wanted
         assert (node, one.partition, one.leader_epoch) == (1, 3, 5)

@@ -11,9 +11,9 @@ from service.domain.partitions.blocked_groups import OFFSETS_TOPIC
 from service.kafka import errors, fetch, offset_commits
 from service.kafka.client import KafkaClient
 from service.kafka.errors import KafkaRefused, KafkaUnavailable
-from service.kafka.fetch import Fetched, Wanted
+from service.kafka.fetch import Fetched, PartitionFetch
 from service.kafka.metadata import Leader
-from service.kafka.offset_commits import CommitsRead, Sought, read_commits
+from service.kafka.offset_commits import CommitsRead, SearchRange, read_commits
 from service.wire.offset_keys import OffsetKey
 from tests.helpers.builders.batches import COMMIT, GZIP, TRANSACTIONAL, Rec, batch, control_batch
 
@@ -60,7 +60,7 @@ class Log:
         patch.setattr(fetch, "fetch", self.fetch)
 
     def fetch(
-        self, _client: object, node: int, topic: str, wanted: Sequence[Wanted], *_: int, **__: int
+        self, _client: object, node: int, topic: str, wanted: Sequence[PartitionFetch], *_: int, **__: int
     ) -> list[Fetched]:
         (one,) = wanted
         assert (node, topic, one.partition, one.leader_epoch) == (1, OFFSETS_TOPIC, 3, 5)
@@ -73,14 +73,14 @@ class Log:
         some = self.batches[first : first + self.at_once]
         return [Fetched(3, 0, len(self.batches), self.start, b"".join(some))]
 
-    def read(self, *sought: tuple[int, Sought]) -> CommitsRead:
+    def read(self, *sought: tuple[int, SearchRange]) -> CommitsRead:
         client: KafkaClient = object()  # type: ignore[assignment]
         return read_commits(client, 3, LEADER, dict(sought), EACH * len(self.batches))
 
 
-def newest(number: int, lo: int = 0, producer_id: int = PID) -> tuple[int, Sought]:
+def newest(number: int, lo: int = 0, producer_id: int = PID) -> tuple[int, SearchRange]:
     """Batches from `lo` on are sought, of which the newest is `number`."""
-    return producer_id, Sought(EACH * lo, 1_000 + number)
+    return producer_id, SearchRange(EACH * lo, 1_000 + number)
 
 
 def test_each_open_transaction_has_its_own_offsets(monkeypatch: pytest.MonkeyPatch) -> None:

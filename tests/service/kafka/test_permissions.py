@@ -40,7 +40,7 @@ def test_what_somebody_with_describe_on_one_topic_sees(version: str, tmp_path: P
             layouts = wait_for(lambda: all_topics(client).layouts, "the topic that may be seen")
             assert layouts.keys() == {"seen"}
             hidden = TopicLayout("hidden", "", {0: Leader(NODE, 0)})
-            assert EndsWatcher(client).look(layouts | {"hidden": hidden}, with_start=True) == {
+            assert EndsWatcher(client).sample(layouts | {"hidden": hidden}, with_start=True) == {
                 ("seen", 0): Ends(0, 0, 1, errors.NONE),
                 ("seen", 1): Ends(0, 0, 0, errors.NONE),
                 ("hidden", 0): Ends(-1, -1, -1, errors.TOPIC_AUTHORIZATION_FAILED),

@@ -8,7 +8,7 @@ import pytest
 
 from service.kafka import fetch
 from service.kafka.client import KafkaClient
-from service.kafka.fetch import Fetched, Wanted
+from service.kafka.fetch import Fetched, PartitionFetch
 from service.kafka.log_range import BatchesRead, batches_between
 from service.kafka.metadata import Leader
 from tests.helpers.builders.batches import COMMIT, TRANSACTIONAL, Rec, batch, control_batch
@@ -36,7 +36,7 @@ def read(patch: pytest.MonkeyPatch, batches: dict[int, bytes], lo: int, hi: int)
     """`batches`: by their last offset; what is not there was cleaned."""
 
     def fetched(
-        _client: object, _node: int, _topic: str, wanted: Sequence[Wanted], *_: int, **__: int
+        _client: object, _node: int, _topic: str, wanted: Sequence[PartitionFetch], *_: int, **__: int
     ) -> list[Fetched]:
         (one,) = wanted
         some = b"".join(held for last, held in sorted(batches.items()) if last >= one.offset)

@@ -17,7 +17,7 @@ from service.domain.worlds.facts import Batches, EntryFacts
 from service.domain.worlds.markers import Marker
 from service.domain.worlds.transactions import Epochs, LogHistory
 from service.kafka.ends import Ends
-from service.kafka.leader_check import Seen
+from service.kafka.leader_check import CheckedPartition
 from service.kafka.log_range import BatchesRead
 from service.kafka.metadata import Leader
 from service.kafka.producers import ActiveProducer
@@ -173,10 +173,10 @@ class Lab:
         return found
 
 
-def _seen(asked_at_ms: int, is_open: bool, topic_id: str = "T") -> Seen:
+def _seen(asked_at_ms: int, is_open: bool, topic_id: str = "T") -> CheckedPartition:
     there = (ActiveProducer(7, 0, 1, -1, 3, 100),) if is_open else ()
     ends = Ends(10, 100 if is_open else 111, 110 if is_open else 111, 0)
-    return Seen(*PLACE, topic_id, asked_at_ms, Leader(1, 5), ends, True, there)
+    return CheckedPartition(*PLACE, topic_id, asked_at_ms, Leader(1, 5), ends, True, there)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from service.domain.partitions.open_entries import Entry
 from service.kafka.client import KafkaClient
 from service.kafka.errors import KafkaUnavailable
 from service.kafka.metadata import Leader, TopicLayout
-from service.kafka.offset_commits import Commits, CommitsRead, Sought
+from service.kafka.offset_commits import Commits, CommitsRead, SearchRange
 from service.wire.offset_keys import OffsetKey
 from spark_jobs.judge import pending_offsets
 from spark_jobs.judge.group_rounds import UnresponsiveBrokers
@@ -36,7 +36,7 @@ class Reading:
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.away = UnresponsiveBrokers()
         self.pending = PendingOffsets(self.away)
-        self.asked: list[tuple[int, dict[int, Sought]]] = []
+        self.asked: list[tuple[int, dict[int, SearchRange]]] = []
         self.found: dict[int, Commits] = {}
         self.reached, self.read_bytes, self.damaged = END, 1_000, 0
         self.failure: KafkaUnavailable | None = None
@@ -44,7 +44,9 @@ class Reading:
         patch.setattr(pending_offsets, "read_commits", self._read)
         patch.setattr(pending_offsets, "topic_layout", lambda *_: self.layout)
 
-    def _read(self, _: object, partition: int, leader: Leader, sought: Mapping[int, Sought], hi: int) -> CommitsRead:
+    def _read(
+        self, _: object, partition: int, leader: Leader, sought: Mapping[int, SearchRange], hi: int
+    ) -> CommitsRead:
         assert (leader.node, hi) == (partition % 3, END)
         self.asked.append((partition, dict(sought)))
         if self.failure is not None:
@@ -73,7 +75,7 @@ def commits(*offsets: OffsetKey, has_newest: bool = True, **undecodable: int) ->
 def test_groups_are_named_with_the_transaction_that_has_their_offsets(reading: Reading) -> None:
     reading.found = {PID: commits(BILLING, BILLING._replace(partition=3)), OTHER: commits(EOS, BILLING)}
     reading.look(entry(OTHER, start=150), entry())
-    assert reading.asked == [(HOME, {PID: Sought(100, 5), OTHER: Sought(150, 5)})]
+    assert reading.asked == [(HOME, {PID: SearchRange(100, 5), OTHER: SearchRange(150, 5)})]
     assert reading.pending.by_group() == {
         "billing": {("orders", 0): PID, ("orders", 3): PID},  # the first of those that have it
         "eos": {("orders", 1): OTHER},
@@ -89,7 +91,7 @@ def test_what_is_read_to_its_newest_batch_is_read_again_only_where_it_writes_mor
     assert len(reading.asked) == 1
     reading.found = {PID: commits(EOS)}
     reading.look(entry(newest_ms=6), at_ms=READ_AGAIN_MS)
-    assert reading.asked[1:] == [(HOME, {PID: Sought(120, 6)})]
+    assert reading.asked[1:] == [(HOME, {PID: SearchRange(120, 6)})]
     assert reading.pending.by_group().keys() == {"billing", "eos"}
 
 

@@ -12,7 +12,7 @@ from service.domain.reasons.unread import NoBatch
 from service.domain.transaction_log.facts import RangeRead
 from service.kafka import errors
 from service.kafka.errors import KafkaRefused
-from service.kafka.fetch import Fetched, Wanted
+from service.kafka.fetch import Fetched, PartitionFetch
 from service.kafka.settings import ClientSettings
 from spark_jobs.fold.ledger import batches_from_rows
 from spark_jobs.source import ledger_reader, reader
@@ -36,7 +36,7 @@ def read(
 ) -> LedgerBatch:
     """`logs`: (offset behind it, batch) by topic; a fetch gives as many bytes as were asked for."""
 
-    def answer(_client: object, _node: int, topic: str, wanted: Sequence[Wanted], *_: int) -> list[Fetched]:
+    def answer(_client: object, _node: int, topic: str, wanted: Sequence[PartitionFetch], *_: int) -> list[Fetched]:
         if topic == "secret":
             return [Fetched(w.partition, errors.TOPIC_AUTHORIZATION_FAILED, -1, -1, b"") for w in wanted]
         return [

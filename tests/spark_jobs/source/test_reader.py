@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from service.domain.transaction_log.facts import LogBatch, RangeRead
-from service.kafka.fetch import Fetched, Wanted
+from service.kafka.fetch import Fetched, PartitionFetch
 from service.kafka.settings import ClientSettings
 from spark_jobs.fold.rows import batches_from_rows
 from spark_jobs.source import reader
@@ -29,7 +29,9 @@ def with_length(data: bytes, length: int) -> bytes:
 def read(monkeypatch: pytest.MonkeyPatch, log: list[bytes]) -> LogBatch:
     """One batch an offset; a fetch gives all from that of the offset on."""
 
-    def answer(_client: object, _node: int, _topic: str, wanted: Sequence[Wanted], *_: int, **__: int) -> list[Fetched]:
+    def answer(
+        _client: object, _node: int, _topic: str, wanted: Sequence[PartitionFetch], *_: int, **__: int
+    ) -> list[Fetched]:
         return [Fetched(w.partition, 0, len(log), 0, b"".join(log[w.offset :])) for w in wanted]
 
     monkeypatch.setattr(reader, "fetch", answer)

@@ -12,7 +12,7 @@ from service.domain.partitions.facts import EPOCH_NOT_REPORTED, FirstBatch, Open
 from service.domain.reasons.unread import ErrorText
 from service.kafka import errors
 from service.kafka.errors import KafkaRefused, KafkaUnavailable
-from service.kafka.fetch import FetchedAt, Wanted
+from service.kafka.fetch import FetchedAt, PartitionFetch
 from service.kafka.producers import ActiveProducer, Producers
 from service.kafka.settings import ClientSettings
 from spark_jobs.source import reader, stalled, window_fetcher
@@ -37,7 +37,13 @@ class Leader:
         self.failure: Exception | None = None
 
     def fetch_many(
-        self, client: Any, node: int, wanted: Mapping[str, Sequence[Wanted]], max_bytes: int, wait_ms: int, limit: int
+        self,
+        client: Any,
+        node: int,
+        wanted: Mapping[str, Sequence[PartitionFetch]],
+        max_bytes: int,
+        wait_ms: int,
+        limit: int,
     ) -> list[FetchedAt]:
         assert wait_ms == 0
         if self.failure:
@@ -63,7 +69,7 @@ class Leader:
             stalled._fetchers.clear()
         return list(stalled.read_stalled(SETTINGS, requests or [ask()], self.kept, lambda: 5_000))
 
-    def _from(self, wanted: Wanted, *, alone: bool) -> bytes:
+    def _from(self, wanted: PartitionFetch, *, alone: bool) -> bytes:
         if wanted.offset >= self.end:
             return b""
         return self.log[: wanted.max_bytes] if len(self.log) <= wanted.max_bytes or alone else b""

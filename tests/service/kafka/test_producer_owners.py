@@ -11,38 +11,40 @@ from service.domain.transaction_log import states
 from service.kafka import producers
 from service.kafka.client import KafkaClient
 from service.kafka.errors import KafkaUnavailable
-from service.kafka.producers import told_of
-from service.kafka.transactions import Described, Listed
+from service.kafka.producers import describe_owners
+from service.kafka.transactions import ListedId, TransactionDescription
 
-DONE = Described("CompleteAbort", 7, 3, ())
+DONE = TransactionDescription("CompleteAbort", 7, 3, ())
 
 
 class Cluster:
     """Brokers that list ids, and what they say of each; None: the broker does not answer."""
 
-    def __init__(self, listed: dict[int, list[Listed] | None], described: dict[tuple[int, str], Described]) -> None:
+    def __init__(
+        self, listed: dict[int, list[ListedId] | None], described: dict[tuple[int, str], TransactionDescription]
+    ) -> None:
         self._listed, self._described = listed, described
 
     def ask(self, request: Any, node: int | None = None, timeout_ms: int = 0) -> Any:
         return SimpleNamespace(brokers=[SimpleNamespace(node_id=node) for node in self._listed])
 
-    def lists(self, client: Any, node: int, producer_ids: Any, timeout_ms: int) -> list[Listed]:
+    def lists(self, client: Any, node: int, producer_ids: Any, timeout_ms: int) -> list[ListedId]:
         if (found := self._listed[node]) is None:
             raise KafkaUnavailable(f"broker {node} does not answer")
         return [one for one in found if one.producer_id in producer_ids]
 
-    def describe(self, client: Any, node: int, names: list[str], timeout_ms: int) -> dict[str, Described]:
+    def describe(self, client: Any, node: int, names: list[str], timeout_ms: int) -> dict[str, TransactionDescription]:
         return {name: self._described[node, name] for name in names if (node, name) in self._described}
 
 
-PAY = Listed("pay", 7, "CompleteAbort")
+PAY = ListedId("pay", 7, "CompleteAbort")
 
 
 def told_by(monkeypatch: pytest.MonkeyPatch, cluster: Cluster) -> dict[int, Any]:
     monkeypatch.setattr(producers, "list_transactions", cluster.lists)
     monkeypatch.setattr(producers, "describe_transactions", cluster.describe)
     client: KafkaClient = cluster  # type: ignore[assignment]
-    return dict(told_of(client, [7, 8]))
+    return dict(describe_owners(client, [7, 8]))
 
 
 def test_the_broker_that_lists_it_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,15 +61,17 @@ def test_a_broker_that_does_not_answer_may_be_the_one(monkeypatch: pytest.Monkey
     ("listed", "described"),
     [
         ({1: [PAY], 2: [PAY]}, {(1, "pay"): DONE, (2, "pay"): DONE}),  # one of them has lost the lead
-        ({1: [PAY, Listed("other", 7, "Ongoing")]}, {(1, "pay"): DONE}),
+        ({1: [PAY, ListedId("other", 7, "Ongoing")]}, {(1, "pay"): DONE}),
         ({1: [PAY]}, {}),  # it may not be described, or just moved
-        ({1: [PAY]}, {(1, "pay"): Described(None, -1, -1, ())}),  # expired in between
+        ({1: [PAY]}, {(1, "pay"): TransactionDescription(None, -1, -1, ())}),  # expired in between
         ({1: [PAY]}, {(1, "pay"): DONE._replace(producer_id=9)}),  # another producer id by now
         ({1: [PAY]}, {(1, "pay"): DONE._replace(producer_id=8)}),
         ({1: [PAY]}, {(1, "pay"): DONE._replace(state="Dead")}),
     ],
 )
 def test_a_word_that_does_not_count(
-    monkeypatch: pytest.MonkeyPatch, listed: dict[int, list[Listed] | None], described: dict[tuple[int, str], Described]
+    monkeypatch: pytest.MonkeyPatch,
+    listed: dict[int, list[ListedId] | None],
+    described: dict[tuple[int, str], TransactionDescription],
 ) -> None:
     assert told_by(monkeypatch, Cluster(listed, described)) == {}
