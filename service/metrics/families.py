@@ -58,7 +58,7 @@ def findings(facts: ClusterFacts) -> Iterator[Series]:
 
 def groups(facts: ClusterFacts) -> Iterator[Series]:
     """Yields the blocked groups, those behind the longest stalled LSO first."""
-    blocked = [one for one in facts.victims if one.is_blocked]
+    blocked = [one for one in facts.affected_groups if one.is_blocked]
     for one in sorted(blocked, key=lambda one: (one.stalled_since_ms, one.key)):
         group, topic, partition = one.key
         yield Series(catalogue.GROUP_BLOCKED, (group, topic, str(partition)), 1)
@@ -87,11 +87,11 @@ def partitions(facts: ClusterFacts, now_ms: int) -> Iterator[Series]:
     yield Series(catalogue.PARTITIONS, ("yes",), judged)
     yield Series(catalogue.PARTITIONS, ("no",), facts.coverage.watched - judged)
     yield Series(catalogue.PARTITIONS_BLOCKED, (), facts.coverage.blocked)
-    for row in facts.standing:
+    for row in facts.stalled:
         values = (row.last_stable_offset, row.high_watermark, row.lag, row.stalled_since_ms / 1000)
         for metric, value in zip(_OF_ONE, values, strict=True):
             yield Series(metric, (row.topic, str(row.partition)), value)
-    unread = facts.coverage.blocked - len(facts.standing)
+    unread = facts.coverage.blocked - len(facts.stalled)
     yield Series(catalogue.SERIES_DROPPED, (), max(unread, 0) * len(_OF_ONE))
 
 

@@ -31,7 +31,7 @@ def prove_again(
     """Returns the verdict if it calls for the same marker as the finding. Raises Refused, KafkaFailure, StoreError."""
     with reading() as connection:
         row = partitions.find(connection, cluster_id, entry.topic, entry.partition)
-        hidden = log_read(connection, cluster_id).unseen
+        hidden = log_read(connection, cluster_id).hidden
     if row is None or row.topic_id != seen.topic_id:
         raise Refused(f"topic {entry.topic} is another one now: it was created again")
     ask = entry_query(entry, owner, decode(row.samples), is_deep=True)

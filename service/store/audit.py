@@ -55,12 +55,12 @@ def record(engine: Engine, cluster_id: int, attempt: Attempt) -> None:
 
     StoreUnavailable: nothing was written.
     """
-    told = attempt._asdict() | {
+    values = attempt._asdict() | {
         "operator": printable(attempt.operator),
         "error": None if attempt.error is None else printable(attempt.error),
     }
     with engine.begin() as connection:
-        connection.execute(insert(audit).values(cluster_id=cluster_id, **told))
+        connection.execute(insert(audit).values(cluster_id=cluster_id, **values))
 
 
 def of_subject(
@@ -82,7 +82,7 @@ def of_subject(
     return [Attempt._make(row) for row in connection.execute(statement.order_by(_A.id.desc()).limit(limit))]
 
 
-def wrote(attempts: Sequence[Attempt], is_commit: bool | None, now_ms: int) -> bool | None:
+def is_marker_ours(attempts: Sequence[Attempt], is_commit: bool | None, now_ms: int) -> bool | None:
     """Returns whether a marker on the partition is of one of the attempts (an unknown outcome counts as written); None
     while an attempt is under way, so that this is not known yet. `is_commit` None: the marker's kind cannot be read."""
     ours = [one for one in attempts if not one.dry_run and is_commit in (None, one.marker == "COMMIT")]

@@ -43,7 +43,7 @@ def shown_id(text: str | None, b64: str | None) -> str | None:
     return text if text is None or b64 is not None else display_id(text.encode())
 
 
-def parts_shown(part: bytes) -> list[str]:
+def part_displays(part: bytes) -> list[str]:
     """Returns the texts that this part of an id may have in `display_id` of the whole id. What lies beside the part
     decides about the escaping of spaces at its ends."""
     shown = [display_id(part)]
@@ -60,25 +60,25 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
-def readings(text: str) -> list[bytes]:
+def possible_ids(text: str) -> list[bytes]:
     """Returns the ids that a text may name, each once: the one it spells, then the one that `display_id` shows so, then
     those that a copy out of raw JSON, raw metrics or a terminal without UTF-8 may have been of."""
     if "\\" not in text:
         return [text.encode()]
-    spelt = [
+    spellings = [
         text,
         _unquoted(text),
         _PYTHON.sub(lambda match: _of_python(match, is_byte=False), text),
         _PYTHON.sub(lambda match: _of_python(match, is_byte=True), text),
     ]
-    texts = [told for one in spelt for told in (one, _ESCAPE.sub(_of_escape, one))]
+    texts = [reading for one in spellings for reading in (one, _ESCAPE.sub(_of_escape, one))]
     return list(dict.fromkeys(_encoded(texts)))
 
 
-def readings_of(raw: bytes) -> list[bytes]:
-    """Returns the `readings` of a text given as bytes; bytes that are no UTF-8 name only themselves."""
+def possible_ids_of(raw: bytes) -> list[bytes]:
+    """Returns the `possible_ids` of a text given as bytes; bytes that are no UTF-8 name only themselves."""
     try:
-        return readings(raw.decode())
+        return possible_ids(raw.decode())
     except UnicodeDecodeError:
         return [raw]
 

@@ -85,12 +85,12 @@ class OutOfSequence(StoreError):
     """A batch does not begin at the store's progress; reading has to start again from there."""
 
 
-def shown(url: URL) -> str:
+def redact_url(url: URL) -> str:
     """Returns the URL with *** for passwords."""
     return _IN_QUERY.sub(r"\1***", url.render_as_string(hide_password=True))
 
 
-def shown_unparsed(url: str) -> str:
+def redact_text(url: str) -> str:
     """Returns the same as `shown` for a text that is no URL; user names go too, because nothing shows where they
     end."""
     return _IN_QUERY.sub(r"\1***", _CREDENTIALS.sub(r"\1***@", url, count=1))
@@ -132,13 +132,13 @@ def _parse(url: str) -> URL:
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError) as error:
-        raise StoreError(f"store {shown_unparsed(url)!r}: not a URL like sqlite:///txnscope.db") from error
+        raise StoreError(f"store {redact_text(url)!r}: not a URL like sqlite:///txnscope.db") from error
     backend = parsed.get_backend_name()
     if parsed.drivername not in (backend, _DRIVERS.get(backend)) or backend not in _DRIVERS:
-        raise StoreError(f"store {shown(parsed)}: neither sqlite:///FILE nor postgresql://HOST/DATABASE")
+        raise StoreError(f"store {redact_url(parsed)}: neither sqlite:///FILE nor postgresql://HOST/DATABASE")
     if backend == "sqlite":
         if parsed.database in (None, "", ":memory:"):
-            raise StoreError(f"store {shown(parsed)}: needs a file, it is shared by two processes")
+            raise StoreError(f"store {redact_url(parsed)}: needs a file, it is shared by two processes")
         _check_folder(parsed)
     return parsed.set(drivername=_DRIVERS[backend])
 
@@ -148,18 +148,18 @@ def _check_folder(url: URL) -> None:
     try:
         is_there = folder.is_dir()
     except OSError as error:  # the name is too long, or access is denied
-        raise StoreError(f"store {shown(url)}: {folder}: {error.strerror}") from error
+        raise StoreError(f"store {redact_url(url)}: {folder}: {error.strerror}") from error
     if not is_there:
-        raise StoreError(f"store {shown(url)}: no directory {folder}")
+        raise StoreError(f"store {redact_url(url)}: no directory {folder}")
 
 
 def _create(url: URL, **options: Any) -> Engine:
     try:
         engine = create_engine(url, **options)
     except ModuleNotFoundError as error:
-        raise StoreError(f"store {shown(url)}: needs psycopg (pip install 'psycopg[binary]')") from error
+        raise StoreError(f"store {redact_url(url)}: needs psycopg (pip install 'psycopg[binary]')") from error
     except (ArgumentError, TypeError, ValueError) as error:
-        raise StoreError(f"store {shown(url)}: {_line(error)}") from error
+        raise StoreError(f"store {redact_url(url)}: {_line(error)}") from error
     event.listen(engine, "handle_error", _translate)
     return engine
 
@@ -177,7 +177,7 @@ def _postgresql_arguments(url: URL, **more: str) -> dict[str, str | int]:
 def _prepare_sqlite(engine: Engine, pragmas: tuple[str, ...], begin: str) -> None:
     """Sets the pragmas, and begins transactions where SQLAlchemy says: Python's driver opens them late and by
     guessing."""
-    name = shown(engine.url)
+    name = redact_url(engine.url)
 
     def on_connect(raw: sqlite3.Connection, _: object) -> None:
         raw.isolation_level = None

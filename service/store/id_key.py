@@ -8,27 +8,27 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import Final
 
-from service.store.display import readings
+from service.store.display import possible_ids
 
-KEPT: Final = 1_024
+KEY_ID_BYTES: Final = 1_024
 """Bytes of an id that its key keeps: all of a shorter id. Ids and prefixes of up to so many bytes compare as they
 are."""
 
 _MARK: Final = b"\xff"  # never part of UTF-8, so in no id that a coordinator writes
-_CUT_LENGTH: Final = KEPT + len(_MARK) + sha256().digest_size
+_CUT_LENGTH: Final = KEY_ID_BYTES + len(_MARK) + sha256().digest_size
 
 
 def id_key(transactional_id: bytes) -> bytes:
     """Returns the id itself; for a long one its beginning, 0xff and the digest of the whole. The key of a key is that
     key."""
-    if len(transactional_id) <= KEPT or is_cut(transactional_id):
+    if len(transactional_id) <= KEY_ID_BYTES or is_cut(transactional_id):
         return transactional_id
-    return transactional_id[:KEPT] + _MARK + sha256(transactional_id).digest()
+    return transactional_id[:KEY_ID_BYTES] + _MARK + sha256(transactional_id).digest()
 
 
 def is_cut(key: bytes) -> bool:
     """Returns whether the key is a shortened id."""
-    return len(key) == _CUT_LENGTH and key.startswith(_MARK, KEPT)
+    return len(key) == _CUT_LENGTH and key.startswith(_MARK, KEY_ID_BYTES)
 
 
 def prefix_end(prefix: bytes) -> bytes | None:
@@ -37,9 +37,9 @@ def prefix_end(prefix: bytes) -> bytes | None:
     return stem[:-1] + bytes([stem[-1] + 1]) if stem else None
 
 
-def whole_id(key: bytes, display: str) -> bytes:
+def full_id(key: bytes, display: str) -> bytes:
     """Returns the id behind a key, read from its display text and verified by the digest. Where the text does not give
     that id, returns the key itself, which finds the id as well."""
     if not is_cut(key):
         return key
-    return next((told for told in readings(display) if id_key(told) == key), key)
+    return next((reading for reading in possible_ids(display) if id_key(reading) == key), key)

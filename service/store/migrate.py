@@ -10,7 +10,7 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine
 
-from service.store.engine import StoreError, shown
+from service.store.engine import StoreError, redact_url
 
 _SCRIPTS = Path(__file__).parent / "migrations"
 _UPGRADE_LOCK = 7489071206341  # any number, but the same for every process that upgrades
@@ -32,7 +32,7 @@ def _check_encoding(connection: Connection) -> None:
     encoding = connection.exec_driver_sql("SHOW server_encoding").scalar_one()
     if encoding != "UTF8":
         raise StoreError(
-            f"store {shown(connection.engine.url)}: the database's encoding is {encoding}"
+            f"store {redact_url(connection.engine.url)}: the database's encoding is {encoding}"
             " and has to be UTF8: CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0"
         )
 

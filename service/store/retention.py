@@ -89,7 +89,7 @@ _MAY_COME_AGAIN = and_(
 )
 
 
-class Forgotten(NamedTuple):
+class DeletedRows(NamedTuple):
     """The numbers of deleted rows. `more`: some table reached its limit for one call, so call again soon."""
 
     transitions: int
@@ -124,7 +124,7 @@ class Retention:
         self._cluster_id = lease.cluster_id
         self._producers_after: tuple[bytes, int] | None = None
 
-    def forget(self, now_ms: int) -> Forgotten:
+    def delete_old(self, now_ms: int) -> DeletedRows:
         """Deletes a part of every table, in several short transactions. Raises as `TransactionLogWriter.apply`."""
         keep = self._keep
         history_ms = now_ms - keep.history
@@ -145,14 +145,14 @@ class Retention:
                 connection, _R.seen_at_ms, now_ms - keep.rejects, kept=exists().where(_IS_ODD)
             )
             ended = self._delete_oldest(connection, _F.resolved_at_ms, now_ms - keep.findings)
-            tried = _A.finding_id.in_(self._found(_F.id))
-            audited = self._delete_oldest(connection, _A.at_ms, now_ms - AUDIT_KEPT_MS, kept=tried)
+            with_finding = _A.finding_id.in_(self._found(_F.id))
+            audited = self._delete_oldest(connection, _A.at_ms, now_ms - AUDIT_KEPT_MS, kept=with_finding)
         with self._transaction() as connection:
             producers = self._delete_producer_ids(connection, now_ms - keep.producer_ids)
         pieces = (steps, minutes, volumes, markers // MARKERS_FOR_ONE, of_clusters, gaps, refused, ended, audited)
         more = self._rows_at_once in pieces or expired == self._ids_at_once
-        told = (steps, minutes, expired, of_clusters, gaps, refused, ended, producers, audited, more)
-        return Forgotten(*told, partition_minutes=volumes, partition_markers=markers)
+        counts = (steps, minutes, expired, of_clusters, gaps, refused, ended, producers, audited, more)
+        return DeletedRows(*counts, partition_minutes=volumes, partition_markers=markers)
 
     @contextmanager
     def _transaction(self) -> Iterator[Connection]:
@@ -175,14 +175,14 @@ class Retention:
         connection: Connection,
         time: Column[Any],
         before_ms: int,
-        for_one: int = 1,
+        factor: int = 1,
         kept: ColumnElement[bool] = _NONE,
     ) -> int:
         """Deletes rows from before `before_ms` of the table with the column `time`, the oldest first, except those
         `kept`; returns how many."""
         key = list(time.table.primary_key.columns)
         oldest = select(*key).where(time.table.c.cluster_id == self._cluster_id, time < before_ms, ~kept)
-        oldest = oldest.order_by(time).limit(self._rows_at_once * for_one)
+        oldest = oldest.order_by(time).limit(self._rows_at_once * factor)
         named = key[0] if len(key) == 1 else tuple_(*key)
         return connection.execute(delete(time.table).where(named.in_(oldest))).rowcount
 

@@ -11,7 +11,7 @@ from fastapi.responses import RedirectResponse
 from sqlalchemy import Connection
 
 from service.domain.transaction_log import states
-from service.store.display import display_id, readings
+from service.store.display import display_id, possible_ids
 from service.store.queries import findings, partitions, transactions
 from service.store.queries.clusters import ClusterRow
 from service.store.queries.history import read_owners
@@ -56,7 +56,7 @@ def find(connection: Connection, cluster: ClusterRow, text: str) -> list[Hit]:
 
 def _ids(connection: Connection, cluster: ClusterRow, text: str) -> Iterator[Hit]:
     """Yields the ids that `text` names: as it is written, or as pages show it, with escapes for what does not print."""
-    for raw in readings(text):
+    for raw in possible_ids(text):
         row = transactions.find(connection, cluster.id, raw)
         if row is not None:
             href = transaction_page(cluster.name, row.transactional_id)

@@ -38,7 +38,7 @@ class TransactionStateJob:
         """Runs the query until `ending` is set. Raises what ended it otherwise: a StoreError, a KafkaFailure, Spark's
         own exception, or StillStoring."""
         kept = tuple(prefix.encode() for prefix in self._kept)
-        writer = TransactionLogWriter(self._engine, lease, history_ms=self._history_ms, kept=kept)
+        writer = TransactionLogWriter(self._engine, lease, history_ms=self._history_ms, full_history_prefixes=kept)
         with store_failures(writer):
             self._run(writer, lease, ending, part)
 

@@ -111,7 +111,7 @@ class ConditionObserver:
         idle = judge_inputs.expiring_ids(
             connection, self._cluster_id, oldest_ms, now_ms - limits.expiration_ms + soon_ms
         )
-        near_exhaustion = judge_inputs.worn_ids(connection, self._cluster_id, context.leaders)
+        near_exhaustion = judge_inputs.high_epoch_ids(connection, self._cluster_id, context.leaders)
         found = [
             *ids_running_out.expiring(idle.read, context),
             *ids_running_out.epoch_exhaustion(near_exhaustion.read, context),
@@ -131,7 +131,7 @@ class ConditionObserver:
             self._answers.append(answer)
         if not self._answers:
             return RoundResult((), frozenset())
-        rows = judge_inputs.ids_now(connection, self._cluster_id, [a.transactional_id for a in self._answers])
+        rows = judge_inputs.id_states(connection, self._cluster_id, [a.transactional_id for a in self._answers])
         compared, waiting = [], []
         for answer in self._answers:
             row = rows.get(answer.transactional_id)
@@ -144,7 +144,7 @@ class ConditionObserver:
 
     def _ask(self, connection: Connection, context: Context, suspects: list[bytes], busy: list[IdState]) -> bool:
         assert self._prober is not None
-        first = judge_inputs.ids_now(connection, self._cluster_id, suspects[:IDS_OF_EACH_KIND]) if suspects else {}
+        first = judge_inputs.id_states(connection, self._cluster_id, suspects[:IDS_OF_EACH_KIND]) if suspects else {}
         chosen = {**first, **{one.transactional_id: one for one in busy[: IDS_AT_ONCE - IDS_OF_EACH_KIND - len(first)]}}
         for one in self._idle(connection, IDS_AT_ONCE - len(chosen)):
             chosen.setdefault(one.transactional_id, one)

@@ -23,7 +23,7 @@ from service.kafka.settings import ClientSettings
 from service.store.engine import open_reader
 from service.store.lease import Lease
 from service.store.queries import partitions
-from service.store.writers.groups import GroupSeen, GroupWriter
+from service.store.writers.groups import GroupWriter, ObservedGroupOffset
 from spark_jobs.judge.group_requests import GroupsAnswer, ask_groups
 from spark_jobs.judge.group_rounds import GroupSchedule, Stalls, UnresponsiveBrokers, stalled_partitions
 from spark_jobs.judge.pending_offsets import Pending, PendingOffsets, blocking_entries
@@ -72,7 +72,7 @@ class GroupProber:
         """Makes one look, and returns the seconds until the next. Raises LeaseLost and StoreUnavailable as the writer
         does, KafkaFailure if no broker can be asked."""
         with self._reader.connect() as connection:
-            ends = partitions.standing(connection, self._cluster_id)
+            ends = partitions.stalled_samples(connection, self._cluster_id)
             as_of_ms = partitions.looked_at_ms(connection, self._cluster_id) if ends else None
             stalled = stalled_partitions(ends, partitions.offsets_partitions(ends), as_of_ms)
             offsets_places = [(OFFSETS_TOPIC, partition) for partition in stalled.offsets]
@@ -123,7 +123,7 @@ class GroupProber:
         self._schedule.set_named(self._pending.coordinators())
         if self._listed_ms is None or now_ms - self._listed_ms >= LIST_EVERY_MS:
             self._list(self._client, now_ms)
-        rows: list[GroupSeen] = []
+        rows: list[ObservedGroupOffset] = []
         asked: set[str] = set()
         began = time.monotonic()
         for node, groups in self._schedule.due(stalled, now_ms):
@@ -196,7 +196,7 @@ class GroupProber:
         self._unresponsive.note_failure(node, now_ms)
 
 
-def _is_beyond_lso(row: GroupSeen, ends: Mapping[TopicPartition, LsoSample]) -> bool:
+def _is_beyond_lso(row: ObservedGroupOffset, ends: Mapping[TopicPartition, LsoSample]) -> bool:
     own = ends.get((row.topic, row.partition))
     return own is not None and row.committed_offset > own.last_stable_offset
 

@@ -9,7 +9,7 @@ from service.domain.partitions.facts import TopicPartition
 from service.kafka import errors
 from service.kafka.client import KafkaClient
 from service.kafka.groups import UNSTABLE_OFFSET_COMMIT, GroupOffsets, committed, members
-from service.store.writers.groups import GroupSeen
+from service.store.writers.groups import ObservedGroupOffset
 from spark_jobs.judge.group_rounds import Stalls
 from spark_jobs.judge.pending_offsets import NOTHING_PENDING, Pending
 
@@ -25,7 +25,7 @@ class GroupsAnswer(NamedTuple):
     on. A group without an answer has no topics: either permission is missing (`denied`; its rows come from the batches
     of open transactions), or another broker coordinates it now (`has_moved`)."""
 
-    rows: list[GroupSeen]
+    rows: list[ObservedGroupOffset]
     topics: dict[str, set[str]]
     denied: frozenset[str]
     has_moved: bool
@@ -70,12 +70,12 @@ def ask_groups(
     unstable |= {group: sorted(pending[group]) for group in denied & pending.keys()}
     counts = members(client, node, sorted({*seen, *unstable}))
     rows = [
-        GroupSeen(group, *place, offset, counts.get(group), False)
+        ObservedGroupOffset(group, *place, offset, counts.get(group), False)
         for group, offsets in seen.items()
         for place, offset in offsets.items()
     ]
     rows += [
-        GroupSeen(
+        ObservedGroupOffset(
             group,
             *place,
             _offset(before.get(group), place),

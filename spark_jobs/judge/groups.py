@@ -16,7 +16,7 @@ from service.domain.partitions.facts import TopicPartition
 from service.domain.partitions.open_entries import Entry, Relation
 from service.store.display import display_id
 from service.store.queries import partitions
-from service.store.queries.partitions import STANDING_READ, looked_at_ms, read_victims
+from service.store.queries.partitions import STALLED_SAMPLES_READ, looked_at_ms, read_affected_groups
 from spark_jobs.judge.group_prober import GroupProber
 
 Judged = Iterable[tuple[Entry, Relation]]
@@ -33,7 +33,7 @@ class BlockedGroupObserver:
     def blocked_groups(self, connection: Connection) -> list[AffectedGroup]:
         """Reads the groups on stalled partitions: once a round, for `look` and for the `blocked_groups` of other
         findings (`Context.groups`)."""
-        return read_victims(connection, self._cluster_id)
+        return read_affected_groups(connection, self._cluster_id)
 
     def look(
         self,
@@ -66,7 +66,7 @@ class BlockedGroupObserver:
         groups, and stalled partitions for which no group is asked about."""
         groups = partitions.count_groups(connection, self._cluster_id)
         stalled = partitions.count_stalled(connection, self._cluster_id)
-        not_read = max(groups - partitions.GROUPS_READ, 0) + max(stalled - STANDING_READ, 0)
+        not_read = max(groups - partitions.GROUPS_READ, 0) + max(stalled - STALLED_SAMPLES_READ, 0)
         return not_read + (0 if self._prober is None else self._prober.left_out)
 
 

@@ -122,7 +122,9 @@ class Judge:
             has_partitions = self._partitions is not None and self._partitions_due.is_due(now_ms)
             if not (has_news or is_due or has_partitions):
                 return 0
-            context = context_of(self._limits, self._rules, judge_inputs.views(connection, self._cluster_id), now_ms)
+            context = context_of(
+                self._limits, self._rules, judge_inputs.log_progress(connection, self._cluster_id), now_ms
+            )
             blocked_groups = self._groups.blocked_groups(connection)
             context = context._replace(
                 groups=BlockedGroupIndex(blocked_groups), may_skip_markers=self._may_skip_markers

@@ -116,7 +116,7 @@ class OpenEntryObserver:
             read,
             [(partition.row, one) for partition in partitions for one in partition.entries],
             {subject: one for subject, one in hanging.items() if one.is_open},
-            has_log=judged_partitions.why_no_log(connection, self._cluster_id) is None,
+            has_log=judged_partitions.log_unread_reason(connection, self._cluster_id) is None,
         )
         self.judged = [(one.entry, one.relation) for _, one in current.shown]
         self._gaps = unreadable_topics(
@@ -158,7 +158,7 @@ class OpenEntryObserver:
 
     def _note_disturbances(self, current: _Round) -> None:
         self._disturbances.note_leaders(current.read.leaders, current.now_ms)
-        if read_partitions.some_broker_is_silent(current.connection, self._cluster_id):
+        if read_partitions.is_some_broker_unresponsive(current.connection, self._cluster_id):
             self._disturbances.note_broker_failure(current.now_ms)
 
     def _log_from_ms(self, case: HangingCase, context: Context, now_ms: int) -> int:
@@ -319,11 +319,11 @@ def _unread(connection: Connection, cluster_id: int, partitions: Sequence[Judged
     stalled = len(partitions)
     if stalled >= read_partitions.STALLED_READ:
         stalled = max(read_partitions.count_stalled(connection, cluster_id), stalled)
-    return stalled - len(partitions) + sum(one.why == judged_partitions.TOO_MUCH for one in partitions)
+    return stalled - len(partitions) + sum(one.why == judged_partitions.TOO_MANY_ENTRIES for one in partitions)
 
 
 def _decide(case: HangingCase, asked: EntryQuery, facts: EntryFacts, read: LogRead) -> None:
-    if not case.apply_verdict(verdict_on(asked, facts, read.unseen), asked, facts.read_at_ms):
+    if not case.apply_verdict(verdict_on(asked, facts, read.hidden), asked, facts.read_at_ms):
         log.warning("%s-%s@%s: %s", *case.entry.topic_partition, case.entry.start_offset, case.decision.verdict.why)
 
 

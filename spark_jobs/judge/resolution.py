@@ -56,7 +56,7 @@ def how_it_ended(
         connection, cluster_id, entry.topic, entry.partition, entry.producer_id, entry.start_offset
     )
     first = found.markers[0].is_commit if found.markers else None
-    if (by_us := audit.wrote(attempts, first, seen.asked_at_ms)) is None:
+    if (by_us := audit.is_marker_ours(attempts, first, seen.asked_at_ms)) is None:
         return None
     how = resolution_of(
         entry,

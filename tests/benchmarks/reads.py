@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from service.api.http.paging import write_cursor
 from service.domain.transaction_log.states import CODES, EXPIRED
-from service.store.queries.transaction_pages import Place
+from service.store.queries.transaction_pages import PageCursor
 from tests.benchmarks.figures import Figure, percentile, show
 from tests.benchmarks.large_store import APPLICATIONS, CLUSTER, DAY_MS, NOW_MS, TOPICS, LargeStore, fill
 from tests.benchmarks.served import Client, items_of, of_cluster, serving
@@ -141,7 +141,7 @@ def _deep(sort: str, ids: list[bytes]) -> Callable[[random.Random], str]:
 
     def path(rng: random.Random) -> str:
         at_ms = NOW_MS - rng.randrange(7 * DAY_MS) if sort == "last_updated" else None
-        place = Place(3 if sort == "age" else 0, at_ms, rng.choice(ids))
+        place = PageCursor(3 if sort == "age" else 0, at_ms, rng.choice(ids))
         return of_cluster("/transactions", sort=sort, cursor=write_cursor(place, *filters))
 
     return path

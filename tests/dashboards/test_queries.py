@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from service.domain.transaction_log import states
 from service.store.writers.counters import count_detection
-from service.store.writers.groups import GroupSeen, GroupWriter
+from service.store.writers.groups import GroupWriter, ObservedGroupOffset
 from tests.dashboards.boards import FILES, Json, load
 from tests.dashboards.check_queries import BUILT_IN, QueryRefusedError, failures_of, substituted, targets
 from tests.helpers.partitions import LSO, WithPartitions, hanging_finding, stalled_partition
@@ -31,7 +31,7 @@ def exported(tmp_path: Path) -> dict[str, set[str]]:
     cluster.read([open_id("pay", 30_000, "orders"), open_id("ship", 20_000, "orders", state=states.PREPARE_COMMIT)])
     cluster.look(stalled_partition())
     cluster.see(hanging_finding())
-    GroupWriter(cluster.engine, cluster.lease).replace([GroupSeen("at", "orders", 0, LSO, 2, False)], NOW_MS)
+    GroupWriter(cluster.engine, cluster.lease).replace([ObservedGroupOffset("at", "orders", 0, LSO, 2, False)], NOW_MS)
     with cluster.engine.begin() as connection:
         count_detection(connection, cluster.id, NOW_MS - 1_000, NOW_MS)
     cluster.close()

@@ -22,7 +22,7 @@ from service.store import clusters
 from service.store.engine import open_reader
 from service.store.queries.metrics import EXPIRES_WITHIN_MS, HANGING_NAMED, TOP_OPEN
 from service.store.writers.counters import count_batch, count_detection
-from service.store.writers.groups import GroupSeen, GroupWriter
+from service.store.writers.groups import GroupWriter, ObservedGroupOffset
 from tests.helpers.partitions import LSO, WithPartitions, hanging_finding, moving_partition, stalled_partition
 from tests.helpers.paths import ROOT
 from tests.helpers.stores import DESCRIPTION, NOW_MS, Id, open_id
@@ -178,7 +178,7 @@ def _fill(cluster: WithPartitions) -> None:
     )
     cluster.look(stalled_partition(7, "payments"), *(moving_partition(number) for number in range(3)))
     cluster.see(hanging_finding(7, owner="team payments"))
-    waiting = GroupSeen("invoices", "payments", 7, LSO, 2, False)
+    waiting = ObservedGroupOffset("invoices", "payments", 7, LSO, 2, False)
     GroupWriter(cluster.engine, cluster.lease).replace([waiting], NOW_MS)
     with cluster.engine.begin() as connection:
         count_detection(connection, cluster.id, NOW_MS - 1_200, NOW_MS)

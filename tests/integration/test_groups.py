@@ -33,7 +33,7 @@ from service.kafka.producers import describe_producers
 from service.kafka.settings import ClientSettings
 from service.store.engine import open_reader
 from service.store.queries import partitions
-from service.store.queries.partitions import read_victims
+from service.store.queries.partitions import read_affected_groups
 from service.store.writers.groups import GroupWriter
 from service.store.writers.partitions import PartitionWriter
 from spark_jobs.judge.group_prober import GroupProber
@@ -111,7 +111,7 @@ class Watched:
 
     def victims(self) -> dict[tuple[str, str, int], AffectedGroup]:
         with self.reader.connect() as connection:
-            return {one.key: one for one in read_victims(connection, self.cluster.id)}
+            return {one.key: one for one in read_affected_groups(connection, self.cluster.id)}
 
     def looked(self) -> dict[tuple[str, str, int], AffectedGroup]:
         """The victims by what the partitions are now."""

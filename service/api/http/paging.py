@@ -13,7 +13,7 @@ from fastapi import Query as QueryParameter
 
 from service.api.http.fields import decode_bytes, encode_bytes
 from service.api.http.problems import BAD_CURSOR, ProblemError
-from service.store.queries.transaction_pages import Place, is_place
+from service.store.queries.transaction_pages import PageCursor, is_cursor
 
 Limit = Annotated[int, QueryParameter(ge=1, le=200, description="Items of the page at most.")]
 Cursor = Annotated[
@@ -65,7 +65,7 @@ _FINGERPRINT = 8  # bytes
 _HEAD = struct.Struct(">B?q")
 
 
-def write_cursor(place: Place, *filters: Any) -> str:
+def write_cursor(place: PageCursor, *filters: Any) -> str:
     """Returns the cursor of a page of ids that ended at `place`.
 
     `filters`: everything the page depends on except its limit, as frozen values with the same `repr` in every process.
@@ -73,12 +73,12 @@ def write_cursor(place: Place, *filters: Any) -> str:
     return seal(_HEAD.pack(place.segment, place.ms is not None, place.ms or 0) + place.transactional_id, *filters)
 
 
-def read_cursor(cursor: str, sort: str, *filters: Any) -> Place:
+def read_cursor(cursor: str, sort: str, *filters: Any) -> PageCursor:
     """Returns the place in the cursor. ProblemError (400) if it is none of ours, or belongs to another query."""
     data = unseal(cursor, _HEAD.size, *filters)
     segment, has_time, ms = _HEAD.unpack_from(data)
-    place = Place(segment, ms if has_time else None, data[_HEAD.size :])
-    if not is_place(sort, place):
+    place = PageCursor(segment, ms if has_time else None, data[_HEAD.size :])
+    if not is_cursor(sort, place):
         raise foreign_cursor()
     return place
 

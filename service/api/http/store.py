@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from service.store import migrate
-from service.store.engine import StoreError, StoreUnavailable, shown
+from service.store.engine import StoreError, StoreUnavailable, redact_url
 from service.store.queries import clusters as read
 
 
@@ -50,7 +50,7 @@ class Store:
         if revision != migrate.head():
             has = "has no tables yet" if revision is None else f"has the tables of revision {revision}"
             raise StoreError(
-                f"store {shown(self._engine.url)} {has};"
+                f"store {redact_url(self._engine.url)} {has};"
                 " `txnscope migrate` (or `txnscope watch`) brings it to what this version reads"
             )
         self._head = revision

@@ -183,7 +183,7 @@ def _rates(connection: Connection, cluster: ClusterRow, as_of_ms: int | None) ->
         return {"window_ms": 0, "commits_per_s": 0.0, "aborts_per_s": 0.0}
     # counting may have begun within a minute: the row of that minute begins before the window
     first_ms = to_ms - window_ms
-    ends = clusters.ends_between(connection, cluster.id, first_ms - first_ms % _MINUTE_MS, to_ms)
+    ends = clusters.ended_between(connection, cluster.id, first_ms - first_ms % _MINUTE_MS, to_ms)
     seconds = window_ms / 1000
     return {
         "window_ms": window_ms,

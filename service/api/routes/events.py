@@ -24,7 +24,7 @@ from service.api.routes.clusters import known_cluster
 from service.api.schemas.finding_body import describe_finding
 from service.store.engine import StoreError
 from service.store.queries import findings
-from service.store.queries.findings import Told
+from service.store.queries.findings import FindingEvent
 
 LOOK_EVERY_S: Final = 0.5
 RETRY_MS: Final = 2_000
@@ -99,12 +99,12 @@ async def stream_events(client: Annotated[Listening, Depends(listening)]) -> Asy
             await asyncio.sleep(LOOK_EVERY_S)
 
 
-def _read(store: Store, sequence: int, cluster: str | None) -> list[Told]:
+def _read(store: Store, sequence: int, cluster: str | None) -> list[FindingEvent]:
     with store.read() as connection:
-        return findings.told_after(connection, sequence, cluster, AT_ONCE)
+        return findings.events_after(connection, sequence, cluster, AT_ONCE)
 
 
-def _data(told: Told) -> str:
+def _data(told: FindingEvent) -> str:
     """Returns the Finding as JSON in ASCII: many clients end lines at U+2028 and U+0085, too."""
     body: Any = spell_out_wide_numbers(describe_finding(told.finding, told.cluster))
     return json.dumps(body, allow_nan=False, separators=(",", ":"))

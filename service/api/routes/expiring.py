@@ -19,7 +19,7 @@ from service.api.schemas.models import Transactions
 from service.api.schemas.transaction_body import describe_page
 from service.domain.duration_text import span_ms
 from service.store.queries import clusters
-from service.store.queries.expiring import ExpiringPlace, read_expiring
+from service.store.queries.expiring import ExpiringCursor, read_expiring
 
 # when the last row was updated last (ms); the id's bytes follow
 _HEAD = struct.Struct(">q")
@@ -51,7 +51,7 @@ def list_expiring(
     if cursor is not None:
         data = unseal(cursor, _HEAD.size, *filters)
         (last_update_ms,) = _HEAD.unpack_from(data)
-        after = ExpiringPlace(last_update_ms, data[_HEAD.size :])
+        after = ExpiringCursor(last_update_ms, data[_HEAD.size :])
     with store_of(request).read() as connection:
         found = known_cluster(connection, cluster)
         as_of_ms = clusters.log_as_of_ms(connection, found.id)

@@ -20,7 +20,7 @@ from service.api.schemas.finding_body import describe_finding
 from service.api.schemas.findings import Findings, Kind, OneFinding, Severity, Status
 from service.domain.findings.kinds import CONFIRMED, HANGING, RESOLVED
 from service.store.queries import clusters, findings
-from service.store.queries.findings import FindingPlace, FindingSelection
+from service.store.queries.findings import FindingCursor, FindingSelection
 from service.store.queries.partitions import looked_at_ms
 
 _TIME_BYTES = 8
@@ -95,7 +95,7 @@ def get_finding(request: Request, cluster: str, finding: str) -> Response:
         one = findings.find(connection, found.id, finding)
         if one is None:
             raise ProblemError(404, NO_SUCH_FINDING, f"cluster {found.name!r} has no finding {finding[:64]!r}")
-        (one,) = findings.under_whole_ids(connection, found.id, [one])
+        (one,) = findings.with_full_ids(connection, found.id, [one])
         as_of_ms = clusters.log_as_of_ms(connection, found.id)
     return answer(request, describe_finding(one, found.name) | {"as_of": text_of_time(as_of_ms)}, as_of_ms)
 
@@ -115,7 +115,7 @@ def _page(
         found = known_cluster(connection, cluster)
         selection = findings.named(connection, found.id, selection)
         page, next_place = findings.read_page(connection, found.id, selection, after, limit)
-        page = findings.under_whole_ids(connection, found.id, page)
+        page = findings.with_full_ids(connection, found.id, page)
         as_of_ms = as_of(connection, found.id)
         truncated = _truncated(connection, found.id, selection)
     body = {
@@ -136,12 +136,12 @@ def _truncated(connection: Connection, cluster_id: int, selection: FindingSelect
     return sum(number for kind, number in found.items() if not selection.kinds or kind in selection.kinds)
 
 
-def _bytes(place: FindingPlace) -> bytes:
+def _bytes(place: FindingCursor) -> bytes:
     return place.opened_at_ms.to_bytes(_TIME_BYTES, signed=True) + place.id.encode()
 
 
-def _place(data: bytes) -> FindingPlace:
+def _place(data: bytes) -> FindingCursor:
     try:
-        return FindingPlace(int.from_bytes(data[:_TIME_BYTES], signed=True), data[_TIME_BYTES:].decode())
+        return FindingCursor(int.from_bytes(data[:_TIME_BYTES], signed=True), data[_TIME_BYTES:].decode())
     except UnicodeDecodeError:
         raise foreign_cursor() from None

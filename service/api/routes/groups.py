@@ -16,7 +16,7 @@ from service.api.http.store import store_of
 from service.api.routes.clusters import known_cluster
 from service.api.schemas.groups import Groups
 from service.domain.partitions.blocked_groups import AffectedGroup
-from service.store.queries.partitions import looked_at_ms, read_victims
+from service.store.queries.partitions import looked_at_ms, read_affected_groups
 
 router = APIRouter(tags=["groups"], dependencies=[Depends(only_known)])
 
@@ -45,7 +45,7 @@ def list_groups(
     with store_of(request).read() as connection:
         found = known_cluster(connection, cluster)
         as_of_ms = looked_at_ms(connection, found.id)
-        victims = read_victims(connection, found.id)
+        victims = read_affected_groups(connection, found.id)
     chosen = (one for one in victims if blocked is None or one.is_blocked == blocked)
     page, next_cursor = cut(chosen, lambda one: one.key, limit, cursor, cluster, "groups", blocked)
     body = {

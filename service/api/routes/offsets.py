@@ -27,7 +27,13 @@ from service.domain.partitions.endings import KnownPeriod, cause_of_marker
 from service.domain.partitions.offset_spans import NON_TRANSACTIONAL, Span, SpanBuilder
 from service.domain.transaction_log.causes import Cause
 from service.store.queries.clusters import ClusterRow
-from service.store.queries.decisions import Decided, Hanging, decided, hanging, known_decisions
+from service.store.queries.decisions import (
+    CoordinatorDecisions,
+    HangingTransaction,
+    coordinator_decisions,
+    hanging_transactions,
+    known_period,
+)
 from service.store.queries.history import Owner, owner_at, read_owners
 
 _LAST = 2**63 - 1
@@ -51,7 +57,7 @@ class _Past(NamedTuple):
     """The past of a producer id in the store. `decided`: the decisions of each owner, in the order of `owners`."""
 
     owners: Sequence[Owner]
-    decided: Sequence[Decided]
+    decided: Sequence[CoordinatorDecisions]
 
 
 @router.get(
@@ -96,15 +102,15 @@ def explained(request: Request, cluster: ClusterRow, topic: str, partition: int,
         truncated_at = offsets_reading.read(client, place, walk)
     # read after the log: a transaction that ended there may have been decided just before
     with store_of(request).read() as connection:
-        spans = _told(connection, cluster, walk, hanging(connection, cluster.id, topic, partition))
+        spans = _told(connection, cluster, walk, hanging_transactions(connection, cluster.id, topic, partition))
     return Explained(spans, truncated_at, as_of_ms)
 
 
 def _told(
-    connection: Connection, cluster: ClusterRow, walk: SpanBuilder, hangs: Sequence[Hanging]
+    connection: Connection, cluster: ClusterRow, walk: SpanBuilder, hangs: Sequence[HangingTransaction]
 ) -> list[dict[str, Any]]:
     spans = walk.spans({one.producer_id: one.start_offset for one in hangs if one.is_open})
-    known = known_decisions(connection, cluster)
+    known = known_period(connection, cluster)
     past: dict[int, _Past] = {}
     told = []
     for span in spans:
@@ -127,11 +133,16 @@ def _past(connection: Connection, cluster: ClusterRow, producer_id: int, spans: 
     first_ms, last_ms = min(ended), max(ended)
     return _Past(
         owners,
-        [decided(connection, cluster.id, one.transactional_id, producer_id, first_ms, last_ms) for one in owners],
+        [
+            coordinator_decisions(connection, cluster.id, one.transactional_id, producer_id, first_ms, last_ms)
+            for one in owners
+        ],
     )
 
 
-def _cause(span: Span, past: Sequence[Decided], hangs: Iterable[Hanging], known: KnownPeriod | None) -> Cause | None:
+def _cause(
+    span: Span, past: Sequence[CoordinatorDecisions], hangs: Iterable[HangingTransaction], known: KnownPeriod | None
+) -> Cause | None:
     if span.marker is None or span.ended_ms is None:
         return None
     by_hand = [

@@ -26,7 +26,7 @@ from service.store.display import printable
 from service.store.queries import partitions, transactions
 from service.store.queries.clusters import ClusterRow
 from service.store.queries.judged_partitions import judge
-from service.store.queries.partitions import PartitionRow, looked_at_ms, read_victims
+from service.store.queries.partitions import PartitionRow, looked_at_ms, read_affected_groups
 
 # the last row's partition; its topic follows
 _HEAD = struct.Struct(">i")
@@ -92,11 +92,11 @@ def get_partition(
 def _described(connection: Connection, cluster: ClusterRow, rows: Sequence[PartitionRow]) -> list[dict[str, Any]]:
     groups = NO_GROUPS
     if any(row.stalled_since_ms is not None for row in rows):
-        groups = BlockedGroupIndex(read_victims(connection, cluster.id))
+        groups = BlockedGroupIndex(read_affected_groups(connection, cluster.id))
     judged = judge(connection, cluster.id, rows)
     owners = (entry.relation.owner for one in judged for entry in one.entries)
     keys = {owner.transactional_id for owner in owners if owner is not None}
-    ids = transactions.whole_ids(connection, cluster.id, keys)
+    ids = transactions.full_ids(connection, cluster.id, keys)
     return [
         describe_partition(one, groups.behind((one.row.topic, one.row.partition)), cluster.name, ids) for one in judged
     ]

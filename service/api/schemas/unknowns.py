@@ -12,7 +12,7 @@ from service.domain.findings.formatting import join_partitions as named
 from service.domain.findings.unreadable import what_happened
 from service.domain.reasons.reason import Reason
 from service.store.queries.clusters import GapRow, StatusRow
-from service.store.queries.judged_partitions import Coverage, Missing
+from service.store.queries.judged_partitions import Coverage, UnjudgedPartitions
 
 GAPS_KEPT_MS: Final = 86_400_000
 
@@ -85,7 +85,7 @@ def _failing(source: str, error: Reason) -> Unknown:
     return Unknown(UnknownKind.SOURCE, f"source {source}", str(error), grant_for(error), source, error)
 
 
-def _missing(missing: Missing) -> Unknown:
+def _missing(missing: UnjudgedPartitions) -> Unknown:
     beyond = missing.partitions - len(missing.places)
     what = named(missing.places) if missing.places else "partitions"
     if beyond > 0:

@@ -88,7 +88,7 @@ class GapRow(NamedTuple):
     missing: int | None = None
 
 
-class Ends(NamedTuple):
+class EndedCounts(NamedTuple):
     """Numbers of transactions that ended."""
 
     commits: int
@@ -170,7 +170,7 @@ def unlabelled_counters(connection: Connection, cluster_id: int) -> dict[str, in
     return {row.name: row.value for row in rows}
 
 
-def ends_between(connection: Connection, cluster_id: int, from_ms: int, to_ms: int) -> Ends:
+def ended_between(connection: Connection, cluster_id: int, from_ms: int, to_ms: int) -> EndedCounts:
     """Returns the ends in the minutes that begin in [from_ms, to_ms)."""
     row = connection.execute(
         select(
@@ -181,7 +181,7 @@ def ends_between(connection: Connection, cluster_id: int, from_ms: int, to_ms: i
             cluster_minutes.c.minute_ms < to_ms,
         )
     ).one()
-    return Ends(int(row[0]), int(row[1]))
+    return EndedCounts(int(row[0]), int(row[1]))
 
 
 def gaps_since(connection: Connection, cluster_id: int, since_ms: int) -> list[GapRow]:
@@ -225,12 +225,12 @@ def first_read(connection: Connection, cluster_id: int) -> FirstRead | None:
 
 class LogRead(NamedTuple):
     """The transaction log as far as the store has read it: `read_to` and `leaders` (broker, epoch) by partition.
-    `unseen`: what the log may have held of any id and did not show. `has_undecodable`: the newest record of some id
+    `hidden`: what the log may have held of any id and did not show. `has_undecodable`: the newest record of some id
     cannot be decoded."""
 
     read_to: dict[int, int]
     leaders: dict[int, tuple[int, int]]
-    unseen: tuple[HiddenTransactions, ...] = ()
+    hidden: tuple[HiddenTransactions, ...] = ()
     has_undecodable: bool = False
 
 

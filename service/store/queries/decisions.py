@@ -35,14 +35,14 @@ _PREPARED: Final = {PREPARE_ABORT: ABORT_MARKER, PREPARE_COMMIT: COMMIT_MARKER}
 _T, _M, _I, _F, _G = transitions.c, id_minutes.c, transactional_ids.c, findings.c, data_gaps.c
 
 
-class Decided(NamedTuple):
+class CoordinatorDecisions(NamedTuple):
     """Decisions of coordinators. `since_ms`: all stored decisions with markers written later than this are included."""
 
     decisions: tuple[Decision, ...]
     since_ms: int
 
 
-class Hanging(NamedTuple):
+class HangingTransaction(NamedTuple):
     """A transaction that is, or was, confirmed to hang: of the producer id, from `start_offset` on. `by_hand`: the
     decisions that ended it, if a person did."""
 
@@ -52,14 +52,14 @@ class Hanging(NamedTuple):
     by_hand: tuple[Decision, ...]
 
 
-def decided(
+def coordinator_decisions(
     connection: Connection, cluster_id: int, transactional_id: bytes, producer_id: int, first_ms: int, last_ms: int
-) -> Decided:
+) -> CoordinatorDecisions:
     """Returns the decisions about the id's transactions under the producer id, with markers between the two times."""
     key = id_key(transactional_id)
     history = _history(connection, cluster_id, key, last_ms)
-    found = list(_told_by_history(history, producer_id))
-    found += _told_by_minutes(connection, cluster_id, key, first_ms, last_ms)
+    found = list(_from_history(history, producer_id))
+    found += _from_minutes(connection, cluster_id, key, first_ms, last_ms)
     state = connection.execute(
         select(_I.state, _I.state_since_ms).where(
             _I.cluster_id == cluster_id, _I.transactional_id == key, _I.producer_id == producer_id
@@ -67,10 +67,10 @@ def decided(
     ).one_or_none()
     if state is not None and state.state == PREPARE_COMMIT:
         found.append(Decision(COMMIT_MARKER, state.state_since_ms, None, Cause(COMMIT, CERTAIN)))
-    return Decided(tuple(found), history[-1].at_ms if len(history) == _MOST_ROWS else 0)
+    return CoordinatorDecisions(tuple(found), history[-1].at_ms if len(history) == _MOST_ROWS else 0)
 
 
-def known_decisions(connection: Connection, cluster: ClusterRow) -> KnownPeriod | None:
+def known_period(connection: Connection, cluster: ClusterRow) -> KnownPeriod | None:
     """Returns the period of which the store has all decisions: since counting began, as far as history is kept, behind
     the last gap, up to where the transaction log is read. None: there is no such period."""
     oldest_ms = connection.scalar(select(func.min(_T.at_ms)).where(_T.cluster_id == cluster.id))
@@ -83,7 +83,9 @@ def known_decisions(connection: Connection, cluster: ClusterRow) -> KnownPeriod 
     return KnownPeriod(max(cluster.counted_since_ms, oldest_ms, gap_ms or 0) + CLOCKS_MS, as_of_ms - CLOCKS_MS)
 
 
-def hanging(connection: Connection, cluster_id: int, topic: str, partition: int) -> list[Hanging]:
+def hanging_transactions(
+    connection: Connection, cluster_id: int, topic: str, partition: int
+) -> list[HangingTransaction]:
     """Returns the confirmed transactions that hang on the partition, or did."""
     rows = connection.execute(
         select(_F.producer_id, _F.start_offset, _F.status, _F.opened_at_ms, _F.resolved_at_ms, _F.resolution)
@@ -98,7 +100,7 @@ def hanging(connection: Connection, cluster_id: int, topic: str, partition: int)
         .limit(_MOST_ROWS)
     )
     return [
-        Hanging(row.producer_id, row.start_offset, row.status == kinds.CONFIRMED, _by_hand(row))
+        HangingTransaction(row.producer_id, row.start_offset, row.status == kinds.CONFIRMED, _by_hand(row))
         for row in rows
         if row.producer_id is not None and row.start_offset is not None
     ]
@@ -120,7 +122,7 @@ def _history(connection: Connection, cluster_id: int, key: bytes, last_ms: int) 
     ).all()
 
 
-def _told_by_history(newest_first: Sequence[Any], producer_id: int) -> Iterator[Decision]:
+def _from_history(newest_first: Sequence[Any], producer_id: int) -> Iterator[Decision]:
     """Yields the decisions in the rows. The markers of a PrepareX are written until the next row, unless that is the
     same PrepareX again; slow commits have a row for their CompleteCommit alone."""
     decisive = [row for row in newest_first if row.to_state not in _PREPARED or row.cause is not None]
@@ -132,7 +134,7 @@ def _told_by_history(newest_first: Sequence[Any], producer_id: int) -> Iterator[
             yield Decision(_PREPARED[row.to_state], row.at_ms, until_ms, Cause(row.cause, row.confidence))
 
 
-def _told_by_minutes(
+def _from_minutes(
     connection: Connection, cluster_id: int, key: bytes, first_ms: int, last_ms: int
 ) -> Sequence[Decision]:
     """Returns a decision for each minute with ordinary commits, which have no row of their own: some were complete

@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, Connection, Select, TextClause, and_, func
 
 from service.domain.transaction_log.states import LAST_TIME_MS
 from service.store.id_key import id_key
-from service.store.queries.transactions import whole_row
+from service.store.queries.transactions import full_row
 from service.store.rows.ids import IdRow
 from service.store.schema import CAN_EXPIRE, HAS_EXPIRED, transactional_ids
 
@@ -59,7 +59,7 @@ def _expired(cluster_id: int, since_ms: int) -> tuple[ColumnElement[bool] | Text
     )
 
 
-class ExpiringPlace(NamedTuple):
+class ExpiringCursor(NamedTuple):
     """The place where a page ended: the last row's update, and its id."""
 
     last_update_ms: int
@@ -70,25 +70,25 @@ class ExpiringPage(NamedTuple):
     """A page of ids; `after` is where the next page begins, None: this was the last."""
 
     rows: tuple[IdRow, ...]
-    after: ExpiringPlace | None
+    after: ExpiringCursor | None
 
 
 def read_expiring(
-    connection: Connection, cluster_id: int, until_ms: int, after: ExpiringPlace | None, limit: int
+    connection: Connection, cluster_id: int, until_ms: int, after: ExpiringCursor | None, limit: int
 ) -> ExpiringPage:
     """Returns at most `limit` ids that can expire and were last updated at `until_ms` or before, the longest unused
     first.
 
     An update at a number that is no time (`service.domain.transaction_log.states`) leads to no expiry, and is left out.
     """
-    found = [whole_row(IdRow(*row)) for row in connection.execute(expiring(cluster_id, until_ms, after, limit + 1))]
+    found = [full_row(IdRow(*row)) for row in connection.execute(expiring(cluster_id, until_ms, after, limit + 1))]
     if len(found) <= limit:
         return ExpiringPage(tuple(found), None)
     last = found[limit - 1]
-    return ExpiringPage(tuple(found[:limit]), ExpiringPlace(last.last_update_ms, id_key(last.transactional_id)))
+    return ExpiringPage(tuple(found[:limit]), ExpiringCursor(last.last_update_ms, id_key(last.transactional_id)))
 
 
-def expiring(cluster_id: int, until_ms: int, after: ExpiringPlace | None, limit: int) -> Select[tuple[Any, ...]]:
+def expiring(cluster_id: int, until_ms: int, after: ExpiringCursor | None, limit: int) -> Select[tuple[Any, ...]]:
     """Returns the statement of `read_expiring`."""
     statement = (
         select(transactional_ids)

@@ -10,9 +10,9 @@ from sqlalchemy import ColumnElement, Connection, func, select, tuple_
 
 from service.domain.findings.finding import Finding
 from service.domain.findings.kinds import CONFIRMED
-from service.store.display import readings_of
+from service.store.display import possible_ids_of
 from service.store.id_key import id_key
-from service.store.queries.transactions import whole_ids
+from service.store.queries.transactions import full_ids
 from service.store.rows.findings import finding_of
 from service.store.schema import clusters, finding_events, findings, findings_truncated
 
@@ -31,7 +31,7 @@ class FindingSelection(NamedTuple):
     partition: int | None = None
 
 
-class FindingPlace(NamedTuple):
+class FindingCursor(NamedTuple):
     """The place where a page ended."""
 
     opened_at_ms: int
@@ -44,7 +44,7 @@ class FindingCount(NamedTuple):
     findings: int
 
 
-class Told(NamedTuple):
+class FindingEvent(NamedTuple):
     """An event of a finding, and the finding as it is by now."""
 
     sequence: int
@@ -54,8 +54,8 @@ class Told(NamedTuple):
 
 
 def read_page(
-    connection: Connection, cluster_id: int, selection: FindingSelection, after: FindingPlace | None, limit: int
-) -> tuple[list[Finding], FindingPlace | None]:
+    connection: Connection, cluster_id: int, selection: FindingSelection, after: FindingCursor | None, limit: int
+) -> tuple[list[Finding], FindingCursor | None]:
     """Returns at most `limit` findings, the last opened first, and where the next page begins; None: there is none."""
     statement = select(findings).where(_F.cluster_id == cluster_id, *_filters(selection))
     if after is not None:
@@ -65,7 +65,7 @@ def read_page(
     if len(found) <= limit:
         return found, None
     last = found[limit - 1]
-    return found[:limit], FindingPlace(last.opened_at_ms, last.id)
+    return found[:limit], FindingCursor(last.opened_at_ms, last.id)
 
 
 def named(connection: Connection, cluster_id: int, selection: FindingSelection) -> FindingSelection:
@@ -73,18 +73,18 @@ def named(connection: Connection, cluster_id: int, selection: FindingSelection) 
     findings are about."""
     if selection.transactional_id is None:
         return selection
-    told = {id_key(one): one for one in readings_of(selection.transactional_id)}
-    theirs = select(_F.transactional_id).where(_F.cluster_id == cluster_id, _F.transactional_id.in_(told))
+    keys = {id_key(one): one for one in possible_ids_of(selection.transactional_id)}
+    theirs = select(_F.transactional_id).where(_F.cluster_id == cluster_id, _F.transactional_id.in_(keys))
     about = set(connection.scalars(theirs))
-    found = next((one for key, one in told.items() if key in about), selection.transactional_id)
+    found = next((one for key, one in keys.items() if key in about), selection.transactional_id)
     return selection._replace(transactional_id=found)
 
 
-def under_whole_ids(connection: Connection, cluster_id: int, found: Iterable[Finding]) -> list[Finding]:
+def with_full_ids(connection: Connection, cluster_id: int, found: Iterable[Finding]) -> list[Finding]:
     """Returns the findings with the ids themselves: the store holds the keys of ids."""
     found = list(found)
     keys = {one.subject.transactional_id for one in found if one.subject.transactional_id is not None}
-    ids = whole_ids(connection, cluster_id, keys)
+    ids = full_ids(connection, cluster_id, keys)
     return [
         one
         if (key := one.subject.transactional_id) is None or ids[key] == key
@@ -98,7 +98,7 @@ def find(connection: Connection, cluster_id: int, finding_id: str) -> Finding | 
     return None if row is None else finding_of(row)
 
 
-def longest(connection: Connection, cluster_id: int, kind: str, limit: int) -> tuple[Finding, ...]:
+def longest_open(connection: Connection, cluster_id: int, kind: str, limit: int) -> tuple[Finding, ...]:
     """Returns at most `limit` confirmed findings of the kind, the first opened first."""
     confirmed = (_F.cluster_id == cluster_id, _F.kind == kind, _F.status == CONFIRMED)
     rows = connection.execute(select(findings).where(*confirmed).order_by(_F.opened_at_ms, _F.id).limit(limit))
@@ -135,7 +135,7 @@ def known_sequences(connection: Connection) -> tuple[int, int]:
     return (1, 0) if oldest is None else (oldest, newest)
 
 
-def told_after(connection: Connection, sequence: int, cluster: str | None, limit: int) -> list[Told]:
+def events_after(connection: Connection, sequence: int, cluster: str | None, limit: int) -> list[FindingEvent]:
     """Returns at most `limit` events after `sequence`, oldest first; of one cluster or all."""
     statement = (
         select(_E.sequence, _E.event, clusters.c.name, *findings.c)
@@ -148,7 +148,7 @@ def told_after(connection: Connection, sequence: int, cluster: str | None, limit
     if cluster is not None:
         statement = statement.where(clusters.c.name == cluster)
     return [
-        Told(row[0], row[1], row[2], *under_whole_ids(connection, row._mapping[_F.cluster_id], [finding_of(row)]))
+        FindingEvent(row[0], row[1], row[2], *with_full_ids(connection, row._mapping[_F.cluster_id], [finding_of(row)]))
         for row in connection.execute(statement).all()
     ]
 

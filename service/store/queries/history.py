@@ -11,8 +11,8 @@ from sqlalchemy import Connection, Select, and_, exists, false, func, select, tu
 from service.domain.transaction_log import timeline
 from service.domain.transaction_log.states import EXPIRED
 from service.domain.transaction_log.timeline import Commits, Folded, Row, TimelineCursor
-from service.store.id_key import id_key, whole_id
-from service.store.queries.clusters import Ends
+from service.store.id_key import full_id, id_key
+from service.store.queries.clusters import EndedCounts
 from service.store.schema import id_minutes, producer_ids, transactional_ids, transitions
 
 _ROWS_AT_ONCE: Final = 250  # a page, and some rows to see what follows
@@ -115,7 +115,7 @@ def read_owners(connection: Connection, cluster_id: int, producer_id: int) -> li
         .order_by(_P.last_seen_ms.desc(), _P.transactional_id)
     )
     return [
-        Owner(whole_id(key, display), first_ms, last_ms, first_epoch, last_epoch, bool(current))
+        Owner(full_id(key, display), first_ms, last_ms, first_epoch, last_epoch, bool(current))
         for key, first_ms, last_ms, first_epoch, last_epoch, current, display in rows
     ]
 
@@ -196,9 +196,9 @@ class ProducerRow(NamedTuple):
     last_epoch: int
 
 
-def ends_since(
+def ended_since(
     connection: Connection, cluster_id: int, transactional_ids: Sequence[bytes], from_ms: int
-) -> dict[bytes, Ends]:
+) -> dict[bytes, EndedCounts]:
     """Returns the ends of a page of ids in the minutes that begin at `from_ms` or later; an id without any is
     absent."""
     asked = {id_key(transactional_id): transactional_id for transactional_id in transactional_ids}
@@ -207,7 +207,7 @@ def ends_since(
         .where(_M.cluster_id == cluster_id, _M.transactional_id.in_(asked), _M.minute_ms >= from_ms)
         .group_by(_M.transactional_id)
     )
-    return {asked[key]: Ends(int(commits), int(aborts)) for key, commits, aborts in rows}
+    return {asked[key]: EndedCounts(int(commits), int(aborts)) for key, commits, aborts in rows}
 
 
 def producers_of(connection: Connection, cluster_id: int, transactional_id: bytes) -> list[ProducerRow]:

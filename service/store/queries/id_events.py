@@ -15,7 +15,7 @@ from service.store.schema import transitions
 
 EVENTS_READ: Final = 10_000
 
-WORDS: Final = (causes.TIMEOUT, causes.FENCED, causes.ADMIN, causes.INITIALIZED, causes.EXPIRY)
+REPORTED_CAUSES: Final = (causes.TIMEOUT, causes.FENCED, causes.ADMIN, causes.INITIALIZED, causes.EXPIRY)
 """Causes that findings report."""
 
 
@@ -27,7 +27,7 @@ class NewEvents(NamedTuple):
 
 
 _S = transitions.c
-_SPOKEN_OF = (_S.counted.is_(True), _S.cause.in_(WORDS))
+_REPORTED = (_S.counted.is_(True), _S.cause.in_(REPORTED_CAUSES))
 _EVENTS = select(
     _S.id,
     _S.transactional_id,
@@ -55,7 +55,7 @@ def new_events(connection: Connection, cluster_id: int, after: int, up_to: int) 
     found = _events(connection, statement.order_by(_S.id.desc()))
     if len(found) < EVENTS_READ:
         return NewEvents(found, {})
-    by_cause = statement.where(*_SPOKEN_OF).with_only_columns(_S.cause, func.count()).group_by(_S.cause)
+    by_cause = statement.where(*_REPORTED).with_only_columns(_S.cause, func.count()).group_by(_S.cause)
     counted = Counter({row[0]: row[1] for row in connection.execute(by_cause)})
     return NewEvents(found, counted - Counter(event.cause for event in found))
 
@@ -73,5 +73,5 @@ def events_of(connection: Connection, cluster_id: int, ids: Sequence[bytes], sin
 
 
 def _events(connection: Connection, statement: Select[Any]) -> list[Event]:
-    rows = connection.execute(statement.where(*_SPOKEN_OF).limit(EVENTS_READ))
+    rows = connection.execute(statement.where(*_REPORTED).limit(EVENTS_READ))
     return [Event(row[0], row[1], display_id(row[1]), *row[2:]) for row in rows]

@@ -46,7 +46,7 @@ WITH_TOPICS: Final = 50
 T = TypeVar("T")
 
 
-class Some(NamedTuple, Generic[T]):
+class LimitedRead(NamedTuple, Generic[T]):
     """The rows read up to a limit, and the number of rows behind it."""
 
     read: list[T]
@@ -54,7 +54,7 @@ class Some(NamedTuple, Generic[T]):
 
 
 _T = transactional_ids.c
-_NOW = (
+_ID_STATE = (
     _T.transactional_id,
     _T.display,
     _T.partition,
@@ -68,15 +68,15 @@ _NOW = (
     _T.started_at_ms,
     _T.state_since_ms,
 )
-_VIEWS = select(*(log_partitions.c[name] for name in LogProgress._fields)).where(
+_LOG_PROGRESS = select(*(log_partitions.c[name] for name in LogProgress._fields)).where(
     log_partitions.c.cluster_id == bindparam("cluster_id"), log_partitions.c.source == SOURCE
 )
 _DESCRIPTION = select(clusters.c.description).where(clusters.c.id == bindparam("cluster_id"))
 
 
-def views(connection: Connection, cluster_id: int) -> list[LogProgress]:
+def log_progress(connection: Connection, cluster_id: int) -> list[LogProgress]:
     """Returns the views of the transaction log's partitions."""
-    return [LogProgress(*row) for row in connection.execute(_VIEWS, {"cluster_id": cluster_id})]
+    return [LogProgress(*row) for row in connection.execute(_LOG_PROGRESS, {"cluster_id": cluster_id})]
 
 
 def configs(connection: Connection, cluster_id: int) -> Mapping[str, Mapping[str, str]]:
@@ -112,22 +112,22 @@ def last_uses(connection: Connection, cluster_id: int, ids: Sequence[bytes]) -> 
     return found
 
 
-def open_ids(connection: Connection, cluster_id: int, until_ms: int) -> Some[IdState]:
+def open_ids(connection: Connection, cluster_id: int, until_ms: int) -> LimitedRead[IdState]:
     """Returns transactions that began until then and are Ongoing, the oldest first."""
-    return _some(connection, cluster_id, _ongoing(until_ms))
+    return _limited(connection, cluster_id, _ongoing(until_ms))
 
 
-def overdue_ids(connection: Connection, cluster_id: int, due_ms: int) -> Some[IdState]:
+def overdue_ids(connection: Connection, cluster_id: int, due_ms: int) -> LimitedRead[IdState]:
     """Returns Ongoing transactions that had reached their timeout by `due_ms`, the oldest first."""
     has_ended = (_T.timeout_ms != TWO_PHASE_TIMEOUT_MS) & (_T.started_at_ms + _T.timeout_ms <= due_ms)
-    return _some(connection, cluster_id, _ongoing(due_ms).where(has_ended))
+    return _limited(connection, cluster_id, _ongoing(due_ms).where(has_ended))
 
 
 def _ongoing(until_ms: int) -> Select[Any]:
     """Returns the statement for Ongoing transactions that began until then. A start before 1970 is a broken record, and
     would be the oldest for ever; the first condition names the index."""
     return (
-        select(*_NOW)
+        select(*_ID_STATE)
         .where(
             _T.started_at_ms.is_not(None),
             _T.started_at_ms > 0,
@@ -138,45 +138,45 @@ def _ongoing(until_ms: int) -> Select[Any]:
     )
 
 
-def prepared_ids(connection: Connection, cluster_id: int, until_ms: int) -> Some[IdState]:
+def prepared_ids(connection: Connection, cluster_id: int, until_ms: int) -> LimitedRead[IdState]:
     """Returns ids that are in PrepareX since `until_ms` or longer, the longest first."""
-    statement = select(*_NOW).where(_T.state.in_((PREPARE_COMMIT, PREPARE_ABORT)), _T.state_since_ms <= until_ms)
-    return _some(connection, cluster_id, statement.order_by(_T.state_since_ms))
+    statement = select(*_ID_STATE).where(_T.state.in_((PREPARE_COMMIT, PREPARE_ABORT)), _T.state_since_ms <= until_ms)
+    return _limited(connection, cluster_id, statement.order_by(_T.state_since_ms))
 
 
-def expiring_ids(connection: Connection, cluster_id: int, from_ms: int, until_ms: int) -> Some[IdState]:
+def expiring_ids(connection: Connection, cluster_id: int, from_ms: int, until_ms: int) -> LimitedRead[IdState]:
     """Returns idle ids last updated in [from_ms, until_ms], the longest idle first; without partitions."""
-    statement = select(*_NOW).where(text(CAN_EXPIRE), _T.last_update_ms >= from_ms, _T.last_update_ms <= until_ms)
-    return _some(connection, cluster_id, statement.order_by(_T.last_update_ms), with_topics=0)
+    statement = select(*_ID_STATE).where(text(CAN_EXPIRE), _T.last_update_ms >= from_ms, _T.last_update_ms <= until_ms)
+    return _limited(connection, cluster_id, statement.order_by(_T.last_update_ms), with_topics=0)
 
 
-def worn_ids(connection: Connection, cluster_id: int, log_partitions_: Iterable[int]) -> Some[IdState]:
+def high_epoch_ids(connection: Connection, cluster_id: int, log_partitions_: Iterable[int]) -> LimitedRead[IdState]:
     """Returns ids of the old protocol with an epoch from HIGH_EPOCH_FROM on, the highest first."""
-    statement = select(*_NOW).where(
+    statement = select(*_ID_STATE).where(
         _T.partition.in_(sorted(log_partitions_)),
         _T.client_transaction_version.in_((0, 1)),
         _T.producer_epoch >= HIGH_EPOCH_FROM,
         _T.state + 0 < EXPIRED,
     )
-    return _some(connection, cluster_id, statement.order_by(_T.producer_epoch.desc()), with_topics=0)
+    return _limited(connection, cluster_id, statement.order_by(_T.producer_epoch.desc()), with_topics=0)
 
 
-def ids_now(connection: Connection, cluster_id: int, ids: Sequence[bytes]) -> dict[bytes, IdState]:
-    found = _read(connection, cluster_id, select(*_NOW).where(_T.transactional_id.in_(ids)), with_topics=0)
+def id_states(connection: Connection, cluster_id: int, ids: Sequence[bytes]) -> dict[bytes, IdState]:
+    found = _read(connection, cluster_id, select(*_ID_STATE).where(_T.transactional_id.in_(ids)), with_topics=0)
     return {one.transactional_id: one for one in found}
 
 
 def idle_ids(connection: Connection, cluster_id: int, state: int, after: bytes, limit: int) -> list[IdState]:
     """Returns the next ids of a walk through those in a state."""
-    statement = select(*_NOW).where(_T.state == state, _T.transactional_id > after).order_by(_T.transactional_id)
+    statement = select(*_ID_STATE).where(_T.state == state, _T.transactional_id > after).order_by(_T.transactional_id)
     return _read(connection, cluster_id, statement, with_topics=0, limit=limit)
 
 
-def _some(
+def _limited(
     connection: Connection, cluster_id: int, statement: Select[Any], with_topics: int = WITH_TOPICS
-) -> Some[IdState]:
+) -> LimitedRead[IdState]:
     found = _read(connection, cluster_id, statement, with_topics)
-    return Some(found, _behind(connection, statement.where(_T.cluster_id == cluster_id), len(found), IDS_READ))
+    return LimitedRead(found, _behind(connection, statement.where(_T.cluster_id == cluster_id), len(found), IDS_READ))
 
 
 def _behind(connection: Connection, statement: Select[Any], read: int, limit: int) -> int:
@@ -201,7 +201,7 @@ def _read(
     return [IdState(*row)._replace(topics=tuple(topics.get(row[0], ()))) for row in rows]
 
 
-def undecoded(connection: Connection, cluster_id: int, since_ms: int) -> Some[Undecoded]:
+def undecoded(connection: Connection, cluster_id: int, since_ms: int) -> LimitedRead[Undecoded]:
     """Returns, by log partition, the ids in state Unknown and the rejects seen since then. `unread` is the number of
     ids or that of rejects, whichever is larger: an id that is unknown has a reject."""
     names: dict[int, list[str]] = {}
@@ -212,7 +212,7 @@ def undecoded(connection: Connection, cluster_id: int, since_ms: int) -> Some[Un
     r = rejects.c
     newest = select(r.partition, r.offset, r.seen_at_ms, r.reason).where(r.cluster_id == cluster_id, r.source == SOURCE)
     rows = connection.execute(newest.order_by(r.id.desc()).limit(UNDECODED_READ)).all()
-    lately = [row for row in rows if row.seen_at_ms >= since_ms]
+    recent = [row for row in rows if row.seen_at_ms >= since_ms]
     seen: dict[int, list[tuple[int, int, str]]] = {}
     for partition, offset, seen_at_ms, reason in rows:
         if seen_at_ms >= since_ms or partition in names:
@@ -221,11 +221,11 @@ def undecoded(connection: Connection, cluster_id: int, since_ms: int) -> Some[Un
         Undecoded(partition, tuple(names.get(partition, ())), tuple(sorted(seen.get(partition, ()))))
         for partition in sorted(names.keys() | seen.keys())
     ]
-    unread_rejects = _behind(connection, newest.where(r.seen_at_ms >= since_ms), len(lately), UNDECODED_READ)
-    return Some(found, max(_behind(connection, unknown, len(ids), UNDECODED_READ), unread_rejects))
+    unread_rejects = _behind(connection, newest.where(r.seen_at_ms >= since_ms), len(recent), UNDECODED_READ)
+    return LimitedRead(found, max(_behind(connection, unknown, len(ids), UNDECODED_READ), unread_rejects))
 
 
-def gaps(connection: Connection, cluster_id: int, since_ms: int) -> Some[DataGap]:
+def gaps(connection: Connection, cluster_id: int, since_ms: int) -> LimitedRead[DataGap]:
     """Returns the newest gaps seen since then."""
     g = data_gaps.c
     statement = select(g.id, g.topic, g.partition, g.from_offset, g.to_offset, g.reason, g.seen_at_ms, g.missing).where(
@@ -233,7 +233,7 @@ def gaps(connection: Connection, cluster_id: int, since_ms: int) -> Some[DataGap
     )
     rows = connection.execute(statement.order_by(g.seen_at_ms.desc()).limit(GAPS_READ))
     found = [DataGap(*row) for row in rows]
-    return Some(found, _behind(connection, statement, len(found), GAPS_READ))
+    return LimitedRead(found, _behind(connection, statement, len(found), GAPS_READ))
 
 
 def ended_values(connection: Connection, cluster_id: int, ids: Sequence[bytes]) -> dict[tuple[bytes, int], bytes]:

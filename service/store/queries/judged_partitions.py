@@ -33,13 +33,13 @@ from service.store.schema import data_partitions, findings, log_partitions, part
 MOST_JUDGED: Final = 2_000
 """Most stalled partitions that are judged, the longest stalled first; the others are reported as unknown."""
 
-TOO_MANY: Final = TooManyStalled(MOST_JUDGED)
+TOO_MANY_PARTITIONS: Final = TooManyStalled(MOST_JUDGED)
 MOST_ENTRIES: Final = 10_000
 """Most open entries that are read at once."""
 
-TOO_MUCH: Final = TooManyOpen(MOST_ENTRIES)
-WHYS_SHOWN: Final = 10
-OTHER_WHYS: Final = LessCommon()
+TOO_MANY_ENTRIES: Final = TooManyOpen(MOST_ENTRIES)
+REASONS_SHOWN: Final = 10
+OTHER_REASONS: Final = LessCommon()
 NAMED: Final = 5
 
 _D, _F, _W = data_partitions.c, findings.c, partition_watch.c
@@ -65,7 +65,7 @@ class JudgedPartition(NamedTuple):
     why: Reason | None = None
 
 
-class Missing(NamedTuple):
+class UnjudgedPartitions(NamedTuple):
     """The number of `partitions` that cannot be judged for one and the same reason; the first of them are `places`."""
 
     why: Reason
@@ -85,7 +85,7 @@ class Coverage(NamedTuple):
     judged: int = 0
     blocked: int = 0
     not_covered: int = 0
-    missing: tuple[Missing, ...] = ()
+    missing: tuple[UnjudgedPartitions, ...] = ()
     hides_all: bool = False
 
     @property
@@ -93,7 +93,7 @@ class Coverage(NamedTuple):
         return self.watched - self.judged
 
 
-class StandingRow(NamedTuple):
+class StalledRow(NamedTuple):
     """A stalled partition (its LSO is below the high watermark), and since when."""
 
     topic: str
@@ -107,7 +107,7 @@ class StandingRow(NamedTuple):
         return self.high_watermark - self.last_stable_offset
 
 
-def why_no_log(connection: Connection, cluster_id: int) -> Reason | None:
+def log_unread_reason(connection: Connection, cluster_id: int) -> Reason | None:
     """Returns why the transaction log cannot be read: access is denied, or no read has ever succeeded. None where it is
     read, or was read and will be again."""
     status = clusters.statuses(connection, cluster_id).get(SOURCE)
@@ -119,10 +119,10 @@ def why_no_log(connection: Connection, cluster_id: int) -> Reason | None:
 def judge(connection: Connection, cluster_id: int, rows: Sequence[PartitionRow]) -> list[JudgedPartition]:
     """Returns each of the rows judged, as of the last observation of all partitions."""
     as_of_ms = looked_at_ms(connection, cluster_id)
-    standing = [(row.topic, row.partition) for row in rows if row.stalled_since_ms is not None]
-    if as_of_ms is None or not standing:
+    stalled = [(row.topic, row.partition) for row in rows if row.stalled_since_ms is not None]
+    if as_of_ms is None or not stalled:
         return [JudgedPartition(row, why=row.why) for row in rows]
-    found = read_partitions.entries(connection, cluster_id, standing, MOST_ENTRIES)
+    found = read_partitions.entries(connection, cluster_id, stalled, MOST_ENTRIES)
     entries: dict[TopicPartition, list[Entry]] = {}
     for one in found:
         entries.setdefault(one.topic_partition, []).append(one)
@@ -134,21 +134,21 @@ def judge(connection: Connection, cluster_id: int, rows: Sequence[PartitionRow])
         _context(connection, cluster_id, as_of_ms),
         as_of_ms,
         entries.keys() - {found[-1].topic_partition} if len(found) == MOST_ENTRIES else None,
-        why_no_log(connection, cluster_id),
+        log_unread_reason(connection, cluster_id),
     )
     return [judging.judge(row, entries.get((row.topic, row.partition), [])) for row in rows]
 
 
 class _Judging(NamedTuple):
-    """The inputs of a judgement. `whole`: the partitions of which all entries were read; None: all of them. `no_log`:
-    as `why_no_log`."""
+    """The inputs of a judgement. `complete`: the partitions of which all entries were read; None: all of them.
+    `log_unread`: as `log_unread_reason`."""
 
     owners: dict[int, list[Owner]]
     hanging: frozenset[tuple[str, int, int, int]]
     context: Context
     as_of_ms: int
-    whole: Set[TopicPartition] | None
-    no_log: Reason | None
+    complete: Set[TopicPartition] | None
+    log_unread: Reason | None
 
     def judge(self, row: PartitionRow, entries: Sequence[Entry]) -> JudgedPartition:
         if row.stalled_since_ms is None:
@@ -157,8 +157,8 @@ class _Judging(NamedTuple):
         seen = sorted((_first_seen(one, row) for one in entries), key=lambda one: one.start_offset)
         shown = [JudgedEntry(one, self._relate(one)) for one in seen]
         why = row.why or why_not_judged(stall, [(one.entry, one.relation) for one in shown], self.as_of_ms)
-        if why is None and self.whole is not None and (row.topic, row.partition) not in self.whole:
-            why = TOO_MUCH
+        if why is None and self.complete is not None and (row.topic, row.partition) not in self.complete:
+            why = TOO_MANY_ENTRIES
         named = blocker_of(stall, seen)
         if (closed := unreplicated(stall, seen, self.as_of_ms)) is not None:
             owner = owner_of(closed, self.owners.get(closed.producer_id, []))
@@ -169,30 +169,30 @@ class _Judging(NamedTuple):
     def _relate(self, entry: Entry) -> Relation:
         is_hanging = (*entry.topic_partition, entry.producer_id, entry.start_offset) in self.hanging
         relation = relate(entry, self.owners.get(entry.producer_id, []), self.context, is_hanging=is_hanging)
-        if relation.why == LogUnread() and self.no_log is not None:
-            return relation._replace(why=LogUnread(self.no_log))
+        if relation.why == LogUnread() and self.log_unread is not None:
+            return relation._replace(why=LogUnread(self.log_unread))
         return relation
 
 
-def judged_standing(connection: Connection, cluster_id: int) -> list[JudgedPartition]:
+def judged_stalled(connection: Connection, cluster_id: int) -> list[JudgedPartition]:
     """Returns the stalled partitions judged, the longest stalled first, MOST_JUDGED at most."""
     return judge(connection, cluster_id, read_partitions.stalled(connection, cluster_id, MOST_JUDGED))
 
 
 def coverage(connection: Connection, cluster_id: int, judged: Sequence[JudgedPartition] | None = None) -> Coverage:
-    """Returns the coverage as of the last observation of all partitions. `judged`: the answer of `judged_standing`, if
+    """Returns the coverage as of the last observation of all partitions. `judged`: the answer of `judged_stalled`, if
     the caller has it already."""
     as_of_ms = looked_at_ms(connection, cluster_id)
     if as_of_ms is None:
         return Coverage()
     counts = read_partitions.counts(connection, cluster_id, as_of_ms - ANSWERS_WITHIN_MS)
     unjudged: dict[Reason, list[TopicPartition]] = {}
-    for one in judged_standing(connection, cluster_id) if judged is None else judged:
+    for one in judged_stalled(connection, cluster_id) if judged is None else judged:
         if one.why is not None and one.row.why is None:
             unjudged.setdefault(one.why, []).append((one.row.topic, one.row.partition))
-    missing = [Missing(why, len(places), tuple(places[:NAMED])) for why, places in unjudged.items()]
+    missing = [UnjudgedPartitions(why, len(places), tuple(places[:NAMED])) for why, places in unjudged.items()]
     if counts.stalled > MOST_JUDGED:
-        missing.append(Missing(TOO_MANY, counts.stalled - MOST_JUDGED, ()))
+        missing.append(UnjudgedPartitions(TOO_MANY_PARTITIONS, counts.stalled - MOST_JUDGED, ()))
     return Coverage(
         looked_at_ms=as_of_ms,
         watched=counts.watched,
@@ -200,20 +200,20 @@ def coverage(connection: Connection, cluster_id: int, judged: Sequence[JudgedPar
         judged=max(counts.answering - sum(one.partitions for one in missing), 0),
         blocked=counts.stalled,
         not_covered=counts.not_covered,
-        missing=tuple(sorted([*_silent(connection, cluster_id), *missing], key=lambda one: -one.partitions)),
+        missing=tuple(sorted([*_unanswered(connection, cluster_id), *missing], key=lambda one: -one.partitions)),
         hides_all=not counts.watched and _has_log(connection, cluster_id),
     )
 
 
-def standing(connection: Connection, cluster_id: int, limit: int) -> tuple[StandingRow, ...]:
+def stalled_partitions(connection: Connection, cluster_id: int, limit: int) -> tuple[StalledRow, ...]:
     """Returns the partitions that `Coverage.blocked` counts, the longest stalled first."""
     rows = connection.execute(
-        select(*(_D[name] for name in StandingRow._fields))
+        select(*(_D[name] for name in StalledRow._fields))
         .where(_D.cluster_id == cluster_id, _D.stalled_since_ms.is_not(None))
         .order_by(_D.stalled_since_ms, _D.topic, _D.partition)
         .limit(limit)
     )
-    return tuple(StandingRow(*row) for row in rows)
+    return tuple(StalledRow(*row) for row in rows)
 
 
 def _has_log(connection: Connection, cluster_id: int) -> bool:
@@ -224,19 +224,21 @@ def _has_log(connection: Connection, cluster_id: int) -> bool:
     return connection.execute(found.limit(1)).first() is not None
 
 
-def _silent(connection: Connection, cluster_id: int) -> list[Missing]:
+def _unanswered(connection: Connection, cluster_id: int) -> list[UnjudgedPartitions]:
     """Returns the partitions that did not answer, by reason: the commonest reasons, and the others together."""
-    said = (_D.cluster_id == cluster_id, _D.is_gone.is_(False), _D.why.is_not(None))
+    unanswered = (_D.cluster_id == cluster_id, _D.is_gone.is_(False), _D.why.is_not(None))
     count = func.count()
-    reasons = select(_D.why, count).where(*said).group_by(_D.why).order_by(count.desc(), _D.why).limit(WHYS_SHOWN)
+    reasons = (
+        select(_D.why, count).where(*unanswered).group_by(_D.why).order_by(count.desc(), _D.why).limit(REASONS_SHOWN)
+    )
     found = []
     for why, partitions in connection.execute(reasons).all():
-        places = select(_D.topic, _D.partition).where(*said, _D.why == why).order_by(_D.topic, _D.partition)
+        places = select(_D.topic, _D.partition).where(*unanswered, _D.why == why).order_by(_D.topic, _D.partition)
         named = tuple((row.topic, row.partition) for row in connection.execute(places.limit(NAMED)))
-        found.append(Missing(decode(why), partitions, named))
-    if len(found) == WHYS_SHOWN:
-        others = (connection.scalar(select(count).where(*said)) or 0) - sum(one.partitions for one in found)
-        found += [Missing(OTHER_WHYS, others, ())] if others else []
+        found.append(UnjudgedPartitions(decode(why), partitions, named))
+    if len(found) == REASONS_SHOWN:
+        others = (connection.scalar(select(count).where(*unanswered)) or 0) - sum(one.partitions for one in found)
+        found += [UnjudgedPartitions(OTHER_REASONS, others, ())] if others else []
     return found
 
 
@@ -250,9 +252,9 @@ def _context(connection: Connection, cluster_id: int, as_of_ms: int) -> Context:
     """Returns the context of a judgement. The transaction log may have been read to an end asked for later than the
     last observation; then the context is as of that time."""
     limits = limits_of(judge_inputs.configs(connection, cluster_id))
-    views = judge_inputs.views(connection, cluster_id)
-    newest_ms = max([as_of_ms, *(view.end_asked_at_ms for view in views)])
-    return context_of(limits, Rules(), views, newest_ms)
+    progress = judge_inputs.log_progress(connection, cluster_id)
+    newest_ms = max([as_of_ms, *(view.end_asked_at_ms for view in progress)])
+    return context_of(limits, Rules(), progress, newest_ms)
 
 
 def _first_seen(entry: Entry, row: PartitionRow) -> Entry:

@@ -22,14 +22,14 @@ from service.store.queries.clusters import (
 )
 from service.store.queries.expiring import count_expiring
 from service.store.queries.findings import counts as finding_counts
-from service.store.queries.findings import longest, truncated
-from service.store.queries.judged_partitions import Coverage, StandingRow, coverage, standing
-from service.store.queries.partitions import read_victims
+from service.store.queries.findings import longest_open, truncated
+from service.store.queries.judged_partitions import Coverage, StalledRow, coverage, stalled_partitions
+from service.store.queries.partitions import read_affected_groups
 from service.store.schema import counters, log_partitions, transactional_ids
 
 TOP_OPEN: Final = 20
 HANGING_NAMED: Final = 50
-STANDING_READ: Final = 2_500
+STALLED_READ: Final = 2_500
 """Most stalled partitions that series may be shown of: the hard cap of 10,000 series, at four each."""
 
 EXPIRES_WITHIN_MS: Final = {"1h": 3_600_000, "24h": 86_400_000, "72h": 259_200_000}
@@ -58,7 +58,7 @@ class ClusterFacts(NamedTuple):
     """A cluster at one moment. `counters` by (name, label); `oldest`: by open state, the earliest time at which an id
     entered it; `top_open`: oldest first. `expiring`: numbers of ids that expire within 1h, …; `highest_epochs` by
     protocol, 1 and 2; `findings` by (kind, status); `truncated`: by kind, the number without a finding. `hanging`: the
-    confirmed findings open longest; `standing`: stalled partitions, the longest first."""
+    confirmed findings open longest; `stalled`: stalled partitions, the longest first."""
 
     name: str
     kafka_cluster_id: str
@@ -75,8 +75,8 @@ class ClusterFacts(NamedTuple):
     truncated: Mapping[str, int]
     hanging: tuple[Finding, ...]
     coverage: Coverage
-    standing: tuple[StandingRow, ...]
-    victims: tuple[AffectedGroup, ...]
+    stalled: tuple[StalledRow, ...]
+    affected_groups: tuple[AffectedGroup, ...]
 
 
 _T = transactional_ids.c
@@ -137,10 +137,10 @@ def _facts(connection: Connection, cluster: ClusterRow) -> ClusterFacts:
         highest_epochs=_highest_epochs(connection, cluster.id),
         findings={(row.kind, row.status): row.findings for row in finding_counts(connection, cluster.id)},
         truncated=truncated(connection, cluster.id),
-        hanging=longest(connection, cluster.id, kinds.HANGING, HANGING_NAMED),
+        hanging=longest_open(connection, cluster.id, kinds.HANGING, HANGING_NAMED),
         coverage=coverage(connection, cluster.id),
-        standing=standing(connection, cluster.id, STANDING_READ),
-        victims=tuple(read_victims(connection, cluster.id)),
+        stalled=stalled_partitions(connection, cluster.id, STALLED_READ),
+        affected_groups=tuple(read_affected_groups(connection, cluster.id)),
     )
 
 

@@ -25,15 +25,15 @@ from service.store.schema import data_partitions, group_offsets, open_entries, p
 STALLED_READ: Final = 2_000
 ENTRIES_READ: Final = 5_000
 GROUPS_READ: Final = 10_000
-STANDING_READ: Final = 5_000
+STALLED_SAMPLES_READ: Final = 5_000
 
 _D, _W, _E, _G = data_partitions.c, partition_watch.c, open_entries.c, group_offsets.c
 
 _FIRST: Final = tuple(c.name for c in data_partitions.c if c.name.startswith("first_"))
 
-_THERE = _D.is_gone.is_(False)
+_EXISTS = _D.is_gone.is_(False)
 _LOOKED_AT_MS = case(
-    (and_(_D.why.is_(None), _THERE, _W.looked_at_ms > _D.looked_at_ms), _W.looked_at_ms), else_=_D.looked_at_ms
+    (and_(_D.why.is_(None), _EXISTS, _W.looked_at_ms > _D.looked_at_ms), _W.looked_at_ms), else_=_D.looked_at_ms
 )
 
 _ENDS = select(_D.topic, _D.partition, *(_D[name] for name in LsoSample._fields)).where(_D.is_gone.is_(False))
@@ -91,17 +91,17 @@ class PartitionCounts(NamedTuple):
     looked_at_ms: int | None
 
 
-_LOOK: Final = PartitionRow._fields[:14]
+_OBSERVED: Final = PartitionRow._fields[:14]
 
 _COLUMNS = [_LOOKED_AT_MS if name == "looked_at_ms" else _D[name] for name in (*PartitionRow._fields[:-1], *_FIRST)]
 _JOINED = data_partitions.outerjoin(partition_watch, _W.cluster_id == _D.cluster_id)
 _ROWS = select(*_COLUMNS).select_from(_JOINED)
 _OF_CLUSTER = _D.cluster_id == bindparam("cluster_id")
-_STANDS = and_(_OF_CLUSTER, _D.stalled_since_ms.is_not(None))
-_STALLED = _ROWS.where(_STANDS).order_by(_D.stalled_since_ms, _D.topic, _D.partition).limit(bindparam("limit"))
-_COUNT_STALLED = select(func.count()).where(_STANDS)
+_IS_STALLED = and_(_OF_CLUSTER, _D.stalled_since_ms.is_not(None))
+_STALLED = _ROWS.where(_IS_STALLED).order_by(_D.stalled_since_ms, _D.topic, _D.partition).limit(bindparam("limit"))
+_COUNT_STALLED = select(func.count()).where(_IS_STALLED)
 _GONE = _ROWS.where(_OF_CLUSTER, _D.is_gone.is_(True))
-_IS_SILENT = select(exists().where(_OF_CLUSTER, _THERE, _D.leader >= 0, _D.why_code != NoPermission.code))
+_IS_UNRESPONSIVE = select(exists().where(_OF_CLUSTER, _EXISTS, _D.leader >= 0, _D.why_code != NoPermission.code))
 _LOOKED_AT = select(_W.looked_at_ms).where(_W.cluster_id == bindparam("cluster_id"))
 _COUNT_GROUPS = select(func.count()).where(_G.cluster_id == bindparam("cluster_id"))
 _ENTRIES = (
@@ -145,7 +145,7 @@ def find(connection: Connection, cluster_id: int, topic: str, partition: int) ->
     """Returns the partition; None if it is not known, or gone."""
     if "\0" in topic:
         return None  # no topic holds it, and PostgreSQL refuses to compare it with one
-    at = and_(_D.cluster_id == cluster_id, _D.topic == topic, _D.partition == partition, _THERE)
+    at = and_(_D.cluster_id == cluster_id, _D.topic == topic, _D.partition == partition, _EXISTS)
     found = _read(connection, _ROWS.where(at))
     return found[0] if found else None
 
@@ -155,9 +155,9 @@ def gone(connection: Connection, cluster_id: int) -> list[PartitionRow]:
     return _read(connection, _GONE, {"cluster_id": cluster_id})
 
 
-def some_broker_is_silent(connection: Connection, cluster_id: int) -> bool:
+def is_some_broker_unresponsive(connection: Connection, cluster_id: int) -> bool:
     """Returns whether some partition's leader does not answer, for another reason than a missing permission."""
-    return connection.scalar(_IS_SILENT, {"cluster_id": cluster_id}) is True
+    return connection.scalar(_IS_UNRESPONSIVE, {"cluster_id": cluster_id}) is True
 
 
 def page(
@@ -174,7 +174,7 @@ def page(
 
     `lagging`: True for only the stalled partitions, False for only the others.
     """
-    chosen = [_D.cluster_id == cluster_id, _THERE]
+    chosen = [_D.cluster_id == cluster_id, _EXISTS]
     if lagging is not None:
         chosen.append(_D.stalled_since_ms.is_not(None) if lagging else _D.stalled_since_ms.is_(None))
     if topic is not None:
@@ -190,14 +190,14 @@ def page(
 def counts(connection: Connection, cluster_id: int, fresh_since_ms: int) -> PartitionCounts:
     """Returns the counts; `answering` are the partitions that reported their state at `fresh_since_ms` or later."""
     answers = and_(_D.why.is_(None), fresh_since_ms <= _LOOKED_AT_MS)
-    watched, answering, standing = connection.execute(
+    watched, answering, stalled = connection.execute(
         select(func.count(), _count(answers), _count(_D.stalled_since_ms.is_not(None)))
         .select_from(_JOINED)
-        .where(_D.cluster_id == cluster_id, _THERE)
+        .where(_D.cluster_id == cluster_id, _EXISTS)
     ).one()
     watch = connection.execute(select(_W.looked_at_ms, _W.not_covered).where(_W.cluster_id == cluster_id)).one_or_none()
     looked_at_ms, not_covered = (None, 0) if watch is None else watch
-    return PartitionCounts(watched, answering, standing, not_covered, looked_at_ms)
+    return PartitionCounts(watched, answering, stalled, not_covered, looked_at_ms)
 
 
 def entries(
@@ -231,9 +231,9 @@ def _read(
 
 
 def _row(row: Any) -> PartitionRow:
-    *told, described, is_whole, lag_bytes, read_why = row[:20]
+    *observed, described, is_whole, lag_bytes, read_why = row[:20]
     first = None if row[20] is None else FirstBatch(*row[20:])
-    read = PartitionRow._make((*told, bool(described), bool(is_whole), lag_bytes, decode_if(read_why), first))
+    read = PartitionRow._make((*observed, bool(described), bool(is_whole), lag_bytes, decode_if(read_why), first))
     return read if row.why is None else read._replace(why=decode(row.why))
 
 
@@ -241,7 +241,7 @@ def _count(condition: ColumnElement[bool]) -> ColumnElement[int]:
     return func.count(case((condition, 1)))
 
 
-def read_victims(connection: Connection, cluster_id: int) -> list[AffectedGroup]:
+def read_affected_groups(connection: Connection, cluster_id: int) -> list[AffectedGroup]:
     """Returns the relation of every group on a stalled partition, by group, topic and partition; as many as the watch
     of groups keeps, a few thousand at most."""
     offsets = groups(connection, cluster_id)
@@ -254,11 +254,11 @@ def read_victims(connection: Connection, cluster_id: int) -> list[AffectedGroup]
     return affected_groups(offsets, ends, offsets_partitions(ends), as_of_ms)
 
 
-def standing(connection: Connection, cluster_id: int) -> dict[TopicPartition, LsoSample]:
-    """Returns the stalled partitions, the longest stalled first, STANDING_READ at most; if there are any, all
+def stalled_samples(connection: Connection, cluster_id: int) -> dict[TopicPartition, LsoSample]:
+    """Returns the stalled partitions, the longest stalled first, STALLED_SAMPLES_READ at most; if there are any, all
     partitions of `__consumer_offsets` too."""
     below = _ENDS.where(_D.cluster_id == cluster_id, _D.stalled_since_ms.is_not(None))
-    found = _by_place(connection.execute(below.order_by(_D.stalled_since_ms).limit(STANDING_READ)))
+    found = _by_place(connection.execute(below.order_by(_D.stalled_since_ms).limit(STALLED_SAMPLES_READ)))
     return found | _of_offsets_topic(connection, cluster_id) if found else {}
 
 

@@ -30,7 +30,7 @@ class RejectRow(NamedTuple):
     bytes_kept: int
 
 
-class Asked(NamedTuple):
+class RequestTimes(NamedTuple):
     """The times when groups and the brokers' configs were last asked; None: never. `groups`: how many were seen
     then."""
 
@@ -61,7 +61,7 @@ def count_rejects(connection: Connection, cluster_id: int, since_ms: int) -> dic
     return {(source, partition): number for source, partition, number in rows}
 
 
-def asked(connection: Connection, cluster_id: int) -> Asked:
+def request_times(connection: Connection, cluster_id: int) -> RequestTimes:
     of_cluster = group_offsets.c.cluster_id == cluster_id
     groups_ms, groups = connection.execute(
         select(func.max(group_offsets.c.observed_at_ms), func.count(func.distinct(group_offsets.c.group))).where(
@@ -69,15 +69,15 @@ def asked(connection: Connection, cluster_id: int) -> Asked:
         )
     ).one()
     configs_ms = connection.scalar(select(clusters.c.described_at_ms).where(clusters.c.id == cluster_id))
-    return Asked(groups_ms, groups, configs_ms)
+    return RequestTimes(groups_ms, groups, configs_ms)
 
 
-SILENT_READ: Final = 200
+UNANSWERED_READ: Final = 200
 
 _D = data_partitions.c
 
 
-class SilentTopic(NamedTuple):
+class UnansweredTopic(NamedTuple):
     """The `partitions` of a topic, between `first` and `last`, that gave the same reason `why` instead of an answer."""
 
     topic: str
@@ -93,9 +93,9 @@ class SilentTopic(NamedTuple):
         return f"{self.topic}-{self.first}" + (f" to -{self.last}" if self.last != self.first else "")
 
 
-def read_silent(
-    connection: Connection, cluster_id: int, topic: str = "", limit: int = SILENT_READ
-) -> list[SilentTopic]:
+def read_unanswered(
+    connection: Connection, cluster_id: int, topic: str = "", limit: int = UNANSWERED_READ
+) -> list[UnansweredTopic]:
     """Returns the watched partitions that did not answer when they were last asked, and were not stalled when they
     answered before: the first `limit` topics and reasons, by topic. `topic`: a text that the topic's name contains."""
     chosen = [
@@ -113,4 +113,4 @@ def read_silent(
         .order_by(_D.topic, _D.why)
         .limit(limit)
     )
-    return [SilentTopic(topic, decode(why), *more) for topic, why, *more in rows]
+    return [UnansweredTopic(topic, decode(why), *more) for topic, why, *more in rows]

@@ -30,7 +30,7 @@ class EndedMinute(NamedTuple):
     aborts: int
 
 
-class Halves(NamedTuple):
+class Medians(NamedTuple):
     """Medians, as upper bounds of buckets: half of the committed transactions were open for at most `open_ms`, and half
     of all markers took at most `marker_ms`. None where nothing was counted, or the median lies above the last bound."""
 
@@ -73,7 +73,7 @@ def aborts_by_cause(
     return None if sum(found.values()) > MOST_STEPS else found
 
 
-def halves(connection: Connection, cluster_id: int) -> Halves:
+def medians(connection: Connection, cluster_id: int) -> Medians:
     """Returns the medians since counting began, from the histograms that the store keeps."""
     names = {f"{OPEN}_ms_commit": OPEN, f"{MARKER}_ms_commit": MARKER, f"{MARKER}_ms_abort": MARKER}
     rows = connection.execute(
@@ -83,7 +83,7 @@ def halves(connection: Connection, cluster_id: int) -> Halves:
     for name, label, value in rows:
         of_kind = buckets[names[name]]
         of_kind[int(label)] = of_kind.get(int(label), 0) + value
-    return Halves(_half(OPEN, buckets[OPEN]), _half(MARKER, buckets[MARKER]))
+    return Medians(_median(OPEN, buckets[OPEN]), _median(MARKER, buckets[MARKER]))
 
 
 def resolved_since(connection: Connection, cluster_id: int, since_ms: int) -> int:
@@ -111,7 +111,7 @@ def last_resolved(connection: Connection, cluster_id: int) -> Finding | None:
     return None if row is None else finding_of(row)
 
 
-def _half(kind: str, buckets: Mapping[int, int]) -> int | None:
+def _median(kind: str, buckets: Mapping[int, int]) -> int | None:
     half, seen = sum(buckets.values()) / 2, 0
     for index, bound_ms in enumerate(BOUNDS_MS[kind]):
         seen += buckets.get(index, 0)

@@ -8,8 +8,8 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import Column, ColumnElement, Select, func, or_, select
 
 from service.domain.transaction_log.states import LAST_TIME_MS, OPEN
-from service.store.display import parts_shown, readings_of
-from service.store.id_key import KEPT, prefix_end
+from service.store.display import part_displays, possible_ids_of
+from service.store.id_key import KEY_ID_BYTES, prefix_end
 from service.store.schema import open_participants, transactional_ids
 
 _T = transactional_ids.c
@@ -31,7 +31,7 @@ class Selection(NamedTuple):
     text: bytes = b""
 
 
-class Place(NamedTuple):
+class PageCursor(NamedTuple):
     """The place where a page ended: the last row's segment of the sort, its time there (None: by id alone), its id."""
 
     segment: int
@@ -73,7 +73,7 @@ SORTS: Final[dict[str, tuple[Segment, ...]]] = {
 }
 
 
-def is_place(sort: str, place: Place) -> bool:
+def is_cursor(sort: str, place: PageCursor) -> bool:
     """Returns whether a page of `sort` can have ended there."""
     segments = SORTS[sort]
     if not 0 <= place.segment < len(segments):
@@ -96,7 +96,7 @@ def by_id(cluster_id: int, selection: Selection, state: int, after: bytes | None
 
 
 def by_update(
-    cluster_id: int, selection: Selection, segment: ByTime, state: int, after: Place | None, limit: int
+    cluster_id: int, selection: Selection, segment: ByTime, state: int, after: PageCursor | None, limit: int
 ) -> Select[int, bytes]:
     """Returns the statement for (time, id) of one state in the order of the segment, from behind `after`."""
     time = segment.column
@@ -113,7 +113,7 @@ def by_update(
 
 
 def by_time(
-    cluster_id: int, selection: Selection, segment: ByTime, after: Place | None, limit: int
+    cluster_id: int, selection: Selection, segment: ByTime, after: PageCursor | None, limit: int
 ) -> Select[tuple[Any, ...]]:
     """Returns the statement for the rows of one segment, from behind `after`.
 
@@ -137,7 +137,7 @@ def by_time(
 
 
 def _within(
-    cluster_id: int, segment: ByTime, time: ColumnElement[Any], after: Place | None
+    cluster_id: int, segment: ByTime, time: ColumnElement[Any], after: PageCursor | None
 ) -> Iterable[ColumnElement[bool]]:
     """Yields the conditions for rows in the segment, from behind `after`."""
     lowest, highest = segment.lowest, segment.highest
@@ -156,15 +156,15 @@ def filters(cluster_id: int, selection: Selection, *, seeks: bool = True) -> Ite
     """Yields the conditions of the selection. `seeks`: an index may find the prefix. Its ids may be half of all, which
     PostgreSQL cannot know beforehand."""
     if selection.prefix:
-        kept = selection.prefix[:KEPT]
+        kept = selection.prefix[:KEY_ID_BYTES]
         if not seeks:
             yield func.substr(_T.transactional_id, 1, len(kept)) == kept
         else:
             yield _T.transactional_id >= kept
             if (end := prefix_end(kept)) is not None:
                 yield _T.transactional_id < end
-        if len(selection.prefix) > KEPT:  # longer than any key: the id as people see it has to match
-            starts = [one for one in parts_shown(selection.prefix) if not one.startswith(" ")]
+        if len(selection.prefix) > KEY_ID_BYTES:  # longer than any key: the id as people see it has to match
+            starts = [one for one in part_displays(selection.prefix) if not one.startswith(" ")]
             yield or_(*(func.substr(_T.display, 1, len(one)) == one for one in starts))
     if selection.started_until_ms is not None:
         yield _T.started_at_ms >= 0
@@ -182,5 +182,5 @@ def filters(cluster_id: int, selection: Selection, *, seeks: bool = True) -> Ite
             select(p.transactional_id).where(p.cluster_id == cluster_id, p.topic == selection.topic)
         )
     if selection.text:
-        parts = dict.fromkeys(part for one in readings_of(selection.text) for part in parts_shown(one))
+        parts = dict.fromkeys(part for one in possible_ids_of(selection.text) for part in part_displays(one))
         yield or_(*(_T.display.icontains(part, autoescape=True) for part in parts))

@@ -10,12 +10,12 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import Connection, Row, bindparam, select
 
 from service.domain.transaction_log.states import OPEN
-from service.store.display import readings_of
-from service.store.id_key import KEPT, id_key, is_cut, whole_id
+from service.store.display import possible_ids_of
+from service.store.id_key import KEY_ID_BYTES, full_id, id_key, is_cut
 from service.store.queries.transaction_pages import (
     SORTS,
     ByTime,
-    Place,
+    PageCursor,
     Segment,
     Selection,
     by_id,
@@ -42,13 +42,13 @@ class Page(NamedTuple):
     """A page of rows; `after` is where the next page begins, None: this was the last."""
 
     rows: tuple[IdRow, ...]
-    after: Place | None
+    after: PageCursor | None
 
 
 def find_named(connection: Connection, cluster_id: int, name: bytes) -> IdRow | None:
     """Returns the row of the id that a text names (`service.store.display.readings`): of the text itself, where there
     is such an id."""
-    rows = (find(connection, cluster_id, one) for one in readings_of(name))
+    rows = (find(connection, cluster_id, one) for one in possible_ids_of(name))
     return next((row for row in rows if row is not None), None)
 
 
@@ -60,23 +60,23 @@ def find(connection: Connection, cluster_id: int, transactional_id: bytes) -> Id
     return None if row is None else _row(row)
 
 
-def whole_ids(connection: Connection, cluster_id: int, keys: Iterable[bytes]) -> dict[bytes, bytes]:
+def full_ids(connection: Connection, cluster_id: int, keys: Iterable[bytes]) -> dict[bytes, bytes]:
     """Returns the whole ids by key; a key without a row maps to itself."""
     found = {key: key for key in keys}
     if cut := [key for key in found if is_cut(key)]:
         rows = connection.execute(
             select(_T.transactional_id, _T.display).where(_T.cluster_id == cluster_id, _T.transactional_id.in_(cut))
         )
-        found |= {key: whole_id(key, display) for key, display in rows}
+        found |= {key: full_id(key, display) for key, display in rows}
     return found
 
 
 def named_prefix(connection: Connection, cluster_id: int, prefix: bytes) -> bytes:
     """Returns the beginning of ids that a text names: the text itself, if some id begins so, or if no id begins as it
     is shown."""
-    told = readings_of(prefix)
-    if len(told) > 1:
-        for one in told:
+    readings = possible_ids_of(prefix)
+    if len(readings) > 1:
+        for one in readings:
             begins = filters(cluster_id, Selection(frozenset(), one))
             if connection.execute(select(_T.state).where(_T.cluster_id == cluster_id, *begins).limit(1)).first():
                 return one
@@ -84,7 +84,7 @@ def named_prefix(connection: Connection, cluster_id: int, prefix: bytes) -> byte
 
 
 def read_page(
-    connection: Connection, cluster_id: int, selection: Selection, sort: str, after: Place | None, limit: int
+    connection: Connection, cluster_id: int, selection: Selection, sort: str, after: PageCursor | None, limit: int
 ) -> Page:
     """Returns at most `limit` rows in the order of `sort` (a key of SORTS), from behind `after`."""
     selection = _narrowed(selection)
@@ -120,23 +120,28 @@ def _narrowed(selection: Selection) -> Selection:
     return selection._replace(states=selection.states & OPEN)
 
 
-def _place(number: int, segment: Segment, row: IdRow) -> Place:
+def _place(number: int, segment: Segment, row: IdRow) -> PageCursor:
     ms = getattr(row, segment.column.name) if isinstance(segment, ByTime) else None
-    return Place(number, ms, id_key(row.transactional_id))
+    return PageCursor(number, ms, id_key(row.transactional_id))
 
 
-def whole_row(row: IdRow) -> IdRow:
+def full_row(row: IdRow) -> IdRow:
     """Returns the row under the whole id instead of its key."""
-    whole = whole_id(row.transactional_id, row.display)
+    whole = full_id(row.transactional_id, row.display)
     return row if whole == row.transactional_id else row._replace(transactional_id=whole)
 
 
 def _row(row: Row[*tuple[Any, ...]]) -> IdRow:
-    return whole_row(IdRow(*row))
+    return full_row(IdRow(*row))
 
 
 def _read(
-    connection: Connection, cluster_id: int, selection: Selection, segment: Segment, after: Place | None, limit: int
+    connection: Connection,
+    cluster_id: int,
+    selection: Selection,
+    segment: Segment,
+    after: PageCursor | None,
+    limit: int,
 ) -> list[IdRow]:
     if isinstance(segment, ByTime) and segment.column is _T.started_at_ms and not selection.states & OPEN:
         return []
@@ -176,6 +181,6 @@ def _is_wide(connection: Connection, cluster_id: int, selection: Selection) -> b
     """Returns whether the selection names ids by a prefix alone, and at least _WIDE ids have it."""
     if selection.producer_id is not None or selection.topic is not None:
         return False
-    only_prefix = Selection(selection.states, selection.prefix[:KEPT])
+    only_prefix = Selection(selection.states, selection.prefix[:KEY_ID_BYTES])
     fits = select(_T.transactional_id).where(_T.cluster_id == cluster_id, *filters(cluster_id, only_prefix))
     return connection.execute(fits.offset(_WIDE - 1).limit(1)).first() is not None

@@ -71,11 +71,11 @@ def last_abort(row: IdRow) -> LastAbort:
     return LastAbort(row.abort_offset, cause, row.abort_completed_ms, bool(row.abort_counts))
 
 
-def new_row(cluster_id: int, stored: IdRow | None, generation: int, runs: Sequence[Run], story: IdDelta) -> IdRow:
+def new_row(cluster_id: int, stored: IdRow | None, generation: int, runs: Sequence[Run], delta: IdDelta) -> IdRow:
     """Returns the row after the runs of one id, which are in log order."""
     newest, key = runs[-1].last, runs[0].transactional_id
     known = _newest_decodable(runs) or stored or newest
-    last = story.last_abort if story.last_abort != NO_ABORT else None
+    last = delta.last_abort if delta.last_abort != NO_ABORT else None
     return IdRow(
         cluster_id,
         key,
@@ -94,15 +94,15 @@ def new_row(cluster_id: int, stored: IdRow | None, generation: int, runs: Sequen
         known.client_transaction_version,
         known.previous_producer_id,
         known.partition_count,
-        _state_since_ms(newest, story),
+        _state_since_ms(newest, delta),
         newest.start_ms if newest.state in states.OPEN else None,
-        story.last_outcome if story.last_outcome is not None else stored and stored.last_outcome,
-        (stored.commits if stored else 0) + story.commits,
-        (stored.aborts_client if stored else 0) + story.aborts["client"],
-        (stored.aborts_timeout if stored else 0) + story.aborts["timeout"],
-        (stored.aborts_fenced if stored else 0) + story.aborts["fenced"],
-        (stored.aborts_admin if stored else 0) + story.aborts["admin"],
-        (stored.aborts_unattributed if stored else 0) + story.aborts["unattributed"],
+        delta.last_outcome if delta.last_outcome is not None else stored and stored.last_outcome,
+        (stored.commits if stored else 0) + delta.commits,
+        (stored.aborts_client if stored else 0) + delta.aborts["client"],
+        (stored.aborts_timeout if stored else 0) + delta.aborts["timeout"],
+        (stored.aborts_fenced if stored else 0) + delta.aborts["fenced"],
+        (stored.aborts_admin if stored else 0) + delta.aborts["admin"],
+        (stored.aborts_unattributed if stored else 0) + delta.aborts["unattributed"],
         last and last.offset,
         last and last.cause.code,
         last and last.cause.confidence,
@@ -113,11 +113,11 @@ def new_row(cluster_id: int, stored: IdRow | None, generation: int, runs: Sequen
     )
 
 
-def _state_since_ms(newest: LogRecord, story: IdDelta) -> int:
+def _state_since_ms(newest: LogRecord, delta: IdDelta) -> int:
     if newest.state == states.ONGOING:
         return newest.start_ms
-    is_told_of = newest.offset == story.newest_prepare.offset
-    return story.newest_prepare.timestamp_ms if is_told_of else newest.timestamp_ms
+    is_newest_prepare = newest.offset == delta.newest_prepare.offset
+    return delta.newest_prepare.timestamp_ms if is_newest_prepare else newest.timestamp_ms
 
 
 def _newest_decodable(runs: Sequence[Run]) -> LogRecord | None:

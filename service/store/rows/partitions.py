@@ -11,7 +11,7 @@ from service.domain.partitions.open_entries import Entry
 from service.domain.reasons.reason import Reason
 
 
-class LookRow(NamedTuple):
+class ObservedRow(NamedTuple):
     """The columns of `data_partitions` that an observation writes, in their order; then the time of the last read."""
 
     topic: str
@@ -54,12 +54,12 @@ class Partitions:
     """
 
     watched_ms: int
-    rows: dict[TopicPartition, LookRow]
+    rows: dict[TopicPartition, ObservedRow]
     entries: dict[TopicPartition, dict[int, Entry]]
-    looked: set[TopicPartition] = field(default_factory=set)
+    observed: set[TopicPartition] = field(default_factory=set)
     reads: dict[TopicPartition, StalledRead] = field(default_factory=dict)
 
-    def look(self, look: PartitionObservation) -> bool:
+    def apply_observation(self, look: PartitionObservation) -> bool:
         """Applies an observation; returns False, and changes nothing, if it is older than the stored one."""
         place = look.topic, look.partition
         old = self.rows.get(place)
@@ -68,14 +68,14 @@ class Partitions:
         known = None if old is None or old.is_gone or old.topic_id != look.topic_id else old
         row = _row(known, look, self.watched_ms)
         self.rows[place] = row
-        self.looked.add(place)
+        self.observed.add(place)
         if known is None or row.is_gone:
             self.entries.pop(place, None)
         elif place in self.entries:
             self.entries[place] = _open(row, self.entries[place].values())
         return True
 
-    def read(self, read: StalledRead) -> bool:
+    def apply_read(self, read: StalledRead) -> bool:
         """Applies a read; returns False, and changes nothing, if the read is of another partition than the stored one,
         older than the last read, or not newer than an observation that found nothing open."""
         place = read.topic, read.partition
@@ -97,12 +97,12 @@ class Partitions:
         self.entries.pop(place, None)
 
 
-def _row(known: LookRow | None, look: PartitionObservation, watched_ms: int) -> LookRow:
+def _row(known: ObservedRow | None, look: PartitionObservation, watched_ms: int) -> ObservedRow:
     """Returns the row after an observation. A partition that does not answer keeps its numbers and its stall: a broker
     that is away heals nothing."""
     answers = look.why is None and not look.is_gone
     answered_at_ms = look.looked_at_ms if answers else None
-    row = LookRow(*look[:-1], answered_at_ms=answered_at_ms, samples=look.samples, read_at_ms=None)
+    row = ObservedRow(*look[:-1], answered_at_ms=answered_at_ms, samples=look.samples, read_at_ms=None)
     if look.is_gone:
         return row._replace(stalled_since_ms=None)
     if known is None:
@@ -131,7 +131,7 @@ def _entry(place: TopicPartition, known: Entry | None, entry: OpenEntry, read: S
     return Entry._make((*place, *entry, first_seen_ms, read.read_at_ms))
 
 
-def _open(row: LookRow, entries: Iterable[Entry]) -> dict[int, Entry]:
+def _open(row: ObservedRow, entries: Iterable[Entry]) -> dict[int, Entry]:
     """Returns, by producer id, the entries that no observation shows to have ended."""
     return {
         one.producer_id: one

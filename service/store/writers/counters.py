@@ -25,7 +25,7 @@ from service.store.rows.counters import (
     SUM,
 )
 from service.store.schema import cluster_minutes, counters, rejects
-from service.store.writers.runs import Ended
+from service.store.writers.runs import EndedTotals
 
 KEPT_REJECTS: Final = 10_000
 """Most rejects kept of a cluster, the newest ones; DECODE_ERRORS has counted the rest."""
@@ -43,7 +43,7 @@ _REJECTS = Upsert(
 )
 
 
-def count_ends(connection: Connection, cluster_id: int, ended: Ended, now_ms: int) -> None:
+def count_ends(connection: Connection, cluster_id: int, ended: EndedTotals, now_ms: int) -> None:
     """Adds ended transactions to the counters, and to the minute they were read in."""
     grown = {
         COMMITS: ended.commits,
@@ -57,7 +57,9 @@ def count_ends(connection: Connection, cluster_id: int, ended: Ended, now_ms: in
         _MINUTES.write(connection, [(cluster_id, minute_ms, ended.commits, ended.aborts)])
 
 
-def count_durations(connection: Connection, cluster_id: int, histograms: Iterable[Durations], ended: Ended) -> None:
+def count_durations(
+    connection: Connection, cluster_id: int, histograms: Iterable[Durations], ended: EndedTotals
+) -> None:
     """Adds to the histograms: the commits that executors folded, and the pairs of records that were judged here."""
     grown: Counter[tuple[str, str]] = Counter()
     for one in histograms:

@@ -45,13 +45,13 @@ class FindingWriter:
             for since_ms in detected:
                 count_detection(connection, cluster_id, since_ms, now_ms)
             count_contradictions(connection, cluster_id, contradictions)
-            told = [
+            events = [
                 {"cluster_id": cluster_id, "finding_id": c.finding.id, "event": c.event, "at_ms": now_ms}
                 for c in changes
                 if c.event is not None
             ]
-            if told:
-                connection.execute(insert(finding_events), told)
+            if events:
+                connection.execute(insert(finding_events), events)
                 newest = connection.scalar(select(func.max(finding_events.c.sequence))) or 0
                 connection.execute(delete(finding_events).where(finding_events.c.sequence <= newest - EVENTS_KEPT))
 

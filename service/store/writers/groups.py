@@ -21,7 +21,7 @@ LONGEST_NAME: Final = 600
 _DIGEST: Final = 16
 
 
-class GroupSeen(NamedTuple):
+class ObservedGroupOffset(NamedTuple):
     """The offset of a group on a partition: service.domain.partitions.blocked_groups.GroupOffset without times."""
 
     group: str
@@ -49,7 +49,7 @@ class GroupWriter:
     def __init__(self, engine: Engine, lease: Lease) -> None:
         self._engine, self._lease, self._cluster_id = engine, lease, lease.cluster_id
 
-    def replace(self, rows: Iterable[GroupSeen], observed_at_ms: int, *, unasked: Iterable[str] = ()) -> None:
+    def replace(self, rows: Iterable[ObservedGroupOffset], observed_at_ms: int, *, unasked: Iterable[str] = ()) -> None:
         """Replaces the stored rows by these. `unasked`: groups that could not be asked, whose stored rows stay.
 
         Does nothing if a stored row was observed later. LeaseLost: stop. StoreUnavailable: nothing was written.
@@ -63,21 +63,21 @@ class GroupWriter:
             known = {tuple(row[:3]): GroupOffset._make(row) for row in stored}
             if any(row.observed_at_ms > observed_at_ms for row in known.values()):
                 return
-            seen = {}
+            rows_now = {}
             for row in rows:
                 offset = row._replace(group=group_name(row.group))
                 old = known.get(offset[:3])
-                stands = old is not None and old.committed_offset == offset.committed_offset
-                since_ms = old.standing_since_ms if old is not None and stands else observed_at_ms
-                seen[offset[:3]] = GroupOffset(*offset[:6], observed_at_ms, since_ms, offset.producer_id)
-            gone = [key for key in known.keys() - seen.keys() if key[0] not in kept]
+                is_unchanged = old is not None and old.committed_offset == offset.committed_offset
+                since_ms = old.standing_since_ms if old is not None and is_unchanged else observed_at_ms
+                rows_now[offset[:3]] = GroupOffset(*offset[:6], observed_at_ms, since_ms, offset.producer_id)
+            gone = [key for key in known.keys() - rows_now.keys() if key[0] not in kept]
             if gone:
                 names = ("of_group", "of_topic", "of_partition")
                 connection.execute(
                     _DROP,
                     [{"of_cluster": self._cluster_id} | dict(zip(names, key, strict=True)) for key in sorted(gone)],
                 )
-            _ROWS.write(connection, [(self._cluster_id, *row) for _, row in sorted(seen.items())])
+            _ROWS.write(connection, [(self._cluster_id, *row) for _, row in sorted(rows_now.items())])
 
 
 def group_name(group: str) -> str:

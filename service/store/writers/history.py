@@ -46,15 +46,15 @@ class HistoryRows:
         self._minutes: list[tuple[Any, ...]] = []
         self._revised: list[dict[str, Any]] = []
 
-    def add(self, row: IdRow, story: IdDelta) -> None:
+    def add(self, row: IdRow, delta: IdDelta) -> None:
         place = (self._cluster_id, row.transactional_id, row.partition, row.generation)
-        for one in story.transitions:
+        for one in delta.transitions:
             if one.at_ms >= self._oldest_ms:
                 self._transitions.append((*place, *one, self._counts))
-        for minute_ms, cell in story.minutes.items():
+        for minute_ms, sums in delta.minutes.items():
             if minute_ms >= self._oldest_ms:
-                self._minutes.append(minute_row(cell, self._cluster_id, row.transactional_id, minute_ms))
-        self._revised += [self._revision(row, offset, cause) for offset, cause in story.revised]
+                self._minutes.append(minute_row(sums, self._cluster_id, row.transactional_id, minute_ms))
+        self._revised += [self._revision(row, offset, cause) for offset, cause in delta.revised]
 
     def write(self, connection: Connection) -> None:
         _TRANSITIONS.write(connection, self._transitions)
@@ -73,21 +73,21 @@ class HistoryRows:
         }
 
 
-def minute_row(cell: MinuteSums, cluster_id: int, transactional_id: bytes, minute_ms: int) -> tuple[Any, ...]:
+def minute_row(sums: MinuteSums, cluster_id: int, transactional_id: bytes, minute_ms: int) -> tuple[Any, ...]:
     """Returns a row of `id_minutes`. Without commits, `first_ms` is the minute's end and `last_ms` its start, so that
     any commit replaces them."""
     return (
         cluster_id,
         transactional_id,
         minute_ms,
-        cell.commits,
-        *(cell.aborts[word] for word in ABORT_WORDS),
-        cell.opened,
-        cell.open_sum_ms,
-        cell.open_max_ms,
-        cell.marked,
-        cell.marker_sum_ms,
-        cell.marker_max_ms,
-        cell.first_ms if cell.commits else minute_ms + MINUTE_MS - 1,
-        cell.last_ms if cell.commits else minute_ms,
+        sums.commits,
+        *(sums.aborts[word] for word in ABORT_WORDS),
+        sums.opened,
+        sums.open_sum_ms,
+        sums.open_max_ms,
+        sums.marked,
+        sums.marker_sum_ms,
+        sums.marker_max_ms,
+        sums.first_ms if sums.commits else minute_ms + MINUTE_MS - 1,
+        sums.last_ms if sums.commits else minute_ms,
     )

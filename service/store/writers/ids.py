@@ -20,7 +20,7 @@ from service.store.many_rows import Upsert, look_up
 from service.store.rows.ids import IdRow, last_abort, new_row, newest_record
 from service.store.schema import coordinator_states, open_participants, producer_ids, transactional_ids
 from service.store.writers.history import HistoryRows
-from service.store.writers.runs import Ended, Told, keyed
+from service.store.writers.runs import EndedTotals, FoldedFacts, keyed
 
 _IDS = Upsert(transactional_ids, replace=IdRow._fields[2:])
 _PARTICIPANTS = Upsert(open_participants)
@@ -40,25 +40,26 @@ _NOWHERE = -1  # the offset of an id that has no record in the log as it is now
 
 @dataclass(frozen=True, slots=True)
 class IdWriter:
-    """Writes what is read of ids. For ids that begin with one of `kept`, every step becomes a row of history.
+    """Writes what is read of ids. For ids that begin with one of `full_history_prefixes`, every step becomes a row of
+    history.
 
     History older than `history_ms` is not written.
     """
 
     cluster_id: int
     history_ms: int
-    kept: tuple[bytes, ...] = ()
+    full_history_prefixes: tuple[bytes, ...] = ()
 
     def write(
         self,
         connection: Connection,
         generations: Mapping[int, int],
         runs: Sequence[Run],
-        told: Told,
+        facts: FoldedFacts,
         now_ms: int,
         *,
         counts: bool,
-    ) -> Ended:
+    ) -> EndedTotals:
         """Applies runs in the order of `by_id`; `generations` are by partition.
 
         Without `counts` the call may be repeated: runs that the store has already are left out.
@@ -68,7 +69,7 @@ class IdWriter:
         if stored and not counts:
             runs = [run for run in runs if not _is_stored(stored.get(run.transactional_id), run)]
         assigned = _count_new_pairs(connection, self.cluster_id, stored, runs) if counts else 0
-        ended = Ended(0, 0, Counter(), 0, assigned, [])
+        ended = EndedTotals(0, 0, Counter(), 0, assigned, [])
         changes = _Changes(self.cluster_id)
         history = HistoryRows(self.cluster_id, now_ms - self.history_ms, counts)
         for (key, partition), group in groupby(runs, attrgetter("transactional_id", "partition")):
@@ -76,20 +77,20 @@ class IdWriter:
             old = stored.get(key)
             if _is_left_behind(old, of_id):
                 continue
-            story = self._story(old, of_id, told, counts)
-            row = new_row(self.cluster_id, old, generations[partition], of_id, story)
+            delta = self._judge(old, of_id, facts, counts)
+            row = new_row(self.cluster_id, old, generations[partition], of_id, delta)
             if key in displays:
                 row = row._replace(display=displays[key])
             stored[key] = row
             changes.add(old, row, of_id[-1])
-            history.add(row, story)
-            ended = _plus(ended, story)
+            history.add(row, delta)
+            ended = _added(ended, delta)
         changes.write(connection)
         history.write(connection)
         _PRODUCERS.write(connection, [_producer(self.cluster_id, run) for run in runs if _names_producer(run)])
         return ended
 
-    def _story(self, old: IdRow | None, runs: Sequence[Run], told: Told, counts: bool) -> IdDelta:
+    def _judge(self, old: IdRow | None, runs: Sequence[Run], facts: FoldedFacts, counts: bool) -> IdDelta:
         place = runs[0].transactional_id, runs[0].partition
         before, last = NO_RECORD, NO_ABORT
         if old is not None and old.partition == runs[0].partition:  # a row of another log is no predecessor
@@ -98,10 +99,10 @@ class IdWriter:
             before,
             last,
             runs,
-            told.steps.get(place, ()),
-            told.minutes.get(place, ()) if counts else (),
+            facts.steps.get(place, ()),
+            facts.minutes.get(place, ()) if counts else (),
             counts=counts,
-            full_history=place[0].startswith(self.kept) if self.kept else False,
+            full_history=place[0].startswith(self.full_history_prefixes) if self.full_history_prefixes else False,
         )
 
 
@@ -136,17 +137,17 @@ class _Changes:
         _STATES.write(connection, moved)
 
 
-def _plus(ended: Ended, story: IdDelta) -> Ended:
-    ended.by_cause.update(story.aborts)
-    ended.durations.extend(story.durations)
+def _added(ended: EndedTotals, delta: IdDelta) -> EndedTotals:
+    ended.by_cause.update(delta.aborts)
+    ended.durations.extend(delta.durations)
     return ended._replace(
-        commits=ended.commits + story.commits,
-        aborts=ended.aborts + story.ended_aborts,
-        expired=ended.expired + story.expired,
+        commits=ended.commits + delta.commits,
+        aborts=ended.aborts + delta.ended_aborts,
+        expired=ended.expired + delta.expired,
     )
 
 
-def void_ids(connection: Connection, cluster_id: int, partition: int) -> None:
+def expire_partition_ids(connection: Connection, cluster_id: int, partition: int) -> None:
     """Marks the partition's ids as expired, because another log took its place; they come back when they are read there
     again.
 
@@ -159,7 +160,7 @@ def void_ids(connection: Connection, cluster_id: int, partition: int) -> None:
             open_participants.c.transactional_id.in_(select(transactional_ids.c.transactional_id).where(of_partition)),
         )
     )
-    voided = connection.execute(
+    expired = connection.execute(
         update(transactional_ids).where(of_partition).values(state=EXPIRED, offset=_NOWHERE, started_at_ms=None)
     )
     connection.execute(
@@ -167,7 +168,7 @@ def void_ids(connection: Connection, cluster_id: int, partition: int) -> None:
             coordinator_states.c.cluster_id == cluster_id, coordinator_states.c.partition == partition
         )
     )
-    _STATES.write(connection, [(cluster_id, partition, EXPIRED, voided.rowcount)])
+    _STATES.write(connection, [(cluster_id, partition, EXPIRED, expired.rowcount)])
 
 
 def _look_up(connection: Connection, cluster_id: int, ids: Sequence[bytes]) -> dict[bytes, IdRow]:
@@ -177,7 +178,7 @@ def _look_up(connection: Connection, cluster_id: int, ids: Sequence[bytes]) -> d
 
 def _is_stored(row: IdRow | None, run: Run) -> bool:
     """Returns whether the row contains the run already. Rows of a partition that have an offset are all of its present
-    generation: `void_ids` removed the offsets of the others."""
+    generation: `expire_partition_ids` removed the offsets of the others."""
     return row is not None and row.partition == run.partition and row.offset >= run.last.offset
 
 

@@ -18,7 +18,7 @@ _VOLUMES = Upsert(partition_minutes, add=Volume._fields[3:])
 _MARKERS = Upsert(partition_markers)
 
 
-class Tailed(NamedTuple):
+class AppliedRanges(NamedTuple):
     """The result of a batch: the ranges applied, and the ranges skipped because they were applied before."""
 
     ranges: int
@@ -30,7 +30,7 @@ class LedgerWriter(SourceWriter):
 
     source = SOURCE
 
-    def apply(self, batch: LedgerBatch, now_ms: int, before_ms: int | None = None) -> Tailed:
+    def apply(self, batch: LedgerBatch, now_ms: int, before_ms: int | None = None) -> AppliedRanges:
         """Writes facts and positions in one transaction; or, whatever is raised, nothing. `before_ms`: how long the
         previous batch took, to be counted.
 
@@ -39,15 +39,15 @@ class LedgerWriter(SourceWriter):
         with self._transaction(before_ms) as connection:
             done = [self._apply_topic(connection, batch, topic, now_ms) for topic in _topics(batch)]
             self._save_status(connection, now_ms, batch.trouble)
-            return Tailed(sum(one.ranges for one in done), sum(one.skipped for one in done))
+            return AppliedRanges(sum(one.ranges for one in done), sum(one.skipped for one in done))
 
-    def _apply_topic(self, connection: Connection, batch: LedgerBatch, topic: str, now_ms: int) -> Tailed:
+    def _apply_topic(self, connection: Connection, batch: LedgerBatch, topic: str, now_ms: int) -> AppliedRanges:
         log = (self._cluster_id, SOURCE, topic)
         volumes = [one for one in batch.volumes if one.topic == topic]
         markers = [one for one in batch.markers if one.topic == topic]
         ranges = [one.read for one in batch.ranges if one.topic == topic]
-        told = {one.partition for one in volumes} | {one.partition for one in markers}
-        todo = plan(positions(connection, *log), ranges, told)
+        with_facts = {one.partition for one in volumes} | {one.partition for one in markers}
+        todo = plan(positions(connection, *log), ranges, with_facts)
         begin_generations(connection, *log, todo.steps.values(), now_ms)
         begun = [
             Volume(topic, partition, minute_of(now_ms), 0, 0, 0, 0, 0)
@@ -58,7 +58,7 @@ class LedgerWriter(SourceWriter):
         _VOLUMES.write(connection, [(self._cluster_id, *one) for one in (*begun, *counted)])
         _MARKERS.write(connection, [(self._cluster_id, *one) for one in markers if one.partition in todo.steps])
         finish_ranges(connection, *log, todo.steps.values(), now_ms)
-        return Tailed(len(todo.steps), todo.skipped)
+        return AppliedRanges(len(todo.steps), todo.skipped)
 
 
 def _topics(batch: LedgerBatch) -> list[str]:

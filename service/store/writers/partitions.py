@@ -12,7 +12,7 @@ from service.domain.partitions.facts import SOURCE, PartitionsBatch, StalledRead
 from service.domain.partitions.open_entries import Entry
 from service.domain.reasons.coding import decode_if, encode_if
 from service.store.many_rows import Upsert, rows_at
-from service.store.rows.partitions import LookRow, Partitions
+from service.store.rows.partitions import ObservedRow, Partitions
 from service.store.schema import data_partitions, findings, open_entries, partition_watch
 from service.store.writers.source import NEVER_MS, SourceWriter
 
@@ -23,7 +23,7 @@ GONE_KEPT_MS: Final = 3_600_000
 """Time (ms) for which a partition that is gone is remembered, because the judge has to learn of it. While there are
 open findings about the partition, it is remembered for longer."""
 
-_LOOK = LookRow._fields[:-1]
+_OBSERVED = ObservedRow._fields[:-1]
 _READ = (
     *("read_at_ms", "read_lso", "described", "is_whole", "lag_bytes", "read_why"),
     *("first_base_offset", "first_producer_id", "first_producer_epoch", "first_is_transactional", "first_is_control"),
@@ -32,9 +32,11 @@ _READ = (
 _NOT_READ: Final = (None,) * len(_READ)
 _NO_FIRST: Final = (None,) * 7
 
-_STORED = select(*(data_partitions.c[name] for name in LookRow._fields))
+_STORED = select(*(data_partitions.c[name] for name in ObservedRow._fields))
 _STORED_ENTRIES = select(*(open_entries.c[name] for name in Entry._fields))
-_LOOKS = Upsert(data_partitions, columns=("cluster_id", *_LOOK, "why_code"), replace=(*_LOOK[2:], "why_code"))
+_OBSERVATIONS = Upsert(
+    data_partitions, columns=("cluster_id", *_OBSERVED, "why_code"), replace=(*_OBSERVED[2:], "why_code")
+)
 _ENTRIES = Upsert(open_entries, replace=Entry._fields[3:], columns=("cluster_id", *Entry._fields))
 _WATCH = Upsert(partition_watch, replace=("looked_at_ms", "not_covered"))
 
@@ -55,7 +57,7 @@ _DROP_ENTRY = delete(open_entries).where(_at(open_entries), open_entries.c.produ
 class Written(NamedTuple):
     """The numbers of observations and reads of a batch that were news; the others were older than what is stored."""
 
-    looks: int
+    observations: int
     reads: int
 
 
@@ -77,8 +79,10 @@ class PartitionWriter(SourceWriter):
             places = _places(batch)
             before = self._stored(connection, places, watched_ms or NEVER_MS)
             after = Partitions(before.watched_ms, dict(before.rows), {at: dict(e) for at, e in before.entries.items()})
-            looks = sum([after.look(look) for look in sorted(batch.observations, key=attrgetter("looked_at_ms"))])
-            reads = sum([after.read(read) for read in sorted(batch.reads, key=attrgetter("read_at_ms"))])
+            observations = sum(
+                [after.apply_observation(look) for look in sorted(batch.observations, key=attrgetter("looked_at_ms"))]
+            )
+            reads = sum([after.apply_read(read) for read in sorted(batch.reads, key=attrgetter("read_at_ms"))])
             is_newest = batch.looked_at_ms >= before.watched_ms
             if is_newest and batch.is_full:
                 _forget_others(after, batch, self._found(connection), now_ms)
@@ -86,12 +90,12 @@ class PartitionWriter(SourceWriter):
             self._write_entries(connection, before, after)
             if is_newest:
                 self._finish(connection, batch)
-            return Written(looks, reads)
+            return Written(observations, reads)
 
     def _stored(self, connection: Connection, places: Sequence[TopicPartition] | None, watched_ms: int) -> Partitions:
         found = Partitions(watched_ms, {}, {})
         for row in rows_at(connection, _STORED, data_partitions, self._cluster_id, places):
-            found.rows[row[0], row[1]] = LookRow._make(row)._replace(why=decode_if(row.why))
+            found.rows[row[0], row[1]] = ObservedRow._make(row)._replace(why=decode_if(row.why))
         for row in rows_at(connection, _STORED_ENTRIES, open_entries, self._cluster_id, places):
             found.entries.setdefault((row[0], row[1]), {})[row.producer_id] = Entry._make(row)
         return found
@@ -103,10 +107,10 @@ class PartitionWriter(SourceWriter):
         return {(row.topic, row.partition) for row in rows}
 
     def _write_rows(self, connection: Connection, before: Partitions, after: Partitions) -> None:
-        looked = [after.rows[place] for place in sorted(after.looked) if place in after.rows]
-        _LOOKS.write(connection, [(self._cluster_id, *_look_columns(row)) for row in looked])
+        observed = [after.rows[place] for place in sorted(after.observed) if place in after.rows]
+        _OBSERVATIONS.write(connection, [(self._cluster_id, *_observation_columns(row)) for row in observed])
         read = [(place, _read_columns(read)) for place, read in after.reads.items()]
-        for row in looked:
+        for row in observed:
             old = before.rows.get((row.topic, row.partition))
             if old is not None and old.read_at_ms is not None and row.read_at_ms is None:
                 read.append(((row.topic, row.partition), _NOT_READ))
@@ -117,14 +121,14 @@ class PartitionWriter(SourceWriter):
             connection.execute(_DROP_ROW, [self._key(place) for place in sorted(gone)])
 
     def _write_entries(self, connection: Connection, before: Partitions, after: Partitions) -> None:
-        gone, news = [], []
+        gone, changed = [], []
         for place in sorted(before.entries.keys() | after.entries.keys()):
             old, new = before.entries.get(place, {}), after.entries.get(place, {})
             gone += [self._key(place) | {"of_producer": producer_id} for producer_id in old.keys() - new.keys()]
-            news += [(self._cluster_id, *entry) for key, entry in new.items() if old.get(key) != entry]
+            changed += [(self._cluster_id, *entry) for key, entry in new.items() if old.get(key) != entry]
         if gone:
             connection.execute(_DROP_ENTRY, gone)
-        _ENTRIES.write(connection, news)
+        _ENTRIES.write(connection, changed)
 
     def _key(self, place: TopicPartition) -> dict[str, Any]:
         return {"of_cluster": self._cluster_id, "of_topic": place[0], "of_partition": place[1]}
@@ -154,10 +158,10 @@ def _forget_others(
             partitions.forget(place)
 
 
-def _look_columns(row: LookRow) -> tuple[Any, ...]:
+def _observation_columns(row: ObservedRow) -> tuple[Any, ...]:
     """Returns the row's values in the order of _LOOK, then the code of its reason."""
     values = row._asdict() | {"why": encode_if(row.why)}
-    return *(values[name] for name in _LOOK), None if row.why is None else row.why.code
+    return *(values[name] for name in _OBSERVED), None if row.why is None else row.why.code
 
 
 def _read_columns(read: StalledRead) -> tuple[Any, ...]:

@@ -11,7 +11,8 @@ from service.store.progress import Position
 
 
 class Step(NamedTuple):
-    """A range to apply. `counts`: it lies at or above `counted_from`; `voids`: it begins another generation.
+    """A range to apply. `counts`: it lies at or above `counted_from`; `begins_generation`: it begins another
+    generation.
 
     Where `read.is_gone`, there is nothing to apply but the end of the partition.
     """
@@ -20,7 +21,7 @@ class Step(NamedTuple):
     before: Position | None
     counted_from: int
     counts: bool
-    voids: bool
+    begins_generation: bool
     gap: Gap | None
 
 
@@ -36,10 +37,10 @@ class Plan(NamedTuple):
         return {partition: step.read.generation for partition, step in self.steps.items()}
 
 
-def plan(positions: Mapping[int, Position], ranges: Iterable[RangeRead], told: Iterable[int]) -> Plan:
+def plan(positions: Mapping[int, Position], ranges: Iterable[RangeRead], partitions_with_facts: Iterable[int]) -> Plan:
     """Returns the plan for all ranges; raises OutOfSequence if one neither follows nor repeats what the store has.
 
-    `told`: the partitions that the batch has facts of.
+    `partitions_with_facts`: the partitions that the batch has facts of.
     """
     steps: dict[int, Step] = {}
     seen: set[int] = set()
@@ -50,9 +51,9 @@ def plan(positions: Mapping[int, Position], ranges: Iterable[RangeRead], told: I
         step = _step(positions.get(read.partition), read)
         if step is not None:
             steps[read.partition] = step
-    strangers = set(told) - seen
-    if strangers:
-        raise OutOfSequence(f"partitions {sorted(strangers)} have records but no range")
+    without_range = set(partitions_with_facts) - seen
+    if without_range:
+        raise OutOfSequence(f"partitions {sorted(without_range)} have records but no range")
     return Plan(steps, len(seen) - len(steps))
 
 
@@ -91,7 +92,7 @@ def _step(before: Position | None, read: RangeRead) -> Step | None:
         before,
         counted_from,
         counts=begins_at >= counted_from and read.counts,
-        voids=before is not None and read.generation > before.generation,
+        begins_generation=before is not None and read.generation > before.generation,
         gap=gap,
     )
 
@@ -100,7 +101,7 @@ def _end(before: Position | None, read: RangeRead) -> Step | None:
     """Returns the step that ends the partition; None: its row was deleted before, or it is back with the new topic."""
     if before is None or before.topic_id == read.topic_id:
         return None
-    return Step(read, before, counted_from=0, counts=True, voids=False, gap=read.gap)
+    return Step(read, before, counted_from=0, counts=True, begins_generation=False, gap=read.gap)
 
 
 def _new_gap(before: Position, read: RangeRead) -> Gap | None:
@@ -115,8 +116,8 @@ def _new_gap(before: Position, read: RangeRead) -> Gap | None:
 
 
 def _refused(read: RangeRead, before: Position | None, why: str) -> OutOfSequence:
-    stands = "nothing" if before is None else f"generation {before.generation} next_offset {before.next_offset}"
+    position = "nothing" if before is None else f"generation {before.generation} next_offset {before.next_offset}"
     return OutOfSequence(
         f"partition {read.partition}: range {read.lo}-{read.hi} of generation {read.generation} {why};"
-        f" the store has {stands}"
+        f" the store has {position}"
     )

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 from service.domain.transaction_log.facts import LogBatch, Minute, Run, Step
 from service.store.display import display_id
-from service.store.id_key import KEPT, id_key
+from service.store.id_key import KEY_ID_BYTES, id_key
 
 
-class Ended(NamedTuple):
+class EndedTotals(NamedTuple):
     """The runs' totals for the cluster's counters. `durations`: (outcome, kind, ms) of the pairs judged here."""
 
     commits: int
@@ -23,14 +23,14 @@ class Ended(NamedTuple):
     durations: list[tuple[str, str, int]]
 
 
-class Told(NamedTuple):
+class FoldedFacts(NamedTuple):
     """The facts that executors reported of ids besides their runs, by (key of the id, log partition)."""
 
     steps: Mapping[tuple[bytes, int], list[Step]]
     minutes: Mapping[tuple[bytes, int], list[Minute]]
 
     @classmethod
-    def of(cls, batch: LogBatch) -> Told:
+    def of(cls, batch: LogBatch) -> FoldedFacts:
         return cls(_by_key(batch.steps), _by_key(batch.minutes))
 
 
@@ -39,7 +39,7 @@ def by_id(runs: Iterable[Run]) -> list[Run]:
     return sorted(runs, key=attrgetter("transactional_id"))
 
 
-def whole_ids(runs: Sequence[Run], at_once: int) -> Iterator[Sequence[Run]]:
+def slices_by_id(runs: Sequence[Run], at_once: int) -> Iterator[Sequence[Run]]:
     """Yields slices of about `at_once` runs, in the order of `by_id`; none of them cuts an id's runs apart."""
     start = 0
     while start < len(runs):
@@ -55,7 +55,7 @@ def keyed(runs: Sequence[Run]) -> tuple[Sequence[Run], dict[bytes, str]]:
     displays = {}
     keyed = list(runs)
     for number, run in enumerate(runs):
-        if len(run.transactional_id) > KEPT:
+        if len(run.transactional_id) > KEY_ID_BYTES:
             key = id_key(run.transactional_id)
             displays[key] = display_id(run.transactional_id)
             keyed[number] = run._replace(transactional_id=key)

@@ -66,7 +66,7 @@ def begin_generations(
     """Moves the positions to where new generations begin. The caller voids what is known of the earlier generations."""
     begun = []
     for step in steps:
-        if step.before is not None and step.voids:
+        if step.before is not None and step.begins_generation:
             begun.append(
                 step.before._replace(
                     topic_id=step.read.topic_id,
@@ -89,7 +89,7 @@ def finish_ranges(
     """
     moved, gone = [], []
     for step in steps:
-        if not step.voids:
+        if not step.begins_generation:
             _save_gap(connection, cluster_id, source, topic, step, now_ms)
         if step.read.is_gone and step.before is not None:
             gone.append(step.before)
@@ -143,7 +143,7 @@ def _after(step: Step, now_ms: int) -> Position:
 def _witnessed_from(step: Step) -> int:
     """Returns the offset from which on everything was read that was ever appended."""
     read, gap = step.read, step.gap
-    known = read.lo if step.before is None or step.voids else step.before.witnessed_from
+    known = read.lo if step.before is None or step.begins_generation else step.before.witnessed_from
     return max(known, read.hole_end, gap.to_offset if gap is not None and gap.reason == "retention" else 0)
 
 

@@ -18,9 +18,9 @@ from service.store.rows.ids import IdRow, last_abort
 from service.store.schema import transactional_ids
 from service.store.writers.counters import count_durations, count_ends, keep_rejects
 from service.store.writers.history import MINUTES, minute_row
-from service.store.writers.ids import IdWriter, void_ids
+from service.store.writers.ids import IdWriter, expire_partition_ids
 from service.store.writers.range_plan import Plan, Step, plan, select_runs
-from service.store.writers.runs import Ended, Told, by_id, whole_ids
+from service.store.writers.runs import EndedTotals, FoldedFacts, by_id, slices_by_id
 from service.store.writers.source import SourceWriter, begin_generations, finish_ranges
 
 RUNS_AT_ONCE: Final = 10_000
@@ -34,7 +34,7 @@ class Applied(NamedTuple):
     ranges: int
     skipped: int
     rejects: int
-    ended: Ended
+    ended: EndedTotals
 
 
 class TransactionLogWriter(SourceWriter):
@@ -49,11 +49,12 @@ class TransactionLogWriter(SourceWriter):
         *,
         runs_at_once: int = RUNS_AT_ONCE,
         history_ms: int = Keep().history,
-        kept: tuple[bytes, ...] = (),
+        full_history_prefixes: tuple[bytes, ...] = (),
     ) -> None:
-        """Keeps every transition of ids that begin with one of `kept`, and only the notable ones of other ids."""
+        """Keeps every transition of ids that begin with one of `full_history_prefixes`, and only the notable ones of
+        other ids."""
         super().__init__(engine, lease)
-        self._ids = IdWriter(lease.cluster_id, history_ms, kept)
+        self._ids = IdWriter(lease.cluster_id, history_ms, full_history_prefixes)
         self._log = (lease.cluster_id, SOURCE, TOPIC)
         self._runs_at_once = runs_at_once
 
@@ -67,41 +68,41 @@ class TransactionLogWriter(SourceWriter):
 
         OutOfSequence: start again at the store's progress. LeaseLost: stop. StoreUnavailable: try again.
         """
-        told = Told.of(batch)
+        facts = FoldedFacts.of(batch)
         with self._transaction(before_ms) as connection:
             todo = self._plan(connection, batch)
             uncounted = by_id(select_runs(todo.steps, batch.runs, counts=False))
-            self._void(connection, [step for step in todo.steps.values() if step.voids])
+            self._expire_ids(connection, [step for step in todo.steps.values() if step.begins_generation])
             begin_generations(connection, *self._log, todo.steps.values(), now_ms)
             if len(uncounted) <= self._runs_at_once:
-                self._ids.write(connection, todo.generations, uncounted, told, now_ms, counts=False)
-                return self._finish(connection, todo, batch, told, now_ms)
-        for runs in whole_ids(uncounted, self._runs_at_once):
+                self._ids.write(connection, todo.generations, uncounted, facts, now_ms, counts=False)
+                return self._finish(connection, todo, batch, facts, now_ms)
+        for runs in slices_by_id(uncounted, self._runs_at_once):
             with self._transaction() as connection:
-                self._ids.write(connection, todo.generations, runs, told, now_ms, counts=False)
+                self._ids.write(connection, todo.generations, runs, facts, now_ms, counts=False)
         with self._transaction() as connection:
             todo = self._plan(connection, batch)
-            return self._finish(connection, todo, batch, told, now_ms)
+            return self._finish(connection, todo, batch, facts, now_ms)
 
     def _plan(self, connection: Connection, batch: LogBatch) -> Plan:
         return plan(positions(connection, *self._log), batch.ranges, {run.partition for run in batch.runs})
 
-    def _void(self, connection: Connection, steps: Iterable[Step]) -> None:
+    def _expire_ids(self, connection: Connection, steps: Iterable[Step]) -> None:
         """Voids the ids of partitions whose logs no longer contain what was read of them."""
         for step in steps:
-            void_ids(connection, self._cluster_id, step.read.partition)
+            expire_partition_ids(connection, self._cluster_id, step.read.partition)
 
-    def _finish(self, connection: Connection, todo: Plan, batch: LogBatch, told: Told, now_ms: int) -> Applied:
+    def _finish(self, connection: Connection, todo: Plan, batch: LogBatch, facts: FoldedFacts, now_ms: int) -> Applied:
         """Writes everything that must be written once, and the progress that records it."""
         runs = by_id(select_runs(todo.steps, batch.runs, counts=True))
-        ended = self._ids.write(connection, todo.generations, runs, told, now_ms, counts=True)
+        ended = self._ids.write(connection, todo.generations, runs, facts, now_ms, counts=True)
         settle_causes(connection, self._cluster_id, [step.read for step in todo.steps.values()], ended)
         counted = {partition for partition, step in todo.steps.items() if step.counts}
         count_durations(connection, self._cluster_id, [d for d in batch.durations if d.partition in counted], ended)
         rejects = [reject for reject in batch.rejects if reject.partition in todo.steps]
         count_ends(connection, self._cluster_id, ended, now_ms)
         keep_rejects(connection, *self._log, rejects, now_ms)
-        self._void(connection, [step for step in todo.steps.values() if step.read.is_gone])
+        self._expire_ids(connection, [step for step in todo.steps.values() if step.read.is_gone])
         finish_ranges(connection, *self._log, todo.steps.values(), now_ms)
         self._save_status(connection, now_ms, batch.trouble)
         return Applied(len(todo.steps), todo.skipped, len(rejects), ended)
@@ -128,7 +129,7 @@ _SETTLE = (
 )
 
 
-def settle_causes(connection: Connection, cluster_id: int, reads: Iterable[RangeRead], ended: Ended) -> None:
+def settle_causes(connection: Connection, cluster_id: int, reads: Iterable[RangeRead], ended: EndedTotals) -> None:
     """Settles the causes that wait in the logs of `reads`, where the log's end was read and was asked for late enough;
     adds them to `ended`.
 
@@ -138,7 +139,7 @@ def settle_causes(connection: Connection, cluster_id: int, reads: Iterable[Range
     proven = {read.partition: read.end_asked_at_ms for read in reads if read.hi >= read.end_offset}
     if not proven:
         return
-    cells = []
+    minute_rows = []
     for found in connection.execute(_WAITING, {"cluster": cluster_id, "now": max(proven.values())}).all():
         row = IdRow(*found)
         if row.settles_at_ms is None or row.settles_at_ms > proven.get(row.partition, -1):
@@ -147,10 +148,10 @@ def settle_causes(connection: Connection, cluster_id: int, reads: Iterable[Range
         settle, word = _SETTLE, COUNTED_AS[cause]
         if last.counts and last.completed_at_ms is not None:
             ended.by_cause[word] += 1
-            cell, minute_ms = MinuteSums(), minute_of(last.completed_at_ms)
-            cell.aborts[word] += 1
-            cells.append(minute_row(cell, cluster_id, row.transactional_id, minute_ms))
+            sums, minute_ms = MinuteSums(), minute_of(last.completed_at_ms)
+            sums.aborts[word] += 1
+            minute_rows.append(minute_row(sums, cluster_id, row.transactional_id, minute_ms))
             column = transactional_ids.c[f"aborts_{word}"]
             settle = settle.values({column: column + 1})
         connection.execute(settle, {"cluster": cluster_id, "key": row.transactional_id})
-    MINUTES.write(connection, cells)
+    MINUTES.write(connection, minute_rows)

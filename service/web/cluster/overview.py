@@ -22,7 +22,7 @@ from service.domain.worlds.verdict import World
 from service.store.queries import findings as read_findings
 from service.store.queries import recent_activity, transactions
 from service.store.queries.findings import FindingSelection
-from service.store.queries.partitions import read_victims
+from service.store.queries.partitions import read_affected_groups
 from service.store.queries.transaction_pages import Selection
 from service.web.charts.ruler import mini
 from service.web.cluster.last_hour import read_last_hour
@@ -79,7 +79,7 @@ def _overview(connection: Connection, frame: Frame) -> Response:
         oldest=oldest[0] if oldest else None,
         last=recent_activity.last_resolved(connection, cluster_id),
         resolved=recent_activity.resolved_since(connection, cluster_id, now_ms - _DAY_MS),
-        halves=recent_activity.halves(connection, cluster_id),
+        halves=recent_activity.medians(connection, cluster_id),
         hour=read_last_hour(connection, frame),
         in_time=not any(one.kind == OVERDUE for one in confirmed),
         silent=is_silent(frame),
@@ -89,7 +89,7 @@ def _overview(connection: Connection, frame: Frame) -> Response:
 
 def read_confirmed(connection: Connection, frame: Frame) -> tuple[Sequence[Finding], Sequence[Finding]]:
     """Returns the confirmed findings: the hanging ones, the longest first; and the others, those opened last first."""
-    hanging = read_findings.longest(connection, frame.cluster.id, HANGING, MOST_OPEN)
+    hanging = read_findings.longest_open(connection, frame.cluster.id, HANGING, MOST_OPEN)
     open_ = FindingSelection(statuses=frozenset({CONFIRMED}))
     found, _ = read_findings.read_page(connection, frame.cluster.id, open_, None, MOST_OPEN_IN_ALL)
     return hanging, [one for one in found if one.kind != HANGING]
@@ -97,7 +97,7 @@ def read_confirmed(connection: Connection, frame: Frame) -> tuple[Sequence[Findi
 
 def read_chain(connection: Connection, frame: Frame, findings: Sequence[Finding]) -> list[Link]:
     """Returns a link for every stalled partition, the worst first."""
-    victims = read_victims(connection, frame.cluster.id)
+    victims = read_affected_groups(connection, frame.cluster.id)
     limits = limits_of(frame.body["configs"])
     return links(frame.standing, victims, by_key(findings), limits, frame.now_ms, by_id(findings))
 

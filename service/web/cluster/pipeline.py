@@ -14,7 +14,7 @@ from service.domain.transaction_log.states import CONFIG_DEFAULTS
 from service.domain.transaction_log.states import SOURCE as LOG
 from service.store.queries import clusters
 from service.store.queries.clusters import PartitionRow
-from service.store.queries.pipeline import REJECTS_READ, asked, count_rejects, rejects_since
+from service.store.queries.pipeline import REJECTS_READ, count_rejects, rejects_since, request_times
 from service.web.cluster.sources import SourceRow, asked_rows, source_rows
 from service.web.cluster.unknowns import bounded, unknown_rows
 from service.web.partitions.groups import denied_groups
@@ -70,7 +70,7 @@ def _pipeline(connection: Connection, frame: Frame) -> Response:
     assumed = sum(limit.is_assumed for limit in limits)
     counts, unknown_ids = body["partitions"], body["states"][states.NAMES[states.UNKNOWN]]
     standing = counts["blocked"] if counts["watched"] else None
-    others = asked_rows(asked(connection, cluster_id), len(denied), assumed, len(limits), standing)
+    others = asked_rows(request_times(connection, cluster_id), len(denied), assumed, len(limits), standing)
     coordinators = [row for row in logs if row.source == LOG]
     unknown, more_unknown = bounded(unknown_rows(frame.unknown, denied, body["brokers"]))
     return render(

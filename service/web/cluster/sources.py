@@ -9,7 +9,7 @@ from service.domain.partitions.facts import SOURCE as PARTITIONS
 from service.domain.source_state import Stall
 from service.domain.transaction_log.states import SOURCE as LOG
 from service.store.queries.clusters import PartitionRow
-from service.store.queries.pipeline import Asked
+from service.store.queries.pipeline import RequestTimes
 from service.web.shared import words
 from service.web.shared.frame import LATE, LIVE, NEVER, OLD, UNKNOWN, Freshness
 
@@ -137,7 +137,7 @@ def _row(
     )
 
 
-def asked_rows(asked: Asked, denied: int, assumed: int, configs: int, standing: int | None) -> list[SourceRow]:
+def asked_rows(asked: RequestTimes, denied: int, assumed: int, configs: int, standing: int | None) -> list[SourceRow]:
     """Returns the rows of what is asked from time to time: groups, while a partition is stalled, and configs.
     `standing`: number of stalled partitions, None if unknown."""
     if standing is None or (standing and asked.groups_ms is None):

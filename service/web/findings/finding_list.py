@@ -18,7 +18,7 @@ from service.domain.findings.finding import Finding
 from service.domain.findings.kinds import CONFIRMED, EVENTS, KINDS, RESOLVED, SEVERITIES, STATUSES
 from service.store.display import display_id
 from service.store.queries import findings
-from service.store.queries.findings import FindingPlace, FindingSelection
+from service.store.queries.findings import FindingCursor, FindingSelection
 from service.web.findings.finding_page import show_finding
 from service.web.findings.headline import how_it_ended, title_of
 from service.web.findings.words import heal_of_finding, is_muted
@@ -139,7 +139,7 @@ def _page(
             # the page is full at the end of a severity: the next page begins with the next severity
             last, _ = findings.read_page(connection, frame.cluster.id, narrowed, None, 1)
             if last:
-                return found, seal(_bytes(number, FindingPlace(2**63 - 1, "")), *filters)
+                return found, seal(_bytes(number, FindingCursor(2**63 - 1, "")), *filters)
             continue
         page, next_ = findings.read_page(connection, frame.cluster.id, narrowed, after, left)
         found += page
@@ -211,13 +211,13 @@ def _address(frame: Frame, prefix: str, query: dict[str, Any]) -> str:
     return prefix + page_of(frame.name, "findings", **query)
 
 
-def _bytes(walk: int, place: FindingPlace) -> bytes:
+def _bytes(walk: int, place: FindingCursor) -> bytes:
     return bytes([walk]) + place.opened_at_ms.to_bytes(_TIME_BYTES, signed=True) + place.id.encode()
 
 
-def _place(data: bytes) -> tuple[int, FindingPlace]:
+def _place(data: bytes) -> tuple[int, FindingCursor]:
     try:
         at_ms = int.from_bytes(data[1 : 1 + _TIME_BYTES], signed=True)
-        return data[0], FindingPlace(at_ms, data[1 + _TIME_BYTES :].decode())
+        return data[0], FindingCursor(at_ms, data[1 + _TIME_BYTES :].decode())
     except UnicodeDecodeError:
         raise foreign_cursor() from None

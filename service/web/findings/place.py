@@ -15,7 +15,7 @@ from service.domain.partitions.facts import TopicPartition
 from service.domain.transaction_log.states import TOPIC
 from service.store.queries import partitions, transactions
 from service.store.queries.judged_partitions import JudgedPartition, judge
-from service.store.queries.partitions import read_victims
+from service.store.queries.partitions import read_affected_groups
 from service.store.rows.ids import IdRow
 from service.web.charts.ruler import Mini, Ruler, mini
 from service.web.partitions.groups import GroupRow, group_rows
@@ -62,7 +62,7 @@ def where_of(connection: Connection, cluster_id: int, cluster: str, finding: Fin
     subject = finding.subject
     if not finding.is_open:
         return Where()
-    victims = read_victims(connection, cluster_id)
+    victims = read_affected_groups(connection, cluster_id)
     if subject.topic is not None and subject.partition is not None and subject.topic != TOPIC:
         place = subject.topic, subject.partition
         return _at(connection, cluster_id, cluster, finding, place, victims)

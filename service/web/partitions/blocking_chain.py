@@ -21,7 +21,7 @@ from service.store.id_key import id_key
 from service.store.queries import findings, partitions
 from service.store.queries.findings import FindingSelection
 from service.store.queries.judged_partitions import JudgedPartition, judge
-from service.store.queries.partitions import read_victims
+from service.store.queries.partitions import read_affected_groups
 from service.web.shared.recovery import OF_UNKNOWN, Heal, heal_of
 
 STOPPED_FIRST: Final = ("stopped", "unstable_offsets", "will_stop")
@@ -216,7 +216,9 @@ def read_blocking(connection: Connection, cluster_id: int, places: Collection[To
 
 def _groups(connection: Connection, cluster_id: int, places: Collection[TopicPartition]) -> dict[bytes, list[str]]:
     victims = [
-        one for one in read_victims(connection, cluster_id) if one.is_blocked and one.stalled_partition in places
+        one
+        for one in read_affected_groups(connection, cluster_id)
+        if one.is_blocked and one.stalled_partition in places
     ]
     waiting = BlockedGroupIndex(victims)
     behind = sorted({one.stalled_partition for one in victims})[:_PARTITIONS_JUDGED]

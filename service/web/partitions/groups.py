@@ -22,7 +22,7 @@ from service.domain.partitions.blocked_groups import (
 from service.domain.partitions.facts import TopicPartition
 from service.store.queries import findings
 from service.store.queries.findings import FindingSelection
-from service.store.queries.partitions import GROUPS_READ, read_victims
+from service.store.queries.partitions import GROUPS_READ, read_affected_groups
 from service.web.shared.frame import Frame, framed
 from service.web.shared.paging import Paged, PageNumber, paged
 from service.web.shared.render import render
@@ -119,7 +119,7 @@ def get_groups(
 
 
 def _groups(connection: Connection, frame: Frame, show: str, group: str, page: int) -> Response:
-    rows = group_rows(read_victims(connection, frame.cluster.id))
+    rows = group_rows(read_affected_groups(connection, frame.cluster.id))
     chosen = [row for row in rows if group in row.group and (show == "all" or row.is_blocked == (show == "blocked"))]
     shown: Paged[GroupRow] = paged(chosen, page)
     return render(

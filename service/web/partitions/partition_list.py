@@ -18,8 +18,8 @@ from service.domain.transaction_log.states import is_time
 from service.store.queries import findings as read_findings
 from service.store.queries.findings import FindingSelection
 from service.store.queries.judged_partitions import MOST_JUDGED, JudgedEntry, JudgedPartition
-from service.store.queries.partitions import read_victims
-from service.store.queries.pipeline import SILENT_READ, read_silent
+from service.store.queries.partitions import read_affected_groups
+from service.store.queries.pipeline import UNANSWERED_READ, read_unanswered
 from service.web.charts.ruler import Mini, mini
 from service.web.partitions.blocking_chain import Link, by_id, by_key, links
 from service.web.shared.frame import Frame, framed
@@ -105,8 +105,8 @@ def get_partitions(
 
 
 def _partitions(connection: Connection, frame: Frame, show: str, topic: str, sort: str, page: int) -> Response:
-    rows = read_standing(connection, frame, frame.standing, read_victims(connection, frame.cluster.id))
-    silent = [] if show == "waiting" else read_silent(connection, frame.cluster.id, topic)
+    rows = read_standing(connection, frame, frame.standing, read_affected_groups(connection, frame.cluster.id))
+    silent = [] if show == "waiting" else read_unanswered(connection, frame.cluster.id, topic)
     chosen = ordered((row for row in rows if topic in row.link.topic and _is_shown(row, show)), sort)
     shown = paged(chosen, page)
     return render(
@@ -117,7 +117,7 @@ def _partitions(connection: Connection, frame: Frame, show: str, topic: str, sor
         minis={row.link.place: mini_of(row.link) for row in shown.rows},
         silent=silent if shown.after is None else [],
         is_silent_later=bool(silent) and shown.after is not None,
-        is_silent_cut=len(silent) >= SILENT_READ,
+        is_silent_cut=len(silent) >= UNANSWERED_READ,
         counts=frame.body["partitions"],
         waiting=sum(bool(row.link.waiting) for row in rows),
         not_judged=max(frame.body["partitions"]["blocked"] - MOST_JUDGED, 0),

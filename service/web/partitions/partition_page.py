@@ -28,7 +28,7 @@ from service.store.queries import findings as read_findings
 from service.store.queries import partitions
 from service.store.queries.findings import FindingSelection
 from service.store.queries.judged_partitions import JudgedEntry, JudgedPartition, judge
-from service.store.queries.partitions import read_victims
+from service.store.queries.partitions import read_affected_groups
 from service.web.charts.ruler import Ruler
 from service.web.partitions.blocking_chain import Link
 from service.web.partitions.explanation import Asked, Explanation, asked, explanation_of
@@ -98,7 +98,7 @@ def _seen(connection: Connection, frame: Frame, topic: str, partition: int) -> _
     if row is None:
         return _Seen(None, None, (), (), (), None)
     place = topic, partition
-    victims = read_victims(connection, frame.cluster.id)
+    victims = read_affected_groups(connection, frame.cluster.id)
     (judged,) = judge(connection, frame.cluster.id, [row])
     standing = None
     if row.stalled_since_ms is not None:

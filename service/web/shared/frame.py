@@ -23,7 +23,13 @@ from service.store.queries import expiring as read_expiring
 from service.store.queries import findings as read_findings
 from service.store.queries.clusters import ClusterRow, FirstRead, StatusRow, first_read
 from service.store.queries.findings import FindingSelection
-from service.store.queries.judged_partitions import Coverage, JudgedPartition, coverage, judged_standing, why_no_log
+from service.store.queries.judged_partitions import (
+    Coverage,
+    JudgedPartition,
+    coverage,
+    judged_stalled,
+    log_unread_reason,
+)
 from service.web.shared.stalls import StallLine, stall_lines
 
 _DAY_MS = 86_400_000
@@ -77,7 +83,7 @@ class Frame(NamedTuple):
 
 
 def read_frame(connection: Connection, cluster: ClusterRow, now_ms: int) -> Frame:
-    standing = judged_standing(connection, cluster.id)
+    standing = judged_stalled(connection, cluster.id)
     covered = coverage(connection, cluster.id, standing)
     described = describe_cluster(connection, cluster, now_ms, covered)
     body = described.body
@@ -118,7 +124,7 @@ def _needed(
     answered = {source: status.as_of_ms for source, status in statuses.items()}
     if PARTITIONS in answered:
         answered[PARTITIONS] = covered.looked_at_ms
-    if len(answered) > 1 and why_no_log(connection, cluster_id) is not None:
+    if len(answered) > 1 and log_unread_reason(connection, cluster_id) is not None:
         answered.pop(SOURCE, None)
     return answered
 

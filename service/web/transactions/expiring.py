@@ -15,7 +15,7 @@ from service.domain.findings.events import SINGLE_IDS, prefix_of
 from service.domain.findings.ids_running_out import soon_ms
 from service.domain.transaction_log import states
 from service.domain.transaction_log.states import EXPIRATION_CONFIG, LAST_TIME_MS
-from service.store.id_key import whole_id
+from service.store.id_key import full_id
 from service.store.queries import clusters
 from service.store.queries.expiring import (
     EXPIRED_READ,
@@ -125,7 +125,7 @@ def _row(row: IdRow, limits: Limits, now_ms: int) -> ExpiringRow:
     used = 100 * (now_ms - row.last_update_ms) // max(limits.expiration_ms, 1)
     return ExpiringRow(
         row=row,
-        transactional_id=whole_id(row.transactional_id, row.display),
+        transactional_id=full_id(row.transactional_id, row.display),
         expires_ms=expires_ms,
         swept_ms=expires_ms + limits.sweep_ms,
         used=min(max(used, 0), 100),
@@ -146,4 +146,4 @@ def _gone(expired: Iterable[ExpiredRow]) -> list[Gone]:
 
 def _one_gone(some: Sequence[ExpiredRow], prefix: str | None) -> Gone:
     last = some[0]
-    return Gone(last, whole_id(last.transactional_id, last.display), prefix, len(some))
+    return Gone(last, full_id(last.transactional_id, last.display), prefix, len(some))

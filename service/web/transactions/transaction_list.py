@@ -21,8 +21,8 @@ from service.domain.transaction_log.states import is_time
 from service.store.display import display_id
 from service.store.id_key import id_key
 from service.store.queries import clusters, transactions
-from service.store.queries.clusters import Ends
-from service.store.queries.history import ends_since
+from service.store.queries.clusters import EndedCounts
+from service.store.queries.history import ended_since
 from service.store.queries.transactions import Page
 from service.store.rows.ids import IdRow
 from service.web.partitions.blocking_chain import Blocking, read_blocking
@@ -36,7 +36,7 @@ from service.web.transactions.next_step import Next, is_overdue, is_stuck, next_
 SHOWN: Final = 50
 _HOUR_MS: Final = 3_600_000
 _PREFIX_TRIED: Final = 40
-_NOTHING: Final = Ends(0, 0)
+_NOTHING: Final = EndedCounts(0, 0)
 
 router = APIRouter(include_in_schema=False, dependencies=[Depends(only_known)])
 
@@ -57,7 +57,7 @@ class Listed(NamedTuple):
     blocks: tuple[str, ...]
     outcome: Word | None
     confidence: str | None
-    ended: Ends | None
+    ended: EndedCounts | None
 
 
 @router.get("/clusters/{cluster}/transactions")
@@ -131,7 +131,7 @@ def _listed(
     as_of_ms: int | None,
 ) -> list[Listed]:
     ids = [row.transactional_id for row in rows]
-    ended = ends_since(connection, frame.cluster.id, ids, frame.now_ms - _HOUR_MS) if ids else {}
+    ended = ended_since(connection, frame.cluster.id, ids, frame.now_ms - _HOUR_MS) if ids else {}
     limits = limits_of(frame.body["configs"])
     return [
         _one(frame, row, participants.get(row.transactional_id, ()), blocking, ended, limits, as_of_ms) for row in rows
@@ -156,7 +156,7 @@ def _one(
     row: IdRow,
     places: Sequence[tuple[str, int]],
     blocking: Blocking,
-    ended: Mapping[bytes, Ends],
+    ended: Mapping[bytes, EndedCounts],
     limits: Limits,
     as_of_ms: int | None,
 ) -> Listed:

@@ -16,7 +16,7 @@ from service.api.schemas.groups import Groups
 from service.app import create_app
 from service.cli import main
 from service.domain.partitions.blocked_groups import OFFSETS_TOPIC, offsets_partition
-from service.store.writers.groups import GroupSeen, GroupWriter
+from service.store.writers.groups import GroupWriter, ObservedGroupOffset
 from tests.helpers.partitions import END, LSO, PID, WithPartitions, moving_partition, stalled_partition
 from tests.helpers.stores import INT64_MAX, NOW, NOW_MS, client_of
 from tests.service.api.test_documents import keys
@@ -49,8 +49,8 @@ def cluster(tmp_path: Path) -> Iterator[WithPartitions]:
 
 def group(
     name: str, offset: int, *, partition: int = 0, members: int | None = 2, is_unstable: bool = False
-) -> GroupSeen:
-    return GroupSeen(name, "orders", partition, offset, members, is_unstable)
+) -> ObservedGroupOffset:
+    return ObservedGroupOffset(name, "orders", partition, offset, members, is_unstable)
 
 
 def get(cluster: WithPartitions, query: str = "") -> Any:

@@ -13,7 +13,7 @@ from service.api.http.fields import encode_bytes
 from service.app import create_app
 from service.domain.findings import kinds
 from service.domain.partitions.ledger import LedgerBatch, Marker, TopicRange, Volume
-from service.store.writers.groups import GroupSeen, GroupWriter
+from service.store.writers.groups import GroupWriter, ObservedGroupOffset
 from service.store.writers.ledger import LedgerWriter
 from tests.helpers.findings import observe
 from tests.helpers.partitions import LSO, WithPartitions, entry, hanging_finding, stalled_partition
@@ -50,7 +50,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     cluster.writer.apply(batch(log, read(0, len(log))), NOW_MS)
     cluster.look(stalled_partition(), stalled_partition(1), read_of(entry()))
     cluster.see(hanging_finding(), hanging_finding(1), observe(kinds.OVERDUE))
-    seen = [GroupSeen(name, "orders", 0, LSO - 5, 2, False) for name in ("a", "b", "c")]
+    seen = [ObservedGroupOffset(name, "orders", 0, LSO - 5, 2, False) for name in ("a", "b", "c")]
     GroupWriter(cluster.engine, cluster.lease).replace(seen, NOW_MS)
     markers = tuple(Marker("orders", 0, 0, offset, PID, 3, 5, True, NOW_MS) for offset in range(3))
     volumes = tuple(Volume("orders", 0, MINUTE - 60_000 * number, 3, 300, 1, 1, 0) for number in range(3))

@@ -12,7 +12,7 @@ from service.domain.partitions.facts import PartitionObservation, StalledRead
 from service.domain.reasons.unread import READ, NoBroker, NoPermission
 from service.domain.transaction_log import states
 from service.store.queries import judged_partitions
-from service.store.writers.groups import GroupSeen, GroupWriter
+from service.store.writers.groups import GroupWriter, ObservedGroupOffset
 from tests.helpers.partitions import (
     END,
     LSO,
@@ -251,8 +251,12 @@ def test_what_never_answered_has_no_numbers(cluster: WithPartitions) -> None:
 def test_groups_that_wait_are_named(cluster: WithPartitions) -> None:
     cluster.read([owner(b"a")])
     cluster.look(stalled_partition(), moving_partition(1), read(entry()))
-    waiting = [GroupSeen(name, "orders", 0, LSO, members, False) for name, members in (("b", 1), ("a", 2), ("i", 0))]
-    GroupWriter(cluster.engine, cluster.lease).replace([*waiting, GroupSeen("x", "orders", 0, END, 1, False)], NOW_MS)
+    waiting = [
+        ObservedGroupOffset(name, "orders", 0, LSO, members, False) for name, members in (("b", 1), ("a", 2), ("i", 0))
+    ]
+    GroupWriter(cluster.engine, cluster.lease).replace(
+        [*waiting, ObservedGroupOffset("x", "orders", 0, END, 1, False)], NOW_MS
+    )
     assert get(cluster)["blocked_groups"] == ["a", "b"]
     assert get(cluster, f"{PATH}/orders/1")["blocked_groups"] == []
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from service.store import clusters
-from service.store.writers.groups import GroupSeen, GroupWriter
+from service.store.writers.groups import GroupWriter, ObservedGroupOffset
 from tests.helpers.partitions import (
     LSO,
     WithPartitions,
@@ -51,7 +51,7 @@ def address(tmp_path: Path) -> Iterator[str]:
         not_covered=3,
     )
     cluster.see(hanging_finding(producer_id=INT64_MAX))
-    waiting = GroupSeen("eos", "orders", 0, LSO, 2, False)
+    waiting = ObservedGroupOffset("eos", "orders", 0, LSO, 2, False)
     GroupWriter(cluster.engine, cluster.lease).replace([waiting], NOW_MS)
     cluster.close()
     command = [sys.executable, "-c", SERVER, cluster.url]

@@ -58,11 +58,11 @@ LATER_MS = NOW_MS + audit.OUTCOME_WITHIN_MS
     ],
 )
 def test_a_marker_is_ours_if_it_was_sent(attempts: list[Attempt], now_ms: int, expected: bool | None) -> None:
-    assert audit.wrote(attempts, True, now_ms) is expected
+    assert audit.is_marker_ours(attempts, True, now_ms) is expected
 
 
 def test_a_marker_of_the_other_kind_is_somebody_elses() -> None:
     """Who aborts a committed transaction is not to be hidden behind our COMMIT."""
     attempts = [DONE[audit.WRITTEN], WRITE]
-    assert audit.wrote(attempts, False, NOW_MS) is False
-    assert audit.wrote(attempts, None, NOW_MS) is True
+    assert audit.is_marker_ours(attempts, False, NOW_MS) is False
+    assert audit.is_marker_ours(attempts, None, NOW_MS) is True

@@ -16,7 +16,7 @@ from service.domain.transaction_log.causes import Cause
 from service.domain.transaction_log.facts import Gap
 from service.store.queries import decisions
 from service.store.queries.clusters import find_cluster
-from service.store.queries.decisions import decided, hanging, known_decisions
+from service.store.queries.decisions import coordinator_decisions, hanging_transactions, known_period
 from service.store.schema import findings
 from service.store.writers.findings import FindingWriter
 from tests.helpers.findings import observe
@@ -34,7 +34,7 @@ def apply(cluster: Cluster, log: list[Entry], lo: int = 0, end: int | None = Non
 
 def why(cluster: Cluster, marker: str, at_ms: int, pid: int = 7, known: KnownPeriod | None = None) -> Cause | None:
     with cluster.engine.connect() as connection:
-        found = decided(connection, cluster.id, b"pay", pid, at_ms, at_ms)
+        found = coordinator_decisions(connection, cluster.id, b"pay", pid, at_ms, at_ms)
     return cause_of_marker(marker, at_ms, found.decisions, known)
 
 
@@ -92,17 +92,17 @@ def test_a_history_too_long_to_be_read_says_from_when_on_it_was(
     apply(cluster, log)
     monkeypatch.setattr(decisions, "_MOST_ROWS", 3)
     with cluster.engine.connect() as connection:
-        found = decided(connection, cluster.id, b"pay", 7, MINUTE - 1_200_000, MINUTE)
+        found = coordinator_decisions(connection, cluster.id, b"pay", 7, MINUTE - 1_200_000, MINUTE)
         assert [one.from_ms for one in found.decisions] == [MINUTE - 1_200_010]
         assert found.since_ms == MINUTE - 1_800_000
-        earlier = decided(connection, cluster.id, b"pay", 7, MINUTE - 3_000_000, MINUTE - 2_400_000)
+        earlier = coordinator_decisions(connection, cluster.id, b"pay", 7, MINUTE - 3_000_000, MINUTE - 2_400_000)
         assert [one.from_ms for one in earlier.decisions] == [MINUTE - 2_400_010]
 
 
 def all_known(cluster: Cluster, connection: Connection) -> KnownPeriod | None:
     row = find_cluster(connection, "cluster-0")
     assert row is not None
-    return known_decisions(connection, row)
+    return known_period(connection, row)
 
 
 def test_all_is_known_from_the_first_start_or_the_oldest_row_to_the_end_of_the_log(cluster: Cluster) -> None:
@@ -143,7 +143,7 @@ def test_findings_of_what_hung_and_how_it_ended(cluster: Cluster) -> None:
                 .values(status=kinds.RESOLVED, resolved_at_ms=NOW_MS + 9_000, resolution=resolution)
             )
     with cluster.engine.connect() as connection:
-        found = {one.producer_id: one for one in hanging(connection, cluster.id, "orders", 3)}
+        found = {one.producer_id: one for one in hanging_transactions(connection, cluster.id, "orders", 3)}
     assert {pid: (one.start_offset, one.is_open) for pid, one in found.items()} == {
         7: (40, True),
         8: (50, False),

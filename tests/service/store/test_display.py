@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.store.display import display_id, parts_shown, printable, readings, readings_of
+from service.store.display import display_id, part_displays, possible_ids, possible_ids_of, printable
 
 ODD = st.sampled_from(list("a9 \\{}xu\t\n\0\x7f\x85\xa0é\u202e\ufeff\U0001f600\"'/%"))
 TEXTS = st.text(ODD, max_size=12)
@@ -40,7 +40,7 @@ def test_what_is_shown_is_safe_and_names_its_id(raw: bytes) -> None:
     shown = display_id(raw)
     assert shown.isprintable()
     assert " ".join(shown.split(" ")) == " ".join(filter(None, shown.split(" "))), "a page would join spaces"
-    assert raw in readings(shown)[:3], "only what is spelt so comes first"
+    assert raw in possible_ids(shown)[:3], "only what is spelt so comes first"
 
 
 @given(st.sets(IDS, max_size=30))
@@ -50,38 +50,38 @@ def test_no_two_ids_look_alike(ids: set[bytes]) -> None:
 
 @given(TEXTS)
 def test_an_id_comes_first_under_its_own_name(text: str) -> None:
-    assert readings(text)[0] == text.encode()
-    assert readings_of(text.encode()) == readings(text)
+    assert possible_ids(text)[0] == text.encode()
+    assert possible_ids_of(text.encode()) == possible_ids(text)
 
 
 @given(TEXTS)
 def test_a_copy_out_of_raw_json_names_its_id(text: str) -> None:
     for is_ascii in (True, False):
-        assert text.encode() in readings(json.dumps(text, ensure_ascii=is_ascii)[1:-1])
+        assert text.encode() in possible_ids(json.dumps(text, ensure_ascii=is_ascii)[1:-1])
 
 
 @given(IDS)
 def test_a_copy_out_of_raw_metrics_or_of_a_terminal_without_letters_names_its_id(raw: bytes) -> None:
     shown = display_id(raw)
-    assert raw in readings(shown.replace("\\", "\\\\").replace('"', '\\"'))
-    assert raw in readings(shown.encode("ascii", "backslashreplace").decode())
+    assert raw in possible_ids(shown.replace("\\", "\\\\").replace('"', '\\"'))
+    assert raw in possible_ids(shown.encode("ascii", "backslashreplace").decode())
 
 
 def test_what_was_shown_before_names_its_id() -> None:
     """In texts of findings, in logs: as `printable` still shows other names."""
     for raw in (b"tab\t", b"nul\0", "\x85\u202e".encode()):
-        assert raw in readings(printable(raw.decode()))
-    assert b"\xff" in readings(r"\xff")
+        assert raw in possible_ids(printable(raw.decode()))
+    assert b"\xff" in possible_ids(r"\xff")
 
 
 def test_what_is_no_utf_8_names_only_itself() -> None:
-    assert readings_of(b"\xff\\t") == [b"\xff\\t"]
+    assert possible_ids_of(b"\xff\\t") == [b"\xff\\t"]
 
 
 @pytest.mark.parametrize("text", [r"\u{110000}", r"\ud800", r"\u{d800}", r"\x{gg}", "\\", r"\U00110000", r"\x{"])
 def test_what_no_id_is_shown_as_is_read_as_it_is(text: str) -> None:
-    assert readings(text)[0] == text.encode()
-    assert all(isinstance(one, bytes) for one in readings(text))
+    assert possible_ids(text)[0] == text.encode()
+    assert all(isinstance(one, bytes) for one in possible_ids(text))
 
 
 @given(IDS, st.data())
@@ -94,4 +94,4 @@ def test_a_part_of_an_id_is_found_in_what_is_shown_of_it(raw: bytes, data: st.Da
         return  # a part may begin in the middle of what looks like an escape
     first = data.draw(st.integers(0, len(text)))
     part = text[first : data.draw(st.integers(first, len(text)))]
-    assert any(one in display_id(raw) for one in parts_shown(part.encode()))
+    assert any(one in display_id(raw) for one in part_displays(part.encode()))

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import Engine, event
 
 from service.domain.transaction_log import states
-from service.store.queries.expiring import ExpiringPlace, count_expiring, read_expiring
+from service.store.queries.expiring import ExpiringCursor, count_expiring, read_expiring
 from service.store.queries.metrics import all_facts
 from tests.helpers.stores import INT64_MAX, INT64_MIN, NOW_MS, Id, SeededCluster, mixed_ids, open_id
 
@@ -26,7 +26,7 @@ def cluster(tmp_path: Path) -> Iterator[SeededCluster]:
 
 def walk(cluster: SeededCluster, until_ms: int, limit: int) -> list[bytes]:
     found: list[bytes] = []
-    after: ExpiringPlace | None = None
+    after: ExpiringCursor | None = None
     with cluster.engine.connect() as connection:
         while True:
             page = read_expiring(connection, cluster.id, until_ms, after, limit)
@@ -97,8 +97,8 @@ def plans(engine: Engine, ask: Any) -> list[str]:
     return steps
 
 
-@pytest.mark.parametrize("after", [None, ExpiringPlace(NOW_MS - 30_000, b"app-00100")], ids=["first", "later"])
-def test_a_page_follows_the_index_of_those_that_can(cluster: SeededCluster, after: ExpiringPlace | None) -> None:
+@pytest.mark.parametrize("after", [None, ExpiringCursor(NOW_MS - 30_000, b"app-00100")], ids=["first", "later"])
+def test_a_page_follows_the_index_of_those_that_can(cluster: SeededCluster, after: ExpiringCursor | None) -> None:
     """Expired ids, of which there may be many more, are not walked through."""
     cluster.read(mixed_ids())
     steps = plans(cluster.engine, lambda connection: read_expiring(connection, cluster.id, NOW_MS, after, 200))

@@ -8,13 +8,13 @@ from service.domain.partitions.blocked_groups import GroupOffset
 from service.store import lease
 from service.store.engine import LeaseLost
 from service.store.queries import partitions
-from service.store.writers.groups import LONGEST_NAME, GroupSeen, GroupWriter
+from service.store.writers.groups import LONGEST_NAME, GroupWriter, ObservedGroupOffset
 from tests.service.store.conftest import Cluster
 from tests.service.store.logs import NOW_MS
 
 
-def seen(group: str = "readers", offset: int = 100, partition: int = 0, **more: object) -> GroupSeen:
-    return GroupSeen(group, "orders", partition, offset, 2, False)._replace(**more)  # type: ignore[arg-type]
+def seen(group: str = "readers", offset: int = 100, partition: int = 0, **more: object) -> ObservedGroupOffset:
+    return ObservedGroupOffset(group, "orders", partition, offset, 2, False)._replace(**more)  # type: ignore[arg-type]
 
 
 def groups(cluster: Cluster, *places: tuple[str, int]) -> list[GroupOffset]:

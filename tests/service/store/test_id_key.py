@@ -10,7 +10,7 @@ from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import Participants
 from service.store import schema
 from service.store.display import display_id
-from service.store.id_key import KEPT, id_key, is_cut, whole_id
+from service.store.id_key import KEY_ID_BYTES, full_id, id_key, is_cut
 from service.store.queries.transaction_pages import Selection
 from service.store.queries.transactions import find, participants, read_page
 from tests.service.store.conftest import Cluster
@@ -25,16 +25,20 @@ def incompressible(length: int, seed: int = 0) -> bytes:
     ).encode()
 
 
-@pytest.mark.parametrize("raw", [b"", b"pay", b"\xff" * KEPT, b"x" * KEPT], ids=["empty", "short", "0xff", "longest"])
+@pytest.mark.parametrize(
+    "raw", [b"", b"pay", b"\xff" * KEY_ID_BYTES, b"x" * KEY_ID_BYTES], ids=["empty", "short", "0xff", "longest"]
+)
 def test_an_id_up_to_the_limit_is_its_own_key(raw: bytes) -> None:
     assert id_key(raw) == raw
     assert not is_cut(id_key(raw))
 
 
 def test_long_ids_with_the_same_beginning_have_keys_of_their_own() -> None:
-    ids = [b"x" * length for length in range(KEPT, KEPT + 200)] + [b"x" * KEPT + bytes([n]) for n in range(256)]
+    ids = [b"x" * length for length in range(KEY_ID_BYTES, KEY_ID_BYTES + 200)] + [
+        b"x" * KEY_ID_BYTES + bytes([n]) for n in range(256)
+    ]
     assert len({id_key(one) for one in ids}) == len(set(ids))
-    assert all(len(id_key(one)) > KEPT for one in ids[1:]), "equal to no id that is whole"
+    assert all(len(id_key(one)) > KEY_ID_BYTES for one in ids[1:]), "equal to no id that is whole"
 
 
 def test_the_key_of_a_key_is_that_key() -> None:
@@ -70,18 +74,18 @@ def test_the_key_of_a_key_is_that_key() -> None:
     ],
 )
 def test_the_whole_id_comes_back_from_its_text(raw: bytes) -> None:
-    assert whole_id(id_key(raw), display_id(raw)) == raw
+    assert full_id(id_key(raw), display_id(raw)) == raw
 
 
 def test_where_the_text_is_of_another_id_the_key_stands_for_the_id() -> None:
     raw = b"\0" + b"x" * 3_000
-    found = whole_id(id_key(raw), "x" * 3_000)
+    found = full_id(id_key(raw), "x" * 3_000)
     assert found == id_key(raw) == id_key(found)
 
 
 def test_the_text_of_earlier_versions_tells_the_id_too() -> None:
     raw = b"tab\t\xff" + b"x" * 3_000
-    assert whole_id(id_key(raw), r"tab\t\xff" + "x" * 3_000) == raw
+    assert full_id(id_key(raw), r"tab\t\xff" + "x" * 3_000) == raw
 
 
 LONG = incompressible(29_000)
@@ -118,7 +122,7 @@ def test_ids_of_30_kb_are_written_found_and_paged_through(cluster: Cluster) -> N
         assert after is None
         assert set(seen) == {LONG, TWIN, b"pay"}
         for prefix, fits in (
-            (LONG[:KEPT], {LONG, TWIN}),
+            (LONG[:KEY_ID_BYTES], {LONG, TWIN}),
             (LONG[:20_000], {LONG, TWIN}),
             (LONG, {LONG}),
             (TWIN, {TWIN}),

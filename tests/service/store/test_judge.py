@@ -19,7 +19,7 @@ from service.domain.transaction_log import states
 from service.store import clusters, lease, schema
 from service.store.engine import LeaseLost, open_reader
 from service.store.queries import judge_inputs
-from service.store.queries.findings import known_sequences, told_after
+from service.store.queries.findings import events_after, known_sequences
 from service.store.writers.findings import EVENTS_KEPT, FindingWriter, load
 from service.store.writers.partitions import PartitionWriter
 from spark_jobs.judge.judge import Judge
@@ -268,10 +268,10 @@ def test_what_listeners_hear_is_numbered_and_bounded(judged: Judged) -> None:
     judged.log([open_one(0, NOW_MS - 90_000)], NOW_MS)
     judged.judge.round(NOW_MS)
     with judged.reader.connect() as connection:
-        (told,) = told_after(connection, 0, None, 10)
+        (told,) = events_after(connection, 0, None, 10)
         assert (told.event, told.cluster, told.finding.kind) == ("opened", "cluster-0", kinds.OVERDUE)
-        assert told_after(connection, told.sequence, None, 10) == []
-        assert told_after(connection, 0, "other", 10) == []
+        assert events_after(connection, told.sequence, None, 10) == []
+        assert events_after(connection, 0, "other", 10) == []
     crowd = [
         {"cluster_id": judged.cluster.id, "finding_id": "x", "event": "opened", "at_ms": 0} for _ in range(EVENTS_KEPT)
     ]

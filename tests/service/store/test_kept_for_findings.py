@@ -146,7 +146,7 @@ def save(cluster: Cluster, look_: RoundResult, now_ms: int) -> None:
 
 
 def forget(cluster: Cluster, now_ms: int = YEARS_LATER_MS) -> None:
-    Retention(cluster.engine, cluster.lease).forget(now_ms)
+    Retention(cluster.engine, cluster.lease).delete_old(now_ms)
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
@@ -244,6 +244,6 @@ def test_what_is_kept_for_a_finding_does_not_stop_the_others(cluster: Cluster) -
     for n in (0, 1):
         find(cluster, kinds.ADOPTED, Subject(transactional_id=b"id-%d" % n))
     retention = Retention(cluster.engine, cluster.lease, keep=Keep(), ids_at_once=1)
-    assert [retention.forget(YEARS_LATER_MS).expired_ids for _ in range(3)] == [1, 1, 0]
+    assert [retention.delete_old(YEARS_LATER_MS).expired_ids for _ in range(3)] == [1, 1, 0]
     left = {row["transactional_id"] for row in rows(cluster.engine, schema.transactional_ids, cluster.id)}
     assert left == {b"id-0", b"id-1"}

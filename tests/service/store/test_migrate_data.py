@@ -84,7 +84,7 @@ def test_sentences_of_an_earlier_version_become_reasons(at_0003: Engine) -> None
     with at_0003.connect() as connection:
         denied, silent = partitions.stalled(connection, 1)
         status = read_clusters.statuses(connection, 1)["partitions"]
-        assert partitions.some_broker_is_silent(connection, 1), "the one that has no permission is not silent"
+        assert partitions.is_some_broker_unresponsive(connection, 1), "the one that has no permission is not silent"
     missing = NoPermission("vault", (DESCRIBE, READ))
     assert (denied.why, denied.read_why) == (missing, None)
     assert (silent.why, silent.read_why) == (ErrorText("no leader"), missing)

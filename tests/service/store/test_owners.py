@@ -56,7 +56,7 @@ def test_an_id_that_expired_is_still_named(cluster: Cluster) -> None:
     (expired,) = found(cluster, 7)[7]
     assert (expired.transactional_id, expired.state, expired.offset) == (b"pay", states.EXPIRED, 3)
     assert (expired.producer_id, expired.timeout_ms) == (7, 60_000)
-    assert Retention(cluster.engine, cluster.lease).forget(NOW_MS - 10 * DAY_MS).expired_ids == 1
+    assert Retention(cluster.engine, cluster.lease).delete_old(NOW_MS - 10 * DAY_MS).expired_ids == 1
     (forgotten,) = found(cluster, 7)[7]
     assert (forgotten.transactional_id, forgotten.state) == (b"pay", states.EXPIRED)
     assert (forgotten.log_partition, forgotten.offset, forgotten.producer_id, forgotten.partitions) == (-1, -1, -1, ())

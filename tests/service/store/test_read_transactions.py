@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Engine, event
 from service.domain.transaction_log import states
 from service.domain.transaction_log.states import LAST_TIME_MS
 from service.store.engine import open_reader
-from service.store.queries.transaction_pages import SORTS, Place, Selection
+from service.store.queries.transaction_pages import SORTS, PageCursor, Selection
 from service.store.queries.transactions import find, participants, read_page
 from service.store.rows.ids import IdRow
 from tests.helpers.stores import INT64_MAX, NOW_MS, Id, SeededCluster, mixed_ids, open_id
@@ -44,7 +44,7 @@ def connection(mixed: SeededCluster) -> Iterator[Connection]:
 
 def walk(connection: Connection, cluster: int, selection: Selection, sort: str, limit: int) -> list[IdRow]:
     rows: list[IdRow] = []
-    after: Place | None = None
+    after: PageCursor | None = None
     while True:
         page = read_page(connection, cluster, selection, sort, after, limit)
         assert len(page.rows) <= limit
@@ -154,7 +154,7 @@ def test_one_id_and_its_partitions(url: str) -> None:
     assert taking_part == {b"pay": [("a", 0), ("a", 1), ("b", 0), ("b", 1)]}
 
 
-def plans(engine: Engine, cluster: int, selection: Selection, sort: str, after: Place | None = None) -> list[str]:
+def plans(engine: Engine, cluster: int, selection: Selection, sort: str, after: PageCursor | None = None) -> list[str]:
     """How SQLite goes about every statement of one page."""
     ran: list[tuple[str, Any]] = []
 
@@ -175,9 +175,9 @@ def plans(engine: Engine, cluster: int, selection: Selection, sort: str, after: 
 
 
 AFTER = {
-    "age": Place(0, NOW_MS - 30_000, b"app-00100"),
-    "transactional_id": Place(0, None, b"app-00100"),
-    "last_updated": Place(0, NOW_MS - 10_000, b"app-00100"),
+    "age": PageCursor(0, NOW_MS - 30_000, b"app-00100"),
+    "transactional_id": PageCursor(0, None, b"app-00100"),
+    "last_updated": PageCursor(0, NOW_MS - 10_000, b"app-00100"),
 }
 INDEXES = {
     "age": {"ix_transactional_ids_open", "ix_transactional_ids_cluster_id_state_transactional_id"},

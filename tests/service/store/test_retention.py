@@ -21,7 +21,7 @@ from service.store import audit, lease, schema
 from service.store.audit import Attempt
 from service.store.engine import LeaseLost
 from service.store.queries import clusters
-from service.store.retention import Forgotten, Retention
+from service.store.retention import DeletedRows, Retention
 from service.store.writers.findings import FindingWriter
 from service.store.writers.ledger import LedgerWriter
 from service.store.writers.partitions import PartitionWriter
@@ -40,7 +40,7 @@ LATER_MS = NOW_MS + HISTORY_MS + DAY_MS
 """When everything that happened at NOW_MS is older than history is kept."""
 
 
-NOTHING = Forgotten(0, 0, 0, 0, 0, 0, 0, 0, 0, more=False)
+NOTHING = DeletedRows(0, 0, 0, 0, 0, 0, 0, 0, 0, more=False)
 
 
 def apply(cluster: Cluster, entries: Sequence[Entry], lo: int = 0, now_ms: int = NOW_MS, **more: Any) -> None:
@@ -67,8 +67,8 @@ def state_counts(engine: Engine, cluster_id: int) -> dict[tuple[int, int], int]:
 
 def test_history_and_expired_ids_go_when_they_are_old(cluster: Cluster) -> None:
     seed(cluster)
-    forgotten = Retention(cluster.engine, cluster.lease).forget(LATER_MS)
-    assert forgotten == Forgotten(5, 2, 1, 0, 0, 0, 0, 0, 0, False)
+    forgotten = Retention(cluster.engine, cluster.lease).delete_old(LATER_MS)
+    assert forgotten == DeletedRows(5, 2, 1, 0, 0, 0, 0, 0, 0, False)
     assert {row["offset"] for row in rows(cluster.engine, schema.transitions, cluster.id)} == {13, 18, 19}
     (minute,) = rows(cluster.engine, schema.id_minutes, cluster.id)
     assert (minute["transactional_id"], minute["commits"], minute["aborts_client"]) == (b"pay", 1, 1)
@@ -80,13 +80,13 @@ def test_history_and_expired_ids_go_when_they_are_old(cluster: Cluster) -> None:
 def test_nothing_goes_before_its_time(cluster: Cluster) -> None:
     seed(cluster)
     before = everything(cluster.engine, cluster.id)
-    assert Retention(cluster.engine, cluster.lease).forget(NOW_MS + HISTORY_MS - 120_000) == NOTHING
+    assert Retention(cluster.engine, cluster.lease).delete_old(NOW_MS + HISTORY_MS - 120_000) == NOTHING
     assert everything(cluster.engine, cluster.id) == before
 
 
 def test_an_expired_id_that_comes_back_later_begins_anew(cluster: Cluster) -> None:
     seed(cluster)
-    Retention(cluster.engine, cluster.lease).forget(LATER_MS)
+    Retention(cluster.engine, cluster.lease).delete_old(LATER_MS)
     apply(cluster, [entry(20, states.EMPTY, b"old", pid=10, at_ms=LATER_MS)], 20, LATER_MS)
     assert state_counts(cluster.engine, cluster.id) == {(0, states.COMPLETE_ABORT): 1, (0, states.EMPTY): 1}
 
@@ -96,8 +96,8 @@ def test_producer_ids_go_when_long_unseen_unless_an_id_has_them(cluster: Cluster
     keep = Keep(producer_ids=30 * DAY_MS)
     much_later_ms = LATER_MS + 31 * DAY_MS
     retention = Retention(cluster.engine, cluster.lease, keep=keep)
-    assert retention.forget(LATER_MS).producer_ids == 0
-    assert retention.forget(much_later_ms).producer_ids == 2
+    assert retention.delete_old(LATER_MS).producer_ids == 0
+    assert retention.delete_old(much_later_ms).producer_ids == 2
     assert [row["producer_id"] for row in rows(cluster.engine, schema.producer_ids, cluster.id)] == [9]
 
 
@@ -110,7 +110,7 @@ def test_a_producer_id_under_which_something_hangs_is_the_way_to_its_name(cluste
         PartitionsBatch(NOW_MS, (look(NOW_MS),), (described(NOW_MS, open_entry()),)), NOW_MS
     )
     retention = Retention(cluster.engine, cluster.lease, keep=Keep(producer_ids=30 * DAY_MS))
-    retention.forget(LATER_MS + 31 * DAY_MS)
+    retention.delete_old(LATER_MS + 31 * DAY_MS)
     left = rows(cluster.engine, schema.producer_ids, cluster.id)
     assert sorted(row["producer_id"] for row in left) == [7, 8, 9], "7 is open on a partition, of 8 there is a finding"
 
@@ -122,7 +122,7 @@ def test_the_walk_over_producer_ids_goes_on_where_it_was_and_around(cluster: Clu
     apply(cluster, log)
     later_ms = NOW_MS + 91 * DAY_MS
     retention = Retention(cluster.engine, cluster.lease, rows_at_once=4)
-    assert [retention.forget(later_ms).producer_ids for _ in range(4)] == [2, 2, 1, 0]
+    assert [retention.delete_old(later_ms).producer_ids for _ in range(4)] == [2, 2, 1, 0]
     left = rows(cluster.engine, schema.producer_ids, cluster.id)
     assert [row["producer_id"] for row in left] == [1, 3, 5, 7, 9]
 
@@ -135,7 +135,7 @@ def test_a_call_takes_a_piece_and_says_that_there_is_more(cluster: Cluster) -> N
         log.append(entry(len(log), states.EXPIRED, b"id-%d" % n, at_ms=NOW_MS - 1_000))
     apply(cluster, log)
     retention = Retention(cluster.engine, cluster.lease, rows_at_once=4, ids_at_once=2)
-    done = [retention.forget(LATER_MS) for _ in range(5)]
+    done = [retention.delete_old(LATER_MS) for _ in range(5)]
     assert [one.transitions for one in done] == [4, 4, 4, 3, 0]
     assert [one.expired_ids for one in done] == [2, 2, 1, 0, 0]
     assert [one.more for one in done] == [True, True, True, False, False]
@@ -147,8 +147,8 @@ def test_minutes_of_the_cluster_and_gaps_are_kept_for_a_month(cluster: Cluster) 
     log = committed(5, NOW_MS)
     cluster.writer.apply(batch(log, span(0, 8, gap=Gap(0, 5, "retention"))), NOW_MS)
     retention = Retention(cluster.engine, cluster.lease)
-    assert retention.forget(NOW_MS + 30 * DAY_MS)[3:5] == (0, 0)
-    assert retention.forget(NOW_MS + 32 * DAY_MS)[3:5] == (1, 1)
+    assert retention.delete_old(NOW_MS + 30 * DAY_MS)[3:5] == (0, 0)
+    assert retention.delete_old(NOW_MS + 32 * DAY_MS)[3:5] == (1, 1)
 
 
 def test_volume_and_markers_of_partitions_go_with_the_history(cluster: Cluster) -> None:
@@ -160,7 +160,7 @@ def test_volume_and_markers_of_partitions_go_with_the_history(cluster: Cluster) 
     read_ = TopicRange("pay", span(0, 3))
     LedgerWriter(cluster.engine, cluster.lease).apply(LedgerBatch((read_,), tuple(volumes), tuple(markers)), NOW_MS)
     retention = Retention(cluster.engine, cluster.lease, keep=Keep(history=5 * DAY_MS), rows_at_once=2)
-    told = [retention.forget(NOW_MS + day * DAY_MS + 1) for day in (4, 5, 20, 20, 20)]
+    told = [retention.delete_old(NOW_MS + day * DAY_MS + 1) for day in (4, 5, 20, 20, 20)]
     assert [one.partition_markers for one in told] == [0, 6, 10, 2, 0]
     assert [one.partition_minutes for one in told] == [0, 2, 2, 0, 0], "the first row says since when it is tailed"
     assert [one.more for one in told] == [False, True, True, False, False]
@@ -176,7 +176,7 @@ def test_rejects_and_resolved_findings_are_kept_as_long_as_people_say(cluster: C
     over = opened._replace(finding=replace(opened.finding, status=kinds.RESOLVED, resolved_at_ms=NOW_MS))
     FindingWriter(cluster.engine, cluster.lease).save([over, still_open], NOW_MS)
     retention = Retention(cluster.engine, cluster.lease, keep=Keep(rejects=DAY_MS, findings=2 * DAY_MS))
-    told = [retention.forget(NOW_MS + days * DAY_MS + 1)[5:7] for days in (0, 1, 2, 60)]
+    told = [retention.delete_old(NOW_MS + days * DAY_MS + 1)[5:7] for days in (0, 1, 2, 60)]
     assert told == [(0, 0), (1, 0), (0, 1), (0, 0)]
     (left,) = rows(cluster.engine, schema.findings, cluster.id)
     assert left["kind"] == kinds.LONG_RUNNING, "an open one stays"
@@ -186,7 +186,7 @@ def test_the_audit_is_kept_for_more_than_a_year(cluster: Cluster) -> None:
     attempt = Attempt(NOW_MS, "f", "ops", False, "ABORT", "orders", 0, 7, 0, 3, 100, "written")
     audit.record(cluster.engine, cluster.id, attempt)
     retention = Retention(cluster.engine, cluster.lease)
-    assert [retention.forget(NOW_MS + days * DAY_MS).audit for days in (366, 400, 401)] == [0, 0, 1]
+    assert [retention.delete_old(NOW_MS + days * DAY_MS).audit for days in (366, 400, 401)] == [0, 0, 1]
 
 
 def test_ids_of_a_log_that_is_read_again_are_kept_until_it_is(cluster: Cluster) -> None:
@@ -196,9 +196,9 @@ def test_ids_of_a_log_that_is_read_again_are_kept_until_it_is(cluster: Cluster) 
     cluster.writer.apply(batch([], begun), LATER_MS)
     much_later_ms = LATER_MS + 2 * HISTORY_MS
     retention = Retention(cluster.engine, cluster.lease)
-    assert retention.forget(much_later_ms).expired_ids == 0
+    assert retention.delete_old(much_later_ms).expired_ids == 0
     cluster.writer.apply(batch([], span(0, 20, generation=1, end=20, counts=False)), much_later_ms)
-    assert retention.forget(much_later_ms).expired_ids == 2
+    assert retention.delete_old(much_later_ms).expired_ids == 2
 
 
 def test_a_partition_that_is_tailed_and_behind_keeps_no_id(cluster: Cluster) -> None:
@@ -207,7 +207,7 @@ def test_a_partition_that_is_tailed_and_behind_keeps_no_id(cluster: Cluster) -> 
     LedgerWriter(cluster.engine, cluster.lease).apply(LedgerBatch((behind,)), NOW_MS)
     cluster.writer.apply(batch([], span(0, 0, generation=1, end=20, gap=Gap(20, 20, "away"))), LATER_MS)
     cluster.writer.apply(batch([], span(0, 20, generation=1, end=20, counts=False)), LATER_MS)
-    assert Retention(cluster.engine, cluster.lease).forget(LATER_MS + 2 * HISTORY_MS).expired_ids == 2
+    assert Retention(cluster.engine, cluster.lease).delete_old(LATER_MS + 2 * HISTORY_MS).expired_ids == 2
 
 
 def test_of_other_clusters_everything_stays(cluster: Cluster, new_cluster: Any) -> None:
@@ -215,7 +215,7 @@ def test_of_other_clusters_everything_stays(cluster: Cluster, new_cluster: Any) 
     for one in (cluster, other):
         seed(one)
     before = everything(other.engine, other.id)
-    Retention(cluster.engine, cluster.lease).forget(LATER_MS + 100 * DAY_MS)
+    Retention(cluster.engine, cluster.lease).delete_old(LATER_MS + 100 * DAY_MS)
     assert everything(other.engine, other.id) == before
 
 
@@ -224,7 +224,7 @@ def test_who_lost_the_lease_forgets_nothing(cluster: Cluster) -> None:
     before = everything(cluster.engine, cluster.id)
     assert lease.acquire(cluster.engine, cluster.id, "another", LATER_MS + 60_000) is not None
     with pytest.raises(LeaseLost):
-        Retention(cluster.engine, cluster.lease).forget(LATER_MS)
+        Retention(cluster.engine, cluster.lease).delete_old(LATER_MS)
     assert everything(cluster.engine, cluster.id) == before
 
 
@@ -238,7 +238,7 @@ def test_everything_is_found_by_an_index(cluster: Cluster) -> None:
             ran.append((statement, parameters))
 
     event.listen(cluster.engine, "before_cursor_execute", keep)
-    Retention(cluster.engine, cluster.lease, rows_at_once=1).forget(LATER_MS)
+    Retention(cluster.engine, cluster.lease, rows_at_once=1).delete_old(LATER_MS)
     event.remove(cluster.engine, "before_cursor_execute", keep)
     with cluster.engine.connect() as connection:
         for statement, parameters in ran:

@@ -106,7 +106,7 @@ def test_a_decision_that_is_written_again_leaves_the_first_one_in_the_history(cl
 
 def test_of_an_id_whose_every_step_is_kept_nothing_is_folded(cluster: Cluster) -> None:
     cluster.start({0: 0})
-    writer = TransactionLogWriter(cluster.engine, cluster.lease, kept=(b"pay",))
+    writer = TransactionLogWriter(cluster.engine, cluster.lease, full_history_prefixes=(b"pay",))
     log: list[Entry] = []
     for minute in (3, 3, 2, 1):
         log += committed(len(log), minutes_ago(minute) + 1_000 * len(log))

@@ -15,9 +15,9 @@ from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import Gap
 from service.kafka.producers import ActiveProducer
 from service.store.queries import findings, id_events, judge_inputs, judged_partitions
-from service.store.queries.judged_partitions import WHYS_SHOWN
+from service.store.queries.judged_partitions import REASONS_SHOWN
 from service.store.writers.findings import load
-from service.store.writers.groups import GroupSeen, GroupWriter
+from service.store.writers.groups import GroupWriter, ObservedGroupOffset
 from spark_jobs.judge.groups import BlockedGroupObserver
 from tests.helpers.stores import client_of
 from tests.service.store.conftest import Cluster, only_on, patient
@@ -162,7 +162,7 @@ def test_partitions_that_are_not_read(lab: Lab, monkeypatch: pytest.MonkeyPatch)
 def test_groups_that_are_not_read(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("service.store.queries.partitions.GROUPS_READ", 2)
     GroupWriter(cluster.engine, cluster.lease).replace(
-        [GroupSeen(f"g{n}", "orders", 0, 100, 1, False) for n in range(5)], NOW_MS
+        [ObservedGroupOffset(f"g{n}", "orders", 0, 100, 1, False) for n in range(5)], NOW_MS
     )
     with cluster.engine.connect() as connection:
         assert BlockedGroupObserver(cluster.id, None).unread(connection) == 3
@@ -170,8 +170,8 @@ def test_groups_that_are_not_read(cluster: Cluster, monkeypatch: pytest.MonkeyPa
 
 def test_reasons_that_are_not_listed_are_counted(lab: Lab) -> None:
     """Of each partition that does not answer there is some reason."""
-    lab.watched.see(*(silent(NOW_MS, f"broker {n} does not answer", partition=n) for n in range(WHYS_SHOWN + 3)))
+    lab.watched.see(*(silent(NOW_MS, f"broker {n} does not answer", partition=n) for n in range(REASONS_SHOWN + 3)))
     with lab.reader.connect() as connection:
         missing = judged_partitions.coverage(connection, lab.cluster.id).missing
-    assert sum(one.partitions for one in missing) == WHYS_SHOWN + 3
-    assert (missing[0].why, missing[0].partitions) == (judged_partitions.OTHER_WHYS, 3)
+    assert sum(one.partitions for one in missing) == REASONS_SHOWN + 3
+    assert (missing[0].why, missing[0].partitions) == (judged_partitions.OTHER_REASONS, 3)

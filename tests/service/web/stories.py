@@ -10,7 +10,7 @@ from service.domain.findings.finding import Observation, Occurrence, Subject
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import Participants
 from service.store import clusters
-from service.store.writers.groups import GroupSeen, GroupWriter
+from service.store.writers.groups import GroupWriter, ObservedGroupOffset
 from tests.helpers.findings import observe
 from tests.helpers.partitions import WithPartitions, entry, moving_partition, stalled_partition, unanswered_partition
 from tests.helpers.partitions import read as read_of
@@ -39,11 +39,11 @@ def hanging(
     return told._replace(summary=f"{topic}-{partition}: the transaction hangs", command=COMMAND)._replace(**more)
 
 
-def group(name: str, topic: str, partition: int, offset: int = 100) -> GroupSeen:
-    return GroupSeen(name, topic, partition, offset, 2, False)
+def group(name: str, topic: str, partition: int, offset: int = 100) -> ObservedGroupOffset:
+    return ObservedGroupOffset(name, topic, partition, offset, 2, False)
 
 
-def wait(cluster: WithPartitions, groups: Iterable[GroupSeen]) -> None:
+def wait(cluster: WithPartitions, groups: Iterable[ObservedGroupOffset]) -> None:
     GroupWriter(cluster.engine, cluster.lease).replace(list(groups), NOW_MS)
 
 

@@ -35,7 +35,7 @@ def chain(cluster: WithPartitions) -> Chain:
         with cluster.engine.connect() as connection:
             found, _ = read_page(connection, cluster.id, FindingSelection(), None, 100)
             judged = judged_partitions.judge(connection, cluster.id, partitions.stalled(connection, cluster.id))
-            victims = partitions.read_victims(connection, cluster.id)
+            victims = partitions.read_affected_groups(connection, cluster.id)
             return links(judged, victims, by_key(found), LIMITS, NOW_MS, by_id(found))
 
     return chain

@@ -22,7 +22,7 @@ from service.store import clusters
 from service.store.queries import findings as read_findings
 from service.store.queries.findings import FindingSelection
 from service.store.schema import findings
-from service.store.writers.groups import GroupSeen, GroupWriter
+from service.store.writers.groups import GroupWriter, ObservedGroupOffset
 from tests.helpers.partitions import LSO, PID, WithPartitions, entry, moving_partition, owner, read, stalled_partition
 from tests.helpers.reasons import denied
 from tests.helpers.stores import DESCRIPTION, NOW_MS, Id
@@ -151,9 +151,9 @@ def test_a_fencing_conflict_leads_to_the_timeline_of_the_id(cluster: WithPartiti
 
 def test_what_hangs_has_its_commands_its_ruler_and_who_waits(cluster: WithPartitions, look: Look) -> None:
     seen = [
-        GroupSeen("settlement", "orders", 0, LSO, 3, False),
-        GroupSeen("fraud", "orders", 0, LSO - 5, 2, False),
-        GroupSeen("tail", "orders", 0, LSO + 9, 1, False),
+        ObservedGroupOffset("settlement", "orders", 0, LSO, 3, False),
+        ObservedGroupOffset("fraud", "orders", 0, LSO - 5, 2, False),
+        ObservedGroupOffset("tail", "orders", 0, LSO + 9, 1, False),
     ]
     GroupWriter(cluster.engine, cluster.lease).replace(seen, NOW_MS)
     cluster.see(hanging())

@@ -10,7 +10,7 @@ import pytest
 from service.domain.findings import kinds
 from service.domain.findings.finding import Subject
 from service.domain.partitions.blocked_groups import OFFSETS_TOPIC, offsets_partition
-from service.store.writers.groups import GroupSeen, GroupWriter
+from service.store.writers.groups import GroupWriter, ObservedGroupOffset
 from service.web.partitions import groups
 from tests.helpers.findings import observe
 from tests.helpers.partitions import END, LSO, WithPartitions, moving_partition, stalled_partition, unanswered_partition
@@ -24,8 +24,8 @@ HOMES = [moving_partition(number, OFFSETS_TOPIC) for number in range(50) if numb
 
 def group(
     name: str, offset: int, *, partition: int = 0, members: int | None = 2, is_unstable: bool = False
-) -> GroupSeen:
-    return GroupSeen(name, "orders", partition, offset, members, is_unstable)
+) -> ObservedGroupOffset:
+    return ObservedGroupOffset(name, "orders", partition, offset, members, is_unstable)
 
 
 @pytest.fixture

@@ -88,13 +88,13 @@ def test_a_storm_has_a_number_and_no_causes(cluster: WithPartitions, monkeypatch
 
 def test_half_of_them_took_so_long(cluster: WithPartitions) -> None:
     with cluster.engine.connect() as connection:
-        assert recent_activity.halves(connection, cluster.id) == (None, None)
+        assert recent_activity.medians(connection, cluster.id) == (None, None)
     told = [
         one for n, ms in enumerate((4, 20, 20, 700)) for one in committed(3 * n, MINUTE, b"a-%d" % n, markers_ms=ms)
     ]
     cluster.writer.apply(batch(told, read_range(0, 12, partition=1)), NOW_MS)
     with cluster.engine.connect() as connection:
-        assert recent_activity.halves(connection, cluster.id) == (100, 25)
+        assert recent_activity.medians(connection, cluster.id) == (100, 25)
 
 
 def test_the_first_read_counts_nothing(cluster: WithPartitions) -> None:

@@ -12,7 +12,7 @@ from service.api.routes.offsets import Explained
 from service.app import create_app
 from service.domain.transaction_log.facts import Participants
 from service.store import clusters
-from service.store.writers.groups import GroupSeen, GroupWriter
+from service.store.writers.groups import GroupWriter, ObservedGroupOffset
 from service.web.partitions import partition_page
 from tests.helpers.partitions import LSO, WithPartitions, entry, moving_partition, owner, read, stalled_partition
 from tests.helpers.stores import DESCRIPTION, NOW_MS
@@ -45,7 +45,9 @@ def cluster(tmp_path: Path) -> Iterator[WithPartitions]:
     places = (Participants("orders", (0,)),)
     cluster.read([owner(LONG.encode(), topics=places, last_update_ms=NOW_MS, timestamp_ms=NOW_MS)])
     cluster.look(stalled_partition(), read(entry()), moving_partition(1))
-    GroupWriter(cluster.engine, cluster.lease).replace([GroupSeen("g" * 200, "orders", 0, LSO, 2, False)], NOW_MS)
+    GroupWriter(cluster.engine, cluster.lease).replace(
+        [ObservedGroupOffset("g" * 200, "orders", 0, LSO, 2, False)], NOW_MS
+    )
     yield cluster
     cluster.close()
 

@@ -16,7 +16,7 @@ from service.domain.reasons.unread import DESCRIBE, READ
 from service.domain.transaction_log import states
 from service.store import clusters
 from service.store.queries import judged_partitions
-from service.store.writers.groups import GroupSeen, GroupWriter
+from service.store.writers.groups import GroupWriter, ObservedGroupOffset
 from service.web.partitions import partition_list
 from service.web.shared import paging
 from tests.helpers.findings import observe
@@ -52,7 +52,7 @@ def cluster(tmp_path: Path) -> Iterator[WithPartitions]:
 
 
 def wait(cluster: WithPartitions, *groups: tuple[str, int]) -> None:
-    seen = [GroupSeen(name, "orders", 0, offset, 2, False) for name, offset in groups]
+    seen = [ObservedGroupOffset(name, "orders", 0, offset, 2, False) for name, offset in groups]
     GroupWriter(cluster.engine, cluster.lease).replace(seen, NOW_MS)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from service.store.queries.judged_partitions import Coverage, Missing
+from service.store.queries.judged_partitions import Coverage, UnjudgedPartitions
 from service.web.cluster.verdict import Seen, verdict_of
 from service.web.partitions.blocking_chain import Link
 from service.web.shared.frame import Freshness
@@ -15,7 +15,7 @@ from tests.helpers.reasons import denied
 
 NOW_MS = 1_790_000_000_000
 WHOLE = Coverage(NOW_MS, 1_246, 1_246, 1_246, 0)
-PARTLY = Coverage(NOW_MS, 1_246, 1_240, 1_240, 0, 0, (Missing(denied("t"), 6, ()),))
+PARTLY = Coverage(NOW_MS, 1_246, 1_240, 1_240, 0, 0, (UnjudgedPartitions(denied("t"), 6, ()),))
 OPEN = Link(
     "orders", 0, b"pay", "pay", 7, "open", NOW_MS, 10, None, 0, 5, 15, (), Heal(4, "self", "clock", "x"), None, None
 )

@@ -11,7 +11,7 @@ from service.domain.partitions.facts import TopicPartition
 from service.kafka import errors
 from service.kafka.client import KafkaClient
 from service.kafka.groups import UNSTABLE_OFFSET_COMMIT, Committed, GroupOffsets
-from service.store.writers.groups import GroupSeen
+from service.store.writers.groups import ObservedGroupOffset
 from spark_jobs.judge import group_requests
 from spark_jobs.judge.group_requests import GroupsAnswer
 from spark_jobs.judge.group_rounds import Stalls
@@ -68,7 +68,7 @@ def coordinator(monkeypatch: pytest.MonkeyPatch) -> Coordinator:
 def test_a_first_offset_that_is_pending_is_asked_for_by_name(coordinator: Coordinator) -> None:
     coordinator.named = {ORDERS: HELD, PAY: HELD}
     answered = coordinator.ask({"billing": {ORDERS: PID}})
-    assert answered.rows == [GroupSeen("billing", *ORDERS, -1, 2, True, PID)]
+    assert answered.rows == [ObservedGroupOffset("billing", *ORDERS, -1, 2, True, PID)]
     assert answered.topics == {"billing": {"orders"}}
 
 
@@ -76,7 +76,10 @@ def test_one_that_was_committed_before_has_its_transaction(coordinator: Coordina
     coordinator.stable = {"billing": GroupOffsets(errors.NONE, {ORDERS: HELD, PAY: HELD})}
     coordinator.before = {ORDERS: 5, PAY: 6}
     rows = coordinator.ask({"billing": {ORDERS: PID}}).rows
-    assert rows == [GroupSeen("billing", *ORDERS, 5, 2, True, PID), GroupSeen("billing", *PAY, 6, 2, True, None)]
+    assert rows == [
+        ObservedGroupOffset("billing", *ORDERS, 5, 2, True, PID),
+        ObservedGroupOffset("billing", *PAY, 6, 2, True, None),
+    ]
 
 
 def test_the_word_of_the_coordinator_wins(coordinator: Coordinator) -> None:
@@ -90,8 +93,8 @@ def test_what_the_coordinator_may_not_tell_the_batches_do(coordinator: Coordinat
     coordinator.named = {PAY: NO_TOPIC}
     answered = coordinator.ask({"denied": {ORDERS: PID}, "billing": {PAY: PID}}, "denied", "billing", "other")
     assert answered.rows == [
-        GroupSeen("billing", *PAY, -1, 2, True, PID),
-        GroupSeen("denied", *ORDERS, -1, None, True, PID),
+        ObservedGroupOffset("billing", *PAY, -1, 2, True, PID),
+        ObservedGroupOffset("denied", *ORDERS, -1, None, True, PID),
     ]
     assert answered.denied == {"denied"}
     coordinator.stable = {"billing": GroupOffsets(16, {})}  # NOT_COORDINATOR: another one knows
