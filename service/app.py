@@ -21,19 +21,14 @@ from service.api.http.security import SecurityHeaders
 from service.api.http.store import Store
 from service.api.routes import (
     clusters,
-    coordinators,
     events,
-    expiring,
     findings,
-    groups,
     health,
+    history,
     ledger,
     offsets,
     partitions,
-    producers,
-    rates,
     resolve,
-    timeline,
     transactions,
 )
 from service.clock import wall_clock_ms
@@ -72,22 +67,7 @@ def create_app(
     app.state.metrics = create_metrics(engine)
     answer_errors_as_problems(app)
     answer_errors_of_pages(app)
-    for room in (
-        clusters,
-        coordinators,
-        transactions,
-        timeline,
-        rates,
-        producers,
-        expiring,
-        findings,
-        events,
-        groups,
-        offsets,
-        partitions,
-        ledger,
-        resolve,
-    ):
+    for room in (clusters, transactions, history, findings, events, offsets, partitions, ledger, resolve):
         app.include_router(room.router, prefix=API)
     app.include_router(health.router)
     app.include_router(events.router, include_in_schema=False)  # the same stream at the path that pages use

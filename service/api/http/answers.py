@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import re
 from hashlib import blake2b
-from typing import Any, Final
+from typing import Final
 
 from fastapi import Request, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.api.http.fields import spell_out_wide_numbers
+from service.api.schemas.shape import Shape, to_json
 
 ETAG_MOVES_EVERY_MS: Final = 5_000
 
 # match bytes of our own JSON; quotes inside a string are escaped, so no id can be mistaken for a key
 _AS_OF: Final = re.compile(rb'"as_of":(?:null|"[^"]*")')
-_MAYBE_WIDE: Final = re.compile(rb":-?[0-9]{16}")
 
 
-def answer(request: Request, body: dict[str, Any], as_of_ms: int | None) -> Response:
+def answer(request: Request, body: Shape, as_of_ms: int | None) -> Response:
     """Returns 200 with the body, or 304 if If-None-Match names its ETag."""
-    content = _json(body)
-    if _MAYBE_WIDE.search(content):
-        content = _json(spell_out_wide_numbers(body))
+    content = to_json(body)
     headers = {"ETag": _etag(content, as_of_ms), "Cache-Control": "no-cache"}
     if _is_known(request.headers.get("if-none-match", ""), headers["ETag"]):
         return Response(status_code=304, headers=headers)
@@ -45,10 +41,6 @@ def _is_known(if_none_match: str, etag: str) -> bool:
     """Returns whether the header contains the ETag, by the weak comparison of RFC 9110."""
     known = {tag.strip().removeprefix("W/") for tag in if_none_match.split(",")}
     return "*" in known or etag.removeprefix("W/") in known
-
-
-def _json(value: Any) -> bytes:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
 
 
 class HeadAsGet:

@@ -1,4 +1,4 @@
-"""Formats the fields of answers: ids and bytes (base64url without padding), times, wide numbers, links."""
+"""Formats the fields of answers: ids and bytes (base64url without padding), times, links."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import binascii
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote
 
-from service.domain.transaction_log.states import NO_TIME, is_time
+from service.domain.transaction_log.states import LAST_TIME_MS, NO_TIME, is_time
 from service.store.display import display_id
 
 
@@ -25,9 +25,6 @@ def decode_bytes(text: str) -> bytes | None:
         return None
     return data if encode_bytes(data) == text.rstrip("=") else None
 
-
-EXACT_UP_TO: Final = 2**53
-"""Largest integer up to which all JSON numbers are exact for a client that reads them as doubles."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -45,44 +42,36 @@ def id_b64(transactional_id: bytes) -> str | None:
     return None if id_text(transactional_id).encode() == transactional_id else encode_bytes(transactional_id)
 
 
-def id_fields(transactional_id: bytes | None) -> dict[str, Any]:
-    """Returns `transactional_id` and `transactional_id_b64`; both are null if there is no id."""
+def id_fields(transactional_id: bytes | None) -> tuple[str | None, str | None]:
+    """Returns `id_text` and `id_b64`; both are None if there is no id."""
     if transactional_id is None:
-        return {"transactional_id": None, "transactional_id_b64": None}
-    return {"transactional_id": id_text(transactional_id), "transactional_id_b64": id_b64(transactional_id)}
+        return None, None
+    return id_text(transactional_id), id_b64(transactional_id)
 
 
 @lru_cache(maxsize=4096)  # repeated answers contain mostly the same times
 def text_of_time(ms: int | None) -> str | None:
     """Returns the time in RFC 3339, UTC, with milliseconds; None for a number that is no time."""
-    if ms is None or not is_time(ms):
-        return None
+    return None if ms is None or not is_time(ms) else _text(ms)
+
+
+def text_of_clock(ms: int) -> str:
+    """Returns the time as `text_of_time` does, of a clock of ours: it is never null. A number beyond all times becomes
+    the first or the last one.
+    """
+    return _text(min(max(ms, 0), LAST_TIME_MS))
+
+
+def _text(ms: int) -> str:
     return (_EPOCH + timedelta(milliseconds=ms)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def time_field(name: str, ms: int | None) -> dict[str, Any]:
-    """Returns `{name: text}`; for a number that is no time, null and the number beside it: `x_at` has `x_raw_ms`.
+def raw_ms(ms: int | None) -> int | None:
+    """Returns a number that is no time, for the field beside the null that `text_of_time` makes of it; else None.
 
     Kafka's -1 means that there is no time, as None does.
     """
-    fields: dict[str, Any] = {name: text_of_time(ms)}
-    if ms is not None and ms != NO_TIME and not is_time(ms):
-        fields[f"{name.removesuffix('_at')}_raw_ms"] = ms
-    return fields
-
-
-def spell_out_wide_numbers(value: Any) -> Any:
-    """Returns the value with a text `x_str` behind every number `x` that a double cannot hold, at any depth."""
-    if isinstance(value, dict):
-        spelt: dict[str, Any] = {}
-        for key, item in value.items():
-            spelt[key] = spell_out_wide_numbers(item)
-            if isinstance(item, int) and abs(item) > EXACT_UP_TO:
-                spelt[f"{key}_str"] = str(item)
-        return spelt
-    if isinstance(value, list):
-        return [spell_out_wide_numbers(item) for item in value]
-    return value
+    return None if ms is None or ms == NO_TIME or is_time(ms) else ms
 
 
 API: Final = "/api/v1"

@@ -1,9 +1,12 @@
-"""The clusters: counts of ids by state, transactions that ended, how far each source is read, and what is not known."""
+"""The clusters: counts of ids by state, transactions that ended, how far each source is read, what is not known; and
+the transaction coordinators of a cluster.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from fastapi import APIRouter, Depends, Request, Response
 from sqlalchemy import Connection
@@ -15,21 +18,31 @@ from service.api.http.parameters import only_known
 from service.api.http.problems import NO_SUCH_CLUSTER, ProblemError, describe
 from service.api.http.store import store_of
 from service.api.schemas import unknowns
-from service.api.schemas.models import Cluster, Clusters
+from service.api.schemas.clusters import (
+    Broker,
+    Cluster,
+    Clusters,
+    Config,
+    CoordinatorPartition,
+    Coordinators,
+    FindingCount,
+    PartitionCounts,
+    Rates,
+    States,
+    Totals,
+    TruncatedCount,
+)
 from service.api.schemas.sources import describe_sources, read_stalls
-from service.api.schemas.transaction_body import CAUSES
-from service.api.schemas.unknowns import Unknown
+from service.api.schemas.transactions import Aborts
+from service.api.schemas.unknowns import Unknown, UnknownThing
 from service.domain.findings.kinds import CONFIRMED, HANGING
-from service.domain.releases import release_of
 from service.domain.transaction_log import states
-from service.domain.transaction_log.states import CONFIG_DEFAULTS
+from service.domain.transaction_log.states import CONFIG_DEFAULTS, EXPIRED, OPEN, SOURCE
 from service.store.queries import clusters, findings
 from service.store.queries.clusters import ClusterRow
-from service.store.queries.findings import FindingCount
 from service.store.queries.judged_partitions import Coverage, coverage
 from service.store.rows.counters import ABORTS, COMMITS, CONTRADICTIONS
 
-SHOWN_STATES: Final = (*sorted(states.PERSISTED), states.UNKNOWN)
 RATE_WINDOW_MS: Final = 300_000
 
 _MINUTE_MS: Final = 60_000
@@ -47,8 +60,8 @@ def list_clusters(request: Request, limit: Limit = LIMIT, cursor: Cursor = None)
         )
         described = [describe_cluster(connection, cluster, now_ms) for cluster in page]
     as_of_ms = max((one.as_of_ms for one in described if one.as_of_ms is not None), default=None)
-    body = {"items": [one.body for one in described], "next_cursor": next_cursor, "as_of": text_of_time(as_of_ms)}
-    return answer(request, body, as_of_ms)
+    items = [one.body for one in described]
+    return answer(request, Clusters(items=items, next_cursor=next_cursor, as_of=text_of_time(as_of_ms)), as_of_ms)
 
 
 def _place(cluster: ClusterRow) -> Key:
@@ -79,13 +92,11 @@ def configs_of(cluster: ClusterRow) -> dict[str, dict[str, str]]:
 
 
 class Described(NamedTuple):
-    """A cluster described for an answer.
-
-    `body`: the Cluster of the API. `as_of_ms`: when its newest source last succeeded. `unknown`: the unknowns in the
-    body, as values.
+    """A cluster described for an answer. `as_of_ms`: when its newest source last succeeded. `unknown`: the unknowns in
+    the body, as values.
     """
 
-    body: dict[str, Any]
+    body: Cluster
     as_of_ms: int | None
     unknown: list[Unknown]
 
@@ -116,77 +127,102 @@ def describe_cluster(
         coverage=covered,
         truncated=truncated,
     )
-    body = {
-        "cluster": cluster.name,
-        "cluster_id": cluster.kafka_cluster_id,
-        "states": {states.NAMES[state]: ids[state] for state in SHOWN_STATES},
-        "open": sum(ids[state] for state in states.OPEN),
-        "hanging": sum(row.findings for row in found if (row.kind, row.status) == (HANGING, CONFIRMED)),
-        "partitions": {
-            "watched": covered.watched,
-            "judged": covered.judged,
-            "unknown": covered.unknown,
-            "blocked": covered.blocked,
-            "not_covered": covered.not_covered,
-        },
-        "findings": _findings(found),
-        "truncated": [{"kind": kind, "count": number} for kind, number in truncated.items()],
-        "contradictions": counted.get(CONTRADICTIONS, 0),
-        "totals": _totals(cluster, counted),
-        "rates": _rates(connection, cluster, as_of_ms),
-        "brokers": [_broker(broker) for broker in description.get("brokers", [])],
-        "features": dict(description.get("features", {})),
-        "configs": configs,
-        "sources": describe_sources(
+    body = Cluster(
+        cluster=cluster.name,
+        cluster_id=cluster.kafka_cluster_id,
+        states=States(
+            Empty=ids[states.EMPTY],
+            Ongoing=ids[states.ONGOING],
+            PrepareCommit=ids[states.PREPARE_COMMIT],
+            PrepareAbort=ids[states.PREPARE_ABORT],
+            CompleteCommit=ids[states.COMPLETE_COMMIT],
+            CompleteAbort=ids[states.COMPLETE_ABORT],
+            Unknown=ids[states.UNKNOWN],
+        ),
+        open=sum(ids[state] for state in states.OPEN),
+        hanging=sum(row.findings for row in found if (row.kind, row.status) == (HANGING, CONFIRMED)),
+        partitions=PartitionCounts(
+            watched=covered.watched,
+            judged=covered.judged,
+            unknown=covered.unknown,
+            blocked=covered.blocked,
+            not_covered=covered.not_covered,
+        ),
+        findings=[FindingCount(kind=row.kind, status=row.status, count=row.findings) for row in found],
+        truncated=[TruncatedCount(kind=kind, count=number) for kind, number in truncated.items()],
+        contradictions=counted.get(CONTRADICTIONS, 0),
+        totals=Totals(
+            counted_since=text_of_time(cluster.counted_since_ms),
+            commits=counted.get(COMMITS, 0),
+            aborts=_aborts(counted),
+        ),
+        rates=_rates(connection, cluster, as_of_ms),
+        brokers=[Broker.of(broker) for broker in description.get("brokers", [])],
+        features=dict(description.get("features", {})),
+        configs={name: Config(value=config["value"], source=config["source"]) for name, config in configs.items()},
+        sources=describe_sources(
             clusters.partitions(connection, cluster.id),
             statuses,
             covered,
             read_stalls(connection, cluster.id, statuses, covered, now_ms),
             now_ms,
         ),
-        "unknown": [unknowns.body_of(one) for one in unknown],
-    }
+        unknown=[UnknownThing.of(one) for one in unknown],
+    )
     return Described(body, as_of_ms, unknown)
 
 
-def _findings(rows: list[FindingCount]) -> list[dict[str, Any]]:
-    return [{"kind": row.kind, "status": row.status, "count": row.findings} for row in rows]
-
-
-def _broker(broker: Mapping[str, Any]) -> dict[str, Any]:
-    told = {name: broker[name] for name in ("id", "host", "port")}
-    return told | {"release": release_of(broker.get("newest_metadata_version"))}
-
-
-def _totals(cluster: ClusterRow, counted: Mapping[str, int]) -> dict[str, Any]:
-    return {
-        "counted_since": text_of_time(cluster.counted_since_ms),
-        "commits": counted.get(COMMITS, 0),
-        "aborts": _aborts(counted),
-    }
-
-
-def _aborts(counted: Mapping[str, int]) -> dict[str, int]:
+def _aborts(counted: Mapping[str, int]) -> Aborts:
     """Returns aborts by cause. One that has no cause yet (for some seconds at most) counts as unattributed."""
-    aborts = {cause: counted.get(f"aborts_{cause}", 0) for cause in CAUSES}
-    aborts["unattributed"] += counted.get(ABORTS, 0) - sum(aborts.values())
+    aborts = Aborts(
+        client=counted.get("aborts_client", 0),
+        timeout=counted.get("aborts_timeout", 0),
+        fenced=counted.get("aborts_fenced", 0),
+        admin=counted.get("aborts_admin", 0),
+        unattributed=0,
+    )
+    aborts.unattributed = counted.get(ABORTS, 0) - aborts.client - aborts.timeout - aborts.fenced - aborts.admin
     return aborts
 
 
-def _rates(connection: Connection, cluster: ClusterRow, as_of_ms: int | None) -> dict[str, Any]:
+def _rates(connection: Connection, cluster: ClusterRow, as_of_ms: int | None) -> Rates:
     """Returns the rates over the last whole minutes before `as_of`: all that were counted, five at most."""
     if as_of_ms is None or cluster.counted_since_ms is None:
-        return {"window_ms": 0, "commits_per_s": 0.0, "aborts_per_s": 0.0}
+        return Rates(window_ms=0, commits_per_s=0.0, aborts_per_s=0.0)
     to_ms = as_of_ms - as_of_ms % _MINUTE_MS
     window_ms = max(0, min(RATE_WINDOW_MS, to_ms - cluster.counted_since_ms))
     if window_ms == 0:
-        return {"window_ms": 0, "commits_per_s": 0.0, "aborts_per_s": 0.0}
+        return Rates(window_ms=0, commits_per_s=0.0, aborts_per_s=0.0)
     # counting may have begun within a minute: the row of that minute begins before the window
     first_ms = to_ms - window_ms
     ends = clusters.ended_between(connection, cluster.id, first_ms - first_ms % _MINUTE_MS, to_ms)
     seconds = window_ms / 1000
-    return {
-        "window_ms": window_ms,
-        "commits_per_s": round(ends.commits / seconds, 3),
-        "aborts_per_s": round(ends.aborts / seconds, 3),
-    }
+    return Rates(
+        window_ms=window_ms,
+        commits_per_s=round(ends.commits / seconds, 3),
+        aborts_per_s=round(ends.aborts / seconds, 3),
+    )
+
+
+@router.get(
+    "/clusters/{cluster}/coordinators",
+    operation_id="listCoordinators",
+    response_model=Coordinators,
+    responses=describe(400, 404, 422, 503),
+)
+def list_coordinators(request: Request, cluster: str, limit: Limit = LIMIT, cursor: Cursor = None) -> Response:
+    """Lists all partitions of `__transaction_state`, by number. `ids` does not count expired ids."""
+    with store_of(request).read() as connection:
+        found = known_cluster(connection, cluster)
+        partitions = clusters.partitions(connection, found.id, SOURCE)
+        counts = clusters.state_counts(connection, found.id)
+        status = clusters.statuses(connection, found.id).get(SOURCE)
+    ids: Counter[int] = Counter()
+    open_: Counter[int] = Counter()
+    for count in counts:
+        ids[count.partition] += 0 if count.state == EXPIRED else count.ids
+        open_[count.partition] += count.ids if count.state in OPEN else 0
+    as_of_ms = None if status is None else status.as_of_ms
+    page, next_cursor = cut(partitions, lambda row: (row.partition,), limit, cursor, cluster, "coordinators")
+    items = [CoordinatorPartition.of(row, ids[row.partition], open_[row.partition]) for row in page]
+    return answer(request, Coordinators(items=items, next_cursor=next_cursor, as_of=text_of_time(as_of_ms)), as_of_ms)

@@ -9,19 +9,19 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
 from fastapi import APIRouter, Depends, Header, Request
 from fastapi import Query as QueryParameter
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from starlette.concurrency import run_in_threadpool
 
-from service.api.http.fields import spell_out_wide_numbers
 from service.api.http.parameters import only_known
 from service.api.http.problems import describe
 from service.api.http.store import Store, store_of
 from service.api.routes.clusters import known_cluster
-from service.api.schemas.finding_body import describe_finding
+from service.api.schemas.findings import Finding
+from service.api.schemas.shape import to_json
 from service.store.engine import StoreError
 from service.store.queries import findings
 from service.store.queries.findings import FindingEvent
@@ -106,5 +106,5 @@ def _read(store: Store, sequence: int, cluster: str | None) -> list[FindingEvent
 
 def _data(told: FindingEvent) -> str:
     """Returns the Finding as JSON in ASCII: many clients end lines at U+2028 and U+0085, too."""
-    body: Any = spell_out_wide_numbers(describe_finding(told.finding, told.cluster))
-    return json.dumps(body, allow_nan=False, separators=(",", ":"))
+    body = json.loads(to_json(Finding.of(told.finding, told.cluster)))
+    return json.dumps(body, separators=(",", ":"))

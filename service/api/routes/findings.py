@@ -16,8 +16,8 @@ from service.api.http.parameters import bytes_of, only_known
 from service.api.http.problems import NO_SUCH_FINDING, ProblemError, describe
 from service.api.http.store import store_of
 from service.api.routes.clusters import known_cluster
-from service.api.schemas.finding_body import describe_finding
-from service.api.schemas.findings import Findings, Kind, OneFinding, Severity, Status
+from service.api.schemas.findings import Finding, Findings, Kind, OneFinding, Severity, Status
+from service.api.schemas.shape import extended
 from service.domain.findings.kinds import CONFIRMED, HANGING, RESOLVED
 from service.store.queries import clusters, findings
 from service.store.queries.findings import FindingCursor, FindingSelection
@@ -97,7 +97,8 @@ def get_finding(request: Request, cluster: str, finding: str) -> Response:
             raise ProblemError(404, NO_SUCH_FINDING, f"cluster {found.name!r} has no finding {finding[:64]!r}")
         (one,) = findings.with_full_ids(connection, found.id, [one])
         as_of_ms = clusters.log_as_of_ms(connection, found.id)
-    return answer(request, describe_finding(one, found.name) | {"as_of": text_of_time(as_of_ms)}, as_of_ms)
+    body = extended(OneFinding, Finding.of(one, found.name), as_of=text_of_time(as_of_ms))
+    return answer(request, body, as_of_ms)
 
 
 def _page(
@@ -118,12 +119,12 @@ def _page(
         page = findings.with_full_ids(connection, found.id, page)
         as_of_ms = as_of(connection, found.id)
         truncated = _truncated(connection, found.id, selection)
-    body = {
-        "items": [describe_finding(finding, found.name) for finding in page],
-        "next_cursor": None if next_place is None else seal(_bytes(next_place), *filters),
-        "as_of": text_of_time(as_of_ms),
-        "truncated": truncated,
-    }
+    body = Findings(
+        items=[Finding.of(finding, found.name) for finding in page],
+        next_cursor=None if next_place is None else seal(_bytes(next_place), *filters),
+        as_of=text_of_time(as_of_ms),
+        truncated=truncated,
+    )
     return answer(request, body, as_of_ms)
 
 

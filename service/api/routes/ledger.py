@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi import Path as PathParameter
@@ -11,27 +11,26 @@ from fastapi import Query as QueryParameter
 from sqlalchemy import Connection
 
 from service.api.http.answers import answer
-from service.api.http.fields import id_fields, text_of_time, time_field, transaction_link
+from service.api.http.fields import text_of_time
 from service.api.http.paging import LIMIT, Cursor, Limit, cut, foreign_cursor, seal, unseal
 from service.api.http.parameters import Duration, only_known, unusable
 from service.api.http.problems import NOT_TAILED, ProblemError, describe
 from service.api.http.store import store_of
 from service.api.routes.clusters import known_cluster
-from service.api.schemas.ledger import Markers, Volume
+from service.api.schemas.partitions import Marker, Markers, Volume, VolumeMinute
 from service.domain.duration_text import span_ms
 from service.domain.partitions import ledger
 from service.domain.transaction_log.minutes import MINUTE_MS, minute_of
 from service.store.display import printable
 from service.store.queries import ledger as read_ledger
 from service.store.queries.clusters import ClusterRow
-from service.store.queries.history import Owner, owner_at, read_owners
+from service.store.queries.history import owner_at, read_owners
 
 LONGEST_MS: Final = 7 * 24 * 3_600_000
 """Longest `window`: volume is kept that long by default."""
 
 # the last row's generation and offset
 _PLACE = struct.Struct(">qq")
-_NOTHING: Final = dict.fromkeys(ledger.Volume._fields[3:], 0)
 
 Partition = Annotated[int, PathParameter(ge=0, lt=2**31)]
 
@@ -62,11 +61,16 @@ def list_markers(
         as_of_ms = _tailed_as_of_ms(connection, found, topic, partition)
         rows, after = read_ledger.read_markers(connection, found.id, topic, partition, before, limit)
         owners = {pid: read_owners(connection, found.id, pid) for pid in {row.producer_id for row in rows}}
-    body = {
-        "items": [_marker(found, row, owner_at(owners[row.producer_id], row.at_ms)) for row in rows],
-        "next_cursor": None if after is None else seal(_PLACE.pack(*after), *filters),
-        "as_of": text_of_time(as_of_ms),
-    }
+
+    def owner_of(row: ledger.Marker) -> bytes | None:
+        owner = owner_at(owners[row.producer_id], row.at_ms)
+        return None if owner is None else owner.transactional_id
+
+    body = Markers(
+        items=[Marker.of(row, owner_of(row), found.name) for row in rows],
+        next_cursor=None if after is None else seal(_PLACE.pack(*after), *filters),
+        as_of=text_of_time(as_of_ms),
+    )
     return answer(request, body, as_of_ms)
 
 
@@ -105,12 +109,9 @@ def get_volume(
     minutes = range(max(from_ms, since_ms or from_ms), max(minute_of(as_of_ms), *counted, 0) + 1, MINUTE_MS)
     of_partition = (cluster, "volume", topic, partition, window)
     page, next_cursor = cut(minutes, lambda minute_ms: (minute_ms,), limit, cursor, *of_partition)
-    body = {
-        "items": [_minute(minute_ms, counted.get(minute_ms)) for minute_ms in page],
-        "next_cursor": next_cursor,
-        "as_of": text_of_time(as_of_ms),
-    }
-    return answer(request, body, as_of_ms)
+    nothing = ledger.Volume(topic, partition, 0, 0, 0, 0, 0, 0)
+    items = [VolumeMinute.of(counted.get(minute_ms) or nothing._replace(minute_ms=minute_ms)) for minute_ms in page]
+    return answer(request, Volume(items=items, next_cursor=next_cursor, as_of=text_of_time(as_of_ms)), as_of_ms)
 
 
 def _tailed_as_of_ms(connection: Connection, cluster: ClusterRow, topic: str, partition: int) -> int:
@@ -125,25 +126,6 @@ def _tailed_as_of_ms(connection: Connection, cluster: ClusterRow, topic: str, pa
             f" of the topics it is told to, with --partitions all --topics {name}",
         )
     return as_of_ms
-
-
-def _marker(cluster: ClusterRow, row: ledger.Marker, owner: Owner | None) -> dict[str, Any]:
-    return {
-        "offset": row.offset,
-        **time_field("at", row.at_ms),
-        "marker": "COMMIT" if row.is_commit else "ABORT",
-        "producer_id": row.producer_id,
-        "producer_epoch": row.producer_epoch,
-        "coordinator_epoch": row.coordinator_epoch,
-        **id_fields(None if owner is None else owner.transactional_id),
-        "generation": row.generation,
-        "href": None if owner is None else transaction_link(cluster.name, owner.transactional_id),
-    }
-
-
-def _minute(minute_ms: int, counted: ledger.Volume | None) -> dict[str, Any]:
-    sums = _NOTHING if counted is None else dict(zip(_NOTHING, counted[3:], strict=True))
-    return {"minute": text_of_time(minute_ms), **sums}
 
 
 def _place(data: bytes) -> tuple[int, int]:

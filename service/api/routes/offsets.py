@@ -6,7 +6,7 @@ Spans are read from the partition's log; owners and causes come from the store.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi import Path as PathParameter
@@ -14,17 +14,17 @@ from fastapi import Query as QueryParameter
 from sqlalchemy import Connection
 
 from service.api.http.answers import answer
-from service.api.http.fields import text_of_time, transaction_link
+from service.api.http.fields import text_of_time
 from service.api.http.kafka import kafka_of
 from service.api.http.parameters import only_known, unusable
 from service.api.http.problems import describe
 from service.api.http.store import store_of
 from service.api.routes import offsets_reading
 from service.api.routes.clusters import known_cluster
-from service.api.schemas.offsets import Explanation
-from service.api.schemas.span_body import describe_span
+from service.api.schemas.offsets import Explanation, Span
+from service.domain.partitions import offset_spans
 from service.domain.partitions.endings import KnownPeriod, cause_of_marker
-from service.domain.partitions.offset_spans import NON_TRANSACTIONAL, Span, SpanBuilder
+from service.domain.partitions.offset_spans import NON_TRANSACTIONAL, SpanBuilder
 from service.domain.transaction_log.causes import Cause
 from service.store.queries.clusters import ClusterRow
 from service.store.queries.decisions import (
@@ -44,11 +44,11 @@ router = APIRouter(tags=["partitions"], dependencies=[Depends(only_known)])
 
 
 class Explained(NamedTuple):
-    """An explanation of offsets. `spans`: as the API shows them. `truncated_at`: the offset at which reading stopped
-    with something left unknown, or None.
+    """An explanation of offsets. `truncated_at`: the offset at which reading stopped with something left unknown, or
+    None.
     """
 
-    spans: list[dict[str, Any]]
+    spans: list[Span]
     truncated_at: int | None
     as_of_ms: int
 
@@ -85,9 +85,9 @@ def explain_offsets(
         raise unusable("to", f"has to be above the offset {offset}")
     with store_of(request).read() as connection:
         found = known_cluster(connection, cluster)
-    told = explained(request, found, topic, partition, offset, end)
-    body = {"spans": told.spans, "truncated_at": told.truncated_at, "as_of": text_of_time(told.as_of_ms)}
-    return answer(request, body, told.as_of_ms)
+    spans, truncated_at, as_of_ms = explained(request, found, topic, partition, offset, end)
+    body = Explanation(spans=spans, truncated_at=truncated_at, as_of=text_of_time(as_of_ms))
+    return answer(request, body, as_of_ms)
 
 
 def explained(request: Request, cluster: ClusterRow, topic: str, partition: int, offset: int, end: int) -> Explained:
@@ -95,37 +95,39 @@ def explained(request: Request, cluster: ClusterRow, topic: str, partition: int,
 
     This may take seconds: the caller should hold no connection to the store meanwhile.
     """
-    walk = SpanBuilder(offset, end)
+    found = SpanBuilder(offset, end)
     as_of_ms = request.app.state.now_ms()
     with kafka_of(request).asking(cluster) as client:
         place = offsets_reading.find(client, topic, partition, offset)
-        truncated_at = offsets_reading.read(client, place, walk)
+        truncated_at = offsets_reading.read(client, place, found)
     # read after the log: a transaction that ended there may have been decided just before
     with store_of(request).read() as connection:
-        spans = _told(connection, cluster, walk, hanging_transactions(connection, cluster.id, topic, partition))
+        spans = _spans(connection, cluster, found, hanging_transactions(connection, cluster.id, topic, partition))
     return Explained(spans, truncated_at, as_of_ms)
 
 
-def _told(
-    connection: Connection, cluster: ClusterRow, walk: SpanBuilder, hangs: Sequence[HangingTransaction]
-) -> list[dict[str, Any]]:
-    spans = walk.spans({one.producer_id: one.start_offset for one in hangs if one.is_open})
+def _spans(
+    connection: Connection, cluster: ClusterRow, found: SpanBuilder, hangs: Sequence[HangingTransaction]
+) -> list[Span]:
+    """Returns the spans as bodies, with the owner and the cause of each."""
+    spans = found.spans({one.producer_id: one.start_offset for one in hangs if one.is_open})
     known = known_period(connection, cluster)
     past: dict[int, _Past] = {}
-    told = []
+    bodies = []
     for span in spans:
         if span.producer_id is None or span.kind == NON_TRANSACTIONAL:
-            told.append(_described(cluster, span, None, None))
+            bodies.append(Span.with_owner(span, None, None, cluster.name))
             continue
         if span.producer_id not in past:
             past[span.producer_id] = _past(connection, cluster, span.producer_id, spans)
         owners, decisions = past[span.producer_id]
         owner = owner_at(owners, span.ended_ms)
-        told.append(_described(cluster, span, owner, _cause(span, decisions, hangs, known)))
-    return told
+        name = None if owner is None else owner.transactional_id
+        bodies.append(Span.with_owner(span, name, _cause(span, decisions, hangs, known), cluster.name))
+    return bodies
 
 
-def _past(connection: Connection, cluster: ClusterRow, producer_id: int, spans: Iterable[Span]) -> _Past:
+def _past(connection: Connection, cluster: ClusterRow, producer_id: int, spans: Iterable[offset_spans.Span]) -> _Past:
     owners = read_owners(connection, cluster.id, producer_id)
     ended = [span.ended_ms for span in spans if span.producer_id == producer_id and span.ended_ms is not None]
     if not ended:
@@ -141,7 +143,10 @@ def _past(connection: Connection, cluster: ClusterRow, producer_id: int, spans: 
 
 
 def _cause(
-    span: Span, past: Sequence[CoordinatorDecisions], hangs: Iterable[HangingTransaction], known: KnownPeriod | None
+    span: offset_spans.Span,
+    past: Sequence[CoordinatorDecisions],
+    hangs: Iterable[HangingTransaction],
+    known: KnownPeriod | None,
 ) -> Cause | None:
     if span.marker is None or span.ended_ms is None:
         return None
@@ -159,10 +164,3 @@ def _cause(
     if known is not None:
         known = known._replace(from_ms=max(known.from_ms, since_ms))
     return cause_of_marker(span.marker, span.ended_ms, [d for one in past for d in one.decisions], known)
-
-
-def _described(cluster: ClusterRow, span: Span, owner: Owner | None, cause: Cause | None) -> dict[str, Any]:
-    if owner is None:
-        return describe_span(span, None, cause) | {"href": None}
-    href = transaction_link(cluster.name, owner.transactional_id)
-    return describe_span(span, owner.transactional_id, cause) | {"href": href}

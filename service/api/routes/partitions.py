@@ -1,10 +1,12 @@
-"""Data partitions: their LSO, what blocks it, and who will end the transactions that are open there."""
+"""Data partitions: their LSO, what blocks it, who will end the transactions that are open there; and the consumer
+groups that wait behind an LSO.
+"""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi import Path as PathParameter
@@ -13,13 +15,13 @@ from sqlalchemy import Connection
 
 from service.api.http.answers import answer
 from service.api.http.fields import text_of_time
-from service.api.http.paging import LIMIT, Cursor, Limit, foreign_cursor, seal, unseal
+from service.api.http.paging import LIMIT, Cursor, Limit, cut, foreign_cursor, seal, unseal
 from service.api.http.parameters import Truth, only_known
 from service.api.http.problems import NO_SUCH_PARTITION, ProblemError, describe
 from service.api.http.store import store_of
 from service.api.routes.clusters import known_cluster
-from service.api.schemas.partition_body import describe_partition
-from service.api.schemas.partitions import OnePartition, Partitions
+from service.api.schemas.partitions import Group, Groups, OnePartition, Partition, Partitions
+from service.api.schemas.shape import extended
 from service.domain.partitions.blocked_groups import NO_GROUPS, BlockedGroupIndex
 from service.domain.partitions.facts import TopicPartition
 from service.store.display import printable
@@ -31,12 +33,13 @@ from service.store.queries.partitions import PartitionRow, looked_at_ms, read_af
 # the last row's partition; its topic follows
 _HEAD = struct.Struct(">i")
 
-router = APIRouter(tags=["partitions"], dependencies=[Depends(only_known)])
+router = APIRouter(dependencies=[Depends(only_known)])
 
 
 @router.get(
     "/clusters/{cluster}/partitions",
     operation_id="listPartitions",
+    tags=["partitions"],
     response_model=Partitions,
     responses=describe(400, 404, 422, 503),
 )
@@ -60,17 +63,18 @@ def list_partitions(
         as_of_ms = looked_at_ms(connection, found.id)
         rows, next_place = partitions.page(connection, found.id, after, limit, lagging=lagging, topic=topic)
         items = _described(connection, found, rows)
-    body = {
-        "items": items,
-        "next_cursor": None if next_place is None else seal(_bytes(next_place), *filters),
-        "as_of": text_of_time(as_of_ms),
-    }
+    body = Partitions(
+        items=items,
+        next_cursor=None if next_place is None else seal(_bytes(next_place), *filters),
+        as_of=text_of_time(as_of_ms),
+    )
     return answer(request, body, as_of_ms)
 
 
 @router.get(
     "/clusters/{cluster}/partitions/{topic}/{partition}",
     operation_id="getPartition",
+    tags=["partitions"],
     response_model=OnePartition,
     responses=describe(404, 422, 503),
 )
@@ -85,11 +89,11 @@ def get_partition(
             name = f"{printable(topic)[:249]}-{partition}"
             raise ProblemError(404, NO_SUCH_PARTITION, f"partition {name!r} of cluster {found.name!r} is not watched")
         as_of_ms = looked_at_ms(connection, found.id)
-        (body,) = _described(connection, found, [row])
-    return answer(request, body | {"as_of": text_of_time(as_of_ms)}, as_of_ms)
+        (one,) = _described(connection, found, [row])
+    return answer(request, extended(OnePartition, one, as_of=text_of_time(as_of_ms)), as_of_ms)
 
 
-def _described(connection: Connection, cluster: ClusterRow, rows: Sequence[PartitionRow]) -> list[dict[str, Any]]:
+def _described(connection: Connection, cluster: ClusterRow, rows: Sequence[PartitionRow]) -> list[Partition]:
     groups = NO_GROUPS
     if any(row.stalled_since_ms is not None for row in rows):
         groups = BlockedGroupIndex(read_affected_groups(connection, cluster.id))
@@ -97,9 +101,7 @@ def _described(connection: Connection, cluster: ClusterRow, rows: Sequence[Parti
     owners = (entry.relation.owner for one in judged for entry in one.entries)
     keys = {owner.transactional_id for owner in owners if owner is not None}
     ids = transactions.full_ids(connection, cluster.id, keys)
-    return [
-        describe_partition(one, groups.behind((one.row.topic, one.row.partition)), cluster.name, ids) for one in judged
-    ]
+    return [Partition.of(one, groups.behind((one.row.topic, one.row.partition)), cluster.name, ids) for one in judged]
 
 
 def _bytes(place: TopicPartition) -> bytes:
@@ -112,3 +114,35 @@ def _place(data: bytes) -> TopicPartition:
         return data[_HEAD.size :].decode(), _HEAD.unpack_from(data)[0]
     except UnicodeDecodeError:
         raise foreign_cursor() from None
+
+
+@router.get(
+    "/clusters/{cluster}/groups",
+    operation_id="listGroups",
+    tags=["groups"],
+    response_model=Groups,
+    responses=describe(400, 404, 422, 503),
+)
+def list_groups(
+    request: Request,
+    cluster: str,
+    blocked: Annotated[
+        Truth | None,
+        QueryParameter(description="true: stopped, will_stop and unstable_offsets only; false: the others only."),
+    ] = None,
+    limit: Limit = LIMIT,
+    cursor: Cursor = None,
+) -> Response:
+    """Lists, by group, topic and partition, all groups that committed offsets on partitions whose LSO has been below
+    the high watermark for a second, whether the transactions that are open there are legal or not. Also lists groups
+    whose own offsets are part of an open transaction, first offsets included; these are read from the batches on
+    `__consumer_offsets`. An LSO that is at the high watermark blocks no group.
+    """
+    with store_of(request).read() as connection:
+        found = known_cluster(connection, cluster)
+        as_of_ms = looked_at_ms(connection, found.id)
+        groups = read_affected_groups(connection, found.id)
+    chosen = (one for one in groups if blocked is None or one.is_blocked == blocked)
+    page, next_cursor = cut(chosen, lambda one: one.key, limit, cursor, cluster, "groups", blocked)
+    items = [Group.of(one) for one in page]
+    return answer(request, Groups(items=items, next_cursor=next_cursor, as_of=text_of_time(as_of_ms)), as_of_ms)

@@ -5,24 +5,24 @@ otherwise.
 from __future__ import annotations
 
 import hmac
-import json
 import logging
 import time
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pydantic import BaseModel, ConfigDict
 from sqlalchemy import Engine
 
-from service.api.http.fields import spell_out_wide_numbers, text_of_time
+from service.api.http.fields import text_of_clock
 from service.api.http.kafka import kafka_of
 from service.api.http.parameters import only_known
 from service.api.http.problems import KAFKA_UNAVAILABLE, NO_SUCH_FINDING, NOT_ALLOWED, NOT_NOW, ProblemError, describe
 from service.api.http.store import store_of
 from service.api.routes.clusters import known_cluster
 from service.api.schemas.findings import Resolution
+from service.api.schemas.shape import to_json
 from service.clock import wall_clock_ms
 from service.domain.findings.finding import Finding
 from service.kafka.client import KafkaClient
@@ -160,20 +160,19 @@ def _send(write: Callable[[], None], attempt: Attempt, engine: Engine, cluster_i
 
 def _answer(finding: Finding, way: WayOut, *, dry_run: bool) -> Response:
     """Returns the Resolution without an ETag: it is no document, and a 304 would hide what was done."""
-    body: dict[str, Any] = {
-        "finding_id": finding.id,
-        "dry_run": dry_run,
-        "executed": not dry_run,
-        "marker": way.marker,
-        "topic": way.topic,
-        "partition": way.partition,
-        "producer_id": way.producer_id,
-        "producer_epoch": way.producer_epoch,
-        "coordinator_epoch": way.coordinator_epoch,
-        "reason": way.reason,
-        "steps": list(steps(way, executed=not dry_run)),
-        "command": finding.command,
-        "checked_at": text_of_time(way.checked_at_ms),
-    }
-    content = json.dumps(spell_out_wide_numbers(body), ensure_ascii=False, separators=(",", ":"))
-    return Response(content, headers={"Cache-Control": "no-store"}, media_type="application/json")
+    body = Resolution(
+        finding_id=finding.id,
+        dry_run=dry_run,
+        executed=not dry_run,
+        marker=way.marker,
+        topic=way.topic,
+        partition=way.partition,
+        producer_id=way.producer_id,
+        producer_epoch=way.producer_epoch,
+        coordinator_epoch=way.coordinator_epoch,
+        reason=way.reason,
+        steps=list(steps(way, executed=not dry_run)),
+        command=finding.command,
+        checked_at=text_of_clock(way.checked_at_ms),
+    )
+    return Response(to_json(body), headers={"Cache-Control": "no-store"}, media_type="application/json")

@@ -1,40 +1,90 @@
-"""The transactional ids of a cluster: pages of them by filter and sort, and one in full."""
+"""The transactional ids of a cluster: pages of them by filter and sort, one in full, and those that expire soon."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import struct
+from collections.abc import Sequence
+from typing import Annotated, Literal, NamedTuple
 
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi import Query as QueryParameter
+from sqlalchemy import Connection
 
 from service.api.http.answers import answer
-from service.api.http.fields import text_of_time
-from service.api.http.paging import LIMIT, Cursor, Limit, read_cursor, write_cursor
-from service.api.http.parameters import Duration, bytes_of, only_known
-from service.api.http.problems import describe
+from service.api.http.fields import decode_bytes, text_of_time
+from service.api.http.paging import LIMIT, Cursor, Limit, read_cursor, seal, unseal, write_cursor
+from service.api.http.parameters import Duration, bytes_of, only_known, unusable
+from service.api.http.problems import NO_SUCH_ID, ProblemError, describe
 from service.api.http.store import store_of
 from service.api.routes.clusters import known_cluster
-from service.api.routes.one_id import Id, IdBase64, id_of, known_id
-from service.api.schemas.models import OneTransaction, Transactions
-from service.api.schemas.transaction_body import describe_page
+from service.api.schemas.shape import extended
+from service.api.schemas.transactions import OneTransaction, State, Transaction, Transactions
 from service.domain.duration_text import span_ms
-from service.domain.transaction_log.states import CODES, EXPIRED
-from service.store.display import printable
+from service.domain.transaction_log.states import CODES, EXPIRED, OPEN, SOURCE
+from service.store.display import display_id, printable
 from service.store.queries import clusters, transactions
+from service.store.queries.clusters import ClusterRow, PartitionRow
+from service.store.queries.expiring import ExpiringCursor, read_expiring
 from service.store.queries.transaction_pages import Selection
+from service.store.rows.ids import IdRow
 
-State = Literal[
-    "Empty",
-    "Ongoing",
-    "PrepareCommit",
-    "PrepareAbort",
-    "CompleteCommit",
-    "CompleteAbort",
-    "Unknown",
-    "Expired",
-]
+# of a page of ids that expire: when the last row was updated last (ms); the id's bytes follow
+_HEAD = struct.Struct(">q")
 
 router = APIRouter(tags=["transactions"], dependencies=[Depends(only_known)])
+
+Id = Annotated[
+    str | None,
+    QueryParameter(
+        description="The id's bytes, percent-encoded (`+` is a space): an id may hold NUL or what is not UTF-8. Where"
+        " there is no such id, as pages, logs and metrics show it, with escapes."
+    ),
+]
+IdBase64 = Annotated[
+    str | None,
+    QueryParameter(description="Instead of `id`: the bytes as base64url, for ids too long to be percent-encoded."),
+]
+
+
+class AskedId(NamedTuple):
+    """The bytes that a request gives for an id: those of `id`, which may be the id itself or the id as people see it,
+    or those of `id_b64` (`is_exact`).
+    """
+
+    raw: bytes
+    is_exact: bool = False
+
+    def find(self, connection: Connection, cluster_id: int) -> IdRow | None:
+        if self.is_exact:
+            return transactions.find(connection, cluster_id, self.raw)
+        return transactions.find_named(connection, cluster_id, self.raw)
+
+
+def id_of(request: Request, text: str | None, id_b64: str | None) -> AskedId:
+    """Returns the id that the request names. ProblemError (422) unless exactly one of `id` and `id_b64` is given and
+    usable.
+    """
+    raw = None if text is None else bytes_of(request, "id")
+    if (raw is None) == (id_b64 is None):
+        raise unusable("id", "give either id or id_b64")
+    if raw is not None:
+        return AskedId(raw)
+    decoded = decode_bytes(id_b64 or "")
+    if decoded is None:
+        raise unusable("id_b64", "not base64url")
+    return AskedId(decoded, is_exact=True)
+
+
+def known_id(connection: Connection, cluster: str, asked: AskedId) -> tuple[ClusterRow, IdRow]:
+    """Returns the cluster and the row of the id. ProblemError (404) if the store does not have both; an expired id is
+    there until it is forgotten.
+    """
+    found = known_cluster(connection, cluster)
+    row = asked.find(connection, found.id)
+    if row is None:
+        shown = display_id(asked.raw[:200])
+        raise ProblemError(404, NO_SUCH_ID, f"cluster {found.name!r} has no transactional id '{shown}'")
+    return found, row
 
 
 @router.get(
@@ -95,13 +145,9 @@ def list_transactions(
             text=text,
         )
         page = transactions.read_page(connection, found.id, selection, sort, after, limit)
-        items = describe_page(connection, found, page.rows)
-    body = {
-        "items": items,
-        "next_cursor": None if page.after is None else write_cursor(page.after, *filters),
-        "as_of": text_of_time(as_of_ms),
-    }
-    return answer(request, body, as_of_ms)
+        items = _described(connection, found, page.rows)
+    next_cursor = None if page.after is None else write_cursor(page.after, *filters)
+    return answer(request, Transactions(items=items, next_cursor=next_cursor, as_of=text_of_time(as_of_ms)), as_of_ms)
 
 
 @router.get(
@@ -121,5 +167,52 @@ def get_transaction(
     with store_of(request).read() as connection:
         found, row = known_id(connection, cluster, asked)
         as_of_ms = clusters.log_as_of_ms(connection, found.id)
-        (body,) = describe_page(connection, found, [row])
-    return answer(request, body | {"as_of": text_of_time(as_of_ms)}, as_of_ms)
+        (one,) = _described(connection, found, [row])
+    return answer(request, extended(OneTransaction, one, as_of=text_of_time(as_of_ms)), as_of_ms)
+
+
+@router.get(
+    "/clusters/{cluster}/expiring",
+    operation_id="listExpiring",
+    response_model=Transactions,
+    responses=describe(400, 404, 422, 503),
+)
+def list_expiring(
+    request: Request,
+    cluster: str,
+    within: Annotated[
+        Duration, QueryParameter(description="Those that expire at most this long after `as_of`: 90s, 15m, 24h, 7d.")
+    ] = "24h",
+    limit: Limit = LIMIT,
+    cursor: Cursor = None,
+) -> Response:
+    """Lists ids by `expires_at`, the soonest first. An id expires `transactional.id.expiration.ms` after its last
+    change in the transaction log; the value is the brokers', or Kafka's default. Ids past that time come first: the
+    coordinator has not swept them yet. An id with an open transaction does not expire, and expired ids are not listed.
+    """
+    filters = (cluster, "expiring", within)
+    after = None
+    if cursor is not None:
+        data = unseal(cursor, _HEAD.size, *filters)
+        (last_update_ms,) = _HEAD.unpack_from(data)
+        after = ExpiringCursor(last_update_ms, data[_HEAD.size :])
+    with store_of(request).read() as connection:
+        found = known_cluster(connection, cluster)
+        as_of_ms = clusters.log_as_of_ms(connection, found.id)
+        until_ms = (as_of_ms or 0) + span_ms(within) - found.expiration_ms
+        page = read_expiring(connection, found.id, until_ms, after, limit)
+        items = _described(connection, found, page.rows)
+    next_cursor = page.after and seal(_HEAD.pack(page.after.last_update_ms) + page.after.transactional_id, *filters)
+    return answer(request, Transactions(items=items, next_cursor=next_cursor, as_of=text_of_time(as_of_ms)), as_of_ms)
+
+
+def _described(connection: Connection, cluster: ClusterRow, rows: Sequence[IdRow]) -> list[Transaction]:
+    open_ids = [row.transactional_id for row in rows if row.state in OPEN]
+    participants = transactions.participants(connection, cluster.id, open_ids) if open_ids else {}
+    leaders = coordinators(connection, cluster)
+    return [Transaction.of(row, participants.get(row.transactional_id, ()), cluster, leaders) for row in rows]
+
+
+def coordinators(connection: Connection, cluster: ClusterRow) -> dict[int, PartitionRow]:
+    """Returns the partitions of `__transaction_state` by number, with their leaders."""
+    return {row.partition: row for row in clusters.partitions(connection, cluster.id, SOURCE)}

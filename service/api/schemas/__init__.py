@@ -1,1 +1,3 @@
-"""The bodies of answers: pydantic models as OpenAPI shows them, and functions that build bodies from the store."""
+"""The bodies of answers, one definition each: OpenAPI shows these classes, routes build them from rows and domain
+values, and `shape.to_json` makes the bytes. The command line builds some, too: no module here needs a web framework.
+"""

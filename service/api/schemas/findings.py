@@ -1,37 +1,47 @@
-"""The shapes of findings, as OpenAPI shows them."""
+"""The bodies of findings, and of the marker that resolves one."""
 
 from __future__ import annotations
 
-from typing import Literal
+from dataclasses import dataclass
+from typing import Annotated
 
 from pydantic import Field
 
-from service.api.schemas.models import Shape, Time, Wide
+from service.api.http.fields import cluster_link, id_fields, text_of_clock, text_of_time
+from service.api.schemas.shape import IdBytes, OneOf, Shape, Time, Wide
+from service.domain.findings import finding as domain
+from service.domain.worlds.verdict import Proof
 
-Kind = Literal[
-    "hanging_transaction",
-    "adopted_records",
-    "unreplicated_marker",
-    "overdue_transaction",
-    "stuck_completion",
-    "long_running_transaction",
-    "blocked_group",
-    "timed_out_transaction",
-    "correlated_timeouts",
-    "fencing_conflict",
-    "transactional_id_churn",
-    "expiring_transactional_id",
-    "expired_transactional_id",
-    "epoch_exhaustion",
-    "coordinator_mismatch",
-    "undecodable_records",
-    "data_gap",
-    "coverage_gap",
+Kind = Annotated[
+    str,
+    OneOf(
+        "hanging_transaction",
+        "adopted_records",
+        "unreplicated_marker",
+        "overdue_transaction",
+        "stuck_completion",
+        "long_running_transaction",
+        "blocked_group",
+        "timed_out_transaction",
+        "correlated_timeouts",
+        "fencing_conflict",
+        "transactional_id_churn",
+        "expiring_transactional_id",
+        "expired_transactional_id",
+        "epoch_exhaustion",
+        "coordinator_mismatch",
+        "undecodable_records",
+        "data_gap",
+        "coverage_gap",
+    ),
 ]
-Severity = Literal["critical", "warning", "info"]
-Status = Literal["candidate", "confirmed", "resolved"]
+Severity = Annotated[str, OneOf("critical", "warning", "info")]
+Status = Annotated[str, OneOf("candidate", "confirmed", "resolved")]
+Decision = Annotated[str, OneOf("commit", "abort", "none", "unknown")]
+World = Annotated[str, OneOf("commit", "abort", "none")]
 
 
+@dataclass(slots=True, kw_only=True)
 class FindingSubject(Shape):
     """The subject of a finding. If all fields are null, it is the whole cluster."""
 
@@ -42,35 +52,64 @@ class FindingSubject(Shape):
     producer_epoch: int | None
     start_offset: int | None
     group: str | None
-    prefix: str | None = Field(description="Begins all the ids that it stands for, as people see them.")
-    transactional_id_b64: str | None = Field(
-        description="The id's bytes as base64url where `transactional_id` is not exactly them, else null."
-    )
+    prefix: Annotated[str | None, Field(description="Begins all the ids that it stands for, as people see them.")]
+    transactional_id_b64: IdBytes
+
+    @staticmethod
+    def of(subject: domain.Subject) -> FindingSubject:
+        transactional_id, id_b64 = id_fields(subject.transactional_id)
+        return FindingSubject(
+            topic=subject.topic,
+            partition=subject.partition,
+            transactional_id=transactional_id,
+            producer_id=subject.producer_id,
+            producer_epoch=subject.producer_epoch,
+            start_offset=subject.start_offset,
+            group=subject.group,
+            prefix=subject.prefix,
+            transactional_id_b64=id_b64,
+        )
 
 
+@dataclass(slots=True, kw_only=True)
 class FindingEvidence(Shape):
     at: Time | None
     source: str
     text: str
 
+    @staticmethod
+    def of(evidence: domain.Evidence) -> FindingEvidence:
+        return FindingEvidence(at=text_of_time(evidence.at_ms), source=evidence.source, text=evidence.text)
 
-class FindingProof(FindingEvidence):
-    kind: Literal["epoch", "listing", "marker", "order", "completeness"]
+
+@dataclass(slots=True, kw_only=True)
+class FindingProof(Shape):
+    kind: Annotated[str, OneOf("epoch", "listing", "marker", "order", "completeness")]
+    at: Time | None
+    source: str
+    text: str
+
+    @staticmethod
+    def of(proof: Proof) -> FindingProof:
+        return FindingProof(kind=proof.kind, at=text_of_time(proof.at_ms), source=proof.source, text=proof.text)
 
 
+@dataclass(slots=True, kw_only=True)
 class Finding(Shape):
     id: str
     cluster: str
     kind: Kind
     severity: Severity
     status: Status
-    confidence: Literal["certain", "likely"]
+    confidence: Annotated[str, OneOf("certain", "likely")]
     subject: FindingSubject
     opened_at: Time
     confirmed_at: Time | None
     resolved_at: Time | None
     last_seen_at: Time
-    count: int = Field(description="Of an event, how often it happened; of a condition, how many ids it speaks of.")
+    count: Annotated[
+        int, Field(description="Of an event, how often it happened; of a condition, how many ids it speaks of.")
+    ]
     reopened: bool
     resolution: str | None
     owner: str | None
@@ -79,30 +118,71 @@ class Finding(Shape):
     evidence: list[FindingEvidence]
     blocked_groups: list[str]
     self_heals_at: Time | None
-    decision: Literal["commit", "abort", "none", "unknown"] | None
-    possible: list[Literal["commit", "abort", "none"]] = Field(
-        description="Within what it may have been written, as far as known. Without commit an ABORT loses nothing."
-    )
-    proofs: list[FindingProof] = Field(description="What removed the other worlds.")
+    decision: Decision | None
+    possible: Annotated[
+        list[World],
+        Field(
+            description="Within what it may have been written, as far as known. Without commit an ABORT loses nothing."
+        ),
+    ]
+    proofs: Annotated[list[FindingProof], Field(description="What removed the other worlds.")]
     advice: str
     command: str | None
-    href: str = Field(description="Where this finding is shown alone.")
+    href: Annotated[str, Field(description="Where this finding is shown alone.")]
+
+    @staticmethod
+    def of(finding: domain.Finding, cluster: str) -> Finding:
+        """Returns the finding of the cluster with that name."""
+        return Finding(
+            id=finding.id,
+            cluster=cluster,
+            kind=finding.kind,
+            severity=finding.severity,
+            status=finding.status,
+            confidence=finding.confidence,
+            subject=FindingSubject.of(finding.subject),
+            opened_at=text_of_clock(finding.opened_at_ms),
+            confirmed_at=text_of_time(finding.confirmed_at_ms),
+            resolved_at=text_of_time(finding.resolved_at_ms),
+            last_seen_at=text_of_clock(finding.last_seen_ms),
+            count=finding.count,
+            reopened=finding.reopened,
+            resolution=finding.resolution,
+            owner=finding.owner,
+            muted_until=text_of_time(finding.muted_until_ms),
+            summary=finding.summary,
+            evidence=[FindingEvidence.of(one) for one in finding.evidence],
+            blocked_groups=list(finding.blocked_groups),
+            self_heals_at=text_of_time(finding.self_heals_at_ms),
+            decision=finding.decision,
+            possible=list(finding.possible),
+            proofs=[FindingProof.of(one) for one in finding.proofs],
+            advice=finding.advice,
+            command=finding.command,
+            href=f"{cluster_link(cluster)}/findings/{finding.id}",
+        )
 
 
+@dataclass(slots=True, kw_only=True)
 class OneFinding(Finding):
     as_of: Time | None
 
 
+@dataclass(slots=True, kw_only=True)
 class Findings(Shape):
     items: list[Finding]
     next_cursor: str | None
     as_of: Time | None
-    truncated: int = Field(
-        description="How many more of the kinds asked for have no finding, because there are too many at once; 0 where"
-        " only resolved ones are asked for. Which kinds: `truncated` of the cluster."
-    )
+    truncated: Annotated[
+        int,
+        Field(
+            description="How many more of the kinds asked for have no finding, because there are too many at once; 0"
+            " where only resolved ones are asked for. Which kinds: `truncated` of the cluster."
+        ),
+    ]
 
 
+@dataclass(slots=True, kw_only=True)
 class Resolution(Shape):
     """The marker for a hanging transaction. `executed`: it is in the log. `command`: the command of Kafka's own tool
     that does the same, null if there is none.
@@ -111,7 +191,7 @@ class Resolution(Shape):
     finding_id: str
     dry_run: bool
     executed: bool
-    marker: Literal["COMMIT", "ABORT"]
+    marker: Annotated[str, OneOf("COMMIT", "ABORT")]
     topic: str
     partition: int
     producer_id: int

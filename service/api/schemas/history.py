@@ -1,59 +1,91 @@
-"""The shapes of answers about the past (timeline, rates, owners of a producer id), as OpenAPI shows them."""
+"""The bodies of what happened to a transactional id: its timeline, its minutes, and the owners of a producer id."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from service.api.schemas.models import Aborts, RawMs, Shape, Time, Wide
+from service.api.http.fields import id_b64, id_text, raw_ms, text_of_time, transaction_link
+from service.api.schemas.shape import IdBytes, OneOf, RawMs, Shape, Time, Wide
+from service.api.schemas.transactions import Aborts, State
+from service.domain.transaction_log import timeline
+from service.domain.transaction_log.facts import NO_ID
+from service.domain.transaction_log.states import NAMES
+from service.store.queries.history import MinuteRow, Owner
 
-Cause = Literal[
-    "commit",
-    "client_abort",
-    "timeout",
-    "fenced",
-    "admin",
-    "empty_abort",
-    "unattributed",
-    "expired",
-    "initialized",
-    "pid_rotated",
+Cause = Annotated[
+    str,
+    OneOf(
+        "commit",
+        "client_abort",
+        "timeout",
+        "fenced",
+        "admin",
+        "empty_abort",
+        "unattributed",
+        "expired",
+        "initialized",
+        "pid_rotated",
+    ),
 ]
-FromState = Literal[
-    "Empty",
-    "Ongoing",
-    "PrepareCommit",
-    "PrepareAbort",
-    "CompleteCommit",
-    "CompleteAbort",
-    "Unknown",
-    "Expired",
-]
+Confidence = Annotated[str, OneOf("certain", "likely", "ambiguous")]
 
 
+@dataclass(slots=True, kw_only=True)
 class Transition(Shape):
     """A record of the transaction log that is more than a step of an ordinary commit."""
 
     type: Literal["transition"]
-    at: Time | None = Field(description="When the coordinator appended the record.")
+    at: Annotated[Time | None, Field(description="When the coordinator appended the record.")]
     at_raw_ms: RawMs = None
-    offset: int = Field(description="In the id's partition of `__transaction_state`.")
-    from_state: FromState | None = Field(description="Null: the record before was never read.")
-    to_state: FromState
-    producer_id: int | None = Field(description="Null where the record names none: an expiry, or undecodable.")
+    offset: Annotated[int, Field(description="In the id's partition of `__transaction_state`.")]
+    from_state: Annotated[State | None, Field(description="Null: the record before was never read.")]
+    to_state: State
+    producer_id: Annotated[
+        int | None, Field(description="Null where the record names none: an expiry, or undecodable.")
+    ]
     producer_id_str: Wide = None
     producer_epoch: int | None
-    duration_ms: int | None = Field(description="At PrepareX: since the first partition was added.")
-    marker_ms: int | None = Field(description="At CompleteX: since the first PrepareX, the time the markers took.")
-    cause: Cause | None = Field(
-        description="Why: an end at its PrepareX, an expiry and an initialisation at their own record. The cause of an"
-        " abort may still change until the id's next record."
-    )
-    confidence: Literal["certain", "likely", "ambiguous"] | None
-    note: str | None = Field(description="What is odd about the step, in words.")
+    duration_ms: Annotated[int | None, Field(description="At PrepareX: since the first partition was added.")]
+    marker_ms: Annotated[
+        int | None, Field(description="At CompleteX: since the first PrepareX, the time the markers took.")
+    ]
+    cause: Annotated[
+        Cause | None,
+        Field(
+            description="Why: an end at its PrepareX, an expiry and an initialisation at their own record. The cause of"
+            " an abort may still change until the id's next record."
+        ),
+    ]
+    confidence: Confidence | None
+    note: Annotated[str | None, Field(description="What is odd about the step, in words.")]
+
+    @staticmethod
+    def of(row: timeline.Row) -> Transition:
+        """Returns the transition of a row. A record without a producer (an expiry, or undecodable) and a predecessor
+        that was never seen give null.
+        """
+        has_producer = row.producer_id != NO_ID
+        return Transition(
+            type="transition",
+            at=text_of_time(row.at_ms),
+            at_raw_ms=raw_ms(row.at_ms),
+            offset=row.offset,
+            from_state=NAMES.get(row.from_state),
+            to_state=NAMES[row.to_state],
+            producer_id=row.producer_id if has_producer else None,
+            producer_epoch=row.producer_epoch if has_producer else None,
+            duration_ms=row.duration_ms,
+            marker_ms=row.marker_ms,
+            cause=row.cause,
+            confidence=row.confidence,
+            note=row.note,
+        )
 
 
+@dataclass(slots=True, kw_only=True)
 class FoldedCommits(Shape):
     """Ordinary commits with no transition between them."""
 
@@ -64,54 +96,107 @@ class FoldedCommits(Shape):
     to_at: Time | None
     to_raw_ms: RawMs = None
 
+    @staticmethod
+    def of(item: timeline.Folded) -> FoldedCommits:
+        return FoldedCommits(
+            type="folded",
+            count=item.commits,
+            from_at=text_of_time(item.from_ms),
+            from_raw_ms=raw_ms(item.from_ms),
+            to_at=text_of_time(item.to_ms),
+            to_raw_ms=raw_ms(item.to_ms),
+        )
 
+
+@dataclass(slots=True, kw_only=True)
 class Timeline(Shape):
     items: list[Annotated[Transition | FoldedCommits, Field(discriminator="type")]]
     next_cursor: str | None
     as_of: Time | None
-    counted_since: Time | None = Field(
-        description="From then on ordinary commits are counted, by minute; of what was before, only other transitions"
-        " are listed. Null: nothing is counted yet."
-    )
+    counted_since: Annotated[
+        Time | None,
+        Field(
+            description="From then on ordinary commits are counted, by minute; of what was before, only other"
+            " transitions are listed. Null: nothing is counted yet."
+        ),
+    ]
 
 
+@dataclass(slots=True, kw_only=True)
 class Durations(Shape):
     """Durations in milliseconds; null if none was measured in that minute."""
 
     mean: int | None
     max: int | None
 
+    @staticmethod
+    def of(count: int, sum_ms: int, max_ms: int) -> Durations:
+        return Durations(mean=round(sum_ms / count), max=max_ms) if count else Durations(mean=None, max=None)
 
+
+@dataclass(slots=True, kw_only=True)
 class TransactionMinute(Shape):
-    minute: Time | None = Field(description="Its beginning, by the timestamps of the records.")
+    minute: Annotated[Time | None, Field(description="Its beginning, by the timestamps of the records.")]
     minute_raw_ms: RawMs = None
     commits: int
     aborts: Aborts
-    open_ms: Durations = Field(description="Of the transactions that reached PrepareX: since their first partition.")
-    marker_ms: Durations = Field(description="Of those that were completed: since their first PrepareX.")
+    open_ms: Annotated[
+        Durations, Field(description="Of the transactions that reached PrepareX: since their first partition.")
+    ]
+    marker_ms: Annotated[Durations, Field(description="Of those that were completed: since their first PrepareX.")]
+
+    @staticmethod
+    def of(row: MinuteRow) -> TransactionMinute:
+        return TransactionMinute(
+            minute=text_of_time(row.minute_ms),
+            minute_raw_ms=raw_ms(row.minute_ms),
+            commits=row.commits,
+            aborts=Aborts.of(row),
+            open_ms=Durations.of(row.opened, row.open_sum_ms, row.open_max_ms),
+            marker_ms=Durations.of(row.marked, row.marker_sum_ms, row.marker_max_ms),
+        )
 
 
+@dataclass(slots=True, kw_only=True)
 class TransactionRates(Shape):
     items: list[TransactionMinute]
     next_cursor: str | None
     as_of: Time | None
 
 
+@dataclass(slots=True, kw_only=True)
 class ProducerOwner(Shape):
-    transactional_id: str = Field(description="The id itself; escaped, as people see it, where it is not UTF-8.")
+    transactional_id: Annotated[
+        str, Field(description="The id itself; escaped, as people see it, where it is not UTF-8.")
+    ]
     first_seen_at: Time | None
     first_seen_raw_ms: RawMs = None
     last_seen_at: Time | None
     last_seen_raw_ms: RawMs = None
     first_epoch: int
     last_epoch: int
-    current: bool = Field(description="It still writes under this producer id.")
-    transactional_id_b64: str | None = Field(
-        description="The id's bytes as base64url where `transactional_id` is not exactly them, else null."
-    )
-    href: str = Field(description="Where this id is shown in full.")
+    current: Annotated[bool, Field(description="It still writes under this producer id.")]
+    transactional_id_b64: IdBytes
+    href: Annotated[str, Field(description="Where this id is shown in full.")]
+
+    @staticmethod
+    def of(owner: Owner, cluster: str) -> ProducerOwner:
+        """Returns the owner, of the cluster with that name."""
+        return ProducerOwner(
+            transactional_id=id_text(owner.transactional_id),
+            first_seen_at=text_of_time(owner.first_seen_ms),
+            first_seen_raw_ms=raw_ms(owner.first_seen_ms),
+            last_seen_at=text_of_time(owner.last_seen_ms),
+            last_seen_raw_ms=raw_ms(owner.last_seen_ms),
+            first_epoch=owner.first_epoch,
+            last_epoch=owner.last_epoch,
+            current=owner.current,
+            transactional_id_b64=id_b64(owner.transactional_id),
+            href=transaction_link(cluster, owner.transactional_id),
+        )
 
 
+@dataclass(slots=True, kw_only=True)
 class ProducerOwners(Shape):
     items: list[ProducerOwner]
     next_cursor: str | None

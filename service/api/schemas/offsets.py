@@ -1,49 +1,104 @@
-"""The shapes of explanations of a partition's offsets, as OpenAPI shows them."""
+"""The bodies of explanations of a partition's offsets, by the service and by `txnscope explain --segments`."""
 
 from __future__ import annotations
 
-from typing import Literal
+from dataclasses import dataclass
+from typing import Annotated
 
 from pydantic import Field
 
-from service.api.schemas.history import Cause
-from service.api.schemas.models import RawMs, Shape, Time, Wide
+from service.api.http.fields import id_fields, raw_ms, text_of_time, transaction_link
+from service.api.schemas.history import Cause, Confidence
+from service.api.schemas.shape import IdBytes, OneOf, RawMs, Shape, Time, Wide, extended
+from service.domain.partitions import offset_spans
+from service.domain.transaction_log import causes
 
-SpanKind = Literal["committed", "aborted", "open", "hanging", "non_transactional", "marker", "gap", "unknown"]
+SpanKind = Annotated[
+    str, OneOf("committed", "aborted", "open", "hanging", "non_transactional", "marker", "gap", "unknown")
+]
 
 
-class Span(Shape):
-    """Neighbouring offsets of one kind, of one transaction."""
+@dataclass(slots=True, kw_only=True)
+class LogSpan(Shape):
+    """Neighbouring offsets of one kind, of one transaction, as files of the log alone show them."""
 
-    from_: int = Field(alias="from", description="The first offset.")
-    to: int = Field(description="The first offset behind it.")
-    kind: SpanKind = Field(
-        description="marker: a control record that ends a transaction. gap: the log has no such offsets (any more)."
-        " hanging: open, and no coordinator will ever end it. unknown: not readable, or its end was not found."
-    )
+    from_: Annotated[int, Field(alias="from", description="The first offset.")]
+    to: Annotated[int, Field(description="The first offset behind it.")]
+    kind: Annotated[
+        SpanKind,
+        Field(
+            description="marker: a control record that ends a transaction. gap: the log has no such offsets (any more)."
+            " hanging: open, and no coordinator will ever end it. unknown: not readable, or its end was not found."
+        ),
+    ]
     producer_id: int | None
     producer_id_str: Wide = None
     producer_epoch: int | None
-    transactional_id: str | None = Field(description="Who had the producer id then; null where nobody knows.")
-    marker: Literal["COMMIT", "ABORT"] | None = Field(
-        description="What ended it, or what the marker says; null for a marker that compaction emptied."
-    )
+    transactional_id: Annotated[str | None, Field(description="Who had the producer id then; null where nobody knows.")]
+    transactional_id_b64: IdBytes
+    marker: Annotated[
+        Annotated[str, OneOf("COMMIT", "ABORT")] | None,
+        Field(description="What ended it, or what the marker says; null for a marker that compaction emptied."),
+    ]
     marker_offset: int | None
-    ended_at: Time | None = Field(description="By the clock of the leader that wrote the marker.")
+    ended_at: Annotated[Time | None, Field(description="By the clock of the leader that wrote the marker.")]
     ended_raw_ms: RawMs = None
-    cause: Cause | None = Field(
-        description="As the coordinators' log tells; admin: the marker was written past them. Null: not known."
-    )
-    confidence: Literal["certain", "likely", "ambiguous"] | None
-    transactional_id_b64: str | None = Field(
-        description="The id's bytes as base64url where `transactional_id` is not exactly them, else null."
-    )
-    href: str | None = Field(description="Where the transactional id is shown in full.")
+    cause: Annotated[
+        Cause | None,
+        Field(description="As the coordinators' log tells; admin: the marker was written past them. Null: not known."),
+    ]
+    confidence: Confidence | None
+
+    @staticmethod
+    def of(
+        span: offset_spans.Span, transactional_id: bytes | None = None, cause: causes.Cause | None = None
+    ) -> LogSpan:
+        name, id_b64 = id_fields(transactional_id)
+        return LogSpan(
+            from_=span.first,
+            to=span.next,
+            kind=span.kind,
+            producer_id=span.producer_id,
+            producer_epoch=span.producer_epoch,
+            transactional_id=name,
+            transactional_id_b64=id_b64,
+            marker=span.marker,
+            marker_offset=span.marker_offset,
+            ended_at=text_of_time(span.ended_ms),
+            ended_raw_ms=raw_ms(span.ended_ms),
+            cause=None if cause is None else cause.code,
+            confidence=None if cause is None else cause.confidence,
+        )
 
 
+@dataclass(slots=True, kw_only=True)
+class LogExplanation(Shape):
+    """An explanation by files alone. Its `as_of` is null: nothing tells when they were written."""
+
+    spans: list[LogSpan]
+    truncated_at: int | None
+    as_of: Time | None
+
+
+@dataclass(slots=True, kw_only=True)
+class Span(LogSpan):
+    """Neighbouring offsets of one kind, of one transaction."""
+
+    href: Annotated[str | None, Field(description="Where the transactional id is shown in full.")]
+
+    @staticmethod
+    def with_owner(
+        span: offset_spans.Span, transactional_id: bytes | None, cause: causes.Cause | None, cluster: str
+    ) -> Span:
+        """Returns the span, of the cluster with that name. `transactional_id`: None where nobody knows the owner."""
+        href = None if transactional_id is None else transaction_link(cluster, transactional_id)
+        return extended(Span, LogSpan.of(span, transactional_id, cause), href=href)
+
+
+@dataclass(slots=True, kw_only=True)
 class Explanation(Shape):
     spans: list[Span]
-    truncated_at: int | None = Field(
-        description="Reading stopped at this offset with something left to tell; null: nothing is."
-    )
+    truncated_at: Annotated[
+        int | None, Field(description="Reading stopped at this offset with something left to tell; null: nothing is.")
+    ]
     as_of: Time | None

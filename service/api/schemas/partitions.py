@@ -1,42 +1,107 @@
-"""The shapes of data partitions and of the transactions open there, as OpenAPI shows them."""
+"""The bodies of data partitions: what is open there, the consumer groups that it affects, markers and volume."""
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Final
 
 from pydantic import Field
 
-from service.api.schemas.models import RawMs, Shape, Time, Wide
+from service.api.http.fields import id_fields, partition_link, raw_ms, text_of_time, transaction_link
+from service.api.schemas.shape import IdBytes, OneOf, RawMs, Shape, Time, Wide
+from service.domain.findings.hanging import is_blocking
+from service.domain.partitions import ledger
+from service.domain.partitions.blocked_groups import AffectedGroup
+from service.domain.partitions.open_entries import COMPLETING, OPENED, OVERDUE, Owner
+from service.domain.reasons.reason import text_of
+from service.domain.transaction_log.states import is_time
+from service.store.queries.judged_partitions import JudgedEntry, JudgedPartition
+from service.store.queries.partitions import PartitionRow
 
-Relation = Literal["open", "overdue", "completing", "adopted", "unreplicated_marker", "hanging", "unknown"]
+Relation = Annotated[
+    str, OneOf("open", "overdue", "completing", "adopted", "unreplicated_marker", "hanging", "unknown")
+]
+GroupRelation = Annotated[str, OneOf("inactive", "unstable_offsets", "stopped", "will_stop", "reads_uncommitted")]
+
+Ids = Mapping[bytes, bytes]
+"""Transactional ids by the keys of owners."""
+
+_OWN: Final = frozenset({OPENED, OVERDUE, COMPLETING})
+"""Relations of an entry that belongs to its owner's present transaction."""
 
 
+@dataclass(slots=True, kw_only=True)
 class OpenTransaction(Shape):
     """A transaction that is open on the partition, and who will end it."""
 
     producer_id: int
     producer_id_str: Wide = None
     producer_epoch: int
-    transactional_id: str | None = Field(description="Who wrote it; null: its producer id was never seen in the log.")
-    transactional_id_b64: str | None = Field(
-        description="The id's bytes as base64url where `transactional_id` is not exactly them, else null."
-    )
+    transactional_id: Annotated[
+        str | None, Field(description="Who wrote it; null: its producer id was never seen in the log.")
+    ]
+    transactional_id_b64: IdBytes
     start_offset: int
     start_offset_str: Wide = None
-    started_at: Time | None = Field(description="By the coordinator that will end it, else when it was first seen.")
+    started_at: Annotated[
+        Time | None, Field(description="By the coordinator that will end it, else when it was first seen.")
+    ]
     started_raw_ms: RawMs = None
-    first_record_timestamp: Time | None = Field(description="Of its first batch, by its producer's clock.")
+    first_record_timestamp: Annotated[Time | None, Field(description="Of its first batch, by its producer's clock.")]
     first_record_timestamp_raw_ms: RawMs = None
-    last_write_at: Time | None = Field(description="Timestamp of its newest batch, by its producer's clock.")
+    last_write_at: Annotated[Time | None, Field(description="Timestamp of its newest batch, by its producer's clock.")]
     last_write_raw_ms: RawMs = None
-    records: int | None = Field(description="Between LSO and high watermark; null unless all of that was read.")
+    records: Annotated[
+        int | None, Field(description="Between LSO and high watermark; null unless all of that was read.")
+    ]
     bytes: int | None
-    blocking_now: bool = Field(description="It begins at the LSO.")
+    blocking_now: Annotated[bool, Field(description="It begins at the LSO.")]
     relation: Relation
-    why: str | None = Field(description="What is missing where `relation` is unknown.")
-    href: str | None = Field(description="Where its transactional id is shown in full.")
+    why: Annotated[str | None, Field(description="What is missing where `relation` is unknown.")]
+    href: Annotated[str | None, Field(description="Where its transactional id is shown in full.")]
+
+    @staticmethod
+    def of(one: JudgedEntry, row: PartitionRow, cluster: str, ids: Ids) -> OpenTransaction:
+        """Returns the entry on the partition of the row. `cluster`: its name."""
+        entry, relation = one.entry, one.relation
+        owner = relation.owner
+        raw_id = None if owner is None else ids[owner.transactional_id]
+        transactional_id, id_b64 = id_fields(raw_id)
+        first = row.first if entry.start_offset == row.read_lso else None
+        first_ms = first.first_timestamp_ms if first is not None and first.producer_id == entry.producer_id else None
+        started_ms = _started_at_ms(one, owner)
+        return OpenTransaction(
+            producer_id=entry.producer_id,
+            producer_epoch=entry.producer_epoch,
+            transactional_id=transactional_id,
+            transactional_id_b64=id_b64,
+            start_offset=entry.start_offset,
+            started_at=text_of_time(started_ms),
+            started_raw_ms=raw_ms(started_ms),
+            first_record_timestamp=text_of_time(first_ms),
+            first_record_timestamp_raw_ms=raw_ms(first_ms),
+            last_write_at=text_of_time(entry.last_timestamp_ms),
+            last_write_raw_ms=raw_ms(entry.last_timestamp_ms),
+            records=entry.records,
+            bytes=entry.bytes,
+            blocking_now=is_blocking(entry, row.log_start, row.last_stable_offset),
+            relation=relation.kind,
+            why=text_of(relation.why),
+            href=None if raw_id is None else transaction_link(cluster, raw_id),
+        )
 
 
+def _started_at_ms(one: JudgedEntry, owner: Owner | None) -> int:
+    """Returns the coordinator's start time if the entry belongs to its owner's present transaction, else when the entry
+    was first seen. A producer's clock is not used.
+    """
+    if owner is not None and one.relation.kind in _OWN and is_time(owner.start_ms):
+        return owner.start_ms
+    return one.entry.first_seen_ms
+
+
+@dataclass(slots=True, kw_only=True)
 class Partition(Shape):
     """A partition as its leader reported it at `observed_at`; fields that it never reported are null."""
 
@@ -50,24 +115,218 @@ class Partition(Shape):
     last_stable_offset_str: Wide = None
     high_watermark: int | None
     high_watermark_str: Wide = None
-    lso_lag_records: int | None = Field(description="From the LSO to the high watermark, markers included.")
+    lso_lag_records: Annotated[int | None, Field(description="From the LSO to the high watermark, markers included.")]
     lso_lag_records_str: Wide = None
-    lso_lag_bytes: int | None = Field(description="Null unless all of that was read.")
-    lso_stalled_since: Time | None = Field(description="Since when the LSO stands there below the high watermark.")
-    blocker: OpenTransaction | None = Field(description="What pins the LSO, where all that was seen agrees on it.")
-    open_transactions: list[OpenTransaction] = Field(description="Where the LSO stands: all that are known, by offset.")
-    blocked_groups: list[str] = Field(description="Consumer groups that wait, or soon will, behind the LSO.")
-    judged: bool = Field(description="It answers, and who will end each transaction (older than 3 s) is known.")
-    why: str | None = Field(description="What is missing where it is not judged.")
+    lso_lag_bytes: Annotated[int | None, Field(description="Null unless all of that was read.")]
+    lso_stalled_since: Annotated[
+        Time | None, Field(description="Since when the LSO stands there below the high watermark.")
+    ]
+    blocker: Annotated[
+        OpenTransaction | None, Field(description="What pins the LSO, where all that was seen agrees on it.")
+    ]
+    open_transactions: Annotated[
+        list[OpenTransaction], Field(description="Where the LSO stands: all that are known, by offset.")
+    ]
+    blocked_groups: Annotated[list[str], Field(description="Consumer groups that wait, or soon will, behind the LSO.")]
+    judged: Annotated[
+        bool, Field(description="It answers, and who will end each transaction (older than 3 s) is known.")
+    ]
+    why: Annotated[str | None, Field(description="What is missing where it is not judged.")]
     observed_at: Time | None
-    href: str = Field(description="Where this partition is shown alone.")
+    href: Annotated[str, Field(description="Where this partition is shown alone.")]
+
+    @staticmethod
+    def of(judged: JudgedPartition, blocked_groups: Sequence[str], cluster: str, ids: Ids) -> Partition:
+        """Returns the partition as judged.
+
+        `blocked_groups`: the names of the consumer groups blocked on the partition. `cluster`: the name of its cluster.
+        """
+        row, blocker = judged.row, judged.blocker
+        is_told = row.answered_at_ms is not None
+        return Partition(
+            topic=row.topic,
+            partition=row.partition,
+            leader=row.leader if row.leader >= 0 else None,
+            leader_epoch=row.leader_epoch if row.leader_epoch >= 0 else None,
+            log_start_offset=row.log_start if row.log_start >= 0 else None,
+            last_stable_offset=row.last_stable_offset if is_told else None,
+            high_watermark=row.high_watermark if is_told else None,
+            lso_lag_records=max(row.high_watermark - row.last_stable_offset, 0) if is_told else None,
+            # null if the LSO has moved since the bytes behind it were read
+            lso_lag_bytes=row.lag_bytes if row.read_lso == row.last_stable_offset else None,
+            lso_stalled_since=text_of_time(row.stalled_since_ms),
+            blocker=None if blocker is None else OpenTransaction.of(blocker, row, cluster, ids),
+            open_transactions=[OpenTransaction.of(one, row, cluster, ids) for one in judged.entries],
+            blocked_groups=list(blocked_groups),
+            judged=judged.why is None,
+            why=text_of(judged.why),
+            observed_at=text_of_time(row.looked_at_ms if row.why is None else row.answered_at_ms),
+            href=partition_link(cluster, row.topic, row.partition),
+        )
 
 
+@dataclass(slots=True, kw_only=True)
 class OnePartition(Partition):
     as_of: Time | None
 
 
+@dataclass(slots=True, kw_only=True)
 class Partitions(Shape):
     items: list[Partition]
+    next_cursor: str | None
+    as_of: Time | None
+
+
+@dataclass(slots=True, kw_only=True)
+class Group(Shape):
+    """A consumer group on a partition where an open transaction affects it. `lag_to_lso` is the lag that clients
+    measure: it is 0 where a `read_committed` consumer waits at the LSO. `lag_to_hw` counts everything written behind
+    the group's offset.
+    """
+
+    group: str
+    topic: str
+    partition: int
+    committed_offset: Annotated[
+        int | None,
+        Field(
+            description="Null: none is committed yet, the first one is pending; or the group's coordinator does not"
+            " tell."
+        ),
+    ]
+    committed_offset_str: Wide = None
+    last_stable_offset: Annotated[int | None, Field(description="Of this partition; null where it is not watched.")]
+    last_stable_offset_str: Wide = None
+    high_watermark: int | None
+    high_watermark_str: Wide = None
+    lag_to_lso: Annotated[int | None, Field(description="Below 0: the group is beyond the LSO.")]
+    lag_to_lso_str: Wide = None
+    lag_to_hw: int | None
+    lag_to_hw_str: Wide = None
+    members: Annotated[int | None, Field(description="Null: its coordinator does not tell.")]
+    relation: GroupRelation
+    offsets_partition: Annotated[
+        int | None,
+        Field(
+            description="Where an offset of the group is pending (unstable_offsets, or inactive): the partition of"
+            " __consumer_offsets on which the transaction is open."
+        ),
+    ]
+    producer_id: Annotated[
+        int | None,
+        Field(
+            description="Of that transaction; null where its batches could not be read: it may be any that is open"
+            " there."
+        ),
+    ]
+    producer_id_str: Wide = None
+    observed_at: Time | None
+
+    @staticmethod
+    def of(one: AffectedGroup) -> Group:
+        group, topic, partition = one.key
+        committed = None if one.offset.committed_offset < 0 else one.offset.committed_offset
+        last_stable_offset = None if one.ends is None else one.ends.last_stable_offset
+        high_watermark = None if one.ends is None else one.ends.high_watermark
+        return Group(
+            group=group,
+            topic=topic,
+            partition=partition,
+            committed_offset=committed,
+            last_stable_offset=last_stable_offset,
+            high_watermark=high_watermark,
+            lag_to_lso=_lag(committed, last_stable_offset),
+            lag_to_hw=_lag(committed, high_watermark),
+            members=one.offset.members,
+            relation=one.relation,
+            offsets_partition=one.offsets_partition,
+            producer_id=one.waits_for_producer_id,
+            observed_at=text_of_time(one.offset.observed_at_ms),
+        )
+
+
+def _lag(committed: int | None, end: int | None) -> int | None:
+    return None if committed is None or end is None else end - committed
+
+
+@dataclass(slots=True, kw_only=True)
+class Groups(Shape):
+    items: list[Group]
+    next_cursor: str | None
+    as_of: Time | None
+
+
+@dataclass(slots=True, kw_only=True)
+class Marker(Shape):
+    """A control record that ended a transaction on the partition."""
+
+    offset: int
+    offset_str: Wide = None
+    at: Annotated[Time | None, Field(description="By the clock of the partition's leader.")]
+    at_raw_ms: RawMs = None
+    marker: Annotated[str, OneOf("COMMIT", "ABORT")]
+    producer_id: int
+    producer_id_str: Wide = None
+    producer_epoch: int
+    coordinator_epoch: int
+    transactional_id: Annotated[
+        str | None, Field(description="Who had the producer id then; null: nobody that was ever seen.")
+    ]
+    transactional_id_b64: IdBytes
+    generation: Annotated[
+        int, Field(description="Higher: of a later log. Offsets begin anew where a topic was created again.")
+    ]
+    href: Annotated[str | None, Field(description="Where its transactional id is shown in full.")]
+
+    @staticmethod
+    def of(row: ledger.Marker, owner: bytes | None, cluster: str) -> Marker:
+        """Returns the marker. `owner`: the transactional id that had its producer id then."""
+        transactional_id, id_b64 = id_fields(owner)
+        return Marker(
+            offset=row.offset,
+            at=text_of_time(row.at_ms),
+            at_raw_ms=raw_ms(row.at_ms),
+            marker="COMMIT" if row.is_commit else "ABORT",
+            producer_id=row.producer_id,
+            producer_epoch=row.producer_epoch,
+            coordinator_epoch=row.coordinator_epoch,
+            transactional_id=transactional_id,
+            transactional_id_b64=id_b64,
+            generation=row.generation,
+            href=None if owner is None else transaction_link(cluster, owner),
+        )
+
+
+@dataclass(slots=True, kw_only=True)
+class Markers(Shape):
+    items: list[Marker]
+    next_cursor: str | None
+    as_of: Time | None
+
+
+@dataclass(slots=True, kw_only=True)
+class VolumeMinute(Shape):
+    minute: Annotated[Time | None, Field(description="Its beginning, by the timestamps of the batches.")]
+    records: int
+    bytes: Annotated[int, Field(description="Of whole batches as they lie in the log, markers included.")]
+    transactional_records: int
+    commits: Annotated[int, Field(description="Markers of transactions that were committed.")]
+    aborts: int
+
+    @staticmethod
+    def of(volume: ledger.Volume) -> VolumeMinute:
+        return VolumeMinute(
+            minute=text_of_time(volume.minute_ms),
+            records=volume.records,
+            bytes=volume.bytes,
+            transactional_records=volume.transactional_records,
+            commits=volume.commits,
+            aborts=volume.aborts,
+        )
+
+
+@dataclass(slots=True, kw_only=True)
+class Volume(Shape):
+    items: list[VolumeMinute]
     next_cursor: str | None
     as_of: Time | None

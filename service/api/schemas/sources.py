@@ -1,96 +1,136 @@
-"""Describes each source: how far its logs are read or its partitions sampled, how old that is, and why it stalls."""
+"""The bodies of sources: how far logs are read or partitions sampled, how old that is, and why a source stalls."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, Final
+from typing import Annotated, Final
 
+from pydantic import Field
 from sqlalchemy import Connection
 
 from service.api.http.fields import text_of_time
+from service.api.schemas.shape import Shape, Time
 from service.domain.findings.formatting import join_partitions as named
 from service.domain.findings.formatting import utc
 from service.domain.partitions.facts import SOURCE as PARTITIONS
 from service.domain.reasons.reason import text_of
 from service.domain.source_state import Cause, Stall, stall_of
 from service.domain.transaction_log.states import SOURCE as LOG
-from service.store.queries import clusters
+from service.store.queries import clusters, judged_partitions
 from service.store.queries.clusters import PartitionRow, StatusRow
-from service.store.queries.judged_partitions import Coverage
+
+
+@dataclass(slots=True, kw_only=True)
+class Coverage(Shape):
+    """The partitions of a source: known, read to the end (data partitions: judged), the others and the reason."""
+
+    watched: int
+    judged: int
+    unknown: int
+    why: str | None
+
+
+@dataclass(slots=True, kw_only=True)
+class Source(Shape):
+    """The progress of a source: how far it is read, how old that is, and why it stalls. `position`, `end` and `lag` are
+    sums over its partitions, in records; null for data partitions: these are sampled, not read.
+    """
+
+    source: str
+    position: int | None
+    end: int | None
+    lag: int | None
+    caught_up: bool
+    coverage: Coverage
+    as_of: Time | None
+    error: Annotated[
+        str | None, Field(description="What the streaming application reported last; null if that was a success.")
+    ]
+    stalled_since: Annotated[
+        Time | None,
+        Field(description="`as_of`, once it is more than 10 s old; null before, and if the source was never read."),
+    ]
+    stalled_why: Annotated[
+        str | None,
+        Field(
+            description="Why nothing new is stored, in one line: the `error`, or that no streaming application reads"
+            " the cluster, or that the one that runs makes no progress here. Null while the source does not stall.",
+        ),
+    ]
 
 
 def describe_sources(
     partitions: Sequence[PartitionRow],
     statuses: Mapping[str, StatusRow],
-    coverage: Coverage,
+    coverage: judged_partitions.Coverage,
     stalls: Mapping[str, Stall],
     now_ms: int,
-) -> list[dict[str, Any]]:
+) -> list[Source]:
     """Returns the sources by name. `coverage`: of data partitions. `stalls`: by source."""
     read_of = {source: list(rows) for source, rows in groupby(partitions, lambda row: row.source)}
     found = []
     for name in sorted(read_of.keys() | statuses.keys()):
-        status = statuses.get(name, StatusRow(name, None, None))
-        described = _looked_at(status, coverage) if name == PARTITIONS else _read(name, read_of.get(name, []), status)
-        found.append(described | _stalled(stalls.get(name), now_ms))
+        status, stall = statuses.get(name, StatusRow(name, None, None)), stalls.get(name)
+        stalled_why = None if stall is None else why_stalled(stall, now_ms)
+        if name == PARTITIONS:
+            found.append(_sampled(status, coverage, stall, stalled_why))
+        else:
+            found.append(_read(read_of.get(name, []), status, stall, stalled_why))
     return found
 
 
-def _stalled(stall: Stall | None, now_ms: int) -> dict[str, str | None]:
-    return {
-        "stalled_since": None if stall is None else text_of_time(stall.since_ms),
-        "stalled_why": None if stall is None else why_stalled(stall, now_ms),
-    }
-
-
-def _read(name: str, partitions: Sequence[PartitionRow], status: StatusRow) -> dict[str, Any]:
+def _read(
+    partitions: Sequence[PartitionRow], status: StatusRow, stall: Stall | None, stalled_why: str | None
+) -> Source:
     behind = [row.partition for row in partitions if row.next_offset < row.end_offset]
     why = None
     if behind:
         why = f"{len(behind)} of {len(partitions)} partitions are not read to their end yet"
     elif not partitions:
         why = text_of(status.error) or ("nothing was read yet" if status.as_of_ms is None else None)
-    return {
-        "source": name,
-        "position": sum(row.next_offset for row in partitions),
-        "end": sum(row.end_offset for row in partitions),
-        "lag": sum(max(0, row.end_offset - row.next_offset) for row in partitions),
-        "caught_up": not behind and why is None,
-        "coverage": {
-            "watched": len(partitions),
-            "judged": len(partitions) - len(behind),
-            "unknown": len(behind),
-            "why": why,
-        },
-        "as_of": text_of_time(status.as_of_ms),
-        "error": text_of(status.error),
-    }
+    return Source(
+        source=status.source,
+        position=sum(row.next_offset for row in partitions),
+        end=sum(row.end_offset for row in partitions),
+        lag=sum(max(0, row.end_offset - row.next_offset) for row in partitions),
+        caught_up=not behind and why is None,
+        coverage=Coverage(watched=len(partitions), judged=len(partitions) - len(behind), unknown=len(behind), why=why),
+        as_of=text_of_time(status.as_of_ms),
+        error=text_of(status.error),
+        stalled_since=None if stall is None else text_of_time(stall.since_ms),
+        stalled_why=stalled_why,
+    )
 
 
-def _looked_at(status: StatusRow, coverage: Coverage) -> dict[str, Any]:
-    """Returns the Source of the data partitions. They are sampled, so they have no position. A broker that does not
+def _sampled(
+    status: StatusRow, coverage: judged_partitions.Coverage, stall: Stall | None, stalled_why: str | None
+) -> Source:
+    """Returns the source of the data partitions. They are sampled, so they have no position. A broker that does not
     answer is reported in `error`; the other brokers are still sampled.
     """
     has_looked = coverage.looked_at_ms is not None
-    return {
-        "source": PARTITIONS,
-        "position": None,
-        "end": None,
-        "lag": None,
-        "caught_up": has_looked and coverage.answering == coverage.watched and not coverage.hides_all,
-        "coverage": {
-            "watched": coverage.watched,
-            "judged": coverage.judged,
-            "unknown": coverage.unknown,
-            "why": _why(status, coverage),
-        },
-        "as_of": text_of_time(coverage.looked_at_ms),
-        "error": text_of(status.error),
-    }
+    return Source(
+        source=PARTITIONS,
+        position=None,
+        end=None,
+        lag=None,
+        caught_up=has_looked and coverage.answering == coverage.watched and not coverage.hides_all,
+        coverage=Coverage(
+            watched=coverage.watched,
+            judged=coverage.judged,
+            unknown=coverage.unknown,
+            why=_why(status, coverage),
+        ),
+        as_of=text_of_time(coverage.looked_at_ms),
+        error=text_of(status.error),
+        stalled_since=None if stall is None else text_of_time(stall.since_ms),
+        stalled_why=stalled_why,
+    )
 
 
-def _why(status: StatusRow, coverage: Coverage) -> str | None:
+def _why(status: StatusRow, coverage: judged_partitions.Coverage) -> str | None:
     """Returns the most common reason why partitions are not judged, with the partitions it holds for."""
     if coverage.looked_at_ms is None:
         return text_of(status.error) or "no partition was looked at yet"
@@ -119,7 +159,11 @@ _OTHERS: Final = {
 
 
 def read_stalls(
-    connection: Connection, cluster_id: int, statuses: Mapping[str, StatusRow], coverage: Coverage, now_ms: int
+    connection: Connection,
+    cluster_id: int,
+    statuses: Mapping[str, StatusRow],
+    coverage: judged_partitions.Coverage,
+    now_ms: int,
 ) -> dict[str, Stall]:
     """Returns the sources that stall, by name, also those of which nothing was ever stored. `coverage`: of data
     partitions."""

@@ -1,11 +1,13 @@
-"""Lists what cannot be known about a cluster right now, why, and which permission would help."""
+"""The bodies of what cannot be known about a cluster right now, why, and which permission would help."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from service.api.schemas.shape import Shape
 from service.domain.doctor.acls import CONFIGS_GRANT, Grant, grant_for
 from service.domain.findings.formatting import describe_counts
 from service.domain.findings.formatting import join_partitions as named
@@ -29,6 +31,21 @@ class UnknownKind(StrEnum):
     OFFSETS = "offsets"
     STATES = "states"
     CONFIGS = "configs"
+
+
+@dataclass(slots=True, kw_only=True)
+class UnknownThing(Shape):
+    """Something that cannot be known now, and the permission that would help."""
+
+    kind: UnknownKind
+    what: str
+    why: str
+    grant: str | None
+
+    @staticmethod
+    def of(unknown: Unknown) -> UnknownThing:
+        grant = None if unknown.grant is None else unknown.grant.text
+        return UnknownThing(kind=unknown.kind, what=unknown.what, why=unknown.why, grant=grant)
 
 
 class Unknown(NamedTuple):
@@ -73,12 +90,6 @@ def of_cluster(
         why = f"{', '.join(assumed)}: not read from the brokers, Kafka's defaults are assumed"
         found.append(Unknown(UnknownKind.CONFIGS, "broker configs", why, CONFIGS_GRANT))
     return found
-
-
-def body_of(unknown: Unknown) -> dict[str, Any]:
-    """Returns the UnknownThing of the API."""
-    grant = None if unknown.grant is None else unknown.grant.text
-    return {"kind": unknown.kind, "what": unknown.what, "why": unknown.why, "grant": grant}
 
 
 def _failing(source: str, error: Reason) -> Unknown:

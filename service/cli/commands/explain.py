@@ -9,6 +9,7 @@ from argparse import Namespace
 from textwrap import fill
 from typing import Any, Final, NamedTuple
 
+from service.api.schemas.shape import to_json
 from service.cli.errors import FINE, CommandFailed
 from service.cli.rest import Service
 from service.cli.segments.explanation import explain_segments
@@ -40,7 +41,8 @@ def run(flags: Namespace, settings: Settings) -> int:
         raise CommandFailed(f"--to {to} is not above the offset {place.offset}")
     end = None
     if flags.segments:
-        found, end = explain_segments(flags.segments, place.offset, to)
+        explanation, end = explain_segments(flags.segments, place.offset, to)
+        found = json.loads(to_json(explanation))
     elif place.topic is None:
         raise CommandFailed(f"{flags.place!r} names no partition: TOPIC-PARTITION@OFFSET, or --segments FILE…")
     else:

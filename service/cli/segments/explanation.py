@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from service.api.schemas.span_body import describe_span
+from service.api.schemas.offsets import LogExplanation, LogSpan
 from service.cli.errors import CommandFailed
 from service.cli.segments.files import is_transaction_log, map_file, segments
 from service.cli.segments.owners import Owners, owners_of
@@ -26,9 +26,9 @@ class _Segment(NamedTuple):
     is_log: bool
 
 
-def explain_segments(names: Sequence[str], offset: int, to: int) -> tuple[dict[str, Any], int]:
-    """Returns an explanation as the service does, with `as_of` null, and the offset up to which the files were read.
-    Names and causes come from segments of the transaction log, if there are some among the files.
+def explain_segments(names: Sequence[str], offset: int, to: int) -> tuple[LogExplanation, int]:
+    """Returns the explanation and the offset up to which the files were read. Names and causes come from segments of
+    the transaction log, if there are some among the files.
 
     CommandFailed for a file that cannot be read, files that are not of one partition, an offset that no file has.
     """
@@ -56,18 +56,18 @@ def explain_segments(names: Sequence[str], offset: int, to: int) -> tuple[dict[s
         truncated_at = walk.to
     owners = owners_of(file.data for file in opened if file.is_log)
     spans = [_described(span, owners) for span in walk.spans({})]
-    return {"spans": spans, "truncated_at": truncated_at, "as_of": None}, end
+    return LogExplanation(spans=spans, truncated_at=truncated_at, as_of=None), end
 
 
-def _described(span: Span, owners: Owners) -> dict[str, Any]:
+def _described(span: Span, owners: Owners) -> LogSpan:
     if span.producer_id is None:
-        return describe_span(span)
+        return LogSpan.of(span)
     name = owners.names.get(span.producer_id)
     decisions = owners.decisions.get(span.producer_id, ())
     cause = None
     if span.marker is not None and span.ended_ms is not None:
         cause = cause_of_marker(span.marker, span.ended_ms, decisions, None)  # compaction may have removed some
-    return describe_span(span, name, cause)
+    return LogSpan.of(span, name, cause)
 
 
 def _opened(names: Sequence[str]) -> Iterator[_Segment]:

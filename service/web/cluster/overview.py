@@ -8,7 +8,6 @@ from typing import Any, Final
 from fastapi import APIRouter, Request, Response
 from sqlalchemy import Connection
 
-from service.domain.findings.context import limits_of
 from service.domain.findings.finding import Finding
 from service.domain.findings.formatting import join_names
 from service.domain.findings.kinds import CONFIRMED, HANGING, OVERDUE
@@ -98,7 +97,7 @@ def read_confirmed(connection: Connection, frame: Frame) -> tuple[Sequence[Findi
 def read_chain(connection: Connection, frame: Frame, findings: Sequence[Finding]) -> list[Link]:
     """Returns a link for every stalled partition, the worst first."""
     victims = read_affected_groups(connection, frame.cluster.id)
-    limits = limits_of(frame.body["configs"])
+    limits = frame.limits
     return links(frame.standing, victims, by_key(findings), limits, frame.now_ms, by_id(findings))
 
 
@@ -113,8 +112,8 @@ def judged(frame: Frame, hanging: Sequence[Finding], chain: Sequence[Link]) -> V
             muted=muted,
             links=[link for link in chain if not link.is_muted],
             coverage=frame.covered,
-            ids=sum(frame.body["states"].values()),
-            is_cut=any(one["kind"] == HANGING for one in frame.body["truncated"]),
+            ids=sum(frame.ids.values()),
+            is_cut=any(one.kind == HANGING for one in frame.body.truncated),
             left_ms=left_ms(frame),
             is_silent=is_silent(frame),
             stalled=stalled_alone(frame),

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from fastapi import APIRouter, Request, Response
 from sqlalchemy import Connection
 
+from service.api.schemas.clusters import Config
 from service.domain.findings.formatting import join_names
 from service.domain.transaction_log import states
 from service.domain.transaction_log.states import CONFIG_DEFAULTS
@@ -64,21 +65,21 @@ def _pipeline(connection: Connection, frame: Frame) -> Response:
     logs = clusters.partitions(connection, cluster_id)
     rejects = count_rejects(connection, cluster_id, since_ms)
     denied = denied_groups(connection, cluster_id)
-    limits = limits_in_use(body["configs"])
-    as_of_ms = {one["source"]: frame.as_of_ms(one["source"]) for one in body["sources"]}
-    sources = source_rows(body["sources"], as_of_ms, frame.stalls, logs, rejects, now_ms)
+    limits = limits_in_use(body.configs)
+    as_of_ms = {one.source: frame.as_of_ms(one.source) for one in body.sources}
+    sources = source_rows(body.sources, as_of_ms, frame.stalls, logs, rejects, now_ms)
     assumed = sum(limit.is_assumed for limit in limits)
-    counts, unknown_ids = body["partitions"], body["states"][states.NAMES[states.UNKNOWN]]
-    standing = counts["blocked"] if counts["watched"] else None
+    counts, unknown_ids = body.partitions, body.states.Unknown
+    standing = counts.blocked if counts.watched else None
     others = asked_rows(request_times(connection, cluster_id), len(denied), assumed, len(limits), standing)
     coordinators = [row for row in logs if row.source == LOG]
-    unknown, more_unknown = bounded(unknown_rows(frame.unknown, denied, body["brokers"]))
+    unknown, more_unknown = bounded(unknown_rows(frame.unknown, denied, body.brokers))
     return render(
         "pipeline.html",
         frame,
         page="pipeline",
         verdict=pipeline_verdict(
-            frame.freshness, counts["watched"], counts["unknown"], unknown_ids, len(frame.unknown), sources
+            frame.freshness, counts.watched, counts.unknown, unknown_ids, len(frame.unknown), sources
         ),
         unknown=unknown,
         more_unknown=more_unknown,
@@ -94,11 +95,11 @@ def _pipeline(connection: Connection, frame: Frame) -> Response:
     )
 
 
-def limits_in_use(configs: Mapping[str, Mapping[str, str]]) -> list[Limit]:
+def limits_in_use(configs: Mapping[str, Config]) -> list[Limit]:
     """Returns the limits that verdicts depend on, then the others that the brokers reported."""
     names = [*CONFIG_DEFAULTS, *sorted(configs.keys() - CONFIG_DEFAULTS.keys())]
     return [
-        Limit(name, _value(name, configs[name]["value"]), configs[name]["source"] == "assumed")
+        Limit(name, _value(name, configs[name].value), configs[name].source == "assumed")
         for name in names
         if name in configs
     ]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from service.api.schemas.sources import Source
 from service.domain.partitions.facts import SOURCE as PARTITIONS
 from service.domain.source_state import Stall
 from service.domain.transaction_log.states import SOURCE as LOG
@@ -57,7 +58,7 @@ class SourceRow(NamedTuple):
 
 
 def source_rows(
-    sources: Iterable[Mapping[str, Any]],
+    sources: Iterable[Source],
     as_of_ms: Mapping[str, int | None],
     stalls: Mapping[str, Stall],
     logs: Iterable[PartitionRow],
@@ -70,16 +71,15 @@ def source_rows(
     for row in logs:
         rates[row.source] = rates.get(row.source, 0) + row.transitions_per_s
     found = []
-    for one in sorted(sources, key=lambda one: (one["source"] != LOG, one["source"])):
-        source = one["source"]
-        is_read = one["lag"] is not None
-        count = sum(number for (of_source, _), number in rejects.items() if of_source == source)
+    for one in sorted(sources, key=lambda one: (one.source != LOG, one.source)):
+        is_read = one.lag is not None
+        count = sum(number for (source, _), number in rejects.items() if source == one.source)
         found.append(
             _row(
                 one,
-                as_of_ms.get(source),
-                stalls.get(source),
-                words.rate(rates.get(source, 0)) if is_read else None,
+                as_of_ms.get(one.source),
+                stalls.get(one.source),
+                words.rate(rates.get(one.source, 0)) if is_read else None,
                 count if is_read else None,
                 now_ms,
             )
@@ -102,19 +102,19 @@ def source_rows(
 
 
 def _row(
-    one: Mapping[str, Any],
+    one: Source,
     as_of_ms: int | None,
     stall: Stall | None,
     rate: str | None,
     rejects: int | None,
     now_ms: int,
 ) -> SourceRow:
-    source, coverage = one["source"], one["coverage"]
+    source, coverage = one.source, one.coverage
     name, what, needed_for = _NAMES.get(source, (source, "", "what it tells"))
     tone, state, icon = _STATES[Freshness(now_ms, as_of_ms).word]
-    if one["error"] is not None and tone == "ok":
+    if one.error is not None and tone == "ok":
         tone, state, icon = "warning", "in trouble", "warning"
-    elif tone == "ok" and one["lag"] and not one["caught_up"]:
+    elif tone == "ok" and one.lag and not one.caught_up:
         tone, state, icon = "warning", "behind", "clock"
     return SourceRow(
         source=source,
@@ -124,14 +124,14 @@ def _row(
         state=state,
         icon=icon,
         as_of_ms=as_of_ms,
-        lag=one["lag"],
+        lag=one.lag,
         rate=rate,
         coverage="unknown"
         if as_of_ms is None
-        else f"{coverage['judged']:,} of {words.plural(coverage['watched'], 'partition')}",
+        else f"{coverage.judged:,} of {words.plural(coverage.watched, 'partition')}",
         rejects=rejects,
         needed_for=needed_for,
-        note=one["stalled_why"] or one["error"] or coverage["why"],
+        note=one.stalled_why or one.error or coverage.why,
         stalls=stall is not None,
         stalled_since_ms=None if stall is None else stall.since_ms,
     )

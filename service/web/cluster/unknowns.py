@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
 
+from service.api.schemas.clusters import Broker
 from service.api.schemas.unknowns import Unknown, UnknownKind
 from service.domain.findings.finding import Finding
 from service.domain.findings.formatting import join_names
@@ -54,9 +55,7 @@ class UnknownRow(NamedTuple):
         return self.takes == _PARTITION_VERDICTS and not self.commands
 
 
-def unknown_rows(
-    unknown: Iterable[Unknown], denied: Sequence[Finding], brokers: Sequence[Mapping[str, Any]]
-) -> list[UnknownRow]:
+def unknown_rows(unknown: Iterable[Unknown], denied: Sequence[Finding], brokers: Sequence[Broker]) -> list[UnknownRow]:
     """Returns the rows in the order of `unknown`, then one for `denied`: findings of groups that may not be asked."""
     bootstrap = bootstrap_of(brokers)
     found = [_row(one, bootstrap) for one in unknown]

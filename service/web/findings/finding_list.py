@@ -178,8 +178,8 @@ def _worst_first(row: Row, now_ms: int) -> tuple[bool, int, int, int, int]:
 
 def _chips(frame: Frame, selection: FindingSelection) -> list[Chip]:
     counts = dict.fromkeys(STATUSES, 0)
-    for one in frame.body["findings"]:
-        counts[one["status"]] += one["count"]
+    for one in frame.body.findings:
+        counts[one.status] += one.count
     query = _query(selection)
     found = []
     for text, statuses, count in (

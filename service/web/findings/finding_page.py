@@ -4,12 +4,13 @@ out."""
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 from fastapi import Response
 from sqlalchemy import Connection
 
+from service.api.schemas.clusters import Broker
 from service.domain.doctor.acls import grant_for
 from service.domain.findings import kinds
 from service.domain.findings.finding import Evidence, Finding
@@ -50,7 +51,7 @@ class Line(NamedTuple):
 def show_finding(connection: Connection, frame: Frame, finding: Finding, *, can_resolve: bool) -> Response:
     where = where_of(connection, frame.cluster.id, frame.name, finding)
     heal = heal_of_finding(finding) if finding.status == kinds.CONFIRMED else None
-    plan = plan_of(finding, frame.name, _grant(finding, frame.body["brokers"]), can_resolve=can_resolve)
+    plan = plan_of(finding, frame.name, _grant(finding, frame.body.brokers), can_resolve=can_resolve)
     return render(
         "finding.html",
         frame,
@@ -83,7 +84,7 @@ def _line(one: Evidence, cluster: str) -> Line:
     return Line(one, partition_page(cluster, found[1], int(found[2]), int(found[3])))
 
 
-def _grant(finding: Finding, brokers: Sequence[Mapping[str, Any]]) -> GrantLines | None:
+def _grant(finding: Finding, brokers: Sequence[Broker]) -> GrantLines | None:
     """Returns the permission that would close the coverage gap, and the lines that give it; None if none would."""
     if finding.kind != kinds.COVERAGE_GAP:
         return None

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from service.api.http.fields import API
 from service.api.routes.offsets import Explained
+from service.api.schemas.offsets import Span
 from service.domain.partitions.offset_spans import (
     ABORTED,
     COMMITTED,
@@ -96,26 +96,26 @@ def explanation_of(offset: int, to: int, explained: Explained) -> Explanation:
     return Explanation(offset, to, spans, explained.truncated_at, explained.as_of_ms, None, more)
 
 
-def _told(span: Mapping[str, Any]) -> Told:
-    kind, cause, confidence = span["kind"], span["cause"], span["confidence"]
+def _told(span: Span) -> Told:
+    kind, cause = span.kind, span.cause
     return Told(
-        first=span["from"],
-        last=span["to"] - 1,
+        first=span.from_,
+        last=span.to - 1,
         kind=kind,
         head=_HEADS[kind],
         readers=_READERS[kind],
         tone=_TONES.get(kind, "quiet"),
         icon=_ICONS.get(kind, _TONES.get(kind, "")),
-        who=shown_id(span["transactional_id"], span["transactional_id_b64"]),
-        href=None if span["href"] is None else span["href"].removeprefix(API),
-        producer_id=span["producer_id"],
-        producer_epoch=span["producer_epoch"],
-        marker=span["marker"],
-        marker_offset=span["marker_offset"],
-        ended_at=span["ended_at"],
+        who=shown_id(span.transactional_id, span.transactional_id_b64),
+        href=None if span.href is None else span.href.removeprefix(API),
+        producer_id=span.producer_id,
+        producer_epoch=span.producer_epoch,
+        marker=span.marker,
+        marker_offset=span.marker_offset,
+        ended_at=span.ended_at,
         cause=None if cause is None else word_of(cause),
-        confidence=confidence,
-        why=None if cause is None else why_aborted(cause, confidence),
+        confidence=span.confidence,
+        why=None if cause is None or span.confidence is None else why_aborted(cause, span.confidence),
     )
 
 

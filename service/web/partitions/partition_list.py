@@ -9,7 +9,6 @@ from fastapi import APIRouter, Query, Request, Response
 from sqlalchemy import Connection
 
 from service.domain.findings import kinds
-from service.domain.findings.context import limits_of
 from service.domain.findings.kinds import CONFIRMED
 from service.domain.findings.lifecycle import MOST_OPEN_IN_ALL
 from service.domain.partitions.blocked_groups import AffectedGroup
@@ -54,7 +53,7 @@ def read_standing(
     """Returns the rows of stalled partitions, the worst first."""
     confirmed = FindingSelection(kinds=_BLOCKING, statuses=frozenset({CONFIRMED}))
     findings, _ = read_findings.read_page(connection, frame.cluster.id, confirmed, None, MOST_OPEN_IN_ALL)
-    limits = limits_of(frame.body["configs"])
+    limits = frame.limits
     blockers = {(one.row.topic, one.row.partition): one.blocker for one in judged}
     chain = links(judged, victims, by_key(findings), limits, frame.now_ms, by_id(findings))
     return [_row(link, blockers[link.topic, link.partition]) for link in chain]
@@ -118,9 +117,9 @@ def _partitions(connection: Connection, frame: Frame, show: str, topic: str, sor
         silent=silent if shown.after is None else [],
         is_silent_later=bool(silent) and shown.after is not None,
         is_silent_cut=len(silent) >= UNANSWERED_READ,
-        counts=frame.body["partitions"],
+        counts=frame.body.partitions,
         waiting=sum(bool(row.link.waiting) for row in rows),
-        not_judged=max(frame.body["partitions"]["blocked"] - MOST_JUDGED, 0),
+        not_judged=max(frame.body.partitions.blocked - MOST_JUDGED, 0),
         most_judged=MOST_JUDGED,
         query={"show": show, "topic": topic or None, "sort": sort},
         sorts=_SORT_TEXTS,

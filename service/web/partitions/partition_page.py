@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 
 from service.api.http.problems import NO_SUCH_PARTITION, ProblemError
 from service.api.routes.offsets import explained
-from service.domain.findings.context import Limits, limits_of
+from service.domain.findings.context import Limits
 from service.domain.findings.finding import Finding
 from service.domain.partitions.facts import TopicPartition
 from service.domain.partitions.open_entries import (
@@ -103,7 +103,7 @@ def _seen(connection: Connection, frame: Frame, topic: str, partition: int) -> _
     standing = None
     if row.stalled_since_ms is not None:
         (standing,) = read_standing(connection, frame, [judged], victims)
-    limits = limits_of(frame.body["configs"])
+    limits = frame.limits
     findings, _ = read_findings.read_page(
         connection, frame.cluster.id, FindingSelection(topic=topic, partition=partition), None, FINDINGS_SHOWN
     )

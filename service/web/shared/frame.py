@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final, NamedTuple
+from dataclasses import asdict
+from typing import Final, NamedTuple
 
 from fastapi import Request
 from sqlalchemy import Connection
 
 from service.api.http.store import store_of
-from service.api.routes.clusters import describe_cluster, known_cluster
+from service.api.routes.clusters import configs_of, describe_cluster, known_cluster
+from service.api.schemas.clusters import Cluster
 from service.api.schemas.sources import read_stalls
 from service.api.schemas.unknowns import Unknown
+from service.domain.findings.context import Limits, limits_of
 from service.domain.findings.formatting import describe_counts
 from service.domain.findings.kinds import CONFIRMED, CRITICAL
 from service.domain.partitions.facts import SOURCE as PARTITIONS
@@ -43,7 +46,7 @@ class Frame(NamedTuple):
 
     clusters: tuple[str, ...]
     cluster: ClusterRow
-    body: Mapping[str, Any]
+    body: Cluster
     standing: Sequence[JudgedPartition]
     covered: Coverage
     statuses: Mapping[str, StatusRow]
@@ -63,6 +66,16 @@ class Frame(NamedTuple):
     def now_ms(self) -> int:
         return self.freshness.now_ms
 
+    @property
+    def ids(self) -> dict[str, int]:
+        """Returns the number of ids by the name of their state, without the expired ones."""
+        return asdict(self.body.states)
+
+    @property
+    def limits(self) -> Limits:
+        """Returns the limits of the brokers, on which verdicts depend."""
+        return limits_of(configs_of(self.cluster))
+
     def as_of_ms(self, source: str) -> int | None:
         """Returns the last success of the source, as REST has it; None if there was none."""
         status = self.statuses.get(source)
@@ -72,7 +85,7 @@ class Frame(NamedTuple):
     def left_out(self) -> str:
         """Returns a sentence about the problems that have no finding because there are too many; empty if there are
         none."""
-        if not (truncated := {one["kind"]: one["count"] for one in self.body["truncated"]}):
+        if not (truncated := {one.kind: one.count for one in self.body.truncated}):
             return ""
         return f"Left out, too many at once: {describe_counts(truncated)}. They have no finding of their own."
 
@@ -107,7 +120,7 @@ def read_frame(connection: Connection, cluster: ClusterRow, now_ms: int) -> Fram
             for source, stall in stalls.items()
             if _ages_the_page(source, stall, statuses, needed, freshness.word)
         },
-        findings=sum(one["count"] for one in body["findings"] if one["status"] == CONFIRMED),
+        findings=sum(one.count for one in body.findings if one.status == CONFIRMED),
         critical=read_findings.count(connection, cluster.id, critical),
         expiring=expiring,
         unknown=described.unknown,

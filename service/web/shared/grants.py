@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Sequence
+from typing import Final
 
+from service.api.schemas.clusters import Broker
 from service.domain.doctor import acls
 from service.domain.doctor.acls import Acl, Grant
 from service.domain.findings.finding import Finding
@@ -12,11 +13,11 @@ from service.domain.findings.finding import Finding
 _GROUPS_NAMED: Final = 20
 
 
-def bootstrap_of(brokers: Sequence[Mapping[str, Any]]) -> str | None:
+def bootstrap_of(brokers: Sequence[Broker]) -> str | None:
     """Returns the address that the first broker advertises, for a command line; None if no broker is known."""
     if not brokers:
         return None
-    host, port = brokers[0]["host"], brokers[0]["port"]
+    host, port = brokers[0].host, brokers[0].port
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 

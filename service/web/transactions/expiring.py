@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 
 from service.api.http.parameters import Duration
 from service.domain.duration_text import span_ms
-from service.domain.findings.context import Limits, limits_of
+from service.domain.findings.context import Limits
 from service.domain.findings.events import SINGLE_IDS, prefix_of
 from service.domain.findings.ids_running_out import soon_ms
 from service.domain.transaction_log import states
@@ -79,7 +79,7 @@ def get_expiring(request: Request, cluster: str, within: Annotated[Duration, Que
 
 
 def _expiring(connection: Connection, frame: Frame, within: str) -> Response:
-    limits = limits_of(frame.body["configs"])
+    limits = frame.limits
     as_of_ms = clusters.log_as_of_ms(connection, frame.cluster.id)
     until_ms = min((as_of_ms or 0) + span_ms(within), LAST_TIME_MS - limits.sweep_ms) - limits.expiration_ms
     page = read_expiring(connection, frame.cluster.id, until_ms, None, ROWS_SHOWN)

@@ -8,7 +8,7 @@ from urllib.parse import quote
 from fastapi import Request
 
 from service.api.http.parameters import bytes_of, unusable
-from service.api.routes.transactions import State
+from service.api.schemas.transactions import State
 from service.domain.duration_text import span_ms
 from service.domain.transaction_log import states
 from service.domain.transaction_log.states import CODES, EXPIRED, NAMES

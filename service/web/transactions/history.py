@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from sqlalchemy import Connection
 
-from service.api.schemas.transaction_body import waiting_abort_ms
+from service.api.schemas.transactions import waiting_abort_ms
 from service.domain.transaction_log import states
 from service.domain.transaction_log.minutes import minute_of
 from service.domain.transaction_log.timeline import Commits, Row

@@ -12,8 +12,8 @@ from sqlalchemy import Connection
 from service.api.http.fields import cluster_link
 from service.api.http.paging import read_cursor, write_cursor
 from service.api.http.parameters import only_known
-from service.api.routes.transactions import State
-from service.domain.findings.context import Limits, limits_of
+from service.api.schemas.transactions import State
+from service.domain.findings.context import Limits
 from service.domain.findings.finding import Finding
 from service.domain.transaction_log import states
 from service.domain.transaction_log.causes import COMMIT, EMPTY_ABORT
@@ -101,9 +101,9 @@ def _list(connection: Connection, frame: Frame, filters: Filters, cursor: str | 
         elsewhere=_elsewhere(blocking, rows) if cursor is None and filters.is_plain else [],
         chips=[
             (chip, _address(frame, filters._replace(states=chip.states)), chip.states == filters.states)
-            for chip in chips(dict(frame.body["states"]))
+            for chip in chips(frame.ids)
         ],
-        known=sum(frame.body["states"].values()),
+        known=sum(frame.ids.values()),
         ages=AGES if filters.min_age in (*AGES, "") else (*AGES, filters.min_age),
         sorts=SORTS,
         words=WORDS,
@@ -132,7 +132,7 @@ def _listed(
 ) -> list[Listed]:
     ids = [row.transactional_id for row in rows]
     ended = ended_since(connection, frame.cluster.id, ids, frame.now_ms - _HOUR_MS) if ids else {}
-    limits = limits_of(frame.body["configs"])
+    limits = frame.limits
     return [
         _one(frame, row, participants.get(row.transactional_id, ()), blocking, ended, limits, as_of_ms) for row in rows
     ]

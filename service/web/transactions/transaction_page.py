@@ -12,9 +12,7 @@ from sqlalchemy import Connection
 from service.api.http.fields import transaction_link
 from service.api.http.paging import foreign_cursor
 from service.api.http.parameters import only_known, unusable
-from service.api.routes.one_id import Id, IdBase64, id_of
-from service.api.schemas.transaction_body import read_surroundings
-from service.domain.findings.context import limits_of
+from service.api.routes.transactions import Id, IdBase64, coordinators, id_of
 from service.domain.findings.finding import Finding
 from service.domain.findings.kinds import CANDIDATE, CONFIRMED, HANGING
 from service.domain.findings.lifecycle import MOST_OPEN_IN_ALL
@@ -83,7 +81,7 @@ def _one(
     connection: Connection, frame: Frame, row: IdRow, window: Window, begin: TimelineCursor, offset: int | None
 ) -> Response:
     cluster_id, now_ms = frame.cluster.id, frame.now_ms
-    limits = limits_of(frame.body["configs"])
+    limits = frame.limits
     as_of_ms = clusters.log_as_of_ms(connection, cluster_id)
     producers = producers_of(connection, cluster_id, row.transactional_id)
     history = read_history(connection, row, producers, window, now_ms)
@@ -113,7 +111,7 @@ def _one(
         hanging=[one for one in found if (one.kind, one.status) == (HANGING, CONFIRMED)],
         answers=answers(history.within),
         last_abort=answers(_newest_abort(history))[:1],
-        coordinator=read_surroundings(connection, frame.cluster).coordinators.get(row.partition),
+        coordinator=coordinators(connection, frame.cluster).get(row.partition),
         expiry=_expiry(row, frame, limits.sweep_ms),
         producers=producers,
         before=_before(row, producers),

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 
-from service.api.schemas.models import UnknownWord
-from service.api.schemas.unknowns import UnknownKind
 from service.domain.reasons.unread import ErrorText
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import Gap
@@ -217,7 +215,3 @@ def test_numbers_no_double_can_hold_are_spelt_out(cluster: SeededCluster) -> Non
     assert source["end"] == INT64_MAX
     assert source["end_str"] == source["lag_str"] == "9223372036854775807"
     assert "position_str" not in source
-
-
-def test_every_kind_of_what_is_unknown_is_in_the_contract() -> None:
-    assert set(get_args(UnknownWord)) == set(UnknownKind)

@@ -12,14 +12,12 @@ from typing import Any
 import pytest
 import uvicorn
 
-from service.api.schemas.groups import Groups
 from service.app import create_app
 from service.cli import main
 from service.domain.partitions.blocked_groups import OFFSETS_TOPIC, offsets_partition
 from service.store.writers.groups import GroupWriter, ObservedGroupOffset
 from tests.helpers.partitions import END, LSO, PID, WithPartitions, moving_partition, stalled_partition
 from tests.helpers.stores import INT64_MAX, NOW, NOW_MS, client_of
-from tests.service.api.test_documents import keys
 
 PATH = "/api/v1/clusters/orders/groups"
 HOME = offsets_partition("eos", 50)
@@ -62,7 +60,6 @@ def get(cluster: WithPartitions, query: str = "") -> Any:
 
 def test_each_group_with_both_lags_and_its_relation(cluster: WithPartitions) -> None:
     page = get(cluster)
-    assert keys(page) == keys(Groups.model_validate(page, strict=True).model_dump(exclude_unset=True))
     assert page["as_of"] == NOW
     at, *others = page["items"]
     assert at == {
@@ -149,11 +146,12 @@ def test_wide_offsets_are_spelt_out(cluster: WithPartitions) -> None:
     GroupWriter(cluster.engine, cluster.lease).replace([group("at", 0, partition=2)], NOW_MS)
     (one,) = get(cluster)["items"]
     assert one["lag_to_hw_str"] == str(INT64_MAX)
-    assert keys(one) == keys(
-        Groups.model_validate({"items": [one], "next_cursor": None, "as_of": None})
-        .items[0]
-        .model_dump(exclude_unset=True)
-    )
+    assert {key for key in one if key.endswith("_str")} == {
+        "last_stable_offset_str",
+        "high_watermark_str",
+        "lag_to_lso_str",
+        "lag_to_hw_str",
+    }
 
 
 @pytest.fixture

@@ -36,7 +36,11 @@ def _routes() -> dict[str, Any]:
 
 
 ROUTES = _routes()
-LISTS = {path: route for path, route in ROUTES.items() if "items" in getattr(route.response_model, "model_fields", ())}
+LISTS = {
+    path: route
+    for path, route in ROUTES.items()
+    if "items" in getattr(route.response_model, "__dataclass_fields__", ())
+}
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import expect
 
 from service.api.routes.offsets import Explained
+from service.api.schemas.offsets import Span
 from service.app import create_app
 from service.domain.transaction_log.facts import Participants
 from service.store import clusters
@@ -20,21 +21,21 @@ from tests.service.web.browser import DESK, PHONE, WAIT_MS, Browse, Clock, is_wi
 
 HERE = "/clusters/orders/partitions/orders/0"
 LONG = "warehouse-flink-sink-" + "x" * 179
-SPAN = {
-    "from": 4,
-    "to": 5,
-    "kind": "aborted",
-    "producer_id": 7,
-    "producer_epoch": 3,
-    "transactional_id": LONG,
-    "marker": "ABORT",
-    "marker_offset": 6,
-    "ended_at": "2026-09-21T14:13:40.000Z",
-    "cause": "client_abort",
-    "confidence": "certain",
-    "transactional_id_b64": None,
-    "href": None,
-}
+SPAN = Span(
+    from_=4,
+    to=5,
+    kind="aborted",
+    producer_id=7,
+    producer_epoch=3,
+    transactional_id=LONG,
+    transactional_id_b64=None,
+    marker="ABORT",
+    marker_offset=6,
+    ended_at="2026-09-21T14:13:40.000Z",
+    cause="client_abort",
+    confidence="certain",
+    href=None,
+)
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from service.api.schemas.clusters import Broker
 from service.domain.doctor.acls import grant_of
 from service.domain.findings import kinds
 from service.domain.findings.finding import Subject
@@ -216,4 +217,4 @@ def test_lines_only_where_something_can_be_granted() -> None:
     (line,) = lines_of(grant_of(denied("t", DESCRIBE)), "b:9092")
     assert line.endswith("--operation Describe --topic t")
     assert bootstrap_of([]) is None
-    assert bootstrap_of([{"id": 1, "host": "::1", "port": 9}]) == "[::1]:9"
+    assert bootstrap_of([Broker(id=1, host="::1", port=9, release=None)]) == "[::1]:9"

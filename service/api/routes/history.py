@@ -1,0 +1,169 @@
+"""The past of transactional ids: the timeline of one, its commits and aborts by minute; the owners of a producer id."""
+
+from __future__ import annotations
+
+import struct
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Depends, Request, Response
+from fastapi import Path as PathParameter
+from fastapi import Query as QueryParameter
+
+from service.api.http.answers import answer
+from service.api.http.fields import text_of_time
+from service.api.http.paging import LIMIT, Cursor, Key, Limit, cut, foreign_cursor, seal, unseal
+from service.api.http.parameters import Duration, only_known, unusable
+from service.api.http.problems import NO_SUCH_PRODUCER, ProblemError, describe
+from service.api.http.store import store_of
+from service.api.routes.clusters import known_cluster
+from service.api.routes.transactions import Id, IdBase64, id_of, known_id
+from service.api.schemas.history import (
+    FoldedCommits,
+    ProducerOwner,
+    ProducerOwners,
+    Timeline,
+    TransactionMinute,
+    TransactionRates,
+    Transition,
+)
+from service.api.schemas.transactions import waiting_abort_ms
+from service.domain.duration_text import span_ms
+from service.domain.transaction_log.minutes import minute_of
+from service.domain.transaction_log.timeline import Folded, TimelineCursor
+from service.store.id_key import id_key
+from service.store.queries import clusters
+from service.store.queries.history import MinuteRow, Owner, read_minutes, read_owners, read_timeline
+
+LONGEST_MS: Final = 7 * 24 * 3_600_000
+"""Longest `window`: history is kept that long by default."""
+
+_NOTHING = MinuteRow(*[0] * len(MinuteRow._fields))
+
+# whether there is a row, its generation, offset and number; whether there is a minute, and which
+_MARK = struct.Struct(">?qqq?q")
+
+router = APIRouter(tags=["transactions"], dependencies=[Depends(only_known)])
+
+
+@router.get(
+    "/clusters/{cluster}/transaction/timeline",
+    operation_id="getTimeline",
+    response_model=Timeline,
+    responses=describe(400, 404, 422, 503),
+)
+def get_timeline(
+    request: Request,
+    cluster: str,
+    id: Id = None,  # noqa: A002 - the contract's name
+    id_b64: IdBase64 = None,
+    limit: Limit = LIMIT,
+    cursor: Cursor = None,
+) -> Response:
+    """Lists the history of one id, newest first, kept for 7 days: its notable transitions (aborts, initialisations,
+    expiries, slow markers, anything odd), and between them the number of ordinary commits, counted since
+    `counted_since`. The commits of a minute are listed at the time of the last one. The cause of an abort is given at
+    its PrepareAbort. Give `id` or `id_b64`.
+    """
+    asked = id_of(request, id, id_b64)
+    filters = (cluster, "timeline", *asked)
+    begin = TimelineCursor() if cursor is None else _read_mark(unseal(cursor, _MARK.size, *filters))
+    with store_of(request).read() as connection:
+        found, row = known_id(connection, cluster, asked)
+        as_of_ms = clusters.log_as_of_ms(connection, found.id)
+        page = read_timeline(connection, found.id, row.transactional_id, begin, limit)
+    body = Timeline(
+        items=[FoldedCommits.of(item) if isinstance(item, Folded) else Transition.of(item) for item in page.items],
+        next_cursor=None if page.after is None else seal(_write_mark(page.after), *filters),
+        as_of=text_of_time(as_of_ms),
+        counted_since=text_of_time(found.counted_since_ms),
+    )
+    return answer(request, body, as_of_ms)
+
+
+def _write_mark(mark: TimelineCursor) -> bytes:
+    return _MARK.pack(mark.row is not None, *(mark.row or (0, 0, 0)), mark.minute_ms is not None, mark.minute_ms or 0)
+
+
+def _read_mark(data: bytes) -> TimelineCursor:
+    if len(data) != _MARK.size:
+        raise foreign_cursor()
+    has_row, generation, offset, number, has_minute, minute_ms = _MARK.unpack(data)
+    return TimelineCursor((generation, offset, number) if has_row else None, minute_ms if has_minute else None)
+
+
+@router.get(
+    "/clusters/{cluster}/transaction/rates",
+    operation_id="getTransactionRates",
+    response_model=TransactionRates,
+    responses=describe(400, 404, 422, 503),
+)
+def get_rates(
+    request: Request,
+    cluster: str,
+    id: Id = None,  # noqa: A002 - the contract's name
+    id_b64: IdBase64 = None,
+    window: Annotated[
+        Duration, QueryParameter(description="The minutes that ended this long before `as_of`, or later; at most 7d.")
+    ] = "1h",
+    limit: Limit = LIMIT,
+    cursor: Cursor = None,
+) -> Response:
+    """Lists commits, aborts and durations of one id, by the minute of the transaction log's timestamps, oldest first.
+    Minutes in which nothing ended are left out. Give `id` or `id_b64`.
+    """
+    asked = id_of(request, id, id_b64)
+    window_ms = span_ms(window)
+    if window_ms > LONGEST_MS:
+        raise unusable("window", f"at most 7d, {window!r} is longer")
+    with store_of(request).read() as connection:
+        found, row = known_id(connection, cluster, asked)
+        as_of_ms = clusters.log_as_of_ms(connection, found.id)
+        from_ms = minute_of((as_of_ms or 0) - window_ms)
+        minutes = {one.minute_ms: one for one in read_minutes(connection, found.id, row.transactional_id, from_ms)}
+    waiting_ms = waiting_abort_ms(row)
+    if waiting_ms is not None and minute_of(waiting_ms) >= from_ms:
+        minute_ms = minute_of(waiting_ms)
+        minute = minutes.get(minute_ms, _NOTHING._replace(minute_ms=minute_ms))
+        minutes[minute_ms] = minute._replace(aborts_unattributed=minute.aborts_unattributed + 1)
+    of_id = (cluster, "rates", *asked, window)
+    page, next_cursor = cut(sorted(minutes), lambda minute_ms: (minute_ms,), limit, cursor, *of_id)
+    body = TransactionRates(
+        items=[TransactionMinute.of(minutes[minute_ms]) for minute_ms in page],
+        next_cursor=next_cursor,
+        as_of=text_of_time(as_of_ms),
+    )
+    return answer(request, body, as_of_ms)
+
+
+@router.get(
+    "/clusters/{cluster}/producers/{producer_id}",
+    operation_id="listProducerOwners",
+    response_model=ProducerOwners,
+    responses=describe(400, 404, 422, 503),
+)
+def list_owners(
+    request: Request,
+    cluster: str,
+    producer_id: Annotated[int, PathParameter(ge=0, lt=2**63)],
+    limit: Limit = LIMIT,
+    cursor: Cursor = None,
+) -> Response:
+    """Lists the transactional ids that wrote under a producer id, the newest first, also those that are expired since.
+    404 if none is known: the producer id belongs to a producer without transactions, or was forgotten after 90 days.
+    """
+    with store_of(request).read() as connection:
+        found = known_cluster(connection, cluster)
+        as_of_ms = clusters.log_as_of_ms(connection, found.id)
+        owners = read_owners(connection, found.id, producer_id)
+    if not owners:
+        raise ProblemError(
+            404, NO_SUCH_PRODUCER, f"cluster {found.name!r} has no transactional id with producer id {producer_id}"
+        )
+    page, next_cursor = cut(owners, _place, limit, cursor, cluster, "producers", producer_id)
+    items = [ProducerOwner.of(owner, found.name) for owner in page]
+    return answer(request, ProducerOwners(items=items, next_cursor=next_cursor, as_of=text_of_time(as_of_ms)), as_of_ms)
+
+
+def _place(owner: Owner) -> Key:
+    """Returns the key of an owner, in the order of `read_owners`: the last seen first, then by bytes."""
+    return -owner.last_seen_ms, id_key(owner.transactional_id).hex()

@@ -1,0 +1,175 @@
+"""The bodies of clusters: counts, rates, sources, what is not known, and the partitions of the coordinators' log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from service.api.http.fields import text_of_time
+from service.api.schemas.shape import OneOf, Shape, Time
+from service.api.schemas.sources import Source
+from service.api.schemas.transactions import Aborts
+from service.api.schemas.unknowns import UnknownThing
+from service.domain.releases import release_of
+from service.store.queries.clusters import PartitionRow
+
+
+@dataclass(slots=True, kw_only=True)
+class States(Shape):
+    """Numbers of ids, by state."""
+
+    Empty: int
+    Ongoing: int
+    PrepareCommit: int
+    PrepareAbort: int
+    CompleteCommit: int
+    CompleteAbort: int
+    Unknown: Annotated[int, Field(description="Their newest record could not be decoded.")]
+
+
+@dataclass(slots=True, kw_only=True)
+class PartitionCounts(Shape):
+    """Numbers of data partitions, as of the source `partitions`."""
+
+    watched: int
+    judged: Annotated[
+        int, Field(description="They answer, and who will end each transaction that is open there is known.")
+    ]
+    unknown: int
+    blocked: Annotated[int, Field(description="Their LSO stands below the high watermark, for a second or longer.")]
+    not_covered: Annotated[int, Field(description="There are so many more, which are not watched.")]
+
+
+@dataclass(slots=True, kw_only=True)
+class FindingCount(Shape):
+    kind: str
+    status: str
+    count: int
+
+
+@dataclass(slots=True, kw_only=True)
+class TruncatedCount(Shape):
+    """Counts what has no finding because there is too much of its kind at once: findings that were not opened, and ids,
+    partitions, groups, transactions or events that were not read (up to 100,000)."""
+
+    kind: str
+    count: int
+
+
+@dataclass(slots=True, kw_only=True)
+class Totals(Shape):
+    """Transactions that ended since `counted_since`."""
+
+    counted_since: Time | None
+    commits: int
+    aborts: Aborts
+
+
+@dataclass(slots=True, kw_only=True)
+class Rates(Shape):
+    """Rates over the last whole minutes before the cluster's newest `as_of`. `window_ms` 0: none was counted yet."""
+
+    window_ms: int
+    commits_per_s: float
+    aborts_per_s: float
+
+
+@dataclass(slots=True, kw_only=True)
+class Broker(Shape):
+    id: int
+    host: str
+    port: int
+    release: Annotated[
+        str | None,
+        Field(
+            description="Of Kafka, without the patch release, as its newest `metadata.version` tells; null where it"
+            " does not tell, or is newer than this service knows."
+        ),
+    ]
+
+    @staticmethod
+    def of(broker: Mapping[str, Any]) -> Broker:
+        """Returns a broker of a cluster's description in the store."""
+        release = release_of(broker.get("newest_metadata_version"))
+        return Broker(id=broker["id"], host=broker["host"], port=broker["port"], release=release)
+
+
+@dataclass(slots=True, kw_only=True)
+class Config(Shape):
+    value: str
+    source: Annotated[str, OneOf("broker", "assumed")]
+
+
+@dataclass(slots=True, kw_only=True)
+class Cluster(Shape):
+    cluster: str
+    cluster_id: str
+    states: States
+    open: Annotated[int, Field(description="Ongoing, PrepareCommit and PrepareAbort.")]
+    hanging: int
+    partitions: PartitionCounts
+    findings: list[FindingCount]
+    truncated: Annotated[
+        list[TruncatedCount], Field(description="Of which kinds a bound was reached; empty while nothing is left out.")
+    ]
+    contradictions: Annotated[
+        int,
+        Field(
+            description="Decisions about hanging transactions that became unknown because two readings of the logs"
+            " contradict each other; since the first start, never falls."
+        ),
+    ]
+    totals: Totals
+    rates: Rates
+    brokers: list[Broker]
+    features: dict[str, int]
+    configs: dict[str, Config]
+    sources: list[Source]
+    unknown: list[UnknownThing]
+
+
+@dataclass(slots=True, kw_only=True)
+class Clusters(Shape):
+    items: list[Cluster]
+    next_cursor: str | None
+    as_of: Time | None
+
+
+@dataclass(slots=True, kw_only=True)
+class CoordinatorPartition(Shape):
+    partition: int
+    leader: int
+    leader_epoch: int
+    ids: int
+    open: int
+    transitions_per_s: float
+    position: int
+    end_offset: int
+    lag: int
+    as_of: Time | None
+
+    @staticmethod
+    def of(row: PartitionRow, ids: int, open_: int) -> CoordinatorPartition:
+        """Returns the partition of a row. `ids`: how many it has, `open_`: with an open transaction."""
+        return CoordinatorPartition(
+            partition=row.partition,
+            leader=row.leader,
+            leader_epoch=row.leader_epoch,
+            ids=ids,
+            open=open_,
+            transitions_per_s=round(row.transitions_per_s, 3),
+            position=row.next_offset,
+            end_offset=row.end_offset,
+            lag=max(0, row.end_offset - row.next_offset),
+            as_of=text_of_time(row.end_asked_at_ms),
+        )
+
+
+@dataclass(slots=True, kw_only=True)
+class Coordinators(Shape):
+    items: list[CoordinatorPartition]
+    next_cursor: str | None
+    as_of: Time | None

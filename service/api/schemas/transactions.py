@@ -1,0 +1,182 @@
+"""The bodies of transactional ids: their state, counts, expiry, and the coordinator that decides on them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+from pydantic import Field
+
+from service.api.http.fields import id_b64, id_text, raw_ms, text_of_time, transaction_link
+from service.api.schemas.shape import IdBytes, OneOf, RawMs, Shape, Time, Wide
+from service.domain.transaction_log import states
+from service.domain.transaction_log.facts import NO_ID
+from service.domain.transaction_log.states import expires_at_ms, times_out_at_ms
+from service.store.queries.clusters import ClusterRow, PartitionRow
+from service.store.queries.history import MinuteRow
+from service.store.rows.ids import IdRow
+
+State = Annotated[
+    str,
+    OneOf(
+        "Empty",
+        "Ongoing",
+        "PrepareCommit",
+        "PrepareAbort",
+        "CompleteCommit",
+        "CompleteAbort",
+        "Unknown",
+        "Expired",
+    ),
+]
+
+_OUTCOMES: Final = {
+    states.PREPARE_COMMIT: "commit",
+    states.COMPLETE_COMMIT: "commit",
+    states.PREPARE_ABORT: "abort",
+    states.COMPLETE_ABORT: "abort",
+}
+
+
+@dataclass(slots=True, kw_only=True)
+class Aborts(Shape):
+    """Numbers of aborted transactions, by cause."""
+
+    client: int
+    timeout: int
+    fenced: int
+    admin: int
+    unattributed: int
+
+    @staticmethod
+    def of(row: IdRow | MinuteRow, waiting: int = 0) -> Aborts:
+        """Returns the aborts of an id or a minute. `waiting`: those whose cause waits for the id's next record."""
+        return Aborts(
+            client=row.aborts_client,
+            timeout=row.aborts_timeout,
+            fenced=row.aborts_fenced,
+            admin=row.aborts_admin,
+            unattributed=row.aborts_unattributed + waiting,
+        )
+
+
+@dataclass(slots=True, kw_only=True)
+class TopicPartition(Shape):
+    topic: str
+    partition: int
+
+
+@dataclass(slots=True, kw_only=True)
+class Coordinator(Shape):
+    """The leader of the id's partition of `__transaction_state`; null while that partition is not known."""
+
+    partition: int
+    leader: int | None
+    epoch: int | None
+
+
+@dataclass(slots=True, kw_only=True)
+class Counts(Shape):
+    """Transactions of the id that ended since `since`, also those before an expiry of the id."""
+
+    since: Time | None
+    commits: int
+    aborts: Aborts
+
+
+@dataclass(slots=True, kw_only=True)
+class Transaction(Shape):
+    transactional_id: Annotated[
+        str, Field(description="The id itself; escaped, as people see it, where it is not UTF-8.")
+    ]
+    state: State
+    producer_id: Annotated[int, Field(description="-1: none of the id's records could be decoded.")]
+    producer_id_str: Wide = None
+    producer_epoch: int
+    timeout_ms: Annotated[int, Field(description="2147483647: two-phase, it never times out.")]
+    started_at: Time | None
+    started_raw_ms: RawMs = None
+    last_updated_at: Time | None
+    last_updated_raw_ms: RawMs = None
+    state_since: Time | None
+    state_since_raw_ms: RawMs = None
+    times_out_at: Time | None
+    times_out_raw_ms: RawMs = None
+    expires_at: Time | None
+    expires_raw_ms: RawMs = None
+    partitions: Annotated[
+        list[TopicPartition], Field(description="The full set while the transaction is open, else empty.")
+    ]
+    coordinator: Coordinator
+    client_transaction_version: int
+    previous_producer_id: int | None
+    previous_producer_id_str: Wide = None
+    last_outcome: Annotated[str, OneOf("commit", "abort")] | None
+    counts: Counts
+    transactional_id_b64: IdBytes
+    href: Annotated[str, Field(description="Where this id is shown in full.")]
+
+    @staticmethod
+    def of(
+        row: IdRow,
+        participants: Sequence[tuple[str, int]],
+        cluster: ClusterRow,
+        coordinators: Mapping[int, PartitionRow],
+    ) -> Transaction:
+        """Returns the id of a row. `participants`: (topic, partition) of the open transaction. `coordinators`: by
+        partition of `__transaction_state`, as they were last seen.
+        """
+        times_out_ms = times_out_at_ms(row.state, row.started_at_ms, row.timeout_ms)
+        expires_ms = expires_at_ms(row.state, row.last_update_ms, cluster.expiration_ms)
+        log = coordinators.get(row.partition)
+        return Transaction(
+            transactional_id=id_text(row.transactional_id),
+            state=states.NAMES[row.state],
+            producer_id=row.producer_id,
+            producer_epoch=row.producer_epoch,
+            timeout_ms=row.timeout_ms,
+            started_at=text_of_time(row.started_at_ms),
+            started_raw_ms=raw_ms(row.started_at_ms),
+            last_updated_at=text_of_time(row.last_update_ms),
+            last_updated_raw_ms=raw_ms(row.last_update_ms),
+            state_since=text_of_time(row.state_since_ms),
+            state_since_raw_ms=raw_ms(row.state_since_ms),
+            times_out_at=text_of_time(times_out_ms),
+            times_out_raw_ms=raw_ms(times_out_ms),
+            expires_at=text_of_time(expires_ms),
+            expires_raw_ms=raw_ms(expires_ms),
+            partitions=[TopicPartition(topic=topic, partition=partition) for topic, partition in participants],
+            coordinator=Coordinator(
+                partition=row.partition,
+                leader=None if log is None else log.leader,
+                epoch=None if log is None else log.leader_epoch,
+            ),
+            client_transaction_version=row.client_transaction_version,
+            previous_producer_id=None if row.previous_producer_id == NO_ID else row.previous_producer_id,
+            last_outcome=None if row.last_outcome is None else _OUTCOMES[row.last_outcome],
+            counts=Counts(
+                since=text_of_time(cluster.counted_since_ms),
+                commits=row.commits,
+                aborts=Aborts.of(row, waiting=waiting_abort_ms(row) is not None),
+            ),
+            transactional_id_b64=id_b64(row.transactional_id),
+            href=transaction_link(cluster.name, row.transactional_id),
+        )
+
+
+def waiting_abort_ms(row: IdRow) -> int | None:
+    """Returns when the last abort completed, if it counts but has no cause yet; else None."""
+    return row.abort_completed_ms if row.abort_counts and row.settles_at_ms is not None else None
+
+
+@dataclass(slots=True, kw_only=True)
+class OneTransaction(Transaction):
+    as_of: Time | None
+
+
+@dataclass(slots=True, kw_only=True)
+class Transactions(Shape):
+    items: list[Transaction]
+    next_cursor: str | None
+    as_of: Time | None
