@@ -156,9 +156,9 @@ def test_without_the_log_what_hangs_is_likely_at_most(guarded: Of, doctor: Docto
     assert said.gaps[LOG] == "5 partitions, READ is denied"
     trust, but = said.verdict("hanging transactions")
     assert trust == "likely"
-    assert but.startswith(f"READ on {LOG} is denied: by the word of coordinators alone")
+    assert but.startswith(f"READ on {LOG} is denied: only from DescribeTransactions answers")
     assert said.verdict("blocked partitions") == ["certain"]
-    assert said.verdict("groups that wait") == ["certain"]
+    assert said.verdict("blocked groups") == ["certain"]
     assert granted(said) == [f"--operation Read --topic {LOG}"]
 
 
@@ -182,7 +182,7 @@ def test_one_group_that_may_not_be_described_is_named(guarded: Of, doctor: Docto
     there.deny("group", acls.group("auditors"), "DESCRIBE")
     said = doctor(there, "group")
     assert (said.code, said.gaps) == (1, {"groups": "DESCRIBE is denied on 1 of 2: auditors"})
-    assert said.verdict("groups that wait") == ["certain", "not at all auditors (DESCRIBE is denied)"]
+    assert said.verdict("blocked groups") == ["certain", "not at all on auditors (DESCRIBE is denied)"]
     assert said.verdict("hanging transactions") == ["certain"]
     assert granted(said) == ["--operation Describe --group auditors"]
 
@@ -193,7 +193,7 @@ def test_an_id_that_kafka_hides_is_found_in_the_log(guarded: Of, doctor: Doctor)
     there.deny("id", acls.transactional_id("shop-2"), "DESCRIBE")
     said = doctor(there, "id")
     assert (said.code, list(said.gaps)) == (1, ["ListTransactions"])
-    assert said.gaps["ListTransactions"].startswith("shows 2 ids and hides 1 id of the log, silently: shop-2.")
+    assert said.gaps["ListTransactions"].startswith("lists 2 ids and silently hides 1 id of the log: shop-2.")
     assert said.verdict("hanging transactions") == ["certain"]  # it does not rest on ListTransactions
     assert said.verdict("coordinators' answers") == ["certain", "not at all about shop-2 (DESCRIBE is denied)"]
     assert granted(said) == ["--operation Describe --transactional-id shop-2"]
@@ -204,8 +204,8 @@ def test_a_topic_that_kafka_hides_is_found_in_the_log(guarded: Of, doctor: Docto
     allow_all(there, "topic")
     there.deny("topic", acls.topic("vault"), "DESCRIBE", "READ")
     said = doctor(there, "topic")
-    assert (said.code, said.gaps) == (1, {"coverage": "may not be described (or are deleted): vault"})
-    assert said.verdict("hanging transactions") == ["certain", "not on topics that may not be described"]
+    assert (said.code, said.gaps) == (1, {"coverage": "DESCRIBE is denied (or the topic is deleted): vault"})
+    assert said.verdict("hanging transactions") == ["certain", "not on topics without DESCRIBE"]
     assert granted(said) == ["--operation Read --topic vault"]
 
 
@@ -257,7 +257,7 @@ def test_an_advertised_address_that_nobody_is_at_is_named(tmp_path: Path, capsys
         assert main(["doctor", "--bootstrap-servers", f"127.0.0.1:{port}"]) == 0
         told = capsys.readouterr()
         assert "__transaction_state: does not exist: nobody has used a transaction yet" in told.out
-        assert "the brokers have no authorizer: everybody may everything" in told.out
+        assert "the brokers have no authorizer: everybody may do everything" in told.out
         assert "kafka-acls.sh" not in told.out
 
 

@@ -81,8 +81,8 @@ def _brokers(report: ClusterReport) -> Iterator[Line]:
 def _release(broker: BrokerReport) -> str:
     release, level = release_of(broker.newest_metadata_version), broker.newest_metadata_version
     if release is not None:
-        return f"Kafka {release} (metadata.version up to {level}; it does not tell its patch release)"
-    return "of a Kafka newer than this txnscope" if level is not None else "of a Kafka that it does not tell"
+        return f"Kafka {release} (metadata.version up to {level}; it does not report its patch release)"
+    return "Kafka, newer than this txnscope knows" if level is not None else "Kafka, its release is not reported"
 
 
 def _features(report: ClusterReport) -> Iterator[Line]:
@@ -91,7 +91,9 @@ def _features(report: ClusterReport) -> Iterator[Line]:
     metadata = report.features.get("metadata.version")
     version = report.features.get("transaction.version", 0)
     protocol = "transactions end in a new epoch (KIP-890)" if version >= 2 else "the older protocol, without KIP-890"
-    yield Line(OK, "features", f"transaction.version {version}: {protocol}; metadata.version {metadata or 'not told'}")
+    yield Line(
+        OK, "features", f"transaction.version {version}: {protocol}; metadata.version {metadata or 'not reported'}"
+    )
     may_skip = may_skip_markers([broker.newest_metadata_version for broker in report.brokers])
     if may_skip is not False:
         which = "Kafka 4.3.0 and 4.3.1" if may_skip else "if the brokers run Kafka 4.3.0 or 4.3.1, they"
@@ -99,39 +101,40 @@ def _features(report: ClusterReport) -> Iterator[Line]:
             NOTE,
             "features",
             f"{which} forget participants without a leader (KAFKA-20734): a committed transaction may hang."
-            " Mind the decision of a finding before you abort anything",
+            " Read the decision of a finding before you abort anything",
         )
 
 
 def _cluster(report: ClusterReport) -> Iterator[Line]:
     if report.has_authorizer is False:
-        yield Line(OK, "ACLs", "the brokers have no authorizer: everybody may everything")
+        yield Line(OK, "ACLs", "the brokers have no authorizer: everybody may do everything")
     elif report.cluster_operations is None:
-        text = "DESCRIBE on the cluster is denied: groups may be hidden, the controller's clock cannot be read"
+        text = "DESCRIBE on the cluster is denied: groups may be hidden, and the controller's clock cannot be read"
         yield Line(GAP, "ACLs", text, (acls.CLUSTER_DESCRIBE,))
     else:
-        yield Line(OK, "ACLs", f"may do with the cluster: {', '.join(sorted(report.cluster_operations))}")
+        yield Line(OK, "ACLs", f"operations allowed on the cluster: {', '.join(sorted(report.cluster_operations))}")
     assumed = report.assumed_configs
     if assumed:
-        text = f"{', '.join(f'{name}={CONFIG_DEFAULTS[name]}' for name in assumed)}: assumed, they could not be read"
+        defaults = ", ".join(f"{name}={CONFIG_DEFAULTS[name]}" for name in assumed)
+        text = f"{defaults}: assumed, because the configs could not be read"
         yield Line(GAP, "configs", text, (acls.CLUSTER_CONFIGS,))
     else:
-        yield Line(OK, "configs", "timeouts and expiry are as the brokers are configured")
+        yield Line(OK, "configs", "timeouts and expiry are read from the brokers")
 
 
 def _log(report: ClusterReport) -> Iterator[Line]:
     log, read = report.log, (acls.topic(TOPIC, "Read"),)
     if log.exists is None:
-        yield Line(GAP, TOPIC, "may not be described: the coordinators' log is what all names and causes rest on", read)
+        yield Line(GAP, TOPIC, "DESCRIBE is denied: all names and causes come from this log", read)
         return
     if not log.exists:
         yield Line(
-            NOTE, TOPIC, "does not exist: nobody has used a transaction yet; whether it may be read is not known"
+            NOTE, TOPIC, "does not exist yet: no transaction has been used; whether READ is allowed is not known"
         )
         return
     if log.leaderless:
         missing = join_partitions([(TOPIC, number) for number in log.leaderless])
-        yield Line(GAP, TOPIC, f"no leader: {missing}; their transactions cannot be followed")
+        yield Line(GAP, TOPIC, f"no leader: {missing}; transactions of these partitions cannot be followed")
     if log.may_read is False:
         yield Line(GAP, TOPIC, f"{log.partitions} partitions, READ is denied", read)
     elif log.may_read is None:
@@ -139,7 +142,7 @@ def _log(report: ClusterReport) -> Iterator[Line]:
     else:
         part = "all of it was read" if log.is_whole else "a part of it was read"
         yield Line(
-            OK, TOPIC, f"{log.partitions} partitions, may be read; {part}: {_count(log.ids, 'transactional id')}"
+            OK, TOPIC, f"{log.partitions} partitions, READ is allowed; {part}: {_count(log.ids, 'transactional id')}"
         )
 
 
@@ -159,16 +162,19 @@ def _topics(report: ClusterReport) -> Iterator[Line]:
     if topics.not_describable:
         missing = tuple(acls.each_or_all("--topic", topics.not_describable, -1, "Read"))
         yield Line(
-            GAP, "coverage", f"may not be described (or are deleted): {join_names(topics.not_describable)}", missing
+            GAP,
+            "coverage",
+            f"DESCRIBE is denied (or the topic is deleted): {join_names(topics.not_describable)}",
+            missing,
         )
     hidden = tuple(acls.pattern(glob, "Read") for glob in topics.denied_globs if glob not in topics.not_describable)
     if hidden:
         which = "topics" if "*" in topics.denied_globs else f"topics like {join_names(topics.denied_globs)}"
-        text = f"{which} without DESCRIBE are not shown by Kafka: how many there are cannot be told"
+        text = f"Kafka does not list {which} without DESCRIBE: their number is not known"
         yield Line(GAP, "coverage", text, hidden)
     if topics.leaderless:
         text = (
-            f"{len(topics.leaderless)} without a leader: {join_partitions(topics.leaderless)}; nobody can tell of them"
+            f"{len(topics.leaderless)} without a leader: {join_partitions(topics.leaderless)}; nothing is known of them"
         )
         yield Line(GAP, "coverage", text)
 
@@ -195,43 +201,44 @@ def _readable(report: ClusterReport) -> Iterator[Line]:
     elif topics.readable:
         yield Line(OK, what, f"READ is allowed on {'the topic' if count == 1 else f'all {count} topics'} watched")
     if topics.unanswered:
-        yield Line(GAP, what, f"could not be asked about {join_names(topics.unanswered)}: {topics.unanswered_why}")
+        yield Line(GAP, what, f"no answer about {join_names(topics.unanswered)}: {topics.unanswered_why}")
 
 
 def _ids(report: ClusterReport) -> Iterator[Line]:
     ids, log, what = report.ids, report.log, "ListTransactions"
     if ids.listed is None:
-        yield Line(GAP, what, f"could not be asked: {ids.why}")
+        yield Line(GAP, what, f"no answer: {ids.why}")
     elif ids.hidden:
         text = (
-            f"shows {_count(ids.listed, 'id')} and hides {_count(len(ids.hidden), 'id')} of the log, silently:"
-            f" {join_names(ids.hidden)}. Our verdicts do not rest on it; those of Kafka's find-hanging do"
+            f"lists {_count(ids.listed, 'id')} and silently hides {_count(len(ids.hidden), 'id')} of the log:"
+            f" {join_names(ids.hidden)}. txnscope's verdicts do not depend on it; those of kafka-transactions.sh"
+            " find-hanging do"
         )
         missing = acls.each_or_all("--transactional-id", ids.hidden, log.ids, "Describe")
         yield Line(GAP, what, text, tuple(missing))
     elif ids.any_denied is not False and not (log.may_read and log.ids):
-        text = f"shows {_count(ids.listed, 'id')}; whether it hides others cannot be told"
+        text = f"lists {_count(ids.listed, 'id')}; whether it hides others is not known"
         yield Line(GAP, what, text, (Acl("--transactional-id", "*", "Describe"),))
     elif log.may_read and log.ids:
-        yield Line(OK, what, f"shows {_count(ids.listed, 'id')}, hides none that was found in the log")
+        yield Line(OK, what, f"lists {_count(ids.listed, 'id')}, hides none that was found in the log")
     else:
-        yield Line(OK, what, f"shows {_count(ids.listed, 'id')}; ids of any name may be described")
+        yield Line(OK, what, f"lists {_count(ids.listed, 'id')}; DESCRIBE is allowed on ids of any name")
 
 
 def _groups(report: ClusterReport) -> Iterator[Line]:
     groups, what = report.groups, "groups"
     if groups.listed is None:
-        yield Line(GAP, what, f"could not be asked: {groups.why}")
+        yield Line(GAP, what, f"no answer: {groups.why}")
         return
     if groups.denied:
         text = f"DESCRIBE is denied on {len(groups.denied)} of {groups.listed}: {join_names(groups.denied)}"
         missing = acls.each_or_all("--group", groups.denied, groups.listed, "Describe")
         yield Line(GAP, what, text, tuple(missing))
     elif groups.any_denied is not False and (report.cluster_operations is None or not groups.listed):
-        text = f"{groups.listed} listed; Kafka does not show groups without DESCRIBE: whether there are any is not told"
+        text = f"{groups.listed} listed; Kafka does not list groups without DESCRIBE, so more may exist"
         yield Line(GAP, what, text, (Acl("--group", "*", "Describe"),))
     else:
-        yield Line(OK, what, f"{groups.listed} listed, all may be described")
+        yield Line(OK, what, f"{groups.listed} listed, DESCRIBE is allowed on all")
 
 
 def _clocks(report: ClusterReport) -> Iterator[Line]:
@@ -244,8 +251,8 @@ def _clocks(report: ClusterReport) -> Iterator[Line]:
         yield Line(NOTE if is_far else OK, "clock", f"{clock.owner}: {ahead}, by {clock.read_from}")
     if not report.clocks:
         newest = report.newest_record_ms
-        last = "" if newest is None else f"; the newest record of {TOPIC} says {utc(newest)}"
-        yield Line(NOTE, "clock", f"could not be measured: no transaction went on while looking{last}")
+        last = "" if newest is None else f"; the newest record of {TOPIC} has the time {utc(newest)}"
+        yield Line(NOTE, "clock", f"could not be measured: no transaction record was written meanwhile{last}")
 
 
 def _count(number: int, thing: str) -> str:

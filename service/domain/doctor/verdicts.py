@@ -39,7 +39,7 @@ def verdicts(report: ClusterReport) -> list[Verdict]:
 def _partitions(report: ClusterReport) -> Verdict:
     what = "blocked partitions"
     if not report.topics.watched:
-        return Verdict(what, NONE, "no topic may be described")
+        return Verdict(what, NONE, "no topic is visible")
     return Verdict(what, CERTAIN, _joined(_not_sampled(report)))
 
 
@@ -50,24 +50,22 @@ def _hanging(report: ClusterReport) -> Verdict:
     if not (report.log.may_read or _coordinators_describe(report)):
         return Verdict(what, NONE, _why_no_log(report))
     if not topics.readable and not topics.unanswered:
-        return Verdict(
-            what, NONE, "READ is denied on every topic" if topics.unreadable else "no topic may be described"
-        )
+        return Verdict(what, NONE, "READ is denied on every topic" if topics.unreadable else "no topic is visible")
     exceptions = _not_sampled(report)
     if topics.unreadable:
         exceptions.append(f"not at all on {join_names(topics.unreadable)} (READ is denied)")
     exceptions += _not_coordinated(report)
     if not report.log.may_read:
         if report.ids.any_denied is not False:
-            exceptions.append("not of ids that may not be described")
-        exceptions.append("without what was decided")
+            exceptions.append("not for ids without DESCRIBE")
+        exceptions.append("without the decision (commit or abort)")
         return Verdict(
-            what, LIKELY, _joined([f"{_why_no_log(report)}: by the word of coordinators alone", *exceptions])
+            what, LIKELY, _joined([f"{_why_no_log(report)}: only from DescribeTransactions answers", *exceptions])
         )
     if not topics.readable:
-        return Verdict(what, LIKELY, _joined(["DescribeProducers could not be asked", *exceptions]))
+        return Verdict(what, LIKELY, _joined(["DescribeProducers got no answer", *exceptions]))
     if topics.unanswered:
-        exceptions.append(f"likely at most on {join_names(topics.unanswered)} (DescribeProducers could not be asked)")
+        exceptions.append(f"at most likely on {join_names(topics.unanswered)} (DescribeProducers got no answer)")
     return Verdict(what, CERTAIN, _joined(exceptions))
 
 
@@ -78,11 +76,15 @@ def _coordinators_describe(report: ClusterReport) -> bool:
 
 
 def _names(report: ClusterReport) -> Verdict:
-    what = "names of those who block"
+    what = "names of blocking producers"
     if not report.log.may_read:
         return Verdict(what, NONE, _why_no_log(report))
     if not report.topics.readable and not report.topics.unanswered:
-        return Verdict(what, NONE, "READ is denied on every topic" if report.topics.unreadable else "no topic is seen")
+        return Verdict(
+            what,
+            NONE,
+            "READ is denied on every topic" if report.topics.unreadable else "no topic is visible",
+        )
     denied = report.topics.unreadable
     exceptions = [f"not at all on {join_names(denied)} (READ is denied)"] if denied else []
     return Verdict(what, CERTAIN, _joined([*_not_sampled(report), *exceptions]))
@@ -106,7 +108,7 @@ def _times(report: ClusterReport) -> Verdict:
 def _coordinators(report: ClusterReport) -> Verdict:
     what, ids = "coordinators' answers", report.ids
     if ids.listed is None:
-        return Verdict(what, NONE, f"they could not be asked: {ids.why}")
+        return Verdict(what, NONE, f"no answer: {ids.why}")
     if ids.hidden:
         return Verdict(what, CERTAIN, f"not at all about {join_names(ids.hidden)} (DESCRIBE is denied)")
     if ids.any_denied and not (report.log.may_read and report.log.ids):
@@ -115,19 +117,19 @@ def _coordinators(report: ClusterReport) -> Verdict:
 
 
 def _groups(report: ClusterReport) -> Verdict:
-    what, groups = "groups that wait", report.groups
+    what, groups = "blocked groups", report.groups
     if groups.listed is None:
-        return Verdict(what, NONE, f"they could not be asked: {groups.why}")
+        return Verdict(what, NONE, f"no answer: {groups.why}")
     if (not groups.listed and groups.any_denied) or len(groups.denied) == groups.listed > 0:
         return Verdict(what, NONE, "DESCRIBE on groups is denied")
-    exceptions = [f"not at all {join_names(groups.denied)} (DESCRIBE is denied)"] if groups.denied else []
+    exceptions = [f"not at all on {join_names(groups.denied)} (DESCRIBE is denied)"] if groups.denied else []
     if report.cluster_operations is None:
-        exceptions.append("groups that Kafka does not show are missed")
+        exceptions.append("groups that Kafka does not list are missed")
     return Verdict(what, CERTAIN, _joined(exceptions))
 
 
 def _explain(report: ClusterReport) -> Verdict:
-    what, topics = "explain: whose a record is", report.topics
+    what, topics = "explain: owner of a record", report.topics
     if not topics.readable:
         return Verdict(what, NONE, "READ is denied on every topic" if topics.unreadable else "no topic could be read")
     exceptions = _not_sampled(report)
@@ -142,19 +144,19 @@ def _not_sampled(report: ClusterReport) -> list[str]:
     exceptions = []
     away = [str(broker.node) for broker in report.brokers if broker.why is not None]
     if away:
-        exceptions.append(f"not what broker {join_names(away)} leads (it does not answer)")
+        exceptions.append(f"not on partitions led by broker {join_names(away)} (no answer)")
     if report.topics.leaderless:
-        exceptions.append(f"not {len(report.topics.leaderless)} without a leader")
+        exceptions.append(f"not on {len(report.topics.leaderless)} without a leader")
     if report.topics.not_describable or report.topics.denied_globs:
-        exceptions.append("not on topics that may not be described")
+        exceptions.append("not on topics without DESCRIBE")
     return exceptions
 
 
 def _not_coordinated(report: ClusterReport) -> list[str]:
     away = [str(broker.node) for broker in report.brokers if broker.why is not None]
-    exceptions = [f"not ids that broker {join_names(away)} coordinates"] if away else []
+    exceptions = [f"not for ids that broker {join_names(away)} coordinates"] if away else []
     if report.log.leaderless:
-        exceptions.append(f"not ids of partitions {join_names([str(n) for n in report.log.leaderless])} of {TOPIC}")
+        exceptions.append(f"not for ids of partitions {join_names([str(n) for n in report.log.leaderless])} of {TOPIC}")
     return exceptions
 
 

@@ -37,15 +37,15 @@ def _adopted(case: Case, rules: Rules, *, is_committed: bool) -> Observation:
         kind=kinds.ADOPTED,
         severity=kinds.CRITICAL if is_committed else kinds.WARNING,
         subject=case.subject,
-        summary=f"{entry.topic}-{entry.partition}: records of {case.name} from offset {entry.start_offset} on are left"
-        " over from before its present transaction, and will be committed or aborted with it",
+        summary=f"{entry.topic}-{entry.partition}: records of {case.name} from offset {entry.start_offset} on are older"
+        " than its present transaction, and will be committed or aborted with it",
         advice=_OF_COMMITTED if is_committed else _OF_NOTHING,
         evidence=(
             *owner_evidence(case),
             Evidence(
                 entry.first_seen_ms,
                 f"{entry.topic}-{entry.partition}@{entry.start_offset}",
-                f"open already then; the present transaction began at {utc(owner.start_ms)}",
+                f"already open then; the present transaction began at {utc(owner.start_ms)}",
             ),
         ),
         log_partition=owner.log_partition,
@@ -71,16 +71,16 @@ def _unreplicated(case: Case, rules: Rules, now_ms: int) -> Observation:
         kind=kinds.UNREPLICATED,
         severity=kinds.CRITICAL if is_long else kinds.WARNING,
         subject=case.subject,
-        summary=f"{place}: the marker of {name} for offset {entry.start_offset} is written and not replicated;"
+        summary=f"{place}: the marker of {name} for offset {entry.start_offset} is written but not replicated;"
         f" read_committed consumers stop at {case.last_stable_offset}",
-        advice=f"Nothing is hanging. Bring the replicas of {place} back in sync (look at its ISR and at"
-        " min.insync.replicas): it heals when they have the marker. Do not write another one.",
+        advice=f"Nothing is hanging. Bring the replicas of {place} back in sync (check its ISR and"
+        " min.insync.replicas): the LSO moves on when they have the marker. Do not write another one.",
         evidence=(
             *owner_evidence(case),
             Evidence(
                 entry.seen_at_ms,
                 "DescribeProducers",
-                f"nothing is open there, and the LSO stands at {case.last_stable_offset} since"
+                f"nothing is open there, but the LSO has been stalled at {case.last_stable_offset} since"
                 f" {utc(entry.first_seen_ms)}",
             ),
         ),

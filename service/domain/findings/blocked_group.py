@@ -56,11 +56,11 @@ def unreadable_groups(denied: Iterable[str]) -> list[Observation]:
             kind=kinds.COVERAGE_GAP,
             severity=kinds.WARNING,
             subject=Subject(group=group),
-            summary=f"{group}: no permission to read the offsets of the consumer group; whether it waits is not known",
-            advice="Kafka tells it to who may DESCRIBE the group: grant that to txnscope's principal.",
+            summary=f"{group}: no permission to read the offsets of this consumer group, so it may be blocked unseen",
+            advice="Grant DESCRIBE on the group to txnscope's principal.",
             evidence=(),
         ),
-        lambda rest: f"{len(rest):,} more consumer groups may not be asked for their offsets: grant DESCRIBE on them",
+        lambda rest: f"no permission to read the offsets of {len(rest):,} more consumer groups: grant DESCRIBE on them",
     )
 
 
@@ -82,27 +82,27 @@ def incompletely_read(unread: Iterable[UnreadCommits]) -> list[Observation]:
     return bounded(
         list(unread),
         _incompletely_read,
-        lambda rest: f"{len(rest):,} more open transactions may commit offsets of groups that are not known",
+        lambda rest: f"{len(rest):,} more open transactions may block groups that are not listed",
     )
 
 
 def _incompletely_read(one: UnreadCommits) -> Observation:
     place = f"{OFFSETS_TOPIC}-{one.partition}"
-    found = [] if one.reached is None else [f"its batches are read up to offset {one.reached} only"]
+    found = [] if one.reached is None else [f"its batches were read only up to offset {one.reached}"]
     found += [f"{count:,} of its records cannot be decoded ({reason})" for reason, count in one.undecodable]
     if one.damaged:
         batches = "1 damaged batch" if one.damaged == 1 else f"{one.damaged:,} damaged batches"
-        found.append(f"{batches} may be its own")
+        found.append(f"{batches} may belong to it")
     return Observation(
         kind=kinds.COVERAGE_GAP,
         severity=kinds.WARNING,
         subject=Subject(
             topic=OFFSETS_TOPIC, partition=one.partition, producer_id=one.producer_id, start_offset=one.start_offset
         ),
-        summary=f"{place}: the open transaction of producer id {one.producer_id} may block groups that are not shown:"
+        summary=f"{place}: the open transaction of producer id {one.producer_id} may block groups that are not listed:"
         f" {'; '.join(found)}",
-        advice="The groups that are shown wait, and others may too: the application of the transaction knows whose"
-        " offsets it commits.",
+        advice="The listed groups wait; others may wait too. The application of the transaction knows for which groups"
+        " it commits offsets.",
         evidence=(),
     )
 
@@ -127,9 +127,9 @@ def _hold_evidence(affected: AffectedGroup, cause: StallCause, blockers: Sequenc
     place = f"{affected.stalled_partition[0]}-{affected.stalled_partition[1]}"
     if affected.waits_for_producer_id is not None and blockers:
         entry = blockers[0].entry
-        text = f"{cause.text} is open there since then; its records commit the offset"
+        text = f"{cause.text} has been open there since then; its records commit the offset"
         return Evidence(entry.first_seen_ms, f"{place}@{entry.start_offset}", text)
-    text = f"the LSO stands there since then, below the high watermark; {cause.text} holds it"
+    text = f"the LSO has been stalled there since then, below the high watermark; {cause.text} holds it"
     return Evidence(affected.stalled_since_ms, f"{place}@{affected.stalled_lso}", text)
 
 
@@ -152,20 +152,20 @@ def _observe(affected: AffectedGroup, cause: StallCause, hold: Evidence, context
 def _behind(affected: AffectedGroup, cause: StallCause) -> tuple[str, str]:
     _, topic, partition = affected.key
     return (
-        f"stands still on {topic}-{partition}: at offset {affected.stalled_lso} {cause.text} keeps readers of committed"
-        " records from reading on",
-        "Restarting the group does not help, and offsets reset to behind it skip records that may yet be committed. Its"
-        " lag as clients measure it, up to the LSO, may read 0.",
+        f"is blocked on {topic}-{partition}: at offset {affected.stalled_lso} {cause.text} stops"
+        " read_committed consumers",
+        "Restarting the group does not help. Resetting its offsets beyond the LSO skips records that may yet be"
+        " committed. Its lag as clients measure it, up to the LSO, may be 0.",
     )
 
 
 def _unstable(affected: AffectedGroup, cause: StallCause) -> tuple[str, str]:
     _, topic, partition = affected.key
     return (
-        f"cannot fetch its offset of {topic}-{partition}: it is part of {cause.text}"
+        f"cannot fetch its offset of {topic}-{partition}: the offset is part of {cause.text}"
         f" on {affected.stalled_partition[0]}-{affected.stalled_partition[1]} (UNSTABLE_OFFSET_COMMIT)",
-        "Consumers that run go on; one that starts, or gets the partition in a rebalance, waits. Do not delete the"
-        " group: its offsets would be lost.",
+        "Running consumers go on; a consumer that starts, or gets the partition in a rebalance, waits. Do not delete"
+        " the group: its offsets would be lost.",
     )
 
 
@@ -175,8 +175,8 @@ def _outlook(cause: StallCause) -> str:
     if cause.is_legal:
         return "It goes on when the application of the transaction ends it."
     if cause.has_finding:
-        return "It goes on when the transaction ends: the finding about that says how."
-    return "It goes on when the transaction ends; who will end it is not known yet."
+        return "It goes on when the transaction ends: see the finding about that transaction."
+    return "It goes on when the transaction ends; what will end the transaction is not known yet."
 
 
 def _committed(affected: AffectedGroup) -> str:

@@ -107,7 +107,7 @@ def observe(
     effect = (
         f"read_committed consumers stop at {case.last_stable_offset}"
         if blocks
-        else "it will stop read_committed consumers when what is open before it has ended"
+        else "it will stop read_committed consumers once the transactions before it have ended"
     )
     verdict = case.verdict
     why = _why(case, may_skip_markers, is_behind=not blocks)
@@ -115,7 +115,7 @@ def observe(
         kind=kinds.HANGING,
         severity=kinds.CRITICAL,
         subject=case.subject,
-        summary=f"{place}: the transaction of {who} that is open at offset {entry.start_offset} hangs: no coordinator"
+        summary=f"{place}: the transaction of {who} at offset {entry.start_offset} hangs: no coordinator"
         f" will end it; {effect}",
         advice=_advice(case, verdict.decision),
         evidence=(
@@ -180,7 +180,7 @@ def _pending_offsets(case: Case) -> tuple[Evidence, ...]:
     groups = join_names([f"{group} ({join_partitions(of_group)})" for group, of_group in places.items()])
     entry = case.entry
     where = f"{entry.topic}-{entry.partition}@{entry.start_offset}"
-    text = f"its records commit offsets of {groups}: a member that starts waits until it ends"
+    text = f"its records commit offsets of {groups}: a member that starts waits until the transaction ends"
     return (Evidence(entry.first_seen_ms, where, text),)
 
 
@@ -210,14 +210,15 @@ def _cause(case: Case) -> HangCause:
 
 def _advice(case: Case, decision: str) -> str:
     fence = (
-        f" {case.name} can still write under this epoch: stop its producer, or let it initialise again, first."
+        f" {case.name} can still write under this epoch: stop its producer, or let it initialise again, before you"
+        " write the marker."
         if case.name is not None and can_still_write(case.entry, case.owner)
         else ""
     )
     if decision == World.COMMIT:
         return (
-            "Do not abort it: its transaction was committed, and `kafka-transactions.sh abort` would throw this half of"
-            " it away. Write the missing COMMIT marker with `txnscope resolve`; no tool of Kafka's can." + fence
+            "Do not abort it: its transaction was committed, and `kafka-transactions.sh abort` would discard this part"
+            " of it. Write the missing COMMIT marker with `txnscope resolve`; Kafka's tools cannot." + fence
         )
     if decision == World.ABORT:
         return (
@@ -231,5 +232,5 @@ def _advice(case: Case, decision: str) -> str:
         )
     return (
         "Whether its transaction was committed is not known, and the wrong marker loses data: find out from the"
-        " application before anything is written. Nothing heals it by itself." + fence
+        " application before anything is written. It will not heal by itself." + fence
     )

@@ -46,7 +46,7 @@ def expiring(ids: Iterable[IdState], context: Context) -> list[Observation]:
     return bounded(
         found,
         lambda some: _expiring(some, context),
-        lambda rest: f"{sum(map(len, rest)):,} more ids expire soon if nobody uses them",
+        lambda rest: f"{sum(map(len, rest)):,} more ids expire soon unless they are used",
     )
 
 
@@ -62,14 +62,14 @@ def _expiring(some: Sequence[IdState], context: Context) -> Observation:
         subject, who = Subject(prefix=name), f"{len(some):,} ids that begin with {name} expire, {first.name} first,"
     due = (
         f"{first.name}: last used {utc(first.last_update_ms)}, kept for {duration(limits.expiration_ms)}{assumed};"
-        f" swept every {duration(limits.sweep_ms)}"
+        f" the coordinator removes expired ids every {duration(limits.sweep_ms)}"
     )
     return with_rule(
         Observation(
             kind=kinds.EXPIRING,
             severity=kinds.INFO,
             subject=subject,
-            summary=f"{who} at {utc(expires)} if nobody uses it before",
+            summary=f"{who} at {utc(expires)} unless it is used before",
             advice="Any transaction renews it. A producer that still has it open would fail with"
             " INVALID_PRODUCER_ID_MAPPING afterwards and has to be started again. Nothing to do if the id is not used"
             " any more.",
@@ -98,10 +98,10 @@ def _expired(group: Group, context: Context) -> Observation:
             kind=kinds.EXPIRED,
             severity=kinds.INFO,
             subject=group.subject,
-            summary=f"{group.label} expired: the coordinator removed what nobody had used for"
-            f" {duration(context.limits.expiration_ms)}{context.assumed(EXPIRATION_CONFIG)}",
+            summary=f"{group.label} expired: unused for {duration(context.limits.expiration_ms)}"
+            f"{context.assumed(EXPIRATION_CONFIG)}, removed by the coordinator",
             advice="A producer that still has it open fails with INVALID_PRODUCER_ID_MAPPING at its next transaction:"
-            " start it again. Nothing to do if the id is not used any more.",
+            " start it again. If the id is no longer used, nothing has to be done.",
             evidence=tuple(evidence(e, f"{e.name}: tombstone") for e in group.events[-EVIDENCE_KEPT:]),
             log_partition=group.log_partition,
             occurrences=group.occurrences,

@@ -31,7 +31,7 @@ def long_running(ids: Iterable[IdState], context: Context) -> list[Observation]:
     return bounded(
         found,
         lambda one: _long_running(one, context),
-        lambda rest: f"{len(rest):,} more transactions are open for long, in time",
+        lambda rest: f"{len(rest):,} more transactions are open for long, within their timeout",
     )
 
 
@@ -52,10 +52,10 @@ def _long_running(one: IdState, context: Context) -> Observation:
     else:
         heals = times_out + context.limits.scan_ms
         ends = (
-            f"at {utc(times_out)} its time is up; the coordinator aborts it by {utc(heals)} at the latest, and"
+            f"it times out at {utc(times_out)}; the coordinator aborts it by {utc(heals)} at the latest, and"
             f" its records are then discarded{context.assumed(SCAN_CONFIG)}"
         )
-    evidence = [one.newest_record(), Evidence(started, "coordinator's log", f"open since {utc(started)}; {ends}")]
+    evidence = [one.newest_record(), Evidence(started, "transaction log", f"open since {utc(started)}; {ends}")]
     if rule.long_after_ms is not None:
         evidence.append(Evidence(started + rule.long_after_ms, "rules", f"long after {duration(rule.long_after_ms)}"))
     return with_owner_and_groups(
@@ -65,8 +65,8 @@ def _long_running(one: IdState, context: Context) -> Observation:
             kind=kinds.LONG_RUNNING,
             severity=kinds.INFO if rule.long_after_ms is None else kinds.WARNING,
             subject=Subject(transactional_id=one.transactional_id),
-            summary=f"{one.name} is open since {utc(started)}, in time; readers of committed records wait behind it"
-            f" on {join_partitions(one.topics)}",
+            summary=f"{one.name} has been open since {utc(started)}, within its timeout; read_committed consumers wait"
+            f" behind it on {join_partitions(one.topics)}",
             advice="Its application has to commit or abort it. If it is gone, starting it again with the same"
             " transactional.id ends the transaction at once.",
             evidence=tuple(evidence),
@@ -109,7 +109,7 @@ def _overdue(one: IdState, context: Context) -> Observation:
     due = Evidence(
         deadline,
         "brokers' configs",
-        f"open since {utc(one.started_at_ms or 0)}, may be open for {duration(one.timeout_ms)}; the coordinator looks"
+        f"open since {utc(one.started_at_ms or 0)}, timeout {duration(one.timeout_ms)}; the coordinator checks"
         f" every {duration(context.limits.scan_ms)}{context.assumed(SCAN_CONFIG)}: its abort was due by"
         f" {utc(deadline)}",
     )
@@ -122,9 +122,9 @@ def _overdue(one: IdState, context: Context) -> Observation:
             subject=Subject(transactional_id=one.transactional_id),
             summary=f"{one.name} is overdue: its transaction timed out, and the coordinator has not aborted it."
             f" It blocks {join_partitions(one.topics)}",
-            advice=f"Look at {coordinator(one, context)}: it is not aborting what timed out. A coordinator that"
-            " failed to load its partition, a partition without leader or below min.insync.replicas, or clocks that"
-            " differ do this. Restarting the application does not help before the coordinator works.",
+            advice=f"Look at {coordinator(one, context)}: it does not abort timed-out transactions. Causes: a"
+            " coordinator that failed to load its partition, a partition without leader or below min.insync.replicas,"
+            " or clocks that differ. Restarting the application does not help before the coordinator works.",
             evidence=(one.newest_record(), due),
             confidence=kinds.CERTAIN if is_sure else kinds.LIKELY,
             log_partition=one.partition,
@@ -148,7 +148,7 @@ def stuck(ids: Iterable[IdState], missing: Missing, context: Context) -> list[Ob
     return bounded(
         found,
         lambda one: _stuck(one, missing.get(one.transactional_id), context),
-        lambda rest: f"{len(rest):,} more transactions are decided and not complete",
+        lambda rest: f"{len(rest):,} more transactions are decided but not complete",
     )
 
 
@@ -166,7 +166,7 @@ def _stuck(one: IdState, missing: tuple[tuple[str, int, int], ...] | None, conte
         one.newest_record(),
         Evidence(
             one.state_since_ms,
-            "coordinator's log",
+            "transaction log",
             f"the {word} was decided then; no Complete record followed within {duration(STUCK_AFTER_MS)}",
         ),
     ]
@@ -182,8 +182,8 @@ def _stuck(one: IdState, missing: tuple[tuple[str, int, int], ...] | None, conte
             subject=Subject(transactional_id=one.transactional_id),
             summary=f"{one.name} is stuck in {NAMES[one.state]}: the leader {which} {join_partitions(places)} has not"
             " acknowledged its marker",
-            advice="Bring the leaders of these partitions back, or above min.insync.replicas; the markers are sent"
-            " again without end. If these leaders are well, move the leadership of the log partition:"
+            advice="Bring the leaders of these partitions back, or above min.insync.replicas; the coordinator retries"
+            " the markers without limit. If these leaders are well, move the leadership of the log partition:"
             f" {coordinator(one, context)} may have given up. The timeout does not end it, and restarting the"
             " application does not help.",
             evidence=tuple(evidence),

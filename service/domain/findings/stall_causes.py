@@ -37,7 +37,7 @@ _SEVERITIES: Final = {HANGING: kinds.CRITICAL, OPENED: kinds.INFO}
 _WHAT: Final = {
     OPENED: "the open transaction of {}",
     OVERDUE: "the overdue transaction of {}",
-    COMPLETING: "the transaction of {}, which is decided and not complete,",
+    COMPLETING: "the transaction of {}, which is decided but not complete,",
     ADOPTED: "stale records of {}",
     UNREPLICATED: "the transaction of {}, whose marker is not replicated yet,",
     HANGING: "the hanging transaction of {}",
@@ -68,7 +68,7 @@ class StallCause(NamedTuple):
     owner_name: str
 
 
-NOT_READ: Final = StallCause("a transaction that could not be read yet", kinds.WARNING, None, False, False, "")
+NOT_READ: Final = StallCause("a transaction that has not been read yet", kinds.WARNING, None, False, False, "")
 
 
 class StallCauses:
@@ -112,5 +112,5 @@ class StallCauses:
 def worst_of(causes: Sequence[StallCause]) -> StallCause:
     """Returns the worst cause, for a group that may wait for any of several entries."""
     worst = min(causes, key=lambda one: kinds.SEVERITIES.index(one.severity))
-    text = f"one of {len(causes)} transactions that are open there, at worst {worst.text}"
+    text = f"one of {len(causes)} open transactions there, at worst {worst.text}"
     return worst._replace(text=text, heals_at_ms=None)

@@ -35,7 +35,8 @@ def one_abort(event: Event, context: Context) -> Evidence:
     opened = "" if event.duration_ms is None else f", open for {duration(event.duration_ms)}"
     scan_ms = context.limits.scan_ms
     short = (
-        f"; a timeout below the coordinator's scan of {duration(scan_ms)} ends later{context.assumed(SCAN_CONFIG)}"
+        f"; with a timeout below the coordinator's scan interval of {duration(scan_ms)}, the abort comes"
+        f" later{context.assumed(SCAN_CONFIG)}"
         if event.timeout_ms < scan_ms
         else ""
     )
@@ -52,7 +53,7 @@ def _observe(group: Group, context: Context) -> Observation:
             kind=kinds.TIMED_OUT,
             severity=kinds.WARNING,
             subject=group.subject,
-            summary=f"{group.label}: {times} aborted by the coordinator, open for longer than transaction.timeout.ms",
+            summary=f"{group.label}: {times} aborted by the coordinator after transaction.timeout.ms",
             advice="The records of these transactions are discarded. If the application is too slow, commit more"
             f" often or raise transaction.timeout.ms: {_needed(group)}. If it stopped, find out why. A producer of the"
             " old protocol is fenced by the abort and has to be started again.",
@@ -155,11 +156,11 @@ def correlated(
             severity=kinds.WARNING,
             subject=Subject(),
             summary=f"{len(names):,} ids timed out together from {utc(first.at_ms)} on; {own}{needed}",
-            advice="This is what an outage leaves behind: for longer than their transaction.timeout.ms these producers"
-            " could not commit. Their producers are fenced without a second instance being there; start them again. To"
-            " survive the like, raise transaction.timeout.ms (up to the brokers' transaction.max.timeout.ms).",
+            advice="This is the trace of an outage: for longer than their transaction.timeout.ms these producers"
+            " could not commit. Their producers are fenced although there is no second instance; start them again. To"
+            " survive such an outage, raise transaction.timeout.ms (up to the brokers' transaction.max.timeout.ms).",
             evidence=(
-                *(Evidence(last.at_ms, "coordinators' log", fact) for fact in facts),
+                *(Evidence(last.at_ms, "transaction log", fact) for fact in facts),
                 *(one_abort(e, context) for e in burst.events[-(EVIDENCE_KEPT - len(facts)) :]),
             ),
             confidence=kinds.LIKELY,

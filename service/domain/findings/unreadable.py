@@ -21,8 +21,8 @@ GAP_AFTER_MS: Final = 30_000
 
 _REASONS: Final = {
     "retention": "were deleted before they were read",
-    "recreated": "are of a topic that was created anew; it is read from its start",
-    "diverged": "parted from what had been read; the log is read again",
+    "recreated": "belong to a topic that was created again; it is read from its start",
+    "diverged": "no longer match what had been read; the log is read again",
     "cleaned": "held {missing} records that compaction removed before they were read",
     "away": "were last read too long ago, so removed ids may have been missed; the log is read again",
 }
@@ -82,9 +82,9 @@ def _undecodable(one: Undecoded) -> Observation:
         subject=Subject(topic=TOPIC, partition=one.partition),
         summary=f"{TOPIC}-{one.partition}: {what} cannot be decoded"
         + ("; the state of these ids is unknown" if one.names else ""),
-        advice="An id heals with its next record. Somebody may have written to the topic who should not, or the"
-        " brokers are newer than this txnscope. A coordinator older than 4.3 that loads such a record drops all later"
-        " ids of the partition: do not restart it before you know.",
+        advice="An id's state is known again with its next record. Possible causes: a foreign client wrote to the"
+        " topic, or the brokers are newer than this txnscope. A coordinator older than 4.3 that loads such a record"
+        " drops all later ids of the partition: do not restart one before the cause is known.",
         evidence=tuple(Evidence(at_ms, f"{TOPIC}-{one.partition}@{at}", why) for at, at_ms, why in one.rejects),
         log_partition=one.partition,
         ids=max(len(one.names), len(one.rejects)),
@@ -104,12 +104,12 @@ def _data_gap(topic: str, partition: int, gaps: list[DataGap]) -> Observation:
         kind=kinds.DATA_GAP,
         severity=kinds.WARNING,
         subject=Subject(topic=topic, partition=partition),
-        summary=f"{topic}-{partition}: a part of the log could not be read as it was",
-        advice="Reading went on behind the gap. "
+        summary=f"{topic}-{partition}: a part of the log was gone or had changed before it was read",
+        advice="Reading went on after the gap. "
         + (
-            "Counts and history of the ids in it have a hole; what an id does next is right again."
+            "Counts and history of the ids in it are incomplete there; later ones are right again."
             if topic == TOPIC
-            else "What is counted of the partition, volume and markers, has a hole there."
+            else "The volume and markers counted for the partition are incomplete there."
         ),
         evidence=tuple(
             Evidence(
@@ -130,7 +130,9 @@ def coverage_gaps(sources: Iterable[SourceReport], now_ms: int) -> list[Observat
     for one in sources:
         if one.as_of_ms is not None and one.as_of_ms - now_ms >= GAP_AFTER_MS:
             until = utc(one.as_of_ms)
-            error = ErrorText(f"the clock was set back: until it is {until} again, all that is seen passes for old")
+            error = ErrorText(
+                f"the clock was set back: until it reaches {until} again, every observation counts as old"
+            )
             gaps.append(_coverage_gap(one, one.as_of_ms, error))
         elif one.error is None or one.failing_since_ms is None:
             continue
@@ -144,9 +146,10 @@ def _coverage_gap(one: SourceReport, since_ms: int, error: Reason) -> Observatio
         kind=kinds.COVERAGE_GAP,
         severity=kinds.WARNING,
         subject=Subject(topic=one.topic),
-        summary=f"{one.topic or 'what is open on data partitions'} cannot be read: {error}",
-        advice="Nothing that rests on it is judged until it can be read again; what is shown is as it was then."
-        " Where a permission is named, grant it to txnscope's principal; otherwise see to the brokers.",
+        summary=f"{one.topic or 'data partitions'} cannot be read: {error}",
+        advice="Verdicts that depend on it wait until it can be read again; until then the data shown are"
+        " those of the last read."
+        " If a permission is named, grant it to txnscope's principal; otherwise check the brokers.",
         evidence=(Evidence(since_ms, "txnscope", str(error)),),
         reason=error,
     )
@@ -169,7 +172,7 @@ def unreadable_topics(found: Iterable[NotJudged]) -> list[Observation]:
     return bounded(
         topics,
         _observe,
-        lambda rest: f"{len(rest):,} more topics on which something stands may not be read: grant READ on them",
+        lambda rest: f"no permission to read {len(rest):,} more topics with stalled partitions: grant READ on them",
     )
 
 
@@ -186,9 +189,9 @@ def _observe(denied: list[NotJudged]) -> Observation:
         kind=kinds.COVERAGE_GAP,
         severity=kinds.WARNING,
         subject=Subject(topic=topic),
-        summary=f"{where}: the LSO stands, and who holds it is not known: the topic may not be read",
-        advice="Kafka asks for READ on the topic to say which producers have transactions open: grant it to txnscope's"
-        f" principal. `txnscope doctor --topics {topic}` prints the line.",
+        summary=f"{where}: the LSO is stalled, and what holds it is not known: no permission to read the topic",
+        advice="Kafka requires READ on the topic to list the producers with open transactions: grant it to txnscope's"
+        f" principal. `txnscope doctor --topics {topic}` prints the command.",
         evidence=() if since_ms is None else (Evidence(since_ms, f"{topic}-{denied[0].partition}", str(why)),),
         reason=NoPermission(topic, (READ,)),
     )

@@ -64,4 +64,4 @@ def _value(plain: Any) -> Any:
     try:
         return _KNOWN[code](**{name: _value(value) for name, value in plain.items()})
     except (KeyError, TypeError, ValueError):
-        return ErrorText(f"{code}, which a later version of txnscope explains")
+        return ErrorText(f"{code}: a reason that only a later version of txnscope can explain")

@@ -8,8 +8,8 @@ from typing import Final
 from service.domain.reasons.reason import Reason
 
 _DECIDED: Final = {
-    "commit": "its transaction was committed, and no marker of it was written to the partition",
-    "abort": "no committed transaction can have written it; the one that did was aborted, or it belongs to none",
+    "commit": "its transaction was committed, but its marker was never written to the partition",
+    "abort": "no committed transaction can have written it: it belongs to an aborted one, or to none",
     "none": "no committed transaction can have written it: it belongs to none",
 }
 

@@ -26,22 +26,24 @@ class HangCause(StrEnum):
 
 
 _TEXTS: Final = {
-    HangCause.OUTLIVED: "its records were deleted up to {log_start}; the leader's producer state has outlived them",
+    HangCause.OUTLIVED: "its records were deleted up to {log_start}, but the leader still has its producer state",
     HangCause.NO_MARKER: "its marker was never written here",
-    HangCause.NO_MARKER_OR_OUTSIDE: "its marker was never written here, or it was written outside of a transaction",
-    HangCause.NO_LOG: "why it hangs is not known without the coordinators' log",
+    HangCause.NO_MARKER_OR_OUTSIDE: "its marker was never written here, or its records were written outside of a"
+    " transaction",
+    HangCause.NO_LOG: "why it hangs is not known without the transaction log",
     HangCause.ORPHAN: "an orphan producer id: written without a coordinator",
-    HangCause.WRITER_UNKNOWN: "who wrote it is not known",
-    HangCause.ID_EXPIRED: "its transactional.id has expired under it",
+    HangCause.WRITER_UNKNOWN: "its writer is not known",
+    HangCause.ID_EXPIRED: "its transactional.id expired while it was open",
     HangCause.NEVER_ADDED: "the partition was never added to a transaction of this producer id",
-    HangCause.LATE: "written after the marker of its transaction, or without adding the partition to one",
+    HangCause.LATE: "written after the marker of its transaction, or without adding the partition to a transaction",
     HangCause.NOT_KNOWN: "why it hangs is not known",
 }
 _SKIPPED: Final = {
-    True: "; its brokers run Kafka 4.3, and 4.3.0 and 4.3.1 skip the marker of a partition without leader"
+    True: "; its brokers run Kafka 4.3, and 4.3.0 and 4.3.1 skip the marker of a partition without a leader"
     " (KAFKA-20734)",
     False: "",
-    None: "; if its brokers run Kafka 4.3.0 or 4.3.1, they skip the marker of a partition without leader (KAFKA-20734)",
+    None: "; if its brokers run Kafka 4.3.0 or 4.3.1, they skip the marker of a partition without a leader"
+    " (KAFKA-20734)",
 }
 _MISSING: Final = (HangCause.NO_MARKER, HangCause.NO_MARKER_OR_OUTSIDE)
 

@@ -12,7 +12,7 @@ class NotReadYet(Reason):
     """The partition is stalled, and the next micro-batch reads what is open there."""
 
     code = "not_read_yet"
-    sentence = "what is open there was not read yet"
+    sentence = "its open transactions have not been read yet"
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class NotAllRead(Reason):
     code = "not_all_read"
 
     def __str__(self) -> str:
-        return _with_cause("not all that is open there could be read", self.because)
+        return _with_cause("not all of its open transactions could be read", self.because)
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class LogUnread(Reason):
     code = "log_unread"
 
     def __str__(self) -> str:
-        return _with_cause("the coordinators' log is not read to its end", self.because)
+        return _with_cause("the transaction log is not read to its end", self.because)
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,8 @@ class BeingConfirmed(Reason):
 
     def __str__(self) -> str:
         if self.owner_state is None:
-            return "no transactional.id is known to have had its producer id: being looked at again"
-        return f"its transactional.id is {self.owner_state} and does not list the partition: being looked at again"
+            return "no owner of its producer id is known: being checked again"
+        return f"its transactional.id is {self.owner_state} and does not list the partition: being checked again"
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class TooManyStalled(Reason):
 
     most: int
     code = "too_many_stand"
-    sentence = "more than {0.most:,} partitions stand at once: only those that stand longest are judged"
+    sentence = "more than {0.most:,} partitions are stalled: only those stalled longest are judged"
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class TooManyOpen(Reason):
 
     most: int
     code = "too_many_open"
-    sentence = "more than {0.most:,} transactions are open at once: not all of them are judged"
+    sentence = "more than {0.most:,} transactions are open: not all of them are judged"
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class LessCommon(Reason):
     """Stands for the less common reasons of partitions that did not answer; the commonest are listed by themselves."""
 
     code = "less_common"
-    sentence = "they did not answer, for less common reasons"
+    sentence = "no answer, for less common reasons"
 
 
 def _with_cause(text: str, because: Reason | None) -> str:

@@ -78,7 +78,7 @@ class NewLeader(Reason):
 
     broker: int
     code = "new_leader"
-    sentence = "broker {0.broker} leads since a moment ago, and does not know the high watermark yet"
+    sentence = "broker {0.broker} has just become the leader and does not know the high watermark yet"
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class NoBatch(Reason):
     partition: int
     offset: int
     code = "no_batch"
-    sentence = "{0.topic}-{0.partition}: what lies at offset {0.offset} is no batch"
+    sentence = "{0.topic}-{0.partition}: the bytes at offset {0.offset} are no record batch"
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class TopicGone(Reason):
 
     topic: str
     code = "topic_gone"
-    sentence = "topic {0.topic} is no more: waiting for it"
+    sentence = "topic {0.topic} no longer exists: waiting for it"
 
 
 @dataclass(frozen=True)

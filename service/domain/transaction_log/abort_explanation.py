@@ -18,8 +18,8 @@ from service.domain.transaction_log.causes import (
 
 _OWN: Final = "Not a fault of Kafka: look in the application's own log."
 _RESTART_OR_TWO: Final = (
-    "One such fence and then quiet is an application that crashed, or was killed, and started again: nothing is wrong."
-    " Again and again in turns, it is two instances with one id: give each its own. The one that was fenced alive has"
+    "A single fence comes from an application that crashed, or was killed, and started again: nothing is wrong."
+    " Repeated fences in turns come from two instances with one id: give each its own. The fenced one, if alive, has"
     " ProducerFencedException or InvalidProducerEpochException in its log."
 )
 
@@ -32,27 +32,28 @@ _ABORTS: Final = {
         " ProducerFencedException or InvalidProducerEpochException."
     ),
     (TIMEOUT, LIKELY): (
-        "It was open for longer than its timeout, so its coordinator aborted it. Look for what held the client up"
-        " (a long pause, a broker that was away), or raise its transaction.timeout.ms. A client or a new instance that"
-        " ended it in the seconds between would look the same."
+        "It was open for longer than its timeout, so its coordinator aborted it. Find out what delayed the client"
+        " (a long pause, a broker that was away), or raise its transaction.timeout.ms. If a client or a new instance"
+        " ended it between its timeout and the coordinator's scan, the log would look the same."
     ),
     (FENCED, LIKELY): (
         "A producer was started with the same transactional.id while this one was open, and fenced it."
         f" {_RESTART_OR_TWO}"
     ),
     (FENCED, AMBIGUOUS): (
-        "A producer was started with the same transactional.id and fenced it, or its client aborted and started anew at"
-        f" once: under transaction version 2 both leave the same records. {_RESTART_OR_TWO}"
+        "A producer was started with the same transactional.id and fenced it, or its client aborted and started again"
+        " at once: under transaction version 2 both leave the same records."
+        f" {_RESTART_OR_TWO}"
     ),
     (ADMIN, LIKELY): (
-        "Ended by an administrator: forceTerminateTransaction of kafka-transactions.sh, or fenceProducers. It is told"
-        " by the timeout that these leave in the log."
+        "Ended by an administrator: forceTerminateTransaction of kafka-transactions.sh, or fenceProducers. The sign"
+        " is the timeout that they leave in the log."
     ),
     (UNATTRIBUTED, AMBIGUOUS): (
-        "Nobody can tell from the log who aborted it: the record before is not there (compacted away), or fits none of"
+        "The log does not show who aborted it: the previous record is gone (compacted away), or fits none of"
         " the ways in which Kafka ends a transaction."
     ),
-    (EMPTY_ABORT, CERTAIN): "There was nothing in it: a client of transaction version 2 asked for its next epoch.",
+    (EMPTY_ABORT, CERTAIN): "It was empty: a client of transaction version 2 asked for its next epoch.",
     (EMPTY_ABORT, LIKELY): "No partition had been added to it, so nothing was lost.",
 }
 

@@ -46,7 +46,7 @@ SLOW_MARKERS_MS: Final = 1_000
 
 
 REPEATED: Final = "written again: the coordinator repeats an append whose answer it missed"
-_ANOMALY_REASON: Final = "a failed append, or records are gone"
+_ANOMALY_REASON: Final = "an append failed, or records are gone"
 
 
 def anomaly(before: LogRecord, after: LogRecord) -> str | None:
@@ -58,9 +58,9 @@ def anomaly(before: LogRecord, after: LogRecord) -> str | None:
     if before.state not in BEFORE[after.state]:
         return f"Kafka allows no {NAMES[after.state]} after {NAMES[before.state]}: {_ANOMALY_REASON}"
     if before.state in OPEN and not is_same_transaction(before, after):
-        return f"the record before speaks of another transaction, which has no end here: {_ANOMALY_REASON}"
+        return f"the previous record belongs to another transaction, which has no end here: {_ANOMALY_REASON}"
     if before.state in _IDLE and after.state in OPEN and not _may_begin(before, after):
-        return f"what led to this is not here: {_ANOMALY_REASON}"
+        return f"the record that must come before this one is missing: {_ANOMALY_REASON}"
     return None
 
 

@@ -69,14 +69,14 @@ def prove(
             lambda one: one.decided.offset >= absence.log_end,
             Kind.ORDER,
             log,
-            f"the entry was not there yet when {{gone}} had ended below {absence.log_end}",
+            f"the entry did not exist yet when {{gone}} had ended, below offset {absence.log_end}",
         )
     left = proofs.keep(
         left,
         lambda one: not entry.was_written_before(log_partition, one.began),
         Kind.ORDER,
         log,
-        "all of the entry was there before {gone} began",
+        "the entry was complete before {gone} began",
     )
     over = _ended_before_entry(entry, log_partition, listing, hidden)
     left = proofs.keep(
@@ -84,7 +84,7 @@ def prove(
         lambda one: one.decided not in over,
         Kind.MARKER,
         f"{entry.partition_name}@{entry.markers[-1].offset}" if over else "",
-        "the marker there ended {gone} that could have written the entry",
+        "the marker at this offset ended {gone} that could have written the entry",
     )
     possible = {World.COMMIT if one.is_commit else World.ABORT for one in left}
     possible |= {World.COMMIT, World.ABORT} if relevant_holes else set()
@@ -130,7 +130,7 @@ def _hidden(entry: EntryRead, hidden: Sequence[HiddenTransactions], proofs: _Pro
         text = "the transaction log was read without a hole that could hide another transaction of the producer id"
         proofs.add(Kind.COMPLETENESS, TOPIC, text)
     elif not left:
-        text = f"{_count(len(hidden), 'hole')} of the transaction log cannot hide one of the entry, by epochs and order"
+        text = f"{_count(len(hidden), 'hole')} of the transaction log cannot hide its transaction, by epochs and order"
         proofs.add(Kind.COMPLETENESS, TOPIC, text)
     return left
 
@@ -176,7 +176,7 @@ def _may_be_of_none(
     transaction had ended, or never called AddPartitionsToTxn."""
     log = f"{TOPIC}-{log_partition}"
     if any(one.lists_partition and entry.was_written_before(log_partition, one.decided) for one in left):
-        proofs.add(Kind.ORDER, log, "all of the entry was there before its transaction was decided")
+        proofs.add(Kind.ORDER, log, "the entry was complete before its transaction was decided")
         return False
     markers_from = 0 if absence is None else absence.earlier_high_watermark
     committed = [
@@ -184,7 +184,10 @@ def _may_be_of_none(
     ]
     if not committed or entry.newest_ms > committed[-1].decided_ms + LATER_MS:
         return True
-    text = "a client that commits has written wherever it added a partition; no marker ended that here, so it lies here"
+    text = (
+        "a committed transaction has records on each partition that it added; no marker ended it here, so its records"
+        " are in this entry"
+    )
     proofs.add(Kind.LISTING, f"{log}@{committed[-1].decided.offset}", text)
     return False
 

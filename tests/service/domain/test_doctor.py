@@ -75,7 +75,7 @@ def test_a_broker_that_does_not_answer_is_named_with_its_address_and_what_it_cos
     assert gaps(seen) == [
         "broker 2: does not answer at 10.0.0.7:9093, which is how it advertises itself: timed out",
     ]
-    for what in ("blocked partitions", "hanging transactions", "names of those who block", "causes and history"):
+    for what in ("blocked partitions", "hanging transactions", "names of blocking producers", "causes and history"):
         assert "broker 2" in verdict(seen, what).why, what
 
 
@@ -90,10 +90,10 @@ def test_without_describe_producers_a_broker_leaves_hanging_likely_at_most() -> 
 def test_without_the_log_what_hangs_is_likely_by_what_coordinators_tell() -> None:
     blind = FINE._replace(log=FINE.log._replace(may_read=False, ids=0, is_whole=False))
     found = verdict(blind, "hanging transactions")
-    assert (found.trust, "without what was decided" in found.why) == (LIKELY, True)
+    assert (found.trust, "without the decision (commit or abort)" in found.why) == (LIKELY, True)
     assert "may not be described" not in found.why
     some = verdict(blind._replace(ids=FINE.ids._replace(any_denied=True)), "hanging transactions")
-    assert (some.trust, "not of ids that may not be described" in some.why) == (LIKELY, True)
+    assert (some.trust, "not for ids without DESCRIBE" in some.why) == (LIKELY, True)
     hidden = verdict(blind._replace(ids=FINE.ids._replace(listed=0, any_denied=True)), "hanging transactions")
     assert (hidden.trust, "READ on __transaction_state is denied" in hidden.why) == (NONE, True)
 
@@ -101,7 +101,7 @@ def test_without_the_log_what_hangs_is_likely_by_what_coordinators_tell() -> Non
 def test_some_topics_that_could_not_be_asked_are_likely_at_most() -> None:
     topics = TOPICS._replace(readable=("orders",), unanswered=("payments",), unanswered_why="timed out")
     found = verdict(FINE._replace(topics=topics), "hanging transactions")
-    assert (found.trust, "likely at most on payments" in found.why) == (CERTAIN, True)
+    assert (found.trust, "at most likely on payments" in found.why) == (CERTAIN, True)
 
 
 def test_no_read_on_any_topic_is_no_verdict_on_what_hangs() -> None:

@@ -46,14 +46,14 @@ SAID = [
     (ErrorAnswer(2, "a fetch", 3), "broker 2 answers a fetch with error 3"),
     (LeadersUnresponsive("t", 7, 9, (0, 1)), "7 of 9 partitions have no leader that answers: t-0, t-1 …"),
     (NoBroker("a:1,b:2"), "no broker of a:1,b:2 answers"),
-    (NotAllRead(None), "not all that is open there could be read"),
+    (NotAllRead(None), "not all of its open transactions could be read"),
     (
         LogUnread(denied("log")),
-        "the coordinators' log is not read to its end: no permission on topic log: grant READ on it",
+        "the transaction log is not read to its end: no permission on topic log: grant READ on it",
     ),
     (
         BeingConfirmed("CompleteCommit"),
-        "its transactional.id is CompleteCommit and does not list the partition: being looked at again",
+        "its transactional.id is CompleteCommit and does not list the partition: being checked again",
     ),
     (ErrorText("two\nlines \0"), "two lines \\x00"),
     (
@@ -69,7 +69,7 @@ SAID = [
     (
         HangReason(HangCause.NO_MARKER, 0, None, Proven("commit"), is_behind=False),
         "its marker was never written here; if its brokers run Kafka 4.3.0 or 4.3.1, they skip the marker of a"
-        " partition without leader (KAFKA-20734)",
+        " partition without a leader (KAFKA-20734)",
     ),
 ]
 
@@ -120,7 +120,7 @@ def test_what_is_no_reason_is_refused(text: str) -> None:
 def test_one_of_a_later_version_is_shown_by_its_code(text: str) -> None:
     """Application and service are upgraded one after the other."""
     code = text.split('"')[3]
-    assert str(decode(text)) == f"{code}, which a later version of txnscope explains"
+    assert str(decode(text)) == f"{code}: a reason that only a later version of txnscope can explain"
 
 
 def test_kinds_without_fields_are_told_apart() -> None:

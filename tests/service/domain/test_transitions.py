@@ -89,7 +89,7 @@ def test_partitions_are_added_one_after_another() -> None:
 )
 def test_records_of_different_transactions_side_by_side_are_odd(story: str) -> None:
     (note,) = told(story).notes
-    assert note.endswith("a failed append, or records are gone")
+    assert note.endswith("an append failed, or records are gone")
 
 
 @pytest.mark.parametrize("complete", ["CompleteCommit", "CompleteAbort"])

@@ -18,8 +18,10 @@ pytestmark = only_on("sqlite")
 __all__ = ["a_machine_that_is_never_busy", "lab", "reader"]
 
 OF_43, OF_42, OF_39, LATER = 30, 28, 21, 31
-SAYS_4_3 = "its brokers run Kafka 4.3, and 4.3.0 and 4.3.1 skip the marker of a partition without leader (KAFKA-20734)"
-SAYS_IF = "if its brokers run Kafka 4.3.0 or 4.3.1, they skip the marker of a partition without leader (KAFKA-20734)"
+SAYS_4_3 = (
+    "its brokers run Kafka 4.3, and 4.3.0 and 4.3.1 skip the marker of a partition without a leader (KAFKA-20734)"
+)
+SAYS_IF = "if its brokers run Kafka 4.3.0 or 4.3.1, they skip the marker of a partition without a leader (KAFKA-20734)"
 
 
 def of_levels(*levels: int | None) -> list[dict[str, Any]]:

@@ -115,7 +115,7 @@ def test_a_group_behind_a_hanging_transaction() -> None:
     assert (one.kind, one.severity, one.confidence) == (kinds.BLOCKED_GROUP, kinds.CRITICAL, kinds.CERTAIN)
     assert one.subject == Subject(group="billing", topic="orders", partition=0)
     assert one.self_heals_at_ms is None
-    assert one.summary.startswith("billing stands still on orders-0: at offset 100 the hanging transaction of pay-1")
+    assert one.summary.startswith("billing is blocked on orders-0: at offset 100 the hanging transaction of")
     assert "Restarting the group does not help" in one.advice
     assert [e.source for e in one.evidence] == ["orders-0@100", "OffsetFetch"]
     (nameless,) = found([victim()], blocker(HANGING, name=None))
@@ -174,9 +174,9 @@ def test_a_candidate_is_no_cause_and_what_is_not_known_is_said_so() -> None:
     assert found([victim()], blocker(NOT_KNOWN), told=suspected) == []
     (one,) = found([victim(stalled_ms=M)], blocker(NOT_KNOWN), told=suspected)
     assert one.severity == kinds.WARNING
-    assert "who will end it is not known yet" in one.advice
+    assert "what will end the transaction is not known yet" in one.advice
     (unread,) = found([victim(stalled_ms=M)])
-    assert "a transaction that could not be read yet" in unread.summary
+    assert "a transaction that has not been read yet" in unread.summary
 
 
 def test_the_first_open_transaction_is_the_cause() -> None:
@@ -193,7 +193,7 @@ def test_offsets_that_are_pending() -> None:
     assert one.evidence[0].source == "__consumer_offsets-9@100"
     (several,) = found([victim(UNSTABLE_OFFSETS)], blocker(OPENED, HOME), blocker(HANGING, HOME, start=LSO + 5))
     assert (several.severity, several.self_heals_at_ms) == (kinds.CRITICAL, None)
-    assert "one of 2 transactions that are open there, at worst the hanging transaction of pay-1" in several.summary
+    assert "one of 2 open transactions there, at worst the hanging transaction of pay-1" in several.summary
 
 
 def test_rules_of_the_id_or_topic_give_owner_and_silence() -> None:
@@ -227,7 +227,7 @@ def test_a_pending_offset_whose_transaction_is_known_waits_for_that_one_alone() 
     other = other._replace(entry=other.entry._replace(producer_id=8))
     (found_one,) = found([one], legal, other)
     assert found_one.severity == kinds.CRITICAL
-    assert "it is part of the hanging transaction of pay-2 on __consumer_offsets-9" in found_one.summary
+    assert "the offset is part of the hanging transaction of pay-2 on __consumer_offsets-9" in found_one.summary
     assert found_one.evidence[0].source == "__consumer_offsets-9@105"
     assert "its records commit the offset" in found_one.evidence[0].text
     assert found([one], legal) == []  # it ended a moment ago
@@ -244,17 +244,17 @@ def test_transactions_that_may_block_more_groups_than_are_known() -> None:
         Subject(topic=OFFSETS_TOPIC, partition=9, producer_id=7, start_offset=100),
     )
     assert first.summary == (
-        "__consumer_offsets-9: the open transaction of producer id 7 may block groups that are not shown: its batches"
-        " are read up to offset 900 only"
+        "__consumer_offsets-9: the open transaction of producer id 7 may block groups that are not listed: its batches"
+        " were read only up to offset 900"
     )
     assert second.summary.endswith(
-        "3 of its records cannot be decoded (unknown_key_version); 1 damaged batch may be its own"
+        "3 of its records cannot be decoded (unknown_key_version); 1 damaged batch may belong to it"
     )
     many = incompletely_read(cut._replace(producer_id=number) for number in range(MOST_IDS + 2))
-    assert many[-1].summary == "2 more open transactions may commit offsets of groups that are not known"
+    assert many[-1].summary == "2 more open transactions may block groups that are not listed"
 
 
 def test_groups_that_may_not_be_asked_about() -> None:
     (one,) = unreadable_groups({"billing"})
     assert (one.kind, one.subject) == (kinds.COVERAGE_GAP, Subject(group="billing"))
-    assert "DESCRIBE the group" in one.advice
+    assert "DESCRIBE on the group" in one.advice

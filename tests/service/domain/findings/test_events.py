@@ -50,7 +50,7 @@ def test_timeouts_of_one_id_are_one_finding_with_a_count() -> None:
 
 def test_a_timeout_below_the_scan_says_why_it_took_longer() -> None:
     (found,) = timed_out.timed_out([event(1, timeout_ms=1 * S)], set(), context())
-    assert "below the coordinator's scan of 10 s" in found.evidence[0].text
+    assert "below the coordinator's scan interval of 10 s" in found.evidence[0].text
 
 
 def test_many_ids_of_a_prefix_share_a_finding_and_the_number_of_findings_is_bounded() -> None:
@@ -94,7 +94,7 @@ def test_an_outage_is_one_finding_that_says_what_would_have_survived_it() -> Non
 
 def test_while_they_are_away_only_a_lower_bound_is_known() -> None:
     (found,) = find_correlated(outage(back_after_ms=None))
-    assert "0 of 8 ids are back; so far it takes a timeout above 1 m 10 s" in found.summary
+    assert "0 of 8 ids are back; so far it takes a timeout above 1 m 10 s to survive" in found.summary
 
 
 def test_a_common_coordinator_is_named() -> None:

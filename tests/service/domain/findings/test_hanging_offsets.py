@@ -39,7 +39,7 @@ def test_the_groups_and_their_partitions_are_evidence_members_or_not() -> None:
         ENTRY.first_seen_ms,
         "__consumer_offsets-9@100",
         "its records commit offsets of billing (orders-0 and orders-3) and idle (orders-1): a member that starts waits"
-        " until it ends",
+        " until the transaction ends",
     )
 
 

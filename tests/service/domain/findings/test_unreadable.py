@@ -25,7 +25,7 @@ def test_one_gap_a_topic_that_names_partitions_and_permission() -> None:
     assert gap.summary.startswith("vault-1 and vault-3: ")
     assert "READ on the topic" in gap.advice
     assert gap.reason == why
-    assert [evidence.text for evidence in gap.evidence] == [f"not all that is open there could be read: {why}"]
+    assert [evidence.text for evidence in gap.evidence] == [f"not all of its open transactions could be read: {why}"]
 
 
 def test_very_many_denied_topics_are_few_findings() -> None:
