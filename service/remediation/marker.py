@@ -35,8 +35,8 @@ def write(client: KafkaClient, way: WayOut) -> None:
         )
     except KafkaUnavailable as e:
         raise Unanswered(
-            f"whether {way.marker} was written to {way.place} is not known ({e}): if it was, the finding"
-            " resolves within seconds; ask again if it does not, everything is looked at again first"
+            f"whether {way.marker} was written to {way.place} is not known ({e}): if it was, the finding resolves"
+            " within seconds; if it does not resolve, repeat the request: all checks are made again first"
         ) from e
     if code == errors.NONE:
         return

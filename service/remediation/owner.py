@@ -39,10 +39,10 @@ def nobody_owns(
         known = {row.partition for row in clusters.partitions(connection, cluster_id, SOURCE)}
     owner = _read_to_the_end(entry, cluster_id, bracket, reading, _needed(client, owner, known))
     if owner is not None and owner.state == UNKNOWN:
-        raise Refused("the newest record of its transactional.id cannot be decoded: who owns it cannot be told")
+        raise Refused("the newest record of its transactional.id cannot be decoded: its owner is not known")
     if owner is not None and will_end(entry, owner):
         name = display_id(owner.transactional_id)
-        raise Refused(f"its coordinator owns it: {name} is {NAMES[owner.state]} and will have a marker written there")
+        raise Refused(f"its coordinator owns it: {name} is {NAMES[owner.state]} and will write the marker there")
     return owner
 
 
@@ -53,7 +53,7 @@ def _needed(client: KafkaClient, owner: Owner | None, known: set[int]) -> set[in
         return {owner.log_partition}
     layout = topic_layout(client, TOPIC)
     if layout is None or not layout.leaders or not layout.leaders.keys() <= known:
-        raise Refused(f"{TOPIC} is not read whole: who owns the transaction cannot be told")
+        raise Refused(f"{TOPIC} is not read whole: the owner of the transaction is not known")
     return set(layout.leaders)
 
 
@@ -64,7 +64,7 @@ def _read_to_the_end(
     seen = bracket.observe({(TOPIC, p) for p in needed})
     if missing := needed - {p for _, p in seen}:
         named = ", ".join(f"{TOPIC}-{p}" for p in sorted(missing)[:3])
-        raise Refused(f"the coordinators' log is not seen whole: {named} cannot be looked at now")
+        raise Refused(f"the transaction log is not seen whole: {named} cannot be read now")
     give_up = time.monotonic() + READS_WITHIN_S
     while True:
         with reading() as connection:
@@ -74,10 +74,10 @@ def _read_to_the_end(
         if all(_is_read(rows.get(p), one) for (_, p), one in seen.items()):
             break
         if time.monotonic() > give_up:
-            raise Refused("the coordinators' log is not read to its end: who owns the transaction cannot be told now")
+            raise Refused("the transaction log is not read to its end: the owner of the transaction is not known now")
         time.sleep(_PAUSE_S)
     if owner is None and undecodable:
-        raise Refused("some transactional.id's newest record cannot be decoded: it may be the one that owns it")
+        raise Refused("the newest record of some transactional.id cannot be decoded: that id may be the owner")
     return owner
 
 
@@ -98,7 +98,7 @@ def is_fenced(entry: Entry, owner: Owner | None) -> None:
     tool = f", or (Kafka 4.1 and newer) kafka-transactions.sh forceTerminateTransaction --transactionalId {word}"
     raise Refused(
         f"{display_id(owner.transactional_id)} can still write with producer id {entry.producer_id} and epoch"
-        f" {entry.producer_epoch}: what it writes after the marker would hang again",
+        f" {entry.producer_epoch}: its records after the marker would hang again",
         f"fence it: stop its producer and start it again{tool if word else ''}; then ask for the marker again",
     )
 

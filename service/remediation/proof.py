@@ -33,18 +33,19 @@ def prove_again(
         row = partitions.find(connection, cluster_id, entry.topic, entry.partition)
         hidden = log_read(connection, cluster_id).hidden
     if row is None or row.topic_id != seen.topic_id:
-        raise Refused(f"topic {entry.topic} is another one now: it was created again")
+        raise Refused(f"topic {entry.topic} was deleted and created again")
     ask = entry_query(entry, owner, decode(row.samples), is_deep=True)
     log = None if owner is None else bracket.end_offsets(TOPIC, {owner.log_partition})
     facts = read_facts(client, ask, seen, log)
     if facts is None:
-        raise Refused(f"{TOPIC}-{ask.log_partition} cannot be read now: what was decided cannot be derived again")
+        raise Refused(f"{TOPIC}-{ask.log_partition} cannot be read now: the decision cannot be derived again")
     verdict = verdict_on(ask, facts, hidden)
     if not verdict.is_known:
-        raise Refused(f"what was decided cannot be proven any more: {verdict.why}", "find out from the application")
+        raise Refused(f"the decision can no longer be proven: {verdict.why}", "find out from the application")
     if (verdict.decision == World.COMMIT) != (finding.decision == World.COMMIT):
         raise Refused(
-            f"the finding says {finding.decision}, the brokers' logs say {verdict.decision}: {verdict.why}",
+            f"the decision of the finding is {finding.decision}, that of the brokers' logs {verdict.decision}:"
+            f" {verdict.why}",
             "find out from the application",
         )
     return verdict

@@ -25,7 +25,7 @@ from service.remediation.proof import prove_again
 from service.remediation.refused import Refused
 
 REASONS: Final[dict[str | None, str]] = {
-    World.COMMIT: "its transaction was committed, and no marker says so here: COMMIT is what its coordinator decided",
+    World.COMMIT: "its transaction was committed, and its marker is missing here: its coordinator decided COMMIT",
     World.ABORT: "no committed transaction can have written it, and no marker ended it here: ABORT loses nothing",
     World.NONE: "its records belong to no transaction that was committed: ABORT loses nothing",
 }
@@ -88,10 +88,10 @@ def way_out(
 def steps(way: WayOut, *, executed: bool) -> tuple[str, ...]:
     """Returns the steps that were done, in order; the last one is the marker, which was written or would be."""
     return (
-        f"looked at {way.place}: open at {way.start_offset}, as found",
-        "read the coordinators' log to its end of then: no transaction there will end it",
-        f"derived from both logs what was decided: {'COMMIT' if way.commit else 'no COMMIT'}, as found",
-        f"looked at {way.place} again: still open there",
+        f"read {way.place}: still open at {way.start_offset}",
+        "read the transaction log to its end at that time: no transaction there will end it",
+        f"derived the decision from both logs: {'COMMIT' if way.commit else 'no COMMIT'}, as in the finding",
+        f"read {way.place} again: still open there",
         f"{'wrote' if executed else 'write'} {way.marker} to broker {way.leader.node}, its leader",
     )
 
@@ -99,11 +99,11 @@ def steps(way: WayOut, *, executed: bool) -> tuple[str, ...]:
 def _reason(finding: Finding) -> str:
     """Returns the reason why the finding's marker is right. Raises Refused if the finding calls for none."""
     if finding.kind != kinds.HANGING:
-        raise Refused(f"it is no hanging transaction but {finding.kind}: nothing of it can be ended by a marker")
+        raise Refused(f"the finding is no hanging transaction but {finding.kind}: a marker cannot end it")
     if finding.status == kinds.RESOLVED:
-        raise Refused(f"it has ended already: {finding.resolution}")
+        raise Refused(f"the finding has ended already: {finding.resolution}")
     if finding.status != kinds.CONFIRMED:
-        raise Refused("it is not confirmed: only a confirmed hanging transaction may be ended by hand")
+        raise Refused("the finding is not confirmed: only a confirmed hanging transaction may be ended by hand")
     if finding.decision not in REASONS:
         raise Refused(
             "whether its transaction was committed is not known, and the wrong marker would lose data",
@@ -116,9 +116,9 @@ def _look(bracket: LeaderCheck, finding: Finding) -> CheckedPartition:
     place = finding.subject.topic or "", -1 if finding.subject.partition is None else finding.subject.partition
     seen = bracket.observe({place}).get(place)
     if seen is None:
-        raise Refused(f"{place[0]}-{place[1]} cannot be looked at now: its leader does not answer, or just changed")
+        raise Refused(f"{place[0]}-{place[1]} cannot be read now: its leader does not answer, or has just changed")
     if not seen.described:
-        raise Refused(f"what is open on {place[0]}-{place[1]} cannot be asked: grant READ on the topic")
+        raise Refused(f"the open transactions of {place[0]}-{place[1]} cannot be read: grant READ on the topic")
     return seen
 
 

@@ -200,7 +200,7 @@ def test_what_is_not_there_is_404(here: ResolveApi) -> None:
 @pytest.mark.parametrize(
     ("fields", "says"),
     [
-        ({"confirmed": False}, "it is not confirmed: only a confirmed"),
+        ({"confirmed": False}, "the finding is not confirmed: only a confirmed"),
         ({"decision": "unknown"}, "whether its transaction was committed is not known"),
         ({"decision": None}, "whether its transaction was committed is not known"),
     ],
@@ -215,7 +215,7 @@ def test_only_what_is_confirmed_and_decided_is_ended(
 
 def test_what_is_over_is_refused_in_its_own_words(here: ResolveApi) -> None:
     here.cluster.see()
-    refused(here, "it has ended already: ")
+    refused(here, "the finding has ended already: ")
 
 
 def test_nothing_else_than_a_hanging_transaction_has_a_marker(here: ResolveApi) -> None:
@@ -229,12 +229,12 @@ def test_nothing_else_than_a_hanging_transaction_has_a_marker(here: ResolveApi) 
 @pytest.mark.parametrize(
     ("seen", "says"),
     [
-        (None, "orders-0 cannot be looked at now"),
+        (None, "orders-0 cannot be read now"),
         (shows(), "nothing of producer id 7 is open on orders-0 any more"),
         (shows(hanging(producer_id=8)), "nothing of producer id 7 is open"),
         (shows(hanging(transaction_start_offset=LSO + 4)), f"it began at offset {LSO + 4} with epoch 3"),
         (shows(hanging(producer_epoch=EPOCH + 1)), f"it began at offset {LSO} with epoch 4"),
-        (shows(described=False), "what is open on orders-0 cannot be asked: grant READ"),
+        (shows(described=False), "the open transactions of orders-0 cannot be read: grant READ"),
     ],
     ids=["silent", "closed", "another's", "another start", "another epoch", "denied"],
 )
@@ -259,9 +259,9 @@ def test_a_partition_that_shows_something_else(here: ResolveApi, look: int, seen
 @pytest.mark.parametrize(
     ("stored", "derived", "says"),
     [
-        ("none", "commit", "the finding says none, the brokers' logs say commit"),
-        ("abort", "commit", "the finding says abort, the brokers' logs say commit"),
-        ("commit", "abort", "the finding says commit, the brokers' logs say abort"),
+        ("none", "commit", "the decision of the finding is none, that of the brokers' logs commit"),
+        ("abort", "commit", "the decision of the finding is abort, that of the brokers' logs commit"),
+        ("commit", "abort", "the decision of the finding is commit, that of the brokers' logs abort"),
     ],
 )
 def test_what_the_logs_do_not_say_themselves_is_not_written(
@@ -280,12 +280,12 @@ def test_what_cannot_be_proven_any_more_is_not_written(here: ResolveApi) -> None
     assert history is not None
     gone = history._replace(to_offset=9, holes=(Range(0, 9),))
     here.brokers.facts = here.brokers.facts._replace(history=gone)
-    refused(here, "what was decided cannot be proven any more: records of __transaction_state-0 in [0, 9) are gone")
+    refused(here, "the decision can no longer be proven: records of __transaction_state-0 in [0, 9) are gone")
 
 
 def test_a_topic_that_was_created_again_is_another_one(here: ResolveApi) -> None:
     here.brokers.seen[PLACE] = here.brokers.seen[PLACE]._replace(topic_id="another")
-    refused(here, "topic orders is another one now: it was created again")
+    refused(here, "topic orders was deleted and created again")
 
 
 LISTED = (Participants("orders", (0,)),)
@@ -336,18 +336,18 @@ def test_how_to_fence_it_is_said(here: ResolveApi) -> None:
 
 def test_a_log_that_is_not_read_to_its_end(here: ResolveApi) -> None:
     here.brokers.log_ends(2)
-    refused(here, "the coordinators' log is not read to its end")
+    refused(here, "the transaction log is not read to its end")
 
 
 def test_a_log_that_was_read_from_another_leader(here: ResolveApi) -> None:
     """What it held then may be cut off."""
     here.brokers.log_ends(1, epoch=6)
-    refused(here, "the coordinators' log is not read to its end")
+    refused(here, "the transaction log is not read to its end")
 
 
 def test_a_log_whose_leader_cannot_be_looked_at(here: ResolveApi) -> None:
     del here.brokers.seen[TOPIC, 0]
-    refused(here, "__transaction_state-0 cannot be looked at now")
+    refused(here, "__transaction_state-0 cannot be read now")
 
 
 def test_what_is_read_meanwhile_counts(here: ResolveApi) -> None:
@@ -388,7 +388,7 @@ class TestOrphan:
         here.brokers.log_ends(2)
         answer = here.post({"dry_run": False}, finding=self.finding(here))
         assert answer.status_code == 409
-        assert "cannot be decoded: it may be the one" in answer.json()["detail"]
+        assert "cannot be decoded: that id may be the owner" in answer.json()["detail"]
         assert here.brokers.sent == []
 
 
