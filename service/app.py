@@ -93,7 +93,7 @@ def _application(engine: Engine, version: str, beat: Callable[[], None] | None) 
 
     return FastAPI(
         title="txnscope",
-        summary="What every Kafka transaction is doing, and what it ended in.",
+        summary="Shows what every Kafka transaction is doing, and how it ended.",
         version=version,
         docs_url=None,  # the framework's pages load their scripts from elsewhere
         redoc_url=None,

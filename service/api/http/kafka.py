@@ -41,10 +41,10 @@ class Kafka:
             raise ProblemError(
                 503,
                 NO_BROKERS,
-                "no brokers configured: this has to be asked of Kafka, start the service with --bootstrap-servers",
+                "no brokers configured: this request needs Kafka, start the service with --bootstrap-servers",
             )
         if not self._turn.acquire(timeout=_TURN_S):
-            raise ProblemError(503, KAFKA_UNAVAILABLE, "too many requests ask Kafka at once", retry=True)
+            raise ProblemError(503, KAFKA_UNAVAILABLE, "too many requests to Kafka at once", retry=True)
         try:
             client = self._connected(self._settings)
             if self._cluster_id != cluster.kafka_cluster_id:

@@ -15,9 +15,9 @@ from service.api.http.fields import decode_bytes, encode_bytes
 from service.api.http.problems import BAD_CURSOR, ProblemError
 from service.store.queries.transaction_pages import PageCursor, is_cursor
 
-Limit = Annotated[int, QueryParameter(ge=1, le=200, description="Items of the page at most.")]
+Limit = Annotated[int, QueryParameter(ge=1, le=200, description="Maximum number of items in the page.")]
 Cursor = Annotated[
-    str | None, QueryParameter(description="`next_cursor` of the page before, with the filters of that page.")
+    str | None, QueryParameter(description="`next_cursor` of the previous page; needs the same filters.")
 ]
 
 LIMIT = 50

@@ -49,8 +49,8 @@ class Problem(BaseModel):
     type: str = Field("about:blank", examples=[NO_SUCH_CLUSTER])
     title: str = Field(examples=["Not Found"])
     status: int = Field(examples=[404])
-    detail: str | None = Field(None, description="What happened, for people.", examples=["there is no cluster 'x'"])
-    instance: str | None = Field(None, description="The path that was asked for.", examples=["/api/v1/clusters/x"])
+    detail: str | None = Field(None, description="What happened, as a sentence.", examples=["there is no cluster 'x'"])
+    instance: str | None = Field(None, description="The path of the request.", examples=["/api/v1/clusters/x"])
     errors: list[ParameterError] | None = Field(None, description="With 422: each parameter at fault.")
 
 
@@ -153,7 +153,7 @@ def _on_bug(request: Request, _: Exception) -> Response:
         type="about:blank",
         title="Internal Server Error",
         status=500,
-        detail="a mistake in txnscope; its log has the details",
+        detail="an error in txnscope; its log has the details",
         instance=request.url.path,
         errors=None,
     )

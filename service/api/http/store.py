@@ -51,7 +51,7 @@ class Store:
             has = "has no tables yet" if revision is None else f"has the tables of revision {revision}"
             raise StoreError(
                 f"store {redact_url(self._engine.url)} {has};"
-                " `txnscope migrate` (or `txnscope watch`) brings it to what this version reads"
+                " `txnscope migrate` (or `txnscope watch`) migrates it for this version"
             )
         self._head = revision
 

@@ -48,8 +48,8 @@ class Listening(NamedTuple):
 
 def listening(
     request: Request,
-    cluster: Annotated[str | None, QueryParameter(description="Only this cluster's.")] = None,
-    last_event_id: Annotated[str | None, Header(description="Go on behind this event.")] = None,
+    cluster: Annotated[str | None, QueryParameter(description="Only events of this cluster.")] = None,
+    last_event_id: Annotated[str | None, Header(description="Resume after this event.")] = None,
 ) -> Listening:
     """Returns the place at which the requested stream begins. ProblemError (404) for a cluster that the store does not
     know; StoreError if the store does not answer.

@@ -37,14 +37,16 @@ router = APIRouter(tags=["findings"], dependencies=[Depends(only_known)])
 def list_findings(
     request: Request,
     cluster: str,
-    kind: Annotated[list[Kind] | None, QueryParameter(description="May be repeated: any of these.")] = None,
-    status: Annotated[list[Status] | None, QueryParameter(description="May be repeated: any of these.")] = None,
-    severity: Annotated[list[Severity] | None, QueryParameter(description="May be repeated: any of these.")] = None,
+    kind: Annotated[list[Kind] | None, QueryParameter(description="Repeatable; matches any value.")] = None,
+    status: Annotated[list[Status] | None, QueryParameter(description="Repeatable; matches any value.")] = None,
+    severity: Annotated[list[Severity] | None, QueryParameter(description="Repeatable; matches any value.")] = None,
     transactional_id: Annotated[
-        str | None, QueryParameter(description="About this id; its bytes, percent-encoded (`+` is a space).")
+        str | None, QueryParameter(description="Findings about this id: its bytes, percent-encoded (`+` is a space).")
     ] = None,
-    topic: Annotated[str | None, QueryParameter(max_length=249, description="About this topic.")] = None,
-    partition: Annotated[int | None, QueryParameter(ge=0, lt=2**31, description="About this partition.")] = None,
+    topic: Annotated[str | None, QueryParameter(max_length=249, description="Only findings about this topic.")] = None,
+    partition: Annotated[
+        int | None, QueryParameter(ge=0, lt=2**31, description="Only findings about this partition.")
+    ] = None,
     limit: Limit = LIMIT,
     cursor: Cursor = None,
 ) -> Response:

@@ -103,7 +103,7 @@ def get_rates(
     id: Id = None,  # noqa: A002 - the contract's name
     id_b64: IdBase64 = None,
     window: Annotated[
-        Duration, QueryParameter(description="The minutes that ended this long before `as_of`, or later; at most 7d.")
+        Duration, QueryParameter(description="Only minutes that ended at most this long before `as_of`; at most 7d.")
     ] = "1h",
     limit: Limit = LIMIT,
     cursor: Cursor = None,
@@ -148,7 +148,7 @@ def list_owners(
     limit: Limit = LIMIT,
     cursor: Cursor = None,
 ) -> Response:
-    """Lists the transactional ids that wrote under a producer id, the newest first, also those that are expired since.
+    """Lists the transactional ids that wrote under a producer id, the newest first, expired ids included.
     404 if none is known: the producer id belongs to a producer without transactions, or was forgotten after 90 days.
     """
     with store_of(request).read() as connection:

@@ -86,7 +86,7 @@ def get_volume(
     topic: str,
     partition: Partition,
     window: Annotated[
-        Duration, QueryParameter(description="The minutes that ended this long before `as_of`, or later; at most 7d.")
+        Duration, QueryParameter(description="Only minutes that ended at most this long before `as_of`; at most 7d.")
     ] = "1h",
     limit: Limit = LIMIT,
     cursor: Cursor = None,
@@ -123,7 +123,7 @@ def _tailed_as_of_ms(connection: Connection, cluster: ClusterRow, topic: str, pa
             404,
             NOT_TAILED,
             f"partition '{name}-{partition}' of cluster {cluster.name!r} is not tailed: txnscope reads every batch only"
-            f" of the topics it is told to, with --partitions all --topics {name}",
+            f" of the topics given with --partitions all --topics {name}",
         )
     return as_of_ms
 

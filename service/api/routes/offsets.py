@@ -73,7 +73,7 @@ def explain_offsets(
     partition: Partition,
     offset: Annotated[int, PathParameter(ge=0, lt=_LAST)],
     to: Annotated[
-        int | None, QueryParameter(le=_LAST, description="The first offset not to tell of (default: `offset` + 1).")
+        int | None, QueryParameter(le=_LAST, description="The end offset, exclusive (default: `offset` + 1).")
     ] = None,
 ) -> Response:
     """Lists every span from `offset` to `to` or the end of the log: who wrote its records, and whether their

@@ -47,13 +47,16 @@ def list_partitions(
     request: Request,
     cluster: str,
     lagging: Annotated[
-        Truth | None, QueryParameter(description="true: the LSO stands below the high watermark; false: it does not.")
+        Truth | None,
+        QueryParameter(
+            description="true: only partitions whose LSO is stalled below the high watermark; false: only the others."
+        ),
     ] = None,
-    topic: Annotated[str | None, QueryParameter(max_length=249, description="Of this topic.")] = None,
+    topic: Annotated[str | None, QueryParameter(max_length=249, description="Only partitions of this topic.")] = None,
     limit: Limit = LIMIT,
     cursor: Cursor = None,
 ) -> Response:
-    """Lists all watched partitions, by topic and number. Who will end each open transaction is derived from the
+    """Lists all watched partitions, by topic and number. The relation of each open transaction is derived from the
     transaction log as it was read at `as_of`.
     """
     filters = (cluster, "partitions", lagging, topic)
@@ -128,7 +131,7 @@ def list_groups(
     cluster: str,
     blocked: Annotated[
         Truth | None,
-        QueryParameter(description="true: stopped, will_stop and unstable_offsets only; false: the others only."),
+        QueryParameter(description="true: only stopped, will_stop and unstable_offsets; false: only the others."),
     ] = None,
     limit: Limit = LIMIT,
     cursor: Cursor = None,

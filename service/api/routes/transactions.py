@@ -36,13 +36,13 @@ router = APIRouter(tags=["transactions"], dependencies=[Depends(only_known)])
 Id = Annotated[
     str | None,
     QueryParameter(
-        description="The id's bytes, percent-encoded (`+` is a space): an id may hold NUL or what is not UTF-8. Where"
-        " there is no such id, as pages, logs and metrics show it, with escapes."
+        description="The id's bytes, percent-encoded (`+` is a space), UTF-8 or not. If no id has these bytes, they are"
+        " taken as the display form, with escapes, that pages, logs and metrics show."
     ),
 ]
 IdBase64 = Annotated[
     str | None,
-    QueryParameter(description="Instead of `id`: the bytes as base64url, for ids too long to be percent-encoded."),
+    QueryParameter(description="Instead of `id`: the bytes as base64url, for ids too long when percent-encoded."),
 ]
 
 
@@ -66,7 +66,7 @@ def id_of(request: Request, text: str | None, id_b64: str | None) -> AskedId:
     """
     raw = None if text is None else bytes_of(request, "id")
     if (raw is None) == (id_b64 is None):
-        raise unusable("id", "give either id or id_b64")
+        raise unusable("id", "give exactly one of id and id_b64")
     if raw is not None:
         return AskedId(raw)
     decoded = decode_bytes(id_b64 or "")
@@ -98,30 +98,31 @@ def list_transactions(
     cluster: str,
     state: Annotated[
         list[State] | None,
-        QueryParameter(description="May be repeated: ids in any of these. Without it: in any but Expired."),
+        QueryParameter(description="Repeatable: ids in any of these states (default: all but Expired)."),
     ] = None,
     prefix: Annotated[
         str,
         QueryParameter(
-            description="The id's first bytes, percent-encoded: they need not be UTF-8. Where no id begins so, as"
-            " people see them."
+            description="The id's first bytes, percent-encoded, UTF-8 or not. If no id begins so, they are taken as"
+            " the beginning of the display form."
         ),
     ] = "",
     min_age: Annotated[
-        Duration | None, QueryParameter(description="Open for at least this long at `as_of`: 90s, 15m, 24h, 7d.")
+        Duration | None,
+        QueryParameter(description="Minimum age of the open transaction at `as_of`: 90s, 15m, 24h, 7d."),
     ] = None,
     producer_id: Annotated[
-        int | None, QueryParameter(ge=0, lt=2**63, description="The id's current producer id.")
+        int | None, QueryParameter(ge=0, lt=2**63, description="Only the id that has this producer id now.")
     ] = None,
     topic: Annotated[
-        str | None, QueryParameter(max_length=249, description="Open transactions with a partition of this topic.")
+        str | None, QueryParameter(max_length=249, description="Only ids with an open transaction on this topic.")
     ] = None,
     q: Annotated[
-        str, QueryParameter(max_length=1000, description="Part of `transactional_id`, upper and lower case alike.")
+        str, QueryParameter(max_length=1000, description="A part of `transactional_id`, case-insensitive.")
     ] = "",
     sort: Annotated[
         Literal["age", "transactional_id", "last_updated"],
-        QueryParameter(description="age: the oldest open one first, the others by id; last_updated: the newest first."),
+        QueryParameter(description="age: longest open first, then the others by id; last_updated: newest first."),
     ] = "age",
     limit: Limit = LIMIT,
     cursor: Cursor = None,
@@ -181,14 +182,14 @@ def list_expiring(
     request: Request,
     cluster: str,
     within: Annotated[
-        Duration, QueryParameter(description="Those that expire at most this long after `as_of`: 90s, 15m, 24h, 7d.")
+        Duration, QueryParameter(description="Only ids that expire within this time after `as_of`: 90s, 15m, 24h, 7d.")
     ] = "24h",
     limit: Limit = LIMIT,
     cursor: Cursor = None,
 ) -> Response:
     """Lists ids by `expires_at`, the soonest first. An id expires `transactional.id.expiration.ms` after its last
-    change in the transaction log; the value is the brokers', or Kafka's default. Ids past that time come first: the
-    coordinator has not swept them yet. An id with an open transaction does not expire, and expired ids are not listed.
+    change in the transaction log (the brokers' value, or Kafka's default). Ids past that time come first: the
+    coordinator has not removed them yet. An id with an open transaction does not expire. Expired ids are not listed.
     """
     filters = (cluster, "expiring", within)
     after = None

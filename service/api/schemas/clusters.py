@@ -27,7 +27,7 @@ class States(Shape):
     PrepareAbort: int
     CompleteCommit: int
     CompleteAbort: int
-    Unknown: Annotated[int, Field(description="Their newest record could not be decoded.")]
+    Unknown: Annotated[int, Field(description="Ids whose newest record could not be decoded.")]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -36,11 +36,13 @@ class PartitionCounts(Shape):
 
     watched: int
     judged: Annotated[
-        int, Field(description="They answer, and who will end each transaction that is open there is known.")
+        int, Field(description="Partitions that answer and whose open transactions all have a known relation.")
     ]
     unknown: int
-    blocked: Annotated[int, Field(description="Their LSO stands below the high watermark, for a second or longer.")]
-    not_covered: Annotated[int, Field(description="There are so many more, which are not watched.")]
+    blocked: Annotated[
+        int, Field(description="Partitions whose LSO has been stalled below the high watermark for 1 s or more.")
+    ]
+    not_covered: Annotated[int, Field(description="Partitions that are not watched.")]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -52,7 +54,7 @@ class FindingCount(Shape):
 
 @dataclass(slots=True, kw_only=True)
 class TruncatedCount(Shape):
-    """Counts what has no finding because there is too much of its kind at once: findings that were not opened, and ids,
+    """Counts what was left out because a bound for its kind was reached: findings that were not opened, and ids,
     partitions, groups, transactions or events that were not read (up to 100,000)."""
 
     kind: str
@@ -85,8 +87,8 @@ class Broker(Shape):
     release: Annotated[
         str | None,
         Field(
-            description="Of Kafka, without the patch release, as its newest `metadata.version` tells; null where it"
-            " does not tell, or is newer than this service knows."
+            description="Kafka release without the patch release, from the newest `metadata.version`; null if the"
+            " broker does not report it or is newer than this service knows."
         ),
     ]
 
@@ -108,18 +110,19 @@ class Cluster(Shape):
     cluster: str
     cluster_id: str
     states: States
-    open: Annotated[int, Field(description="Ongoing, PrepareCommit and PrepareAbort.")]
+    open: Annotated[int, Field(description="Number of ids in Ongoing, PrepareCommit or PrepareAbort.")]
     hanging: int
     partitions: PartitionCounts
     findings: list[FindingCount]
     truncated: Annotated[
-        list[TruncatedCount], Field(description="Of which kinds a bound was reached; empty while nothing is left out.")
+        list[TruncatedCount],
+        Field(description="The kinds for which a bound was reached; empty if nothing is left out."),
     ]
     contradictions: Annotated[
         int,
         Field(
-            description="Decisions about hanging transactions that became unknown because two readings of the logs"
-            " contradict each other; since the first start, never falls."
+            description="Number of decisions about hanging transactions that became unknown because two reads of the"
+            " logs contradict each other. Counted since the first start."
         ),
     ]
     totals: Totals

@@ -52,7 +52,7 @@ class FindingSubject(Shape):
     producer_epoch: int | None
     start_offset: int | None
     group: str | None
-    prefix: Annotated[str | None, Field(description="Begins all the ids that it stands for, as people see them.")]
+    prefix: Annotated[str | None, Field(description="The common prefix of the ids, in display form.")]
     transactional_id_b64: IdBytes
 
     @staticmethod
@@ -107,9 +107,7 @@ class Finding(Shape):
     confirmed_at: Time | None
     resolved_at: Time | None
     last_seen_at: Time
-    count: Annotated[
-        int, Field(description="Of an event, how often it happened; of a condition, how many ids it speaks of.")
-    ]
+    count: Annotated[int, Field(description="Event: number of occurrences. Condition: number of ids in the finding.")]
     reopened: bool
     resolution: str | None
     owner: str | None
@@ -122,13 +120,13 @@ class Finding(Shape):
     possible: Annotated[
         list[World],
         Field(
-            description="Within what it may have been written, as far as known. Without commit an ABORT loses nothing."
+            description="How the records may have been written. If commit is not among them, an ABORT loses nothing."
         ),
     ]
-    proofs: Annotated[list[FindingProof], Field(description="What removed the other worlds.")]
+    proofs: Annotated[list[FindingProof], Field(description="The facts that exclude the other values of `possible`.")]
     advice: str
     command: str | None
-    href: Annotated[str, Field(description="Where this finding is shown alone.")]
+    href: Annotated[str, Field(description="Path of this finding.")]
 
     @staticmethod
     def of(finding: domain.Finding, cluster: str) -> Finding:
@@ -176,16 +174,16 @@ class Findings(Shape):
     truncated: Annotated[
         int,
         Field(
-            description="How many more of the kinds asked for have no finding, because there are too many at once; 0"
-            " where only resolved ones are asked for. Which kinds: `truncated` of the cluster."
+            description="Number of further cases of the requested kinds, without a finding because too many exist at"
+            " once; 0 if only resolved findings are requested. `truncated` of the cluster counts them by kind."
         ),
     ]
 
 
 @dataclass(slots=True, kw_only=True)
 class Resolution(Shape):
-    """The marker for a hanging transaction. `executed`: it is in the log. `command`: the command of Kafka's own tool
-    that does the same, null if there is none.
+    """The marker for a hanging transaction. `executed`: the marker is in the log. `command`: the command of Kafka's
+    tool that does the same; null if there is none.
     """
 
     finding_id: str

@@ -38,29 +38,25 @@ class Transition(Shape):
     """A record of the transaction log that is more than a step of an ordinary commit."""
 
     type: Literal["transition"]
-    at: Annotated[Time | None, Field(description="When the coordinator appended the record.")]
+    at: Annotated[Time | None, Field(description="Time at which the coordinator appended the record.")]
     at_raw_ms: RawMs = None
-    offset: Annotated[int, Field(description="In the id's partition of `__transaction_state`.")]
-    from_state: Annotated[State | None, Field(description="Null: the record before was never read.")]
+    offset: Annotated[int, Field(description="Offset in the id's partition of `__transaction_state`.")]
+    from_state: Annotated[State | None, Field(description="Null if the record before was never read.")]
     to_state: State
-    producer_id: Annotated[
-        int | None, Field(description="Null where the record names none: an expiry, or undecodable.")
-    ]
+    producer_id: Annotated[int | None, Field(description="Null for an expiry and for an undecodable record.")]
     producer_id_str: Wide = None
     producer_epoch: int | None
-    duration_ms: Annotated[int | None, Field(description="At PrepareX: since the first partition was added.")]
-    marker_ms: Annotated[
-        int | None, Field(description="At CompleteX: since the first PrepareX, the time the markers took.")
-    ]
+    duration_ms: Annotated[int | None, Field(description="At PrepareX: time since the first partition was added.")]
+    marker_ms: Annotated[int | None, Field(description="At CompleteX: time since the first PrepareX.")]
     cause: Annotated[
         Cause | None,
         Field(
-            description="Why: an end at its PrepareX, an expiry and an initialisation at their own record. The cause of"
-            " an abort may still change until the id's next record."
+            description="The cause of an end is at its PrepareX, that of an expiry or initialisation at its own record."
+            " An abort's cause may still change until the id's next record."
         ),
     ]
     confidence: Confidence | None
-    note: Annotated[str | None, Field(description="What is odd about the step, in words.")]
+    note: Annotated[str | None, Field(description="A sentence about what is unusual in this transition.")]
 
     @staticmethod
     def of(row: timeline.Row) -> Transition:
@@ -116,8 +112,8 @@ class Timeline(Shape):
     counted_since: Annotated[
         Time | None,
         Field(
-            description="From then on ordinary commits are counted, by minute; of what was before, only other"
-            " transitions are listed. Null: nothing is counted yet."
+            description="Time from which ordinary commits are counted, by minute. Before it only the other"
+            " transitions are listed. Null if nothing has been counted yet."
         ),
     ]
 
@@ -136,14 +132,12 @@ class Durations(Shape):
 
 @dataclass(slots=True, kw_only=True)
 class TransactionMinute(Shape):
-    minute: Annotated[Time | None, Field(description="Its beginning, by the timestamps of the records.")]
+    minute: Annotated[Time | None, Field(description="Start of the minute, by the timestamps of the records.")]
     minute_raw_ms: RawMs = None
     commits: int
     aborts: Aborts
-    open_ms: Annotated[
-        Durations, Field(description="Of the transactions that reached PrepareX: since their first partition.")
-    ]
-    marker_ms: Annotated[Durations, Field(description="Of those that were completed: since their first PrepareX.")]
+    open_ms: Annotated[Durations, Field(description="Time from the first partition to PrepareX.")]
+    marker_ms: Annotated[Durations, Field(description="Time from the first PrepareX to CompleteX.")]
 
     @staticmethod
     def of(row: MinuteRow) -> TransactionMinute:
@@ -167,7 +161,7 @@ class TransactionRates(Shape):
 @dataclass(slots=True, kw_only=True)
 class ProducerOwner(Shape):
     transactional_id: Annotated[
-        str, Field(description="The id itself; escaped, as people see it, where it is not UTF-8.")
+        str, Field(description="The id itself; its display form (escaped) if it is not valid UTF-8.")
     ]
     first_seen_at: Time | None
     first_seen_raw_ms: RawMs = None
@@ -175,9 +169,9 @@ class ProducerOwner(Shape):
     last_seen_raw_ms: RawMs = None
     first_epoch: int
     last_epoch: int
-    current: Annotated[bool, Field(description="It still writes under this producer id.")]
+    current: Annotated[bool, Field(description="The id still has this producer id.")]
     transactional_id_b64: IdBytes
-    href: Annotated[str, Field(description="Where this id is shown in full.")]
+    href: Annotated[str, Field(description="Path of this transactional id.")]
 
     @staticmethod
     def of(owner: Owner, cluster: str) -> ProducerOwner:

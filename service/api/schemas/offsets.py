@@ -23,29 +23,32 @@ class LogSpan(Shape):
     """Neighbouring offsets of one kind, of one transaction, as files of the log alone show them."""
 
     from_: Annotated[int, Field(alias="from", description="The first offset.")]
-    to: Annotated[int, Field(description="The first offset behind it.")]
+    to: Annotated[int, Field(description="The first offset after the span.")]
     kind: Annotated[
         SpanKind,
         Field(
-            description="marker: a control record that ends a transaction. gap: the log has no such offsets (any more)."
-            " hanging: open, and no coordinator will ever end it. unknown: not readable, or its end was not found."
+            description="marker: a control record that ends a transaction. gap: the log has no records at these"
+            " offsets. hanging: open, and no coordinator will end it. unknown: not readable, or the marker was not"
+            " found."
         ),
     ]
     producer_id: int | None
     producer_id_str: Wide = None
     producer_epoch: int | None
-    transactional_id: Annotated[str | None, Field(description="Who had the producer id then; null where nobody knows.")]
+    transactional_id: Annotated[str | None, Field(description="The id that had the producer id then; null if unknown.")]
     transactional_id_b64: IdBytes
     marker: Annotated[
         Annotated[str, OneOf("COMMIT", "ABORT")] | None,
-        Field(description="What ended it, or what the marker says; null for a marker that compaction emptied."),
+        Field(description="The type of the marker; null if there is none, or if compaction emptied it."),
     ]
     marker_offset: int | None
-    ended_at: Annotated[Time | None, Field(description="By the clock of the leader that wrote the marker.")]
+    ended_at: Annotated[Time | None, Field(description="Time of the marker, by the clock of the leader that wrote it.")]
     ended_raw_ms: RawMs = None
     cause: Annotated[
         Cause | None,
-        Field(description="As the coordinators' log tells; admin: the marker was written past them. Null: not known."),
+        Field(
+            description="The cause by the transaction log; admin also for a marker written by hand; null if unknown."
+        ),
     ]
     confidence: Confidence | None
 
@@ -82,9 +85,9 @@ class LogExplanation(Shape):
 
 @dataclass(slots=True, kw_only=True)
 class Span(LogSpan):
-    """Neighbouring offsets of one kind, of one transaction."""
+    """A range of adjacent offsets of one kind and one transaction."""
 
-    href: Annotated[str | None, Field(description="Where the transactional id is shown in full.")]
+    href: Annotated[str | None, Field(description="Path of the transactional id.")]
 
     @staticmethod
     def with_owner(
@@ -99,6 +102,6 @@ class Span(LogSpan):
 class Explanation(Shape):
     spans: list[Span]
     truncated_at: Annotated[
-        int | None, Field(description="Reading stopped at this offset with something left to tell; null: nothing is.")
+        int | None, Field(description="The offset at which reading stopped at a bound; null if everything was read.")
     ]
     as_of: Time | None

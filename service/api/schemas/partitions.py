@@ -33,33 +33,29 @@ _OWN: Final = frozenset({OPENED, OVERDUE, COMPLETING})
 
 @dataclass(slots=True, kw_only=True)
 class OpenTransaction(Shape):
-    """A transaction that is open on the partition, and who will end it."""
+    """A transaction that is open on the partition. `relation`: what will end it."""
 
     producer_id: int
     producer_id_str: Wide = None
     producer_epoch: int
-    transactional_id: Annotated[
-        str | None, Field(description="Who wrote it; null: its producer id was never seen in the log.")
-    ]
+    transactional_id: Annotated[str | None, Field(description="The owner of the producer id; null if unknown.")]
     transactional_id_b64: IdBytes
     start_offset: int
     start_offset_str: Wide = None
-    started_at: Annotated[
-        Time | None, Field(description="By the coordinator that will end it, else when it was first seen.")
-    ]
+    started_at: Annotated[Time | None, Field(description="The coordinator's start time; if unknown, when first seen.")]
     started_raw_ms: RawMs = None
-    first_record_timestamp: Annotated[Time | None, Field(description="Of its first batch, by its producer's clock.")]
-    first_record_timestamp_raw_ms: RawMs = None
-    last_write_at: Annotated[Time | None, Field(description="Timestamp of its newest batch, by its producer's clock.")]
-    last_write_raw_ms: RawMs = None
-    records: Annotated[
-        int | None, Field(description="Between LSO and high watermark; null unless all of that was read.")
+    first_record_timestamp: Annotated[
+        Time | None, Field(description="Timestamp of its first batch, by the producer's clock.")
     ]
+    first_record_timestamp_raw_ms: RawMs = None
+    last_write_at: Annotated[Time | None, Field(description="Timestamp of its newest batch, by the producer's clock.")]
+    last_write_raw_ms: RawMs = None
+    records: Annotated[int | None, Field(description="Records from LSO to high watermark; null unless all were read.")]
     bytes: int | None
-    blocking_now: Annotated[bool, Field(description="It begins at the LSO.")]
+    blocking_now: Annotated[bool, Field(description="The transaction begins at the LSO.")]
     relation: Relation
-    why: Annotated[str | None, Field(description="What is missing where `relation` is unknown.")]
-    href: Annotated[str | None, Field(description="Where its transactional id is shown in full.")]
+    why: Annotated[str | None, Field(description="The reason why `relation` is unknown.")]
+    href: Annotated[str | None, Field(description="Path of its transactional id.")]
 
     @staticmethod
     def of(one: JudgedEntry, row: PartitionRow, cluster: str, ids: Ids) -> OpenTransaction:
@@ -103,7 +99,7 @@ def _started_at_ms(one: JudgedEntry, owner: Owner | None) -> int:
 
 @dataclass(slots=True, kw_only=True)
 class Partition(Shape):
-    """A partition as its leader reported it at `observed_at`; fields that it never reported are null."""
+    """A partition as its leader reported it at `observed_at`; fields that the leader never reported are null."""
 
     topic: str
     partition: int
@@ -115,25 +111,29 @@ class Partition(Shape):
     last_stable_offset_str: Wide = None
     high_watermark: int | None
     high_watermark_str: Wide = None
-    lso_lag_records: Annotated[int | None, Field(description="From the LSO to the high watermark, markers included.")]
+    lso_lag_records: Annotated[
+        int | None, Field(description="Offsets from the LSO to the high watermark, markers included.")
+    ]
     lso_lag_records_str: Wide = None
-    lso_lag_bytes: Annotated[int | None, Field(description="Null unless all of that was read.")]
+    lso_lag_bytes: Annotated[
+        int | None, Field(description="Null unless all bytes from the LSO to the high watermark were read.")
+    ]
     lso_stalled_since: Annotated[
-        Time | None, Field(description="Since when the LSO stands there below the high watermark.")
+        Time | None, Field(description="Time from which the LSO is stalled below the high watermark.")
     ]
     blocker: Annotated[
-        OpenTransaction | None, Field(description="What pins the LSO, where all that was seen agrees on it.")
+        OpenTransaction | None, Field(description="The transaction that holds the LSO; null if not certain.")
     ]
     open_transactions: Annotated[
-        list[OpenTransaction], Field(description="Where the LSO stands: all that are known, by offset.")
+        list[OpenTransaction], Field(description="All that are known while the LSO is stalled, by offset.")
     ]
-    blocked_groups: Annotated[list[str], Field(description="Consumer groups that wait, or soon will, behind the LSO.")]
+    blocked_groups: Annotated[list[str], Field(description="Consumer groups that wait at the LSO, or will reach it.")]
     judged: Annotated[
-        bool, Field(description="It answers, and who will end each transaction (older than 3 s) is known.")
+        bool, Field(description="The partition answers, and each open transaction older than 3 s has a known relation.")
     ]
-    why: Annotated[str | None, Field(description="What is missing where it is not judged.")]
+    why: Annotated[str | None, Field(description="The reason why the partition is not judged.")]
     observed_at: Time | None
-    href: Annotated[str, Field(description="Where this partition is shown alone.")]
+    href: Annotated[str, Field(description="Path of this partition.")]
 
     @staticmethod
     def of(judged: JudgedPartition, blocked_groups: Sequence[str], cluster: str, ids: Ids) -> Partition:
@@ -190,34 +190,32 @@ class Group(Shape):
     committed_offset: Annotated[
         int | None,
         Field(
-            description="Null: none is committed yet, the first one is pending; or the group's coordinator does not"
-            " tell."
+            description="Null if the first commit is still pending, or if the group's coordinator does not report it."
         ),
     ]
     committed_offset_str: Wide = None
-    last_stable_offset: Annotated[int | None, Field(description="Of this partition; null where it is not watched.")]
+    last_stable_offset: Annotated[
+        int | None, Field(description="LSO of this partition; null if the partition is not watched.")
+    ]
     last_stable_offset_str: Wide = None
     high_watermark: int | None
     high_watermark_str: Wide = None
-    lag_to_lso: Annotated[int | None, Field(description="Below 0: the group is beyond the LSO.")]
+    lag_to_lso: Annotated[int | None, Field(description="Negative if the group's offset is beyond the LSO.")]
     lag_to_lso_str: Wide = None
     lag_to_hw: int | None
     lag_to_hw_str: Wide = None
-    members: Annotated[int | None, Field(description="Null: its coordinator does not tell.")]
+    members: Annotated[int | None, Field(description="Null if the group's coordinator does not report it.")]
     relation: GroupRelation
     offsets_partition: Annotated[
         int | None,
         Field(
-            description="Where an offset of the group is pending (unstable_offsets, or inactive): the partition of"
+            description="If an offset of the group is pending (unstable_offsets, or inactive): the partition of"
             " __consumer_offsets on which the transaction is open."
         ),
     ]
     producer_id: Annotated[
         int | None,
-        Field(
-            description="Of that transaction; null where its batches could not be read: it may be any that is open"
-            " there."
-        ),
+        Field(description="The producer id of that transaction; null if its batches could not be read."),
     ]
     producer_id_str: Wide = None
     observed_at: Time | None
@@ -262,21 +260,23 @@ class Marker(Shape):
 
     offset: int
     offset_str: Wide = None
-    at: Annotated[Time | None, Field(description="By the clock of the partition's leader.")]
+    at: Annotated[Time | None, Field(description="Time of the marker, by the clock of the partition's leader.")]
     at_raw_ms: RawMs = None
     marker: Annotated[str, OneOf("COMMIT", "ABORT")]
     producer_id: int
     producer_id_str: Wide = None
     producer_epoch: int
     coordinator_epoch: int
-    transactional_id: Annotated[
-        str | None, Field(description="Who had the producer id then; null: nobody that was ever seen.")
-    ]
+    transactional_id: Annotated[str | None, Field(description="The id that had the producer id then; null if unknown.")]
     transactional_id_b64: IdBytes
     generation: Annotated[
-        int, Field(description="Higher: of a later log. Offsets begin anew where a topic was created again.")
+        int,
+        Field(
+            description="Rises when the topic is created again or its log is cut: the same offset then has another"
+            " record."
+        ),
     ]
-    href: Annotated[str | None, Field(description="Where its transactional id is shown in full.")]
+    href: Annotated[str | None, Field(description="Path of its transactional id.")]
 
     @staticmethod
     def of(row: ledger.Marker, owner: bytes | None, cluster: str) -> Marker:
@@ -306,11 +306,11 @@ class Markers(Shape):
 
 @dataclass(slots=True, kw_only=True)
 class VolumeMinute(Shape):
-    minute: Annotated[Time | None, Field(description="Its beginning, by the timestamps of the batches.")]
+    minute: Annotated[Time | None, Field(description="Start of the minute, by the timestamps of the batches.")]
     records: int
-    bytes: Annotated[int, Field(description="Of whole batches as they lie in the log, markers included.")]
+    bytes: Annotated[int, Field(description="Size of the batches as stored in the log, markers included.")]
     transactional_records: int
-    commits: Annotated[int, Field(description="Markers of transactions that were committed.")]
+    commits: Annotated[int, Field(description="Number of COMMIT markers.")]
     aborts: int
 
     @staticmethod

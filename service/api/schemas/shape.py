@@ -42,14 +42,14 @@ Time = Annotated[
 """A time in RFC 3339, UTC, with milliseconds."""
 
 RawMs = Annotated[
-    int | None, Field(description="Only where the time beside it is null because the record's number is none.")
+    int | None, Field(description="The record's number if it is no valid time: the time beside it is then null.")
 ]
-Wide = Annotated[str | None, Field(description="Only where the number is above 2^53: its digits.")]
+Wide = Annotated[str | None, Field(description="The number's digits, present only if the number is above 2^53.")]
 """Declares `x_str` for OpenAPI. Nothing sets it: `to_json` writes it beside any number that needs it."""
 
 IdBytes = Annotated[
     str | None,
-    Field(description="The id's bytes as base64url where `transactional_id` is not exactly them, else null."),
+    Field(description="The id's bytes as base64url if the id is not valid UTF-8, else null."),
 ]
 
 

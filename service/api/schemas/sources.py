@@ -24,7 +24,8 @@ from service.store.queries.clusters import PartitionRow, StatusRow
 
 @dataclass(slots=True, kw_only=True)
 class Coverage(Shape):
-    """The partitions of a source: known, read to the end (data partitions: judged), the others and the reason."""
+    """Numbers of partitions of a source. `judged`: read to the end; data partitions: with a verdict. `why`: the reason
+    for `unknown`."""
 
     watched: int
     judged: int
@@ -46,17 +47,19 @@ class Source(Shape):
     coverage: Coverage
     as_of: Time | None
     error: Annotated[
-        str | None, Field(description="What the streaming application reported last; null if that was a success.")
+        str | None, Field(description="Last error of the streaming application; null if its last read succeeded.")
     ]
     stalled_since: Annotated[
         Time | None,
-        Field(description="`as_of`, once it is more than 10 s old; null before, and if the source was never read."),
+        Field(
+            description="`as_of` if it is more than 10 s old; null if it is younger, or if the source was never read."
+        ),
     ]
     stalled_why: Annotated[
         str | None,
         Field(
-            description="Why nothing new is stored, in one line: the `error`, or that no streaming application reads"
-            " the cluster, or that the one that runs makes no progress here. Null while the source does not stall.",
+            description="One line: why nothing new is stored. The `error`, or that no streaming application reads"
+            " the cluster, or that the running one makes no progress on this source. Null while the source is read.",
         ),
     ]
 
@@ -87,9 +90,9 @@ def _read(
     behind = [row.partition for row in partitions if row.next_offset < row.end_offset]
     why = None
     if behind:
-        why = f"{len(behind)} of {len(partitions)} partitions are not read to their end yet"
+        why = f"{len(behind)} of {len(partitions)} partitions have not been read to their end yet"
     elif not partitions:
-        why = text_of(status.error) or ("nothing was read yet" if status.as_of_ms is None else None)
+        why = text_of(status.error) or ("nothing has been read yet" if status.as_of_ms is None else None)
     return Source(
         source=status.source,
         position=sum(row.next_offset for row in partitions),
@@ -133,9 +136,9 @@ def _sampled(
 def _why(status: StatusRow, coverage: judged_partitions.Coverage) -> str | None:
     """Returns the most common reason why partitions are not judged, with the partitions it holds for."""
     if coverage.looked_at_ms is None:
-        return text_of(status.error) or "no partition was looked at yet"
+        return text_of(status.error) or "no partition has been sampled yet"
     if coverage.hides_all:
-        return text_of(status.error) or "no topic is to be seen: there is none, or DESCRIBE is not allowed"
+        return text_of(status.error) or "no topic is visible: there is none, or DESCRIBE is denied"
     if not coverage.unknown:
         return None
     if not coverage.missing:
@@ -153,7 +156,7 @@ _ENDED: Final = {
 _OTHERS: Final = {
     Cause.NO_APPLICATION: "no streaming application has read this cluster yet",
     Cause.NOT_YET: "the streaming application is starting and has not read it yet",
-    Cause.NO_PROGRESS: "the streaming application runs but makes no progress here; it is starting, busy or short of"
+    Cause.NO_PROGRESS: "the streaming application runs but makes no progress on it: it is starting, busy or short of"
     " CPU",
 }
 
@@ -189,7 +192,7 @@ def why_stalled(stall: Stall, now_ms: int, *, is_dated: bool = True) -> str:
         gone = "" if stall.unread_since_ms is None else f"; {_unread(stall, now_ms, is_dated)}"
         return f"{stall.error}{gone}"
     if stall.cause is Cause.CLOCK_SET_BACK and stall.until_ms is not None:
-        return f"the clock was set back: until {_time(stall.until_ms, now_ms)} all that is read passes for old"
+        return f"the clock was set back: until {_time(stall.until_ms, now_ms)} every read counts as old"
     if (ended := _ENDED.get(stall.cause)) is not None:
         return f"{_unread(stall, now_ms, is_dated)}; {ended}"
     return _OTHERS[stall.cause]

@@ -88,13 +88,13 @@ class Counts(Shape):
 @dataclass(slots=True, kw_only=True)
 class Transaction(Shape):
     transactional_id: Annotated[
-        str, Field(description="The id itself; escaped, as people see it, where it is not UTF-8.")
+        str, Field(description="The id itself; its display form (escaped) if it is not valid UTF-8.")
     ]
     state: State
-    producer_id: Annotated[int, Field(description="-1: none of the id's records could be decoded.")]
+    producer_id: Annotated[int, Field(description="-1 if none of the id's records could be decoded.")]
     producer_id_str: Wide = None
     producer_epoch: int
-    timeout_ms: Annotated[int, Field(description="2147483647: two-phase, it never times out.")]
+    timeout_ms: Annotated[int, Field(description="2147483647 for a two-phase commit, which never times out.")]
     started_at: Time | None
     started_raw_ms: RawMs = None
     last_updated_at: Time | None
@@ -106,7 +106,7 @@ class Transaction(Shape):
     expires_at: Time | None
     expires_raw_ms: RawMs = None
     partitions: Annotated[
-        list[TopicPartition], Field(description="The full set while the transaction is open, else empty.")
+        list[TopicPartition], Field(description="All partitions while the transaction is open, else empty.")
     ]
     coordinator: Coordinator
     client_transaction_version: int
@@ -115,7 +115,7 @@ class Transaction(Shape):
     last_outcome: Annotated[str, OneOf("commit", "abort")] | None
     counts: Counts
     transactional_id_b64: IdBytes
-    href: Annotated[str, Field(description="Where this id is shown in full.")]
+    href: Annotated[str, Field(description="Path of this transactional id.")]
 
     @staticmethod
     def of(

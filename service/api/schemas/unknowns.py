@@ -79,7 +79,7 @@ def of_cluster(
         why = "not watched: --topics or --mirrored leaves them out"
         found.append(Unknown(UnknownKind.NOT_WATCHED, f"{coverage.not_covered} partitions", why))
     if truncated:
-        why = "too many at once: they have no finding, or were not read"
+        why = "too many at once: no finding was opened, or they were not read"
         found.append(Unknown(UnknownKind.LEFT_OUT, describe_counts(truncated), why))
     found += [_gap(gap) for gap in gaps]
     if unknown_ids:

@@ -177,7 +177,7 @@ def test_openapi_declares_the_problems_of_each_operation(client: TestClient) -> 
 def test_openapi_describes_the_filters(client: TestClient) -> None:
     operation = client.get("/openapi.json").json()["paths"]["/api/v1/clusters/{cluster}/transactions"]["get"]
     schemas = {parameter["name"]: parameter["schema"] for parameter in operation["parameters"]}
-    said = {"title": "Limit", "description": "Items of the page at most."}
+    said = {"title": "Limit", "description": "Maximum number of items in the page."}
     assert schemas["limit"] == {"type": "integer", "minimum": 1, "maximum": 200, "default": 50, **said}
     assert set(schemas) == {
         "cluster",

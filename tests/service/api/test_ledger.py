@@ -149,8 +149,8 @@ def test_a_partition_that_is_not_tailed_says_how_it_would_be(cluster: Tailing, w
     assert problem["type"] == "urn:txnscope:not-tailed"
     if place == "orders/0":
         assert problem["detail"] == (
-            "partition 'orders-0' of cluster 'orders' is not tailed: txnscope reads every batch only of the topics it"
-            " is told to, with --partitions all --topics orders"
+            "partition 'orders-0' of cluster 'orders' is not tailed: txnscope reads every batch only of the topics"
+            " given with --partitions all --topics orders"
         )
 
 
@@ -168,7 +168,7 @@ def test_the_source_is_shown_as_that_of_the_log_is(cluster: Tailing) -> None:
             "watched": 1,
             "judged": 0,
             "unknown": 1,
-            "why": "1 of 1 partitions are not read to their end yet",
+            "why": "1 of 1 partitions have not been read to their end yet",
         },
         "as_of": NOW,
         "error": None,

@@ -29,7 +29,7 @@ def test_without_brokers_it_says_so_and_no_retry_helps(url: str) -> None:
         assert client.get("/-/ready").status_code == 200
     assert (answer.status_code, answer.json()["type"]) == (503, "urn:txnscope:no-brokers")
     assert answer.json()["detail"] == (
-        "no brokers configured: this has to be asked of Kafka, start the service with --bootstrap-servers"
+        "no brokers configured: this request needs Kafka, start the service with --bootstrap-servers"
     )
     assert "Retry-After" not in answer.headers
 

@@ -139,7 +139,7 @@ def test_what_nobody_owns_is_unknown_until_it_is_confirmed_and_says_why(cluster:
         None,
         None,
     )
-    assert "no transactional.id is known to have had its producer id" in one["blocker"]["why"]
+    assert "no owner of its producer id is known" in one["blocker"]["why"]
     assert one["why"].startswith(f"producer id {PID}: ")
     cluster.see(hanging_finding(name=None))
     one = get(cluster)
@@ -214,11 +214,12 @@ def test_what_has_just_begun_to_stand_is_no_gap(cluster: WithPartitions) -> None
     cluster.look(stalled_partition(stalled_since_ms=NOW_MS - 2_900))
     assert get(cluster)["judged"]
     cluster.look(at_ms=NOW_MS + 100)
-    assert get(cluster)["why"] == "what is open there was not read yet"
+    assert get(cluster)["why"] == "its open transactions have not been read yet"
 
 
 @pytest.mark.parametrize(
-    ("whole", "why"), [(True, None), (False, "not all that is open there could be read: no permission on topic orders")]
+    ("whole", "why"),
+    [(True, None), (False, "not all of its open transactions could be read: no permission on topic orders")],
 )
 def test_without_describe_producers_all_has_to_be_read(cluster: WithPartitions, whole: bool, why: str | None) -> None:
     cluster.read([owner(b"a")])
@@ -382,8 +383,8 @@ def test_a_cluster_counts_what_it_watches_and_says_what_it_cannot_judge(cluster:
     }
     unknown = {one["what"]: (one["why"], one["grant"]) for one in body["unknown"]}
     assert unknown["orders-3 and orders-9"] == ("no leader", None)
-    assert unknown["orders-1"] == (f"not all that is open there could be read: {denied}", "READ on topic secret")
-    assert "being looked at again" in unknown["orders-2"][0]
+    assert unknown["orders-1"] == (f"not all of its open transactions could be read: {denied}", "READ on topic secret")
+    assert "being checked again" in unknown["orders-2"][0]
     assert unknown["11 partitions"] == ("not watched: --topics or --mirrored leaves them out", None)
 
 
@@ -399,7 +400,7 @@ def test_a_cluster_whose_partitions_all_answer_knows_all_of_them(cluster: WithPa
 def test_a_log_that_is_read_late_leaves_what_is_open_unknown(cluster: WithPartitions) -> None:
     cluster.read([owner(b"a", state=states.COMPLETE_COMMIT, topics=())], behind=3)
     cluster.look(stalled_partition(), read(entry()))
-    assert get(cluster)["why"] == f"producer id {PID}: the coordinators' log is not read to its end"
+    assert get(cluster)["why"] == f"producer id {PID}: the transaction log is not read to its end"
     assert get(cluster, CLUSTER)["partitions"]["judged"] == 0
 
 

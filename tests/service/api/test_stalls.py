@@ -69,7 +69,7 @@ def test_a_source_that_starves_beside_one_that_is_read(cluster: WithPartitions) 
     ((name, (since, why)),) = stalled(cluster).items()
     assert (name, since) == ("partitions", NOW)
     assert why is not None
-    assert why.startswith("the streaming application runs but makes no progress here")
+    assert why.startswith("the streaming application runs but makes no progress on it")
 
 
 def test_the_error_of_a_source_is_the_reason(cluster: WithPartitions) -> None:
