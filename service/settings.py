@@ -91,7 +91,7 @@ class Settings(BaseSettings):
             raise ValueError("not a list of topics")
         for glob in globs:
             if not isinstance(glob, str) or not _GLOB.fullmatch(glob):
-                raise ValueError(f"{glob!r} is no topic and no glob of topics like orders-*")
+                raise ValueError(f"{glob!r} is neither a topic nor a glob like orders-*")
         return tuple(globs)
 
     @field_validator("partitions")
@@ -99,9 +99,9 @@ class Settings(BaseSettings):
     def _can_be_done(cls, partitions: str, info: ValidationInfo) -> str:
         """Checks `partitions`. The field comes after `topics`, which this check needs."""
         if partitions not in (STALLED, ALL):
-            raise ValueError(f"{partitions!r}: not a way to read partitions: {STALLED}, {ALL}")
+            raise ValueError(f"{partitions!r}: unknown mode, choose {STALLED} or {ALL}")
         if partitions == ALL and not info.data.get("topics"):
-            raise ValueError("all needs --topics: it reads every byte of the topics it is given")
+            raise ValueError("all needs --topics: it reads every byte of these topics")
         return partitions
 
     @field_validator("operators")
@@ -115,9 +115,9 @@ class Settings(BaseSettings):
                     f"the key of {name!r} is not {SHORTEST_KEY} or more printable characters without spaces"
                 )
             if not name.strip():
-                raise ValueError("an operator has no name: the audit keeps it")
+                raise ValueError("an operator has no name: the audit needs one")
         if len(set(operators.values())) < len(operators):
-            raise ValueError("two operators have the same key: the audit could not tell them apart")
+            raise ValueError("two operators have the same key: the audit could not distinguish them")
         return operators
 
     @field_validator("cluster")
@@ -127,14 +127,14 @@ class Settings(BaseSettings):
         if cluster is not None and (
             "/" in cluster or cluster in ("", ".", "..") or cluster != cluster.strip() or not cluster.isprintable()
         ):
-            raise ValueError("not a name: it is empty, a dot, or has a slash, a control character or space around it")
+            raise ValueError("not a name: empty, a dot, or with a slash, a control character or space around it")
         return cluster
 
     @field_validator("url")
     @classmethod
     def _is_http(cls, url: str) -> str:
         if not re.fullmatch(r"[!-~]+", url):
-            raise ValueError("not a URL: it has spaces or characters to be percent-encoded")
+            raise ValueError("not a URL: it has spaces, or characters that have to be percent-encoded")
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname or (parts.port == 0):
             raise ValueError("not a URL like http://127.0.0.1:8080")

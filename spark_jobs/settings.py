@@ -63,7 +63,7 @@ def parse(argv: list[str]) -> IngestSettings:
     flags = parser.parse_args(argv)
     tails = flags.partitions == "all"
     if tails and not flags.topics:
-        parser.error("partitions: all needs --topics: it reads every byte of the topics it is given")
+        parser.error("partitions: all needs --topics: it reads every byte of these topics")
     return IngestSettings(
         client=ClientSettings.load(flags.bootstrap_servers, flags.kafka_config),
         cluster=flags.cluster,
@@ -83,6 +83,6 @@ def _json(load: Callable[[str], _T]) -> Callable[[str], _T]:
         try:
             return load(text)
         except (ValueError, TypeError, AttributeError):
-            raise argparse.ArgumentTypeError("not the JSON that `txnscope ingest` makes of its settings") from None
+            raise argparse.ArgumentTypeError("not the settings that `txnscope ingest` passes as JSON") from None
 
     return read

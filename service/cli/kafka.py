@@ -43,7 +43,7 @@ def client_settings(settings: Settings) -> ClientSettings:
     an address.
     """
     if not settings.bootstrap_servers:
-        raise CommandFailed("--bootstrap-servers is missing: the brokers to begin with, HOST:PORT[,…]")
+        raise CommandFailed("--bootstrap-servers is missing: give HOST:PORT[,…]")
     try:
         return ClientSettings.load(settings.bootstrap_servers, settings.kafka_config)
     except BadClientConfig as error:

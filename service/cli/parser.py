@@ -13,19 +13,22 @@ from service.domain.transaction_log.states import NAMES
 from service.settings import Settings, flag
 
 _HELP: Final = {
-    "bootstrap_servers": ("H:P[,…]", "brokers to begin with"),
-    "kafka_config": ("FILE", "client.properties as Kafka's own tools take it"),
+    "bootstrap_servers": ("H:P[,…]", "bootstrap brokers"),
+    "kafka_config": ("FILE", "client.properties, in the format of Kafka's own tools"),
     "cluster": ("NAME", "name of the cluster"),
     "store": ("URL", "sqlite:///FILE or postgresql://HOST/DATABASE"),
-    "checkpoint": ("DIR", "where Spark keeps scratch files"),
-    "partitions": ("MODE", "of which partitions batches are read: stalled, or all of --topics"),
-    "liveness": ("FILE|PORT", "tells that the application works: a file whose time moves, or a port that answers"),
-    "operator_key_file": ("FILE", "holds the key of an operator"),
-    "topics": ("GLOB", "only partitions of these topics are watched (default: all)"),
-    "mirrored": ("GLOB", "not of these, which are copied byte for byte from another cluster"),
+    "checkpoint": ("DIR", "directory for Spark's scratch files"),
+    "partitions": ("MODE", "partitions whose batches are read: stalled ones, or all of --topics"),
+    "liveness": (
+        "FILE|PORT",
+        "a file that is touched, or a port that answers, while the application makes progress",
+    ),
+    "operator_key_file": ("FILE", "file with an operator's key"),
+    "topics": ("GLOB", "topics to watch (default: all)"),
+    "mirrored": ("GLOB", "topics to leave out: byte-for-byte copies from another cluster"),
     "host": ("HOST", "address to serve on"),
     "port": ("PORT", "port to serve on"),
-    "url": ("URL", "where the service is"),
+    "url": ("URL", "address of the service"),
 }
 _LISTS: Final = ("topics", "mirrored")
 _KAFKA: Final = (
@@ -80,8 +83,8 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 def _parser() -> Parser:
     top = Parser(
         prog="txnscope",
-        description="What every Kafka transaction is doing, and what it ended in.",
-        epilog="Settings: flags, then TXNSCOPE_* (TXNSCOPE_PORT is --port), then the TOML file of --config.",
+        description="Shows what every Kafka transaction is doing, and how it ended.",
+        epilog="Settings come from flags, then TXNSCOPE_* (TXNSCOPE_PORT is --port), then the TOML file of --config.",
         allow_abbrev=False,
     )
     top.add_argument("--version", action="version", version=f"txnscope {version()}")
@@ -97,7 +100,9 @@ def _parser() -> Parser:
             shown = f" (default: {default})" if default else ""
             sub.add_argument(flag(name), metavar=metavar, nargs="+" if name in _LISTS else None, help=text + shown)
         if command.settings:
-            sub.add_argument("--config", metavar="FILE", help="settings in TOML, keys like bootstrap_servers")
+            sub.add_argument(
+                "--config", metavar="FILE", help="TOML file with settings, with keys like bootstrap_servers"
+            )
         if command.more is not None:
             command.more(sub)
     return top
@@ -105,91 +110,101 @@ def _parser() -> Parser:
 
 def _transactions(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--state", choices=sorted(NAMES.values()), help="only this state")
-    sub.add_argument("--prefix", metavar="TEXT", help="only ids that begin so")
-    sub.add_argument("--min-age", metavar="DURATION", help="only those open for longer: 90s, 15m, 24h, 7d")
-    sub.add_argument("--producer-id", metavar="N", help="only those of this producer id")
-    sub.add_argument("--topic", metavar="NAME", help="only those open on this topic")
-    sub.add_argument("--q", metavar="TEXT", help="only ids that contain this")
+    sub.add_argument("--prefix", metavar="TEXT", help="only ids with this prefix")
+    sub.add_argument(
+        "--min-age", metavar="DURATION", help="only transactions open for this long or longer: 90s, 15m, 24h, 7d"
+    )
+    sub.add_argument("--producer-id", metavar="N", help="only the id that has this producer id")
+    sub.add_argument("--topic", metavar="NAME", help="only transactions open on this topic")
+    sub.add_argument("--q", metavar="TEXT", help="only ids that contain this text")
     sub.add_argument("--sort", choices=("age", "last_updated", "transactional_id"), help="order (default: age)")
-    sub.add_argument("--limit", metavar="N", type=_positive, default=50, help="rows at most (default: 50)")
+    sub.add_argument("--limit", metavar="N", type=_positive, default=50, help="maximum number of rows (default: 50)")
     _json(sub)
 
 
 def _transaction(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("id", metavar="ID", help="the transactional.id")
     sub.add_argument(
-        "--limit", metavar="N", type=_positive, default=20, help="rows of its timeline at most (default: 20)"
+        "--limit", metavar="N", type=_positive, default=20, help="maximum number of timeline rows (default: 20)"
     )
     _json(sub)
 
 
 def _expiring(sub: argparse.ArgumentParser) -> None:
-    sub.add_argument("--within", metavar="DURATION", help="only those that expire so soon: 90s, 24h (default), 7d")
-    sub.add_argument("--limit", metavar="N", type=_positive, default=50, help="rows at most (default: 50)")
+    sub.add_argument(
+        "--within", metavar="DURATION", help="only ids that expire within this time: 90s, 24h (default), 7d"
+    )
+    sub.add_argument("--limit", metavar="N", type=_positive, default=50, help="maximum number of rows (default: 50)")
     _json(sub)
 
 
 def _findings(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--kind", choices=KINDS, metavar="KIND", help=f"only this kind: {', '.join(KINDS)}")
     sub.add_argument("--severity", choices=SEVERITIES, help="only this severity")
-    sub.add_argument("--status", choices=STATUSES, help="only this status (default: candidates and confirmed ones)")
-    sub.add_argument("--all", action="store_true", help="resolved ones, too")
-    sub.add_argument("--transactional-id", metavar="ID", help="only those about this id")
-    sub.add_argument("--topic", metavar="NAME", help="only those about this topic")
-    sub.add_argument("--partition", metavar="N", help="only those about this partition")
-    sub.add_argument("--limit", metavar="N", type=_positive, default=50, help="rows at most (default: 50)")
+    sub.add_argument("--status", choices=STATUSES, help="only this status (default: candidate and confirmed)")
+    sub.add_argument("--all", action="store_true", help="include resolved findings")
+    sub.add_argument("--transactional-id", metavar="ID", help="only findings about this id")
+    sub.add_argument("--topic", metavar="NAME", help="only findings about this topic")
+    sub.add_argument("--partition", metavar="N", help="only findings about this partition")
+    sub.add_argument("--limit", metavar="N", type=_positive, default=50, help="maximum number of rows (default: 50)")
     _json(sub)
 
 
 def _partitions(sub: argparse.ArgumentParser) -> None:
-    sub.add_argument("--lagging", action="store_true", help="only those whose LSO stands below the high watermark")
-    sub.add_argument("--topic", metavar="NAME", help="only those of this topic")
-    sub.add_argument("--limit", metavar="N", type=_positive, default=50, help="rows at most (default: 50)")
+    sub.add_argument(
+        "--lagging", action="store_true", help="only partitions whose LSO is stalled below the high watermark"
+    )
+    sub.add_argument("--topic", metavar="NAME", help="only partitions of this topic")
+    sub.add_argument("--limit", metavar="N", type=_positive, default=50, help="maximum number of rows (default: 50)")
     _json(sub)
 
 
 def _hanging(sub: argparse.ArgumentParser) -> None:
-    sub.add_argument("--allow-partial", action="store_true", help="0, not 4, if not everything can be judged")
-    sub.add_argument("--limit", metavar="N", type=_positive, default=50, help="so many at most (default: 50)")
+    sub.add_argument(
+        "--allow-partial", action="store_true", help="exit with 0 instead of 4 if not everything can be judged"
+    )
+    sub.add_argument(
+        "--limit", metavar="N", type=_positive, default=50, help="maximum number of findings (default: 50)"
+    )
     _json(sub)
 
 
 def _groups(sub: argparse.ArgumentParser) -> None:
-    sub.add_argument("--blocked", action="store_true", help="only those that wait or soon will")
-    sub.add_argument("--limit", metavar="N", type=_positive, default=50, help="rows at most (default: 50)")
+    sub.add_argument("--blocked", action="store_true", help="only groups that wait, or will reach the LSO")
+    sub.add_argument("--limit", metavar="N", type=_positive, default=50, help="maximum number of rows (default: 50)")
     _json(sub)
 
 
 def _inspect(sub: argparse.ArgumentParser) -> None:
-    sub.add_argument("files", metavar="FILE", nargs="+", help="a segment (.log), or a directory of them")
-    sub.add_argument("--as", dest="kind", choices=("log", "data"), help="transaction log or data (default: by itself)")
+    sub.add_argument("files", metavar="FILE", nargs="+", help="a segment (.log), or a directory of segments")
+    sub.add_argument("--as", dest="kind", choices=("log", "data"), help="transaction log or data (default: detected)")
 
 
 def _explain(sub: argparse.ArgumentParser) -> None:
-    sub.add_argument("place", metavar="TOPIC-PARTITION@OFFSET", help="the record; with --segments @OFFSET is enough")
-    sub.add_argument("--to", metavar="OFFSET", type=_number, help="all from there up to before this offset")
+    sub.add_argument("place", metavar="TOPIC-PARTITION@OFFSET", help="the record; with --segments, @OFFSET is enough")
+    sub.add_argument("--to", metavar="OFFSET", type=_number, help="end of the range, exclusive")
     sub.add_argument(
         "--segments",
         metavar="FILE",
         nargs="+",
-        help="ask these segments (.log) or directories of them, not the service; __transaction_state gives names",
+        help="read these segments (.log), or directories of them, not the service; names come from __transaction_state",
     )
     _json(sub)
 
 
 def _json(sub: argparse.ArgumentParser) -> None:
-    sub.add_argument("--json", action="store_true", help="the service's JSON instead of a table")
+    sub.add_argument("--json", action="store_true", help="print the service's JSON instead of a table")
 
 
 def _resolve(sub: argparse.ArgumentParser) -> None:
-    sub.add_argument("finding", metavar="FINDING_ID", help="a confirmed hanging transaction")
-    sub.add_argument("--execute", action="store_true", help="write the marker (default: only say what it would be)")
+    sub.add_argument("finding", metavar="FINDING_ID", help="id of the finding of a confirmed hanging transaction")
+    sub.add_argument("--execute", action="store_true", help="write the marker (default: dry run)")
     _json(sub)
 
 
 def _number(text: str) -> int:
     if not (text.isascii() and text.isdigit()):
-        raise argparse.ArgumentTypeError(f"{text!r} is no offset")
+        raise argparse.ArgumentTypeError(f"{text!r} is not an offset")
     return int(text)
 
 
@@ -202,33 +217,40 @@ def _positive(text: str) -> int:
 
 COMMANDS: Final = (
     Command(
-        "watch", "watch", "the streaming application and the service, supervised together", (*_KAFKA, "host", "port")
+        "watch",
+        "watch",
+        "runs the streaming application and the service, supervised together",
+        (*_KAFKA, "host", "port"),
     ),
-    Command("ingest", "ingest", "the streaming application alone", (*_KAFKA, "liveness")),
-    Command("serve", "serve", "the service alone", ("host", "port", "store", "bootstrap_servers", "kafka_config")),
-    Command("transactions", "transactions", "a table of transactional.ids, from the service", _SERVICE, _transactions),
-    Command("transaction", "transaction", "one transactional.id in full, from the service", _SERVICE, _transaction),
+    Command("ingest", "ingest", "runs the streaming application alone", (*_KAFKA, "liveness")),
+    Command("serve", "serve", "runs the service alone", ("host", "port", "store", "bootstrap_servers", "kafka_config")),
+    Command("transactions", "transactions", "lists transactional.ids", _SERVICE, _transactions),
+    Command("transaction", "transaction", "shows one transactional.id in full", _SERVICE, _transaction),
     Command(
-        "hanging", "hanging", "transactions nobody will end, and the way out, from the service", _SERVICE, _hanging
+        "hanging",
+        "hanging",
+        "lists transactions that no coordinator will end, and their remediation",
+        _SERVICE,
+        _hanging,
     ),
-    Command("partitions", "partitions", "a table of data partitions, from the service", _SERVICE, _partitions),
-    Command("findings", "findings", "what is wrong or about to be, from the service", _SERVICE, _findings),
-    Command("expiring", "expiring", "the transactional.ids that expire soon, from the service", _SERVICE, _expiring),
-    Command("groups", "groups", "consumer groups behind open transactions, from the service", _SERVICE, _groups),
+    Command("partitions", "partitions", "lists data partitions", _SERVICE, _partitions),
+    Command("findings", "findings", "lists what is wrong or about to go wrong", _SERVICE, _findings),
+    Command("expiring", "expiring", "lists transactional.ids that expire soon", _SERVICE, _expiring),
+    Command("groups", "groups", "lists consumer groups behind open transactions", _SERVICE, _groups),
     Command(
         "resolve",
         "resolve",
-        "ends a hanging transaction with the marker it lacks",
+        "ends a hanging transaction by writing its missing marker",
         (*_SERVICE, "operator_key_file"),
         _resolve,
     ),
-    Command("explain", "explain", "whose the records are, and how their transaction ended", _SERVICE, _explain),
-    Command("inspect", "inspect", "decodes broker segment files, one line a batch or transition", (), _inspect),
+    Command("explain", "explain", "shows who wrote records, and how their transactions ended", _SERVICE, _explain),
+    Command("inspect", "inspect", "decodes broker segment files, one line for each batch or transition", (), _inspect),
     Command(
         "doctor",
         "doctor",
-        "what txnscope may see of a cluster, which verdicts that allows, which ACLs are missing",
+        "reports what txnscope may see of a cluster, which verdicts that allows, and which ACLs are missing",
         ("bootstrap_servers", "kafka_config", "topics", "mirrored"),
     ),
-    Command("migrate", "migrate", "brings the store's schema to head", ("store",)),
+    Command("migrate", "migrate", "migrates the store's schema to this version", ("store",)),
 )

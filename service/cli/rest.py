@@ -135,7 +135,7 @@ class Service:
                 raise
             raise CommandFailed(
                 f"{error}; whether the marker was written is not known: if it was, the finding resolves within seconds,"
-                " and the audit has it",
+                " and the audit lists it",
                 UNREACHABLE,
             ) from None
 
@@ -163,9 +163,9 @@ class Service:
             page = self._list(self._get(f"/clusters?limit={_PAGE}"), {"cluster"})
             names = [str(one["cluster"]) for one in page["items"]]
             if not names:
-                raise CommandFailed(f"{self._url} knows no cluster yet", UNREACHABLE)
+                raise CommandFailed(f"{self._url} has no cluster yet", UNREACHABLE)
             if len(names) > 1:
-                raise CommandFailed(f"--cluster is missing, there are several: {', '.join(sorted(names))}")
+                raise CommandFailed(f"--cluster is missing, choose one of {', '.join(sorted(names))}")
             self._cluster = names[0]
         return self._cluster
 
@@ -194,7 +194,7 @@ class Service:
         return answer
 
     def _foreign(self) -> CommandFailed:
-        return NoAnswer(f"{self._url} (--url) answers, but is no txnscope")
+        return NoAnswer(f"{self._url} (--url) answers, but is not txnscope")
 
     def _get(self, path: str) -> Any:
         return self._ask(path)
@@ -229,7 +229,7 @@ class Service:
             problem = json.load(error)
             text = str(problem.get("detail") or problem["title"])
         except (ValueError, AttributeError, KeyError, OSError):
-            return NoAnswer(f"{self._url} (--url) answers {error.code}, and is no txnscope")
+            return NoAnswer(f"{self._url} (--url) answers {error.code}, and is not txnscope")
         return CommandFailed(" ".join(text.split()), USAGE if error.code < 500 else UNREACHABLE)
 
 

@@ -81,7 +81,7 @@ def test_a_late_write_is_aborted_once_its_id_is_fenced(at: Callable[[str], Resol
     assert here.audited(hang) == [("bob", audit.BEGUN), ("bob", audit.WRITTEN)]
     assert committed_on(lab.bootstrap, "r-late", 1) == []
     answer = here.post(finding, {"dry_run": False})
-    assert (answer.status_code, answer.json()["detail"]) == (409, "it has ended already: our_marker")
+    assert (answer.status_code, answer.json()["detail"]) == (409, "the finding has ended already: our_marker")
 
 
 @on("3.9.2")
@@ -99,7 +99,7 @@ def test_the_command_line_ends_what_nobody_ever_had(at: Callable[[str], ResolveC
     first, *_, pasteable = dry.stdout.splitlines()
     who = f"producer id {hang.producer_id}, epoch {hang.producer_epoch} (coordinator epoch 0)"
     assert first == f"would write ABORT to r-cli-0 for {who}"
-    assert "nothing was written: add --execute" in dry.stdout
+    assert "dry run, nothing was written: add --execute" in dry.stdout
     assert pasteable.endswith(f"abort --topic r-cli --partition 0 --start-offset {hang.start_offset}")
     assert json.loads(here.cli(finding, "--json").stdout)["executed"] is False
 
@@ -107,7 +107,7 @@ def test_the_command_line_ends_what_nobody_ever_had(at: Callable[[str], ResolveC
     (here.key_file.parent / "other.key").write_text("the-key-of-nobody-0\n")
     for code, says, arguments in (
         (2, "the key of an operator", ["--operator-key-file", str(here.key_file.with_name("other.key"))]),
-        (2, "it has to hold one key", ["--operator-key-file", str(here.key_file.with_name("two.key"))]),
+        (2, "the file has to contain one key", ["--operator-key-file", str(here.key_file.with_name("two.key"))]),
         (2, "No such file", ["--operator-key-file", str(here.key_file.with_name("no.key"))]),
         (2, "there is no cluster 'nope'", ["--cluster", "nope"]),
         (3, "no answer from", ["--url", "http://127.0.0.1:1", "--cluster", "test"]),
@@ -124,7 +124,7 @@ def test_the_command_line_ends_what_nobody_ever_had(at: Callable[[str], ResolveC
     assert done.stdout.startswith(f"wrote ABORT to r-cli-0 for {who}")
     lab.wait_until_resolved(hang, kinds.OUR_MARKER)
     late = here.cli(finding, "--execute")
-    assert (late.returncode, "it has ended already" in late.stderr) == (2, True)
+    assert (late.returncode, "the finding has ended already" in late.stderr) == (2, True)
 
     again = never_added(producer, "r-cli", 0)
     says = f"it began at offset {again.start_offset} with epoch {again.producer_epoch}"
@@ -189,7 +189,7 @@ def test_a_committed_transaction_gets_the_commit_that_it_lost(tmp_path: Path, ve
         resolve_clients(lab, brokers.bootstrap) as here,
     ):
         with stopped_leader(brokers, "r-lost") as torn:
-            assert "cannot be looked at now" in here.refusal(here.claimed(torn.hang()))
+            assert "cannot be read now" in here.refusal(here.claimed(torn.hang()))
         if version not in SKIPS_THE_LOST:
             lab.wait_until_free("r-lost", LOST)
             return
@@ -205,7 +205,7 @@ def test_a_committed_transaction_gets_the_commit_that_it_lost(tmp_path: Path, ve
         with frozen(brokers, torn.victim):
             answer = here.post(finding, {"dry_run": False})
             # the frozen broker leads the partition, and may be the one that is asked who leads it
-            refusals = {409: "cannot be looked at now", 503: "does not answer"}
+            refusals = {409: "cannot be read now", 503: "does not answer"}
             assert refusals[answer.status_code] in answer.json()["detail"]
         here.until_accepted(finding)
         assert still_hangs(brokers, torn)

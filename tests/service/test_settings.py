@@ -63,11 +63,11 @@ def test_foreign_variables_are_nobodys_business(monkeypatch: pytest.MonkeyPatch)
         ("port = ", "not TOML: Invalid value ("),
         ('port = "many"', "port: 'many': Input should be a valid integer"),
         ("port = 65536", "port: 65536: Input should be less than or equal to 65535"),
-        ('topics = "a/b"', "topics: 'a/b' is no topic and no glob of topics like orders-*"),
+        ('topics = "a/b"', "topics: 'a/b' is neither a topic nor a glob like orders-*"),
         ("mirrored = 5", "mirrored: not a list of topics"),
-        ("mirrored = [5]", "mirrored: 5 is no topic and no glob of topics like orders-*"),
-        ('partitions = "all"', "partitions: all needs --topics: it reads every byte of the topics it is given"),
-        ('partitions = "some"', "partitions: 'some': not a way to read partitions: stalled, all"),
+        ("mirrored = [5]", "mirrored: 5 is neither a topic nor a glob like orders-*"),
+        ('partitions = "all"', "partitions: all needs --topics: it reads every byte of these topics"),
+        ('partitions = "some"', "partitions: 'some': unknown mode, choose stalled or all"),
         ("cluster = 5", "cluster: 5: Input should be a valid string"),
     ],
 )
@@ -99,7 +99,7 @@ def test_globs_of_topics_in_the_environment(globs: str, monkeypatch: pytest.Monk
     assert settings.load({}).topics == ("orders-*", "pay")
     assert settings.load({"topics": ["a"]}).topics == ("a",)
     monkeypatch.setenv("TXNSCOPE_TOPICS", "orders/*")
-    with pytest.raises(SettingsError, match=r"^TXNSCOPE_TOPICS: 'orders/\*' is no topic"):
+    with pytest.raises(SettingsError, match=r"^TXNSCOPE_TOPICS: 'orders/\*' is neither a topic nor a glob like"):
         settings.load({})
 
 

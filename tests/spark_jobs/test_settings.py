@@ -66,7 +66,7 @@ def test_settings_that_no_command_line_made_are_one_line_and_2(flag: str, capsys
         with pytest.raises(SystemExit) as ended:
             parse([*FLAGS, flag, text])
         assert ended.value.code == 2
-        assert capsys.readouterr().err.startswith(f"txnscope ingest: argument {flag}: not the JSON")
+        assert capsys.readouterr().err.startswith(f"txnscope ingest: argument {flag}: not the settings that")
 
 
 def test_every_batch_is_read_only_of_topics_that_were_named(capsys: pytest.CaptureFixture[str]) -> None:
@@ -78,7 +78,7 @@ def test_every_batch_is_read_only_of_topics_that_were_named(capsys: pytest.Captu
     with pytest.raises(SystemExit) as ended:
         parse([*FLAGS, "--partitions", "all"])
     assert ended.value.code == 2
-    why = "partitions: all needs --topics: it reads every byte of the topics it is given\n"
+    why = "partitions: all needs --topics: it reads every byte of these topics\n"
     assert capsys.readouterr().err == f"txnscope ingest: {why}"
 
 

@@ -32,27 +32,29 @@ def run(_flags: Namespace, settings: Settings) -> int:
         raise CommandFailed(str(error), UNREACHABLE) from error
     if all(broker.why is not None for broker in seen.brokers):
         told = "; ".join(f"broker {b.node} advertises {b.host}:{b.port}: {b.why}" for b in seen.brokers)
-        raise CommandFailed(f"{seen.bootstrap} answers, but no broker where it says it is: {told}", UNREACHABLE)
+        raise CommandFailed(
+            f"{seen.bootstrap} answers, but no broker answers at its advertised address: {told}", UNREACHABLE
+        )
     found = lines(seen)
     _print(seen, found)
     return FOUND if any(line.mark == GAP for line in found) else FINE
 
 
 def _print(seen: ClusterReport, found: list[Line]) -> None:
-    who = seen.principal or "a principal that client.properties does not tell"
-    print(f"cluster {seen.cluster_id or 'of an id that is not told'} at {seen.bootstrap}, as {who}\n")
+    who = seen.principal or "a principal that client.properties does not name"
+    print(f"cluster {seen.cluster_id or 'with an unknown id'} at {seen.bootstrap}, as {who}\n")
     for line in found:
         print(f"{line.mark:<4}  {line.what}: {line.text}")
     rows = [(one.what, one.trust, one.why or "") for one in verdicts(seen)]
     print("\n" + table(("VERDICT", "TRUST", "BUT"), rows))
     missing = [acl for line in found for acl in line.missing]
     if missing:
-        print("\nto see the rest, as somebody who may change ACLs (a rule that denies wins over these):")
+        print("\nto see the rest, run as a principal that may change ACLs (a DENY rule wins over these):")
         for text in acls.lines(missing, seen.principal, seen.bootstrap):
             print(text)
     marker = to_resolve(seen)
     if marker is not None:
         why, acl = marker
-        print(f"\nfor `txnscope resolve --execute` alone, which writes; {why}:")
+        print(f"\nonly for `txnscope resolve --execute`, which writes; {why}:")
         for text in acls.lines([acl], seen.principal, seen.bootstrap):
             print(text)

@@ -38,13 +38,13 @@ def run(flags: Namespace, settings: Settings) -> int:
     place = _place(flags.place)
     to = place.offset + 1 if flags.to is None else flags.to
     if to <= place.offset:
-        raise CommandFailed(f"--to {to} is not above the offset {place.offset}")
+        raise CommandFailed(f"--to {to} has to be above the offset {place.offset}")
     end = None
     if flags.segments:
         explanation, end = explain_segments(flags.segments, place.offset, to)
         found = json.loads(to_json(explanation))
     elif place.topic is None:
-        raise CommandFailed(f"{flags.place!r} names no partition: TOPIC-PARTITION@OFFSET, or --segments FILE…")
+        raise CommandFailed(f"{flags.place!r} has no partition: give TOPIC-PARTITION@OFFSET, or --segments FILE…")
     else:
         found = Service(settings).explain(place.topic, place.partition, place.offset, to)
     if flags.json:
@@ -54,9 +54,11 @@ def run(flags: Namespace, settings: Settings) -> int:
     for text in dict.fromkeys(filter(None, map(_why, found["spans"]))):
         print(f"\n{fill(text, _WIDTH)}")
     if end is not None and any(one["kind"] == OPEN for one in found["spans"]):
-        print(f"open as far as these files tell: they end at offset {end}", file=sys.stderr)
+        print(f"open up to the end of these files, at offset {end}", file=sys.stderr)
     if found["truncated_at"] is not None:
-        print(f"reading stopped at offset {found['truncated_at']}: ask again from there for the rest", file=sys.stderr)
+        print(
+            f"reading stopped at offset {found['truncated_at']}: start again from there for the rest", file=sys.stderr
+        )
     return FINE
 
 
@@ -64,7 +66,7 @@ def _place(text: str) -> _Place:
     """Parses TOPIC-PARTITION@OFFSET. The last `-` is before the partition: a topic may contain others."""
     found = _PLACE.fullmatch(text)
     if found is None:
-        raise CommandFailed(f"{text!r} is no place in a log: TOPIC-PARTITION@OFFSET, like orders-0@17")
+        raise CommandFailed(f"{text!r} is no TOPIC-PARTITION@OFFSET, like orders-0@17")
     topic, partition, offset = found.groups()
     return _Place(topic, int(partition or 0), int(offset))
 

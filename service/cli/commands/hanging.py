@@ -24,10 +24,10 @@ _GROUPS_READ: Final = 2_000
 _WIDTH = 100
 _NOTHING: Final = {"watched": 0, "judged": 0, "unknown": 0, "why": "data partitions are not watched"}
 _DECISIONS: Final = {
-    "commit": "commit: its coordinator committed it, an abort would throw committed records away",
+    "commit": "commit: its coordinator committed it, an abort would discard committed records",
     "abort": "abort: no committed transaction can have written it, an abort loses nothing",
     "none": "none: it belongs to no committed transaction, an abort loses nothing",
-    "unknown": "unknown: what its coordinator decided is not proven",
+    "unknown": "unknown: the coordinator's decision is not proven",
 }
 
 Pending = dict[tuple[int, int | None], dict[str, list[str]]]
@@ -50,7 +50,7 @@ def run(flags: Namespace, settings: Settings) -> int:
         blocks = [_block(one, page["as_of"], pending) for one in page["items"]]
         print("\n\n".join(blocks) or _none(coverage, page["as_of"]))
     if page["next_cursor"]:
-        print(f"the newest {len(page['items'])}, there are more (--limit)", file=sys.stderr)
+        print(f"only the newest {len(page['items'])} are shown (--limit)", file=sys.stderr)
     if page["truncated"]:
         print(f"{page['truncated']:,} more are left out: too many at once", file=sys.stderr)
     if gap is not None:
@@ -67,9 +67,11 @@ def _gap(coverage: dict[str, Any], as_of: str | None, service: Service) -> str |
         return str(coverage["why"])
     passed = service.since(as_of)
     if passed > STALE_AFTER:
-        return f"the last look at partitions was {span(int(passed.total_seconds()))} ago"
+        return f"the last sample of the partitions is {span(int(passed.total_seconds()))} old"
     if passed < -STALE_AFTER:
-        return f"the last look at partitions is {span(int(-passed.total_seconds()))} ahead: the clock was set back"
+        return (
+            f"the last sample of the partitions lies {span(int(-passed.total_seconds()))} ahead: the clock was set back"
+        )
     return None
 
 
@@ -104,7 +106,7 @@ def _lines(one: dict[str, Any], as_of: str | None, pending: Pending) -> Iterator
     owner = f" [{one['owner']}]" if one["owner"] else ""
     yield "who", f"{name_of(subject) or 'no transactional.id is known'}, {producer}{owner}"
     yield "since", f"{one['opened_at']} ({age(one['opened_at'], as_of)} ago)"
-    yield "waiting", ", ".join(one["blocked_groups"]) or "no consumer group that is known"
+    yield "waiting", ", ".join(one["blocked_groups"]) or "no known consumer group"
     if subject["topic"] == OFFSETS_TOPIC:
         for group, places in pending.get((subject["partition"], subject["producer_id"]), {}).items():
             yield "offsets of", f"{group} on {join_names(places)}: a member that starts waits"

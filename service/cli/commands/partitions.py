@@ -9,14 +9,14 @@ from service.cli.rest import Service
 from service.cli.text import age, name_of, print_page
 from service.settings import Settings
 
-_HEADS = ("PARTITION", "LAG", "LSO", "HIGH WATERMARK", "STANDS FOR", "BLOCKER", "RELATION", "OPEN", "GROUPS", "JUDGED")
+_HEADS = ("PARTITION", "LAG", "LSO", "HIGH WATERMARK", "STALLED FOR", "BLOCKER", "RELATION", "OPEN", "GROUPS", "JUDGED")
 
 
 def run(flags: Namespace, settings: Settings) -> int:
     """Prints the table. CommandFailed: 3 if the service does not answer, 2 if it refuses a filter."""
     query = {"lagging": "true" if flags.lagging else None, "topic": flags.topic}
     page = Service(settings).partitions(query, flags.limit)
-    return print_page(page, flags.json, _HEADS, lambda one: _row(one, page["as_of"]), "nothing was looked at yet")
+    return print_page(page, flags.json, _HEADS, lambda one: _row(one, page["as_of"]), "nothing has been sampled yet")
 
 
 def _row(one: dict[str, Any], as_of: str | None) -> tuple[object, ...]:

@@ -27,7 +27,7 @@ def run(flags: Namespace, settings: Settings) -> int:
     for number, step in enumerate(said["steps"], 1):
         print(f"  {number}. {step}")
     if not said["executed"]:
-        print("nothing was written: add --execute")
+        print("dry run, nothing was written: add --execute")
         if said["command"]:
             print(f"or, with Kafka's own tool: {said['command']}")
     return FINE
@@ -37,12 +37,12 @@ def _key(settings: Settings) -> str:
     """Reads the key of the operator. CommandFailed if it cannot be used; the message does not show the key."""
     file = settings.operator_key_file
     if file is None:
-        raise CommandFailed("--operator-key-file is missing: a file with the key of an operator, and nothing else")
+        raise CommandFailed("--operator-key-file is missing: give a file that contains only an operator's key")
     try:
         key = file.read_text("utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "not a text file"
         raise CommandFailed(f"--operator-key-file {file}: {why}") from error
     if not re.fullmatch(r"[!-~]+", key):
-        raise CommandFailed(f"--operator-key-file {file}: it has to hold one key, and nothing else")
+        raise CommandFailed(f"--operator-key-file {file}: the file has to contain one key, and nothing else")
     return key

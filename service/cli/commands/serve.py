@@ -35,7 +35,7 @@ def listen(host: str, port: int) -> socket.socket:
         if error.errno == errno.EADDRINUSE:
             raise CommandFailed(f"port {port} is in use: choose another with --port", UNREACHABLE) from None
         if error.errno == errno.EACCES:
-            raise CommandFailed(f"port {port}: no permission, ports below 1024 are the system's") from None
+            raise CommandFailed(f"port {port}: no permission, ports below 1024 are reserved") from None
         raise CommandFailed(f"--host {host}: {error.strerror}") from None
     return bound
 

@@ -46,9 +46,9 @@ def run(flags: Namespace, settings: Settings) -> int:
         print()
         print(table(_HEADS, [_row(item) for item in timeline["items"]]))
     if _reaches_back(timeline):
-        print(f"\nOrdinary commits are counted, by minute and not listed, from {timeline['counted_since']} on.")
+        print(f"\nFrom {timeline['counted_since']} on, ordinary commits are counted by minute instead of listed.")
     if timeline["next_cursor"]:
-        print(f"the newest {len(timeline['items'])} rows of its timeline, there are more (--limit)", file=sys.stderr)
+        print(f"only the newest {len(timeline['items'])} rows of its timeline are shown (--limit)", file=sys.stderr)
     return FINE
 
 

@@ -35,13 +35,15 @@ def explain_segments(names: Sequence[str], offset: int, to: int) -> tuple[LogExp
     opened = sorted(_opened(names), key=lambda file: file.first)
     files = [file for file in opened if not file.is_log] or opened
     if not files:
-        raise CommandFailed(f"{', '.join(names)}: no batch in there")
+        raise CommandFailed(f"{', '.join(names)}: no record batch in these files")
     if offset < files[0].first:
         raise CommandFailed(f"no file has offset {offset}: the first begins at {files[0].first}")
     walk, end, truncated_at = SpanBuilder(offset, to), 0, None
     for file in files:
         if file.first < end:
-            raise CommandFailed(f"{file.path} begins at offset {file.first}, before {end}: of another partition?")
+            raise CommandFailed(
+                f"{file.path} begins at offset {file.first}, before {end}: does it belong to another partition?"
+            )
         behind = walk_through(walk, file.data, file.first)
         if behind is None:
             truncated_at = max(end, walk.next)

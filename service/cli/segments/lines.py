@@ -65,7 +65,7 @@ def _batches(data: bytes) -> Iterator[Batch | str]:
         else:
             yield _undecodable(f"{batch.base_offset} (at byte {batch.position})", batch.error)
             if batch.size is None:
-                yield f"the last {len(data) - batch.position} bytes were not read: nobody can tell where a batch begins"
+                yield f"the last {len(data) - batch.position} bytes were not read: the next batch cannot be found"
                 return
         end = batch.position + (batch.size or 0)
     if end < len(data):

@@ -119,7 +119,7 @@ def test_a_table_for_people(capsys: pytest.CaptureFixture[str]) -> None:
         ["3..4", "open", "8 epoch 0"],
     ]
     assert "ABORT at 2" in out
-    assert err == "open as far as these files tell: they end at offset 5\n"
+    assert err == "open up to the end of these files, at offset 5\n"
 
 
 def test_segments_of_the_coordinators_log_give_names_and_causes(capsys: pytest.CaptureFixture[str]) -> None:
@@ -186,21 +186,24 @@ def test_damage_is_unknown_and_not_guessed_around(halves: list[Path], capsys: py
     assert main(["explain", "@11", "--to", "22", "--segments", *map(str, halves)]) == 0
     out, err = capsys.readouterr()
     assert out.splitlines()[-1].split()[:2] == ["13", "unknown"]
-    assert err == "reading stopped at offset 14: ask again from there for the rest\n"
+    assert err == "reading stopped at offset 14: start again from there for the rest\n"
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["orders"], "'orders' is no place in a log: TOPIC-PARTITION@OFFSET, like orders-0@17"),
-        (["orders-0@x"], "'orders-0@x' is no place in a log"),
-        (["orders-0@5", "--to", "5"], "--to 5 is not above the offset 5"),
-        (["@5"], "'@5' names no partition: TOPIC-PARTITION@OFFSET, or --segments FILE"),
+        (["orders"], "'orders' is no TOPIC-PARTITION@OFFSET, like orders-0@17"),
+        (["orders-0@x"], "'orders-0@x' is no TOPIC-PARTITION@OFFSET"),
+        (["orders-0@5", "--to", "5"], "--to 5 has to be above the offset 5"),
+        (["@5"], "'@5' has no partition: give TOPIC-PARTITION@OFFSET, or --segments FILE"),
         (["@9", "--segments", "{0}"], "no file has offset 9: the first begins at 10"),
         (["@22", "--segments", "{0}", "{1}"], "no file has offset 22: the last one ends at 22"),
-        (["@10", "--to", "30", "--segments", "{0}", "{0}"], "begins at offset 10, before 14: of another partition?"),
+        (
+            ["@10", "--to", "30", "--segments", "{0}", "{0}"],
+            "begins at offset 10, before 14: does it belong to another partition?",
+        ),
         (["@1", "--segments", "no/such.log"], "no/such.log: No such file or directory"),
-        (["@1", "--segments", "/dev/null"], "/dev/null: no batch in there"),
+        (["@1", "--segments", "/dev/null"], "/dev/null: no record batch in these files"),
     ],
 )
 def test_what_cannot_be_is_one_line_and_exit_code_2(

@@ -81,5 +81,5 @@ def test_a_foreign_answer_is_one_line_and_3(
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.startswith(f"txnscope {name}: {url} (--url) answers")
-    assert captured.err.endswith("is no txnscope\n")
+    assert captured.err.endswith("is not txnscope\n")
     assert captured.err.count("\n") == 1

@@ -93,7 +93,7 @@ def test_each_hanging_one_says_who_where_since_when_who_waits_and_the_way_out(
     assert facts["decision"].startswith("none: ")
     assert first.splitlines()[-1] == paste, "ready to be pasted: on a line of its own"
     assert "no transactional.id is known, producer id 8" in second
-    assert "no consumer group that is known" in second
+    assert "no known consumer group" in second
     assert "decision    commit: its coordinator committed it" in second
     assert "kafka-transactions.sh" not in second
 
@@ -127,9 +127,9 @@ def test_who_has_not_looked_does_not_say_that_all_is_well(cluster: WithPartition
     says = {
         "never": "data partitions are not watched",
         "in trouble": "no broker of b:9092 answers",
-        "long ago": "the last look at partitions was ",
-        "set back": "the last look at partitions is ",
-        "at nothing": "no topic is to be seen: there is none, or DESCRIBE is not allowed",
+        "long ago": "the last sample of the partitions is ",
+        "set back": "the last sample of the partitions lies ",
+        "at nothing": "no topic is visible: there is none, or DESCRIBE is denied",
     }[looked]
     if looked == "in trouble":
         cluster.partitions.report_trouble(NoBroker("b:9092"))
@@ -160,7 +160,7 @@ def test_how_partitions_stand_as_a_table(cluster: WithPartitions, ask: Ask) -> N
     assert audit.split() == ["audit-0", "0", "110", "110", "-", "-", "-", "0", "0", "yes"]
     assert orders.split() == ["orders-0", "10", "100", "110", "20s", "pay", "open", "1", "0", "yes"]
     assert "producer id 99" in unknown
-    assert "no: producer id 99: no transactional.id is known to have had its producer id" in unknown
+    assert "no: producer id 99: no owner of its producer id is known" in unknown
     assert well.split()[0] == "orders-2"
     assert err.startswith("4 rows as of 2026-09-21T14:13:50.123Z")
     assert len(ask("partitions", "--lagging")[1].splitlines()) == 3

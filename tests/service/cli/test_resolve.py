@@ -122,7 +122,7 @@ def test_a_file_without_a_key_is_named(odd: Odd, tmp_path: Path, capsys: pytest.
     file.write_text(text, "utf-8")
     assert run(odd, tmp_path, "--operator-key-file", str(file)) == 2
     err = capsys.readouterr().err
-    assert err == f"txnscope resolve: --operator-key-file {file}: it has to hold one key, and nothing else\n"
+    assert err == f"txnscope resolve: --operator-key-file {file}: the file has to contain one key, and nothing else\n"
     assert odd.asked == []
 
 

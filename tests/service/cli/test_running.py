@@ -266,5 +266,5 @@ def test_tables_over_rest(start: Start, port: int, tmp_path: Path) -> None:
 
     SeededCluster(f"sqlite:///{tmp_path / 'txnscope.db'}", "payments").close()
     code, _, err = ask("transactions")
-    assert (code, err) == (2, "txnscope transactions: --cluster is missing, there are several: orders, payments\n")
+    assert (code, err) == (2, "txnscope transactions: --cluster is missing, choose one of orders, payments\n")
     seeded.close()

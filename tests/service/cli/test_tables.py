@@ -51,7 +51,7 @@ def test_an_id_says_in_words_why_it_was_aborted(cluster: WithFindings, ask: Ask)
     assert "client abort (certain)" in prepare
     assert "initialized (certain)" in first
     code, out, err = ask("transaction", "pay", "--limit", "2")
-    assert "the newest 2 rows of its timeline, there are more (--limit)" in err
+    assert "only the newest 2 rows of its timeline are shown (--limit)" in err
 
 
 def test_an_id_that_was_never_aborted_has_no_why(cluster: WithFindings, ask: Ask) -> None:
@@ -66,7 +66,7 @@ def test_a_timeline_that_begins_in_the_middle_says_from_when_on_commits_are_coun
     history = [*aborted(0, MINUTE - 900_000), *committed(3, MINUTE - 840_000)]
     cluster.writer.apply(batch(history, read(0, 6, counts=False)), NOW_MS)
     cluster.writer.apply(batch(committed(6, MINUTE), read(6, 9)), NOW_MS)
-    says = "Ordinary commits are counted, by minute and not listed, from 2026-09-21T14:03:50.123Z on."
+    says = "From 2026-09-21T14:03:50.123Z on, ordinary commits are counted by minute instead of listed."
     assert says in ask("transaction", "pay")[1].splitlines()
     assert says not in ask("transaction", "pay", "--limit", "1")[1].splitlines(), "the newest row is all that is shown"
     assert json.loads(ask("transaction", "pay", "--json")[1])["counted_since"] == "2026-09-21T14:03:50.123Z"
