@@ -27,8 +27,8 @@ _DAY_MS: Final = 86_400_000
 _ANSWERS_WITHIN_MS: Final = 30_000
 _GAPS: Final = {
     "retention": "deleted before they were read",
-    "recreated": "the topic was created anew; it is read from its start",
-    "diverged": "the log parted from what had been read; it is read again",
+    "recreated": "the topic was created again; it is read from its start",
+    "diverged": "the log no longer matches what had been read; it is read again",
     "away": "last read too long ago; the log is read again",
 }
 
@@ -140,7 +140,7 @@ def _cell(row: PartitionRow, rejects: int, now_ms: int) -> tuple[str, str]:
     if rejects:
         return f"{rejects:,} raw", "is-bad"
     if now_ms - row.end_asked_at_ms > _ANSWERS_WITHIN_MS:
-        return "silent", "is-late"
+        return "no answer", "is-late"
     if lag:
         return f"lag {words.about(lag)}", "is-late"
     return f"b{row.leader}", ""
@@ -171,11 +171,11 @@ def pipeline_verdict(
         text = f"Verdicts are the last known ones: data is {words.duration(freshness.age_ms)} old."
         return Verdict(OLD, "unknown", text)
     if not watched:
-        return Verdict(UNKNOWN, "unknown", "Nothing can be said of partitions: none was looked at.")
+        return Verdict(UNKNOWN, "unknown", "Partitions are unknown: none has been sampled.")
     but = [words.plural(unknown_partitions, "partition")] if unknown_partitions else []
     but += [words.plural(unknown_ids, "id")] if unknown_ids else []
     if but:
         return Verdict(PARTLY, "info", f"Verdicts can be trusted, except for {join_names(but)}.")
     if others or freshness.word == LATE or not all(source.is_well for source in sources):
-        return Verdict(PARTLY, "info", "Verdicts can be trusted, with what is said below.")
+        return Verdict(PARTLY, "info", "Verdicts can be trusted, with the exceptions below.")
     return Verdict(TRUSTED, "ok", "Verdicts can be trusted.")

@@ -18,8 +18,8 @@ _NAMES: Final = {
     LOG: ("Transaction log", "__transaction_state, every record", "state, cause, timeouts, expiry, names"),
     PARTITIONS: (
         "Data partitions",
-        "ListOffsets on all; batch headers and DescribeProducers where the LSO stands",
-        "hidden records, hanging, stuck, who holds what",
+        "ListOffsets on all; batch headers and DescribeProducers where the LSO is stalled",
+        "hidden records, hanging, stuck, blockers",
     ),
 }
 _STATES: Final = {
@@ -113,7 +113,7 @@ def _row(
     name, what, needed_for = _NAMES.get(source, (source, "", "what it tells"))
     tone, state, icon = _STATES[Freshness(now_ms, as_of_ms).word]
     if one.error is not None and tone == "ok":
-        tone, state, icon = "warning", "in trouble", "warning"
+        tone, state, icon = "warning", "failing", "warning"
     elif tone == "ok" and one.lag and not one.caught_up:
         tone, state, icon = "warning", "behind", "clock"
     return SourceRow(
@@ -141,9 +141,9 @@ def asked_rows(asked: RequestTimes, denied: int, assumed: int, configs: int, sta
     """Returns the rows of what is asked from time to time: groups, while a partition is stalled, and configs.
     `standing`: number of stalled partitions, None if unknown."""
     if standing is None or (standing and asked.groups_ms is None):
-        groups_state = ("quiet", "not asked yet", "clock")
+        groups_state = ("quiet", "not read yet", "clock")
     else:
-        groups_state = ("ok", "asked", "ok") if standing else ("quiet", "nothing to ask", "ok")
+        groups_state = ("ok", "read", "ok") if standing else ("quiet", "nothing to read", "ok")
     if denied:
         groups_state = ("warning", f"{denied:,} denied", "warning")
     if asked.configs_ms is None:
@@ -155,14 +155,14 @@ def asked_rows(asked: RequestTimes, denied: int, assumed: int, configs: int, sta
     groups = SourceRow(
         "groups",
         "Consumer groups",
-        "committed offsets on partitions whose LSO stands",
+        "committed offsets on stalled partitions",
         *groups_state,
         asked.groups_ms,
         None,
         None,
         words.plural(asked.groups, "group") + (f", {denied:,} unknown" if denied else ""),
         None,
-        "who waits",
+        "blocked groups",
     )
     limits = SourceRow(
         "configs",

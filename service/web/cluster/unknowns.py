@@ -17,19 +17,19 @@ from service.web.shared.grants import bootstrap_of, lines_of, lines_of_groups
 GROUPS_NAMED: Final = 5
 PARTITIONS_SHOWN: Final = 40
 
-_LOG_VERDICTS: Final = "state, cause, timeouts, expiry; who holds what"
-_PARTITION_VERDICTS: Final = "hanging, blocked, groups behind it"
+_LOG_VERDICTS: Final = "state, cause, timeouts, expiry, blockers"
+_PARTITION_VERDICTS: Final = "hanging, blocked, waiting groups"
 
 
-_SEE_TO: Final = "See to the brokers; it is asked again by itself."
+_SEE_TO: Final = "Check the brokers; txnscope retries by itself."
 _TAKES: Final = {
     UnknownKind.SOURCE: ("what it tells", _SEE_TO, None),
     UnknownKind.PARTITIONS: (_PARTITION_VERDICTS, _SEE_TO, None),
-    UnknownKind.NOT_WATCHED: ("all of them", "Nothing, if that is meant.", None),
+    UnknownKind.NOT_WATCHED: ("all of them", "Nothing, if that is intended.", None),
     UnknownKind.LEFT_OUT: (_PARTITION_VERDICTS, _SEE_TO, None),
-    UnknownKind.OFFSETS: ("what happened in them", "Nothing: it cannot be read any more.", "#rejects"),
+    UnknownKind.OFFSETS: ("the transactions in them", "Nothing: the records cannot be read any more.", "#rejects"),
     UnknownKind.STATES: (
-        "their state; they are not called hanging",
+        "their state; they are not reported as hanging",
         "Wait for their next records, or update txnscope.",
         "#rejects",
     ),
@@ -89,9 +89,9 @@ def _row(one: Unknown, bootstrap: str | None) -> UnknownRow:
     if one.grant is not None:
         advice = f"Grant {one.grant.text} to txnscope's principal."
     elif isinstance(one.reason, ProducerUnknown) and isinstance(one.reason.because, BeingConfirmed):
-        advice = "Nothing yet: three looks decide it, within seconds."
+        advice = "Nothing yet: three confirmation steps decide it, within seconds."
     elif isinstance(one.reason, TooManyStalled | TooManyOpen):
-        advice = "Those that stand longest come first; the others are judged when there are fewer."
+        advice = "Partitions stalled longest come first; the others are judged when there are fewer."
     if one.kind is UnknownKind.SOURCE:
         takes = {LOG: _LOG_VERDICTS, PARTITIONS: _PARTITION_VERDICTS}.get(one.source or "", takes)
     return UnknownRow(one.what, takes, one.why, commands, advice, address)

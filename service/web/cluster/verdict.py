@@ -60,7 +60,7 @@ def _not_judged(seen: Seen) -> str:
         left = "" if seen.left_ms is None else f", about {words.duration(seen.left_ms)} left"
         return f"Reading the transaction log: {100 * (freshness.read or 0):.0f} %{left}."
     if freshness.word == NEVER:
-        return f"Unknown: nothing of {seen.cluster} was read yet."
+        return f"Unknown: nothing of {seen.cluster} has been read yet."
     what = f"nothing of {seen.cluster} has been read"
     if seen.is_silent:
         what = f"no broker of {seen.cluster} has answered"
@@ -74,9 +74,9 @@ def _nothing_hangs(seen: Seen) -> Verdict:
     if not coverage.unknown and not links and not seen.ids and coverage.looked_at_ms is not None:
         return Verdict(EMPTY, "info", "No transactions seen yet.")
     if coverage.looked_at_ms is None:
-        return Verdict(UNKNOWN, "unknown", "Unknown: no partition was looked at yet.")
+        return Verdict(UNKNOWN, "unknown", "Unknown: no partition has been sampled yet.")
     if coverage.hides_all:
-        return Verdict(UNKNOWN, "unknown", "Unknown: no topic is to be seen that its transactions write to.")
+        return Verdict(UNKNOWN, "unknown", "Unknown: no topic that its transactions write to is visible.")
     if coverage.watched and not coverage.judged:
         return Verdict(UNKNOWN, "unknown", "Unknown: none of the partitions can be judged.")
     nothing = _nothing(seen, "hangs", "can")

@@ -103,7 +103,7 @@ def _facts(finding: Finding, where: Where, frame: Frame) -> list[Fact]:
         last = f"last at {words.clock(finding.last_seen_ms, frame.now_ms)}"
         found.append(Fact("Happened", "once" if finding.count == 1 else f"{finding.count:,} times", last))
     elif finding.count > 1:
-        found.append(Fact("Speaks of", words.plural(finding.count, "id"), "as many as are in it now"))
+        found.append(Fact("Concerns", words.plural(finding.count, "id"), "ids in this finding now"))
     found += _waiting(finding, where)
     if where.judged is not None:
         found += _of_partition(where)
@@ -133,7 +133,7 @@ def _waiting(finding: Finding, where: Where) -> list[Fact]:
         )
         return [Fact("Who waits", words.plural(names, "group"), text)]
     if finding.blocked_groups:
-        return [Fact("Who waits", words.plural(len(finding.blocked_groups), "group"), "when it was looked at last")]
+        return [Fact("Who waits", words.plural(len(finding.blocked_groups), "group"), "at the last sample")]
     if where.judged is not None or where.held:
         return [Fact("Who waits", "nobody", "no group is known to wait")]
     return []

@@ -17,15 +17,14 @@ _TONES: Final = {kinds.CRITICAL: "critical", kinds.WARNING: "warning", kinds.INF
 _ENDINGS: Final = {
     kinds.COORDINATOR_MARKER: "its coordinator wrote the marker",
     kinds.OUR_MARKER: "txnscope resolve wrote the marker",
-    kinds.FOREIGN_COMMIT: "somebody wrote a COMMIT marker by hand: no coordinator had decided so",
-    kinds.FOREIGN_ABORT: "somebody wrote an ABORT marker by hand: no coordinator had decided so",
-    kinds.ADOPTION: "a younger transaction of the same producer id ended, and its marker decided about these records"
-    " too",
+    kinds.FOREIGN_COMMIT: "somebody wrote a COMMIT marker by hand, without a coordinator's decision",
+    kinds.FOREIGN_ABORT: "somebody wrote an ABORT marker by hand, without a coordinator's decision",
+    kinds.ADOPTION: "a later transaction of the same producer id ended, and its marker decided about these records too",
     kinds.RETENTION: "its records were deleted",
     kinds.TRUNCATED: "a leader that was not in sync took over, and its records were lost",
     kinds.TOPIC_DELETED: "the topic was deleted",
-    kinds.HEALED: "it is no more",
-    kinds.NOT_HANGING: "it was none: another look showed nothing of the kind",
+    kinds.HEALED: "the condition no longer holds",
+    kinds.NOT_HANGING: "a second check did not confirm it",
 }
 
 
@@ -45,7 +44,7 @@ def story_of(finding: Finding) -> Story:
     title, rest = split(finding.summary)
     if finding.status == kinds.RESOLVED:
         return Story(title, f"This is over: {how_it_ended(finding)}.", rest, "info")
-    lead = "Seen once; it is looked at again before it is believed." if finding.status == kinds.CANDIDATE else ""
+    lead = "Seen once; a second check has to confirm it." if finding.status == kinds.CANDIDATE else ""
     return Story(title, lead, rest, _TONES[finding.severity])
 
 
@@ -73,9 +72,9 @@ def split(summary: str) -> tuple[str, str]:
 
 def how_it_ended(finding: Finding) -> str:
     if finding.resolution == kinds.HEALED and finding.kind == kinds.HANGING:
-        return "it ended, and nobody can tell how"
+        return "it ended, and how is not known"
     if finding.resolution == kinds.HEALED and finding.kind in kinds.EVENTS:
-        return f"nothing of it has happened for {words.duration(QUIET_MS)}"
+        return f"it has not happened again for {words.duration(QUIET_MS)}"
     if finding.resolution == kinds.COORDINATOR_MARKER and finding.kind == kinds.STUCK_COMPLETION:
         return "its markers were written, and its coordinator completed it"
     return _ENDINGS.get(finding.resolution or "", finding.resolution or "")
@@ -106,7 +105,7 @@ def _hanging(finding: Finding) -> Story:
             return Story(
                 f"A transaction of {who} on {place} did not hang",
                 "It was only a candidate:",
-                "a later look showed who ends it, or that it had ended.",
+                "a later check showed that its coordinator will end it, or that it had ended.",
                 "info",
             )
         if lost_data(finding):
@@ -121,9 +120,8 @@ def _hanging(finding: Finding) -> Story:
     if finding.status == kinds.CANDIDATE:
         return Story(
             f"A transaction of {who} may hang on {place}",
-            "A candidate: nothing is to be done yet.",
-            "Nobody is known who will end it; another look decides. That takes seconds, and up to 35 s where a broker"
-            " was silent.",
+            "A candidate: nothing has to be done yet.",
+            "Its owner is not known; another check decides. That takes seconds, or up to 35 s after a broker failure.",
             "warning",
         )
     if is_behind:
@@ -139,7 +137,7 @@ def _of_decision(finding: Finding) -> tuple[str, str]:
     if finding.decision == World.COMMIT:
         return (
             "Do not abort it: its transaction was committed, and aborting loses half of a committed transaction.",
-            f"It will not heal by itself. The way out is the missing COMMIT marker: txnscope resolve.{because}",
+            f"It will not heal by itself. Write the missing COMMIT marker with txnscope resolve.{because}",
         )
     if finding.decision == World.ABORT:
         return (
@@ -148,8 +146,8 @@ def _of_decision(finding: Finding) -> tuple[str, str]:
         )
     if finding.decision == UNKNOWN or finding.decision is None:
         return (
-            "It will not heal by itself, and the way out is not known yet:",
-            f"whether its transaction was committed cannot be told, and the wrong marker loses data.{because}",
+            "It will not heal by itself, and which marker is right is not known yet:",
+            f"its transaction may have been committed, and the wrong marker loses data.{because}",
         )
     return (
         "It will not heal by itself:",

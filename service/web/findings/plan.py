@@ -39,7 +39,7 @@ class Plan(NamedTuple):
 
 
 _NO_HELP: Final = {
-    kinds.ADOPTED: ("A marker by hand: it would tear the present transaction apart.",),
+    kinds.ADOPTED: ("A marker by hand: it would split the present transaction.",),
     kinds.UNREPLICATED: (
         "Another marker: the leader has one already.",
         "Restarting the application: its transaction has ended.",
@@ -49,35 +49,35 @@ _NO_HELP: Final = {
         "Restarting the application, before its coordinator works.",
     ),
     kinds.STUCK_COMPLETION: (
-        "Waiting for the timeout: what is decided has none.",
+        "Waiting for the timeout: a decided transaction has none.",
         "Restarting the application: it gets CONCURRENT_TRANSACTIONS until this is complete.",
         "`kafka-transactions.sh abort`: its outcome is decided, and its coordinator still sends the markers.",
     ),
     kinds.LONG_RUNNING: (
-        "Restarting the consumers that wait.",
-        "`kafka-transactions.sh abort`: its coordinator owns it, and a marker by hand would tear it apart.",
+        "Restarting the blocked consumers.",
+        "`kafka-transactions.sh abort`: its coordinator owns it, and a marker by hand would split it.",
     ),
-    kinds.BLOCKED_GROUP: ("Restarting the group, or resetting its offsets behind the LSO: records would be skipped.",),
+    kinds.BLOCKED_GROUP: ("Restarting the group, or resetting its offsets beyond the LSO: records would be skipped.",),
     kinds.TIMED_OUT: ("Restarting consumers: nothing is blocked any more, the records are discarded.",),
     kinds.FENCING_CONFLICT: ("Raising a timeout: each start fences the one before, whatever its timeout.",),
     kinds.CHURN: ("A shorter transactional.id.expiration.ms: transactions left open still wait for their timeout.",),
     kinds.COORDINATOR_MISMATCH: ("Restarting the application: the coordinator does not know its transaction.",),
-    kinds.DATA_GAP: ("Restarting txnscope: what is gone cannot be read again.",),
+    kinds.DATA_GAP: ("Restarting txnscope: records that are gone cannot be read again.",),
 }
 
 _EXPECT: Final = {
     kinds.ADOPTED: "this finding to resolve when the present transaction ends.",
     kinds.UNREPLICATED: "the LSO to move on as soon as the replicas have the marker.",
     kinds.OVERDUE: "its coordinator to abort it within 10 s once it works, and the LSO to move on.",
-    kinds.STUCK_COMPLETION: "Complete in the coordinators' log as soon as the last leader has acknowledged.",
+    kinds.STUCK_COMPLETION: "Complete in the transaction log as soon as the last leader has acknowledged.",
     kinds.LONG_RUNNING: "the LSO to move on when it ends, and this finding to resolve within seconds.",
     kinds.BLOCKED_GROUP: "the group to read on as soon as the LSO moves.",
-    kinds.COORDINATOR_MISMATCH: "this finding to resolve when the coordinator and its log say the same again.",
-    kinds.COVERAGE_GAP: "verdicts to come back within seconds after it can be read.",
+    kinds.COORDINATOR_MISMATCH: "this finding to resolve when the coordinator and the transaction log agree again.",
+    kinds.COVERAGE_GAP: "verdicts to return within seconds once it can be read.",
     kinds.EXPIRING: "this finding to resolve with the next transaction of the id.",
     kinds.UNDECODABLE: "each id to be known again from its next record on.",
 }
-_QUIET: Final = "this finding to resolve when nothing of it has happened for 15 minutes."
+_QUIET: Final = "this finding to resolve when it has not happened again for 15 minutes."
 
 _IDS: Final = frozenset(
     {
@@ -107,7 +107,7 @@ def plan_of(finding: Finding, cluster: str, grant: GrantLines | None = None, *, 
 
 
 def _give(finding: Finding, grant: GrantLines) -> list[Step]:
-    text = "Put that principal into the line. " if grant.lines else ""
+    text = "Fill in that principal. " if grant.lines else ""
     first, *others = grant.lines or (None,)
     return [
         Step(f"Grant {grant.what}", f"to txnscope's principal. {text}{finding.advice}", first),
@@ -124,12 +124,14 @@ def _look(finding: Finding, cluster: str) -> Step | None:
         return Step("Missing:", f"{missing}.", href=href, link="the id's timeline")
     if finding.kind in _IDS and subject.transactional_id is not None:
         href = addresses.transaction_page(cluster, subject.transactional_id)
-        return Step("Look at the id:", "who ended what, when and why is on", href=href, link="its timeline")
+        return Step(
+            "Look at the id:", "what ended each transaction, when and why, is on", href=href, link="its timeline"
+        )
     if subject.prefix is not None:
         href = addresses.page_of(cluster, "transactions", prefix=subject.prefix)
         return Step(
             "Look at the ids:",
-            "how they stand is on",
+            "their states are on",
             href=href,
             link=f"the page of those that begin with {subject.prefix}",
         )
@@ -142,12 +144,14 @@ def _look(finding: Finding, cluster: str) -> Step | None:
         )
     if finding.kind in (kinds.COVERAGE_GAP, kinds.DATA_GAP, kinds.UNDECODABLE):
         href = addresses.page_of(cluster, "pipeline") + "#unknown"
-        return Step("Look at what is unknown:", "all that cannot be judged, and why, is on", href=href, link="Pipeline")
+        return Step(
+            "Look at the unknowns:", "everything that cannot be judged, and why, is on", href=href, link="Pipeline"
+        )
     if finding.kind == kinds.BLOCKED_GROUP and subject.topic is not None:
         href = addresses.partition_page(cluster, subject.topic, subject.partition or 0)
         return Step(
-            "Look at what holds it:",
-            "who blocks, and whether it heals, is on the page of",
+            "Look at the blocker:",
+            "the blocking transaction, and whether it heals, is on the page of",
             href=href,
             link=f"{subject.topic}-{subject.partition}",
         )
@@ -157,7 +161,7 @@ def _look(finding: Finding, cluster: str) -> Step | None:
 def plan_of_hanging(finding: Finding, *, can_resolve: bool) -> Plan:
     subject = finding.subject
     if finding.status == kinds.CANDIDATE:
-        return Plan((Step("Wait for the next look.", "A candidate is confirmed, or withdrawn, within seconds."),))
+        return Plan((Step("Wait for the next check.", "A candidate is confirmed, or withdrawn, within seconds."),))
     if finding.decision == World.COMMIT:
         return _commit(finding, can_resolve=can_resolve)
     if finding.decision not in (World.ABORT, World.NONE) or finding.command is None:
@@ -194,7 +198,11 @@ def _commit(finding: Finding, *, can_resolve: bool) -> Plan:
     return Plan(
         steps=(
             *(() if can_resolve else (off,)),
-            Step("See what would be written.", "A dry run: all is looked at again.", f"txnscope resolve {finding.id}"),
+            Step(
+                "See which marker would be written.",
+                "A dry run: all checks are made again.",
+                f"txnscope resolve {finding.id}",
+            ),
             Step(
                 "Write the COMMIT marker.",
                 f"One marker to {place}, nothing else. {finding.advice}",
@@ -205,8 +213,7 @@ def _commit(finding: Finding, *, can_resolve: bool) -> Plan:
         needs="Needs the key of an operator: --operator-key-file, or TXNSCOPE_OPERATOR_KEY_FILE",
         cost="Its records become readable: the other partitions of the transaction are committed already.",
         no_help=(
-            "`kafka-transactions.sh abort`: the wrong command. It writes ABORT, and half of a committed transaction is"
-            " lost.",
+            "`kafka-transactions.sh abort`: it would write ABORT, and a part of a committed transaction would be lost.",
             *_never_helps(who_of(finding), place),
         ),
         warning="Do not abort it: aborting loses half of a committed transaction.",
@@ -220,7 +227,7 @@ def _unknown(finding: Finding) -> Plan:
             Step("Find out from the application", "whether its transaction was committed. " + finding.advice),
             Step(
                 "No command is offered:",
-                f"what was decided is unknown{': ' + why if why else ''}. An ABORT marker throws committed records away"
+                f"the decision is unknown{': ' + why if why else ''}. An ABORT marker throws committed records away"
                 " if it was committed.",
             ),
         ),
@@ -236,7 +243,7 @@ def _look_once_more(finding: Finding, abort: str) -> Step:
     )
     begin, _, _ = abort.partition(" abort ")
     command = f"{begin} describe-producers --topic {subject.topic} --partition {subject.partition}"
-    return Step("Look once more.", text, command)
+    return Step("Check once more.", text, command)
 
 
 def _expect() -> Step:

@@ -28,14 +28,14 @@ KIND_WORDS: Final = {
     kinds.CHURN: "churn of ids",
     kinds.EXPIRING: "expiring id",
     kinds.EXPIRED: "expired id",
-    kinds.EPOCH_EXHAUSTION: "epochs run out",
+    kinds.EPOCH_EXHAUSTION: "epochs running out",
     kinds.COORDINATOR_MISMATCH: "coordinator mismatch",
     kinds.UNDECODABLE: "undecodable record",
     kinds.DATA_GAP: "data gap",
     kinds.COVERAGE_GAP: "coverage gap",
 }
 
-_OVER: Final = Heal(5, SELF, "info", "is over", more="listed until 15 minutes were quiet")
+_OVER: Final = Heal(5, SELF, "info", "is over", more="listed until 15 minutes pass without another one")
 
 _HEALS: Final = {
     kinds.HANGING: HANGS,
@@ -44,14 +44,14 @@ _HEALS: Final = {
     kinds.OVERDUE: Heal(1, NOW, "warning", "not before its coordinator works"),
     kinds.STUCK_COMPLETION: Heal(1, WHEN, "completing", "heals when its leaders acknowledge"),
     kinds.LONG_RUNNING: Heal(1, WHEN, "open", "ends when its application ends it"),
-    kinds.BLOCKED_GROUP: Heal(3, WHEN, "completing", "goes on with what it waits for"),
+    kinds.BLOCKED_GROUP: Heal(3, WHEN, "completing", "goes on when that transaction ends"),
     kinds.TIMED_OUT: _OVER,
     kinds.CORRELATED_TIMEOUTS: _OVER,
     kinds.FENCING_CONFLICT: Heal(0, NOW, "critical", "will not stop by itself", more="stop one of the two producers"),
-    kinds.CHURN: Heal(0, NOW, "warning", "will not stop by itself", more="give each instance an id that stays"),
+    kinds.CHURN: Heal(0, NOW, "warning", "will not stop by itself", more="give each instance a stable id"),
     kinds.EXPIRING: Heal(4, SELF, "clock", "any use renews it", more="else it expires"),
-    kinds.EXPIRED: _OVER._replace(more="a producer that still has it open has to be started again"),
-    kinds.EPOCH_EXHAUSTION: Heal(4, SELF, "clock", "gets a new producer id at the last one"),
+    kinds.EXPIRED: _OVER._replace(more="a producer that still uses it has to be started again"),
+    kinds.EPOCH_EXHAUSTION: Heal(4, SELF, "clock", "gets a new producer id after the last epoch"),
     kinds.COORDINATOR_MISMATCH: Heal(0, NO, "critical", "will not heal by itself"),
     kinds.UNDECODABLE: Heal(4, SELF, "clock", "heals with the next record of the id"),
     kinds.DATA_GAP: _OVER,

@@ -41,7 +41,7 @@ _READERS: Final = {
     HANGING: "read_committed consumers get nothing from here on: no coordinator will ever end it.",
     NON_TRANSACTIONAL: "read_committed consumers get it once the LSO has passed it.",
     MARKER: "It ends a transaction and uses an offset; no consumer ever gets it.",
-    GAP: "The log has no record at this offset (any more): compaction or retention took it, or it was never one.",
+    GAP: "The log has no record at this offset (any more): compaction or retention removed it, or there never was one.",
     UNKNOWN: "It could not be read, or what ended its transaction was not found.",
 }
 _TONES: Final = {HANGING: "critical", OPEN: "info", UNKNOWN: "unknown", GAP: "unknown"}
@@ -137,15 +137,15 @@ def asked(offset: str, to: str) -> Asked:
     record."""
     offset, to = offset.strip(), to.strip()
     if not offset:
-        return Asked(mistake="Type the offset to begin at.") if to else Asked()
+        return Asked(mistake="Type the first offset.") if to else Asked()
     first = _number(offset)
     if first is None or first >= LAST:
-        return Asked(mistake=f"{offset[:40]!r} is no offset: a number from 0 on.")
+        return Asked(mistake=f"{offset[:40]!r} is no offset: type a number, 0 or above.")
     if not to:
         return Asked(first, first + 1)
     end = _number(to)
     if end is None or not first < end <= LAST:
-        return Asked(first, None, f"{to[:40]!r} is no end: a number above the offset.")
+        return Asked(first, None, f"{to[:40]!r} is no end: type a number above the offset.")
     return Asked(first, end)
 
 

@@ -30,7 +30,7 @@ _BLOCKING: Final = frozenset(
 )
 _OWN: Final = frozenset({OPENED, OVERDUE, COMPLETING})
 
-_SORT_TEXTS: Final = (("worst", "worst first"), ("hidden", "hidden records"), ("since", "stands still for"))
+_SORT_TEXTS: Final = (("worst", "worst first"), ("hidden", "hidden records"), ("since", "stalled for"))
 
 router = APIRouter(include_in_schema=False)
 

@@ -167,13 +167,13 @@ def _page(frame: Frame, place: TopicPartition, seen: _Seen, explanation: Explana
 
 
 _SAYS: Final = {
-    OPENED: ("info", "A transaction is open, in time."),
+    OPENED: ("info", "A transaction is open, within its timeout."),
     OVERDUE: ("warning", "A transaction is overdue."),
     COMPLETING: ("warning", "Its transaction is completing."),
-    ADOPTED: ("warning", "Old records wait for another transaction's end."),
+    ADOPTED: ("warning", "Old records will end with another transaction."),
     UNREPLICATED: ("warning", "The marker is not replicated."),
     HANGING: ("critical", "It will not heal by itself."),
-    NOT_KNOWN: ("unknown", "Who holds them is not known."),
+    NOT_KNOWN: ("unknown", "What holds them is not known."),
 }
 
 
@@ -186,13 +186,13 @@ def partition_verdict(freshness: Freshness, place: str, judged: JudgedPartition 
         ago = "yet" if freshness.word == NEVER else f"for {words.duration(freshness.age_ms)}"
         return Verdict(UNKNOWN, "unknown", f"Unknown: nothing has been read {ago}.")
     if judged.row.why is not None:
-        return Verdict(UNKNOWN, "unknown", f"Unknown: {place} cannot be looked at.")
+        return Verdict(UNKNOWN, "unknown", f"Unknown: {place} cannot be read.")
     last_known = "Last known: " if freshness.is_old else ""
     if link is None:
         text = f"{last_known}{place} hides nothing: its LSO is at the high watermark."
         return Verdict("nothing", "unknown" if freshness.is_old else "ok", text)
     hides = f"{last_known}{place} hides {words.plural(link.hidden, 'record')}."
     if freshness.word == READING:
-        return Verdict(READING, "unknown", f"{hides} Who holds them is not judged yet.")
+        return Verdict(READING, "unknown", f"{hides} What holds them is not judged yet.")
     tone, says = _SAYS[link.relation]
     return Verdict(link.relation, tone, f"{hides} {says}")

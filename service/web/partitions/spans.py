@@ -24,7 +24,7 @@ from service.web.shared import words
 from service.web.shared.addresses import transaction_page
 
 RELATION_WORDS: Final = {
-    OPENED: "open, in time",
+    OPENED: "open, within its timeout",
     OVERDUE: "overdue",
     COMPLETING: "completing",
     ADOPTED: "adopted records",

@@ -58,25 +58,25 @@ TO_DO: Final = {
         " producer."
     ),
     (CLIENT_ABORT, AMBIGUOUS): (
-        "look in the client's log. Or in the coordinator's: a fence leaves Initialized transactionalId … there (INFO)."
+        "look in the client's log. Or in the coordinator's: a fence logs Initialized transactionalId … there (INFO)."
     ),
     (TIMEOUT, LIKELY): (
         "find what took so long (garbage collection, a slow sink, a batch too large), make transactions smaller, or"
-        " raise transaction.timeout.ms (at most the brokers' transaction.max.timeout.ms). The old protocol's producer"
-        " is fenced by it and must be created anew. Many at once point to a broker, not to clients."
+        " raise transaction.timeout.ms (at most the brokers' transaction.max.timeout.ms). A producer of the old"
+        " protocol is fenced by the abort and must be created again. Many timeouts at once point to a broker."
     ),
     (FENCED, LIKELY): (
-        "one restart while a transaction was open leaves one of these, and that is how it should be. Several in turns"
-        " are two instances with one id: give each its own."
+        "nothing after a single restart: it leaves one of these if a transaction was open. Several in turns come from"
+        " two instances with one id: give each its own."
     ),
     (FENCED, AMBIGUOUS): (
-        "look in the old client's log for ProducerFencedException or InvalidProducerEpochException. There: fenced. Not"
-        " there: it aborted, and was started anew."
+        "look in the old client's log for ProducerFencedException or InvalidProducerEpochException. If it is"
+        " there, the client was fenced; if not, it aborted and was started again."
     ),
     (ADMIN, LIKELY): "start the application again; the id keeps the administrator's timeout until then.",
     (EMPTY_ABORT, CERTAIN): "nothing.",
     (EMPTY_ABORT, LIKELY): "nothing.",
-    (UNATTRIBUTED, AMBIGUOUS): "the client's log and the coordinator's.",
+    (UNATTRIBUTED, AMBIGUOUS): "look in the client's log and the coordinator's log.",
 }
 TO_DO[CLIENT_ABORT, LIKELY] = TO_DO[CLIENT_ABORT, CERTAIN]
 

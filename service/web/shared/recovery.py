@@ -40,7 +40,7 @@ def heal_of(relation: Relation, limits: Limits, leader: int = EPOCH_NOT_REPORTED
     if relation.kind == COMPLETING:
         when = f"when broker {leader} acknowledges" if leader >= 0 else "when its leader is back"
         return Heal(
-            1, WHEN, "completing", f"heals {when}", more="its marker is sent without limit", brief=f"heals {when}"
+            1, WHEN, "completing", f"heals {when}", more="its coordinator retries without limit", brief=f"heals {when}"
         )
     if relation.kind == UNREPLICATED:
         when = "when the replicas catch up"
@@ -48,10 +48,10 @@ def heal_of(relation: Relation, limits: Limits, leader: int = EPOCH_NOT_REPORTED
         return Heal(1, WHEN, "completing", f"heals {when}", more=more, brief=f"heals {when}")
     if relation.kind == ADOPTED:
         text = "ends with the id's present transaction"
-        return Heal(2, SELF, "clock", text, more="its marker decides about these too", brief=text)
+        return Heal(2, SELF, "clock", text, more="its marker decides about these records, too", brief=text)
     if relation.kind == OVERDUE:
         text = "overdue, not aborted by its coordinator"
-        return Heal(1, NOW, "warning", text, more="it should have been, on its timeout", brief="is overdue")
+        return Heal(1, NOW, "warning", text, more="the abort was due at its timeout", brief="is overdue")
     if relation.kind == OPENED and owner is not None:
         times_out_ms = times_out_at_ms(owner.state, owner.start_ms, owner.timeout_ms)
         if times_out_ms is None or not is_time(times_out_ms):

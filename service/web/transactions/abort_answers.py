@@ -20,8 +20,8 @@ _HEADS = {
     "timeout": "Timed out",
     "fenced": "Fenced by a new instance",
     "admin": "Ended by an administrator",
-    "unattributed": "Aborted, nobody can tell by whom",
-    "empty_abort": "Aborted with nothing in it",
+    "unattributed": "Aborted, by whom is not known",
+    "empty_abort": "Aborted while empty",
 }
 
 

@@ -71,7 +71,7 @@ def _of_open(row: IdRow, limits: Limits, as_of_ms: int | None, now_ms: int) -> N
     times_out_ms = times_out_at_ms(row.state, row.started_at_ms, row.timeout_ms)
     timeout = f"timeout {words.duration(row.timeout_ms)}"
     if times_out_ms is None or not is_time(times_out_ms):
-        return Next("unknown", "unknown", "unknown", more=f"{timeout}; its start is no time")
+        return Next("unknown", "unknown", "unknown", more=f"{timeout}; its start time is not valid")
     if is_overdue(row, limits, as_of_ms):
         late_ms = times_out_ms + limits.scan_ms
         return Next("now", "warning", "overdue by", SINCE, late_ms, more="the coordinator should have aborted it")
@@ -86,7 +86,7 @@ def _of_open(row: IdRow, limits: Limits, as_of_ms: int | None, now_ms: int) -> N
 
 def _of_prepared(row: IdRow, now_ms: int) -> Next:
     if not is_stuck(row, now_ms):
-        return Next("muted", "", "markers on their way")
+        return Next("muted", "", "markers being written")
     since = f"in {states.NAMES[row.state]} for {words.duration(now_ms - row.state_since_ms)}"
     return Next("when", "completing", "completes when its markers are written", more=f"{since}, retried without limit")
 
@@ -96,7 +96,7 @@ def _of_idle(row: IdRow, limits: Limits, now_ms: int) -> Next:
     if expires_ms is not None and is_time(expires_ms) and expires_ms - now_ms < _DAY_MS:
         unused = f"unused for {words.duration(now_ms - row.last_update_ms)}"
         if expires_ms <= now_ms:
-            sweep = f"at the latest {words.duration(limits.sweep_ms)} after its time"
+            sweep = f"at the latest {words.duration(limits.sweep_ms)} after its expiry time"
             return Next("soon", "clock", "expires any moment now", more=f"{unused}; {sweep}")
         return Next("soon", "clock", "expires in", UNTIL, expires_ms, more=unused)
     if not is_time(row.timestamp_ms):

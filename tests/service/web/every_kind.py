@@ -18,7 +18,7 @@ ABORT: Final = (
     "kafka-transactions.sh --bootstrap-server broker-1:9092 abort --topic orders --partition 0 --start-offset 100"
 )
 BLOCKS: Final = (
-    "orders-0: the transaction of pay (producer id 7, epoch 3) that is open at offset 100 hangs: no coordinator will"
+    "orders-0: the transaction of pay (producer id 7, epoch 3) at offset 100 hangs: no coordinator will"
     " end it; read_committed consumers stop at 100"
 )
 _OWN: Final = Subject(transactional_id=b"pay")
@@ -61,14 +61,14 @@ EVERY: Final[dict[str, Observation]] = {
     kinds.ADOPTED: observed(
         kinds.ADOPTED,
         ORDERS,
-        "orders-0: records of pay from offset 100 on are left over from before its present transaction, and will be"
+        "orders-0: records of pay from offset 100 on are older than its present transaction, and will be"
         " committed or aborted with it",
         "Nothing has to be done to end it.",
     ),
     kinds.UNREPLICATED: observed(
         kinds.UNREPLICATED,
         ORDERS,
-        "orders-0: the marker of pay for offset 100 is written and not replicated; read_committed consumers stop at"
+        "orders-0: the marker of pay for offset 100 is written but not replicated; read_committed consumers stop at"
         " 100",
         "Nothing is hanging. Bring the replicas of orders-0 back in sync. Do not write another one.",
     ),
@@ -93,7 +93,8 @@ EVERY: Final[dict[str, Observation]] = {
     kinds.LONG_RUNNING: observed(
         kinds.LONG_RUNNING,
         _OWN,
-        "pay is open since 2026-09-21 14:13:30 UTC, in time; readers of committed records wait behind it on orders-0",
+        "pay has been open since 2026-09-21 14:13:30 UTC, within its timeout; read_committed consumers wait behind it"
+        " on orders-0",
         "Its application has to commit or abort it.",
         severity=kinds.INFO,
         self_heals_at_ms=NOW_MS + 48_000,
@@ -101,15 +102,15 @@ EVERY: Final[dict[str, Observation]] = {
     kinds.BLOCKED_GROUP: observed(
         kinds.BLOCKED_GROUP,
         Subject(group="settlement", topic="orders", partition=0),
-        "settlement stands still on orders-0: at offset 100 the hanging transaction of pay keeps readers of committed"
-        " records from reading on",
-        "Restarting the group does not help. Its lag as clients measure it, up to the LSO, may read 0.",
+        "settlement is blocked on orders-0: at offset 100 the hanging transaction of pay stops read_committed"
+        " consumers",
+        "Restarting the group does not help. Its lag as clients measure it, up to the LSO, may be 0.",
         severity=kinds.CRITICAL,
     ),
     kinds.TIMED_OUT: observed(
         kinds.TIMED_OUT,
         _OWN,
-        "pay: its transactions were aborted by the coordinator, open for longer than transaction.timeout.ms",
+        "pay: its transactions were aborted by the coordinator after transaction.timeout.ms",
         "The records of these transactions are discarded.",
     ),
     kinds.CORRELATED_TIMEOUTS: observed(
@@ -117,12 +118,12 @@ EVERY: Final[dict[str, Observation]] = {
         Subject(),
         "48 ids timed out together from 2026-09-21 14:10:00 UTC on; broker 2 coordinates them all; a timeout of 2 m"
         " would have survived",
-        "This is what an outage leaves behind. To survive the like, raise transaction.timeout.ms.",
+        "This is the trace of an outage. To survive such an outage, raise transaction.timeout.ms.",
     ),
     kinds.FENCING_CONFLICT: observed(
         kinds.FENCING_CONFLICT,
         _OWN,
-        "pay: two producers fence each other in turns, or one starts over and over",
+        "pay: two producers fence each other in turns, or one restarts again and again",
         "Find the second instance and give each its own transactional.id.",
     ),
     kinds.CHURN: observed(
@@ -134,14 +135,14 @@ EVERY: Final[dict[str, Observation]] = {
     kinds.EXPIRING: observed(
         kinds.EXPIRING,
         _OWN,
-        "pay expires at 2026-09-21 15:13:00 UTC if nobody uses it before",
+        "pay expires at 2026-09-21 15:13:00 UTC unless it is used before",
         "Any transaction renews it.",
         severity=kinds.INFO,
     ),
     kinds.EXPIRED: observed(
         kinds.EXPIRED,
         _OWN,
-        "pay expired: the coordinator removed what nobody had used for 7 d",
+        "pay expired: unused for 7 d, removed by the coordinator",
         "A producer that still has it open fails with INVALID_PRODUCER_ID_MAPPING.",
         severity=kinds.INFO,
     ),
@@ -155,7 +156,7 @@ EVERY: Final[dict[str, Observation]] = {
         kinds.COORDINATOR_MISMATCH,
         _OWN,
         "pay: its coordinator (broker 1, leader of __transaction_state-0) does not know it"
-        " (TRANSACTIONAL_ID_NOT_FOUND), but its log says Ongoing",
+        " (TRANSACTIONAL_ID_NOT_FOUND), but the transaction log has Ongoing",
         "The coordinator has loaded its partition only in part.",
         severity=kinds.CRITICAL,
     ),
@@ -163,20 +164,21 @@ EVERY: Final[dict[str, Observation]] = {
         kinds.UNDECODABLE,
         Subject(topic=TOPIC, partition=0),
         "__transaction_state-0: the newest record of pay cannot be decoded; the state of these ids is unknown",
-        "An id heals with its next record.",
+        "An id's state is known again with its next record.",
     ),
     kinds.DATA_GAP: observed(
         kinds.DATA_GAP,
         Subject(topic=TOPIC, partition=0),
-        "__transaction_state-0: a part of the log could not be read as it was",
-        "Reading went on behind the gap.",
+        "__transaction_state-0: a part of the log was gone or had changed before it was read",
+        "Reading went on after the gap.",
     ),
     kinds.COVERAGE_GAP: observed(
         kinds.COVERAGE_GAP,
         Subject(topic="hr.payroll"),
-        "hr.payroll-0 and hr.payroll-1: the LSO stands, and who holds it is not known: the topic may not be read",
-        "Kafka asks for READ on the topic: grant it to txnscope's principal. `txnscope doctor --topics hr.payroll`"
-        " prints the line.",
+        "hr.payroll-0 and hr.payroll-1: the LSO is stalled, and what holds it is not known: no permission to read the"
+        " topic",
+        "Kafka requires READ on the topic: grant it to txnscope's principal. `txnscope doctor --topics hr.payroll`"
+        " prints the command.",
         reason=denied("hr.payroll"),
     ),
 }

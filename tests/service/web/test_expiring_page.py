@@ -92,8 +92,8 @@ def test_assumed_limits_are_said_to_be(tmp_path: Path) -> None:
     cluster.read([unused(b"a", HOUR_MS)])
     page = page_of(cluster.url, PATH)
     cluster.close()
-    assert "(7 d, assumed: the brokers were not heard)" in page.texts[""]
-    assert "Times rest on Kafka's default" in page.texts["soonest"]
+    assert "(7 d, assumed: the brokers did not answer)" in page.texts[""]
+    assert "Times assume Kafka's default" in page.texts["soonest"]
 
 
 def test_none_expires_or_nothing_is_known(cluster: WithPartitions) -> None:
@@ -103,7 +103,7 @@ def test_none_expires_or_nothing_is_known(cluster: WithPartitions) -> None:
     assert "No id expires" not in page.texts[""]
     cluster.read([unused(b"a", 6 * DAY_MS)])
     page = page_of(cluster.url, PATH)
-    assert "No id expires within 72h. 1 id can expire later, if nobody uses it." in page.texts["soonest"]
+    assert "No id expires within 72h. 1 id can expire later, unless it is used." in page.texts["soonest"]
     assert "No id expired in the last 24 hours." in page.texts["gone"]
 
 

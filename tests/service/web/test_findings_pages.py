@@ -92,17 +92,17 @@ def address(finding: Finding) -> str:
 
 SAID: Mapping[str, tuple[str, ...]] = {
     kinds.HANGING: ("orders-0 is blocked by a hanging transaction of pay", "It will not heal by itself", ABORT),
-    kinds.ADOPTED: ("records of pay from offset 100 on are left over", "ends with the id's present transaction"),
-    kinds.UNREPLICATED: ("is written and not replicated", "read_committed consumers stop at 100", "replicas catch up"),
+    kinds.ADOPTED: ("records of pay from offset 100 on are older", "ends with the id's present transaction"),
+    kinds.UNREPLICATED: ("is written but not replicated", "read_committed consumers stop at 100", "replicas catch up"),
     kinds.OVERDUE: ("pay is overdue", "It blocks orders-0.", "Look at its coordinator"),
     kinds.STUCK_COMPLETION: (
         "pay is stuck in PrepareCommit",
         "Missing: no marker yet on orders-0 (leader broker 3), orders-4 (leader none)",
         "Restarting the application",
     ),
-    kinds.LONG_RUNNING: ("in time", "ends by itself in 47 s", "Its application has to commit or abort it."),
-    kinds.BLOCKED_GROUP: ("settlement stands still on orders-0", "the group to read on as soon as the LSO moves"),
-    kinds.TIMED_OUT: ("open for longer than transaction.timeout.ms", "Happened 3 times", "its timeline"),
+    kinds.LONG_RUNNING: ("within its timeout", "ends by itself in 47 s", "Its application has to commit or abort it."),
+    kinds.BLOCKED_GROUP: ("settlement is blocked on orders-0", "the group to read on as soon as the LSO moves"),
+    kinds.TIMED_OUT: ("aborted by the coordinator after transaction.timeout.ms", "Happened 3 times", "its timeline"),
     kinds.CORRELATED_TIMEOUTS: (
         "48 ids timed out together",
         "Broker 2 coordinates them all; a timeout of 2 m would have survived.",
@@ -117,7 +117,7 @@ SAID: Mapping[str, tuple[str, ...]] = {
         "The coordinator has loaded its partition only in part.",
     ),
     kinds.UNDECODABLE: ("cannot be decoded", "The state of these ids is unknown.", "Pipeline"),
-    kinds.DATA_GAP: ("could not be read as it was", "Reading went on behind the gap."),
+    kinds.DATA_GAP: ("was gone or had changed before it was read", "Reading went on after the gap."),
     kinds.COVERAGE_GAP: ("hr.payroll-0 and hr.payroll-1", "Grant READ on topic hr.payroll", "Pipeline"),
 }
 
@@ -161,13 +161,13 @@ def test_what_hangs_has_its_commands_its_ruler_and_who_waits(cluster: WithPartit
     describe = "kafka-transactions.sh --bootstrap-server broker-1:9092 describe-producers --topic orders --partition 0"
     assert page.commands == [describe, ABORT]
     assert "Expect producer id 7, epoch 3 with CurrentTransactionStartOffset 100." in page.text
-    assert "Written after the marker of its transaction, or without adding the partition to one." in page.text
+    assert "Written after the marker of its transaction, or without adding the partition to a transaction." in page.text
     assert "Blocked for 21 s since 14:13:30" in page.text
     assert "Who waits 2 groups 1 stopped, 1 will stop" in page.text
     assert "Hidden from read_committed 10" in page.text
     assert "Waiting: transaction.timeout.ms counts in the coordinator" in page.text
     ruler = page.text[page.text.index("Offsets of orders-0") :]
-    assert "10 offsets behind it, up to the high watermark 110, are hidden from read_committed consumers." in ruler
+    assert "10 offsets beyond it, up to the high watermark 110, are hidden from read_committed consumers." in ruler
     for words in ("hanging: pay", "group settlement stopped here", "group fraud will stop, 5 offsets to go"):
         assert words in ruler
     assert "group tail reads uncommitted, not blocked" in ruler
@@ -183,9 +183,9 @@ def test_a_committed_one_says_first_that_it_must_not_be_aborted(cluster: WithPar
     warning = "Do not abort it: its transaction was committed, and aborting loses half of a committed transaction."
     assert page.text.index(warning) < page.text.index("What to do")
     assert page.commands == [f"txnscope resolve {one.id}", f"txnscope resolve {one.id} --execute"]
-    assert "kafka-transactions.sh abort: the wrong command" in page.text
+    assert "kafka-transactions.sh abort: it would write ABORT" in page.text
     assert "Switch resolving on: it is off in this service." in page.text
-    assert "Remediation is off on this installation" in page.text
+    assert "Remediation is off:" in page.text
     assert "do not abort it: it was committed" in look().text
 
 
@@ -202,7 +202,7 @@ def test_an_aborted_one_offers_the_command_and_says_which_marker(cluster: WithPa
     cluster.see(hanging("abort"))
     page = look(address(the(cluster)))
     assert "no committed transaction can have written it, and no coordinator will write the missing marker" in page.text
-    assert "says what it would write: ABORT" in page.text
+    assert "reports what it would write: ABORT" in page.text
     assert page.commands[-1] == ABORT
 
 
@@ -211,8 +211,8 @@ def test_an_unknown_decision_offers_no_command_and_says_why(cluster: WithPartiti
     page = look(address(the(cluster)))
     assert page.commands == []
     assert "kafka-transactions.sh" not in page.text
-    assert "whether its transaction was committed cannot be told, and the wrong marker loses data" in page.text
-    assert "No command is offered: what was decided is unknown: the log that tells may not be read." in page.text
+    assert "its transaction may have been committed, and the wrong marker loses data" in page.text
+    assert "No command is offered: the decision is unknown: the log that tells may not be read." in page.text
     assert "Find out from the application" in page.text
 
 
@@ -226,7 +226,7 @@ def test_a_candidate_is_no_verdict_and_has_no_command(cluster: WithPartitions, l
     assert page.commands == []
     assert address(one) not in look().html, "the list shows what is confirmed"
     assert "Candidates 1" in look().text
-    assert "being looked at again" in look(f"{LIST}?status=candidate").text
+    assert "being checked again" in look(f"{LIST}?status=candidate").text
 
 
 def test_three_that_hang_stand_first_the_one_with_most_groups_above(cluster: WithPartitions, look: Look) -> None:
@@ -242,7 +242,7 @@ def test_three_that_hang_stand_first_the_one_with_most_groups_above(cluster: Wit
     text = look().text
     at = [text.index(f"orders-{n} is blocked by a hanging transaction of id-{n}") for n in (3, 2, 1)]
     assert at == sorted(at)
-    assert at[-1] < text.index("two producers fence") < text.index("pay is open since")
+    assert at[-1] < text.index("two producers fence") < text.index("pay has been open since")
     assert "Open 5" in text
     assert text.count("will not heal by itself") == 3
 
@@ -253,7 +253,7 @@ def test_a_resolved_one_keeps_its_address_and_says_when_and_how_it_ended(cluster
     cluster.see(now_ms=NOW_MS + 60_000)
     page = look(address(one), now_ms=NOW_MS + 61_000)
     assert page.title == "orders-0 was blocked by a hanging transaction of pay"
-    assert "Resolved at 14:14:50 UTC, after 1 m: it ended, and nobody can tell how (healed)." in page.text
+    assert "Resolved at 14:14:50 UTC, after 1 m: it ended, and how is not known (healed)." in page.text
     assert page.commands == []
     assert "Where: orders-0" not in page.text, "the partition is another by now"
     listed = look(now_ms=NOW_MS + 61_000)
@@ -267,11 +267,11 @@ ENDED: Mapping[str, str] = {
     kinds.OUR_MARKER: "txnscope resolve wrote the marker",
     kinds.FOREIGN_COMMIT: "somebody wrote a COMMIT marker by hand",
     kinds.FOREIGN_ABORT: "somebody wrote an ABORT marker by hand",
-    kinds.ADOPTION: "a younger transaction of the same producer id ended",
+    kinds.ADOPTION: "a later transaction of the same producer id ended",
     kinds.RETENTION: "its records were deleted",
     kinds.TRUNCATED: "its records were lost",
     kinds.TOPIC_DELETED: "the topic was deleted",
-    kinds.HEALED: "nobody can tell how",
+    kinds.HEALED: "how is not known",
     kinds.NOT_HANGING: "did not hang",
 }
 
@@ -306,7 +306,7 @@ def test_owner_mute_confidence_and_that_it_came_back_are_shown(cluster: WithPart
     page = look(address(the(cluster)))
     assert "Owner: team payments." in page.text
     assert "Muted until 15:13:50 UTC" in page.text
-    assert "It had been resolved, and came back." in page.text
+    assert "It was resolved before, and came back." in page.text
     assert "likely" in page.text
     listed = look().text
     for words in ("owner team payments", "muted until 15:13:50", "reopened", "likely"):

@@ -134,15 +134,15 @@ def test_owners_of_a_producer_id_have_dates(cluster: WithPartitions, client: Tes
 @pytest.mark.parametrize(
     ("typed", "why"),
     [
-        ("nobody", "No id of this cluster holds that"),
-        ("99999", "This one belonged to no transactional.id that is remembered"),
-        ("99999999999999999999", "No id of this cluster holds that"),
+        ("nobody", "No id of this cluster contains this text"),
+        ("99999", "This one belonged to no known transactional.id"),
+        ("99999999999999999999", "No id of this cluster contains this text"),
         ("orders-9", "Only watched partitions have a page: 4 are"),
         ("orders-1@", "Only watched partitions have a page"),
         ("orders-1@99999999999999999999", "Only watched partitions have a page"),
-        ("<script>", "No id of this cluster holds that"),
-        ("\x00", "No id of this cluster holds that"),
-        ("%", "No id of this cluster holds that"),
+        ("<script>", "No id of this cluster contains this text"),
+        ("\x00", "No id of this cluster contains this text"),
+        ("%", "No id of this cluster contains this text"),
     ],
 )
 def test_nothing_found_says_what_was_looked_for_and_why_not(client: TestClient, typed: str, why: str) -> None:
@@ -152,7 +152,7 @@ def test_nothing_found_says_what_was_looked_for_and_why_not(client: TestClient, 
 
 
 def test_nothing_typed_says_what_can_be(client: TestClient) -> None:
-    assert shows(client, " ").texts["content"].startswith("What do you look for?")
+    assert shows(client, " ").texts["content"].startswith("What are you looking for?")
     assert client.get(f"{C}/goto").status_code == 200
 
 

@@ -62,11 +62,11 @@ def test_each_relation_with_both_lags(seen: WithPartitions) -> None:
     assert "reads uncommitted beyond the LSO: not blocked 110" in page.texts["group-beyond-orders-0"]
     assert "10 beyond it 0 2" in page.texts["group-beyond-orders-0"]
     idle = page.texts["group-idle-orders-0"]
-    assert "inactive no members: nobody waits" in idle
+    assert "inactive no members, so nothing waits" in idle
     assert "clients measure" not in idle
     eos = page.texts["group-eos-orders-1"]
     assert f"behind {OFFSETS_TOPIC}-{HOME} cannot fetch its offsets" in eos
-    assert "(UNSTABLE_OFFSET_COMMIT): members that run go on, one that starts waits" in eos
+    assert "(UNSTABLE_OFFSET_COMMIT): running members go on, a member that starts waits" in eos
     assert "group-healthy-orders-1" not in page.texts, "nothing is held back there"
     assert "Stopped 2" in page.texts[""]
     assert "Not blocked 2" in page.texts[""]
@@ -77,7 +77,7 @@ def test_pending_offsets_of_groups_without_members_or_an_answer(seen: WithPartit
     GroupWriter(seen.engine, seen.lease).replace([first, first._replace(members=None, partition=3)], NOW_MS)
     page = page_of(seen.url, PATH)
     idle, untold = page.texts["group-eos-orders-0"], page.texts["group-eos-orders-3"]
-    assert f"nobody waits yet. Its offsets are part of a transaction that is open on {OFFSETS_TOPIC}-{HOME}:" in idle
+    assert f"nothing waits yet. Its offsets are part of a transaction that is open on {OFFSETS_TOPIC}-{HOME}:" in idle
     assert "none yet for" in idle
     assert "cannot fetch its offsets" in untold
     assert "unknown for" in untold
@@ -102,9 +102,9 @@ def test_groups_that_may_not_be_asked_are_unknown(seen: WithPartitions) -> None:
     seen.see(observe(kinds.COVERAGE_GAP, subject=Subject(group="secret"), log_partition=None))
     page = page_of(seen.url, PATH)
     (row,) = (text for id_, text in page.texts.items() if id_.startswith("unasked-"))
-    assert row.startswith("secret unknown unknown may not be asked: what to grant unknown")
+    assert row.startswith("secret unknown unknown no permission: what to grant unknown")
     assert page.links["what to grant"] == "/clusters/orders/pipeline#unknown"
-    assert "May not be asked 1" in page.texts[""]
+    assert "Not readable 1" in page.texts[""]
 
 
 def test_nobody_is_held_back(cluster: WithPartitions) -> None:
@@ -117,7 +117,7 @@ def test_nobody_is_held_back(cluster: WithPartitions) -> None:
 
 def test_before_anything_was_looked_at_nothing_is_zero(cluster: WithPartitions) -> None:
     page = page_of(cluster.url, PATH)
-    assert "Nothing is known of the groups yet." in page.texts["not-read"]
+    assert "Nothing is known about groups yet." in page.texts["not-read"]
     assert "Stopped unknown" in page.texts[""]
     assert "No group is held back." not in page.texts[""]
 

@@ -80,7 +80,7 @@ def test_it_obeys_no_name_and_needs_no_script(cluster: WithPartitions, url: str)
 def test_nothing_was_read_yet(url: str) -> None:
     cluster = empty_store(url, "new")
     cluster.close()
-    assert "Unknown: nothing of new was read yet." in open_page(url).texts["cluster-1"]
+    assert "Unknown: nothing of new has been read yet." in open_page(url).texts["cluster-1"]
 
 
 def test_a_store_without_clusters_says_how_to_begin(url: str) -> None:

@@ -171,7 +171,7 @@ def test_a_store_that_is_gone_is_another_thing_than_a_lost_connection(well: With
         revision = clusters.revision(connection)
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = 'future'")
     notice = page.get_by_role("alert")
-    expect(notice).to_contain_text("txnscope stopped to answer with this page")
+    expect(notice).to_contain_text("txnscope stopped answering with this page")
     expect(notice).to_contain_text("has the tables of revision future")
     with well.engine.begin() as connection:
         connection.exec_driver_sql(f"UPDATE alembic_version SET version_num = '{revision}'")

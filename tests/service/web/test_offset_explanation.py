@@ -34,12 +34,12 @@ def cluster(tmp_path: Path) -> Iterator[WithPartitions]:
 @pytest.mark.parametrize(
     ("query", "status", "says"),
     [
-        ("offset=5", 200, "Offset 5 cannot be explained now. No brokers configured: this has to be asked of Kafka"),
+        ("offset=5", 200, "Offset 5 cannot be explained now. No brokers configured: this request needs Kafka"),
         ("offset=5&to=", 200, "Offset 5 cannot be explained now."),
-        ("offset=x", 422, "This cannot be explained. 'x' is no offset: a number from 0 on."),
+        ("offset=x", 422, "This cannot be explained. 'x' is no offset: type a number, 0 or above."),
         ("offset=-1", 422, "This cannot be explained."),
-        ("offset=9&to=9", 422, "'9' is no end: a number above the offset."),
-        ("offset=&to=7", 422, "Type the offset to begin at."),
+        ("offset=9&to=9", 422, "'9' is no end: type a number above the offset."),
+        ("offset=&to=7", 422, "Type the first offset."),
         ("offset=&to=", 200, "Who wrote the record"),
     ],
 )

@@ -87,7 +87,7 @@ def test_the_first_read_shows_its_progress_and_no_numbers(cluster: WithPartition
 def test_nothing_was_read_at_all(cluster: WithPartitions, url: str) -> None:
     cluster.writer.report_trouble(NoBroker("kafka:9092"))
     html = page_of(url)
-    assert h1(html) == "Unknown: nothing of prod-eu was read yet."
+    assert h1(html) == "Unknown: nothing of prod-eu has been read yet."
     assert "No complete read of the transaction log: no broker of kafka:9092 answers;" in words_of(html, "verdict")
     assert "Hanging transactions" not in words_of(html)
     assert "Nothing read yet" in words_of(html, "live")
@@ -102,7 +102,7 @@ def test_stale_data_are_the_last_known(url: str) -> None:
     assert "What you see is the state of 14:13:50. Nothing new is judged until reading goes on." in words
     assert "As of 14:13:50, payments-3 blocked payments-7 since 14:13:30. Group settlement was stopped" in words
     assert "fraud-scoring was about to stop." in words
-    assert "Since then not looked at again." in words
+    assert "Not checked since then." in words
     assert 'class="content is-old"' in html
     assert "Late, data 43 s old" in words_of(html, "live")
 

@@ -93,7 +93,7 @@ def test_a_store_that_is_not_ready_is_said_in_the_same_words(tmp_path: Path) -> 
     assert answer.headers["retry-after"] == "5"
     page = PageText(answer.text)
     assert page.texts["problem"] == " ".join(problem["detail"].split())
-    assert "This passes when it can be reached again" in page.texts[""]
+    assert "Reload the page when the store can be reached again." in page.texts[""]
 
 
 def test_a_mistake_of_ours_is_a_page_without_its_details(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,7 +105,7 @@ def test_a_mistake_of_ours_is_a_page_without_its_details(url: str, monkeypatch: 
         answer = client.get("/clusters/orders")
     assert answer.status_code == 500
     assert answer.headers["content-security-policy"].startswith("default-src 'self'")
-    assert "a mistake in txnscope; its log has the details" in PageText(answer.text).texts["problem"]
+    assert "an error in txnscope; its log has the details" in PageText(answer.text).texts["problem"]
     assert "secret" not in answer.text
 
 

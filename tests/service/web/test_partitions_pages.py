@@ -57,7 +57,7 @@ def wait(cluster: WithPartitions, *groups: tuple[str, int]) -> None:
 
 
 RELATIONS: dict[str, tuple[Any, ...]] = {
-    "open": (owner(b"a"), "open, in time", "aborts itself in"),
+    "open": (owner(b"a"), "open, within its timeout", "aborts itself in"),
     "overdue": (owner(b"a", timeout_ms=1_000, start_ms=SINCE_MS - 3_000), "overdue", "overdue"),
     "completing": (owner(b"a", state=states.PREPARE_COMMIT), "completing", "heals when broker 1 acknowledges"),
     "adopted": (owner(b"a", start_ms=SINCE_MS + 7_000), "adopted records", "ends with the id's present transaction"),
@@ -67,15 +67,15 @@ RELATIONS: dict[str, tuple[Any, ...]] = {
         "will not heal by itself",
         hanging_finding(name=b"a"),
     ),
-    "unknown": (owner(b"a", state=states.COMPLETE_COMMIT, topics=()), "unknown", "being looked at again"),
+    "unknown": (owner(b"a", state=states.COMPLETE_COMMIT, topics=()), "unknown", "being checked again"),
 }
 TITLES = {
-    "open": "A transaction is open, in time.",
+    "open": "A transaction is open, within its timeout.",
     "overdue": "A transaction is overdue.",
     "completing": "Its transaction is completing.",
-    "adopted": "Old records wait for another transaction's end.",
+    "adopted": "Old records will end with another transaction.",
     "hanging": "It will not heal by itself.",
-    "unknown": "Who holds them is not known.",
+    "unknown": "What holds them is not known.",
 }
 
 
@@ -161,7 +161,7 @@ def test_what_does_not_answer_is_listed_as_unknown_with_why(cluster: WithPartiti
     assert "silent-hr.payroll-0" not in page_of(cluster.url, f"{PATH}?topic=orders").texts
     one = page_of(cluster.url, f"{PATH}/hr.payroll/3")
     assert one.texts["verdict"].startswith(
-        f"Unknown: hr.payroll-3 cannot be looked at. N{str(hidden)[1:]}. It never answered."
+        f"Unknown: hr.payroll-3 cannot be read. N{str(hidden)[1:]}. It never answered."
     )
     assert "High watermark unknown" in one.texts[""]
 
@@ -171,10 +171,10 @@ def test_who_holds_it_is_unknown_and_says_why(cluster: WithPartitions) -> None:
     cluster.look(stalled_partition(), read(entry()))
     row = page_of(cluster.url, f"{PATH}?show=unknown").texts["partition-orders-0"]
     assert "unknown" in row
-    assert row.count("no transactional.id is known to have had its producer id") == 1
+    assert row.count("no owner of its producer id is known") == 1
     verdict = page_of(cluster.url, HERE).texts["verdict"]
-    assert "Who holds them is not known." in verdict
-    assert "no transactional.id is known to have had its producer id" in verdict
+    assert "What holds them is not known." in verdict
+    assert "no owner of its producer id is known" in verdict
 
 
 def test_the_last_numbers_of_what_fell_silent(cluster: WithPartitions) -> None:
@@ -183,13 +183,13 @@ def test_the_last_numbers_of_what_fell_silent(cluster: WithPartitions) -> None:
     later_ms = NOW_MS + 60_000
     cluster.look(unanswered_partition("broker 1 does not answer", at_ms=later_ms), at_ms=later_ms)
     page = page_of(cluster.url, HERE, now_ms=later_ms)
-    assert page.texts["verdict"].startswith("Unknown: orders-0 cannot be looked at. Broker 1 does not answer.")
+    assert page.texts["verdict"].startswith("Unknown: orders-0 cannot be read. Broker 1 does not answer.")
     assert "The numbers below are of 14:13:50" in page.texts["verdict"]
 
 
 def test_nothing_is_said_to_be_fine_before_it_was_looked_at(cluster: WithPartitions) -> None:
     page = page_of(cluster.url, PATH)
-    assert "No partition was looked at yet." in page.texts["not-read"]
+    assert "No partition has been sampled yet." in page.texts["not-read"]
     assert "With hidden records 0" not in page.texts[""]
     assert "No partition hides records." not in page.texts[""]
 
@@ -197,9 +197,9 @@ def test_nothing_is_said_to_be_fine_before_it_was_looked_at(cluster: WithPartiti
 def test_who_holds_it_is_not_judged_while_the_log_is_read_for_the_first_time(tmp_path: Path) -> None:
     cluster = reading_for_the_first_time(f"sqlite:///{tmp_path / 'store.db'}", Id(b"a"))
     cluster.look(stalled_partition(), read(entry()))
-    assert "Who holds what is not judged yet." in page_of(cluster.url, PATH).texts["not-read"]
+    assert "The partitions are not judged yet." in page_of(cluster.url, PATH).texts["not-read"]
     verdict = page_of(cluster.url, HERE).texts["verdict"]
-    assert verdict.startswith("orders-0 hides 10 records. Who holds them is not judged yet.")
+    assert verdict.startswith("orders-0 hides 10 records. What holds them is not judged yet.")
     cluster.close()
 
 
@@ -232,11 +232,11 @@ def test_many_at_once_say_how_many_are_not_judged(cluster: WithPartitions, monke
     )
     page = page_of(cluster.url, PATH)
     assert page.texts["too-many"].startswith(
-        "The LSO of 10 partitions stands. The 6 that stand longest are judged and listed."
-        " Who holds the other 4 is unknown until there are fewer."
+        "The LSO of 10 partitions is stalled. The 6 stalled longest are judged and listed."
+        " The other 4 are judged when there are fewer."
     )
     assert "Rows 1 to 4 of 6." in page.texts["partitions"]
-    assert "Those that do not answer are on the last page." in page.texts["partitions"]
+    assert "Partitions that do not answer are on the last page." in page.texts["partitions"]
     last = page_of(cluster.url, page.links["Next"])
     shown = [id_ for id_ in last.texts if id_.startswith(("partition-", "silent-"))]
     assert len(shown) == 3

@@ -77,7 +77,7 @@ def test_all_is_well(cluster: WithPartitions) -> None:
     assert "1 of 1 partition" in page.texts["source-transaction_state"]
     assert "state, cause, timeouts, expiry" in page.texts["source-transaction_state"]
     assert "2 of 2 partitions" in page.texts["source-partitions"]
-    assert "nothing to ask" in page.texts["source-groups"]
+    assert "nothing to read" in page.texts["source-groups"]
     assert "4 of 4 configs" in page.texts["source-configs"]
     assert "assumed" not in page.texts["configs"]
     assert "transactional.id.expiration.ms 7 d" in page.texts["configs"]
@@ -93,7 +93,7 @@ def test_what_is_unknown_comes_with_the_line_that_grants_it(cluster: WithPartiti
     assert page.texts["verdict"].startswith("Verdicts can be trusted, except for 6 partitions.")
     assert "14.3 % of 7 partitions can be judged" in page.texts["verdict"]
     assert "hr.payroll-0, hr.payroll-1" in partitions
-    assert "hanging, blocked, groups behind it" in partitions
+    assert "hanging, blocked, waiting groups" in partitions
     assert str(DENIED) in partitions
     assert page.texts["grant-1-1"] == (
         "kafka-acls.sh --bootstrap-server broker-1:9092 --command-config admin.properties --add"
@@ -111,7 +111,7 @@ def test_assumed_configs_are_marked_and_can_be_granted(tmp_path: Path) -> None:
     cluster.look(moving_partition())
     page = page_of(cluster.url, PATH)
     cluster.close()
-    assert page.texts["verdict"].startswith("Verdicts can be trusted, with what is said below.")
+    assert page.texts["verdict"].startswith("Verdicts can be trusted, with the exceptions below.")
     (configs,) = unknown(page)
     assert "nothing; limits are assumed" in configs
     assert page.texts["grant-1-1"].endswith("--operation DescribeConfigs --cluster")
@@ -123,7 +123,7 @@ def test_assumed_configs_are_marked_and_can_be_granted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("age_ms", "title", "state"),
     [
-        (6_000, "Verdicts can be trusted, with what is said below.", "late"),
+        (6_000, "Verdicts can be trusted, with the exceptions below.", "late"),
         (45_000, "Verdicts are the last known ones: data is 45 s old.", "old: last known"),
         (180_000, "No verdict can be trusted: nothing new for 3 m.", "stopped: unknown"),
     ],
@@ -152,9 +152,9 @@ def test_a_source_in_trouble_says_what_it_is(cluster: WithPartitions) -> None:
     cluster.look(moving_partition())
     cluster.read(trouble="broker 2 does not answer")
     page = page_of(cluster.url, PATH)
-    assert "in trouble broker 2 does not answer" in page.texts["source-transaction_state"]
+    assert "failing broker 2 does not answer" in page.texts["source-transaction_state"]
     (row,) = unknown(page)
-    assert row.startswith("source transaction_state state, cause, timeouts, expiry; who holds what broker 2 does not")
+    assert row.startswith("source transaction_state state, cause, timeouts, expiry, blockers broker 2 does not")
 
 
 def test_before_anything_was_read(cluster: WithPartitions) -> None:
@@ -162,7 +162,7 @@ def test_before_anything_was_read(cluster: WithPartitions) -> None:
     assert page.texts["verdict"].startswith("Nothing can be judged yet")
     assert "Nothing is unknown." not in page.texts[""]
     assert "never read never unknown" in page.texts["source-partitions"]
-    assert "not asked yet never" in page.texts["source-groups"]
+    assert "not read yet never" in page.texts["source-groups"]
 
 
 def test_while_the_log_is_read_for_the_first_time(tmp_path: Path) -> None:
@@ -184,8 +184,8 @@ def test_coordinators_as_cells_with_a_table(tmp_path: Path) -> None:
     page = page_of(cluster.url, PATH)
     cluster.close()
     cells = [page.texts[f"cell-{number}"] for number in range(4)]
-    assert cells == ["0 b1", "1 lag 240", "2 1 raw", "3 silent"]
-    assert "Look at 1 (lag 240), 2 (1 raw), 3 (silent)." in page.texts["coordinators"]
+    assert cells == ["0 b1", "1 lag 240", "2 1 raw", "3 no answer"]
+    assert "Look at 1 (lag 240), 2 (1 raw), 3 (no answer)." in page.texts["coordinators"]
     assert page.texts["coordinator-1"].startswith("1 1 1 0 1 241 240 0.0 s ago")
     assert "__transaction_state-2@1 unknown version, 91 B kept" in page.texts["rejects"]
 
@@ -198,7 +198,7 @@ def test_gaps_are_told_with_what_was_done(cluster: WithPartitions) -> None:
     assert "0 rejects, 1 gap" in told
     assert "__transaction_state-0@0 4,210 data gap: deleted before they were read" in told
     (row,) = unknown(page)
-    assert row.endswith("Nothing: it cannot be read any more.")
+    assert row.endswith("Nothing: the records cannot be read any more.")
 
 
 def test_thousands_of_reasons_are_not_all_listed(cluster: WithPartitions) -> None:
@@ -208,7 +208,7 @@ def test_thousands_of_reasons_are_not_all_listed(cluster: WithPartitions) -> Non
     page = page_of(cluster.url, PATH)
     assert len(unknown(page)) == PARTITIONS_SHOWN
     assert "5 more partitions or groups of them for reasons of their own." in page.texts["unknown"]
-    assert "Nothing yet: three looks decide it, within seconds." in unknown(page)[0]
+    assert "Nothing yet: three confirmation steps decide it, within seconds." in unknown(page)[0]
 
 
 def test_lines_only_where_something_can_be_granted() -> None:

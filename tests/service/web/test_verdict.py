@@ -56,9 +56,9 @@ def seen(age_ms: int = 1_000, read: float | None = None, **more: Any) -> Seen:
             seen(coverage=Coverage(NOW_MS, hides_all=True)),
             "unknown",
             "unknown",
-            "Unknown: no topic is to be seen that its transactions write to.",
+            "Unknown: no topic that its transactions write to is visible.",
         ),
-        (seen(coverage=Coverage()), "unknown", "unknown", "Unknown: no partition was looked at yet."),
+        (seen(coverage=Coverage()), "unknown", "unknown", "Unknown: no partition has been sampled yet."),
         (
             seen(coverage=Coverage(NOW_MS, 5)),
             "unknown",
