@@ -27,72 +27,82 @@ def _metric(name: str, kind: Kind, text: str, *labels: str, many: bool = False) 
     return Metric(PREFIX + name, kind, text, labels, many)
 
 
-TRANSACTIONS = _metric("transactions", "gauge", "Transactional ids by state of their newest record.", "state")
-COMPLETED = _metric("completed_total", "counter", "Transactions that ended, by outcome.", "outcome")
-ABORTS = _metric("aborts_total", "counter", "Transactions that were aborted, by who ended them.", "cause")
+TRANSACTIONS = _metric("transactions", "gauge", "Transactional ids, by the state in their newest record.", "state")
+COMPLETED = _metric("completed_total", "counter", "Completed transactions, by outcome.", "outcome")
+ABORTS = _metric("aborts_total", "counter", "Aborted transactions, by cause.", "cause")
 FENCED = _metric(
     "fenced_producers_total",
     "counter",
-    "Transactions aborted because somebody initialised the id again, admins included.",
+    "Transactions aborted because a producer or an administrator initialised the id again.",
 )
 DURATION = _metric(
     "duration_seconds",
     "histogram",
-    "How long transactions were open, from their first partition to the decision to commit or abort.",
+    "Time for which transactions were open, from the first partition to the decision to commit or abort.",
     "outcome",
 )
 MARKER_DURATION = _metric(
-    "marker_duration_seconds", "histogram", "From the decision to commit or abort until all markers were written."
+    "marker_duration_seconds", "histogram", "Time from the decision to commit or abort until all markers were written."
 )
 OLDEST_STATE_ENTRY = _metric(
     "oldest_state_entry_timestamp_seconds",
     "gauge",
-    "When the transaction that is longest in this open state entered it; 0 if none is in it.",
+    "Time at which the transaction that has been in this open state longest entered it; 0 if none is in it.",
     "state",
 )
 TOP_OPEN = _metric(
     "top_open_start_timestamp_seconds",
     "gauge",
-    "When the oldest open transactions began; these few only.",
+    "Start time of the open transactions; only for those open longest.",
     "transactional_id",
     many=True,
 )
-TRANSACTIONAL_IDS = _metric("transactional_ids", "gauge", "Transactional ids the coordinators know.")
+TRANSACTIONAL_IDS = _metric("transactional_ids", "gauge", "Transactional ids known to the coordinators.")
 EXPIRING = _metric(
     "transactional_ids_expiring",
     "gauge",
-    "Transactional ids that expire within that time if nobody uses them, those past it and not yet removed included.",
+    "Unused transactional ids that expire within this time, including expired ones not removed yet.",
     "within",
 )
-EXPIRED = _metric("transactional_ids_expired_total", "counter", "Transactional ids removed by their coordinator.")
-PRODUCER_IDS = _metric("producer_ids_assigned_total", "counter", "Producer ids seen under an id for the first time.")
+EXPIRED = _metric("transactional_ids_expired_total", "counter", "Transactional ids that their coordinators removed.")
+PRODUCER_IDS = _metric(
+    "producer_ids_assigned_total", "counter", "Producer ids seen for the first time under a transactional id."
+)
 
 EPOCH_MAX = _metric(
     "producer_epoch_max",
     "gauge",
-    "Highest producer epoch of any id by its client's protocol; 2 raises it with every transaction.",
+    "Highest producer epoch of any id, by its client's protocol; protocol 2 raises it with every transaction.",
     "protocol",
 )
 
 COORDINATOR_IDS = _metric(
-    "coordinator_ids", "gauge", "Transactional ids of a coordinator's partition.", "coordinator_partition", many=True
+    "coordinator_ids",
+    "gauge",
+    "Transactional ids, by partition of __transaction_state.",
+    "coordinator_partition",
+    many=True,
 )
 COORDINATOR_OPEN = _metric(
-    "coordinator_open", "gauge", "Open transactions of a coordinator's partition.", "coordinator_partition", many=True
+    "coordinator_open",
+    "gauge",
+    "Open transactions, by partition of __transaction_state.",
+    "coordinator_partition",
+    many=True,
 )
 COORDINATOR_LAG = _metric(
     "coordinator_log_lag_records",
     "gauge",
-    "Offsets of a coordinator's partition that are written and not yet read.",
+    "Offsets written and not read yet, by partition of __transaction_state.",
     "coordinator_partition",
     many=True,
 )
 
-HANGING = _metric("hanging_transactions", "gauge", "Transactions that nobody will end: confirmed, and still there.")
+HANGING = _metric("hanging_transactions", "gauge", "Confirmed hanging transactions: no coordinator will end them.")
 HANGING_INFO = _metric(
     "hanging_info",
     "gauge",
-    "What hangs, where and whose it is; the longest of them only.",
+    "1 for each hanging transaction with its place and owner; only for those hanging longest.",
     "finding",
     "topic",
     "partition",
@@ -101,18 +111,23 @@ HANGING_INFO = _metric(
     many=True,
 )
 PARTITIONS = _metric(
-    "partitions", "gauge", "Partitions that are watched, by whether all that is open there can be judged.", "judged"
+    "partitions", "gauge", "Watched partitions, by whether their open transactions can be judged.", "judged"
 )
 PARTITIONS_BLOCKED = _metric(
-    "partitions_blocked", "gauge", "Partitions whose last stable offset stands below the high watermark."
+    "partitions_blocked", "gauge", "Partitions whose last stable offset is stalled below the high watermark."
 )
 PARTITION_LSO = _metric(
-    "partition_last_stable_offset", "gauge", "Of partitions where it stands.", "topic", "partition", many=True
+    "partition_last_stable_offset",
+    "gauge",
+    "Last stable offset of stalled partitions.",
+    "topic",
+    "partition",
+    many=True,
 )
 PARTITION_HIGH_WATERMARK = _metric(
     "partition_high_watermark",
     "gauge",
-    "Of partitions whose last stable offset stands.",
+    "High watermark of stalled partitions.",
     "topic",
     "partition",
     many=True,
@@ -120,7 +135,7 @@ PARTITION_HIGH_WATERMARK = _metric(
 PARTITION_LSO_LAG = _metric(
     "partition_lso_lag_records",
     "gauge",
-    "Offsets between the last stable offset and the high watermark, where the former stands.",
+    "Offsets between the last stable offset and the high watermark of stalled partitions.",
     "topic",
     "partition",
     many=True,
@@ -128,7 +143,7 @@ PARTITION_LSO_LAG = _metric(
 PARTITION_LSO_LAST_ADVANCE = _metric(
     "partition_lso_last_advance_timestamp_seconds",
     "gauge",
-    "When the last stable offset was first seen where it stands.",
+    "Time at which the last stable offset of a stalled partition was first seen at its present value.",
     "topic",
     "partition",
     many=True,
@@ -136,7 +151,7 @@ PARTITION_LSO_LAST_ADVANCE = _metric(
 GROUP_BLOCKED = _metric(
     "group_blocked",
     "gauge",
-    "1 for a consumer group that waits, or soon will, behind an open transaction.",
+    "1 for a consumer group that waits at an open transaction, or will reach it.",
     "group",
     "topic",
     "partition",
@@ -145,27 +160,27 @@ GROUP_BLOCKED = _metric(
 CONTRADICTIONS = _metric(
     "decision_contradictions_total",
     "counter",
-    "Decisions about hanging transactions that became unknown because two readings of the logs contradict each other.",
+    "Decisions about hanging transactions that became unknown because two reads of the logs contradict each other.",
 )
 DETECTION = _metric(
     "detection_seconds",
     "histogram",
-    "From the first look that saw the last stable offset standing until a hanging transaction was confirmed.",
+    "Time from the first sample with the stalled last stable offset until the hanging transaction was confirmed.",
 )
 BATCH_DURATION = _metric(
     "pipeline_batch_duration_seconds",
     "histogram",
-    "From the moment a micro-batch of a source was begun to be read until all of it was stored.",
+    "Time from the start of reading a micro-batch of a source until it was stored.",
     "source",
 )
 
 LAST_SUCCESS = _metric(
     "pipeline_last_success_timestamp_seconds",
     "gauge",
-    "When a source was last read to the store without trouble, heartbeats included; 0 before the first time.",
+    "Time of the last successful read of a source, heartbeats included; 0 if there was none.",
     "source",
 )
-LAG = _metric("pipeline_lag_records", "gauge", "Offsets of a source that are written and not yet read.", "source")
+LAG = _metric("pipeline_lag_records", "gauge", "Offsets of a source that are written and not read yet.", "source")
 RECORDS = _metric("pipeline_records_total", "counter", "Records read from a source.", "source")
 BYTES = _metric("pipeline_bytes_total", "counter", "Bytes of record batches read from a source.", "source")
 DECODE_ERRORS = _metric(
@@ -176,25 +191,25 @@ COVERAGE = _metric(
 )
 
 FINDINGS = _metric(
-    "findings", "gauge", "Findings that are kept, resolved ones included, by kind and status.", "kind", "status"
+    "findings", "gauge", "Stored findings, resolved ones included, by kind and status.", "kind", "status"
 )
 
 FINDINGS_TRUNCATED = _metric(
     "findings_truncated",
     "gauge",
-    "What has no finding because there is too much at once, by kind: not opened, or not read.",
+    "Conditions and events without a finding because a bound was reached, by kind: not opened, or not read.",
     "kind",
 )
 
 CLUSTER_INFO = _metric(
     "cluster_info",
     "gauge",
-    "What the cluster says of itself; finalized feature levels, empty until they are known.",
+    "Finalized feature levels of the cluster; labels are empty until they are known.",
     "kafka_cluster_id",
     "transaction_version",
     "metadata_version",
 )
-SERIES_DROPPED = _metric("series_dropped", "gauge", "Series the cap leaves out now; the worst are kept.")
+SERIES_DROPPED = _metric("series_dropped", "gauge", "Series that the cap leaves out now; the worst are kept.")
 
 OF_CLUSTERS: Final = (
     TRANSACTIONS,
@@ -238,12 +253,17 @@ OF_CLUSTERS: Final = (
 )
 """The metrics about clusters, in the order of the page."""
 
-UP = Metric(f"{PREFIX}exporter_up", "gauge", "Whether the store answered when this page was made.")
-RENDER_SECONDS = Metric(f"{PREFIX}exporter_render_seconds", "gauge", "How long making this page from the store took.")
+UP = Metric(f"{PREFIX}exporter_up", "gauge", "1 if the store answered when this page was rendered, else 0.")
+RENDER_SECONDS = Metric(
+    f"{PREFIX}exporter_render_seconds", "gauge", "Time that rendering this page from the store took."
+)
 
 HTTP_REQUESTS = Metric(
-    "http_requests_total", "counter", "Requests answered, by route template.", ("method", "route", "status")
+    "http_requests_total", "counter", "Answered requests, by route template.", ("method", "route", "status")
 )
 HTTP_SECONDS = Metric(
-    "http_request_duration_seconds", "histogram", "From the request's first byte to the answer's last.", ("route",)
+    "http_request_duration_seconds",
+    "histogram",
+    "Time from the first byte of the request to the last byte of the answer.",
+    ("route",),
 )

@@ -38,11 +38,11 @@ OURS: Final = (UP, RENDER_SECONDS, HTTP_REQUESTS, HTTP_SECONDS)
 _INTRODUCTION: Final = f"""\
 # Metrics
 
-`GET /metrics`, as text 0.0.4 or OpenMetrics 1.0 (by `Accept`), zipped where the scraper takes it. This page is made
+`GET /metrics`, as text 0.0.4 or OpenMetrics 1.0 (by `Accept`), compressed if the scraper accepts it. This page is made
 from `service/metrics`: change it there, then `python -m tests.helpers.metrics_document`.
 
-- All that has a label `cluster` is read from the store, once in {KEPT_MS / 1000:g} s at most, whoever asks.
-- Ages are points in time, in seconds: `time() - …`. 0 is none: guard it with `> 0`.
+- Metrics with a label `cluster` are read from the store, at most once in {KEPT_MS / 1000:g} s.
+- Times are in seconds: the age is `time() - …`. 0 means that there is none: guard it with `> 0`.
 - Label values that are known beforehand are there from the start, at 0, so that `increase()` sees the first event.
 - A page has at most {SERIES_LIMIT:,} series with a label `cluster`. The cap cuts only metrics marked *many* and keeps
   the worst of each; `kafka_txn_series_dropped` counts what is left out. Two metrics name ids: the {TOP_OPEN} oldest
@@ -84,13 +84,13 @@ def _labels() -> dict[str, str]:
         "within": _words(EXPIRES_WITHIN_MS),
         "protocol": "`1` (the epoch stays) or `2` (KIP-890: every transaction raises it)",
         "judged": _words(["yes", "no"]),
-        "source": f"`{SOURCE}` (the coordinators' log), `{facts.SOURCE}` (the data partitions)",
+        "source": f"`{SOURCE}` (the transaction log), `{facts.SOURCE}` (the data partitions)",
         "reason": _words(REASONS),
         "kind": _words(KINDS),
         "status": _words(STATUSES),
         "topic, partition": "of a data partition; `coordinator_partition` is one of `__transaction_state`",
         "finding": "its id: `/clusters/{cluster}/findings/{finding}` is its page",
-        "transactional_id": "empty where a producer id has none; of what hangs and of the oldest open ones only",
+        "transactional_id": "empty if a producer id has none; only for hanging and for the oldest open transactions",
         "owner": "of the rule that fits (`[[rules]]`), or empty",
         "route": "template, like `/api/v1/clusters/{cluster}`; `(none)` for a path that nothing serves",
     }
