@@ -30,9 +30,9 @@ _NOW: Final = [
     big(
         "Age of the data",
         means(
-            "How long ago the slowest source was last read without any trouble: it rises, too, while one partition"
-            " alone does not answer. While it is red other numbers here may be the last known ones: look at the"
-            " pipeline first. Decades mean that a source was never read.",
+            "Time since the last successful read of the slowest source. It also rises while one partition"
+            " alone does not answer. While it is red, other numbers here may be old: look at the"
+            " pipeline first. Decades: a source was never read.",
             "KafkaTxnPipelineStale",
         ),
         "s",
@@ -46,7 +46,7 @@ _NOW: Final = [
     big(
         "Overdue transactions",
         means(
-            "Past their own timeout, and their coordinator has not aborted them. Look at the coordinator: one that"
+            "Past their timeout and not aborted by their coordinator. Look at the coordinator: one that"
             " failed to load its partition, or clocks that differ, do this. Restarting the application does not help.",
             "KafkaTransactionOverdue",
         ),
@@ -91,14 +91,15 @@ _NOW: Final = [
     ),
     big(
         "Transactional ids",
-        "Ids the coordinators know, used or not. One that grows without end means ids made up at every start.",
+        "Ids known to the coordinators, used or not. Endless growth: applications invent ids at every start.",
         "short",
         value(catalogue.TRANSACTIONAL_IDS),
         page(of_series, "/transactions"),
     ),
     big(
         "Confirmed findings",
-        "All that is wrong or worth knowing now, of any kind and severity. The page lists them, the worst first.",
+        "Everything that is wrong or worth knowing now, of any kind and severity. The page lists them, the worst"
+        " first.",
         "none",
         total(catalogue.FINDINGS, "kind", where=(CONFIRMED,)),
         page(of_series),
@@ -109,7 +110,7 @@ _WRONG: Final = [
     what_hangs(14),
     rows(
         "Confirmed findings by kind",
-        means("How many of each kind are there now. The cluster's page lists them, the worst first.", empty=True),
+        means("Number of confirmed findings of each kind. The cluster's page lists them, the worst first.", empty=True),
         [f"{value(catalogue.FINDINGS, 'kind', where=(CONFIRMED,))} > 0"],
         [Column("cluster", links=(page(of_row),)), Column("kind"), Column("Value", "findings", "none")],
         worst="findings",
@@ -120,17 +121,17 @@ _WRONG: Final = [
 _HAPPENS: Final = [
     lines(
         "Transactions ended",
-        "Commits and aborts per second. A drop to nothing while producers run: they cannot end what they began; look at"
-        " open transactions and at the coordinators.",
+        "Commits and aborts per second. A drop to nothing while producers run: they cannot end their transactions; look"
+        " at open transactions and at the coordinators.",
         "ops",
         [Query(rate(catalogue.COMPLETED, "outcome"), "{{cluster}} {{outcome}}")],
         page(of_series),
     ),
     lines(
-        "Aborts by who ended them",
+        "Aborts by cause",
         "client: the application itself. timeout: it took too long. fenced: another producer started with the same id."
-        " admin: somebody by hand. unattributed: the log does not tell. Many timeouts at once are the trace of an"
-        " outage.",
+        " admin: ended by hand. unattributed: the log does not show the cause. Many timeouts at once are the trace of"
+        " an outage.",
         "ops",
         [Query(rate(catalogue.ABORTS, "cause"), "{{cluster}} {{cause}}")],
         page(of_series),

@@ -48,10 +48,9 @@ _NOW: Final = [
 
 _STANDING: Final = [
     rows(
-        "Partitions whose LSO stands",
+        "Stalled partitions",
         means(
-            "The longest first. Open the partition: it shows who blocks, whose records those are, and when it ends by"
-            " itself.",
+            "The longest first. Open the partition: it shows the blocker, its owner, and when it ends by itself.",
             "KafkaLastStableOffsetStuck",
             empty=True,
         ),
@@ -60,11 +59,11 @@ _STANDING: Final = [
             Column("cluster"),
             Column("topic"),
             Column("partition", links=(partition_page(of_row),)),
-            Column("Value #A", "stands for", "s", steps(at.LSO_STANDS_S, at.LSO_STUCK_S)),
+            Column("Value #A", "stalled for", "s", steps(at.LSO_STANDS_S, at.LSO_STUCK_S)),
             Column("Value #B", "offsets out of reach", "none"),
             Column("Value #C", "last stable offset", "none"),
         ],
-        worst="stands for",
+        worst="stalled for",
         width=14,
     ),
     rows(
@@ -85,7 +84,7 @@ _STANDING: Final = [
         width=10,
     ),
     lines(
-        "How long LSOs stand",
+        "How long LSOs are stalled",
         means(
             f"The {_MOST} longest. A saw is a producer at work; a line that only climbs is a transaction that does not"
             " end.",
@@ -100,7 +99,7 @@ _STANDING: Final = [
     lines(
         "Offsets out of reach",
         means(
-            f"Of the {_MOST} partitions with the most. Growing while the LSO stands: producers go on writing what"
+            f"Of the {_MOST} partitions with the most. Growing while the LSO is stalled: producers write records that"
             " readers do not see.",
             empty=True,
         ),
@@ -127,7 +126,9 @@ _STANDING: Final = [
     ),
     lines(
         "Groups waiting",
-        means("Distinct consumer groups over time: how many felt it, and for how long.", "KafkaConsumerGroupBlocked"),
+        means(
+            "Distinct consumer groups over time: how many were affected, and for how long.", "KafkaConsumerGroupBlocked"
+        ),
         "none",
         [Query(or_zero(groups_waiting()))],
         page(of_series, "/groups"),
@@ -148,15 +149,15 @@ _JUDGED: Final = [
     ),
     lines(
         "Partitions blocked",
-        "How many LSOs stand, over time. A level that only rises: look at the longest above.",
+        "Number of stalled LSOs over time. If it only rises, look at the longest above.",
         "none",
         [Query(value(catalogue.PARTITIONS_BLOCKED))],
         page(of_series, "/partitions"),
         width=8,
     ),
     density(
-        "How long it took to confirm a hanging transaction",
-        "From the first look that saw the LSO standing there until the third look confirmed it. Seconds are right:"
+        "Time to confirm a hanging transaction",
+        "From the first sample with the stalled LSO until the third confirmation step. Seconds are right:"
         " an alert adds the scrape and its own evaluation.",
         "s",
         buckets(catalogue.DETECTION),
@@ -164,7 +165,7 @@ _JUDGED: Final = [
     ),
     lines(
         "Decisions that were contradicted",
-        "Two readings of the logs told different things of one hanging transaction: what was decided is unknown from"
+        "Two reads of the logs contradict each other about one hanging transaction: its decision is unknown from"
         " then on, and no marker is advised. The application's log has a line for each.",
         "short",
         [Query(f"ceil({increase(catalogue.CONTRADICTIONS)})")],
@@ -173,8 +174,8 @@ _JUDGED: Final = [
     lines(
         "Findings left out",
         means(
-            "More is wrong at once than gets a finding, by kind: findings that were not opened, and what was not read."
-            " They come when others have ended.",
+            "Conditions without a finding because a bound was reached, by kind: not opened, or not read. They follow"
+            " when others have ended.",
             empty=True,
         ),
         "short",
@@ -187,14 +188,14 @@ _JUDGED: Final = [
 BOARD: Final = Board(
     "partitions",
     "Partitions and LSO",
-    "Where read_committed consumers stop, since when, and who waits there. Single partitions are told about only while"
-    " their last stable offset stands.",
-    [("Now", _NOW), ("Where it stands", _STANDING), ("How sure", _JUDGED)],
+    "Where read_committed consumers stop, since when, and which groups wait there. Single partitions are shown only"
+    " while their last stable offset is stalled.",
+    [("Now", _NOW), ("Stalled partitions", _STANDING), ("Certainty", _JUDGED)],
     [
         of_label(
             "topic",
             f"label_values({selector(catalogue.PARTITION_LSO_LAG)}, topic)",
-            "Topics with a partition whose LSO stands",
+            "Topics with a stalled partition",
         )
     ],
 )

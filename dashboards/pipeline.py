@@ -20,8 +20,8 @@ _NOW: Final = [
     big(
         "Service answers",
         means(
-            "1: the store answered when the page of metrics was made. 0: the store is down, full or not migrated; the"
-            " service's log says which. Nothing: Prometheus does not reach the service.",
+            "1: the store answered when the metrics were rendered. 0: the store is down, full or not migrated; the"
+            " service's log shows which. Nothing: Prometheus does not reach the service.",
             "KafkaTxnStoreDown",
         ),
         "none",
@@ -32,8 +32,8 @@ _NOW: Final = [
     big(
         "Age of the data",
         means(
-            "By source, since it was last read without any trouble. `transaction_state` is the coordinators' log,"
-            " `partitions` the look at data partitions. Red with no partition answering: no verdict any more; look at"
+            "By source, since its last successful read. `transaction_state` is the transaction log, `partitions` the"
+            " samples of data partitions. Red while no partition answers: there are no verdicts; look at"
             " the streaming application's log and at the brokers. Decades: never read.",
             "KafkaTxnPipelineStale",
         ),
@@ -46,8 +46,8 @@ _NOW: Final = [
     big(
         "Partitions that answer",
         means(
-            "Share of a source's partitions that answered in the last 30 s. Below 100 % what rests on the others is not"
-            " judged: a leader is away, or a permission is missing. The page names it.",
+            "Share of a source's partitions that answered in the last 30 s. Below 100 %, verdicts on the others are"
+            " missing: a leader is away, or a permission is missing. The page names it.",
             "KafkaTxnCoverageLow",
         ),
         "percentunit",
@@ -59,7 +59,7 @@ _NOW: Final = [
     big(
         "Offsets behind",
         means(
-            "Written to the coordinators' log and not yet read. Many are normal while the log is read for the first"
+            "Written to the transaction log and not read yet. Many are normal while the log is read for the first"
             " time.",
             "KafkaTxnPipelineLagging",
         ),
@@ -71,8 +71,8 @@ _NOW: Final = [
     big(
         f"Undecodable in {at.DECODE_WINDOW}",
         means(
-            "Records and batches that could not be decoded. Somebody writes to the topic who should not, or the brokers"
-            " are newer than txnscope. Do not restart a coordinator older than 4.3 before you know.",
+            "Records and batches that could not be decoded. Either a foreign client writes to the topic, or the"
+            " brokers are newer than txnscope. Do not restart a coordinator older than 4.3 before you know.",
             "KafkaTxnDecodeErrors",
         ),
         "short",
@@ -83,8 +83,8 @@ _NOW: Final = [
     big(
         "Series left out",
         means(
-            "The cap on series cuts the least important ones; what is not there cannot be shown or fire. The worst are"
-            " kept, and the pages show all.",
+            "The cap on series cuts the least important ones; missing series cannot be shown and fire no alerts. The"
+            " worst are kept, and the pages show all.",
             "KafkaTxnSeriesDropped",
         ),
         "none",
@@ -98,8 +98,8 @@ _READING: Final = [
     lines(
         "Age of the data",
         means(
-            "Near a second while all is well: heartbeats count. A climbing line is a source that is not read without"
-            " trouble any more. No line: never read.",
+            "Near a second while all is well: heartbeats count. A climbing line is a source that is no longer read"
+            " successfully. No line: never read.",
             "KafkaTxnPipelineStale",
         ),
         "s",
@@ -137,7 +137,7 @@ _READING: Final = [
     ),
     lines(
         "Batches: 99 % are stored within",
-        "By source, from the moment a micro-batch was begun to be read. Seconds are a slow store or too little CPU; the"
+        "By source, from the start of reading a micro-batch. Seconds mean a slow store or too little CPU; the"
         " first read of a long log takes longer.",
         "s",
         [Query(quantile(0.99, catalogue.BATCH_DURATION, "source"), _SOURCE)],
@@ -185,7 +185,8 @@ _READING: Final = [
 _CLUSTERS: Final = [
     rows(
         "Clusters",
-        "What each cluster says of itself. transaction_version 2 is the new protocol (KIP-890); empty: not known yet.",
+        "Finalized features of each cluster. transaction_version 2 is the new protocol (KIP-890); empty: not known"
+        " yet.",
         [
             value(catalogue.CLUSTER_INFO, "kafka_cluster_id", "transaction_version", "metadata_version"),
         ],
@@ -202,6 +203,6 @@ _CLUSTERS: Final = [
 BOARD: Final = Board(
     "pipeline",
     "Pipeline",
-    "How fresh and complete what all other dashboards show is, and how the service itself is doing.",
+    "Freshness and completeness of the data on all other dashboards, and the state of the service.",
     [("Now", _NOW), ("Reading", _READING), ("The service", THE_SERVICE), ("Clusters", _CLUSTERS)],
 )

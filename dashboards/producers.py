@@ -20,7 +20,7 @@ _NOW: Final = [
     big(
         f"Fenced in {at.FENCED_WINDOW}",
         means(
-            "Transactions aborted because a producer was started with the same id, or an admin did it. A restart makes"
+            "Transactions aborted by a new producer with the same id, or by an administrator. A restart makes"
             " one; many are two instances that share an id, or a deployment that restarts in a loop. The findings name"
             " the ids.",
             "KafkaTransactionFencingStorm",
@@ -33,9 +33,9 @@ _NOW: Final = [
     big(
         "New producer ids",
         means(
-            f"Per second, over {at.PRODUCER_IDS_WINDOW}. Applications that make up a transactional.id at every start:"
-            " brokers keep each for days, and nothing fences what an earlier start left open. Give instances fixed"
-            " ids.",
+            f"Per second, over {at.PRODUCER_IDS_WINDOW}. A high rate: applications invent a transactional.id at every"
+            " start. Brokers keep each for days, and nothing fences what an earlier start left open. Give instances"
+            " fixed ids.",
             "KafkaProducerIdChurn",
         ),
         "ops",
@@ -46,8 +46,8 @@ _NOW: Final = [
     big(
         "Highest epoch, old protocol",
         means(
-            f"They end at {at.EPOCH_LAST:,}. Each start, fence and timeout takes one: an id near the end"
-            " is in such a loop. The finding names it.",
+            f"They end at {at.EPOCH_LAST:,}. Each start, fence and timeout uses one: an id near the end restarts or"
+            " times out in a loop. The finding names it.",
             "KafkaProducerEpochNearExhaustion",
         ),
         "none",
@@ -137,7 +137,7 @@ _EXPIRY: Final = [
     ),
     lines(
         "Ids removed",
-        "Per second. A burst is what a deployment that made up ids left behind a week ago.",
+        "Per second. A burst: a deployment invented ids a week ago.",
         "ops",
         [Query(rate(catalogue.EXPIRED))],
         page(of_series, "/expiring"),
@@ -166,6 +166,6 @@ _COORDINATORS: Final = [
 BOARD: Final = Board(
     "producers",
     "Producers, epochs, expiry",
-    "How transactional ids come, are fought over, wear out and go.",
+    "New, conflicting, worn-out and expiring transactional ids.",
     [("Now", _NOW), ("Producers", _PRODUCERS), ("Expiry", _EXPIRY), ("Coordinators", _COORDINATORS)],
 )

@@ -13,8 +13,9 @@ def hanging() -> Panel:
     return big(
         "Hanging transactions",
         means(
-            "Open on a partition, and no coordinator will ever end them: read_committed consumers stop there. Nothing"
-            " heals it. Open the finding: it names the partition, what was decided, and the command that ends it.",
+            "Open on a partition, and no coordinator will ever end them: read_committed consumers stop there. They"
+            " will not heal by themselves. Open the finding: it has the partition, the decision, and the command that"
+            " ends the transaction.",
             "KafkaTransactionHanging",
         ),
         "none",
@@ -26,11 +27,11 @@ def hanging() -> Panel:
 
 def longest_lso() -> Panel:
     return big(
-        "Longest standing LSO",
+        "Longest stalled LSO",
         means(
-            "How long the last stable offset that stands longest has not moved although its log grew. Orange: longer"
+            "Time for which the longest stalled last stable offset has not moved although its log grew. Orange: longer"
             " than the default transaction.timeout.ms. Red: longer than the brokers' default maximum, so no ordinary"
-            " transaction explains it. Open the partition to see who holds it.",
+            " transaction explains it. Open the partition to see the blocker.",
             "KafkaLastStableOffsetStuck",
         ),
         "s",
@@ -44,7 +45,7 @@ def longest_lso() -> Panel:
 def blocked() -> Panel:
     return big(
         "Partitions blocked",
-        "Their last stable offset stands below the high watermark: something is open there. Where transactions run,"
+        "Their last stable offset is stalled below the high watermark by an open transaction. Where transactions run,"
         " some come and go all the time; watch those that stay.",
         "none",
         value(catalogue.PARTITIONS_BLOCKED),
@@ -57,7 +58,7 @@ def waiting() -> Panel:
     return big(
         "Groups waiting",
         means(
-            "Consumer groups that wait, or soon will, behind an open transaction. The list says which offset each of"
+            "Consumer groups that wait at an open transaction, or will reach it. The list has the offset that each of"
             " them cannot pass; the cause is the transaction, not the group: restarting it does not help.",
             "KafkaConsumerGroupBlocked",
         ),
@@ -72,8 +73,8 @@ def not_judged() -> Panel:
     return big(
         "Partitions not judged",
         means(
-            "Watched, but something that is needed to judge what is open there is missing: a leader, a permission, the"
-            " coordinators' log. No verdict is not the same as nothing hanging; the page says what is missing.",
+            "Watched, but something is missing to judge their open transactions: a leader, a permission, the"
+            " transaction log. No verdict is not the same as nothing hanging; the page says what is missing.",
             "KafkaTxnPartitionsUnjudged",
         ),
         "none",
@@ -86,10 +87,10 @@ def not_judged() -> Panel:
 def what_hangs(width: int, *where: str) -> Panel:
     """Returns the table of hanging transactions. `where`: matchers in addition to the cluster's."""
     return rows(
-        "What hangs",
+        "Hanging transactions",
         means(
-            "Each confirmed hanging transaction, the 50 longest. Open the finding for evidence, what was decided and"
-            " the command that ends it. Without a name its producer id belongs to no id any more.",
+            "Each confirmed hanging transaction, the 50 longest. Open the finding for evidence, the decision and the"
+            " command. Without a name, the producer id belongs to no id any more.",
             empty=True,
         ),
         [value(catalogue.HANGING_INFO, "finding", "topic", "partition", "transactional_id", "owner", where=where)],

@@ -13,9 +13,9 @@ _PROCESS: Final = "{{job}} {{instance}}"
 
 THE_SERVICE: Final = [
     lines(
-        "Making the page of metrics",
+        "Rendering the metrics",
         means(
-            "Seconds for one reading of the store; it is kept for a second. Slow with a busy store or many clusters."
+            "Seconds for one read of the store; it is kept for a second. Slow with a busy store or many clusters."
             " Keep it far below Prometheus' scrape_timeout.",
             "KafkaTxnMetricsSlow",
         ),
@@ -38,8 +38,8 @@ THE_SERVICE: Final = [
     lines(
         "Requests that failed",
         means(
-            "Per second with a status of 500 and above, by route. 503 is a store that did not answer; anything else is"
-            " a fault of the service: its log has it.",
+            "Per second with a status of 500 and above, by route. 503 is a store that did not answer; any other status"
+            " is an error of the service: see its log.",
             empty=True,
         ),
         "reqps",
@@ -55,8 +55,8 @@ THE_SERVICE: Final = [
     lines(
         "Answers, 99 of 100",
         means(
-            "Seconds by route. That of events is an open stream: it lasts as long as somebody listens. Nothing where"
-            " nobody asked.",
+            "Seconds by route. The route of events is an open stream: it lasts as long as a client listens. No line:"
+            " no requests.",
             empty=True,
         ),
         "s",
@@ -76,7 +76,7 @@ THE_SERVICE: Final = [
     ),
     lines(
         "CPU of the service",
-        "Cores in use. One for long: too many scrapes, or people with many open pages.",
+        "Cores in use. A full core for long: too many scrapes, or many open pages.",
         "none",
         [Query(ours(f"rate(process_cpu_seconds_total[{INTERVAL}])"), _PROCESS)],
     ),

@@ -40,8 +40,7 @@ _ID: Final = [
     big(
         "Open for",
         means(
-            "Age of its open transaction. Told for the 20 that are open longest in a cluster; all others are on their"
-            " page.",
+            "Age of its open transaction. Only for the 20 open longest in a cluster; all others are on their page.",
             empty=True,
         ),
         "s",
@@ -53,7 +52,7 @@ _ID: Final = [
     big(
         "Partitions it hangs on",
         means(
-            "Confirmed: nobody will end what it left there. Open the finding below for the command.",
+            "Confirmed: no coordinator will end its transaction there. Open the finding below for the command.",
             "KafkaTransactionHanging",
         ),
         "none",
@@ -81,8 +80,8 @@ _ID: Final = [
     ),
     rows(
         "Its page",
-        "The page of this id in each cluster: its state now, its timeline with the cause of every end, rates, and who"
-        " else used its producer id. Type or paste the id above; any part of an id finds it in the list.",
+        "The page of this id in each cluster: its state now, its timeline with the cause of every end, rates, and"
+        " other users of its producer id. Type or paste the id above; any part of an id finds it in the list.",
         [value(catalogue.TRANSACTIONAL_IDS)],
         [
             Column(
@@ -112,7 +111,10 @@ _ID: Final = [
     ),
     rows(
         "Where it hangs",
-        means("Open the finding: what was decided about these records, and the command that ends it.", empty=True),
+        means(
+            "Open the finding for the decision about these records and the command that ends the transaction.",
+            empty=True,
+        ),
         [value(catalogue.HANGING_INFO, "finding", *_PLACE, "owner", where=(_THIS,))],
         [
             Column("cluster"),
@@ -150,7 +152,7 @@ _AROUND: Final = [
     ),
     lines(
         "Aborts of the cluster",
-        "By who ended them, per second. The causes of this id's own aborts are in its timeline.",
+        "By cause, per second. The causes of this id's own aborts are in its timeline.",
         "ops",
         [Query(rate(catalogue.ABORTS, "cause"), "{{cluster}} {{cause}}")],
         page(of_series),

@@ -26,7 +26,7 @@ EACH: Final = Alert(
     summary="A transaction hangs on {{ $labels.topic }}-{{ $labels.partition }} of {{ $labels.cluster }}",
     description="No coordinator will ever end the transaction of {{ with $labels.transactional_id }}{{ . }}{{ else }}a"
     " producer without a known transactional.id{{ end }} on {{ $labels.topic }}-{{ $labels.partition }}: read_committed"
-    " consumers stand still there until a marker is written by hand. Waiting, its timeout and restarts do not end it."
+    " consumers are blocked there until a marker is written by hand. Waiting, its timeout and restarts do not end it."
     " The finding says which marker, and how. Hanging in this cluster now: {{ $value | humanize }}.",
     page=OF_CLUSTER + "/findings/{{ $labels.finding }}",
     board="txnscope-partitions",
@@ -38,7 +38,7 @@ MORE: Final = Alert(
     severity=CRITICAL,
     keep="1m",
     labels={"scope": "cluster"},
-    summary="{{ $value | humanize }} more hang on {{ $labels.cluster }} than are named one by one",
+    summary="{{ $value | humanize }} more hanging transactions on {{ $labels.cluster }} without an alert of their own",
     description="{{ $value | humanize }} confirmed hanging transaction(s) have no alert of their own: only those that"
     " hang longest are named in metrics. The page lists them all; so many at once have one cause, as a rule a broker"
     " that was lost or a bug of its version.",

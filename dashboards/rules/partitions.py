@@ -22,10 +22,11 @@ STUCK: Final = Alert(
     severity=CRITICAL,
     wait="1m",
     labels=_RESTS_ON,
-    summary="The LSO of {{ $labels.topic }}-{{ $labels.partition }} has stood for {{ $value | humanizeDuration }}",
+    summary="The LSO of {{ $labels.topic }}-{{ $labels.partition }} has been stalled for"
+    " {{ $value | humanizeDuration }}",
     description="read_committed consumers of {{ $labels.topic }}-{{ $labels.partition }} see nothing behind its LSO"
     " (last stable offset), which has not moved for {{ $value | humanizeDuration }}: longer than brokers let a"
-    " transaction be open by default. The page of the partition says what holds it, and whether that ends by itself.",
+    " transaction be open by default. The page of the partition shows what holds it, and whether that ends by itself.",
     page=OF_CLUSTER + "/partitions/{{ $labels.topic }}/{{ $labels.partition }}",
     board="txnscope-partitions",
 )
@@ -38,7 +39,7 @@ GROUP_BLOCKED: Final = Alert(
     wait="5m",
     labels=_RESTS_ON,
     summary="Consumer group {{ $labels.group }} waits behind open transactions of {{ $labels.topic }}",
-    description="{{ $labels.group }} waits, or soon will, on {{ $value | humanize }} partition(s) of"
+    description="{{ $labels.group }} waits, or will wait, on {{ $value | humanize }} partition(s) of"
     " {{ $labels.topic }} behind a transaction that is still open. Its lag as clients measure it may read 0. Restarting"
     " the group, or resetting its offsets, does not help.",
     page=OF_CLUSTER + "/groups",
@@ -66,9 +67,9 @@ NOT_JUDGED: Final = Alert(
     wait="5m",
     labels=_RESTS_ON,
     summary="{{ $value | humanize }} partition(s) of {{ $labels.cluster }} cannot be judged",
-    description="What is open on {{ $value | humanize }} watched partition(s) of {{ $labels.cluster }} is not known:"
-    " a transaction may hang there unseen. The page of the pipeline says why, and names the permission where one is"
-    " missing.",
+    description="The open transactions on {{ $value | humanize }} watched partition(s) of {{ $labels.cluster }} cannot"
+    " be judged: a transaction may hang there unseen. The page of the pipeline says why, and names the permission where"
+    " one is missing.",
     page=OF_CLUSTER + "/pipeline",
     board="txnscope-pipeline",
 )

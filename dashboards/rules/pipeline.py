@@ -17,8 +17,9 @@ _BOARD: Final = "txnscope-pipeline"
 _OF: Final = "source"
 
 _WHAT: Final = (
-    "{{ if eq $labels.source `" + facts.SOURCE + "` }}the data partitions{{ else }}the coordinators' log"
-    "{{ end }} of {{ $labels.cluster }}"
+    "{{ if eq $labels.source `"
+    + facts.SOURCE
+    + "` }}the data partitions{{ else }}the transaction log{{ end }} of {{ $labels.cluster }}"
 )
 
 STALE_NAME: Final = "KafkaTxnPipelineStale"
@@ -39,9 +40,9 @@ STALE: Final = Alert(
     wait="1m",
     summary=f"Nothing of {_WHAT} was read for " + "{{ $value | humanizeDuration }}",
     description=f"What is known of {_WHAT} is "
-    "{{ $value | humanizeDuration }} old: no streaming application reads it, or the one that runs makes no progress, or"
-    " the brokers or the store refuse. The page says which, and since when. What begins to hang now is not seen. Alerts"
-    " that rest on these data are muted, confirmed hanging transactions are not.",
+    "{{ $value | humanizeDuration }} old: no streaming application reads it, or the one that runs makes no progress,"
+    " or the brokers or the store refuse. The page shows which, and since when. New hanging transactions are not"
+    " detected. Alerts that depend on these data are muted; confirmed hanging transactions are not.",
     page=_PAGE,
     board=_BOARD,
 )
@@ -54,8 +55,8 @@ def _never(source: str, severity: str) -> Alert:
         severity=severity,
         wait="5m",
         summary=f"txnscope has never read {_WHAT}",
-        description=f"txnscope has never read {_WHAT} without trouble, and nothing of it answers now. What rests on it"
-        " is unknown. A missing permission does this, or brokers that cannot be reached.",
+        description=f"txnscope has never read {_WHAT} without trouble, and nothing of it answers now. Verdicts that"
+        " depend on it are unknown. A missing permission does this, or brokers that cannot be reached.",
         page=_PAGE,
         board=_BOARD,
     )
@@ -86,7 +87,7 @@ UNDECODED: Final = Alert(
     description="{{ $value | humanize }} record(s) of "
     + f"{_WHAT} could not be decoded in {limits.DECODE_WINDOW}"
     + " ({{ $labels.reason }}). The state of their ids is Unknown until a newer record. A coordinator older than 4.3"
-    " that loads such a record may drop all later ids of the partition: do not restart it before you know.",
+    " that loads such a record may drop all later ids of the partition: do not restart one before the cause is known.",
     page=_PAGE,
     board=_BOARD,
 )
@@ -99,9 +100,8 @@ COVERAGE_LOW: Final = Alert(
     summary="Only {{ $value | humanizePercentage }} of " + _WHAT + " answers",
     description="{{ $value | humanizePercentage }} of "
     + _WHAT
-    + " answered in the last 30 s; what is open on the rest is"
-    " not judged. A broker is away, or partitions have no"
-    " leader.",
+    + " answered in the last 30 s; open transactions on the rest are not judged. A broker is away, or partitions"
+    " have no leader.",
     page=_PAGE,
     board=_BOARD,
 )
@@ -111,9 +111,9 @@ NOT_COVERED: Final = Alert(
     expr=f"{most(pick(of.FINDINGS, kind=COVERAGE_GAP, status=CONFIRMED))} > 0",
     severity=WARNING,
     wait="5m",
-    summary="Something of {{ $labels.cluster }} may not be read or asked",
-    description="{{ $value | humanize }} finding(s) of kind coverage_gap on {{ $labels.cluster }}: what rests on it is"
-    " unknown, never fine. Each finding names what, and the permission to grant.",
+    summary="A permission or an answer of {{ $labels.cluster }} is missing",
+    description="{{ $value | humanize }} finding(s) of kind coverage_gap on {{ $labels.cluster }}: verdicts that"
+    " depend on it are unknown, never fine. Each finding names what is missing, and the permission to grant.",
     page=OF_CLUSTER + "/findings",
     board=_BOARD,
 )
@@ -124,7 +124,8 @@ GAP: Final = Alert(
     severity=WARNING,
     summary="Part of a log of {{ $labels.cluster }} was gone before it was read",
     description="{{ $value | humanize }} partition(s) of {{ $labels.cluster }} lost records before they were read, or"
-    " were truncated or created anew. Reading went on behind the gap; counts and history of the ids in it have a hole.",
+    " were truncated or created again. Reading went on after the gap; counts and history of the ids in it are"
+    " incomplete.",
     page=_PAGE,
     board=_BOARD,
 )

@@ -22,7 +22,7 @@ FENCING: Final = Alert(
     labels=_RESTS_ON,
     summary="{{ $value | humanize }} producers of {{ $labels.cluster }} were fenced within " + limits.FENCED_WINDOW,
     description="{{ $value | humanize }} open transactions of {{ $labels.cluster }} were aborted in "
-    f"{limits.FENCED_WINDOW} because somebody initialised their transactional.id again: two instances share an id and"
+    f"{limits.FENCED_WINDOW} because their transactional.id was initialised again: two instances share an id and"
     " fence each other in turns, or an application restarts in a loop.",
     page=OF_CLUSTER + "/findings",
     board=_BOARD,
@@ -35,9 +35,9 @@ CHURN: Final = Alert(
     wait="15m",
     labels=_RESTS_ON,
     summary="{{ $value | humanize }} new producer ids a second on {{ $labels.cluster }}",
-    description="Applications of {{ $labels.cluster }} take {{ $value | humanize }} new producer ids a second: as a"
-    " rule they make up a transactional.id at every start. Nothing fences what an earlier start left open, and brokers"
-    " keep the state of each producer id for a day.",
+    description="Applications of {{ $labels.cluster }} take {{ $value | humanize }} new producer ids a second: usually"
+    " they invent a transactional.id at every start. Nothing fences the transactions that an earlier start left open,"
+    " and brokers keep the state of each producer id for a day.",
     page=OF_CLUSTER + "/findings",
     board=_BOARD,
 )
@@ -64,9 +64,9 @@ EXPIRING: Final = Alert(
     labels=_RESTS_ON,
     summary="{{ $value | humanize }} transactional.id(s) of {{ $labels.cluster }} expire within "
     + limits.EXPIRING_WITHIN,
-    description="Nobody has used {{ $value | humanize }} transactional.id(s) of {{ $labels.cluster }} for long; their"
-    f" coordinator removes them within {limits.EXPIRING_WITHIN}. A producer that still has one open fails once with"
-    " INVALID_PRODUCER_ID_MAPPING afterwards. Any transaction renews an id.",
+    description="{{ $value | humanize }} transactional.id(s) of {{ $labels.cluster }} have not been used for long;"
+    f" their coordinator removes them within {limits.EXPIRING_WITHIN}. A producer that still has one open fails once"
+    " with INVALID_PRODUCER_ID_MAPPING afterwards. Any transaction renews an id.",
     page=OF_CLUSTER + "/expiring",
     board=_BOARD,
 )

@@ -25,8 +25,8 @@ DOWN: Final = Alert(
     wait="2m",
     summary="txnscope at {{ $labels.instance }} cannot be scraped",
     description="Prometheus gets no metrics of {{ $labels.instance }} (job {{ $labels.job }}). If no other instance of"
-    " the service is scraped, no other alert about transactions can fire: what hangs is not seen. Start it again"
-    " (`txnscope serve`, or `watch`): its log says why it ended.",
+    " the service is scraped, no other alert about transactions can fire: hanging transactions are not detected. Start"
+    " it again (`txnscope serve`, or `watch`): its log shows why it ended.",
     page=HOME,
     board=_BOARD,
 )
@@ -38,8 +38,8 @@ ABSENT: Final = Alert(
     wait="5m",
     summary="Prometheus has no metrics of txnscope at all",
     description="No instance of the service is scraped, or its scrape job is gone from Prometheus' configuration. No"
-    " other alert about transactions can fire: what hangs is not seen. Prometheus' page of targets says which of"
-    " the two it is; `txnscope serve` starts the service.",
+    " other alert about transactions can fire: hanging transactions are not detected. Prometheus' page of targets"
+    " shows which of the two it is; `txnscope serve` starts the service.",
     page=HOME,
     board=_BOARD,
 )
@@ -50,8 +50,8 @@ STORE_DOWN: Final = Alert(
     severity=CRITICAL,
     wait="2m",
     summary="The store of txnscope at {{ $labels.instance }} does not answer",
-    description="The service at {{ $labels.instance }} runs and cannot read its store: its page of metrics tells of no"
-    " cluster. The streaming application keeps what it reads and applies it when the store is back.",
+    description="The service at {{ $labels.instance }} runs and cannot read its store: its metrics contain no cluster."
+    " The streaming application keeps what it reads and applies it when the store is back.",
     page=HOME,
     board=_BOARD,
 )
@@ -61,8 +61,8 @@ SLOW: Final = Alert(
     expr=f"{pick(of.RENDER_SECONDS)} > {SCRAPE_SLOW_S:g}",
     severity=INFO,
     wait="10m",
-    summary="Metrics of txnscope at {{ $labels.instance }} take {{ $value | humanizeDuration }} to make",
-    description="The page of metrics at {{ $labels.instance }} took {{ $value | humanizeDuration }} to make from the"
+    summary="Metrics of txnscope at {{ $labels.instance }} take {{ $value | humanizeDuration }} to render",
+    description="The page of metrics at {{ $labels.instance }} took {{ $value | humanizeDuration }} to render from the"
     " store. Prometheus gives up after its scrape_timeout (10 s by default), and all alerts would end.",
     page=HOME,
     board=_BOARD,
@@ -73,7 +73,7 @@ WATCHDOG: Final = Alert(
     expr="vector(1)",
     severity=NONE,
     summary="Alerting about transactions works",
-    description="Always firing. Route it to a dead man's switch that complains when it stops: then Prometheus,"
+    description="Always firing. Route it to a dead man's switch that alerts when it stops: then Prometheus,"
     " Alertmanager or the way between them is broken.",
     page=HOME,
     board=_BOARD,

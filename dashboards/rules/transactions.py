@@ -29,10 +29,11 @@ PREPARE_STUCK: Final = Alert(
     severity=CRITICAL,
     wait="1m",
     labels=_RESTS_ON,
-    summary="A transaction of {{ $labels.cluster }} is in {{ $labels.state }} for {{ $value | humanizeDuration }}",
-    description="Its end was decided {{ $value | humanizeDuration }} ago and its markers are not all written: that"
-    " takes milliseconds. The leader of one of its partitions does not acknowledge; consumers wait there. No timeout"
-    " ends it. The finding (stuck_completion) names the partitions and their leaders.",
+    summary="A transaction of {{ $labels.cluster }} has been in {{ $labels.state }} for"
+    " {{ $value | humanizeDuration }}",
+    description="Its end was decided {{ $value | humanizeDuration }} ago, but not all of its markers are written."
+    " Normally that takes milliseconds. The leader of one of its partitions does not acknowledge; consumers wait there."
+    " No timeout ends it. The finding (stuck_completion) names the partitions and their leaders.",
     page=OF_CLUSTER + "/transactions?state={{ $labels.state }}",
     board=_BOARD,
 )
@@ -59,10 +60,10 @@ MISMATCH: Final = Alert(
     severity=CRITICAL,
     wait="1m",
     labels=_RESTS_ON,
-    summary="A coordinator of {{ $labels.cluster }} says something else than its own log",
-    description="Of {{ $value | humanize }} transactional.id(s) of {{ $labels.cluster }} the coordinator knows nothing,"
-    " or something else than its log says: it has loaded its partition of __transaction_state only in part, and may"
-    " never end their open transactions.",
+    summary="A coordinator of {{ $labels.cluster }} contradicts the transaction log",
+    description="The answers of the coordinator about {{ $value | humanize }} transactional.id(s) of"
+    " {{ $labels.cluster }} contradict the transaction log: it has loaded its partition of __transaction_state only in"
+    " part, and may never end their open transactions.",
     page=OF_CLUSTER + "/findings",
     board=_BOARD,
 )
@@ -74,8 +75,8 @@ TIMED_OUT_TOGETHER: Final = Alert(
     labels=_RESTS_ON,
     summary="Many transactions of {{ $labels.cluster }} were aborted by timeout together",
     description="Many producers of {{ $labels.cluster }} lost their transactions to the timeout at once"
-    " ({{ $value | humanize }} time(s) of late): the trace of an outage. They see ProducerFenced although nobody fenced"
-    " them. The finding says what they had in common, and which timeout would have survived.",
+    " ({{ $value | humanize }} time(s) of late): the trace of an outage. They get ProducerFenced although no producer"
+    " fenced them. The finding shows what they had in common, and which timeout would have survived.",
     page=OF_CLUSTER + "/findings",
     board=_BOARD,
 )
