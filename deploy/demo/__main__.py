@@ -47,7 +47,7 @@ def main(arguments: list[str]) -> int:
         return _print_error(e, USAGE)
     except (PortTaken, NotInstalled, BrokerError, ProgramEnded, JavaNotFound, WorkloadError, jars.JarsError) as e:
         return _print_error(e, FAILED)
-    _print("ended: nothing of it runs any more")
+    _print("ended: all processes have stopped")
     return OK
 
 
@@ -76,7 +76,7 @@ def _show(options: Options, directory: Path) -> None:
 
 
 def _until(options: Options) -> str:
-    return "Ctrl-C ends all of it." if options.seconds is None else f"All of it ends in {options.seconds:.0f} s."
+    return "Ctrl-C ends the demo." if options.seconds is None else f"The demo ends in {options.seconds:.0f} s."
 
 
 @contextmanager

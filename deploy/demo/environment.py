@@ -88,7 +88,7 @@ class DemoEnvironment:
         give_up = time.monotonic() + READY_TIMEOUT_S
         self._wait_for("/-/ready", give_up)
         while not (found := json.loads(self._wait_for(_HANGING, give_up))["items"]):
-            self._pause(give_up, f"nothing is confirmed to hang on {REFUNDS}")
+            self._pause(give_up, f"no hanging transaction is confirmed on {REFUNDS}")
         finding = str(found[0]["id"])
         for tour_stop in stops(self.apps, finding):
             self._wait_for(tour_stop.path, give_up)
@@ -117,7 +117,7 @@ class DemoEnvironment:
         if self._workload_failed is not None:
             raise ProgramEnded(f"the workload failed: {self._workload_failed}")
         if self._scenario_failed is not None:
-            raise ProgramEnded(f"the trouble could not be made: {self._scenario_failed}")
+            raise ProgramEnded(f"a scenario failed: {self._scenario_failed}")
 
     def _start(self, ending: ExitStack) -> None:
         """Starts all parts, and adds a callback to `ending` that ends each of them; the last one added runs first."""

@@ -79,7 +79,7 @@ def read(environment: Mapping[str, str] = os.environ, *, full: bool = False) -> 
     for one, other in combinations(_all_ports(options), 2):
         if shared := one.ports & other.ports:
             given = f"{one.variable}={one.first} and {other.variable}={other.first}"
-            raise BadOption(f"{given} are in each other's way: both need port {min(shared)}")
+            raise BadOption(f"{given} conflict: both need port {min(shared)}")
     return options
 
 
@@ -91,7 +91,7 @@ def check_ports(options: Options) -> None:
         if taken := [port for port in sorted(program_ports.ports) if not is_free(port)]:
             other = _free_after(program_ports.first, len(program_ports.ports), ours)
             way_out = f"{program_ports.variable}={other} make {options.target}"
-            raise PortTaken(f"port {taken[0]} is taken, so {program_ports.program} cannot be there: {way_out}")
+            raise PortTaken(f"port {taken[0]} is taken, {program_ports.program} cannot use it: {way_out}")
 
 
 def _all_ports(options: Options) -> list[_ProgramPorts]:

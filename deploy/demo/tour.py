@@ -28,19 +28,20 @@ class TourStop(NamedTuple):
 def pages(apps: Sequence[App], finding: str) -> list[TourStop]:
     """Returns the pages of the tour. `finding`: id of the finding about the hanging transaction."""
     return [
-        TourStop(PAGE, "is anything wrong, who waits, since when; it follows by itself"),
+        TourStop(PAGE, "is anything wrong, which groups wait, since when; the page updates by itself"),
+        TourStop(f"{PAGE}/findings/{finding}", f"{REFUNDS_ID} wrote after its end: it hangs; how to end it"),
         TourStop(
-            f"{PAGE}/findings/{finding}", f"{REFUNDS_ID} wrote after its end: nobody ends that; the way out with it"
+            f"{PAGE}/partitions/{REFUNDS}/0?offset={LATE_OFFSET}",
+            "the hidden records, and who wrote the one at this offset",
         ),
-        TourStop(
-            f"{PAGE}/partitions/{REFUNDS}/0?offset={LATE_OFFSET}", "what it holds back; and whose the record there is"
-        ),
-        TourStop(f"{PAGE}/groups", f"{REFUND_MAILS} has read all it may see, and stands still"),
+        TourStop(f"{PAGE}/groups", f"{REFUND_MAILS} has read up to the LSO, and is blocked"),
         *(TourStop(f"{PAGE}/{_transaction(app.example)}", app.shows) for app in apps),
-        TourStop(f"{PAGE}/{_transaction(INVOICES_ID)}", "decided and not completed: its partition refuses the marker"),
-        TourStop(f"{PAGE}/{_transaction(ARCHIVE_ID)}", "open for ten minutes each time, and legal: it does not hang"),
+        TourStop(f"{PAGE}/{_transaction(INVOICES_ID)}", "decided but not completed: its partition refuses the marker"),
+        TourStop(
+            f"{PAGE}/{_transaction(ARCHIVE_ID)}", "open for ten minutes each time, within its timeout: it does not hang"
+        ),
         TourStop(f"{PAGE}/expiring", "ids that their coordinator will remove, soonest first"),
-        TourStop(f"{PAGE}/pipeline", "how far the log is read, how old what you see is"),
+        TourStop(f"{PAGE}/pipeline", "how far the logs are read, and how old the data are"),
     ]
 
 
@@ -50,10 +51,12 @@ def rest(apps: Sequence[App], finding: str) -> list[TourStop]:
         TourStop(f"{API}/transactions?sort=age", "every transactional.id, the longest open transaction first"),
         TourStop(f"{API}/{_transaction(apps[0].example)}", "one id"),
         TourStop(f"{API}/transaction/timeline?id={_quoted(apps[0].example)}", "why each of its transactions ended"),
-        TourStop(f"{API}/findings?status=confirmed", "what is wrong or about to be, with evidence and advice"),
-        TourStop(f"{API}/findings/{finding}", "what hangs"),
-        TourStop(f"{API}/partitions/{REFUNDS}/0", "what holds it, since when, and who waits behind it"),
-        TourStop(f"{API}/groups?blocked=true", "who waits"),
+        TourStop(f"{API}/findings?status=confirmed", "what is wrong or about to go wrong, with evidence and advice"),
+        TourStop(f"{API}/findings/{finding}", "the hanging transaction"),
+        TourStop(
+            f"{API}/partitions/{REFUNDS}/0", "the transaction that holds its LSO, since when, and the groups that wait"
+        ),
+        TourStop(f"{API}/groups?blocked=true", "the blocked consumer groups"),
         TourStop("/metrics", "the same for Prometheus"),
     ]
 
@@ -85,18 +88,18 @@ def text(options: Options, apps: Sequence[App], finding: str, key_file: Path) ->
     ):
         lines.append("  " + shlex.join([txnscope, *command]))
     resolve = ["resolve", *where, "--operator-key-file", str(key_file), finding, "--execute"]
-    lines += ["", f"What hangs ends with this, when {REFUNDS_ID} has expired (a minute after the start):", ""]
+    lines += ["", f"This ends the hanging transaction, once {REFUNDS_ID} has expired (a minute after the start):", ""]
     return "\n".join([*lines, "  " + shlex.join([txnscope, *resolve])])
 
 
 def _alerting(ports: MonitoringPorts) -> list[str]:
     return [
-        "Alerts are printed here when they fire and when they resolve, and are at",
+        "Alerts are printed here when they fire and when they resolve; they are also at",
         "",
         f"  http://127.0.0.1:{ports.prometheus_port}/",
         "      Prometheus with the shipped rules",
         f"  http://127.0.0.1:{ports.alertmanager_port}/api/v2/alerts",
-        "      Alertmanager with the shipped routes: what fires now",
+        "      Alertmanager with the shipped routes: alerts that fire now",
     ]
 
 

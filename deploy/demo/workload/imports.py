@@ -10,7 +10,7 @@ IMPORTS = "imports"
 
 class Imports(App):
     name = "imports"
-    shows = "used once and left; removed by the coordinator when transactional.id.expiration.ms has passed"
+    shows = "used once; its coordinator removes it after transactional.id.expiration.ms"
     topics = {IMPORTS: 1}  # noqa: RUF012
     pause_s = 15.0
 

@@ -13,7 +13,7 @@ ABORT_RATE = 0.1
 
 class Payments(App):
     name = "payments"
-    shows = "many short transactions of one partition each; an id with a slash and a space in it"
+    shows = "many short transactions of one partition each; its id contains a slash and a space"
     topics = {PAYMENTS: PARTITIONS}  # noqa: RUF012
     pause_s = 1.0
 

@@ -83,7 +83,7 @@ def showing(scratch: Path) -> Iterator[Demo]:
     """A demo that has said what to look at."""
     demo = Demo(scratch)
     try:
-        demo.read_until("Ctrl-C ends all of it.")
+        demo.read_until("Ctrl-C ends the demo.")
         yield demo
         demo.process.terminate()
         demo.end()

@@ -122,7 +122,7 @@ def test_a_taken_port_is_named_with_a_way_out(name: str, offset: int, who: str, 
     with socket.create_server(("127.0.0.1", taken)):
         full = ["--full"] if target == "demo-full" else []
         code, said = refuse(*full, **{name: str(port) for name, port in ports.items()})
-        way_out = rf"demo: port {taken} is taken, so {who} cannot be there: {name}=(\d+) make {target}\n"
+        way_out = rf"demo: port {taken} is taken, {who} cannot use it: {name}=(\d+) make {target}\n"
         advice = re.fullmatch(way_out, said)
         assert code == 3
         assert advice, said
@@ -133,7 +133,7 @@ def test_a_taken_port_is_named_with_a_way_out(name: str, offset: int, who: str, 
 @pytest.mark.spark
 def test_shows_every_sight_and_leaves_nothing(start: Callable[..., Demo]) -> None:
     demo = start(DEMO_SECONDS="20")
-    demo.read_until("All of it ends in 20 s.")
+    demo.read_until("The demo ends in 20 s.")
     urls = demo.urls()
     assert urls[0].endswith("/clusters/demo")
     assert len({url for url in urls if "/transaction?id=" in url}) == 10
@@ -146,7 +146,7 @@ def test_shows_every_sight_and_leaves_nothing(start: Callable[..., Demo]) -> Non
 @pytest.mark.spark
 def test_tells_an_alert_and_how_to_end_it(start: Callable[..., Demo]) -> None:
     demo = start("--full")
-    demo.read_until("Ctrl-C ends all of it.")
+    demo.read_until("Ctrl-C ends the demo.")
     urls = demo.urls()
     monitoring_urls = [url for url in urls if urlsplit(url).port in demo.ports[2:4]]
     assert [status(url) for url in monitoring_urls] == [302, 200]  # Prometheus has its pages elsewhere, by its version
@@ -167,7 +167,7 @@ def test_tells_an_alert_and_how_to_end_it(start: Callable[..., Demo]) -> None:
 @pytest.mark.parametrize(
     ("number", "when", "code"),
     [
-        (signal.SIGINT, "Ctrl-C ends all of it.", 0),
+        (signal.SIGINT, "Ctrl-C ends the demo.", 0),
         (signal.SIGINT, "starting", 0),
         (signal.SIGTERM, "starting", 0),
         (signal.SIGKILL, "starting", -9),
