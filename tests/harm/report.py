@@ -15,7 +15,7 @@ _SECTION = "\n## "
 _HEAD = """# What dies or starves comes back
 
 Written by `python -m tests.harm --report docs/reliability.md` (part of `make soak`), on two cores, broker and
-clients beside. Every process of `txnscope watch` has somebody who notices its death and its silence
+clients beside. Every process of `txnscope watch` is watched by another one, which notices when it dies or freezes
 ([why and how](adr/0009-progress-keeps-the-lease.md)).
 
 - **Killed**: SIGKILL, as the kernel does it where memory runs out. **Frozen**: SIGSTOP, never continued.
