@@ -82,7 +82,7 @@ class Doctor:
         code = main(["doctor", *where, *more])
         captured = self._capsys.readouterr()
         assert captured.err == ""
-        text, _, _resolve = captured.out.partition("\nfor `txnscope resolve")
+        text, _, _resolve = captured.out.partition("\nonly for `txnscope resolve")
         gaps: dict[str, str] = {}
         for what, told in re.findall(r"^gap +([^:]+): (.*)$", text, re.MULTILINE):
             gaps[what] = f"{gaps[what]}; {told}" if what in gaps else told
@@ -121,7 +121,7 @@ def test_who_may_see_everything_hears_that_all_can_be_trusted(version: str, guar
     assert "transaction.version 2" in said.text if version == "4.3.1" else "transaction.version 0" in said.text
     assert re.search(r"clock: controller 1: .* ms (ahead of|behind) this machine's", said.text)
     # markers are another matter, and said to be
-    assert "resolve --execute` alone, which writes; it is not granted:\nkafka-acls.sh" in said.text
+    assert "only for `txnscope resolve --execute`, which writes; it is not granted:\nkafka-acls.sh" in said.text
     assert said.text.rstrip().endswith("--operation Alter --cluster")
 
 
@@ -256,7 +256,7 @@ def test_an_advertised_address_that_nobody_is_at_is_named(tmp_path: Path, capsys
         # before anybody has used a transaction, and without an authorizer
         assert main(["doctor", "--bootstrap-servers", f"127.0.0.1:{port}"]) == 0
         told = capsys.readouterr()
-        assert "__transaction_state: does not exist: nobody has used a transaction yet" in told.out
+        assert "__transaction_state: does not exist yet: no transactional id has been used" in told.out
         assert "the brokers have no authorizer: everybody may do everything" in told.out
         assert "kafka-acls.sh" not in told.out
 

@@ -128,9 +128,8 @@ def _log(report: ClusterReport) -> Iterator[Line]:
         yield Line(GAP, TOPIC, "DESCRIBE is denied: all names and causes come from this log", read)
         return
     if not log.exists:
-        yield Line(
-            NOTE, TOPIC, "does not exist yet: no transaction has been used; whether READ is allowed is not known"
-        )
+        text = "does not exist yet: no transactional id has been used; whether READ is allowed is not known"
+        yield Line(NOTE, TOPIC, text)
         return
     if log.leaderless:
         missing = join_partitions([(TOPIC, number) for number in log.leaderless])
