@@ -16,6 +16,10 @@ from tests.helpers.brokers import VERSIONS, free_port
 from tests.helpers.postgres import Postgres
 from tests.helpers.waiting import LIMIT_S
 
+# helpers that assert say what they saw, as tests do
+for _module in ("tests.integration", "tests.lab", "tests.harm"):
+    pytest.register_assert_rewrite(_module)
+
 MakeBroker = Callable[..., Broker]
 
 broker_module.START_TIMEOUT_S = LIMIT_S

@@ -117,6 +117,15 @@ class HangingCase:
             return frozenset()
         return frozenset(log_partitions) if self.owner is None else frozenset({self.owner.log_partition})
 
+    def note_owner(self, owner: Owner | None) -> None:
+        """Notes the owner's newest state in the log; None if the log does not name one (any more). An owner that the
+        log names before step 2 names the subject, too: the entry may have been seen before its record was read."""
+        if owner is None:
+            return
+        self.owner = owner
+        if not self.is_unowned and self.subject.transactional_id is None:
+            self.subject = self.subject._replace(transactional_id=owner.transactional_id)
+
     def apply_log_ends(self, asked_at_ms: int, ends: Mapping[int, int], log_partitions: Iterable[int]) -> None:
         """Notes the end offsets of the transaction log if they were requested after step 1, and name all partitions."""
         needed = self.log_partitions_needed(log_partitions)

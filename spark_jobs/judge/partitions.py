@@ -264,7 +264,7 @@ class OpenEntryObserver:
         for _, (entry, relation) in current.shown:
             case = self._cases.get(_key(entry))
             if relation.is_unowned and case is not None and case.has_log:
-                case.owner = relation.owner or case.owner  # its newest state: it may be superseded, or gone
+                case.note_owner(relation.owner)
                 case.apply_log_read(current.read.read_to, current.now_ms)
 
     def _ask(self, current: _Round) -> None:

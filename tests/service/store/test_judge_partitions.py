@@ -200,6 +200,15 @@ def test_three_looks_make_a_finding_with_a_name(lab: Lab) -> None:
     assert dict(tuple(row) for row in counted)[SUM] == 3_000  # the LSO stood there since NOW_MS
 
 
+def test_an_entry_that_was_seen_before_its_id_was_read_has_a_name(lab: Lab) -> None:
+    """The transaction log can be read later than the partition on a slow machine."""
+    lab.opened(NOW_MS)
+    assert lab.round(NOW_MS + 500) is None
+    found = lab.confirmed(NOW_MS + 1_000)
+    assert (found.status, found.subject.transactional_id) == ("confirmed", b"pay")
+    assert found.owner == "payments"
+
+
 def test_one_look_at_the_partition_and_one_at_the_log_make_a_candidate(lab: Lab) -> None:
     lab.ended(NOW_MS)
     lab.opened(NOW_MS)

@@ -59,6 +59,22 @@ def test_an_ended_transaction_that_listed_the_partition_may_be_followed_by_the_n
     assert case.may_be_added(KNOWN, NOW_MS)
 
 
+def test_an_owner_that_is_read_before_step_2_names_the_subject() -> None:
+    case = new(None)
+    case.note_owner(None)
+    assert case.subject.transactional_id is None
+    case.note_owner(IDLE)
+    assert case.subject == subject_of(ENTRY, IDLE)
+    case.note_owner(None)
+    assert case.owner == IDLE, "the id may have expired since"
+
+
+def test_a_subject_stays_once_a_finding_may_be_about_it() -> None:
+    case = unowned(None)
+    case.note_owner(IDLE)
+    assert case.subject == subject_of(ENTRY, None)
+
+
 def test_a_contradiction_is_reported_once() -> None:
     case = unowned()
     facts = facts_of(case)
