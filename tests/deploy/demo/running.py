@@ -80,12 +80,13 @@ class Demo:
 
 @contextmanager
 def showing(scratch: Path) -> Iterator[Demo]:
-    """A demo that has said what to look at."""
+    """A demo that has said what to look at. SIGTERM ends it, and nothing of it stays."""
     demo = Demo(scratch)
     try:
         demo.read_until("Ctrl-C ends the demo.")
         yield demo
         demo.process.terminate()
-        demo.end()
+        assert demo.end() == 0
+        assert demo.leftovers() == []
     finally:
         demo.kill()
