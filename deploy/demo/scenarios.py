@@ -87,7 +87,7 @@ def _open(archive: OldProducer) -> None:
     timeout."""
     archive.add(ARCHIVE, 0, 1)
     for partition in (0, 1):
-        archive.produce(ARCHIVE, partition, [b"one of many"] * 3)
+        archive.produce(ARCHIVE, partition, [b"one of many"] * 3, retry_on=GUARDED)
 
 
 def _read(mails: Consumer, stop: threading.Event, seconds: float) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from confluent_kafka import KafkaError, KafkaException, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 
 from tests.helpers.waiting import ANSWER_S, LIMIT_S
 
@@ -40,6 +40,15 @@ def create_topics(bootstrap: str, *topics: NewTopic) -> None:
                 if code != KafkaError.TOPIC_ALREADY_EXISTS or name not in again:
                     raise
             del wanted[name]
+
+
+def configure_topic(bootstrap: str, topic: str, configs: dict[str, str]) -> None:
+    """Sets configs of a topic; the others stay."""
+    entries = [ConfigEntry(k, v, incremental_operation=AlterConfigOpType.SET) for k, v in configs.items()]
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=entries)
+    admin = AdminClient({"bootstrap.servers": bootstrap, "logger": NULL_LOGGER})
+    for altered in admin.incremental_alter_configs([resource]).values():
+        altered.result(ANSWER_S)
 
 
 def open_producer(bootstrap: str, transactional_id: str, timeout_ms: int = 60_000, codec: str = "none") -> Producer:

@@ -15,9 +15,6 @@ from confluent_kafka.admin import (
     AclOperation,
     AclPermissionType,
     AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
     ResourcePatternType,
     ResourceType,
 )
@@ -31,7 +28,7 @@ from tests.conftest import MakeBroker
 from tests.helpers.builders.transaction_log import key
 from tests.helpers.waiting import ANSWER_S, wait_for, wait_until_equal
 from tests.integration.application import ingesting, log_starts
-from tests.integration.producers import NULL_LOGGER, create_topic, open_producer, transact
+from tests.integration.producers import NULL_LOGGER, configure_topic, create_topic, open_producer, transact
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
@@ -80,7 +77,7 @@ def test_retention_that_passed_our_position_is_a_gap(make_broker: MakeBroker, tm
         transact(producer, "retained")
         app.wait_for_counts({"retained": (1, 0)})
         assert app.stop() == 0
-        configure(broker, {"cleanup.policy": "delete", "retention.ms": "1", "segment.ms": "100"})
+        configure_topic(broker.bootstrap, TOPIC, {"cleanup.policy": "delete", "retention.ms": "1", "segment.ms": "100"})
 
         def passed() -> bool:
             transact(producer, "retained")
@@ -88,20 +85,12 @@ def test_retention_that_passed_our_position_is_a_gap(make_broker: MakeBroker, tm
             return log_starts(broker.bootstrap)[0] > 4
 
         wait_for(passed, "retention to pass the position")
-        configure(broker, {"cleanup.policy": "compact"})
+        configure_topic(broker.bootstrap, TOPIC, {"cleanup.policy": "compact"})
         app.start()
         wait_for(app.gaps, f"the gap; {app.log}")
         app.wait_until_read()
         assert app.gaps() == ["retention"]
         assert app.ids()["retained"].state == "CompleteCommit"
-
-
-def configure(broker: Broker, configs: dict[str, str]) -> None:
-    entries = [ConfigEntry(k, v, incremental_operation=AlterConfigOpType.SET) for k, v in configs.items()]
-    resource = ConfigResource(ConfigResource.Type.TOPIC, TOPIC, incremental_configs=entries)
-    admin = admin_of(broker)
-    for altered in admin.incremental_alter_configs([resource]).values():
-        altered.result(ANSWER_S)
 
 
 def test_a_locked_store_takes_the_batch_when_it_is_free_again(make_broker: MakeBroker, tmp_path: Path) -> None:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from typing import ClassVar, NamedTuple
 
-from deploy.demo.workload.bookkeeping import Book
+from confluent_kafka import Producer
+
+from deploy.demo.workload.bookkeeping import Book, Participant
+from deploy.demo.workload.clients import PATIENCE_S, Refused, retry, send
 
 
 class AppContext(NamedTuple):
@@ -52,6 +57,25 @@ class App(ABC):
 
     def close(self) -> None:  # noqa: B027 - most have nothing to close
         """Leaves a consumer group, closes connections."""
+
+    def begin(self, producer: Producer, transactional_id: str, records: Iterable[tuple[Participant, bytes]]) -> None:
+        """Begins a transaction and sends the records. Aborts it and begins another one where a record is refused.
+
+        The broker refuses records (INVALID_TXN_STATE) that arrive while its guard against hanging transactions is
+        switched on again (see `verification_off`). Raises KafkaException, Refused, Stopped, Undelivered.
+        """
+        records = list(records)
+        give_up = time.monotonic() + PATIENCE_S
+        while True:
+            producer.begin_transaction()
+            self.book.began(transactional_id, [participant for participant, _ in records])
+            try:
+                return send(producer, records, self.context.stop)
+            except Refused:
+                if time.monotonic() > give_up:
+                    raise
+            retry(self.context.stop, producer.abort_transaction)
+            self.book.aborted(transactional_id, "client")
 
     def named(self, name: str) -> str:
         return self.context.prefix + name

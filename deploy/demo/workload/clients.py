@@ -35,6 +35,10 @@ class Undelivered(Exception):
     """Records of an open transaction did not reach the broker."""
 
 
+class Refused(Exception):
+    """The broker refused a record of an open transaction, which now can only be aborted."""
+
+
 def producer(bootstrap: str, transactional_id: str, timeout_ms: int = 60_000) -> Producer:
     """Returns a transactional producer, not initialised yet. The coordinator aborts its transactions after `timeout_ms`
     (at least 1000)."""
@@ -69,7 +73,7 @@ def send(open_producer: Producer, records: Iterable[tuple[Participant, bytes]], 
     """Produces to the given partitions and waits for all acknowledgements, so that the transaction has all partitions.
 
     Without the wait, librdkafka would drop records not sent yet at an abort, and the transaction would be smaller than
-    recorded. Raises Undelivered, Stopped.
+    recorded. Raises Refused, Undelivered, Stopped.
     """
     refused: list[str] = []
 
@@ -85,7 +89,7 @@ def send(open_producer: Producer, records: Iterable[tuple[Participant, bytes]], 
         if time.monotonic() > give_up:
             raise Undelivered(f"nothing acknowledged in {PATIENCE_S:.0f} s")
     if refused:
-        raise Undelivered(refused[0])
+        raise Refused(refused[0])
 
 
 def retry(stop: threading.Event, call: Callable[..., Any], *arguments: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from deploy.demo.workload.app import App, AppContext
-from deploy.demo.workload.clients import producer, retry, send
+from deploy.demo.workload.clients import producer, retry
 
 IMPORTS = "imports"
 
@@ -28,10 +28,7 @@ class Imports(App):
         one_off = producer(self.context.bootstrap, transactional_id)
         retry(self.context.stop, one_off.init_transactions)
         self.book.initialised(transactional_id)
-        one_off.begin_transaction()
-        participant = (self.named(IMPORTS), 0)
-        self.book.began(transactional_id, [participant])
-        send(one_off, [(participant, b"row")] * self.choices.randint(1, 20), self.context.stop)
+        self.begin(one_off, transactional_id, [((self.named(IMPORTS), 0), b"row")] * self.choices.randint(1, 20))
         retry(self.context.stop, one_off.commit_transaction)
         self.book.committed(transactional_id)
 

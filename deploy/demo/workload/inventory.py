@@ -5,7 +5,7 @@ from __future__ import annotations
 from confluent_kafka import KafkaException, Producer
 
 from deploy.demo.workload.app import App, AppContext
-from deploy.demo.workload.clients import producer, retry, send
+from deploy.demo.workload.clients import producer, retry
 
 INVENTORY = "inventory"
 
@@ -47,10 +47,7 @@ class Inventory(App):
         return instance
 
     def _begin(self, instance: Producer) -> None:
-        participant = (self.named(INVENTORY), 0)
-        instance.begin_transaction()
-        self.book.began(self.example, [participant])
-        send(instance, [(participant, b"stock: 7")], self.context.stop)
+        self.begin(instance, self.example, [((self.named(INVENTORY), 0), b"stock: 7")])
 
     def _expect_fenced(self, instance: Producer) -> None:
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from deploy.demo.workload.app import App, AppContext
-from deploy.demo.workload.clients import producer, retry, send
+from deploy.demo.workload.clients import producer, retry
 
 ORDERS = "orders"
 PARTITIONS = 3
@@ -36,9 +36,8 @@ class Orders(App):
     def _take(self, *, commit: bool) -> None:
         self._taken += 1
         participants = [(self.named(ORDERS), partition) for partition in range(PARTITIONS)]
-        self._producer.begin_transaction()
-        self.book.began(self.example, participants)
-        send(self._producer, [(p, b"order %d, line %d" % (self._taken, p[1])) for p in participants], self.context.stop)
+        lines = [(p, b"order %d, line %d" % (self._taken, p[1])) for p in participants]
+        self.begin(self._producer, self.example, lines)
         if commit:
             retry(self.context.stop, self._producer.commit_transaction)
             self.book.committed(self.example)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from deploy.demo.workload.app import App, AppContext
-from deploy.demo.workload.clients import producer, retry, send
+from deploy.demo.workload.clients import producer, retry
 
 PAYMENTS = "payments"
 PARTITIONS = 2
@@ -36,9 +36,7 @@ class Payments(App):
     def _book_one(self) -> None:
         self._booked += 1
         participant = (self.named(PAYMENTS), self.choices.randrange(PARTITIONS))
-        self._producer.begin_transaction()
-        self.book.began(self.example, [participant])
-        send(self._producer, [(participant, b"payment %d" % self._booked)], self.context.stop)
+        self.begin(self._producer, self.example, [(participant, b"payment %d" % self._booked)])
         if self.choices.random() < ABORT_RATE:
             retry(self.context.stop, self._producer.abort_transaction)
             self.book.aborted(self.example, "client")

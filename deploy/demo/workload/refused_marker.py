@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from deploy.demo.workload.old_producer import OldProducer
 from deploy.demo.workload.raw_producer import wait_for_state
+from deploy.demo.workload.verification import GUARDED
 from service.kafka.client import KafkaClient
 from service.kafka.errors import UNKNOWN_TOPIC_OR_PARTITION
 from service.kafka.markers import write_marker
@@ -22,11 +23,11 @@ LATER_EPOCH: Final = 1_000_000
 def leave_prepared(producer: OldProducer, topic: str, partition: int) -> int:
     """Leaves the id in PrepareCommit for good. Returns the first offset of that transaction, where the LSO stops."""
     producer.add(topic, partition)
-    producer.produce(topic, partition, [b"before"])
+    producer.produce(topic, partition, [b"before"], retry_on=GUARDED)
     producer.end(commit=True)
     _write_later_marker(producer, topic, partition)
     producer.add(topic, partition)
-    start = producer.produce(topic, partition, [b"decided"])
+    start = producer.produce(topic, partition, [b"decided"], retry_on=GUARDED)
     producer.end(commit=True, wait=False)
     connection = producer.connection
     wait_for_state(connection, producer.name, "PrepareCommit", connection.stop)

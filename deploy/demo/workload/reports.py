@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from deploy.demo.workload.app import App, AppContext
-from deploy.demo.workload.clients import producer, retry, send
+from deploy.demo.workload.clients import producer, retry
 from deploy.demo.workload.raw_producer import Connection, wait_for_state
 
 REPORTS = "reports"
@@ -28,10 +28,7 @@ class Reports(App):
         report = producer(self.context.bootstrap, self.example, self.context.timeout_ms)
         retry(self.context.stop, report.init_transactions)
         self.book.initialised(self.example)
-        report.begin_transaction()
-        participant = (self.named(REPORTS), 0)
-        self.book.began(self.example, [participant])
-        send(report, [(participant, b"page 1 of 1000")], self.context.stop)
+        self.begin(report, self.example, [((self.named(REPORTS), 0), b"page 1 of 1000")])
         wait_for_state(self._connection, self.example, "CompleteAbort", self.context.stop)
         self.book.aborted(self.example, "timeout")
 

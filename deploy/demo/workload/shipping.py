@@ -8,7 +8,7 @@ from confluent_kafka import KafkaException, Message, Producer, TopicPartition
 
 from deploy.demo.workload.app import App, AppContext
 from deploy.demo.workload.bookkeeping import Participant
-from deploy.demo.workload.clients import PATIENCE_S, consumer, partition_count, producer, raise_if_stopped, retry, send
+from deploy.demo.workload.clients import PATIENCE_S, consumer, partition_count, producer, raise_if_stopped, retry
 from deploy.demo.workload.orders import ORDERS, PARTITIONS
 
 SHIPMENTS = "shipments"
@@ -87,9 +87,7 @@ class Shipping(App):
 
     def _fill(self, instance: Producer, orders: list[Message], shipments: Participant) -> None:
         """Leaves a transaction open with the records and the offsets in it."""
-        instance.begin_transaction()
-        self.book.began(self.example, [shipments])
-        send(instance, [(shipments, b"ship " + (order.value() or b"")) for order in orders], self.context.stop)
+        self.begin(instance, self.example, [(shipments, b"ship " + (order.value() or b"")) for order in orders])
         shipped = [TopicPartition(o.topic(), o.partition(), o.offset() + 1) for o in orders]
         group = self._consumer.consumer_group_metadata()
         retry(self.context.stop, instance.send_offsets_to_transaction, _last(shipped), group)

@@ -13,7 +13,11 @@ from service.kafka.client import KafkaClient
 
 CONFIG: Final = "transaction.partition.verification.enable"
 GUARDED: Final = frozenset({48, 120})
-"""Errors of the guard, also for some 100 ms after it was switched off: INVALID_TXN_STATE, TRANSACTION_ABORTABLE."""
+"""Errors of the guard: INVALID_TXN_STATE, TRANSACTION_ABORTABLE.
+
+They come for some 100 ms after it was switched off, and to everybody's batches that are on their way when it is
+switched on again: the broker skips the check of such a batch, and then misses it.
+"""
 
 _BROKER, _EVERY, _SET = 4, "", 0
 

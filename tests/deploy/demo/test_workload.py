@@ -14,15 +14,16 @@ import pytest
 from deploy.demo.broker import Broker
 from deploy.demo.workload.app import AppContext
 from deploy.demo.workload.bookkeeping import Aborts, Book, WorkloadRecord, merged
-from deploy.demo.workload.clients import create_topics, partition_count
+from deploy.demo.workload.clients import create_topics, partition_count, producer
+from deploy.demo.workload.imports import IMPORTS, Imports
 from deploy.demo.workload.orders import PARTITIONS, Orders
 from deploy.demo.workload.shipping import Shipping
 from deploy.demo.workload.workload import Workload, WorkloadError
 from tests.conftest import MakeBroker
 from tests.helpers.brokers import connect, describe_transaction, transactional_ids
-from tests.helpers.waiting import LIMIT_S, wait_for
+from tests.helpers.waiting import LIMIT_S, wait_for, wait_until_equal
 from tests.integration.kafka_tools import completed
-from tests.integration.producers import create_topic
+from tests.integration.producers import configure_topic, create_topic
 
 ROUNDS = 3
 
@@ -125,6 +126,28 @@ def test_counts_stay_exact_when_the_broker_restarts(make_broker: MakeBroker) -> 
     run.join()
     told = completed(broker, broker.bootstrap)
     assert told == {i: (a.commits, a.aborts.total + a.empty_aborts) for i, a in records[0].accounts.items()}
+
+
+@pytest.mark.broker
+def test_a_transaction_with_a_refused_record_is_aborted_and_made_again(broker_431: Broker) -> None:
+    """As applications do. The broker refuses records while its guard is switched on again: the demo ended there."""
+    app = Imports(AppContext(broker_431.bootstrap, 7, a_prefix(), 1_000, threading.Event()))
+    bootstrap, topic, name = broker_431.bootstrap, app.context.prefix + IMPORTS, app.example
+    create_topic(bootstrap, topic)
+    configure_topic(bootstrap, topic, {"max.message.bytes": "200"})  # a marker has 78
+    refused = producer(bootstrap, name)
+    refused.init_transactions(LIMIT_S)
+    app.book.initialised(name)
+    with ThreadPoolExecutor() as pool:
+        begun = pool.submit(app.begin, refused, name, [((topic, 0), bytes(300))])
+        wait_for(lambda: app.book.accounts()[name].aborts.client or begun.done(), "an aborted transaction")
+        configure_topic(bootstrap, topic, {"max.message.bytes": "1000"})
+        begun.result(LIMIT_S)
+    refused.commit_transaction(LIMIT_S)
+    app.book.committed(name)
+    account = app.book.accounts()[name]
+    wait_until_equal(lambda: describe_transaction(bootstrap, name).state, account.state, "the id's state")
+    assert completed(broker_431, bootstrap)[name] == (1, account.aborts.client)
 
 
 class Dropped:
