@@ -25,7 +25,7 @@ from service.domain.findings.confirmation import (
 from service.domain.findings.context import Context
 from service.domain.findings.finding import Evidence, Finding, Subject
 from service.domain.findings.hanging import can_still_write, entry_identity, is_certain, subject_of
-from service.domain.partitions.open_entries import Entry, Owner, Relation, will_end
+from service.domain.partitions.open_entries import DescribedOwner, Entry, Owner, Relation, will_end
 from service.domain.reasons.unread import ErrorText
 from service.domain.transaction_log.states import NAMES, TOPIC
 from service.domain.worlds.decision import Decision, State
@@ -123,8 +123,8 @@ class HangingCase:
         if owner is None:
             return
         self.owner = owner
-        if not self.is_unowned and self.subject.transactional_id is None:
-            self.subject = self.subject._replace(transactional_id=owner.transactional_id)
+        if not self.is_unowned:
+            self._name_subject(owner)
 
     def apply_log_ends(self, asked_at_ms: int, ends: Mapping[int, int], log_partitions: Iterable[int]) -> None:
         """Notes the end offsets of the transaction log if they were requested after step 1, and name all partitions."""
@@ -181,8 +181,7 @@ class HangingCase:
             if isinstance(state, Released):
                 self._move(Open())
             return found is not None and self.is_unowned
-        if self.subject.transactional_id is None:
-            self.subject = self.subject._replace(transactional_id=found.transactional_id)
+        self._name_subject(found)
         match state:
             case Open():
                 self._move(Released(answer.answered_at_ms))
@@ -260,6 +259,10 @@ class HangingCase:
         was_contradicted = self.decision.verdict.is_contradiction
         self.decision = self.decision.after(verdict, at_ms, self.unowned_ms, is_deep=asked.is_deep)
         return was_contradicted or not self.decision.verdict.is_contradiction
+
+    def _name_subject(self, owner: Owner | DescribedOwner) -> None:
+        if self.subject.transactional_id is None:
+            self.subject = self.subject._replace(transactional_id=owner.transactional_id)
 
     def _move(self, state: Confirmation) -> None:
         self.confirmation = move(self.confirmation, state)
