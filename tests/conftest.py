@@ -17,8 +17,7 @@ from tests.helpers.postgres import Postgres
 from tests.helpers.waiting import LIMIT_S
 
 # helpers that assert say what they saw, as tests do
-for _module in ("tests.integration", "tests.lab", "tests.harm"):
-    pytest.register_assert_rewrite(_module)
+pytest.register_assert_rewrite("tests.deploy.demo", "tests.harm", "tests.integration", "tests.lab")
 
 MakeBroker = Callable[..., Broker]
 

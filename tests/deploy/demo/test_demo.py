@@ -159,6 +159,7 @@ def test_tells_an_alert_and_how_to_end_it_until_ctrl_c(start: Callable[..., Demo
     assert (key.stat().st_mode & 0o777, key.parent.parent) == (0o600, demo.scratch)
     os.killpg(demo.process.pid, signal.SIGINT)  # a terminal sends Ctrl-C to the whole group
     assert demo.end() == 0
+    wait_until_equal(demo.processes, [], "the processes that are left")
     assert demo.leftovers() == []
 
 

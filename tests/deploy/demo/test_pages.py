@@ -27,6 +27,8 @@ pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
 PAGE: Final = f"/clusters/{CLUSTER}"
 LEVELS: Final = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+OF_COLORS: Final = {"type": "rule", "values": ["color-contrast", "link-in-text-block"]}
+"""The rules among them whose result depends on the color scheme."""
 DRAWN_APART: Final = ("inventory", "nightly-report", INVOICES_ID)
 
 
@@ -67,7 +69,7 @@ def test_every_page_is_whole_and_can_be_read_by_everybody(
         assert not is_wider_than_the_window(page), path
         _has_no_violations(page, LEVELS, path)
         page.emulate_media(color_scheme="dark")
-        _has_no_violations(page, {"type": "rule", "values": ["color-contrast"]}, f"{path}, dark")
+        _has_no_violations(page, OF_COLORS, f"{path}, dark")
 
 
 def _has_no_violations(page: Page, rules: Any, where: str) -> None:
