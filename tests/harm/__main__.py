@@ -9,20 +9,19 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final, NamedTuple
+from typing import Final
 
 from sqlalchemy.exc import OperationalError
 
 from deploy.demo.broker import Broker
 from deploy.demo.signals import interrupt_on_signals
 from service.store.engine import StoreUnavailable
-from tests.benchmarks.figures import percentile
 from tests.benchmarks.prepared_broker import prepared_broker
 from tests.harm.report import of_series, of_starvation, put
-from tests.harm.rounds import FREEZE, KILL, Round, harm
+from tests.harm.rounds import FREEZE, KILL, Round, Series, harm
 from tests.harm.starvation import Outcome, starve
 from tests.harm.watched import KINDS, Watch, restarted
 from tests.helpers.brokers import VERSIONS, free_port
@@ -43,25 +42,6 @@ _IDS: Final = ["harmed-0", "harmed-1", "harmed-2"]
 _TOPIC: Final = "harmed"
 
 
-class Series(NamedTuple):
-    """All rounds at one kind of moment. `is_exact`: counts afterwards equal those of Kafka's own tool. `tracebacks`:
-    lines of them in the log."""
-
-    version: str
-    when: str
-    rounds: list[Round]
-    is_exact: bool
-    tracebacks: int
-
-    @property
-    def longest_s(self) -> float:
-        return max(one.stood_s for one in self.rounds)
-
-    @property
-    def median_s(self) -> float:
-        return percentile([one.stood_s for one in self.rounds], 0.5)
-
-
 def main() -> int:
     """0 if every bar was reached, else 1."""
     parser = argparse.ArgumentParser(prog="python -m tests.harm", description=__doc__)
@@ -74,11 +54,11 @@ def main() -> int:
     options = parser.parse_args()
     interrupt_on_signals()
     pairs = [] if options.singles else list(combinations(KINDS, 2))
-    harms = [(how, kinds) for how in options.how for kinds in [*((kind,) for kind in KINDS), *pairs]]
+    victims = [*((kind,) for kind in KINDS), *pairs]
     page, is_good = "", True
     if options.report and options.report.exists():
         page = options.report.read_text()
-    for section, is_bar_reached in _sections(options, harms):
+    for section, is_bar_reached in _sections(options, victims):
         page, is_good = put(page, section), is_good and is_bar_reached
         if options.report:
             options.report.write_text(page)
@@ -87,64 +67,61 @@ def main() -> int:
     return 0 if is_good else 1
 
 
-def _sections(options: argparse.Namespace, harms: Sequence[tuple[str, tuple[str, ...]]]) -> Iterator[tuple[str, bool]]:
-    """Each as soon as it is measured: what the page says, and whether all bars were reached."""
-    for when in options.when:
+def _sections(options: argparse.Namespace, victims: Sequence[tuple[str, ...]]) -> Iterator[tuple[str, bool]]:
+    """Yields each section of the page as soon as it is measured, and whether all bars were reached."""
+    for when, how in product(options.when, options.how):
         with TemporaryDirectory(prefix="txnscope-harm-") as directory:
-            series = _series(options.version, when, harms, Path(directory))
-        is_fast = all(one.stood_s <= BAR_S[one.how] for one in series.rounds)
-        yield of_series(series, BAR_S), is_fast and series.is_exact and not series.tracebacks
+            measure = _during_first_reads if when == FIRST_READ else _amid
+            for series in measure(options.version, when, how, victims, Path(directory)):
+                is_fast = all(one.stood_s <= BAR_S[how] for one in series.rounds)
+                yield of_series(series, BAR_S[how]), is_fast and series.is_exact and not series.tracebacks
     if options.starved_minutes:
         outcome = _starved(options.version, options.starved_minutes * 60)
         yield of_starvation(outcome, options.starved_minutes), _is_right(outcome)
 
 
-def _series(version: str, when: str, harms: Sequence[tuple[str, tuple[str, ...]]], folder: Path) -> Series:
-    if when == FIRST_READ:
-        return _during_first_reads(folder, harms)
-    with Broker(version, free_port(), folder / "kafka") as broker, _tool(version, broker, folder) as tool:
-        create_topic(broker.bootstrap, _TOPIC)
-        return _amid(version, when, harms, broker, tool, folder)
-
-
-def _amid(
-    version: str,
-    when: str,
-    harms: Sequence[tuple[str, tuple[str, ...]]],
-    broker: Broker,
-    tool: Broker,
-    folder: Path,
-) -> Series:
+def _amid(version: str, when: str, how: str, victims: Sequence[tuple[str, ...]], folder: Path) -> Iterator[Series]:
+    """Yields one series: all rounds befall one application, whose counts are compared in the end."""
     rounds = []
-    with restarted(Watch(broker.bootstrap, folder)) as app:
+    with (
+        Broker(version, free_port(), folder / "kafka") as broker,
+        _tool(version, broker, folder) as tool,
+        restarted(Watch(broker.bootstrap, folder)) as app,
+    ):
+        create_topic(broker.bootstrap, _TOPIC)
         app.wait_until_counting()
         with _loaded(broker, is_loaded=True):
             app.wait_for_more_commits(_IDS)
         with _loaded(broker, is_loaded=when == UNDER_LOAD):
-            for how, kinds in harms:
+            for kinds in victims:
                 rounds.append(_said(harm(app, how, kinds), when))
                 time.sleep(2)
         app.wait_until_read()
         truth = completed(tool, broker.bootstrap)
         wait_until_equal(app.counts, truth, f"the counts; {app.log}")
-        return Series(version, when, rounds, app.gaps() == [], _tracebacks(app))
+        yield Series(version, when, how, rounds, app.gaps() == [], _tracebacks(app))
 
 
-def _during_first_reads(folder: Path, harms: Sequence[tuple[str, tuple[str, ...]]]) -> Series:
-    """Each on an empty store, over a log of millions of records, when some of it is stored. In the end the store holds
-    what it holds after a first read that nothing befell."""
-    rounds, tracebacks, is_exact = [], 0, True
+def _during_first_reads(
+    version: str, when: str, how: str, victims: Sequence[tuple[str, ...]], folder: Path
+) -> Iterator[Series]:
+    """Yields the series after each round, so that a run that is ended early keeps its figures.
+
+    Each round befalls an application of its own, on an empty store, over a log of millions of records, when some of it
+    is stored. In the end the store holds what it holds after a first read that nothing befell.
+    """
+    series = Series(version, when, how, [], is_exact=True, tracebacks=0)
     with prepared_broker(RECORDS, LOGGED_IDS) as broker:
         with _first_read(broker, folder / "unharmed") as app:
             app.wait_until_read()
             truth = app.ids()
-        for number, (how, kinds) in enumerate(harms):
-            with _first_read(broker, folder / str(number)) as app:
-                rounds.append(_said(harm(app, how, kinds), FIRST_READ))
+        for kinds in victims:
+            with _first_read(broker, folder / "harmed") as app:
+                rounds = [*series.rounds, _said(harm(app, how, kinds), when)]
                 app.wait_until_read()
-                is_exact &= app.ids() == truth and app.gaps() == []
-                tracebacks += _tracebacks(app)
-    return Series(broker.version, FIRST_READ, rounds, is_exact, tracebacks)
+                is_exact = series.is_exact and app.ids() == truth and app.gaps() == []
+                series = Series(broker.version, when, how, rounds, is_exact, series.tracebacks + _tracebacks(app))
+            yield series
 
 
 @contextmanager

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
-
-from tests.harm.rounds import FREEZE, KILL, Round
+from tests.harm.rounds import Round, Series
 from tests.harm.starvation import Outcome, told
 
-if TYPE_CHECKING:
-    from tests.harm.__main__ import Series
-
 _SECTION = "\n## "
+_KAFKA = ", Kafka "
 _HEAD = """# What dies or starves comes back
 
 Written by `python -m tests.harm --report docs/reliability.md` (part of `make soak`), on two cores, broker and
@@ -26,29 +21,29 @@ clients beside. Every process of `txnscope watch` is watched by another one, whi
 
 
 def put(page: str, section: str) -> str:
-    """The page with this section in place of an earlier one of its title; the others stay as they were measured."""
+    """Returns the page with this section in place of an earlier one of its title; the others stay as they were
+    measured."""
     sections = {_title(part): part for part in page.split(_SECTION)[1:]}
     sections[_title(section)] = section
     return _SECTION.join([_HEAD, *sections.values()])
 
 
 def _title(section: str) -> str:
-    """Without the version of Kafka."""
-    return section.partition("\n")[0].partition(",")[0]
+    """Returns the title without the version of Kafka."""
+    return section.partition("\n")[0].partition(_KAFKA)[0]
 
 
-def of_series(one: Series, bars: Mapping[str, float]) -> str:
+def of_series(one: Series, bar_s: float) -> str:
     exact = "exact" if one.is_exact else "NOT EXACT"
-    parts = [
-        f"{one.when.capitalize()}, Kafka {one.version}\n\n{len(one.rounds)} rounds: median {one.median_s:.1f} s,"
-        f" longest {one.longest_s:.1f} s. Counts afterwards: {exact}. Lines of tracebacks in the log:"
-        f" {one.tracebacks}.\n"
-    ]
-    for how in (KILL, FREEZE):
-        if rounds := [r for r in one.rounds if r.how == how]:
-            parts.append(f"\n| {how} | noticed after | standstill (bar {bars[how]:.0f} s) |\n|---|---|---|\n")
-            parts += [_row(r) for r in rounds]
-    return "".join(parts)
+    return "".join(
+        [
+            f"{one.how.capitalize()} {one.when}{_KAFKA}{one.version}\n\n{len(one.rounds)} rounds: median"
+            f" {one.median_s:.1f} s, longest {one.longest_s:.1f} s. Counts afterwards: {exact}. Lines of tracebacks in"
+            f" the log: {one.tracebacks}.\n\n",
+            f"| {one.how} | noticed after | standstill (bar {bar_s:.0f} s) |\n|---|---|---|\n",
+            *map(_row, one.rounds),
+        ]
+    )
 
 
 def _row(one: Round) -> str:

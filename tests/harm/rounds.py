@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 import psutil
 
 from service.store.engine import StoreUnavailable
+from tests.benchmarks.figures import percentile
 from tests.harm.watched import SERVICE, Watch
 from tests.helpers.processes import send, still_running
 from tests.helpers.waiting import wait_until
@@ -34,6 +35,26 @@ class Round(NamedTuple):
     kinds: tuple[str, ...]
     gone_s: float | None
     stood_s: float
+
+
+class Series(NamedTuple):
+    """The rounds of one kind of harm at one kind of moment. `is_exact`: counts afterwards equal those of Kafka's own
+    tool. `tracebacks`: lines of them in the log."""
+
+    version: str
+    when: str
+    how: str
+    rounds: list[Round]
+    is_exact: bool
+    tracebacks: int
+
+    @property
+    def longest_s(self) -> float:
+        return max(one.stood_s for one in self.rounds)
+
+    @property
+    def median_s(self) -> float:
+        return percentile([one.stood_s for one in self.rounds], 0.5)
 
 
 class Standstill:
