@@ -46,8 +46,8 @@ _LATE: Final = Alert(
     labels=_RESTS_ON,
     summary="{{ $value | humanize }} transaction(s) of {{ $labels.cluster }} are past their timeout and not aborted",
     description="The coordinator should have aborted {{ $value | humanize }} transaction(s) of {{ $labels.cluster }} by"
-    " now, its scan every 10 s included. They block their partitions until it does. Restarting the application does not"
-    " help before the coordinator works.",
+    " now, its next scan (by default every 10 s) included. They block their partitions until it does. Restarting the"
+    " application does not help before the coordinator works.",
     page=OF_CLUSTER + "/findings",
     board=_BOARD,
 )

@@ -189,7 +189,7 @@ class Broker:
             "transaction.state.log.num.partitions": "5",
             "group.initial.rebalance.delay.ms": "0",
             "auto.create.topics.enable": "false",
-            # a sweep for timed-out transactions every 300 ms instead of every 10 s
+            # a scan for timed-out transactions every 300 ms instead of every 10 s
             "transaction.abort.timed.out.transaction.cleanup.interval.ms": "300",
         }
 

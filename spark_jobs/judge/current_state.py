@@ -15,7 +15,7 @@ from service.domain.findings.lifecycle import QUIET_MS, RoundResult
 from service.domain.findings.mismatch import Compared, CoordinatorAnswer, is_comparable, mismatches
 from service.domain.findings.unreadable import SourceReport
 from service.domain.partitions.facts import SOURCE as PARTITIONS
-from service.domain.transaction_log.states import COMPLETE_ABORT, COMPLETE_COMMIT, EMPTY, SOURCE, TOPIC
+from service.domain.transaction_log.states import ABORT_SLACK_MS, COMPLETE_ABORT, COMPLETE_COMMIT, EMPTY, SOURCE, TOPIC
 from service.store.queries import clusters, judge_inputs
 from spark_jobs.judge.coordinator_prober import IDS_AT_ONCE, CoordinatorProber, Question
 
@@ -67,20 +67,19 @@ class ConditionObserver:
         shortest = context.rules.shortest_long_ms
         long_ms = min(open_too_long.LONG_AFTER_MS, open_too_long.LONG_AFTER_MS if shortest is None else shortest)
         open_ = judge_inputs.open_ids(connection, self._cluster_id, now_ms - long_ms)
-        overdue = judge_inputs.overdue_ids(
-            connection, self._cluster_id, now_ms - context.limits.scan_ms - open_too_long.SLACK_MS
-        )
+        due_ms = now_ms - context.limits.scan_ms - ABORT_SLACK_MS  # `open_too_long.overdue` decides
+        timed_out = judge_inputs.timed_out_ids(connection, self._cluster_id, due_ms)
         prepared = judge_inputs.prepared_ids(connection, self._cluster_id, now_ms - open_too_long.STUCK_AFTER_MS)
         self._missing = {one.transactional_id: self._missing.get(one.transactional_id, ()) for one in prepared.read}
         undecoded = judge_inputs.undecoded(connection, self._cluster_id, now_ms - QUIET_MS)
         found: list[Observation] = [
-            *open_too_long.overdue(overdue.read, context),
+            *open_too_long.overdue(timed_out.read, context),
             *open_too_long.stuck(prepared.read, self._missing, context),
             *open_too_long.long_running(open_.read, context),
             *unreadable.undecodable(undecoded.read, context),
         ]
         unread = {
-            kinds.OVERDUE: overdue.unread,
+            kinds.OVERDUE: timed_out.unread,
             kinds.STUCK_COMPLETION: prepared.unread,
             kinds.LONG_RUNNING: open_.unread,
             kinds.UNDECODABLE: undecoded.unread,

@@ -78,6 +78,11 @@ class Context(NamedTuple):
     has_undecodable: bool = False
     may_skip_markers: bool | None = None
 
+    def is_known_until(self, partition: int, at_ms: int) -> bool:
+        """Returns whether everything that was written to the log partition until then is known."""
+        known_ms = self.known_until_ms.get(partition)
+        return known_ms is not None and known_ms >= at_ms
+
     def assumed(self, config: str) -> str:
         """Returns the remark for a sentence that depends on the config; empty if the config could be read."""
         return f" (assumed: the brokers' {config} could not be read)" if config in self.limits.assumed else ""

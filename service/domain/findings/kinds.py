@@ -89,7 +89,7 @@ RESOLUTIONS: Final = (
 """Every way in which a finding can end."""
 
 CRITICAL_AFTER_MS: Final = 60_000
-"""Time for which a transaction that is not ended when it should be is only a warning."""
+"""Time for which a finding about a late transaction is a warning; then it is critical."""
 
 
 def statuses_of(kind: str) -> tuple[str, ...]:

@@ -1,9 +1,10 @@
-"""Findings about transactions that are open for long: legal (in time), overdue, or decided and not complete."""
+"""Findings about open transactions: long-running (within their timeout), overdue (timed out and not aborted), stuck
+(decided, with markers missing)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, Protocol
 
 from service.domain.findings import kinds
 from service.domain.findings.conditions import IdState, bounded, coordinator, judgeable, rule_of, with_owner_and_groups
@@ -15,7 +16,7 @@ from service.domain.transaction_log.states import (
     ONGOING,
     PREPARE_ABORT,
     PREPARE_COMMIT,
-    TWO_PHASE_TIMEOUT_MS,
+    abort_due_at_ms,
     is_time,
     times_out_at_ms,
 )
@@ -23,6 +24,47 @@ from service.domain.transaction_log.states import (
 LONG_AFTER_MS: Final = 60_000
 """Limit if no rule sets one: Kafka's default transaction.timeout.ms, after which most transactions would have been
 aborted."""
+
+STUCK_AFTER_MS: Final = 10_000
+"""Time in PrepareX after which a transaction counts as stuck. Markers take milliseconds; after this long a leader does
+not answer."""
+
+Missing = Mapping[bytes, tuple[tuple[str, int, int], ...]]
+"""(topic, partition, leader) without marker yet, by id; only for ids whose coordinator was asked
+(DescribeTransactions)."""
+
+
+class NewestState(Protocol):
+    """The fields of an id's newest record that decide whether its transaction is overdue or stuck; `partition`: of the
+    transaction log."""
+
+    @property
+    def partition(self) -> int: ...
+    @property
+    def state(self) -> int: ...
+    @property
+    def timeout_ms(self) -> int: ...
+    @property
+    def started_at_ms(self) -> int | None: ...
+    @property
+    def state_since_ms(self) -> int: ...
+
+
+def abort_due_ms(one: NewestState, context: Context) -> int | None:
+    return abort_due_at_ms(one.state, one.started_at_ms, one.timeout_ms, context.limits.scan_ms)
+
+
+def is_overdue(one: NewestState, context: Context) -> bool:
+    """Returns whether the transaction is still Ongoing although its abort was due, and the log is known until then."""
+    due_ms = abort_due_ms(one, context)
+    return due_ms is not None and context.is_known_until(one.partition, due_ms)
+
+
+def is_stuck(one: NewestState, context: Context) -> bool:
+    """Returns whether the transaction was decided, and is not complete although STUCK_AFTER_MS have passed and the log
+    is known until then."""
+    is_prepared = one.state in (PREPARE_COMMIT, PREPARE_ABORT) and is_time(one.state_since_ms)
+    return is_prepared and context.is_known_until(one.partition, one.state_since_ms + STUCK_AFTER_MS)
 
 
 def long_running(ids: Iterable[IdState], context: Context) -> list[Observation]:
@@ -47,10 +89,10 @@ def _long_running(one: IdState, context: Context) -> Observation:
     rule = rule_of(one, context)
     started = one.started_at_ms or 0
     times_out = times_out_at_ms(one.state, one.started_at_ms, one.timeout_ms)
-    if one.timeout_ms == TWO_PHASE_TIMEOUT_MS or times_out is None:
-        ends, heals = "it has no timeout (two-phase commit): only its application ends it", None
+    heals = abort_due_ms(one, context)
+    if times_out is None or heals is None:
+        ends = "it has no timeout (two-phase commit): only its application ends it"
     else:
-        heals = times_out + context.limits.scan_ms
         ends = (
             f"it times out at {utc(times_out)}; the coordinator aborts it by {utc(heals)} at the latest, and"
             f" its records are then discarded{context.assumed(SCAN_CONFIG)}"
@@ -76,42 +118,25 @@ def _long_running(one: IdState, context: Context) -> Observation:
     )
 
 
-SLACK_MS: Final = 5_000
-"""Allowance for the difference of two clocks, and the time an abort takes to be written."""
-
-
-def deadline_ms(one: IdState, context: Context) -> int | None:
-    """Returns the time by which the transaction's abort has to be in the log; None if none is due."""
-    times_out = times_out_at_ms(one.state, one.started_at_ms, one.timeout_ms)
-    return None if times_out is None else times_out + context.limits.scan_ms + SLACK_MS
-
-
-def is_overdue(one: IdState, context: Context) -> bool:
-    """Returns whether the log, read to an end offset requested after the deadline, has no end of the transaction."""
-    deadline = deadline_ms(one, context)
-    return deadline is not None and context.known_until_ms.get(one.partition, deadline - 1) >= deadline
-
-
 def overdue(ids: Iterable[IdState], context: Context) -> list[Observation]:
     """Returns observations of overdue transactions. `ids`: open ones, those due first."""
-    found = [one for one in judgeable(ids, context) if is_overdue(one, context)]
+    due = [(one, due_ms) for one in judgeable(ids, context) if (due_ms := abort_due_ms(one, context)) is not None]
     return bounded(
-        found,
-        lambda one: _overdue(one, context),
+        [(one, due_ms) for one, due_ms in due if context.is_known_until(one.partition, due_ms)],
+        lambda found: _overdue(*found, context),
         lambda rest: f"{len(rest):,} more transactions are past their timeout and not aborted",
     )
 
 
-def _overdue(one: IdState, context: Context) -> Observation:
-    deadline = deadline_ms(one, context) or 0
-    late_ms = context.known_until_ms[one.partition] - deadline
+def _overdue(one: IdState, due_ms: int, context: Context) -> Observation:
+    late_ms = context.known_until_ms[one.partition] - due_ms
     is_sure = late_ms >= kinds.CRITICAL_AFTER_MS and SCAN_CONFIG not in context.limits.assumed
     due = Evidence(
-        deadline,
+        due_ms,
         "brokers' configs",
         f"open since {utc(one.started_at_ms or 0)}, timeout {duration(one.timeout_ms)}; the coordinator checks"
         f" every {duration(context.limits.scan_ms)}{context.assumed(SCAN_CONFIG)}: its abort was due by"
-        f" {utc(deadline)}",
+        f" {utc(due_ms)}",
     )
     return with_owner_and_groups(
         one,
@@ -132,29 +157,15 @@ def _overdue(one: IdState, context: Context) -> Observation:
     )
 
 
-STUCK_AFTER_MS: Final = 10_000
-"""Time in PrepareX after which a transaction counts as stuck. Markers take milliseconds; after this long a leader does
-not answer."""
-
-Missing = Mapping[bytes, tuple[tuple[str, int, int], ...]]
-"""(topic, partition, leader) without marker yet, by id; only for ids whose coordinator was asked
-(DescribeTransactions)."""
-
-
 def stuck(ids: Iterable[IdState], missing: Missing, context: Context) -> list[Observation]:
     """Returns observations of transactions that are stuck in PrepareX. `ids`: those in PrepareX, the longest in it
     first. The time of the record counts, not the one inside its value."""
-    found = [one for one in judgeable(ids, context) if _is_stuck(one, context)]
+    found = [one for one in judgeable(ids, context) if is_stuck(one, context)]
     return bounded(
         found,
         lambda one: _stuck(one, missing.get(one.transactional_id), context),
         lambda rest: f"{len(rest):,} more transactions are decided but not complete",
     )
-
-
-def _is_stuck(one: IdState, context: Context) -> bool:
-    is_prepared = one.state in (PREPARE_COMMIT, PREPARE_ABORT)
-    return is_prepared and context.known_until_ms[one.partition] - one.state_since_ms >= STUCK_AFTER_MS
 
 
 def _stuck(one: IdState, missing: tuple[tuple[str, int, int], ...] | None, context: Context) -> Observation:

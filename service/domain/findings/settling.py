@@ -40,7 +40,8 @@ LONGEST_MS: Final = 5 * 60_000
 
 
 def gap_ms(context: Context) -> int:
-    """Returns the longest time (ms) between two timeouts of one outage: two scans of the coordinator find them all."""
+    """Returns the longest time (ms) between two timeouts of one outage. Two successive scans find all of them, so that
+    they are at most one scan interval apart, and a few seconds for writing the aborts."""
     return max(15_000, context.limits.scan_ms + 5_000)
 
 

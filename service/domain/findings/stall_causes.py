@@ -19,7 +19,7 @@ from service.domain.partitions.open_entries import (
     Entry,
     Relation,
 )
-from service.domain.transaction_log.states import times_out_at_ms
+from service.domain.transaction_log.states import abort_due_at_ms
 
 _KINDS: Final = {
     OPENED: kinds.LONG_RUNNING,
@@ -86,8 +86,8 @@ class StallCauses:
         relation, owner = blocker.relation.kind, blocker.relation.owner
         heals_at_ms = None
         if relation == OPENED and owner is not None:
-            times_out = times_out_at_ms(owner.state, owner.start_ms, owner.timeout_ms)
-            heals_at_ms = None if times_out is None else times_out + self._context.limits.scan_ms
+            scan_ms = self._context.limits.scan_ms
+            heals_at_ms = abort_due_at_ms(owner.state, owner.start_ms, owner.timeout_ms, scan_ms)
         finding = self._finding(blocker)
         return StallCause(
             text=_WHAT[relation].format(blocker.display_name),

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from service.domain.findings.context import Context
-from service.domain.findings.open_too_long import SLACK_MS
 from service.domain.reasons.reason import Reason
 from service.domain.reasons.unjudged import BeingConfirmed, LogUnread, OwnerUndecodable
-from service.domain.transaction_log.states import EXPIRED, NAMES, ONGOING, OPEN, UNKNOWN, is_time, times_out_at_ms
+from service.domain.transaction_log.states import EXPIRED, NAMES, ONGOING, OPEN, UNKNOWN, abort_due_at_ms, is_time
 
 OPENED: Final = "open"
 OVERDUE: Final = "overdue"
@@ -110,11 +109,9 @@ def _owned_relation(entry: Entry, owner: Owner, context: Context) -> str:
         return ADOPTED
     if owner.state != ONGOING:
         return COMPLETING
-    times_out = times_out_at_ms(owner.state, owner.start_ms, owner.timeout_ms)
-    if times_out is None:
-        return OPENED
-    deadline = times_out + context.limits.scan_ms + SLACK_MS
-    return OVERDUE if context.known_until_ms.get(owner.log_partition, deadline - 1) >= deadline else OPENED
+    due_ms = abort_due_at_ms(owner.state, owner.start_ms, owner.timeout_ms, context.limits.scan_ms)
+    is_overdue = due_ms is not None and context.is_known_until(owner.log_partition, due_ms)
+    return OVERDUE if is_overdue else OPENED
 
 
 class DescribedOwner(NamedTuple):

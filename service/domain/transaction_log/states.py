@@ -59,6 +59,9 @@ CONFIG_DEFAULTS: Final[dict[str, str]] = {
 TWO_PHASE_TIMEOUT_MS: Final = 2_147_483_647
 """The timeout of a transaction that an external coordinator ends (KIP-939). Such a transaction never times out."""
 
+ABORT_SLACK_MS: Final = 5_000
+"""Allowance for the difference between two clocks, and for the time that writing an abort takes."""
+
 LAST_TIME_MS: Final = 253_402_300_799_999
 """The end of the year 9999. A value in a record is a time only from 0 up to here."""
 
@@ -76,6 +79,13 @@ def times_out_at_ms(state: int, started_at_ms: int | None, timeout_ms: int) -> i
     if state != ONGOING or started_at_ms is None or started_at_ms < 0 or timeout_ms == TWO_PHASE_TIMEOUT_MS:
         return None
     return started_at_ms + timeout_ms
+
+
+def abort_due_at_ms(state: int, started_at_ms: int | None, timeout_ms: int, scan_ms: int) -> int | None:
+    """Returns the time by which the abort of the transaction has to be in the log: after its timeout, its coordinator's
+    next scan for timed-out transactions (every `scan_ms`), and ABORT_SLACK_MS; None if it will not time out."""
+    times_out = times_out_at_ms(state, started_at_ms, timeout_ms)
+    return None if times_out is None else times_out + scan_ms + ABORT_SLACK_MS
 
 
 def expires_at_ms(state: int, last_update_ms: int, expiration_ms: int) -> int | None:

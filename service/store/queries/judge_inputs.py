@@ -117,10 +117,10 @@ def open_ids(connection: Connection, cluster_id: int, until_ms: int) -> LimitedR
     return _limited(connection, cluster_id, _ongoing(until_ms))
 
 
-def overdue_ids(connection: Connection, cluster_id: int, due_ms: int) -> LimitedRead[IdState]:
-    """Returns Ongoing transactions that had reached their timeout by `due_ms`, the oldest first."""
-    has_ended = (_T.timeout_ms != TWO_PHASE_TIMEOUT_MS) & (_T.started_at_ms + _T.timeout_ms <= due_ms)
-    return _limited(connection, cluster_id, _ongoing(due_ms).where(has_ended))
+def timed_out_ids(connection: Connection, cluster_id: int, until_ms: int) -> LimitedRead[IdState]:
+    """Returns Ongoing transactions that had reached their timeout by `until_ms`, the oldest first."""
+    has_ended = (_T.timeout_ms != TWO_PHASE_TIMEOUT_MS) & (_T.started_at_ms + _T.timeout_ms <= until_ms)
+    return _limited(connection, cluster_id, _ongoing(until_ms).where(has_ended))
 
 
 def _ongoing(until_ms: int) -> Select[Any]:

@@ -131,7 +131,7 @@ def judge(connection: Connection, cluster_id: int, rows: Sequence[PartitionRow])
     judging = _Judging(
         owners(connection, cluster_id, sorted(producers)),
         _hanging(connection, cluster_id),
-        _context(connection, cluster_id, as_of_ms),
+        context_at(connection, cluster_id, as_of_ms),
         as_of_ms,
         entries.keys() - {found[-1].topic_partition} if len(found) == MOST_ENTRIES else None,
         log_unread_reason(connection, cluster_id),
@@ -248,9 +248,9 @@ def _hanging(connection: Connection, cluster_id: int) -> frozenset[tuple[str, in
     return frozenset((row.topic, row.partition, row.producer_id, row.start_offset) for row in rows)
 
 
-def _context(connection: Connection, cluster_id: int, as_of_ms: int) -> Context:
-    """Returns the context of a judgement. The transaction log may have been read to an end asked for later than the
-    last observation; then the context is as of that time."""
+def context_at(connection: Connection, cluster_id: int, as_of_ms: int) -> Context:
+    """Returns the context of a judgement at `as_of_ms`, the time of the last observation; or at a later time, if the
+    transaction log has been read to an end requested later."""
     limits = limits_of(judge_inputs.configs(connection, cluster_id))
     progress = judge_inputs.log_progress(connection, cluster_id)
     newest_ms = max([as_of_ms, *(view.end_asked_at_ms for view in progress)])

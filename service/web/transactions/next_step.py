@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from service.domain.findings.context import Limits
-from service.domain.findings.open_too_long import SLACK_MS, STUCK_AFTER_MS
+from service.domain.findings.context import Context, Limits
+from service.domain.findings.open_too_long import abort_due_ms, is_overdue, is_stuck
 from service.domain.transaction_log import states
 from service.domain.transaction_log.states import TWO_PHASE_TIMEOUT_MS, expires_at_ms, is_time, times_out_at_ms
 from service.store.rows.ids import IdRow
@@ -34,58 +34,40 @@ class Next(NamedTuple):
     more: str = ""
 
 
-def is_stuck(row: IdRow, now_ms: int) -> bool:
-    """Returns True if the transaction was decided longer ago than markers take, and is not complete."""
-    return row.state in _PREPARED and is_time(row.state_since_ms) and now_ms - row.state_since_ms >= STUCK_AFTER_MS
-
-
-def is_overdue(row: IdRow, limits: Limits, as_of_ms: int | None) -> bool:
-    """Returns True if the transaction log, as of `as_of_ms`, has no end of the transaction, although its coordinator
-    has checked for timeouts since it timed out."""
-    times_out_ms = times_out_at_ms(row.state, row.started_at_ms, row.timeout_ms)
-    return (
-        times_out_ms is not None
-        and is_time(times_out_ms)
-        and as_of_ms is not None
-        and as_of_ms >= times_out_ms + limits.scan_ms + SLACK_MS
-    )
-
-
-def next_step(row: IdRow, limits: Limits, as_of_ms: int | None, now_ms: int) -> Next:
-    """Returns the next event of the id. `as_of_ms`: time up to which the transaction log is known. `limits`: of the
-    brokers."""
+def next_step(row: IdRow, context: Context, now_ms: int) -> Next:
+    """Returns the next event of the id. `context`: the limits of the brokers, and how far the log is known."""
     if row.state == states.UNKNOWN:
         return Next("unknown", "unknown", "unknown", more="its newest record cannot be decoded")
     if row.state == states.EXPIRED:
         return Next("muted", "", "expired", *((AT, row.timestamp_ms) if is_time(row.timestamp_ms) else ()))
     if row.state == states.ONGOING:
-        return _of_open(row, limits, as_of_ms, now_ms)
+        return _of_open(row, context, now_ms)
     if row.state in _PREPARED:
-        return _of_prepared(row, now_ms)
-    return _of_idle(row, limits, now_ms)
+        return _of_prepared(row, context, now_ms)
+    return _of_idle(row, context.limits, now_ms)
 
 
-def _of_open(row: IdRow, limits: Limits, as_of_ms: int | None, now_ms: int) -> Next:
+def _of_open(row: IdRow, context: Context, now_ms: int) -> Next:
     if row.timeout_ms == TWO_PHASE_TIMEOUT_MS:
         return Next("", "", "no timeout", more="two-phase commit")
     times_out_ms = times_out_at_ms(row.state, row.started_at_ms, row.timeout_ms)
     timeout = f"timeout {words.duration(row.timeout_ms)}"
     if times_out_ms is None or not is_time(times_out_ms):
         return Next("unknown", "unknown", "unknown", more=f"{timeout}; its start time is not valid")
-    if is_overdue(row, limits, as_of_ms):
-        late_ms = times_out_ms + limits.scan_ms
-        return Next("now", "warning", "overdue by", SINCE, late_ms, more="the coordinator should have aborted it")
+    due_ms = abort_due_ms(row, context) or times_out_ms
+    if is_overdue(row, context):
+        return Next("now", "warning", "overdue by", SINCE, due_ms, more="the coordinator should have aborted it")
     left_ms = times_out_ms - now_ms
     if left_ms <= 0:
-        scan = f"at the latest {words.duration(limits.scan_ms)} after its timeout; {_DISCARDED}"
+        scan = f"at the latest {words.duration(due_ms - times_out_ms)} after its timeout; {_DISCARDED}"
         return Next("soon", "clock", "aborts itself any moment now", more=scan)
     if left_ms * 4 <= row.timeout_ms:
         return Next("soon", "clock", "aborts itself in", UNTIL, times_out_ms, more=f"{timeout}; {_DISCARDED}")
     return Next("", "", "", UNTIL, times_out_ms, "left", more=timeout)
 
 
-def _of_prepared(row: IdRow, now_ms: int) -> Next:
-    if not is_stuck(row, now_ms):
+def _of_prepared(row: IdRow, context: Context, now_ms: int) -> Next:
+    if not is_stuck(row, context):
         return Next("muted", "", "markers being written")
     since = f"in {states.NAMES[row.state]} for {words.duration(now_ms - row.state_since_ms)}"
     return Next("when", "completing", "completes when its markers are written", more=f"{since}, retried without limit")

@@ -13,16 +13,18 @@ from service.api.http.fields import cluster_link
 from service.api.http.paging import read_cursor, write_cursor
 from service.api.http.parameters import only_known
 from service.api.schemas.transactions import State
-from service.domain.findings.context import Limits
+from service.domain.findings.context import Context
 from service.domain.findings.finding import Finding
+from service.domain.findings.open_too_long import is_overdue, is_stuck
 from service.domain.transaction_log import states
 from service.domain.transaction_log.causes import COMMIT, EMPTY_ABORT
-from service.domain.transaction_log.states import is_time
+from service.domain.transaction_log.states import SOURCE, is_time
 from service.store.display import display_id
 from service.store.id_key import id_key
 from service.store.queries import clusters, transactions
 from service.store.queries.clusters import EndedCounts
 from service.store.queries.history import ended_since
+from service.store.queries.judged_partitions import context_at
 from service.store.queries.transactions import Page
 from service.store.rows.ids import IdRow
 from service.web.partitions.blocking_chain import Blocking, read_blocking
@@ -31,7 +33,7 @@ from service.web.shared.causes import WORDS, Word
 from service.web.shared.frame import Frame, framed
 from service.web.shared.render import render
 from service.web.transactions.filters import AGES, SORTS, Filters, chips, filters_of
-from service.web.transactions.next_step import Next, is_overdue, is_stuck, next_step
+from service.web.transactions.next_step import Next, next_step
 
 SHOWN: Final = 50
 _HOUR_MS: Final = 3_600_000
@@ -97,7 +99,7 @@ def _list(connection: Connection, frame: Frame, filters: Filters, cursor: str | 
         frame,
         page="transactions",
         filters=filters,
-        listed=_listed(connection, frame, rows, participants, blocking, as_of_ms),
+        listed=_listed(connection, frame, rows, participants, blocking),
         elsewhere=_elsewhere(blocking, rows) if cursor is None and filters.is_plain else [],
         chips=[
             (chip, _address(frame, filters._replace(states=chip.states)), chip.states == filters.states)
@@ -128,14 +130,11 @@ def _listed(
     rows: Sequence[IdRow],
     participants: Mapping[bytes, Sequence[tuple[str, int]]],
     blocking: Blocking,
-    as_of_ms: int | None,
 ) -> list[Listed]:
     ids = [row.transactional_id for row in rows]
     ended = ended_since(connection, frame.cluster.id, ids, frame.now_ms - _HOUR_MS) if ids else {}
-    limits = frame.limits
-    return [
-        _one(frame, row, participants.get(row.transactional_id, ()), blocking, ended, limits, as_of_ms) for row in rows
-    ]
+    context = context_at(connection, frame.cluster.id, frame.as_of_ms(SOURCE) or 0)
+    return [_one(frame, row, participants.get(row.transactional_id, ()), blocking, ended, context) for row in rows]
 
 
 def _elsewhere(blocking: Blocking, rows: Sequence[IdRow]) -> list[tuple[bytes, str, Finding]]:
@@ -157,19 +156,18 @@ def _one(
     places: Sequence[tuple[str, int]],
     blocking: Blocking,
     ended: Mapping[bytes, EndedCounts],
-    limits: Limits,
-    as_of_ms: int | None,
+    context: Context,
 ) -> Listed:
     key = id_key(row.transactional_id)
     hanging = tuple(blocking.hanging.get(key, ()))
     outcome, confidence = last_outcome(row)
-    is_late = is_stuck(row, frame.now_ms) or is_overdue(row, limits, as_of_ms)
+    is_late = is_stuck(row, context) or is_overdue(row, context)
     return Listed(
         anchor=f"t-{blake2b(row.transactional_id, digest_size=9).hexdigest()}",
         row=row,
         tone="critical" if hanging else "warning" if is_late else "",
         open_since_ms=row.started_at_ms if row.state in states.OPEN and is_time(row.started_at_ms) else None,
-        next=next_step(row, limits, as_of_ms, frame.now_ms),
+        next=next_step(row, context, frame.now_ms),
         places=tuple(f"{topic}-{partition}" for topic, partition in places),
         hanging=hanging,
         blocks=tuple(blocking.groups.get(key, ())) if row.state in states.OPEN else (),

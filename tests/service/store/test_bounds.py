@@ -33,7 +33,7 @@ def test_ids(cluster: Cluster) -> None:
     with cluster.engine.connect() as connection:
         for some in (
             judge_inputs.open_ids(connection, cluster.id, NOW_MS),
-            judge_inputs.overdue_ids(connection, cluster.id, NOW_MS),
+            judge_inputs.timed_out_ids(connection, cluster.id, NOW_MS),
         ):
             assert (len(some.read), some.unread) == (judge_inputs.IDS_READ, MORE)
         assert judge_inputs.open_ids(connection, cluster.id, start_ms - 1) == ([], 0)

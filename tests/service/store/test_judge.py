@@ -138,7 +138,7 @@ def test_rules_of_people_count(cluster: Cluster, reader: Engine) -> None:
     judged.judge.round(NOW_MS)
     found = judged.found()[kinds.LONG_RUNNING]
     assert (found.severity, found.owner) == (kinds.WARNING, "payments")
-    assert found.self_heals_at_ms == NOW_MS - 6_000 + 60_000 + 10_000
+    assert found.self_heals_at_ms == NOW_MS - 6_000 + 60_000 + 10_000 + states.ABORT_SLACK_MS
 
 
 def test_timeouts_are_counted_once_whoever_judges(judged: Judged) -> None:

@@ -93,7 +93,7 @@ def test_every_relation_is_told() -> None:
 
 def test_an_open_one_is_counted_down_with_what_that_costs() -> None:
     heal = heal_of(Relation(OPENED, owner()), LIMITS)
-    assert (heal.at_ms, heal.latest_ms) == (NOW_MS + 48_000, NOW_MS + 58_000)
+    assert (heal.at_ms, heal.latest_ms) == (NOW_MS + 48_000, NOW_MS + 63_000)
     assert heal.more == "its records are then discarded"
 
 

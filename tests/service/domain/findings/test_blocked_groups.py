@@ -139,7 +139,10 @@ def test_a_legal_transaction_is_worth_telling_of_when_it_is_long_and_says_when_i
     one = blocker(OPENED, timeout_ms=5 * M)
     assert found([victim(stalled_ms=M - 1)], one) == []
     (long,) = found([victim(stalled_ms=M)], one)
-    assert (long.severity, long.self_heals_at_ms) == (kinds.INFO, NOW_MS - 10 * S + 5 * M + 10 * S)
+    assert (long.severity, long.self_heals_at_ms) == (
+        kinds.INFO,
+        NOW_MS - 10 * S + 5 * M + 10 * S + states.ABORT_SLACK_MS,
+    )
     assert "It goes on when the transaction ends, at 2026" in long.advice
     (endless,) = found([victim(stalled_ms=M)], blocker(OPENED, timeout_ms=TWO_PHASE_TIMEOUT_MS))
     assert endless.self_heals_at_ms is None

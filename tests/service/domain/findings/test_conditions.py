@@ -17,7 +17,7 @@ from service.domain.transaction_log import states
 from service.domain.transaction_log.states import EXPIRATION_CONFIG, TWO_PHASE_TIMEOUT_MS
 from tests.service.domain.findings.builders import NOW_MS, H, M, S, context, id_now
 
-DUE = 60 * S + 10 * S + open_too_long.SLACK_MS
+DUE = 60 * S + 10 * S + states.ABORT_SLACK_MS
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,10 @@ def test_stuck_completion_names_what_is_missing(state: int) -> None:
 
 def test_long_running_is_legal_and_says_when_it_ends() -> None:
     (found,) = open_too_long.long_running([id_now(age_ms=M, timeout_ms=15 * M)], context())
-    assert (found.severity, found.self_heals_at_ms) == (kinds.INFO, NOW_MS - M + 15 * M + 10 * S)
+    assert (found.severity, found.self_heals_at_ms) == (
+        kinds.INFO,
+        NOW_MS - M + 15 * M + 10 * S + states.ABORT_SLACK_MS,
+    )
     assert "discarded" in found.evidence[1].text
     (found,) = open_too_long.long_running([id_now(age_ms=H, timeout_ms=TWO_PHASE_TIMEOUT_MS)], context())
     assert found.self_heals_at_ms is None

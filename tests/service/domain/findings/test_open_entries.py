@@ -10,6 +10,7 @@ from service.domain.partitions.open_entries import ADOPTED_AFTER_MS, Entry, Owne
 from service.domain.transaction_log import states
 
 NOW_MS = 1_790_000_000_000
+DUE_AFTER_MS = 60_000 + 10_000 + states.ABORT_SLACK_MS
 PLACE = ("orders", 3)
 
 ENTRY = Entry("orders", 3, 7, 4, 120, -1, -1, None, None, NOW_MS - 9_000, NOW_MS - 100)
@@ -50,7 +51,8 @@ def related(owner: Owner | None, context: Context = KNOWN, *, is_hanging: bool =
         (OWNER, "open"),
         (OWNER._replace(producer_epoch=9), "open"),  # any marker with an epoch not below closes it
         (OWNER._replace(timeout_ms=2_147_483_647, start_ms=1), "open"),  # two-phase: no timeout
-        (OWNER._replace(start_ms=NOW_MS - 80_000), "overdue"),
+        (OWNER._replace(start_ms=NOW_MS - DUE_AFTER_MS + 1), "open"),
+        (OWNER._replace(start_ms=NOW_MS - DUE_AFTER_MS), "overdue"),
         (OWNER._replace(state=states.PREPARE_COMMIT), "completing"),
         (OWNER._replace(state=states.PREPARE_ABORT, producer_epoch=5), "completing"),
     ],
