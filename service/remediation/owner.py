@@ -81,7 +81,7 @@ def _read_to_the_end(
     return owner
 
 
-def _is_read(row: clusters.PartitionRow | None, seen: CheckedPartition) -> bool:
+def _is_read(row: clusters.LogPartitionRow | None, seen: CheckedPartition) -> bool:
     """Returns whether the store has read the partition to its high watermark. A row with another leader epoch does not
     count: it may be about a log that no longer exists."""
     return row is not None and row.leader_epoch == seen.leader.epoch and row.next_offset >= seen.ends.high_watermark

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Final, NamedTuple
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from service.domain.partitions.facts import FirstBatch, OpenEntry, PartitionObservation, PartitionsBatch, StalledRead
-from service.domain.reasons.coding import decode, decode_if, encode_if
+from service.domain.partitions.facts import (
+    OBSERVED,
+    FirstBatch,
+    OpenEntry,
+    PartitionObservation,
+    PartitionsBatch,
+    StalledRead,
+)
+from service.domain.reasons.coding import decode_if, encode_if
 from spark_jobs.fold.rows import facts_from_rows, rows_of, struct_of
 
 _LONG, _INT, _TEXT, _FLAG = pa.int64(), pa.int32(), pa.string(), pa.bool_()
 
 
-_WHY: Final = PartitionObservation._fields.index("why")
-
-
 class _Summary(NamedTuple):
-    """The fields of a PartitionsBatch apart from its looks and reads."""
+    """The fields of a PartitionsBatch apart from its observations and reads."""
 
     looked_at_ms: int
     is_full: bool
@@ -27,13 +32,13 @@ class _Summary(NamedTuple):
 
 
 _SUMMARY = struct_of(_Summary, {"looked_at_ms": _LONG, "is_full": _FLAG, "not_covered": _LONG, "trouble": _TEXT})
-_LOOK = struct_of(
-    PartitionObservation,
-    dict.fromkeys(PartitionObservation._fields, _LONG)
+_OBSERVATION_TYPES = (
+    dict.fromkeys(OBSERVED, _LONG)
     | dict.fromkeys(("topic", "topic_id", "why", "samples"), _TEXT)
     | dict.fromkeys(("partition", "leader", "leader_epoch"), _INT)
-    | {"is_gone": _FLAG},
+    | {"is_gone": _FLAG}
 )
+_OBSERVATION = pa.struct([pa.field(name, _OBSERVATION_TYPES[name]) for name in OBSERVED])
 _FIRST = struct_of(
     FirstBatch, dict.fromkeys(FirstBatch._fields, _LONG) | dict.fromkeys(("is_transactional", "is_control"), _FLAG)
 )
@@ -53,9 +58,10 @@ def seen_to_rows(seen: PartitionsBatch) -> Iterator[pa.RecordBatch]:
     summary = _Summary(seen.looked_at_ms, seen.is_full, seen.not_covered, encode_if(seen.trouble))
     yield rows_of("summary", pa.array([summary._asdict()], _SUMMARY))
     if seen.observations:
-        plain = [look if look.why is None else _encoded(look) for look in seen.observations]
-        columns = [pa.array([look[i] for look in plain], field.type) for i, field in enumerate(_LOOK)]
-        yield rows_of("look", pa.StructArray.from_arrays(columns, fields=list(_LOOK)))
+        columns = {name: list(map(attrgetter(name), seen.observations)) for name in OBSERVED}
+        columns["why"] = [encode_if(why) for why in columns["why"]]
+        arrays = [pa.array(columns[field.name], field.type) for field in _OBSERVATION]
+        yield rows_of("observation", pa.StructArray.from_arrays(arrays, fields=list(_OBSERVATION)))
 
 
 def reads_to_rows(reads: Iterable[StalledRead]) -> pa.RecordBatch:
@@ -64,29 +70,22 @@ def reads_to_rows(reads: Iterable[StalledRead]) -> pa.RecordBatch:
 
 def batches_from_rows(table: pa.Table) -> Iterator[PartitionsBatch]:
     """Yields one batch, of all rows of a micro-batch."""
-    looks: list[PartitionObservation] = []
+    observations: list[PartitionObservation] = []
     reads: list[StalledRead] = []
     summary = _Summary(0, False, 0, None)
     for kind, facts in facts_from_rows(table):
         if kind == "summary":
             summary = _Summary(**facts[0].as_py())
-        elif kind == "look":
-            looks += map(_look, zip(*(field.to_pylist() for field in facts.flatten()), strict=True))
+        elif kind == "observation":
+            columns = dict(zip(OBSERVED, (field.to_pylist() for field in facts.flatten()), strict=True))
+            columns["why"] = [decode_if(why) for why in columns["why"]]
+            observations += map(PartitionObservation, *columns.values())
         else:
             reads += map(_read, facts.to_pylist())
     trouble = decode_if(summary.trouble)
     yield PartitionsBatch(
-        summary.looked_at_ms, tuple(looks), tuple(reads), summary.is_full, summary.not_covered, trouble
+        summary.looked_at_ms, tuple(observations), tuple(reads), summary.is_full, summary.not_covered, trouble
     )
-
-
-def _encoded(look: PartitionObservation) -> tuple[Any, ...]:
-    return *look[:_WHY], encode_if(look.why), *look[_WHY + 1 :]
-
-
-def _look(plain: tuple[Any, ...]) -> PartitionObservation:
-    look = PartitionObservation._make(plain)
-    return look if look.why is None else look._replace(why=decode(plain[_WHY]))
 
 
 def _plain(read: StalledRead) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 from sqlalchemy import Engine
 
-from service.domain.partitions.facts import SOURCE, PartitionsBatch
+from service.domain.partitions.facts import SOURCE, PartitionsBatch, StallClock
 from service.store.lease import Lease
 from service.store.queries.partitions import stall_clocks
 from service.store.writers.partitions import PartitionWriter
@@ -20,7 +20,6 @@ from spark_jobs.runtime.session import CORES
 from spark_jobs.runtime.sinks import StoreSink
 from spark_jobs.settings import IngestSettings
 from spark_jobs.source.partitions import PartitionsSource, sampler_options
-from spark_jobs.source.watched import StallClock
 
 TICK_MS = 250
 
@@ -55,5 +54,4 @@ class PartitionsJob:
 
     def _clocks(self, lease: Lease) -> list[StallClock]:
         with self._engine.connect() as connection:
-            stored = stall_clocks(connection, lease.cluster_id)
-        return [StallClock(topic, partition, *clock) for (topic, partition), clock in stored.items()]
+            return stall_clocks(connection, lease.cluster_id)

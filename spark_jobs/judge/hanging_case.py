@@ -26,6 +26,7 @@ from service.domain.findings.context import Context
 from service.domain.findings.finding import Evidence, Finding, Subject
 from service.domain.findings.hanging import can_still_write, entry_identity, is_certain, subject_of
 from service.domain.partitions.open_entries import DescribedOwner, Entry, Owner, Relation, will_end
+from service.domain.partitions.state import PartitionState
 from service.domain.reasons.unread import ErrorText
 from service.domain.transaction_log.states import NAMES, TOPIC
 from service.domain.worlds.decision import Decision, State
@@ -34,7 +35,6 @@ from service.domain.worlds.order import Sample, decode
 from service.domain.worlds.verdict import Verdict, World, contradictory
 from service.kafka.leader_check import CheckedPartition
 from service.store.display import display_id
-from service.store.queries.partitions import PartitionRow
 from spark_jobs.judge.partition_prober import CoordinatorAnswers
 
 ASK_AGAIN_MS: Final = 5_000
@@ -274,7 +274,7 @@ def _seen_open(entry: Entry) -> Evidence:
 
 
 def new_case(
-    row: PartitionRow,
+    row: PartitionState,
     entry: Entry,
     relation: Relation,
     now_ms: int,

@@ -32,6 +32,7 @@ from service.domain.partitions.open_entries import (
     Entry,
     Relation,
 )
+from service.domain.partitions.state import PartitionState
 from service.domain.worlds.facts import EntryFacts, EntryQuery
 from service.domain.worlds.proving import verdict_on
 from service.domain.worlds.verdict import World
@@ -39,7 +40,6 @@ from service.store.queries import judged_partitions
 from service.store.queries import partitions as read_partitions
 from service.store.queries.clusters import LogRead, log_read
 from service.store.queries.judged_partitions import JudgedEntry, JudgedPartition
-from service.store.queries.partitions import PartitionRow
 from spark_jobs.judge.disturbances import NEVER_MS, Disturbances
 from spark_jobs.judge.hanging_case import HangingCase, case_of_finding, new_case
 from spark_jobs.judge.partition_prober import Answers, EntryKey, PartitionProber, Questions, is_open
@@ -68,7 +68,7 @@ class _Round(NamedTuple):
     context: Context
     now_ms: int
     read: LogRead
-    shown: Sequence[tuple[PartitionRow, JudgedEntry]]
+    shown: Sequence[tuple[PartitionState, JudgedEntry]]
     findings: Mapping[Subject, Finding]
     has_log: bool
 
@@ -251,7 +251,7 @@ class OpenEntryObserver:
         self._closed_ms = {key: ms for key, ms in self._closed_ms.items() if key in there}
         return ends
 
-    def _begin(self, current: _Round, row: PartitionRow, entry: Entry, relation: Relation, *, has_log: bool) -> None:
+    def _begin(self, current: _Round, row: PartitionState, entry: Entry, relation: Relation, *, has_log: bool) -> None:
         """Begins a case, replacing one for the same entry; above MOST_CASES the entry is only counted."""
         key = _key(entry)
         if key not in self._cases and len(self._cases) >= MOST_CASES:

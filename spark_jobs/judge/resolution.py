@@ -13,6 +13,7 @@ from service.domain.findings.finding import Observation
 from service.domain.findings.hanging import Case, can_still_write, observe
 from service.domain.partitions.endings import EndedTransaction, resolution_of
 from service.domain.partitions.open_entries import Entry, Owner
+from service.domain.partitions.state import PartitionState
 from service.domain.transaction_log.states import PREPARE_COMMIT
 from service.kafka.leader_check import CheckedPartition
 from service.kafka.log_range import BatchesRead
@@ -20,7 +21,6 @@ from service.store import audit
 from service.store.display import display_id, printable
 from service.store.queries.judged_partitions import JudgedEntry
 from service.store.queries.owners import owners
-from service.store.queries.partitions import PartitionRow
 from service.wire.errors import DecodeError
 from service.wire.transaction_log import decode_value
 from spark_jobs.judge.hanging_case import HangingCase
@@ -132,7 +132,7 @@ def observed(case: HangingCase, context: Context, bootstrap: str, now_ms: int) -
     )._replace(subject=case.subject)
 
 
-def cases_of(shown: Iterable[tuple[PartitionRow, JudgedEntry]], word: str, context: Context) -> Iterator[Case]:
+def cases_of(shown: Iterable[tuple[PartitionState, JudgedEntry]], word: str, context: Context) -> Iterator[Case]:
     """Yields a case for each entry that has the relation `word`."""
     for row, (entry, relation) in shown:
         if relation.kind == word:

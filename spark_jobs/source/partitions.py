@@ -18,7 +18,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.types import StructType
 
 from service.clock import wall_clock_ms
-from service.domain.partitions.facts import PartitionsBatch
+from service.domain.partitions.facts import PartitionsBatch, StallClock
 from service.kafka.settings import ClientSettings
 from service.processes.progress import heard_by, touch
 from spark_jobs.fold.partitions import reads_to_rows, seen_to_rows
@@ -26,7 +26,7 @@ from spark_jobs.fold.rows import SCHEMA
 from spark_jobs.source.requests import Brokers, ReadRequest, into_tasks
 from spark_jobs.source.sampler import Sample, Sampler
 from spark_jobs.source.stalled import read_stalled
-from spark_jobs.source.watched import StallClock, WatchedTopics
+from spark_jobs.source.watched import WatchedTopics
 
 TOO_LATE_MS: Final = 10_000
 """Age from which a task reports its sample without reading from brokers: the next sample is fresher."""

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
-from service.domain.partitions.facts import PartitionObservation, PartitionsBatch
+from service.domain.partitions.facts import PartitionObservation, PartitionsBatch, StallClock
 from service.domain.reasons.reason import Reason
 from service.domain.reasons.unread import PartitionsUnresponsive
 from service.domain.transaction_log.states import TOPIC as LOG
@@ -22,7 +22,7 @@ from service.kafka.errors import KafkaFailure
 from service.kafka.metadata import Leader, TopicLayout
 from spark_jobs.source.requests import ClusterRequests, Place, ReadRequest
 from spark_jobs.source.samples import Rounds
-from spark_jobs.source.watched import StallClock, Urgency, WatchedPartition, WatchedTopics, is_over
+from spark_jobs.source.watched import Urgency, WatchedPartition, WatchedTopics, is_over
 
 LAYOUT_EVERY_MS: Final = 2_000
 LAYOUT_SOON_MS: Final = 1_000

@@ -7,7 +7,7 @@ from enum import IntEnum
 from fnmatch import fnmatchcase
 from typing import Final, NamedTuple
 
-from service.domain.partitions.facts import PartitionObservation
+from service.domain.partitions.facts import PartitionObservation, StallClock
 from service.domain.reasons.reason import Reason
 from service.domain.reasons.unread import DESCRIBE, ErrorAnswer, NewLeader, NoLeader, NoPermission, UnresponsiveBroker
 from service.domain.worlds.order import encode
@@ -49,17 +49,6 @@ def is_over(since_ms: int, period_ms: int, now_ms: int) -> bool:
     """Returns True if the period is over, or if the machine's clock was set back meanwhile: nothing then waits until
     the clock gets there again."""
     return not 0 <= now_ms - since_ms < period_ms
-
-
-class StallClock(NamedTuple):
-    """The stored stall of a partition, for the next start: its LSO, and the time since which it has been there."""
-
-    topic: str
-    partition: int
-    topic_id: str
-    last_stable_offset: int
-    stalled_since_ms: int
-    samples: str | None = None
 
 
 class Urgency(IntEnum):
@@ -141,6 +130,8 @@ class WatchedPartition:
         return self.since_ms if self.since_ms is not None and self.seen_at_ms - self.since_ms >= STALL_MS else None
 
     def urgency(self, now_ms: int) -> Urgency:
+        """Returns the urgency of what differs from `reported`. A field that is not compared here is reported with other
+        news only, or with all partitions."""
         reported = self.reported
         if reported is None:
             return Urgency.NEXT

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from service.domain.findings import kinds
@@ -39,14 +40,14 @@ def moving_partition(
     partition: int = 0, topic: str = "orders", at_ms: int = NOW_MS, **more: Any
 ) -> PartitionObservation:
     """A partition where nothing is open."""
-    return PartitionObservation(topic, partition, "T", 1, 5, 10, END, END, at_ms, None)._replace(**more)
+    return replace(PartitionObservation(topic, partition, "T", 1, 5, 10, END, END, at_ms, None), **more)
 
 
 def stalled_partition(
     partition: int = 0, topic: str = "orders", at_ms: int = NOW_MS, **more: Any
 ) -> PartitionObservation:
     """A partition whose LSO stands 10 offsets below the high watermark, since SINCE_MS."""
-    return moving_partition(partition, topic, at_ms, last_stable_offset=LSO, stalled_since_ms=SINCE_MS)._replace(**more)
+    return moving_partition(partition, topic, at_ms, **{"last_stable_offset": LSO, "stalled_since_ms": SINCE_MS} | more)
 
 
 def unanswered_partition(

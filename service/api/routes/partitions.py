@@ -24,11 +24,12 @@ from service.api.schemas.partitions import Group, Groups, OnePartition, Partitio
 from service.api.schemas.shape import extended
 from service.domain.partitions.blocked_groups import NO_GROUPS, BlockedGroupIndex
 from service.domain.partitions.facts import TopicPartition
+from service.domain.partitions.state import PartitionState
 from service.store.display import printable
 from service.store.queries import partitions, transactions
 from service.store.queries.clusters import ClusterRow
 from service.store.queries.judged_partitions import judge
-from service.store.queries.partitions import PartitionRow, looked_at_ms, read_affected_groups
+from service.store.queries.partitions import looked_at_ms, read_affected_groups
 
 # the last row's partition; its topic follows
 _HEAD = struct.Struct(">i")
@@ -96,7 +97,7 @@ def get_partition(
     return answer(request, extended(OnePartition, one, as_of=text_of_time(as_of_ms)), as_of_ms)
 
 
-def _described(connection: Connection, cluster: ClusterRow, rows: Sequence[PartitionRow]) -> list[Partition]:
+def _described(connection: Connection, cluster: ClusterRow, rows: Sequence[PartitionState]) -> list[Partition]:
     groups = NO_GROUPS
     if any(row.stalled_since_ms is not None for row in rows):
         groups = BlockedGroupIndex(read_affected_groups(connection, cluster.id))

@@ -23,7 +23,7 @@ from service.domain.duration_text import span_ms
 from service.domain.transaction_log.states import CODES, EXPIRED, OPEN, SOURCE
 from service.store.display import display_id, printable
 from service.store.queries import clusters, transactions
-from service.store.queries.clusters import ClusterRow, PartitionRow
+from service.store.queries.clusters import ClusterRow, LogPartitionRow
 from service.store.queries.expiring import ExpiringCursor, read_expiring
 from service.store.queries.transaction_pages import Selection
 from service.store.rows.ids import IdRow
@@ -214,6 +214,6 @@ def _described(connection: Connection, cluster: ClusterRow, rows: Sequence[IdRow
     return [Transaction.of(row, participants.get(row.transactional_id, ()), cluster, leaders) for row in rows]
 
 
-def coordinators(connection: Connection, cluster: ClusterRow) -> dict[int, PartitionRow]:
+def coordinators(connection: Connection, cluster: ClusterRow) -> dict[int, LogPartitionRow]:
     """Returns the partitions of `__transaction_state` by number, with their leaders."""
     return {row.partition: row for row in clusters.partitions(connection, cluster.id, SOURCE)}

@@ -14,7 +14,7 @@ from service.api.schemas.sources import Source
 from service.api.schemas.transactions import Aborts
 from service.api.schemas.unknowns import UnknownThing
 from service.domain.releases import release_of
-from service.store.queries.clusters import PartitionRow
+from service.store.queries.clusters import LogPartitionRow
 
 
 @dataclass(slots=True, kw_only=True)
@@ -155,7 +155,7 @@ class CoordinatorPartition(Shape):
     as_of: Time | None
 
     @staticmethod
-    def of(row: PartitionRow, ids: int, open_: int) -> CoordinatorPartition:
+    def of(row: LogPartitionRow, ids: int, open_: int) -> CoordinatorPartition:
         """Returns the partition of a row. `ids`: how many it has, `open_`: with an open transaction."""
         return CoordinatorPartition(
             partition=row.partition,

@@ -14,10 +14,10 @@ from service.domain.findings.hanging import is_blocking
 from service.domain.partitions import ledger
 from service.domain.partitions.blocked_groups import AffectedGroup
 from service.domain.partitions.open_entries import COMPLETING, OPENED, OVERDUE, Owner
+from service.domain.partitions.state import PartitionState
 from service.domain.reasons.reason import text_of
 from service.domain.transaction_log.states import is_time
 from service.store.queries.judged_partitions import JudgedEntry, JudgedPartition
-from service.store.queries.partitions import PartitionRow
 
 Relation = Annotated[
     str, OneOf("open", "overdue", "completing", "adopted", "unreplicated_marker", "hanging", "unknown")
@@ -58,7 +58,7 @@ class OpenTransaction(Shape):
     href: Annotated[str | None, Field(description="Path of its transactional id.")]
 
     @staticmethod
-    def of(one: JudgedEntry, row: PartitionRow, cluster: str, ids: Ids) -> OpenTransaction:
+    def of(one: JudgedEntry, row: PartitionState, cluster: str, ids: Ids) -> OpenTransaction:
         """Returns the entry on the partition of the row. `cluster`: its name."""
         entry, relation = one.entry, one.relation
         owner = relation.owner
@@ -151,9 +151,9 @@ class Partition(Shape):
             log_start_offset=row.log_start if row.log_start >= 0 else None,
             last_stable_offset=row.last_stable_offset if is_told else None,
             high_watermark=row.high_watermark if is_told else None,
-            lso_lag_records=max(row.high_watermark - row.last_stable_offset, 0) if is_told else None,
+            lso_lag_records=row.hidden_records if is_told else None,
             # null if the LSO has moved since the bytes behind it were read
-            lso_lag_bytes=row.lag_bytes if row.read_lso == row.last_stable_offset else None,
+            lso_lag_bytes=row.hidden_bytes,
             lso_stalled_since=text_of_time(row.stalled_since_ms),
             blocker=None if blocker is None else OpenTransaction.of(blocker, row, cluster, ids),
             open_transactions=[OpenTransaction.of(one, row, cluster, ids) for one in judged.entries],

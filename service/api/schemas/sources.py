@@ -19,7 +19,7 @@ from service.domain.reasons.reason import text_of
 from service.domain.source_state import Cause, Stall, stall_of
 from service.domain.transaction_log.states import SOURCE as LOG
 from service.store.queries import clusters, judged_partitions
-from service.store.queries.clusters import PartitionRow, StatusRow
+from service.store.queries.clusters import LogPartitionRow, StatusRow
 
 
 @dataclass(slots=True, kw_only=True)
@@ -65,7 +65,7 @@ class Source(Shape):
 
 
 def describe_sources(
-    partitions: Sequence[PartitionRow],
+    partitions: Sequence[LogPartitionRow],
     statuses: Mapping[str, StatusRow],
     coverage: judged_partitions.Coverage,
     stalls: Mapping[str, Stall],
@@ -85,7 +85,7 @@ def describe_sources(
 
 
 def _read(
-    partitions: Sequence[PartitionRow], status: StatusRow, stall: Stall | None, stalled_why: str | None
+    partitions: Sequence[LogPartitionRow], status: StatusRow, stall: Stall | None, stalled_why: str | None
 ) -> Source:
     behind = [row.partition for row in partitions if row.next_offset < row.end_offset]
     why = None

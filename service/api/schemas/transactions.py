@@ -13,7 +13,7 @@ from service.api.schemas.shape import IdBytes, OneOf, RawMs, Shape, Time, Wide
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import NO_ID
 from service.domain.transaction_log.states import expires_at_ms, times_out_at_ms
-from service.store.queries.clusters import ClusterRow, PartitionRow
+from service.store.queries.clusters import ClusterRow, LogPartitionRow
 from service.store.queries.history import MinuteRow
 from service.store.rows.ids import IdRow
 
@@ -122,7 +122,7 @@ class Transaction(Shape):
         row: IdRow,
         participants: Sequence[tuple[str, int]],
         cluster: ClusterRow,
-        coordinators: Mapping[int, PartitionRow],
+        coordinators: Mapping[int, LogPartitionRow],
     ) -> Transaction:
         """Returns the id of a row. `participants`: (topic, partition) of the open transaction. `coordinators`: by
         partition of `__transaction_state`, as they were last seen.

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from service.domain.findings.confirmation import CLIENT_WAITS_MS
 from service.domain.findings.hanging import can_still_write
-from service.domain.partitions.facts import EPOCH_NOT_REPORTED, FirstBatch
+from service.domain.partitions.facts import EPOCH_NOT_REPORTED
 from service.domain.partitions.open_entries import Entry, Relation
+from service.domain.partitions.state import PartitionState
 from service.domain.reasons.reason import Reason
 from service.domain.reasons.unjudged import NotAllRead, NotReadYet, ProducerUnknown
 from service.domain.transaction_log.states import NO_TIME
@@ -28,32 +29,7 @@ SETTLED_MS: Final = 1_000
 """Time after the end of the transaction that held the LSO, by which the LSO has moved if it moves at all."""
 
 
-class StalledPartition(NamedTuple):
-    """A stalled partition, and the newest read of what is open there (`read_at_ms` None: there is none).
-
-    `is_complete`: the read has all open entries (`described` or `is_whole` of a StalledRead); `read_why`: the reason if
-    something is missing.
-    """
-
-    topic: str
-    partition: int
-    log_start: int
-    last_stable_offset: int
-    stalled_since_ms: int
-    read_at_ms: int | None
-    read_lso: int | None
-    described: bool
-    is_complete: bool
-    read_why: Reason | None
-    first: FirstBatch | None
-
-    @property
-    def is_read(self) -> bool:
-        """Returns whether the newest read was made at the present LSO."""
-        return self.read_at_ms is not None and self.read_lso == self.last_stable_offset
-
-
-def blocker_of(stall: StalledPartition, entries: Iterable[Entry]) -> Entry | None:
+def blocker_of(stall: PartitionState, entries: Iterable[Entry]) -> Entry | None:
     """Returns the entry that begins at the LSO, if the batch there has the same producer id.
 
     An LSO at the log start may have been put there by the broker (3.9), or lie below it (4.3), so the batch there
@@ -69,10 +45,12 @@ def blocker_of(stall: StalledPartition, entries: Iterable[Entry]) -> Entry | Non
     return next((one for one in at_lso if one.producer_id == stall.first.producer_id), None)
 
 
-def unreplicated(stall: StalledPartition, entries: Iterable[Entry], as_of_ms: int) -> Entry | None:
+def unreplicated(stall: PartitionState, entries: Iterable[Entry], as_of_ms: int) -> Entry | None:
     """Returns the entry at an LSO that has not moved although the leader lists nothing open there (DescribeProducers):
     its marker is written and not replicated yet. None if there is no such entry."""
-    if stall.first is None or stall.read_at_ms is None or not (stall.described and _has_data_at_lso(stall)):
+    if stall.first is None or stall.read_at_ms is None or stall.stalled_since_ms is None:
+        return None
+    if not stall.described or not _has_data_at_lso(stall):
         return None
     if as_of_ms - stall.read_at_ms < SETTLED_MS or any(one.start_offset <= stall.last_stable_offset for one in entries):
         return None
@@ -91,11 +69,9 @@ def unreplicated(stall: StalledPartition, entries: Iterable[Entry], as_of_ms: in
     )
 
 
-def why_not_judged(
-    stall: StalledPartition, relations: Sequence[tuple[Entry, Relation]], as_of_ms: int
-) -> Reason | None:
+def why_not_judged(stall: PartitionState, relations: Sequence[tuple[Entry, Relation]], as_of_ms: int) -> Reason | None:
     """Returns the reason why not everything open there can be judged; None if everything can."""
-    if as_of_ms - stall.stalled_since_ms < YOUNG_MS:
+    if stall.stalled_since_ms is None or as_of_ms - stall.stalled_since_ms < YOUNG_MS:
         return None
     if not stall.is_read:
         return stall.read_why or NotReadYet()
@@ -109,7 +85,7 @@ def why_not_judged(
     return None
 
 
-def _has_data_at_lso(stall: StalledPartition) -> bool:
+def _has_data_at_lso(stall: PartitionState) -> bool:
     first = stall.first
     return (
         stall.is_read

@@ -1,12 +1,13 @@
 """Values that the partition sampler reads and the store keeps: samples of data partitions and their open entries.
 
 Everything is frozen and plain. `_ms` are milliseconds since the epoch; the time of a sample is taken before its request
-is sent, so what the answer reports was still true then. Numbers of a partition that did not answer are -1, never used.
+is sent, so what the answer reports was still true then.
 """
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from dataclasses import dataclass, fields
+from typing import Any, Final, NamedTuple
 
 from service.domain.reasons.reason import Reason
 
@@ -20,13 +21,15 @@ EPOCH_NOT_REPORTED: Final = -2
 written there."""
 
 
-class PartitionObservation(NamedTuple):
-    """A sample of one partition, as its leader reported it. `why`: the reason if it could not be sampled; the numbers
-    are -1 then. `is_gone`: the partition, or its topic, does not exist any more (or another topic has its name now).
+@dataclass(frozen=True, slots=True)
+class PartitionObservation:
+    """A sample of one partition: its leader by the cluster's metadata, its offsets as that leader reported them. `why`:
+    the reason if it could not be sampled; the offsets are -1 then. `is_gone`: the partition, or its topic, does not
+    exist any more (or another topic has its name now).
 
-    `stalled_since_ms`: the time since which the LSO has been there, below the high watermark; None if both are equal.
-    `samples`: what rounds of questions prove about when its entries were written
-    (`service.domain.worlds.order.decode`); None if the partition is not stalled.
+    `stalled_since_ms`: the time since which the LSO has been at this offset, below the high watermark; None if it is at
+    the high watermark, or has been below it for less than half a second. `samples`: what rounds of questions prove
+    about when its entries were written (`service.domain.worlds.order.decode`); None if the partition is not stalled.
     """
 
     topic: str
@@ -41,6 +44,25 @@ class PartitionObservation(NamedTuple):
     stalled_since_ms: int | None
     why: Reason | None = None
     is_gone: bool = False
+    samples: str | None = None
+
+
+OBSERVED: Final = tuple(field.name for field in fields(PartitionObservation))
+"""The names of the fields of an observation, which are also those of its columns in Arrow and in the store."""
+
+
+def observed_values(seen: PartitionObservation) -> dict[str, Any]:
+    return {name: getattr(seen, name) for name in OBSERVED}
+
+
+class StallClock(NamedTuple):
+    """The stall of a partition at one offset, kept over restarts. `samples` as in PartitionObservation."""
+
+    topic: str
+    partition: int
+    topic_id: str
+    last_stable_offset: int
+    stalled_since_ms: int
     samples: str | None = None
 
 

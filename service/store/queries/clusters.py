@@ -43,7 +43,7 @@ class ClusterRow(NamedTuple):
         return int(described.get("value", CONFIG_DEFAULTS[EXPIRATION_CONFIG]))
 
 
-class PartitionRow(NamedTuple):
+class LogPartitionRow(NamedTuple):
     """The progress of reading one partition of a source's log. `end_offset` is as of `end_asked_at_ms`. From
     `witnessed_from` on, all was read that was ever appended."""
 
@@ -96,7 +96,7 @@ class EndedCounts(NamedTuple):
 
 
 _CLUSTERS = select(*(clusters.c[name] for name in ClusterRow._fields)).order_by(clusters.c.name)
-_PARTITIONS = select(*(log_partitions.c[name] for name in PartitionRow._fields)).order_by(
+_PARTITIONS = select(*(log_partitions.c[name] for name in LogPartitionRow._fields)).order_by(
     log_partitions.c.source, log_partitions.c.topic, log_partitions.c.partition
 )
 _OF_CLUSTER = _PARTITIONS.where(log_partitions.c.cluster_id == bindparam("cluster_id"))
@@ -130,11 +130,11 @@ def find_cluster(connection: Connection, name: str) -> ClusterRow | None:
     return None if row is None else ClusterRow(*row)
 
 
-def partitions(connection: Connection, cluster_id: int, source: str | None = None) -> list[PartitionRow]:
+def partitions(connection: Connection, cluster_id: int, source: str | None = None) -> list[LogPartitionRow]:
     """Returns the progress of one source or all, by source, topic and partition."""
     chosen = {"cluster_id": cluster_id} if source is None else {"cluster_id": cluster_id, "source": source}
     rows = connection.execute(_OF_CLUSTER if source is None else _OF_SOURCE, chosen)
-    return [PartitionRow(*row) for row in rows]
+    return [LogPartitionRow(*row) for row in rows]
 
 
 def statuses(connection: Connection, cluster_id: int) -> dict[str, StatusRow]:

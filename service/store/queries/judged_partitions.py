@@ -12,13 +12,13 @@ from service.domain.findings.context import Context, context_of, limits_of
 from service.domain.findings.rules import Rules
 from service.domain.partitions.coverage import (
     ANSWERS_WITHIN_MS,
-    StalledPartition,
     blocker_of,
     unreplicated,
     why_not_judged,
 )
 from service.domain.partitions.facts import TopicPartition
 from service.domain.partitions.open_entries import UNREPLICATED, Entry, Owner, Relation, owner_of, relate
+from service.domain.partitions.state import PartitionState
 from service.domain.reasons.coding import decode
 from service.domain.reasons.reason import Reason
 from service.domain.reasons.unjudged import LessCommon, LogUnread, TooManyOpen, TooManyStalled
@@ -27,7 +27,7 @@ from service.domain.transaction_log.states import SOURCE
 from service.store.queries import clusters, judge_inputs
 from service.store.queries import partitions as read_partitions
 from service.store.queries.owners import owners
-from service.store.queries.partitions import PartitionRow, looked_at_ms
+from service.store.queries.partitions import looked_at_ms
 from service.store.schema import data_partitions, findings, log_partitions, partition_watch
 
 MOST_JUDGED: Final = 2_000
@@ -59,7 +59,7 @@ class JudgedPartition(NamedTuple):
     """A partition with its `entries` by start offset; `blocker` is one of them or None. `why`: what is missing to judge
     it."""
 
-    row: PartitionRow
+    row: PartitionState
     entries: tuple[JudgedEntry, ...] = ()
     blocker: JudgedEntry | None = None
     why: Reason | None = None
@@ -116,7 +116,7 @@ def log_unread_reason(connection: Connection, cluster_id: int) -> Reason | None:
     return status.error if status.as_of_ms is None or is_denied(status.error) else None
 
 
-def judge(connection: Connection, cluster_id: int, rows: Sequence[PartitionRow]) -> list[JudgedPartition]:
+def judge(connection: Connection, cluster_id: int, rows: Sequence[PartitionState]) -> list[JudgedPartition]:
     """Returns each of the rows judged, as of the last observation of all partitions."""
     as_of_ms = looked_at_ms(connection, cluster_id)
     stalled = [(row.topic, row.partition) for row in rows if row.stalled_since_ms is not None]
@@ -150,17 +150,16 @@ class _Judging(NamedTuple):
     complete: Set[TopicPartition] | None
     log_unread: Reason | None
 
-    def judge(self, row: PartitionRow, entries: Sequence[Entry]) -> JudgedPartition:
+    def judge(self, row: PartitionState, entries: Sequence[Entry]) -> JudgedPartition:
         if row.stalled_since_ms is None:
             return JudgedPartition(row, why=row.why)
-        stall = _stall(row, row.stalled_since_ms)
         seen = sorted((_first_seen(one, row) for one in entries), key=lambda one: one.start_offset)
         shown = [JudgedEntry(one, self._relate(one)) for one in seen]
-        why = row.why or why_not_judged(stall, [(one.entry, one.relation) for one in shown], self.as_of_ms)
+        why = row.why or why_not_judged(row, [(one.entry, one.relation) for one in shown], self.as_of_ms)
         if why is None and self.complete is not None and (row.topic, row.partition) not in self.complete:
             why = TOO_MANY_ENTRIES
-        named = blocker_of(stall, seen)
-        if (closed := unreplicated(stall, seen, self.as_of_ms)) is not None:
+        named = blocker_of(row, seen)
+        if (closed := unreplicated(row, seen, self.as_of_ms)) is not None:
             owner = owner_of(closed, self.owners.get(closed.producer_id, []))
             shown.insert(0, JudgedEntry(closed, Relation(UNREPLICATED, owner)))
         blocker = next((one for one in shown if one.entry is named), None)
@@ -257,25 +256,9 @@ def context_at(connection: Connection, cluster_id: int, as_of_ms: int) -> Contex
     return context_of(limits, Rules(), progress, newest_ms)
 
 
-def _first_seen(entry: Entry, row: PartitionRow) -> Entry:
+def _first_seen(entry: Entry, row: PartitionState) -> Entry:
     """Returns the entry with the time when it was first seen. The entry at the LSO was there when the partition was
     first seen stalled: high watermarks are asked for more often than open entries."""
     if row.stalled_since_ms is None or entry.start_offset != row.last_stable_offset:
         return entry
     return entry._replace(first_seen_ms=min(entry.first_seen_ms, row.stalled_since_ms))
-
-
-def _stall(row: PartitionRow, stalled_since_ms: int) -> StalledPartition:
-    return StalledPartition(
-        topic=row.topic,
-        partition=row.partition,
-        log_start=row.log_start,
-        last_stable_offset=row.last_stable_offset,
-        stalled_since_ms=stalled_since_ms,
-        read_at_ms=row.read_at_ms,
-        read_lso=row.read_lso,
-        described=row.described,
-        is_complete=row.described or row.is_whole,
-        read_why=row.read_why,
-        first=row.first,
-    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, case, exists, false, func, select, tuple_
@@ -14,10 +15,10 @@ from service.domain.partitions.blocked_groups import (
     LsoSample,
     affected_groups,
 )
-from service.domain.partitions.facts import FirstBatch, TopicPartition
+from service.domain.partitions.facts import FirstBatch, StallClock, TopicPartition
 from service.domain.partitions.open_entries import Entry
-from service.domain.reasons.coding import decode, decode_if
-from service.domain.reasons.reason import Reason
+from service.domain.partitions.state import PartitionState
+from service.domain.reasons.coding import decode_if
 from service.domain.reasons.unread import NoPermission
 from service.store.many_rows import rows_at
 from service.store.schema import data_partitions, group_offsets, open_entries, partition_watch
@@ -39,47 +40,6 @@ _LOOKED_AT_MS = case(
 _ENDS = select(_D.topic, _D.partition, *(_D[name] for name in LsoSample._fields)).where(_D.is_gone.is_(False))
 
 
-class PartitionRow(NamedTuple):
-    """A partition: the newest PartitionObservation, field by field, and the newest StalledRead of it.
-
-    `looked_at_ms`: where nothing changed between the partition's own observation and the last one of all partitions,
-    the time of the latter. Where `why` is set the numbers are those of `answered_at_ms` (None: it never answered, and
-    they are -1). `read_at_ms` to `first` are None or False where nothing was read; they are of `read_lso`, which the
-    LSO may have left since.
-    """
-
-    topic: str
-    partition: int
-    topic_id: str
-    leader: int
-    leader_epoch: int
-    log_start: int
-    last_stable_offset: int
-    high_watermark: int
-    looked_at_ms: int
-    stalled_since_ms: int | None
-    why: Reason | None
-    is_gone: bool
-    samples: str | None
-    answered_at_ms: int | None
-    read_at_ms: int | None
-    read_lso: int | None
-    described: bool
-    is_whole: bool
-    lag_bytes: int | None
-    read_why: Reason | None
-    first: FirstBatch | None
-
-
-class StallClock(NamedTuple):
-    """The time since when the LSO of a partition is stalled at one offset; `samples` as in PartitionObservation."""
-
-    topic_id: str
-    last_stable_offset: int
-    stalled_since_ms: int
-    samples: str | None
-
-
 class PartitionCounts(NamedTuple):
     """The numbers of partitions that are watched, answered recently, are stalled, and exist but are not watched
     (`not_covered`). `looked_at_ms`: when all of them were last observed; None before the first time."""
@@ -91,9 +51,8 @@ class PartitionCounts(NamedTuple):
     looked_at_ms: int | None
 
 
-_OBSERVED: Final = PartitionRow._fields[:14]
-
-_COLUMNS = [_LOOKED_AT_MS if name == "looked_at_ms" else _D[name] for name in (*PartitionRow._fields[:-1], *_FIRST)]
+_STATE: Final = tuple(field.name for field in fields(PartitionState) if field.name != "first")
+_COLUMNS = [_LOOKED_AT_MS if name == "looked_at_ms" else _D[name] for name in (*_STATE, *_FIRST)]
 _JOINED = data_partitions.outerjoin(partition_watch, _W.cluster_id == _D.cluster_id)
 _ROWS = select(*_COLUMNS).select_from(_JOINED)
 _OF_CLUSTER = _D.cluster_id == bindparam("cluster_id")
@@ -121,17 +80,17 @@ def looked_at_ms(connection: Connection, cluster_id: int) -> int | None:
     return connection.scalar(_LOOKED_AT, {"cluster_id": cluster_id})
 
 
-def stall_clocks(connection: Connection, cluster_id: int) -> dict[TopicPartition, StallClock]:
+def stall_clocks(connection: Connection, cluster_id: int) -> list[StallClock]:
     """Returns the clocks of all partitions that were stalled when they answered last."""
     rows = connection.execute(
-        select(_D.topic, _D.partition, _D.topic_id, _D.last_stable_offset, _D.stalled_since_ms, _D.samples).where(
+        select(*(_D[name] for name in StallClock._fields)).where(
             _D.cluster_id == cluster_id, _D.stalled_since_ms.is_not(None)
         )
     )
-    return {(row[0], row[1]): StallClock(*row[2:]) for row in rows}
+    return [StallClock(*row) for row in rows]
 
 
-def stalled(connection: Connection, cluster_id: int, limit: int = STALLED_READ) -> list[PartitionRow]:
+def stalled(connection: Connection, cluster_id: int, limit: int = STALLED_READ) -> list[PartitionState]:
     """Returns the stalled partitions, the longest stalled first; also those that do not answer now."""
     return _read(connection, _STALLED, {"cluster_id": cluster_id, "limit": limit})
 
@@ -141,7 +100,7 @@ def count_stalled(connection: Connection, cluster_id: int) -> int:
     return connection.scalar(_COUNT_STALLED, {"cluster_id": cluster_id}) or 0
 
 
-def find(connection: Connection, cluster_id: int, topic: str, partition: int) -> PartitionRow | None:
+def find(connection: Connection, cluster_id: int, topic: str, partition: int) -> PartitionState | None:
     """Returns the partition; None if it is not known, or gone."""
     if "\0" in topic:
         return None  # no topic holds it, and PostgreSQL refuses to compare it with one
@@ -150,7 +109,7 @@ def find(connection: Connection, cluster_id: int, topic: str, partition: int) ->
     return found[0] if found else None
 
 
-def gone(connection: Connection, cluster_id: int) -> list[PartitionRow]:
+def gone(connection: Connection, cluster_id: int) -> list[PartitionState]:
     """Returns the partitions that no longer exist: remembered for an hour, or until a topic of that name comes back."""
     return _read(connection, _GONE, {"cluster_id": cluster_id})
 
@@ -168,7 +127,7 @@ def page(
     *,
     lagging: bool | None = None,
     topic: str | None = None,
-) -> tuple[list[PartitionRow], TopicPartition | None]:
+) -> tuple[list[PartitionState], TopicPartition | None]:
     """Returns at most `limit` partitions, by topic and partition, and where the next page begins (None: this was the
     last).
 
@@ -226,15 +185,19 @@ def count_groups(connection: Connection, cluster_id: int) -> int:
 
 def _read(
     connection: Connection, statement: Select[Any], chosen: Mapping[str, Any] | None = None
-) -> list[PartitionRow]:
+) -> list[PartitionState]:
     return [_row(row) for row in connection.execute(statement, chosen)]
 
 
-def _row(row: Any) -> PartitionRow:
-    *observed, described, is_whole, lag_bytes, read_why = row[:20]
-    first = None if row[20] is None else FirstBatch(*row[20:])
-    read = PartitionRow._make((*observed, bool(described), bool(is_whole), lag_bytes, decode_if(read_why), first))
-    return read if row.why is None else read._replace(why=decode(row.why))
+def _row(row: Any) -> PartitionState:
+    values = dict(zip(_STATE, row, strict=False))
+    first = row[len(_STATE) :]
+    return PartitionState(
+        **values
+        | {"described": bool(row.described), "is_whole": bool(row.is_whole)}
+        | {"why": decode_if(row.why), "read_why": decode_if(row.read_why)},
+        first=None if first[0] is None else FirstBatch(*first),
+    )
 
 
 def _count(condition: ColumnElement[bool]) -> ColumnElement[int]:

@@ -8,11 +8,12 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Table, bindparam, delete, select, update
 
-from service.domain.partitions.facts import SOURCE, PartitionsBatch, StalledRead, TopicPartition
+from service.domain.partitions.facts import OBSERVED, SOURCE, PartitionsBatch, StalledRead, TopicPartition
 from service.domain.partitions.open_entries import Entry
-from service.domain.reasons.coding import decode_if, encode_if
+from service.domain.partitions.state import ObservedPartition
+from service.domain.reasons.coding import decode_if, encode, encode_if
 from service.store.many_rows import Upsert, rows_at
-from service.store.rows.partitions import ObservedRow, Partitions
+from service.store.rows.partitions import Partitions
 from service.store.schema import data_partitions, findings, open_entries, partition_watch
 from service.store.writers.source import NEVER_MS, SourceWriter
 
@@ -23,7 +24,9 @@ GONE_KEPT_MS: Final = 3_600_000
 """Time (ms) for which a partition that is gone is remembered, because the judge has to learn of it. While there are
 open findings about the partition, it is remembered for longer."""
 
-_OBSERVED = ObservedRow._fields[:-1]
+_OBSERVED = tuple(c.name for c in data_partitions.c if c.name in (*OBSERVED, "answered_at_ms"))
+_OBSERVED_VALUES = attrgetter(*_OBSERVED)
+_STORED_FIELDS = (*_OBSERVED, "read_at_ms")
 _READ = (
     *("read_at_ms", "read_lso", "described", "is_whole", "lag_bytes", "read_why"),
     *("first_base_offset", "first_producer_id", "first_producer_epoch", "first_is_transactional", "first_is_control"),
@@ -32,7 +35,7 @@ _READ = (
 _NOT_READ: Final = (None,) * len(_READ)
 _NO_FIRST: Final = (None,) * 7
 
-_STORED = select(*(data_partitions.c[name] for name in ObservedRow._fields))
+_STORED = select(*(data_partitions.c[name] for name in _STORED_FIELDS))
 _STORED_ENTRIES = select(*(open_entries.c[name] for name in Entry._fields))
 _OBSERVATIONS = Upsert(
     data_partitions, columns=("cluster_id", *_OBSERVED, "why_code"), replace=(*_OBSERVED[2:], "why_code")
@@ -95,7 +98,8 @@ class PartitionWriter(SourceWriter):
     def _stored(self, connection: Connection, places: Sequence[TopicPartition] | None, watched_ms: int) -> Partitions:
         found = Partitions(watched_ms, {}, {})
         for row in rows_at(connection, _STORED, data_partitions, self._cluster_id, places):
-            found.rows[row[0], row[1]] = ObservedRow._make(row)._replace(why=decode_if(row.why))
+            values = dict(zip(_STORED_FIELDS, row, strict=True))
+            found.rows[row[0], row[1]] = ObservedPartition(**values | {"why": decode_if(row.why)})
         for row in rows_at(connection, _STORED_ENTRIES, open_entries, self._cluster_id, places):
             found.entries.setdefault((row[0], row[1]), {})[row.producer_id] = Entry._make(row)
         return found
@@ -158,10 +162,12 @@ def _forget_others(
             partitions.forget(place)
 
 
-def _observation_columns(row: ObservedRow) -> tuple[Any, ...]:
-    """Returns the row's values in the order of _LOOK, then the code of its reason."""
-    values = row._asdict() | {"why": encode_if(row.why)}
-    return *(values[name] for name in _OBSERVED), None if row.why is None else row.why.code
+def _observation_columns(row: ObservedPartition) -> tuple[Any, ...]:
+    """Returns the row's values in the order of _OBSERVED, then the code of its reason."""
+    if row.why is None:
+        return *_OBSERVED_VALUES(row), None
+    values = dict(zip(_OBSERVED, _OBSERVED_VALUES(row), strict=True)) | {"why": encode(row.why)}
+    return *values.values(), row.why.code
 
 
 def _read_columns(read: StalledRead) -> tuple[Any, ...]:

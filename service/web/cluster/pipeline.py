@@ -14,7 +14,7 @@ from service.domain.transaction_log import states
 from service.domain.transaction_log.states import CONFIG_DEFAULTS
 from service.domain.transaction_log.states import SOURCE as LOG
 from service.store.queries import clusters
-from service.store.queries.clusters import PartitionRow
+from service.store.queries.clusters import LogPartitionRow
 from service.store.queries.pipeline import REJECTS_READ, count_rejects, rejects_since, request_times
 from service.web.cluster.sources import SourceRow, asked_rows, source_rows
 from service.web.cluster.unknowns import bounded, unknown_rows
@@ -41,7 +41,7 @@ class Cell(NamedTuple):
     partition: int
     text: str
     css: str
-    row: PartitionRow
+    row: LogPartitionRow
     ids: int
     open: int
 
@@ -120,7 +120,7 @@ def _ids(connection: Connection, cluster_id: int) -> dict[int, tuple[int, int]]:
 
 
 def _cells(
-    rows: Sequence[PartitionRow],
+    rows: Sequence[LogPartitionRow],
     ids: Mapping[int, tuple[int, int]],
     rejects: Mapping[tuple[str, int], int],
     now_ms: int,
@@ -132,7 +132,7 @@ def _cells(
     return found
 
 
-def _cell(row: PartitionRow, rejects: int, now_ms: int) -> tuple[str, str]:
+def _cell(row: LogPartitionRow, rejects: int, now_ms: int) -> tuple[str, str]:
     """Returns the text and the CSS class of a cell: the worst that is known of the partition."""
     lag = max(row.end_offset - row.next_offset, 0)
     if row.leader < 0:

@@ -9,7 +9,7 @@ from service.api.schemas.sources import Source
 from service.domain.partitions.facts import SOURCE as PARTITIONS
 from service.domain.source_state import Stall
 from service.domain.transaction_log.states import SOURCE as LOG
-from service.store.queries.clusters import PartitionRow
+from service.store.queries.clusters import LogPartitionRow
 from service.store.queries.pipeline import RequestTimes
 from service.web.shared import words
 from service.web.shared.frame import LATE, LIVE, NEVER, OLD, UNKNOWN, Freshness
@@ -61,7 +61,7 @@ def source_rows(
     sources: Iterable[Source],
     as_of_ms: Mapping[str, int | None],
     stalls: Mapping[str, Stall],
-    logs: Iterable[PartitionRow],
+    logs: Iterable[LogPartitionRow],
     rejects: Mapping[tuple[str, int], int],
     now_ms: int,
 ) -> list[SourceRow]:

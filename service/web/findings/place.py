@@ -46,14 +46,12 @@ class Where(NamedTuple):
 
     @property
     def hidden(self) -> int:
-        row = None if self.judged is None else self.judged.row
-        return 0 if row is None else max(row.high_watermark - row.last_stable_offset, 0)
+        return 0 if self.judged is None else self.judged.row.hidden_records
 
     @property
     def hidden_bytes(self) -> int | None:
         """Returns the hidden bytes; None if the LSO has moved since the bytes were read."""
-        row = None if self.judged is None else self.judged.row
-        return None if row is None or row.read_lso != row.last_stable_offset else row.lag_bytes
+        return None if self.judged is None else self.judged.row.hidden_bytes
 
 
 def where_of(connection: Connection, cluster_id: int, cluster: str, finding: Finding) -> Where:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,13 +11,13 @@ from service.domain.partitions.coverage import (
     CONFIRMATION_TAKES_MS,
     SETTLED_MS,
     YOUNG_MS,
-    StalledPartition,
     blocker_of,
     unreplicated,
     why_not_judged,
 )
 from service.domain.partitions.facts import FirstBatch
 from service.domain.partitions.open_entries import HANGING, NOT_KNOWN, OPENED, Entry, Relation
+from service.domain.partitions.state import PartitionState
 from service.domain.reasons.reason import Reason
 from service.domain.reasons.unjudged import BeingConfirmed, LogUnread, NotAllRead, NotReadYet, ProducerUnknown
 from service.domain.transaction_log import states
@@ -26,7 +27,23 @@ from tests.service.domain.findings.test_open_entries import OWNER
 SINCE_MS = 1_000_000
 NOW_MS = SINCE_MS + 60_000
 FIRST = FirstBatch(100, 7, 3, True, False, SINCE_MS, SINCE_MS)
-STALL = StalledPartition("t", 0, 10, 100, SINCE_MS, SINCE_MS + 500, 100, True, True, None, FIRST)
+STALL = PartitionState(
+    topic="t",
+    partition=0,
+    topic_id="T",
+    leader=1,
+    leader_epoch=5,
+    log_start=10,
+    last_stable_offset=100,
+    high_watermark=110,
+    looked_at_ms=NOW_MS,
+    stalled_since_ms=SINCE_MS,
+    answered_at_ms=NOW_MS,
+    read_at_ms=SINCE_MS + 500,
+    read_lso=100,
+    described=True,
+    first=FIRST,
+)
 
 
 def entry(producer_id: int = 7, start: int = 100, first_seen_ms: int = SINCE_MS) -> Entry:
@@ -52,13 +69,13 @@ def test_the_entry_at_the_lso_that_its_batch_names_is_the_blocker() -> None:
     ],
 )
 def test_whoever_is_in_doubt_is_not_called_the_blocker(changed: dict[str, Any]) -> None:
-    assert blocker_of(STALL._replace(**changed), [entry()]) is None
+    assert blocker_of(replace(STALL, **changed), [entry()]) is None
 
 
 @pytest.mark.parametrize(("log_start", "lso"), [(100, 100), (105, 105), (105, 103)])
 def test_at_the_log_start_the_leader_s_word_names_the_oldest(log_start: int, lso: int) -> None:
     """A topic's first transaction begins there; and where retention has passed a start, 3.9 and 4.3 show other LSOs."""
-    stall = STALL._replace(log_start=log_start, last_stable_offset=lso, read_lso=lso)
+    stall = replace(STALL, log_start=log_start, last_stable_offset=lso, read_lso=lso)
     assert blocker_of(stall, [entry(8, 107), entry()]) == entry()
 
 
@@ -87,7 +104,7 @@ def test_what_the_leader_calls_closed_though_the_lso_stands_is_not_replicated() 
 )
 def test_who_has_not_seen_it_closed_does_not_say_so(changed: dict[str, Any], entries: tuple[Entry, ...]) -> None:
     """What was read a moment ago may move with the next look; an open entry below the LSO explains it, too."""
-    assert unreplicated(STALL._replace(**changed), entries, NOW_MS) is None
+    assert unreplicated(replace(STALL, **changed), entries, NOW_MS) is None
 
 
 def test_a_stall_is_judged_when_each_entry_is() -> None:
@@ -119,10 +136,10 @@ def test_what_a_living_producer_may_take_over_may_be_looked_at_as_long_as_it_wai
     [
         ({"read_at_ms": None}, NotReadYet()),
         ({"read_lso": 99}, NotReadYet()),
-        ({"is_complete": False}, NotAllRead(None)),
-        ({"is_complete": False, "read_why": denied("t")}, NotAllRead(denied("t"))),
+        ({"described": False}, NotAllRead(None)),
+        ({"described": False, "read_why": denied("t")}, NotAllRead(denied("t"))),
         ({"stalled_since_ms": NOW_MS - YOUNG_MS + 1, "read_at_ms": None}, None),
     ],
 )
 def test_what_was_not_read_is_not_judged(changed: dict[str, Any], why: Reason | None) -> None:
-    assert why_not_judged(STALL._replace(**changed), [], NOW_MS) == why
+    assert why_not_judged(replace(STALL, **changed), [], NOW_MS) == why

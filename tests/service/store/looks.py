@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from service.domain.partitions.facts import FirstBatch, OpenEntry, PartitionObservation, PartitionsBatch, StalledRead
 from service.domain.partitions.open_entries import Entry
+from service.domain.partitions.state import PartitionState
 from service.domain.reasons.reason import Reason
 from service.domain.reasons.unread import NoLeader
 from service.store.queries import partitions
-from service.store.queries.partitions import PartitionRow
 from service.store.writers.partitions import PartitionWriter, Written
 from tests.helpers.reasons import reason
 from tests.service.store.conftest import Cluster
@@ -22,13 +23,13 @@ FIRST = FirstBatch(100, 7, 0, True, False, NOW_MS - 9_000, NOW_MS - 8_000)
 def look(at_ms: int, lso: int = 100, hw: int = 110, *, partition: int = 0, **more: Any) -> PartitionObservation:
     """Of orders-0; the LSO stands since NOW_MS where it is below the high watermark."""
     since_ms = NOW_MS if lso < hw else None
-    return PartitionObservation("orders", partition, "T", 1, 5, 10, lso, hw, at_ms, since_ms)._replace(**more)
+    return replace(PartitionObservation("orders", partition, "T", 1, 5, 10, lso, hw, at_ms, since_ms), **more)
 
 
 def silent(at_ms: int, why: Reason | str = NO_LEADER, **more: Any) -> PartitionObservation:
     """A partition that could not be looked at."""
     numbers = {"leader": -1, "leader_epoch": -1, "log_start": -1, "stalled_since_ms": None}
-    return look(at_ms, -1, -1, why=reason(why))._replace(**numbers | more)
+    return look(at_ms, -1, -1, **{"why": reason(why)} | numbers | more)
 
 
 def entry(producer_id: int = 7, start: int = 100, epoch: int = 0, **more: Any) -> OpenEntry:
@@ -55,11 +56,11 @@ class Watched:
         batch = PartitionsBatch(looked_at_ms, looks, reads)._replace(**more)
         return self.writer.apply(batch, now_ms or batch.looked_at_ms)
 
-    def row(self, partition: int = 0) -> PartitionRow | None:
+    def row(self, partition: int = 0) -> PartitionState | None:
         with self.cluster.engine.connect() as connection:
             return partitions.find(connection, self.cluster.id, "orders", partition)
 
-    def there(self, partition: int = 0) -> PartitionRow:
+    def there(self, partition: int = 0) -> PartitionState:
         found = self.row(partition)
         assert found is not None
         return found

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from service.domain.partitions.facts import SOURCE
+from service.domain.partitions.facts import SOURCE, StallClock, observed_values
+from service.domain.partitions.state import PartitionState
 from service.domain.reasons.unread import ErrorText, NoBroker, NoLeader, UnresponsiveBroker
 from service.store import lease
 from service.store.engine import LeaseLost
 from service.store.queries import clusters, partitions
-from service.store.queries.partitions import PartitionRow, StallClock
 from service.store.writers.partitions import GONE_KEPT_MS, Written
 from tests.service.store.conftest import Cluster
 from tests.service.store.logs import NOW_MS, everything
@@ -38,7 +39,7 @@ def stalled(watched: Watched, limit: int = 100) -> list[int]:
         return [row.partition for row in partitions.stalled(connection, watched.cluster.id, limit)]
 
 
-def clocks(watched: Watched) -> dict[tuple[str, int], StallClock]:
+def clocks(watched: Watched) -> list[StallClock]:
     with watched.cluster.engine.connect() as connection:
         return partitions.stall_clocks(connection, watched.cluster.id)
 
@@ -47,11 +48,18 @@ def test_a_look_and_a_read_come_back_field_by_field(watched: Watched) -> None:
     seen = look(NOW_MS, samples="[1]")
     read_ = described(NOW_MS + 5, entry(), is_whole=True, lag_bytes=4_096, why=UnresponsiveBroker(1))
     assert watched.see(seen, read_) == Written(1, 1)
-    told = (NOW_MS + 5, 100, True, True, 4_096, UnresponsiveBroker(1), FIRST)
-    assert watched.there() == PartitionRow(*seen, NOW_MS, *told)
+    shown: dict[str, Any] = {
+        "read_at_ms": NOW_MS + 5,
+        "read_lso": 100,
+        "described": True,
+        "is_whole": True,
+        "lag_bytes": 4_096,
+    }
+    shown |= {"read_why": UnresponsiveBroker(1), "first": FIRST}
+    assert watched.there() == PartitionState(**observed_values(seen), answered_at_ms=NOW_MS, **shown)
     free = look(NOW_MS, 110, partition=1)
     watched.see(free)
-    assert watched.there(1) == PartitionRow(*free, NOW_MS, None, None, False, False, None, None, None)
+    assert watched.there(1) == PartitionState(**observed_values(free), answered_at_ms=NOW_MS)
 
 
 def test_what_is_older_than_what_is_stored_is_left_out(watched: Watched) -> None:
@@ -98,7 +106,7 @@ def test_who_does_not_answer_keeps_numbers_and_stall_and_is_told_apart(watched: 
     assert watched.there().answered_at_ms == NOW_MS + 4_000
     assert watched.open() == {7: (NOW_MS + 1, 100)}
     assert (stalled(watched), counts(watched)[:3]) == ([0], (1, 0, 1))
-    assert clocks(watched) == {("orders", 0): StallClock("T", 100, NOW_MS, "[2]")}
+    assert clocks(watched) == [StallClock("orders", 0, "T", 100, NOW_MS, "[2]")]
 
 
 def test_who_never_answered_has_no_numbers(watched: Watched) -> None:
@@ -120,8 +128,8 @@ def test_the_read_goes_when_the_lso_reached_the_high_watermark(watched: Watched)
     watched.see(look(NOW_MS + 2, 101))
     assert watched.there().read_lso == 100
     watched.see(look(NOW_MS + 3, 110))
-    assert watched.there()[-7:] == (None, None, False, False, None, None, None)
-    assert (stalled(watched), clocks(watched)) == ([], {})
+    assert watched.there() == PartitionState(**observed_values(look(NOW_MS + 3, 110)), answered_at_ms=NOW_MS + 3)
+    assert (stalled(watched), clocks(watched)) == ([], [])
 
 
 def test_a_read_of_a_partition_nobody_watches_is_left_out(watched: Watched) -> None:
@@ -143,7 +151,7 @@ def test_after_a_full_batch_only_its_partitions_are_watched(watched: Watched) ->
 def test_it_is_remembered_for_a_while_that_a_partition_is_gone(watched: Watched) -> None:
     watched.see(look(NOW_MS), described(NOW_MS, entry()))
     watched.see(silent(NOW_MS + 1, "its topic was deleted", is_gone=True, stalled_since_ms=NOW_MS))
-    assert (watched.row(), watched.entries(), stalled(watched), clocks(watched)) == (None, [], [], {})
+    assert (watched.row(), watched.entries(), stalled(watched), clocks(watched)) == (None, [], [], [])
     assert counts(watched)[:3] == (0, 0, 0)
     watched.see(look(NOW_MS + 2, partition=1), is_full=True)
     with watched.cluster.engine.connect() as connection:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pyarrow as pa
 
 from service.domain.partitions.facts import FirstBatch, OpenEntry, PartitionObservation, PartitionsBatch, StalledRead
@@ -50,6 +52,6 @@ def test_a_sample_without_news_says_so() -> None:
 
 
 def test_more_looks_than_go_into_one_row() -> None:
-    looks = tuple(LOOKS[0]._replace(partition=p) for p in range(25_000))
+    looks = tuple(replace(LOOKS[0], partition=p) for p in range(25_000))
     (batch,) = arrived(*seen_to_rows(PartitionsBatch(5_000, looks)))
     assert batch.observations == looks

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 import pytest
 
-from service.domain.partitions.facts import PartitionObservation
+from service.domain.partitions.facts import PartitionObservation, StallClock
 from service.domain.reasons.reason import Reason
 from service.domain.reasons.unread import DESCRIBE, NoLeader, UnresponsiveBroker
 from service.domain.transaction_log.states import TOPIC as LOG
@@ -18,7 +18,7 @@ from service.kafka.metadata import Leader, TopicLayout, Topics
 from spark_jobs.source import sampler as sampling
 from spark_jobs.source.requests import Listing
 from spark_jobs.source.sampler import FULL_EVERY_MS, HEARTBEAT_MS, Sample, Sampler
-from spark_jobs.source.watched import MOVING_EVERY_MS, STALL_MS, StallClock, WatchedTopics
+from spark_jobs.source.watched import MOVING_EVERY_MS, STALL_MS, WatchedTopics
 from tests.helpers.reasons import denied, reason
 
 EVERYTHING = WatchedTopics()

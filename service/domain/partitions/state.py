@@ -1,0 +1,70 @@
+"""Data partitions as the store has them: the newest observation and the newest read of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from service.domain.partitions.facts import FirstBatch, PartitionObservation
+from service.domain.reasons.reason import Reason
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedPartition(PartitionObservation):
+    """The newest observation of a partition. Where `why` is set, its numbers are those of `answered_at_ms` (None: it
+    never answered, and they are -1). `read_at_ms`: the time of the newest read; None if nothing was read, or the LSO
+    has reached the high watermark since."""
+
+    answered_at_ms: int | None = None
+    read_at_ms: int | None = None
+
+    def is_free_at(self, ms: int) -> bool:
+        """Returns whether the partition answered at that time or later, with its LSO at the high watermark."""
+        return self._answered_since(ms) and self.last_stable_offset >= self.high_watermark
+
+    def is_past(self, offset: int, ms: int) -> bool:
+        """Returns whether a transaction that was open from `offset` on at that time has ended.
+
+        The LSO never passes an open transaction; but Kafka does not let it fall below the log start, whatever is open
+        below.
+        """
+        return self._answered_since(ms) and max(offset, self.log_start) < self.last_stable_offset
+
+    def _answered_since(self, ms: int) -> bool:
+        return self.answered_at_ms is not None and self.answered_at_ms >= ms
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState(ObservedPartition):
+    """The newest observation of a partition and its newest `StalledRead`.
+
+    `looked_at_ms`: where nothing changed between the partition's own observation and the last one of all partitions,
+    the time of the latter. `read_lso` to `first` are None or False where nothing was read; they are of `read_lso`,
+    which the LSO may have left since.
+    """
+
+    read_lso: int | None = None
+    described: bool = False
+    is_whole: bool = False
+    lag_bytes: int | None = None
+    read_why: Reason | None = None
+    first: FirstBatch | None = None
+
+    @property
+    def is_read(self) -> bool:
+        """Returns whether the newest read was made at the present LSO."""
+        return self.read_at_ms is not None and self.read_lso == self.last_stable_offset
+
+    @property
+    def is_complete(self) -> bool:
+        """Returns whether the newest read has all open entries."""
+        return self.described or self.is_whole
+
+    @property
+    def hidden_records(self) -> int:
+        """Returns the number of offsets that read_committed consumers do not see."""
+        return max(self.high_watermark - self.last_stable_offset, 0)
+
+    @property
+    def hidden_bytes(self) -> int | None:
+        """Returns the bytes that read_committed consumers do not see; None unless all of them were read."""
+        return self.lag_bytes if self.read_lso == self.last_stable_offset else None
