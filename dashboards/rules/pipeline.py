@@ -8,7 +8,7 @@ from dashboards import thresholds as limits
 from dashboards.rules.promql import grown, most, pick
 from dashboards.rules.rule import CRITICAL, OF_CLUSTER, WARNING, Alert, Group
 from service.domain.findings.kinds import CONFIRMED, COVERAGE_GAP, DATA_GAP
-from service.domain.partitions import facts
+from service.domain.partitions import facts, ledger
 from service.domain.transaction_log import states
 from service.metrics import catalogue as of
 
@@ -19,7 +19,9 @@ _OF: Final = "source"
 _WHAT: Final = (
     "{{ if eq $labels.source `"
     + facts.SOURCE
-    + "` }}the data partitions{{ else }}the transaction log{{ end }} of {{ $labels.cluster }}"
+    + "` }}the data partitions{{ else if eq $labels.source `"
+    + ledger.SOURCE
+    + "` }}the ledger{{ else }}the transaction log{{ end }} of {{ $labels.cluster }}"
 )
 
 STALE_NAME: Final = "KafkaTxnPipelineStale"
@@ -30,18 +32,18 @@ def _read_last(**labels: str) -> str:
     return most(pick(of.LAST_SUCCESS, **labels), _OF)
 
 
-# one partition without a leader is enough to hold LAST_SUCCESS back: a matter of coverage, not of old data
+# the age of LAST_SUCCESS is no measure: one partition without a leader holds it back for as long as it has none
 _NOTHING_ANSWERS: Final = f"and on (cluster, source)\n{most(pick(of.COVERAGE), _OF)} == 0"
 
 STALE: Final = Alert(
     name=STALE_NAME,
-    expr=f"(time() - ({_read_last()} > 0)) > {limits.STALE_S}\n  {_NOTHING_ANSWERS}",
+    expr=f"({_read_last()} > 0) < time() - {limits.STALE_WARN_S}\n  {_NOTHING_ANSWERS}",
     severity=CRITICAL,
-    wait="1m",
-    summary=f"Nothing of {_WHAT} was read for " + "{{ $value | humanizeDuration }}",
-    description=f"What is known of {_WHAT} is "
-    "{{ $value | humanizeDuration }} old: no streaming application reads it, or the one that runs makes no progress,"
-    " or the brokers or the store refuse. The page shows which, and since when. New hanging transactions are not"
+    wait=f"{limits.STALE_S // 60}m",
+    summary=f"Nothing of {_WHAT} is read any more",
+    description=f"Nothing of {_WHAT} has answered for more than {limits.STALE_S // 60} minutes; all of it was last read"
+    " at {{ $value | humanizeTimestamp }}. No streaming application reads it, or the one that runs makes no progress,"
+    " or the brokers or the store refuse. The page shows which, and since when. New hanging transactions may not be"
     " detected. Alerts that depend on these data are muted; confirmed hanging transactions are not.",
     page=_PAGE,
     board=_BOARD,

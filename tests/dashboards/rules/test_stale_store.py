@@ -24,8 +24,8 @@ from tests.helpers.stores import NOW_MS
 
 MINUTE_MS: Final = 60_000
 MINUTES: Final = 6
-FIRES_AT: Final = 4
-"""Minutes: older than 2, for 1 more, by a rule that is evaluated once a minute."""
+FIRES_AT: Final = 3
+"""Minutes: nothing answered within 30 s, for 2 more minutes, by a rule that is evaluated once a minute."""
 
 ERROR: Final = "no broker of kafka:9092 answers"
 METRICS: Final = ("kafka_txn_pipeline_last_success_timestamp_seconds", "kafka_txn_source_coverage_ratio")
