@@ -126,7 +126,7 @@ def _sampled(
             unknown=coverage.unknown,
             why=_why(status, coverage),
         ),
-        as_of=text_of_time(coverage.looked_at_ms),
+        as_of=text_of_time(coverage.answered_at_ms),
         error=text_of(status.error),
         stalled_since=None if stall is None else text_of_time(stall.since_ms),
         stalled_why=stalled_why,
@@ -175,7 +175,7 @@ def read_stalls(
     for source in dict.fromkeys((*_ALWAYS_READ, *statuses)):
         status = statuses.get(source, StatusRow(source, None, None))
         # one partition without an answer holds back the sampler's last success, but all others are still sampled
-        as_of_ms = coverage.looked_at_ms if source == PARTITIONS else status.as_of_ms
+        as_of_ms = coverage.answered_at_ms if source == PARTITIONS else status.as_of_ms
         stall = stall_of(as_of_ms, status.error, lease, now_ms)
         if stall is not None:
             found[source] = stall

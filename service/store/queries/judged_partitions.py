@@ -76,6 +76,7 @@ class UnjudgedPartitions(NamedTuple):
 class Coverage(NamedTuple):
     """The numbers of partitions that are watched, answered recently, can be judged, are stalled (`blocked`), and exist
     but are not watched (`not_covered`). `looked_at_ms`: when all were last observed; None before the first time.
+    `answered_at_ms`: the same, but if none of them answers any more, when one last did.
     `missing`: why the others cannot be judged, the commonest reasons first. `hides_all`: the cluster has used
     transactions but shows no partition, because Kafka hides topics that may not be described."""
 
@@ -87,6 +88,7 @@ class Coverage(NamedTuple):
     not_covered: int = 0
     missing: tuple[UnjudgedPartitions, ...] = ()
     hides_all: bool = False
+    answered_at_ms: int | None = None
 
     @property
     def unknown(self) -> int:
@@ -201,6 +203,7 @@ def coverage(connection: Connection, cluster_id: int, judged: Sequence[JudgedPar
         not_covered=counts.not_covered,
         missing=tuple(sorted([*_unanswered(connection, cluster_id), *missing], key=lambda one: -one.partitions)),
         hides_all=not counts.watched and _has_log(connection, cluster_id),
+        answered_at_ms=counts.answered_at_ms,
     )
 
 

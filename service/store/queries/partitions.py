@@ -42,13 +42,15 @@ _ENDS = select(_D.topic, _D.partition, *(_D[name] for name in LsoSample._fields)
 
 class PartitionCounts(NamedTuple):
     """The numbers of partitions that are watched, answered recently, are stalled, and exist but are not watched
-    (`not_covered`). `looked_at_ms`: when all of them were last observed; None before the first time."""
+    (`not_covered`). `looked_at_ms`: when all of them were last observed; None before the first time. `answered_at_ms`:
+    when any of them last answered; None before the first time."""
 
     watched: int
     answering: int
     stalled: int
     not_covered: int
     looked_at_ms: int | None
+    answered_at_ms: int | None
 
 
 _STATE: Final = tuple(field.name for field in fields(PartitionState) if field.name != "first")
@@ -149,14 +151,16 @@ def page(
 def counts(connection: Connection, cluster_id: int, fresh_since_ms: int) -> PartitionCounts:
     """Returns the counts; `answering` are the partitions that reported their state at `fresh_since_ms` or later."""
     answers = and_(_D.why.is_(None), fresh_since_ms <= _LOOKED_AT_MS)
-    watched, answering, stalled = connection.execute(
-        select(func.count(), _count(answers), _count(_D.stalled_since_ms.is_not(None)))
+    watched, answering, stalled, answered_at_ms = connection.execute(
+        select(func.count(), _count(answers), _count(_D.stalled_since_ms.is_not(None)), func.max(_D.answered_at_ms))
         .select_from(_JOINED)
         .where(_D.cluster_id == cluster_id, _EXISTS)
     ).one()
     watch = connection.execute(select(_W.looked_at_ms, _W.not_covered).where(_W.cluster_id == cluster_id)).one_or_none()
     looked_at_ms, not_covered = (None, 0) if watch is None else watch
-    return PartitionCounts(watched, answering, stalled, not_covered, looked_at_ms)
+    if answering or not watched:
+        answered_at_ms = looked_at_ms
+    return PartitionCounts(watched, answering, stalled, not_covered, looked_at_ms, answered_at_ms)
 
 
 def entries(

@@ -79,7 +79,7 @@ class Frame(NamedTuple):
     def as_of_ms(self, source: str) -> int | None:
         """Returns the last success of the source, as REST has it; None if there was none."""
         status = self.statuses.get(source)
-        return self.covered.looked_at_ms if source == PARTITIONS else status and status.as_of_ms
+        return self.covered.answered_at_ms if source == PARTITIONS else status and status.as_of_ms
 
     @property
     def left_out(self) -> str:
@@ -136,7 +136,7 @@ def _needed(
     on it is unknown, too."""
     answered = {source: status.as_of_ms for source, status in statuses.items()}
     if PARTITIONS in answered:
-        answered[PARTITIONS] = covered.looked_at_ms
+        answered[PARTITIONS] = covered.answered_at_ms
     if len(answered) > 1 and log_unread_reason(connection, cluster_id) is not None:
         answered.pop(SOURCE, None)
     return answered

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from service.api.http.fields import text_of_time
 from service.api.schemas.sources import why_stalled
 from service.app import create_app
 from service.domain.source_state import Cause, Stall
 from service.store import lease
-from tests.helpers.partitions import WithPartitions, moving_partition
+from tests.helpers.partitions import WithPartitions, moving_partition, unanswered_partition
 from tests.helpers.reasons import reason
 from tests.helpers.stores import NOW, NOW_MS, Id
 
@@ -93,6 +94,19 @@ def test_one_broker_that_is_away_stalls_no_sampling(cluster: WithPartitions) -> 
     cluster.look(at_ms=at_ms, trouble="broker 2 does not answer")
     assert stalled(cluster) == {}
     assert sources(cluster)["partitions"]["error"] == "broker 2 does not answer"
+
+
+def test_where_no_partition_answers_any_more_sampling_stalls(cluster: WithPartitions) -> None:
+    """Their leaders cannot be reached, or DESCRIBE was revoked: the metadata is still answered."""
+    at_ms = NOW_MS + LATER_MS
+    cluster.look(unanswered_partition("broker 2 does not answer", 1), at_ms=NOW_MS + 1_000, trouble="1 of 2")
+    assert "partitions" not in stalled(cluster, 1_000)
+    cluster.read(now_ms=at_ms)
+    lease.renew(cluster.engine, cluster.lease, at_ms)
+    cluster.look(unanswered_partition(ERROR, 0, at_ms=NOW_MS + 5_000), at_ms=NOW_MS + 5_000, trouble=ERROR)
+    cluster.look(at_ms=at_ms, trouble=ERROR)
+    assert stalled(cluster) == {"partitions": (text_of_time(NOW_MS + 1_000), ERROR)}
+    assert sources(cluster)["partitions"]["as_of"] == text_of_time(NOW_MS + 1_000)
 
 
 def test_a_source_that_was_never_read_has_no_beginning(tmp_path: Path) -> None:

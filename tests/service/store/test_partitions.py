@@ -142,10 +142,10 @@ def test_after_a_full_batch_only_its_partitions_are_watched(watched: Watched) ->
     watched.see(look(NOW_MS + 1, partition=1), is_full=False, not_covered=4)
     assert counts(watched)[0] == 2
     watched.see(look(NOW_MS, partition=1), is_full=True, not_covered=9)  # older than the last: says nothing of others
-    assert counts(watched) == (2, 2, 2, 4, NOW_MS + 1)
+    assert counts(watched) == (2, 2, 2, 4, NOW_MS + 1, NOW_MS + 1)
     watched.see(look(NOW_MS + 2, partition=1), is_full=True, not_covered=5)
     assert (watched.row(0), watched.entries()) == (None, [])
-    assert counts(watched) == (1, 1, 1, 5, NOW_MS + 2)
+    assert counts(watched) == (1, 1, 1, 5, NOW_MS + 2, NOW_MS + 2)
 
 
 def test_it_is_remembered_for_a_while_that_a_partition_is_gone(watched: Watched) -> None:
