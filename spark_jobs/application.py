@@ -65,6 +65,8 @@ class Application:
                 upgrade(engine)
             with self._liveness.part("the start", START_S) as start:
                 cluster_id = self._bind(engine, start)
+                if cluster_id is None:
+                    return
                 start.note_start()
                 spark = self._starting.session()
             try:
@@ -91,15 +93,18 @@ class Application:
             jobs.append(LedgerJob(queries, self._settings, engine))
         self._keep_running(jobs, engine, cluster_id, wake_judge)
 
-    def _bind(self, engine: Engine, start: Part) -> int:
+    def _bind(self, engine: Engine, start: Part) -> int | None:
+        """Returns the number of the cluster in the store; None if the application is to stop."""
         kafka_id = self._first_contact(start)
+        if kafka_id is None:
+            return None
         name = self._settings.cluster or kafka_id
         log.info("cluster %s (Kafka cluster id %s)", name, kafka_id)
         return clusters.bind(engine, name, kafka_id, wall_clock_ms())
 
-    def _first_contact(self, start: Part) -> str:
-        """Returns the Kafka cluster id. Waits for a broker, because it may have been started together with us; but only
-        FIRST_CONTACT_S, because an address may be wrong."""
+    def _first_contact(self, start: Part) -> str | None:
+        """Returns the Kafka cluster id; None if the application is to stop. Waits for a broker, because it may have
+        been started together with us; but only FIRST_CONTACT_S, because an address may be wrong."""
         give_up = time.monotonic() + FIRST_CONTACT_S
         has_logged = False
         while True:
@@ -108,8 +113,10 @@ class Application:
                     return kafka_cluster.cluster_id(client)
             except KafkaUnavailable as e:
                 start.step()
-                if time.monotonic() > give_up or self._stopping.wait(0.5):
+                if time.monotonic() > give_up:
                     raise
+                if self._stopping.wait(0.5):
+                    return None
                 if not has_logged:
                     log.warning("waiting for Kafka: %s", e)
                     has_logged = True

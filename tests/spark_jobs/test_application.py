@@ -1,0 +1,41 @@
+"""How the application begins and ends, as far as it takes neither Spark nor a broker."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from unittest.mock import Mock
+
+import pytest
+
+from service.kafka.errors import KafkaUnavailable
+from spark_jobs import application
+from spark_jobs.application import Application
+from spark_jobs.runtime.liveness import Liveness
+from spark_jobs.runtime.session import SparkStart
+from spark_jobs.runtime.watchdog import Watchdog
+from spark_jobs.settings import parse
+from tests.helpers.brokers import free_port
+
+
+def an_application(folder: Path, stopping: threading.Event) -> tuple[Application, Mock]:
+    """Its broker does not answer. The second is the start of Spark."""
+    settings = parse(["--bootstrap-servers", f"127.0.0.1:{free_port()}", "--store", f"sqlite:///{folder / 'store.db'}"])
+    starting = Mock(spec=SparkStart)
+    app = Application(settings, stopping, Liveness(list, folder), Mock(spec=Watchdog), folder, starting)
+    return app, starting
+
+
+def test_told_to_stop_while_no_broker_answers_it_ends_without_an_error(tmp_path: Path) -> None:
+    stopping = threading.Event()
+    stopping.set()
+    app, starting = an_application(tmp_path, stopping)
+    app.run()
+    starting.session.assert_not_called()
+
+
+def test_an_address_where_no_broker_answers_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(application, "FIRST_CONTACT_S", 0)
+    app, _ = an_application(tmp_path, threading.Event())
+    with pytest.raises(KafkaUnavailable):
+        app.run()
