@@ -160,8 +160,8 @@ class GroupProber:
             time.sleep(SAMPLE_WAIT_S / 20)
 
     def _list(self, client: KafkaClient, now_ms: int) -> None:
-        """Asks every broker for its groups. A known group is kept while its coordinator does not answer, and while any
-        broker does not, since the group may have moved there."""
+        """Asks every broker for its groups. Known groups are kept while any broker does not answer: they may have moved
+        there."""
         brokers = cluster.broker_ids(client)
         listed: dict[str, int] = {}
         answered: set[int] = set()
@@ -175,9 +175,7 @@ class GroupProber:
                 continue
             answered.add(node)
             listed |= {one.group: node for one in found if one.protocol_type not in _NO_DATA_OF}
-        is_whole = answered.issuperset(brokers)
-        known = self._schedule.coordinators
-        kept = {group: node for group, node in known.items() if not is_whole or node not in answered}
+        kept = {} if answered.issuperset(brokers) else self._schedule.coordinators
         self._schedule.set_listed(kept | listed)
         self.denied &= self._schedule.coordinators.keys()
         self._listed_ms = now_ms

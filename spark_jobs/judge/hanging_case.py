@@ -138,7 +138,7 @@ class HangingCase:
         if not isinstance(ends, EndsKnown) or any(read_to.get(p, -1) < end for p, end in ends.ends.items()):
             return
         where = "all partitions" if self.owner is None else f"partition {self.owner.log_partition}"
-        text = f"{where} read to the end of then: no transaction there will end it"
+        text = f"{where} read to its end: no transaction there will end the entry"
         self._move(Unowned(now_ms, ends, (_seen_open(self.entry), Evidence(ends.asked_at_ms, TOPIC, text))))
 
     def discard_log_read_before(self, before_ms: int) -> None:
